@@ -12,11 +12,17 @@ from ganeti_htools.backends import text
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.resource_classes import MEMORY, SPINDLES, VCPU
-from htoolsd.ledger.identities import consumer_uuid, provider_uuid
+from htoolsd.ledger.diff import LedgerUpdater
 from htoolsd.ledger.ledger import Ledger
-from htoolsd.ledger.records import Allocations, Changes, Consumer, Provider
-from htoolsd.ledger.telling import Telling
-from htoolsd.ledger.urls import of_file
+from htoolsd.ledger.records import (
+    Allocations,
+    Consumer,
+    LedgerChanges,
+    Provider,
+    consumer_uuid,
+    file_url,
+    provider_uuid,
+)
 from tests.support.clusters import Shape, cluster
 from tests.support.text_format import text as plain
 
@@ -41,12 +47,12 @@ def consumer(name: str, promised: str | None = None) -> Consumer:
 
 def furnished(directory: Path, nodes: int, instances: int) -> tuple[Ledger, Sequence[Provider]]:
     """A ledger of a cluster, and its nodes."""
-    ledger = Ledger(of_file(str(directory)))
+    ledger = Ledger(file_url(str(directory)))
     names = [f"cluster/node{number}.example.org" for number in range(nodes)]
     providers = tuple(Provider(provider_uuid(name), name) for name in names)
     inventory = {name: Inventory(total) for name, total in _HAS.items()}
-    ledger.synchronise(
-        Changes(
+    ledger.apply(
+        LedgerChanges(
             providers=providers,
             inventories={provider.uuid: inventory for provider in providers},
             allocations=tuple(
@@ -86,12 +92,12 @@ def parts(nodes: int) -> tuple[Cluster, Cluster]:
 def following(directory: Path, nodes: int, changed: bool) -> float:
     """Seconds until the ledger says what a cluster is; or, once it does, what it is after a change."""
     first, then = parts(nodes)
-    ledger, known = Ledger(of_file(str(directory))), Telling(4096)
+    ledger, known = Ledger(file_url(str(directory))), LedgerUpdater(4096)
     began = time.perf_counter()
-    known.tell(ledger, first, "cluster")
+    known.apply(ledger, first, "cluster")
     if changed:
         began = time.perf_counter()
-        known.tell(ledger, then, "cluster")
+        known.apply(ledger, then, "cluster")
     taken = time.perf_counter() - began
     ledger.close()
     return taken

@@ -1,9 +1,13 @@
 """Files that programs read and write as a whole."""
 
+import errno
 import os
+import stat
 from contextlib import suppress
 
 from ganeti_htools.model.errors import DataError, HtoolsError
+
+_PIECE = 1 << 20  # bytes that one call reads
 
 
 def read_bytes(path: str) -> bytes:
@@ -21,6 +25,37 @@ def read_text(path: str) -> str:
         return read_bytes(path).decode()
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: expected UTF-8 text, but byte {error.start} is not") from error
+
+
+def read_regular_file(path: str, largest: int) -> bytes:
+    """Return the content of a regular file that another user may have written; never block.
+
+    Raises OSError, also for a file that is not regular or has more than ``largest`` bytes.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK)
+    try:
+        return read_descriptor(descriptor, largest)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from None
+    finally:
+        os.close(descriptor)
+
+
+def read_descriptor(descriptor: int, largest: int) -> bytes:
+    """Return the content of an open regular file, whose position is neither used nor moved. Raises OSError.
+
+    Nothing is read beyond the stated length of the file: kernel files that block (``/proc/kmsg``) claim to be
+    regular and empty.
+    """
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "no regular file")
+    if status.st_size > largest:
+        raise OSError(errno.EFBIG, f"longer than {largest} bytes")
+    data = bytearray()
+    while piece := os.pread(descriptor, min(_PIECE, status.st_size - len(data)), len(data)):
+        data += piece
+    return bytes(data)
 
 
 def write_text(path: str, content: str) -> None:

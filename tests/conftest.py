@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 from trio.testing import MockClock
 
-from htoolsd.ledger.urls import of_file
+from htoolsd.ledger.records import file_url
 from tests.support import postgresql as postgresql_server
 from tests.support.clocks import jumping
 from tests.support.oracle import Oracle
@@ -63,7 +63,7 @@ def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """
     if request.param == "sqlite":
         (tmp_path / "state").mkdir()
-        return of_file(str(tmp_path / "state"))
+        return file_url(str(tmp_path / "state"))
     server: postgresql_server.Server = request.getfixturevalue("postgresql")
     return server.database()
 

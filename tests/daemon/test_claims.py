@@ -112,7 +112,7 @@ def test_a_claim_lives_as_long_as_its_job(tmp_path: Path, ganeti: Simulator, new
             assert answer["success"]
         wait_until(lambda: daemon.told("claim ended"))
         (ended,) = daemon.told("claim ended")
-        assert (ended["instance"], ended["why"]) == ("none.example.org", "no job")
+        assert (ended["instance"], ended["reason"]) == ("none.example.org", "no job")
         assert daemon.status()["claims"]["living"] == 1
         wait_until(lambda: daemon.status()["ledger"]["claims"] == 1)
         ganeti.finish()
@@ -154,7 +154,7 @@ def claims_nonetheless(daemon: Daemon, path: Path, error: str) -> None:
     assert daemon.status()["claims"]["living"] == 1
     assert daemon.status()["ledger"]["error"].startswith(error)
     assert [each["event"] for each in daemon.events() if each["level"] in ("warning", "error")] == [
-        "ledger cannot be used"
+        "ledger unavailable"
     ]
 
 
@@ -168,7 +168,7 @@ def of_a_newer_version(path: Path) -> str:
         ledger.execute("CREATE TABLE ledger_version (version_num TEXT)")
         ledger.execute("INSERT INTO ledger_version VALUES ('9999')")
         ledger.commit()
-    return "the ledger is of a newer htoolsd (version 9999; known is 0001)"
+    return "ledger: schema version 9999 is newer than this htoolsd (0001); install a newer htoolsd"
 
 
 def directory(path: Path) -> str:
@@ -184,12 +184,12 @@ def test_a_ledger_that_cannot_be_opened(
     path.parent.mkdir(mode=0o700)
     error = spoil(path)
     with running(tmp_path / "daemon", config="config_seconds = 0.05\n") as daemon:
-        wait_until(lambda: daemon.told("ledger cannot be used"))
+        wait_until(lambda: daemon.told("ledger unavailable"))
         error = error if spoil is of_a_newer_version else f"{path}: {error}"
         claims_nonetheless(daemon, request(tmp_path, new, full_after(EACH)), error)
         path.rename(tmp_path / "spoilt")
         wait_until(lambda: daemon.status()["ledger"]["claims"] == 1)
-        assert len(daemon.told("ledger is used again")) == 1
+        assert len(daemon.told("ledger available again")) == 1
         ganeti.finish()
 
 
@@ -205,5 +205,5 @@ def test_postgresql_is_stopped_and_comes_back(
         finally:
             postgresql.start()
         wait_until(lambda: daemon.status()["ledger"]["claims"] == 1)
-        assert len(daemon.told("ledger is used again")) == 1
+        assert len(daemon.told("ledger available again")) == 1
         ganeti.finish()

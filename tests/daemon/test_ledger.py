@@ -9,15 +9,13 @@ import pytest
 
 from ganeti_htools.client.calls import CallRefusedError
 from ganeti_htools.model.inventory import Inventory
-from htoolsd.ledger.identities import provider_uuid
 from htoolsd.ledger.ledger import Ledger
-from htoolsd.ledger.records import Changes, Provider
-from htoolsd.ledger.urls import of_file
+from htoolsd.ledger.records import LedgerChanges, Provider, file_url, provider_uuid
 from tests.daemon.planning import call, ctl
 from tests.support.programs import Daemon, running, wait_until
 
 NODE = Provider(provider_uuid("c/node1.org"), "c/node1.org")
-THERE = Changes(providers=(NODE,), inventories={NODE.uuid: {"MEMORY_MB": Inventory(1000)}})
+THERE = LedgerChanges(providers=(NODE,), inventories={NODE.uuid: {"MEMORY_MB": Inventory(1000)}})
 
 
 @pytest.fixture
@@ -25,8 +23,8 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
     """It follows no cluster; the ledger has a node."""
     with running(tmp_path) as daemon:
         wait_until(lambda: daemon.status()["ledger"]["providers"] == 0)
-        ledger = Ledger(of_file(str(daemon.state)))
-        ledger.synchronise(THERE)
+        ledger = Ledger(file_url(str(daemon.state)))
+        ledger.apply(THERE)
         ledger.close()
         yield daemon
 
@@ -61,7 +59,7 @@ def test_from_an_inventory_to_a_claim_and_back(daemon: Daemon) -> None:
         (
             ["claim", "c/web", "node1:MEMORY_MB=1001"],
             1,
-            r"(no-capacity): c/node1.org: MEMORY_MB: 1001 wanted",
+            r"(no-capacity): c/node1.org: MEMORY_MB: 1001 requested",
         ),
         (["claim", "web", "node1:MEMORY_MB=1"], 1, "(bad-arguments): consumer: expected CLUSTER/web"),
         (["claim", "web", "node1:MEMORY_MB"], 2, "expected PROVIDER:CLASS=N, got 'node1:MEMORY_MB'"),
@@ -81,7 +79,7 @@ def test_what_is_refused(daemon: Daemon, words: list[str], status: int, told: st
 def test_who_comes_too_late(daemon: Daemon) -> None:
     (seen,) = json.loads(ctl(daemon, "providers", "--json").stdout)
     call(daemon, "claim", consumer="c/web", allocations={"node1": {"MEMORY_MB": 1}})
-    with pytest.raises(CallRefusedError, match="somebody else was first") as refused:
+    with pytest.raises(CallRefusedError, match="changed by another client") as refused:
         call(
             daemon,
             "claim",
@@ -100,7 +98,7 @@ def test_a_daemon_without_its_ledger_goes_on(tmp_path: Path) -> None:
         told = f"{daemon.state}/ledger.sqlite: Is a directory"
         assert f"ledger     not there: {told}" in ctl(daemon, "status").stdout
         assert ctl(daemon, "providers").stderr == f"htoolsctl: refused (no-ledger): {told}\n"
-        assert len(daemon.told("ledger cannot be used")) == 1
+        assert len(daemon.told("ledger unavailable")) == 1
 
 
 def test_claims_survive_a_kill(daemon: Daemon, tmp_path: Path) -> None:

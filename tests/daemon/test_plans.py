@@ -445,11 +445,11 @@ def test_a_node_that_is_silent_is_waited_for_if_wished(tmp_path: Path) -> None:
             call(daemon, "execute", plan=plan)
         assert ctl(daemon, "execute", plan).stderr == f"htoolsctl: refused (no-cluster): {silent}\n"
         command = PROGRAMS / "htoolsctl", "--socket", daemon.socket, "execute", plan, "--wait-for-nodes"
-        with started(*command) as follower:
+        with started(*command) as reconciler:
             wait_until(lambda: ["warned", f"Waiting: {silent}"] in whole(daemon)["log"])
             assert not ganeti.tell("jobs")
             ganeti.tell("find", lost)
-            assert result(follower)[0] == 0
+            assert result(reconciler)[0] == 0
         assert numbers(whole(daemon)) == [1, 2]
 
 
@@ -525,11 +525,11 @@ def test_plans_for_programs(tmp_path: Path) -> None:
         plan = made(daemon, max_length=2)["id"]
         call(daemon, "execute", plan=plan)
         command = PROGRAMS / "htoolsctl", "--socket", daemon.socket, "plan", plan, "--json"
-        with started(*command) as follower:
+        with started(*command) as reconciler:
             submitted(daemon)
             stopped = json.loads(ctl(daemon, "cancel", plan, "--json").stdout)
             ganeti.finish()
-            status, out, _ = result(follower)
+            status, out, _ = result(reconciler)
         assert stopped["state"] == "stopping"
         told = json.loads(out)
         assert (status, told["state"], numbers(told)) == (0, "stopped", [1])

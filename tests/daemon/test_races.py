@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.model.inventory import Inventory
-from htoolsd.ledger.identities import provider_uuid
 from htoolsd.ledger.ledger import Ledger
-from htoolsd.ledger.records import Changes, Contents, Provider
+from htoolsd.ledger.records import LedgerChanges, LedgerSnapshot, Provider, provider_uuid
 from tests.daemon.claiming import DISK, MEMORY, POOL
 from tests.support.postgresql import Server
 from tests.support.programs import PATIENCE, ROOT, Daemon, running, wait_until
@@ -32,8 +31,8 @@ def furnish(url: str, clusters: Sequence[str], claims: int) -> None:
     nodes = [Provider(provider_uuid(name), name) for name in names]
     memory = Inventory(claims * 75 // NODES)
     ledger = Ledger(url)
-    ledger.synchronise(
-        Changes(
+    ledger.apply(
+        LedgerChanges(
             providers=(*nodes, Provider(provider_uuid(POOL), POOL, can_host=False)),
             inventories={node.uuid: {MEMORY: memory} for node in nodes}
             | {provider_uuid(POOL): {DISK: Inventory(claims * 10)}},
@@ -42,9 +41,9 @@ def furnish(url: str, clusters: Sequence[str], claims: int) -> None:
     ledger.close()
 
 
-def contents(url: str) -> Contents:
+def contents(url: str) -> LedgerSnapshot:
     ledger = Ledger(url)
-    found = ledger.contents()
+    found = ledger.snapshot()
     ledger.close()
     return found
 

@@ -113,7 +113,7 @@ def test_claims_in_the_other_cluster_take_room(both: Both) -> None:
     assert ctl(both.b, "claim", "backup", f"san.example.org:{DISK}=700").returncode == 0
     wait_for_room(both, before - 700)
     over = ctl(both.a, "claim", "other", f"san.example.org:{DISK}={before}")
-    assert (over.returncode, f"{before - 700} of {TOTAL - RESERVED} left" in over.stderr) == (1, True)
+    assert (over.returncode, f"{before - 700} of {TOTAL - RESERVED} free" in over.stderr) == (1, True)
     assert ctl(both.b, "release", "backup").returncode == 0
     wait_for_room(both, before)
 

@@ -16,7 +16,13 @@ from ganeti_htools.simulator.logical_units import carry_out
 from ganeti_htools.simulator.opcodes import OpcodeError
 from ganeti_htools.simulator.storage import query_disks, query_storage
 from ganeti_htools.simulator.world import World, begin
-from htoolsd.sync.storage import Storage, furnished, reported, revised, taken_of
+from htoolsd.sync.node_storage import (
+    KnownStorage,
+    add_reports,
+    revise_storage,
+    used_storage,
+    with_current_storage,
+)
 from tests.support.worlds import instance, migrate, node, replace_disks
 
 GROUPS = ("hdd", "ssd", "nvme")
@@ -67,17 +73,17 @@ def plain(now: World) -> Cluster:
 def test_free_space_is_that_of_the_nodes(rows: list[list[Disk]], steps: list[tuple[int, str | None]]) -> None:
     start = world(rows)
     found = storage.queried_disks(query_disks(start, {}), start.units.defaults, {})
-    known = revised(Storage(), found.disks, complete=True)
+    known = revise_storage(KnownStorage(), found.disks, complete=True)
     told = query_storage(start, {"output_fields": STORAGE_FIELDS, "storage_type": "lvm-vg"})
-    taken = taken_of(furnished(plain(start), known))
+    taken = used_storage(with_current_storage(plain(start), known))
     rooms, _ = storage.reports({StorageType.LVM_VG: told})
-    known = reported(known, NODES, rooms, (taken, taken), 0.0)
+    known = add_reports(known, NODES, rooms, (taken, taken), 0.0)
     now = start
     for place, target in steps:
         name = f"web{place}"
         with suppress(OpcodeError):
             now, _ = carry_out(now, migrate(name) if target is None else replace_disks(name, target))
-    cluster = furnished(plain(now), known)
+    cluster = with_current_storage(plain(now), known)
     named = units_to_query(cluster)
     for ours, theirs in zip(cluster.nodes, now.cluster.nodes, strict=True):
         there = {unit for unit in theirs.storage or () if unit.desired in named}

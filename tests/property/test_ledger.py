@@ -8,15 +8,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from ganeti_htools.model.inventory import Inventory
-from htoolsd.ledger.identities import consumer_uuid, provider_uuid
 from htoolsd.ledger.ledger import Ledger
 from htoolsd.ledger.records import (
     Allocations,
     CapacityError,
-    Changes,
     ConflictError,
     Consumer,
+    LedgerChanges,
     Provider,
+    consumer_uuid,
+    provider_uuid,
 )
 
 PROVIDERS = {name: provider_uuid(name) for name in ("c/a", "c/b", "pool")}
@@ -87,7 +88,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def begin(self) -> None:
         self.ledger = Ledger("sqlite://")
         there = tuple(Provider(uuid, name) for name, uuid in PROVIDERS.items())
-        self.ledger.synchronise(Changes(providers=there))
+        self.ledger.apply(LedgerChanges(providers=there))
         uuids = PROVIDERS.values()
         self.account = Account({uuid: {} for uuid in uuids}, generations=dict.fromkeys(uuids, 1))
 
@@ -150,8 +151,8 @@ class LedgerMachine(RuleBasedStateMachine):
     def synchronise(self, provider: str, total: int, name: str, wanted: Allocations) -> None:
         uuid, has = CONSUMERS[name], self.account.has[provider]
         exists = Consumer(uuid, name, "instance")
-        self.ledger.synchronise(
-            Changes(
+        self.ledger.apply(
+            LedgerChanges(
                 inventories={provider: {"MEMORY_MB": Inventory(total, allocation_ratio=2.0)}},
                 allocations=((exists, wanted),),
             )
@@ -163,7 +164,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_same_stands_in_both(self) -> None:
-        found, account = self.ledger.contents(), self.account
+        found, account = self.ledger.snapshot(), self.account
         assert {uuid: each.generation for uuid, each in found.providers.items()} == account.generations
         assert {uuid: each.generation for uuid, each in found.consumers.items()} == account.of_consumers
         assert found.allocations == {uuid: each for uuid, each in account.held.items() if each}

@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.types import Status
-from htoolsd.ledger.identities import consumer_uuid
+from htoolsd.ledger.diff import LedgerUpdater
 from htoolsd.ledger.ledger import Ledger
-from htoolsd.ledger.records import Consumer
-from htoolsd.ledger.telling import Telling
-from htoolsd.ledger.urls import of_file
+from htoolsd.ledger.records import Consumer, consumer_uuid, file_url
 from tests.support.rows import rows
 from tests.support.storage_units import case_with_units
 
@@ -26,7 +24,7 @@ NAME = "c1"
 @contextmanager
 def opened() -> Iterator[Ledger]:
     with tempfile.TemporaryDirectory() as directory:
-        ledger = Ledger(of_file(directory))
+        ledger = Ledger(file_url(directory))
         try:
             yield ledger
         finally:
@@ -40,7 +38,7 @@ class World:
     rng: random.Random
     cluster: Cluster
     ledger: Ledger
-    telling: Telling
+    telling: LedgerUpdater
 
     def some(self) -> tuple[int, Instance]:
         """Any of the instances, with its place."""
@@ -88,7 +86,7 @@ def a_node_grows(world: World) -> None:
 
 
 def the_daemon_restarts(world: World) -> None:
-    world.telling = Telling()
+    world.telling = LedgerUpdater()
 
 
 def somebody_is_promised_something(world: World) -> None:
@@ -130,7 +128,7 @@ EVENTS: list[Callable[[World], None]] = [
 
 def said(ledger: Ledger) -> tuple[Mapping[str, Any], ...]:
     """What a ledger says, but for generations and what administrators set."""
-    found = ledger.contents()
+    found = ledger.snapshot()
     inventories = {
         uuid: {name: (each.total, each.allocation_ratio) for name, each in there.items() if each.total}
         for uuid, there in found.inventories.items()
@@ -145,20 +143,20 @@ def test_what_happened_before_does_not_matter(seed: int, events: list[Callable[[
     start = rows(case_with_units(seed).data)
     with opened() as ledger, opened() as other:
         other_cluster = replace(start, instances=start.instances[:3])
-        Telling().tell(ledger, other_cluster, "c2")
-        world = World(random.Random(seed), start, ledger, Telling())
-        world.telling.tell(ledger, world.cluster, NAME)
+        LedgerUpdater().apply(ledger, other_cluster, "c2")
+        world = World(random.Random(seed), start, ledger, LedgerUpdater())
+        world.telling.apply(ledger, world.cluster, NAME)
         generations = {each.uuid: each.generation for each in ledger.providers()}
         for event in events:
             if world.cluster.instances:
                 event(world)
-            agreed = world.telling.tell(ledger, world.cluster, NAME)
-            assert agreed.contents == ledger.contents()
+            synced = world.telling.apply(ledger, world.cluster, NAME)
+            assert synced.snapshot == ledger.snapshot()
             now = {each.uuid: each.generation for each in ledger.providers()}
             assert all(now[uuid] >= generation for uuid, generation in generations.items() if uuid in now)
             generations = now
         promises_end(world)
-        world.telling.tell(ledger, world.cluster, NAME)
-        Telling().tell(other, other_cluster, "c2")
-        Telling().tell(other, world.cluster, NAME)
+        world.telling.apply(ledger, world.cluster, NAME)
+        LedgerUpdater().apply(other, other_cluster, "c2")
+        LedgerUpdater().apply(other, world.cluster, NAME)
         assert said(ledger) == said(other)

@@ -16,17 +16,16 @@ from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.planning.decision import Response
 from ganeti_htools.planning.gist import Gist
 from ganeti_htools.planning.promises import Promise
-from htoolsd.claims.booking import Booking
-from htoolsd.claims.claim import made
+from htoolsd.claims.claim import new_claim
+from htoolsd.claims.claim_writer import ClaimWriter
 from htoolsd.claims.claims import Claims
-from htoolsd.claims.entries import entry_of, make_up
-from htoolsd.ledger.following import Agreed, difference
-from htoolsd.ledger.identities import provider_uuid
+from htoolsd.claims.ledger_entries import catch_up, ledger_entry
+from htoolsd.ledger.desired_state import desired_state
+from htoolsd.ledger.diff import SyncedState, diff
 from htoolsd.ledger.ledger import Ledger
-from htoolsd.ledger.records import Contents
-from htoolsd.ledger.saying import statement
-from htoolsd.ledger.worker import Worker
-from htoolsd.sync.queue import Work
+from htoolsd.ledger.records import LedgerSnapshot, provider_uuid
+from htoolsd.ledger.worker import LedgerWorker
+from htoolsd.sync.job_queue import PendingWork
 from tests.support.by_hand import cluster, instance
 
 NODES = ("a", "b", "c")
@@ -42,7 +41,7 @@ def row_of(name: str, place: Place, **facts: Any) -> Instance:
     return replace(instance(name, DiskTemplate.DRBD, *place), **facts)
 
 
-def said(contents: Contents) -> dict[str, Any]:
+def said(contents: LedgerSnapshot) -> dict[str, Any]:
     """What a ledger says of consumers: which there are, who was promised something, and what they have."""
     return {
         each.name: (each.kind, each.promised is not None, contents.allocations.get(uuid, {}))
@@ -50,7 +49,7 @@ def said(contents: Contents) -> dict[str, Any]:
     }
 
 
-def standing(contents: Contents) -> dict[str, Any]:
+def standing(contents: LedgerSnapshot) -> dict[str, Any]:
     """What stands of each provider: what it has, and who uses what of it."""
     return {
         uuid: (
@@ -75,45 +74,45 @@ class Steps(RuleBasedStateMachine):
         self.rows: dict[str, Instance] = {}
         self.jobs: dict[str, str] = {}  # what jobs are under way, by instance
         self.promised: dict[str, Promise] = {}
-        self.agreed: Agreed | None = None
-        self.before: Contents | None = None
-        self.worker = Worker(f"sqlite:///{self.directory.name}/ledger")
+        self.synced: SyncedState | None = None
+        self.before: LedgerSnapshot | None = None
+        self.worker = LedgerWorker(f"sqlite:///{self.directory.name}/ledger")
         self.serial = Ledger(f"sqlite:///{self.directory.name}/serial")
         self.begin()
-        self.run(self.again)
+        self.run(self.reconcile)
 
     def begin(self) -> None:
         self.claims = Claims("always", SECONDS, lambda: True)
-        self.booking = Booking(self.claims, self.worker, self, lambda: "c")
+        self.writer = ClaimWriter(self.claims, self.worker, self, lambda: "c")
         self.run(self.round)
 
     def run(self, work: Callable[[], Awaitable[Any]]) -> Any:
         return trio.run(work, clock=self.clock)
 
-    def contents(self) -> Contents:
-        found: Contents = self.run(lambda: self.worker.do(Ledger.contents))
+    def contents(self) -> LedgerSnapshot:
+        found: LedgerSnapshot = self.run(lambda: self.worker.do(Ledger.snapshot))
         return found
 
     async def round(self) -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.booking.run)
-            await self.booking.again()
+            nursery.start_soon(self.writer.run)
+            await self.writer.wait_for_round()
             nursery.cancel_scope.cancel()
 
     # The daemon's view of the ledger: it is looked at when a step says so.
 
-    awaited = False
+    pending = False
 
-    def heed(self) -> None:
+    def trigger(self) -> None:
         pass
 
-    async def again(self) -> None:
-        self.agreed = await self.worker.do(self.look)
+    async def reconcile(self) -> None:
+        self.synced = await self.worker.do(self.look)
 
-    def look(self, ledger: Ledger) -> Agreed:
-        now = statement(cluster(dict.fromkeys(NODES, 1 << 20), list(self.rows.values())), "c")
-        ledger.synchronise(difference(now, ledger.contents()))
-        return Agreed(now, ledger.contents())
+    def look(self, ledger: Ledger) -> SyncedState:
+        now = desired_state(cluster(dict.fromkeys(NODES, 1 << 20), list(self.rows.values())), "c")
+        ledger.apply(diff(now, ledger.snapshot()))
+        return SyncedState(now, ledger.snapshot())
 
     # What happens.
 
@@ -121,11 +120,11 @@ class Steps(RuleBasedStateMachine):
         """A decision is made, with the ledger within reach or not, and something happens at the same time."""
         promises = (promise,) if promise else ()
         response = Response("", (), Gist("", [name]), promises=promises, about=(name,))
-        view, self.agreed = self.agreed, self.agreed if reachable else None
+        view, self.synced = self.synced, self.synced if reachable else None
 
         async def decide() -> None:
             for last in (False, True):
-                outcome = await self.booking.decided(response, "job", self.booking.basis(), last)
+                outcome = await self.writer.record(response, "job", self.writer.basis(), last)
                 if not outcome.again:
                     return
 
@@ -135,10 +134,10 @@ class Steps(RuleBasedStateMachine):
                 if meanwhile == "make up":
                     nursery.start_soon(self.round)
                 elif meanwhile == "resynchronise":
-                    nursery.start_soon(self.again)
+                    nursery.start_soon(self.reconcile)
 
         self.run(both)
-        self.agreed = self.agreed or view
+        self.synced = self.synced or view
         self.promised.pop(name, None)
         if promise:
             self.promised[name] = promise
@@ -198,7 +197,7 @@ class Steps(RuleBasedStateMachine):
         }
 
         async def looked() -> None:
-            self.claims.looked(Work(trio.current_time(), opcodes))
+            self.claims.check(PendingWork(trio.current_time(), opcodes))
 
         self.run(looked)
         self.promised = {
@@ -224,10 +223,10 @@ class Steps(RuleBasedStateMachine):
 
     @rule()
     def resynchronise(self) -> None:
-        self.run(self.again)
+        self.run(self.reconcile)
 
     @rule()
-    def make_up(self) -> None:
+    def catch_up(self) -> None:
         self.run(self.round)
 
     @rule()
@@ -266,20 +265,20 @@ class Steps(RuleBasedStateMachine):
     def one_by_one(self) -> None:
         """The serial ledger is told what exists and what is promised."""
         view = self.look(self.serial)
-        claims = [made(promise, 0.0, SECONDS, "job") for promise in self.promised.values()]
-        entries = [entry_of(claim, self.rows.get(claim.promise.name), view, 0.0) for claim in claims]
+        claims = [new_claim(promise, 0.0, SECONDS, "job") for promise in self.promised.values()]
+        entries = [ledger_entry(claim, self.rows.get(claim.promise.name), view, 0.0) for claim in claims]
         living = {entry.consumer.uuid for entry in entries}
         ended = [each for each in self.serial.consumers() if each.promised and each.uuid not in living]
-        make_up(self.serial, entries, ended)
+        catch_up(self.serial, entries, ended)
         self.look(self.serial)
 
     @rule()
     def settle(self) -> None:
         """In the end both ledgers say the same; what is promised stands with all nodes that it concerns."""
-        for work in (self.again, self.round, self.again):
+        for work in (self.reconcile, self.round, self.reconcile):
             self.run(work)
         found = said(self.contents())
-        assert found == said(self.serial.contents())
+        assert found == said(self.serial.snapshot())
         for name, promise in self.promised.items():
             *_, held = found[f"c/{name}"]
             assert held.keys() == {provider_uuid(f"c/{node}") for node in self.concerned(promise)}

@@ -17,7 +17,7 @@ from ganeti_htools.simulator import tables
 from ganeti_htools.simulator.fields import QueryTable
 from ganeti_htools.simulator.queries import cluster_info, query
 from ganeti_htools.simulator.world import World, find, lose, with_role
-from htoolsd.sync.model import CONFIGURATION, LIVE, TABLES, Model, learnt
+from htoolsd.sync.model import CONFIGURATION, LIVE, TABLES, Model, set_tables
 from tests.support.worlds import instance, node, world
 
 NETWORKS = ("net1", "net2")
@@ -157,12 +157,12 @@ def test_generations_and_identity(steps: list[Step]) -> None:
     now, model = world(), Model()
     told = {**read(now, CONFIGURATION), **read(now, LIVE)}
     for kind in TABLES:
-        model = learnt(model, kind, told, 0.0)
+        model = set_tables(model, kind, told, 0.0)
     assert set(model.generations.values()) == {1}
     for number, step in enumerate(steps, 1):
         now = after(now, step)
         fresh = read(now, step.kind)
-        before, model = model, learnt(model, step.kind, fresh, float(number))
+        before, model = model, set_tables(model, step.kind, fresh, float(number))
         for name in before.generations:
             changed = name in fresh and fresh[name] != told[name]
             assert model.generations[name] - before.generations[name] == changed
@@ -188,9 +188,9 @@ def test_once_all_is_read_the_model_is_what_is(steps: list[Step]) -> None:
     now, model = world(), Model()
     for step in steps:
         now = after(now, step)
-        model = learnt(model, step.kind, read(now, step.kind), 0.0)
+        model = set_tables(model, step.kind, read(now, step.kind), 0.0)
     for kind in TABLES:
-        model = learnt(model, kind, read(now, kind), 0.0)
+        model = set_tables(model, kind, read(now, kind), 0.0)
     assert model.cluster is not None
     assert replace(model.cluster, standby=()) == expected(now)
     assert set(model.silent) == now.silent - now.offline

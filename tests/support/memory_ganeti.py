@@ -16,7 +16,7 @@ from ganeti_htools.simulator.jobs import Behaviour, Jobs
 from ganeti_htools.simulator.luxid import Luxid
 from ganeti_htools.simulator.serving import Trouble, converse
 from ganeti_htools.simulator.world import World
-from htoolsd.sync.following import Sync
+from htoolsd.sync.sync import Sync
 from tests.support.worlds import world
 
 LIVE_FIELD = {"node": "mfree", "instance": "status"}

@@ -17,7 +17,7 @@ from htoolsd.plans.plans import Plans
 from htoolsd.policies.decision import PolicyDecision
 from htoolsd.policies.schedule import Policies
 from htoolsd.policies.settings import PolicySettings
-from htoolsd.sync.following import Sync
+from htoolsd.sync.sync import Sync
 from tests.support.memory_ganeti import MemoryGaneti, following, ganeti
 from tests.support.policies import all_off
 from tests.support.worlds import uneven
@@ -102,7 +102,7 @@ async def working(
         plans = Plans(str(directory / "plans"), sync, note)
         path = directory / "policies.json"
         policies = Policies(str(path), sync, plans, all_off(**settings), decided, now)
-        await sync.refresh()
+        await sync.poll_all()
         async with trio.open_nursery() as nursery:
             await nursery.start(plans.run)
             nursery.start_soon(policies.run)

@@ -51,24 +51,23 @@ MAY_IMPORT = {
     "cli.cluster": f"{_LIBRARY} commandline cli.terminal",
     "cli.runs": f"{_LIBRARY} commandline cli.terminal cli.report cli.cluster",
     "cli": f"{_LIBRARY} commandline cli.terminal cli.report cli.cluster cli.runs",
-    "htoolsd.regular_file": "",
+    "htoolsd.reservations": "model",
     "htoolsd.keys": "model",
     "htoolsd.socket": "model backends luxi client sockets",
-    "htoolsd.sync": "model backends luxi sources files htoolsd.regular_file",
-    "htoolsd.plans": f"{_LIBRARY} htoolsd.regular_file htoolsd.sync htoolsd.claims",
+    "htoolsd.sync": "model backends luxi sources files htoolsd.reservations",
+    "htoolsd.plans": f"{_LIBRARY} htoolsd.sync htoolsd.claims",
     "htoolsd.history": _LIBRARY,
-    "htoolsd.ledger": "model htoolsd.keys",
-    "htoolsd.claims": f"{_LIBRARY} htoolsd.sync htoolsd.ledger",
+    "htoolsd.ledger": "model htoolsd.reservations",
+    "htoolsd.claims": f"{_LIBRARY} htoolsd.reservations htoolsd.sync htoolsd.ledger",
     "htoolsd.policies": (
-        f"{_LIBRARY} htoolsd.regular_file htoolsd.keys htoolsd.sync htoolsd.plans htoolsd.history"
-        " htoolsd.claims"
+        f"{_LIBRARY} htoolsd.keys htoolsd.sync htoolsd.plans htoolsd.history htoolsd.claims"
     ),
     "htoolsd.api": (
-        f"{_LIBRARY} commandline htoolsd.regular_file htoolsd.socket htoolsd.sync htoolsd.plans"
+        f"{_LIBRARY} commandline htoolsd.socket htoolsd.sync htoolsd.plans"
         " htoolsd.history htoolsd.ledger htoolsd.claims htoolsd.policies"
     ),
     "htoolsd.process": (
-        f"{_LIBRARY} htoolsd.regular_file htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.history"
+        f"{_LIBRARY} htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.history"
         " htoolsd.api htoolsd.keys htoolsd.ledger htoolsd.claims htoolsd.policies"
     ),
     "htoolsd.__main__": "htoolsd.process",

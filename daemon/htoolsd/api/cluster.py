@@ -14,9 +14,9 @@ from ganeti_htools.luxi.queries import ClusterAnswers
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.units_in_use import units_in_use
 from htoolsd.socket.methods import Args, File
-from htoolsd.sync.asking import ROW, aside
-from htoolsd.sync.following import NotSyncedError, Sync
 from htoolsd.sync.model import Model
+from htoolsd.sync.sync import NotSyncedError, Sync
+from htoolsd.sync.threads import ROW_BYTES, run_by_size
 
 
 def encoded(answers: ClusterAnswers, furnished: Cluster | None = None) -> dict[str, orjson.Fragment]:
@@ -53,7 +53,7 @@ class ClusterMethods:
         fresh = args.get("fresh", False)
         if not isinstance(fresh, bool):
             raise RefusalError(Refusal.ARGUMENTS, "cluster: fresh: expected true or false")
-        old = await self._sync.renew() if fresh else None
+        old = await self._sync.poll_configuration() if fresh else None
         model = self._sync.model
         if model.answers is None:
             raise RefusalError(Refusal.CLUSTER, f"the cluster is not known yet{self._why()}")
@@ -71,10 +71,10 @@ class ClusterMethods:
         async with self._encoding:
             of, parts = self._encoded
             if of is None or of.answers is not answers or of.cluster is not model.cluster:
-                size = (len(answers.nodes) + len(answers.instances)) * ROW
-                known = model.storage.generation or model.kept.generation
+                size = (len(answers.nodes) + len(answers.instances)) * ROW_BYTES
+                known = model.storage.generation or model.reservations.generation
                 furnished = model.cluster if known else None
-                parts = await aside(size, lambda: encoded(answers, furnished))
+                parts = await run_by_size(size, lambda: encoded(answers, furnished))
                 self._encoded = model, parts
             return parts
 
@@ -83,13 +83,13 @@ class ClusterMethods:
         cluster = self._sync.model.cluster
         if cluster is None:
             raise RefusalError(Refusal.CLUSTER, f"the cluster is not known yet{self._why()}")
-        size = (len(cluster.nodes) + len(cluster.instances)) * ROW
-        return {**asdict(await aside(size, lambda: _storage(cluster))), **self._state()}
+        size = (len(cluster.nodes) + len(cluster.instances)) * ROW_BYTES
+        return {**asdict(await run_by_size(size, lambda: _storage(cluster))), **self._state()}
 
     async def refresh(self, _args: Args, _file: File) -> object:
         """Raises RefusalError."""
         try:
-            await self._sync.refresh()
+            await self._sync.poll_all()
         except NotSyncedError as error:
             raise RefusalError(Refusal.CLUSTER, str(error)) from None
         return self._state()

@@ -18,8 +18,8 @@ from ganeti_htools.planning.decision import Cache, Known, Response, TooLargeErro
 from ganeti_htools.planning.promises import Promise
 from htoolsd.api.request import claimant_of, read_request, understand
 from htoolsd.api.turn import MOST_LOST, Attempt, Turn
-from htoolsd.claims.booking import Basis, Booking
 from htoolsd.claims.claim import Claimant
+from htoolsd.claims.claim_writer import ClaimWriter, DecisionBasis
 from htoolsd.history import entries
 from htoolsd.history.entries import Entry
 from htoolsd.socket.methods import Args, File
@@ -76,7 +76,7 @@ class Decisions:
         want_units: Callable[[], None] = lambda: None,
         renew: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint,
         note: Callable[[Entry], None] = lambda _entry: None,
-        claims: Booking | None = None,
+        claims: ClaimWriter | None = None,
     ) -> None:
         self._turn = Turn(patience)
         self._longest = longest
@@ -219,12 +219,12 @@ class Decisions:
             known, basis = trio.from_thread.run_sync(self._basis, claims)
             response = self._respond(data, options, cache, known, basis.promises)
             trio.from_thread.check_cancelled()  # what nobody waits for any more promises nothing
-            outcome = trio.from_thread.run(claims.decided, response, claimant, basis, left == 0)
+            outcome = trio.from_thread.run(claims.record, response, claimant, basis, left == 0)
             if not outcome.again:
                 break
         return noted(response, outcome.note)
 
-    def _basis(self, claims: Booking) -> tuple[Known | None, Basis]:
+    def _basis(self, claims: ClaimWriter) -> tuple[Known | None, DecisionBasis]:
         return self._known()[0], claims.basis()
 
     def _respond(

@@ -6,8 +6,8 @@ import trio
 
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.planning import group_health
-from htoolsd.sync.asking import ROW, aside
-from htoolsd.sync.following import Sync
+from htoolsd.sync.sync import Sync
+from htoolsd.sync.threads import ROW_BYTES, run_by_size
 
 PATIENCE = 1.0  # seconds that an answer waits for it
 
@@ -24,11 +24,11 @@ class GroupHealth:
         """Each group as JSON; as it was before while that takes longer, None if nothing is known yet."""
         cluster = self._sync.model.cluster
         if cluster is not None and cluster is not self._begun:
-            self._begun, size = cluster, (len(cluster.nodes) + len(cluster.instances)) * ROW
+            self._begun, size = cluster, (len(cluster.nodes) + len(cluster.instances)) * ROW_BYTES
 
             def work() -> None:
                 self._told = group_health.told(cluster)
 
             with trio.move_on_after(PATIENCE):
-                await aside(size, work, abandon=True)
+                await run_by_size(size, work, abandon=True)
         return self._told

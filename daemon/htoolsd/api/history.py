@@ -11,7 +11,7 @@ from ganeti_htools.planning.whereabouts import whereabouts
 from htoolsd.history.entries import Wanted, placed_at
 from htoolsd.history.history import History
 from htoolsd.socket.methods import Args, File
-from htoolsd.sync.following import Sync
+from htoolsd.sync.sync import Sync
 
 MOST = 10_000  # entries in an answer
 
@@ -38,7 +38,7 @@ class HistoryMethods:
         name = _name(args, "instance")
         if name is None:
             raise RefusalError(Refusal.ARGUMENTS, "why: instance: expected a name")
-        await self._sync.renew()  # so that what has just been moved is seen where it is
+        await self._sync.poll_configuration()  # so that what has just been moved is seen where it is
         cluster = self._sync.model.cluster
         if cluster is None:
             raise RefusalError(Refusal.CLUSTER, "the cluster is not known yet")

@@ -14,17 +14,16 @@ from ganeti_htools.model.inventory import Inventory
 from htoolsd.api import ledger_arguments as given
 from htoolsd.api import ledger_names as named
 from htoolsd.ledger.records import (
-    EXISTING,
     CapacityError,
     ConflictError,
     Consumer,
-    Contents,
     Kind,
     LedgerError,
-    Standing,
+    LedgerSnapshot,
+    ProviderUsage,
     UnavailableError,
 )
-from htoolsd.ledger.worker import Work, Worker
+from htoolsd.ledger.worker import LedgerWorker, Work
 from htoolsd.socket.methods import Args, File
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ class LedgerMethods:
 
     def __init__(
         self,
-        worker: Worker,
+        worker: LedgerWorker,
         cluster: Callable[[], str | None],
         elsewhere: Callable[[], bool],
         heed: Callable[[], object],
@@ -77,23 +76,23 @@ class LedgerMethods:
         name, generation = given.name(args, "provider"), given.generation(args, "generation")
         resource_class, cluster = given.resource_class(args), self._cluster()
 
-        def work(ledger: "Ledger") -> tuple[Standing, ...]:
+        def work(ledger: "Ledger") -> tuple[ProviderUsage, ...]:
             provider = named.provider(ledger, name, cluster)
-            (before,) = ledger.standings(provider.uuid)
+            (before,) = ledger.provider_usages(provider.uuid)
             if before.provider.generation != generation:
                 was = before.provider.generation
                 raise ConflictError(f"{provider.name}: its generation is {was}, not {generation}")
             made = given.inventory(args, resource_class, before.inventories.get(resource_class))
             ledger.set_inventory(provider.uuid, generation, resource_class, made)
-            return ledger.standings(provider.uuid)
+            return ledger.provider_usages(provider.uuid)
 
         return list(map(_inventories, await self._change(work)))
 
     async def allocations(self, args: Args, _file: File) -> object:
         name, cluster = given.name_if_any(args, "consumer"), self._cluster()
 
-        def work(ledger: "Ledger") -> Contents:
-            return ledger.contents(None if name is None else named.consumer(ledger, name, cluster).uuid)
+        def work(ledger: "Ledger") -> LedgerSnapshot:
+            return ledger.snapshot(None if name is None else named.consumer(ledger, name, cluster).uuid)
 
         contents = await self._do(work)
         return [_allocations(each, contents) for each in contents.consumers.values()]
@@ -103,7 +102,7 @@ class LedgerMethods:
         wanted, generations = given.allocations(args), given.generations(args)
         seconds, cluster = given.seconds(args), self._cluster()
 
-        def work(ledger: "Ledger") -> Contents:
+        def work(ledger: "Ledger") -> LedgerSnapshot:
             uuid, full_name = named.new_consumer(name, cluster)
             before = ledger.consumer(uuid)
             if before is not None and before.kind != "claim":
@@ -116,7 +115,7 @@ class LedgerMethods:
                 {uuids[each]: amounts for each, amounts in wanted.items()},
                 {uuids[each]: number for each, number in generations.items()},
             )
-            return ledger.contents(uuid)
+            return ledger.snapshot(uuid)
 
         contents = await self._change(work)
         return [_allocations(each, contents) for each in contents.consumers.values()]
@@ -127,7 +126,7 @@ class LedgerMethods:
 
         def work(ledger: "Ledger") -> Consumer:
             found = named.consumer(ledger, name, cluster)
-            if found.kind in EXISTING and found.promised is None:
+            if not found.is_claim:
                 raise LedgerError(f"{found.name} exists in Ganeti")
             ledger.release(found.uuid, found.generation if generation is None else generation)
             return found
@@ -137,11 +136,13 @@ class LedgerMethods:
             self._cancel(released.name.removeprefix(f"{cluster}/"))
         return _consumer(released)
 
-    async def _standings(self, args: Args) -> tuple[Standing, ...]:
+    async def _standings(self, args: Args) -> tuple[ProviderUsage, ...]:
         name, cluster = given.name_if_any(args, "provider"), self._cluster()
 
-        def work(ledger: "Ledger") -> tuple[Standing, ...]:
-            return ledger.standings(None if name is None else named.provider(ledger, name, cluster).uuid)
+        def work(ledger: "Ledger") -> tuple[ProviderUsage, ...]:
+            return ledger.provider_usages(
+                None if name is None else named.provider(ledger, name, cluster).uuid
+            )
 
         return await self._do(work)
 
@@ -159,7 +160,7 @@ class LedgerMethods:
             raise RefusalError(_REFUSALS.get(type(error), Refusal.ARGUMENTS), str(error)) from None
 
 
-def _inventories(standing: Standing) -> dict[str, object]:
+def _inventories(standing: ProviderUsage) -> dict[str, object]:
     found = {
         name: {**asdict(inventory), "capacity": inventory.capacity}
         for name, inventory in standing.inventories.items()
@@ -167,7 +168,7 @@ def _inventories(standing: Standing) -> dict[str, object]:
     return {**asdict(standing.provider), "inventories": found}
 
 
-def _usages(standing: Standing) -> dict[str, object]:
+def _usages(standing: ProviderUsage) -> dict[str, object]:
     """Of all classes that it has, or that are used of it."""
     found = {}
     for name in sorted({*standing.inventories, *standing.used}):
@@ -180,7 +181,7 @@ def _consumer(consumer: Consumer) -> dict[str, object]:
     return {**asdict(consumer), "promised": consumer.promised is not None}
 
 
-def _allocations(consumer: Consumer, contents: Contents) -> dict[str, object]:
+def _allocations(consumer: Consumer, contents: LedgerSnapshot) -> dict[str, object]:
     held = contents.allocations.get(consumer.uuid, {})
     found = [
         {

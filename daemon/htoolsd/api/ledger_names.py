@@ -8,8 +8,15 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from htoolsd.ledger.identities import consumer_uuid, full_name, provider_uuid
-from htoolsd.ledger.records import Consumer, LedgerError, Provider, UnknownError
+from htoolsd.ledger.records import (
+    Consumer,
+    LedgerError,
+    Provider,
+    UnknownError,
+    consumer_uuid,
+    full_name,
+    provider_uuid,
+)
 
 if TYPE_CHECKING:
     from htoolsd.ledger.ledger import Ledger

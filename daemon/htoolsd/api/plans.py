@@ -22,7 +22,7 @@ from htoolsd.plans.plans import Plans
 from htoolsd.socket.methods import LONGEST as MOST_TEXT
 from htoolsd.socket.methods import Args, File
 from htoolsd.socket.peer import caller
-from htoolsd.sync.following import Sync
+from htoolsd.sync.sync import Sync
 
 Again = Callable[[Mapping[str, Any]], Awaitable[Proposal]]
 
@@ -50,7 +50,7 @@ class PlanMethods:
         if not isinstance(given, dict):
             raise RefusalError(Refusal.ARGUMENTS, "plan: options: expected an object")
         options = _options(tool, given)
-        model = self._sync.model_of(args.get("generations"))
+        model = self._sync.recent_model(args.get("generations"))
         if model is None or model.cluster is None:
             raise RefusalError(Refusal.CLUSTER, "the cluster is not known, or has changed since; ask again")
         if isinstance(options, hsqueeze.Options):  # what is claimed of a node may be needed at any moment

@@ -5,7 +5,7 @@ from ganeti_htools.model.errors import HtoolsError
 from htoolsd.policies.remedies import POLICIES
 from htoolsd.policies.schedule import Policies
 from htoolsd.socket.methods import Args, File
-from htoolsd.sync.following import Sync
+from htoolsd.sync.sync import Sync
 
 
 class PolicyMethods:

@@ -4,9 +4,9 @@ import os
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.commandline.parameters import parse_options
+from ganeti_htools.files import read_descriptor
 from ganeti_htools.model.errors import UsageError
 from ganeti_htools.model.options import PlacementOptions
-from htoolsd import regular_file
 from htoolsd.claims.claim import Claimant
 from htoolsd.socket.methods import Args, File, words
 from htoolsd.socket.peer import PassedFile
@@ -18,7 +18,7 @@ def read_request(file: PassedFile, largest: int) -> bytes:
     if descriptor is None:
         raise RefusalError(Refusal.FILE, "the request file was closed before it could be read")
     try:
-        return regular_file.read_descriptor(descriptor, largest)
+        return read_descriptor(descriptor, largest)
     except OSError as err:
         raise RefusalError(Refusal.FILE, f"the request cannot be read: {err.strerror}") from None
     finally:

@@ -9,15 +9,15 @@ from ganeti_htools.version import VERSION
 from htoolsd.api.decisions import Decisions
 from htoolsd.api.group_health import GroupHealth
 from htoolsd.claims.claims import Claims
-from htoolsd.claims.follower import Follower
+from htoolsd.claims.reconciler import Reconciler
 from htoolsd.history.history import History
-from htoolsd.ledger.worker import Worker
+from htoolsd.ledger.worker import LedgerWorker
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.schedule import Policies
 from htoolsd.socket import alone
 from htoolsd.socket.methods import Args, File, Handler
 from htoolsd.socket.server import Server
-from htoolsd.sync.following import Sync
+from htoolsd.sync.sync import Sync
 
 
 def resident_mib() -> float:
@@ -35,8 +35,8 @@ def teller(
     plans: Plans,
     policies: Policies,
     history: History,
-    ledger: Worker,
-    follower: Follower,
+    ledger: LedgerWorker,
+    reconciler: Reconciler,
 ) -> Handler:
     """The handler of ``status``. Times are seconds of the epoch unless their name says otherwise."""
     started, clock, groups = time.time(), time.monotonic(), GroupHealth(sync)
@@ -57,7 +57,7 @@ def teller(
             "plans": plans.status(),
             "policies": policies.health(),
             "history": history.status(),
-            "ledger": await ledger.status() | follower.status(),
+            "ledger": await ledger.status() | reconciler.status(),
             "memory_mib": resident_mib(),
         }
 

@@ -1,6 +1,6 @@
-"""What is promised at the moment, so that nothing is promised twice.
+"""The living claims, in memory. Decisions count them, so no resource is promised twice.
 
-All of it is in memory and belongs to the event loop.
+All calls belong to the event loop.
 """
 
 from collections.abc import Callable
@@ -11,82 +11,87 @@ import trio
 
 from ganeti_htools.planning.decision import Response
 from ganeti_htools.planning.promises import Promise
-from htoolsd.claims.claim import Claim, Claimant, after_look, kept, made
-from htoolsd.sync.queue import Work
+from htoolsd.claims.claim import Claim, Claimant, check_claim, is_fulfilled, new_claim
+from htoolsd.sync.job_queue import PendingWork
 
 _log = structlog.get_logger()
 
-Mode = Literal["auto", "always", "never"]
+ClaimMode = Literal["auto", "always", "never"]
 
 
 class Claims:
     """The living claims, by instance.
 
-    ``follows`` tells whether Ganeti is followed, so that jobs tell when claims end.
+    ``follows_ganeti`` returns whether the daemon sees Ganeti's job queue, so that jobs end claims.
     """
 
-    def __init__(self, mode: Mode, seconds: float, follows: Callable[[], bool]) -> None:
+    def __init__(self, mode: ClaimMode, seconds: float, follows_ganeti: Callable[[], bool]) -> None:
         self.living = dict[str, Claim]()
-        self._follows = follows
-        self.limit(mode, seconds)
+        self._follows_ganeti = follows_ganeti
+        self.configure(mode, seconds)
 
-    def limit(self, mode: Mode, seconds: float) -> None:
-        """Whether anything is claimed from now on, and how long a claim without a job lives."""
+    def configure(self, mode: ClaimMode, seconds: float) -> None:
+        """Set when decisions claim, and for how long a claim without a job lives."""
         self._mode, self._seconds = mode, seconds
 
     @property
     def active(self) -> bool:
         """Whether decisions claim, and claims count."""
-        return self._mode == "always" or (self._mode == "auto" and (self._follows() or bool(self.living)))
+        return self._mode == "always" or (
+            self._mode == "auto" and (self._follows_ganeti() or bool(self.living))
+        )
 
     def promises(self) -> tuple[Promise, ...]:
-        """What is promised now."""
+        """Return the promises that count now; expired claims end."""
         now = trio.current_time()
-        self._keep({name: claim for name, claim in self.living.items() if now < claim.expires}, "expired")
+        self._retain({name: claim for name, claim in self.living.items() if now < claim.expires}, "expired")
         return tuple(claim.promise for claim in self.living.values()) if self.active else ()
 
-    def decided(self, response: Response, claimant: Claimant | None) -> None:
-        """A decision was made: claim what it promised, if there is a claimant."""
-        if not self._follows():  # then requests alone tell what has become of promises
-            found = response.there
-            self._keep(
+    def record(self, response: Response, claimant: Claimant | None) -> None:
+        """Claim what a decision promised, if there is a claimant.
+
+        End claims that its request shows fulfilled.
+        """
+        if not self._follows_ganeti():  # only requests show then which promises are fulfilled
+            present = response.there
+            self._retain(
                 {
                     name: claim
                     for name, claim in self.living.items()
-                    if name not in found or not kept(claim.promise, found[name])
+                    if name not in present or not is_fulfilled(claim.promise, present[name])
                 },
-                "kept",
+                "fulfilled",
             )
         if claimant:
             now = trio.current_time()
             others = {name: claim for name, claim in self.living.items() if name not in response.about}
-            new = (made(promise, now, self._seconds, claimant) for promise in response.promises)
+            new = (new_claim(promise, now, self._seconds, claimant) for promise in response.promises)
             self.living = others | {claim.promise.name: claim for claim in new}
 
     def restore(self, claim: Claim) -> None:
-        """Have a claim of an earlier daemon live on, unless there is a newer one."""
+        """Add a claim of an earlier daemon, unless there is a newer one on its instance."""
         self.living = {claim.promise.name: claim, **self.living}
 
-    def looked(self, work: Work) -> None:
-        """The queue told what unfinished jobs are to do."""
-        after = ((name, after_look(claim, work)) for name, claim in self.living.items())
-        self._keep({name: claim for name, claim in after if claim}, "no job")
+    def check(self, pending: PendingWork) -> None:
+        """End the claims that no unfinished job carries out."""
+        checked = ((name, check_claim(claim, pending)) for name, claim in self.living.items())
+        self._retain({name: claim for name, claim in checked if claim}, "no job")
 
     def cancel(self, name: str) -> bool:
-        """End a claim; whether there was one."""
-        there = name in self.living
-        self._keep({other: claim for other, claim in self.living.items() if other != name}, "cancelled")
-        return there
+        """End the claim on an instance; return whether there was one."""
+        found = name in self.living
+        self._retain({other: claim for other, claim in self.living.items() if other != name}, "cancelled")
+        return found
 
-    def wants_work(self) -> bool:
-        """Whether it matters what jobs are to do."""
+    def needs_queue(self) -> bool:
+        """Whether the opcodes of unfinished jobs matter."""
         return bool(self.living)
 
     def status(self) -> dict[str, Any]:
-        """How many live, and whether decisions claim."""
+        """Return the number of living claims, and whether decisions claim."""
         return {"active": self.active, "living": len(self.living)}
 
-    def _keep(self, claims: dict[str, Claim], why: str) -> None:
+    def _retain(self, claims: dict[str, Claim], reason: str) -> None:
         for name in self.living.keys() - claims.keys():
-            _log.info("claim ended", instance=name, why=why)
+            _log.info("claim ended", instance=name, reason=reason)
         self.living = claims

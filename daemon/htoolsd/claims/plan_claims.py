@@ -1,7 +1,7 @@
-"""What plans claim for their moves: from before a set of jobs is submitted until they have ended.
+"""Claims of plans for their moves, from before a jobset is submitted until its jobs have ended.
 
-A plan claims under a name of its own. Its claim survives the daemon; it is released once no job of the plan
-is under way any more, at the latest by the follower.
+A plan claims under a name of its own. Its claim survives the daemon. The claim is released once no job of the
+plan runs any more, at the latest by the reconciler.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,110 +13,101 @@ from ganeti_htools.execution.jobs import Job
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.moves import NamedStep
 from htoolsd.claims.claims import Claims
-from htoolsd.claims.follower import Follower
-from htoolsd.ledger.following import Agreed, of_classes
-from htoolsd.ledger.identities import consumer_uuid, plan_name
-from htoolsd.ledger.kept import claimed_nodes, left_of
-from htoolsd.ledger.moves import Stations, needs_of
-from htoolsd.ledger.records import Allocations, ConflictError, Consumer, LedgerError, UnavailableError
-from htoolsd.ledger.worker import Worker
-from htoolsd.sync.following import Sync
-from htoolsd.sync.kept import Kept, with_kept
+from htoolsd.claims.reconciler import Reconciler
+from htoolsd.ledger.diff import SyncedState, of_known_classes
+from htoolsd.ledger.records import (
+    Allocations,
+    ConflictError,
+    Consumer,
+    LedgerError,
+    UnavailableError,
+    consumer_uuid,
+    plan_name,
+)
+from htoolsd.ledger.reservations import claimed_nodes, reservations
+from htoolsd.ledger.resources import Stations, move_needs
+from htoolsd.ledger.worker import LedgerWorker
+from htoolsd.reservations import with_reservations
+from htoolsd.sync.sync import Sync
 
 _log = structlog.get_logger()
 
 
 class PlanClaims:
-    """The claims of plans, by the plans' ids, and what others have claimed.
+    """The claims of plans, by the plans' ids, and the claims of others that plans must respect.
 
-    ``claims`` are those of decisions, which may not stand in the ledger yet.
+    ``claims`` are those of decisions, which may not be in the ledger yet.
     """
 
-    def __init__(self, sync: Sync, ledger: Worker, follower: Follower, claims: Claims) -> None:
+    def __init__(self, sync: Sync, ledger: LedgerWorker, reconciler: Reconciler, claims: Claims) -> None:
         self._sync = sync
         self._ledger = ledger
-        self._follower = follower
+        self._reconciler = reconciler
         self._claims = claims
-        self._agreed: Agreed | None = None
-        self._error: str | None = None
+        self._synced: SyncedState | None = None  # the state at the last review
 
-    async def look(self) -> Cluster | None:
-        """The cluster of the model, with all that anybody has claimed left free."""
-        await self._follower.again()
-        model, seen = self._sync.model, self._follower.agreed
-        self._agreed = seen
-        if model.told is None or seen is None:
+    async def available_cluster(self) -> Cluster | None:
+        """Return the model's cluster with everything that is claimed left free."""
+        await self._reconciler.reconcile()
+        model, synced = self._sync.model, self._reconciler.synced
+        self._synced = synced
+        if model.without_reservations is None or synced is None:
             return model.cluster
-        told = model.told
-        left = await trio.to_thread.run_sync(lambda: left_of(*seen, promised=True))
-        return with_kept(told, Kept(*left))
+        cluster = model.without_reservations
+        reserved = await trio.to_thread.run_sync(lambda: reservations(*synced, promised=True))
+        return with_reservations(cluster, reserved)
 
-    def claimed(self) -> set[str]:
-        """The nodes of which somebody has claimed something."""
-        seen = self._follower.agreed
+    def claimed_nodes(self) -> set[str]:
+        """Return the nodes of which a claim holds something."""
+        synced = self._reconciler.synced
         promised = {
             node for each in self._claims.promises() for node in (each.row.pnode, each.row.snode) if node
         }
-        return promised | (claimed_nodes(*seen) if seen is not None else set())
+        return promised | (claimed_nodes(*synced) if synced is not None else set())
 
     async def claim(self, plan: str, jobs: Sequence[Job]) -> str | None:
-        """Claim what the next jobs of a plan need, instead of what it had, on what was seen at the last look.
+        """Claim what the next jobs of a plan need, on the state of the last review; return None if that
+        worked.
 
-        If that has passed, or they change a node of which others have claimed something, that is told: then
-        they have to be looked at once more. There may be less than they need where rules that are not strict
-        allow it. Where the ledger cannot be used a plan goes on without.
+        The claim replaces the plan's earlier one. If the state has changed, or the jobs change a node of
+        which others have claimed something, the reason is returned, and the jobs need another review. The
+        claim may exceed the capacity, as rules that are not strict allow. Without a usable ledger the plan
+        goes on.
         """
-        taken = {node for job in jobs for node in job.nodes} & self.claimed()
-        if taken:
-            return f"something of {', '.join(sorted(taken))} is claimed"
-        seen = self._agreed
-        if seen is None or not self._claims.active:
+        claimed = {node for job in jobs for node in job.nodes} & self.claimed_nodes()
+        if claimed:
+            return f"others have claimed resources of {', '.join(sorted(claimed))}"
+        synced = self._synced
+        if synced is None or not self._claims.active:
             return None
-        wanted = _wanted(jobs, seen)
-        generations = {uuid: seen.contents.providers[uuid].generation for uuid in wanted}
-        consumer = _consumer(plan, seen.said.places.cluster)
+        wanted = _job_needs(jobs, synced)
+        generations = {uuid: synced.snapshot.providers[uuid].generation for uuid in wanted}
+        consumer = _consumer(plan, synced.desired.resources.cluster)
         try:
             if wanted:
                 await self._ledger.do(lambda ledger: ledger.claim(consumer, wanted, generations, beyond=True))
-                self._follower.heed()
+                self._reconciler.trigger()
         except ConflictError as error:
             return str(error)
         except LedgerError as error:
-            self._failed(plan, error)
+            _log_error(plan, error)
         return None
 
     async def release(self, plan: str) -> None:
-        """A plan needs nothing at the moment."""
+        """Release what a plan has claimed."""
         cluster = self._sync.model.name
         if cluster is None:
             return
         consumer = _consumer(plan, cluster)
         try:
             if await self._ledger.do(lambda ledger: ledger.release(consumer.uuid)):
-                self._follower.heed()
+                self._reconciler.trigger()
         except LedgerError as error:
-            self._failed(consumer.name, error)
-
-    def _failed(self, plan: str, error: LedgerError) -> None:
-        if not isinstance(error, UnavailableError):  # those are logged
-            _log.warning("claims of plans are not in the ledger", plan=plan, error=str(error))
+            _log_error(plan, error)
 
 
-def _consumer(plan: str, cluster: str) -> Consumer:
-    """A plan as a consumer."""
-    name = plan_name(cluster, plan)
-    return Consumer(consumer_uuid(name), name, "plan")
-
-
-def _wanted(jobs: Sequence[Job], seen: Agreed) -> Allocations:
-    """What jobs need of what there is."""
-    rows = {row.name: row for row in seen.said.cluster.instances}
-    classes = {uuid: each.keys() for uuid, each in seen.contents.inventories.items()}
-    return of_classes(needs_of(ways_of(jobs), rows, seen.said.places), classes)
-
-
-def ways_of(jobs: Sequence[Job]) -> Iterator[tuple[str, Stations]]:
-    """For each job that moves an instance, where that is on its way: primary and secondary nodes."""
+def move_stations(jobs: Sequence[Job]) -> Iterator[tuple[str, Stations]]:
+    """Yield each instance that a job moves, with its primary and secondary nodes after each operation."""
     for step in (job.step for job in jobs if job.step is not None):
         if isinstance(step, NamedStep):
             parts = tuple((operation, step.node) for operation in step.kind.operations)
@@ -128,3 +119,20 @@ def ways_of(jobs: Sequence[Job]) -> Iterator[tuple[str, Stations]]:
             primary, secondary = operation.nodes(primary, secondary, node)
             stations.append((primary, secondary))
         yield step.instance, stations
+
+
+def _consumer(plan: str, cluster: str) -> Consumer:
+    name = plan_name(cluster, plan)
+    return Consumer(consumer_uuid(name), name, "plan")
+
+
+def _job_needs(jobs: Sequence[Job], synced: SyncedState) -> Allocations:
+    """Return what jobs need of resources that have inventories."""
+    rows = {row.name: row for row in synced.desired.cluster.instances}
+    classes = {uuid: each.keys() for uuid, each in synced.snapshot.inventories.items()}
+    return of_known_classes(move_needs(move_stations(jobs), rows, synced.desired.resources), classes)
+
+
+def _log_error(plan: str, error: LedgerError) -> None:
+    if not isinstance(error, UnavailableError):  # the worker logs those
+        _log.warning("claim of the plan not written to the ledger", plan=plan, error=str(error))

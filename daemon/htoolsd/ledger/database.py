@@ -1,42 +1,48 @@
-"""The database of the ledger: opened, and used in transactions. Everything here blocks."""
+"""The database of the ledger: opened, moved to this program's schema, used in transactions.
+
+All calls block.
+"""
 
 import os
 import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
-from htoolsd.ledger import schema
-from htoolsd.ledger.records import ConflictError, UnavailableError
-from htoolsd.ledger.urls import shown
+from htoolsd.ledger.records import ConflictError, UnavailableError, display_url
 
-_PATIENCE = 5  # seconds to wait for who writes, or for a server
+VERSION = "0001"  # the last one in versions/
+VERSION_TABLE = "ledger_version"
+_VERSIONS = Path(__file__).parent / "versions"
+_PATIENCE = 5  # seconds to wait for another writer, or for a server
 _LONGEST = 30  # seconds of a statement
+_MIGRATION_LOCK = 0x68746F6F6C7364  # number of a PostgreSQL advisory lock that only htoolsd takes
 
 
-class Database:
+class LedgerDatabase:
     """A database at ``sqlite:///PATH`` or ``postgresql://...``, with the tables of this version."""
 
     def __init__(self, url: str) -> None:
-        """Open the database, or make it. Raises UnavailableError."""
-        with _errors(shown(url)):
+        """Open the database, or create it. Raises UnavailableError."""
+        with _ledger_errors(display_url(url)):
             parsed = make_url(url)
             self._engine = _postgresql(parsed) if parsed.drivername == "postgresql" else _sqlite(parsed)
-        self._name = shown(url)
+        self._name = display_url(url)
         self._writing = self._engine.execution_options(writes=True)
-        # All that one transaction reads is of one moment; SQLite does so anyway.
-        settled = {"isolation_level": "REPEATABLE READ"} if self._engine.name == "postgresql" else {}
-        self._reading = self._engine.execution_options(**settled)
+        # A transaction sees the database at one moment; SQLite ensures that anyway.
+        isolation = {"isolation_level": "REPEATABLE READ"} if self._engine.name == "postgresql" else {}
+        self._reading = self._engine.execution_options(**isolation)
         try:
             with self.reading() as connection:
-                current = schema.is_current(connection)
+                current = is_current(connection)
             if not current:
                 with self.writing() as connection:
-                    schema.move(connection)
+                    migrate(connection)
         except BaseException:
             self.close()
             raise
@@ -47,20 +53,60 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A transaction that reads what is there at one moment. Raises UnavailableError."""
-        with _errors(self._name), self._reading.begin() as connection:
+        """Open a transaction that reads the database at one moment. Raises UnavailableError."""
+        with _ledger_errors(self._name), self._reading.begin() as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction; nothing of it is done unless all is. Raises ConflictError, UnavailableError."""
-        with _errors(self._name), self._writing.begin() as connection:
+        """Open a transaction that writes all or nothing. Raises ConflictError, UnavailableError."""
+        with _ledger_errors(self._name), self._writing.begin() as connection:
             yield connection
+
+
+def schema_version(connection: Connection) -> str | None:
+    """Return the schema version of the database, None for an empty one."""
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    found: str | None = connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))
+    return found
+
+
+def is_current(connection: Connection) -> bool:
+    """Whether the database has this program's schema version.
+
+    Raises UnavailableError if it has a newer one.
+    """
+    found = schema_version(connection)
+    if found is not None and found > VERSION:
+        raise UnavailableError(
+            f"ledger: schema version {found} is newer than this htoolsd ({VERSION}); install a newer htoolsd"
+        )
+    return found == VERSION
+
+
+def migrate(connection: Connection, versions: Path = _VERSIONS) -> None:
+    """Create the schema, or move it to the last of the versions, in a transaction of the caller.
+
+    Several programs may call it at once: the first migrates. (SQLite lets only one transaction write.)
+    """
+    from alembic.migration import MigrationContext  # rarely needed, slow to import
+    from alembic.operations import Operations
+    from alembic.script import ScriptDirectory
+
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _MIGRATION_LOCK})
+    scripts = ScriptDirectory(str(versions), version_locations=[str(versions)])
+    context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
+    steps = list(scripts.iterate_revisions("head", schema_version(connection) or "base"))
+    for step in reversed(steps):
+        step.module.upgrade(Operations(context))
+        context.stamp(scripts, step.revision)
 
 
 def _postgresql(url: URL) -> Engine:
     given = url.query.get("options", "")
-    # A daemon whose machine has died must not keep others from what it had locked.
+    # A daemon whose machine has died must not keep its locks.
     limits = {
         "lock_timeout": _PATIENCE,
         "statement_timeout": _LONGEST,
@@ -74,29 +120,32 @@ def _postgresql(url: URL) -> Engine:
 
 
 def _sqlite(url: URL) -> Engine:
-    """One file, for its owner only. Raises OSError."""
+    """Open one file that only its owner can read. Raises OSError."""
     if url.database:
         os.close(os.open(url.database, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     engine = create_engine(url, connect_args={"timeout": _PATIENCE})
 
     @event.listens_for(engine, "connect")
     def prepare(connection, _record):  # type: ignore[no-untyped-def]
-        connection.isolation_level = None  # transactions begin where we say
-        _write_ahead(connection)
+        connection.isolation_level = None  # the listener below begins transactions
+        _set_write_ahead_log(connection)
         for setting in ("synchronous = NORMAL", "foreign_keys = ON"):
             connection.execute(f"PRAGMA {setting}")
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        # Who reads before writing would otherwise lose to whoever writes meanwhile.
+        # A transaction that reads before it writes would otherwise fail when another one writes in between.
         writes = connection.get_execution_options().get("writes", False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
 
 
-def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Have a log written ahead. SQLite does not wait for others that open the file just now; so we do."""
+def _set_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Switch to a write-ahead log.
+
+    SQLite does not wait for programs that open the file now; this function does.
+    """
     end = time.monotonic() + _PATIENCE
     while True:
         try:
@@ -109,21 +158,21 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
 
 
 @contextmanager
-def _errors(name: str) -> Iterator[None]:
-    """What goes wrong in the database becomes one of the ledger's errors."""
+def _ledger_errors(name: str) -> Iterator[None]:
+    """Turn errors of the database into those of the ledger."""
     try:
         yield
     except IntegrityError as error:
-        raise ConflictError(f"somebody else was first: {_line(error.orig)}") from None
+        raise ConflictError(f"another client wrote at the same time: {_first_line(error.orig)}") from None
     except DBAPIError as error:
         if str(getattr(error.orig, "sqlstate", None)).startswith("40"):  # deadlock, serialization failure
-            raise ConflictError(f"somebody else was first: {_line(error.orig)}") from None
-        raise UnavailableError(f"{name}: {_line(error.orig)}") from None
+            raise ConflictError(f"another client wrote at the same time: {_first_line(error.orig)}") from None
+        raise UnavailableError(f"{name}: {_first_line(error.orig)}") from None
     except OSError as error:
         raise UnavailableError(f"{name}: {error.strerror or error}") from None
     except (SQLAlchemyError, ImportError) as error:
-        raise UnavailableError(f"{name}: {_line(error)}") from None
+        raise UnavailableError(f"{name}: {_first_line(error)}") from None
 
 
-def _line(error: BaseException | None) -> str:
+def _first_line(error: BaseException | None) -> str:
     return str(error).strip().partition("\n")[0]

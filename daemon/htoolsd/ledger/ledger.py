@@ -1,27 +1,32 @@
-"""The ledger: what resource providers have, and who has been promised what of it.
+"""The ledger: the inventories of resource providers, and the consumers to which they are allocated.
 
-No lock is held between two calls. Whoever decides reads generations before and hands them in with the claim;
-if one has passed, the claim is a ConflictError, and the decision is made anew.
+No lock is held between two calls. A client reads generations before it decides, and passes them with its
+claim. If one of them has passed, the claim raises ConflictError, and the client decides again.
+
+Every transaction that writes locks in one order: consumers first, then providers by their ids. Two such
+transactions therefore never wait for each other. A transaction that has raised a provider's generation is
+alone with its content until it ends, so the amounts that it reads then are final.
 """
 
 from collections.abc import Iterable, Mapping
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import insert, select
 
 from ganeti_htools.model.inventory import Inventory
-from htoolsd.ledger import claiming, reading, synchronising
-from htoolsd.ledger.database import Database
+from htoolsd.ledger import allocation, inventory, snapshot
+from htoolsd.ledger.consumer import expired_consumers, read_consumers
+from htoolsd.ledger.database import LedgerDatabase
+from htoolsd.ledger.provider import read_provider, read_providers
 from htoolsd.ledger.records import (
-    Allocation,
     Allocations,
     Amounts,
-    Changes,
     ConflictError,
     Consumer,
-    Contents,
+    LedgerChanges,
+    LedgerSnapshot,
     Provider,
-    Standing,
-    UnknownError,
+    ProviderUsage,
+    ResourceAllocation,
 )
 from htoolsd.ledger.tables import classes
 
@@ -30,11 +35,11 @@ class Ledger:
     """The ledger in a database (``sqlite:///PATH`` or ``postgresql://...``).
 
     Every call blocks, and raises UnavailableError where the database cannot be used. Providers and consumers
-    are named by their uuids (:mod:`.identities`).
+    are named by their uuids.
     """
 
     def __init__(self, url: str) -> None:
-        self._database = Database(url)
+        self._database = LedgerDatabase(url)
         self._classes = dict[str, int]()  # ids; a class is never renamed or removed
 
     def close(self) -> None:
@@ -42,71 +47,76 @@ class Ledger:
         self._database.close()
 
     def providers(self) -> tuple[Provider, ...]:
-        """All resource providers, by name."""
+        """Return all resource providers, by name."""
         with self._database.reading() as connection:
-            return reading.all_providers(connection)
+            return read_providers(connection)
 
     def provider(self, uuid: str) -> Provider:
-        """One resource provider. Raises UnknownError."""
+        """Return one resource provider. Raises UnknownError."""
         with self._database.reading() as connection:
-            return _provider(connection, uuid)
+            return read_provider(connection, uuid)
 
     def inventories(self, provider: str) -> Mapping[str, Inventory]:
-        """What a provider has, by class; empty if there is no such provider."""
+        """Return the inventories of a provider by class; empty for an unknown provider."""
         with self._database.reading() as connection:
-            return reading.all_inventories(connection, provider).get(provider, {})
+            return inventory.read_inventories(connection, provider).get(provider, {})
 
     def consumer(self, uuid: str) -> Consumer | None:
-        """A consumer, if there is one."""
+        """Return a consumer, None for an unknown one."""
         with self._database.reading() as connection:
-            return next(iter(reading.all_consumers(connection, uuid)), None)
+            return next(iter(read_consumers(connection, uuid)), None)
 
     def consumers(self) -> tuple[Consumer, ...]:
-        """All consumers, by name."""
+        """Return all consumers, by name."""
         with self._database.reading() as connection:
-            return reading.all_consumers(connection)
+            return read_consumers(connection)
 
-    def allocations(self, consumer: str | None = None, provider: str | None = None) -> tuple[Allocation, ...]:
-        """What is allocated, to all or one consumer, of all providers or of one."""
+    def allocations(
+        self, consumer: str | None = None, provider: str | None = None
+    ) -> tuple[ResourceAllocation, ...]:
+        """Return the allocations, to all consumers or one, of all providers or one."""
         with self._database.reading() as connection:
-            return reading.all_allocations(connection, consumer, provider)
+            return allocation.read_allocations(connection, consumer, provider)
 
     def usage(self, provider: str) -> Amounts:
-        """What all consumers together use of a provider, by class."""
+        """Return the amounts that all consumers together use of a provider, by class."""
         with self._database.reading() as connection:
-            return reading.all_usage(connection, provider).get(provider, {})
+            return allocation.read_usage(connection, provider).get(provider, {})
 
-    def standings(self, provider: str | None = None) -> tuple[Standing, ...]:
-        """How it stands with all providers, by name, or with one."""
+    def provider_usages(self, provider: str | None = None) -> tuple[ProviderUsage, ...]:
+        """Return all providers with inventories and usage, by name; or only one of them."""
         with self._database.reading() as connection:
-            return reading.standings(connection, provider)
+            return snapshot.read_provider_usages(connection, provider)
 
     def counts(self) -> Mapping[str, int]:
-        """How many ``providers`` and ``claims`` there are, and how many of these go ``beyond`` capacity."""
+        """Return the numbers of ``providers``, of ``claims``, and of claims ``beyond`` the capacity."""
         with self._database.reading() as connection:
-            return reading.counts(connection)
+            return snapshot.count(connection)
 
-    def contents(self, consumer: str | None = None) -> Contents:
-        """Everything, as it is at one moment; of one consumer, what it has of which providers."""
+    def snapshot(self, consumer: str | None = None) -> LedgerSnapshot:
+        """Return the whole ledger at one moment; or one consumer with its allocations and their providers."""
         with self._database.reading() as connection:
-            return reading.contents(connection, consumer)
+            return snapshot.read_snapshot(connection, consumer)
 
-    def renewed(self, known: Contents) -> Contents:
-        """Everything, likewise; what is ``known`` and has not changed is not read again."""
+    def refresh(self, known: LedgerSnapshot) -> LedgerSnapshot:
+        """Return the whole ledger at one moment.
+
+        The unchanged parts of a known snapshot are not read again.
+        """
         with self._database.reading() as connection:
-            return reading.renewed(connection, known)
+            return snapshot.refresh(connection, known)
 
     def set_inventory(
-        self, provider: str, generation: int, resource_class: str, inventory: Inventory | None
+        self, provider: str, generation: int, resource_class: str, figures: Inventory | None
     ) -> Provider:
-        """Set what a provider has of a class, all figures of it; None: it has none. The provider then.
+        """Set all figures of a provider's inventory, or remove it (None); return the provider as written.
 
-        Raises ConflictError if the generation has passed, or if what would be gone is in use; UnknownError.
+        Raises ConflictError if the generation has passed or a removed inventory is in use; UnknownError.
         """
         (class_id,) = self._class_ids([resource_class]).values()
         with self._database.writing() as connection:
-            synchronising.set_inventory(connection, provider, generation, class_id, inventory)
-            return _provider(connection, provider)
+            inventory.set_inventory(connection, provider, generation, class_id, figures)
+            return read_provider(connection, provider)
 
     def claim(
         self,
@@ -115,47 +125,50 @@ class Ledger:
         generations: Mapping[str, int],
         beyond: bool = False,
     ) -> Consumer:
-        """Promise a consumer these amounts, by the provider's uuid and class, instead of what it had.
+        """Allocate amounts (by the provider's uuid and class) to a consumer instead of all that it had.
 
-        ``generations`` of providers are those of the view on which this was decided: of those that are
-        touched, each has to be the same still; one that is not named may have changed. The consumer is as it
-        is then, with its generation. Raises ConflictError, UnknownError; CapacityError unless it may go
-        ``beyond`` what there is, and is marked then.
+        ``generations`` of providers are those of the view on which the claim was decided. Providers that the
+        claim touches must still have them; a provider that is not named may have changed. Returns the
+        consumer as written, with its new generation. Raises ConflictError, UnknownError; CapacityError,
+        unless the claim may go ``beyond`` the capacity: then the consumer is marked.
         """
-        class_of = self._class_ids({name for amounts in allocations.values() for name in amounts})
+        class_ids = self._class_ids({name for amounts in allocations.values() for name in amounts})
         with self._database.writing() as connection:
-            return claiming.claim(connection, consumer, allocations, generations, class_of, beyond)
+            return allocation.claim(connection, consumer, allocations, generations, class_ids, beyond)
 
     def release(self, consumer: str, generation: int | None = None) -> bool:
-        """Forget a consumer and all it has; whether there was one. A generation is compared if it is given.
+        """Delete a consumer with its allocations; return whether it existed.
 
-        Raises ConflictError.
+        Raises ConflictError if a generation is given and has passed.
         """
         with self._database.writing() as connection:
-            return claiming.release(connection, consumer, generation)
+            return allocation.release(connection, consumer, generation)
 
     def release_expired(self, now: float) -> tuple[Consumer, ...]:
-        """Forget the claims whose time has come, and tell which. Promises are left to those who made them."""
+        """Release the claims that have expired, and return them. Promises are left to those who made them."""
         with self._database.reading() as connection:
-            due = reading.expired(connection, now)
-        return tuple(each for each in due if self._released(each))
+            due = expired_consumers(connection, now)
+        return tuple(each for each in due if self._release_unless_renewed(each))
 
-    def synchronise(self, changes: Changes) -> None:
-        """Write what exists, whether there is room or not. Raises ConflictError, UnknownError."""
+    def apply(self, changes: LedgerChanges) -> None:
+        """Write the changes that bring the ledger in step with a cluster, without a check of the capacity.
+
+        Raises ConflictError, UnknownError.
+        """
         of_inventories = {name for each in changes.inventories.values() for name in each}
         of_amounts = {name for _, each in changes.allocations for some in each.values() for name in some}
-        class_of = self._class_ids(of_inventories | of_amounts)
+        class_ids = self._class_ids(of_inventories | of_amounts)
         with self._database.writing() as connection:
-            synchronising.synchronise(connection, changes, class_of)
+            snapshot.apply_changes(connection, changes, class_ids)
 
-    def _released(self, consumer: Consumer) -> bool:
+    def _release_unless_renewed(self, consumer: Consumer) -> bool:
         try:
             return self.release(consumer.uuid, consumer.generation)
-        except ConflictError:  # claimed anew
+        except ConflictError:  # claimed again in the meantime
             return False
 
     def _class_ids(self, names: Iterable[str]) -> Mapping[str, int]:
-        """The ids of classes, made if need be, in transactions of their own: they are there to stay."""
+        """Return the ids of classes by name. New classes are added in transactions of their own, for good."""
         for name in sorted(set(names) - self._classes.keys()):
             query = select(classes.c.id).where(classes.c.name == name)
             with self._database.reading() as connection:
@@ -165,15 +178,8 @@ class Ledger:
                     with self._database.writing() as connection:
                         connection.execute(insert(classes).values(name=name))
                 except ConflictError:
-                    pass  # somebody else made it
+                    pass  # another client has added it
                 with self._database.reading() as connection:
                     number = connection.execute(query).scalar_one()
             self._classes[name] = number
         return {name: self._classes[name] for name in names}
-
-
-def _provider(connection: Connection, uuid: str) -> Provider:
-    found = reading.all_providers(connection, uuid)
-    if not found:
-        raise UnknownError(f"there is no resource provider {uuid}")
-    return found[0]

@@ -1,23 +1,34 @@
-"""What the ledger is asked and what it answers: plain data, and the errors."""
+"""Plain data of the ledger: providers, consumers, allocations, their names, and the errors.
 
+The terms are those of OpenStack Placement.
+"""
+
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
+from uuid import NAMESPACE_URL, uuid5
 
 from ganeti_htools.model.errors import HtoolsError, on_one_line
 from ganeti_htools.model.inventory import Inventory
 
 Kind = Literal["node", "instance", "plan", "claim"]
-# Those of what Ganeti has, unless it is only promised.
-EXISTING: tuple[Kind, ...] = ("node", "instance")
-# Amounts by resource class, and those by the uuid of the provider.
+# Kinds of consumers that exist in Ganeti, unless their resources are only promised.
+EXISTING_KINDS: tuple[Kind, ...] = ("node", "instance")
+# Amounts by resource class, and such amounts by the uuid of the provider.
 Amounts = Mapping[str, int]
 Allocations = Mapping[str, Amounts]
+
+_PROVIDERS = uuid5(NAMESPACE_URL, "urn:htoolsd:resource-provider")
+_CONSUMERS = uuid5(NAMESPACE_URL, "urn:htoolsd:consumer")
+_FILE = "sqlite:///"
+_PASSWORD = re.compile(r"(?<=//)(?P<user>[^/?:@]*):.*@|(?<=password=)[^&]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """A resource provider: a node, or a pool, which cannot host instances."""
+    """A resource provider: a node, or a storage pool, which cannot host instances."""
 
     uuid: str
     name: str
@@ -27,11 +38,11 @@ class Provider:
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """Who uses resources: a node itself, an instance, a plan that moves some, or whoever claims by hand.
+    """A user of resources: a node itself, an instance, a plan that moves instances, or a claim made by hand.
 
-    ``expires`` is seconds of the epoch, None: never; ``promised``, JSON, is None for what exists in Ganeti.
-    ``beyond`` marks a claim that was made whatever there was.
-    In what is asked, a ``generation`` of None is not compared, and 0 is that of who has nothing yet.
+    ``expires`` is in seconds of the epoch, None: never. ``promised`` is JSON, None for a consumer that exists
+    in Ganeti. ``beyond`` marks a claim that exceeds the capacity of a provider.
+    In a request a ``generation`` of None is not compared, and 0 stands for a consumer without an entry.
     """
 
     uuid: str
@@ -42,19 +53,15 @@ class Consumer:
     promised: str | None = None
     beyond: bool = False
 
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How it stands with a provider: what it has, and what all together use of it, by class."""
-
-    provider: Provider
-    inventories: Mapping[str, Inventory]
-    used: Amounts
+    @property
+    def is_claim(self) -> bool:
+        """Whether the resources of the consumer are claimed, not used by something that exists in Ganeti."""
+        return self.promised is not None or self.kind not in EXISTING_KINDS
 
 
 @dataclass(frozen=True, slots=True)
-class Allocation:
-    """What a consumer uses of a provider (both by uuid)."""
+class ResourceAllocation:
+    """The amount of a resource class that a consumer has of a provider (both by uuid)."""
 
     provider: str
     consumer: str
@@ -63,8 +70,17 @@ class Allocation:
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
-    """All that stands in the ledger at one moment, by uuid; allocations by that of the consumer."""
+class ProviderUsage:
+    """A provider with its inventories, and the amounts that all consumers together use, by class."""
+
+    provider: Provider
+    inventories: Mapping[str, Inventory]
+    used: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSnapshot:
+    """The content of the ledger at one moment, by uuid; allocations by the uuid of the consumer."""
 
     providers: Mapping[str, Provider]
     inventories: Mapping[str, Mapping[str, Inventory]]
@@ -73,46 +89,81 @@ class Contents:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
-    """What the ledger does not say yet of what exists; what is not named stays.
+class LedgerChanges:
+    """Changes that bring the ledger in step with a cluster. Everything that is not named stays.
 
-    ``providers`` are new, or named or to be used otherwise than before; those that are ``lost`` vanish with
-    all that stands of them. ``inventories``, by provider and class, give ``total`` and ``allocation_ratio``,
-    all else is the administrator's; None: the provider has none any more. ``allocations`` replace all that
-    the consumer had; a consumer who is ``gone`` has nothing any more.
+    ``providers`` are new, renamed, or changed in whether they host instances. ``lost_providers`` (uuids) are
+    deleted with their inventories and allocations. ``inventories``, by provider and class, set ``total`` and
+    ``allocation_ratio``, since all else is the administrator's; None removes the inventory. ``allocations``
+    replace all that the consumer had. ``gone_consumers`` are deleted with their allocations.
     """
 
     providers: tuple[Provider, ...] = ()
-    lost: tuple[str, ...] = ()
+    lost_providers: tuple[str, ...] = ()
     inventories: Mapping[str, Mapping[str, Inventory | None]] = field(default_factory=dict)
     allocations: tuple[tuple[Consumer, Allocations], ...] = ()
-    gone: tuple[Consumer, ...] = ()
+    gone_consumers: tuple[Consumer, ...] = ()
 
 
 class LedgerError(HtoolsError):
-    """The ledger does not do what is asked; the text is one line."""
+    """A refusal or failure of the ledger; the text is one line."""
 
     def __init__(self, text: str) -> None:
         super().__init__(on_one_line(text))
 
 
 class UnavailableError(LedgerError):
-    """The database cannot be used: not there, locked, full, damaged, or of a newer program."""
+    """The database cannot be used: missing, locked, full, damaged, or written by a newer program."""
 
 
 class UnknownError(LedgerError):
-    """There is no such provider or consumer."""
+    """A provider or consumer that the ledger does not have."""
 
 
 class ConflictError(LedgerError):
-    """Somebody else was first: what was asked rests on a generation that has passed."""
+    """Another client was first: a generation on which the request rests has passed."""
 
 
 class CapacityError(LedgerError):
-    """A provider does not have what is asked for; ``left`` is what can still be had of the class."""
+    """A provider lacks the requested amount; ``free`` is the amount of the class that is still free."""
 
-    def __init__(self, provider: str, resource_class: str, left: int, text: str) -> None:
+    def __init__(self, provider: str, resource_class: str, free: int, text: str) -> None:
         super().__init__(f"{provider}: {resource_class}: {text}")
         self.provider = provider
         self.resource_class = resource_class
-        self.left = left
+        self.free = free
+
+
+def full_name(cluster: str, name: str) -> str:
+    """Return the name in the ledger of a node, a pool (TYPE/KEY) or an instance of a cluster."""
+    return f"{cluster}/{name}"
+
+
+def plan_name(cluster: str, plan: str) -> str:
+    """Return the name in the ledger of a plan. No name of an instance has a second slash."""
+    return full_name(cluster, f"plan/{plan}")
+
+
+def provider_uuid(name: str) -> str:
+    """Return the uuid of the resource provider of that name, the same in every daemon.
+
+    A pool that clusters share has a name without a cluster.
+    """
+    return str(uuid5(_PROVIDERS, name))
+
+
+def consumer_uuid(name: str) -> str:
+    """Return the uuid of the consumer of that name, the same in every daemon."""
+    return str(uuid5(_CONSUMERS, name))
+
+
+def file_url(state_dir: str) -> str:
+    """Return the URL of the database that needs no server, a file in the state directory."""
+    return _FILE + os.path.join(os.path.abspath(state_dir), "ledger.sqlite")
+
+
+def display_url(url: str) -> str:
+    """Return a database URL for people: the path of a file; otherwise the URL without its password."""
+    if url.startswith(_FILE):
+        return url.removeprefix(_FILE)
+    return _PASSWORD.sub(lambda found: f"{found['user']}:***@" if found["user"] else "***", url)

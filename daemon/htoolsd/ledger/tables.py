@@ -1,12 +1,16 @@
-"""The tables of the ledger, those of OpenStack's design "Resource Providers - Base Models".
+"""The tables of the ledger, after OpenStack's design "Resource Providers - Base Models".
 
-Beyond the design: the classes by name, and the consumers (as Placement has them), with what was promised.
+Beyond the design: resource classes by name, and consumers (as Placement has them) with their promises.
 """
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from sqlalchemy import BigInteger as Big
 from sqlalchemy import (
     Boolean,
     Column,
+    Connection,
     Float,
     ForeignKey,
     Index,
@@ -16,7 +20,12 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    delete,
 )
+
+_CHUNK = 500  # values in a statement
+
+Value = TypeVar("Value", int, str)
 
 metadata = MetaData()
 
@@ -85,3 +94,16 @@ allocations = Table(
     UniqueConstraint("consumer_id", "resource_provider_id", "resource_class_id"),
     Index("allocations_by_provider", "resource_provider_id", "resource_class_id", "used"),
 )
+
+
+def chunks(values: Iterable[Value]) -> Iterator[Sequence[Value]]:
+    """Yield the values in order, as many at a time as fit into a statement."""
+    listed = sorted(values)
+    for start in range(0, len(listed), _CHUNK):
+        yield listed[start : start + _CHUNK]
+
+
+def delete_rows(connection: Connection, column: Column[int], values: Collection[int]) -> None:
+    """Delete the rows of the column's table that have one of these values."""
+    for some in chunks(values):
+        connection.execute(delete(column.table).where(column.in_(some)))

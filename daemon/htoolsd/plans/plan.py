@@ -17,11 +17,11 @@ from ganeti_htools.execution.review import Check
 from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.execution.shape import Shape, fits
 from ganeti_htools.execution.wording import Say, complaint, summary
+from ganeti_htools.files import read_regular_file
 from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.planning.options import to_json
 from ganeti_htools.planning.proposal import OnChange, Proposal, begin
-from htoolsd import regular_file
 
 _LARGEST = 64 << 20  # bytes of a record
 
@@ -231,7 +231,7 @@ def read_plans(directory: str) -> Iterator[tuple[str, Plan | DataError | OSError
         path = os.path.join(directory, name)
         try:
             if name.endswith(".json"):
-                plan = plan_from_json(regular_file.read(path, _LARGEST))
+                plan = plan_from_json(read_regular_file(path, _LARGEST))
                 if name != f"{plan.id}.json":
                     raise DataError(f"not the record of a plan: id: {plan.id} does not match the file's name")
                 yield path, plan

@@ -31,7 +31,7 @@ from ganeti_htools.planning.proposal import OnChange
 from ganeti_htools.sources.source import unheard
 from htoolsd.claims.plan_claims import PlanClaims
 from htoolsd.plans.plan import Plan, PlanState, read_plans
-from htoolsd.sync.following import Sync
+from htoolsd.sync.sync import Sync
 
 _log = structlog.get_logger()
 
@@ -197,7 +197,7 @@ class Plans:
                 await self._forget_old()
                 if not run.current:
                     await self._claim(plan, ())
-            self._sync.want_live()
+            self._sync.request_live_data()
             _log.info("plan ended", plan=plan.id, state=plan.state, error=plan.error)
         if run.current and not self._stopping.is_set():
             self._traces.start_soon(self._trace, plan)
@@ -220,11 +220,13 @@ class Plans:
         Raises NotSyncedError. Raises HtoolsError for nodes that do not report: DataError with
         ``wait_for_nodes``, then the caller tries again.
         """
-        await self._sync.refresh()
+        await self._sync.poll_all()
         model = self._sync.model
         if model.cluster is None or model.silent:
             raise (DataError if wait_for_nodes else HtoolsError)(unheard(model.silent))
-        return model.cluster if self._claims is None else await self._claims.look() or model.cluster
+        if self._claims is None:
+            return model.cluster
+        return await self._claims.available_cluster() or model.cluster
 
     async def _claim(self, plan: Plan, jobs: Sequence[Job]) -> str | None:
         """Claim what jobs need (no jobs: release); return why the plan must be reviewed again, if it must."""
@@ -237,7 +239,7 @@ class Plans:
 
     def claimed(self) -> set[str]:
         """Return the nodes with resources that somebody has claimed."""
-        return self._claims.claimed() if self._claims is not None else set()
+        return self._claims.claimed_nodes() if self._claims is not None else set()
 
     def _teller(self, plan: Plan) -> Tell:
         said = teller(plan.run, plan.say, plan.warn, plan.stand)

@@ -23,9 +23,8 @@ import structlog
 import trio
 
 from ganeti_htools.execution.shape import Shape, fits
-from ganeti_htools.files import write_text
+from ganeti_htools.files import read_regular_file, write_text
 from ganeti_htools.model.errors import HtoolsError
-from htoolsd import regular_file
 from htoolsd.policies.settings import PolicySettings
 
 _log = structlog.get_logger()
@@ -272,7 +271,7 @@ def read(path: str) -> PolicyMemories:
     for one of a newer htoolsd.
     """
     try:
-        content = regular_file.read(path, _LARGEST)
+        content = read_regular_file(path, _LARGEST)
     except FileNotFoundError:
         return PolicyMemories()
     except OSError as error:

@@ -20,8 +20,8 @@ from htoolsd.policies.conditions import Situation
 from htoolsd.policies.memory import DAY, MemoryFile, resting
 from htoolsd.policies.remedy import GroupFacts, Need, PlanBounds, Remedy
 from htoolsd.policies.settings import PolicySettings, Reserve, SqueezeSettings
-from htoolsd.sync.following import Sync
 from htoolsd.sync.model import Model
+from htoolsd.sync.sync import Sync
 
 # Opcodes that may change any group unless this parameter names where.
 _ANYWHERE = {

@@ -33,8 +33,8 @@ from htoolsd.policies.observe import PolicyInputs
 from htoolsd.policies.remedies import ORDER, POLICIES
 from htoolsd.policies.remedy import Remedy, RemedyPlan
 from htoolsd.policies.settings import PolicySettings
-from htoolsd.sync.following import Sync
 from htoolsd.sync.model import Model
+from htoolsd.sync.sync import Sync
 
 _log = structlog.get_logger()
 

@@ -8,9 +8,9 @@ from typing import Any
 from ganeti_htools.backends.fields import Fields
 from ganeti_htools.backends.storage import pool
 from ganeti_htools.client.protocol import DEFAULT_SOCKET
+from ganeti_htools.files import read_regular_file
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import Pool
-from htoolsd import regular_file
 from htoolsd.keys import check_table, key, one_of, text
 from htoolsd.policies.settings import RebalanceSettings, RedistributeSettings, SqueezeSettings
 
@@ -142,7 +142,7 @@ def load(path: str | None, given: Mapping[str, str | None]) -> Config:
 
 def _read(path: str) -> dict[str, Any]:
     try:
-        values = tomllib.loads(regular_file.read(path, _LARGEST).decode())
+        values = tomllib.loads(read_regular_file(path, _LARGEST).decode())
     except OSError as err:
         raise DataError(f"{path}: {err.strerror}") from None
     except (ValueError, RecursionError) as err:

@@ -11,13 +11,13 @@ import structlog
 import trio
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
+from ganeti_htools.files import read_regular_file
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.planning.decision import Known
-from htoolsd import regular_file
-from htoolsd.sync.following import Sync
 from htoolsd.sync.model import LIVE, STORAGE
-from htoolsd.sync.storage import furnished
+from htoolsd.sync.node_storage import with_current_storage
+from htoolsd.sync.sync import Sync
 
 _log = structlog.get_logger()
 
@@ -38,7 +38,7 @@ class Ssconf:
         """The master node's name, None where there is no Ganeti. Raises OSError."""
         path = os.path.join(self.directory, "ssconf_master_node")
         try:
-            name = regular_file.read(path, _LONGEST).decode().strip()
+            name = read_regular_file(path, _LONGEST).decode().strip()
         except (FileNotFoundError, NotADirectoryError):
             return None
         except UnicodeDecodeError:
@@ -50,7 +50,7 @@ class Ssconf:
     def cluster(self) -> str | None:
         """The cluster's name, None where that cannot be told."""
         try:
-            name = regular_file.read(os.path.join(self.directory, "ssconf_cluster_name"), _LONGEST).decode()
+            name = read_regular_file(os.path.join(self.directory, "ssconf_cluster_name"), _LONGEST).decode()
         except (OSError, UnicodeDecodeError):
             return None
         return name.strip() or None
@@ -112,19 +112,19 @@ def known(sync: Sync, ssconf: Ssconf) -> tuple[Known | None, dict[str, float]]:
     if sync.master is False and ssconf.surely_follows():
         raise RefusalError(Refusal.CLUSTER, "this is not the master node")
     ages, model = sync.ages(), sync.model
-    plain, storage = model.plain, model.storage
+    plain, storage = model.without_storage, model.storage
     if model.cluster is None or plain is None:
         return None, ages
 
     def naming(units: frozenset[DesiredUnit]) -> Cluster:
-        return furnished(plain, storage, units)
+        return with_current_storage(plain, storage, units)
 
     known = Known(
         model.cluster,
         ages[LIVE],
         ages.get(STORAGE, 0.0),
         naming,
-        sync.storage.to_be_asked,
-        model.kept.promised,
+        sync.storage.incomplete,
+        model.reservations.promised,
     )
     return known, ages

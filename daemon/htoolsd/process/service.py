@@ -23,15 +23,14 @@ from htoolsd.api.history import HistoryMethods
 from htoolsd.api.ledger import LedgerMethods
 from htoolsd.api.plans import PlanMethods
 from htoolsd.api.policies import PolicyMethods
-from htoolsd.claims.booking import Booking
-from htoolsd.claims.claims import Claims
-from htoolsd.claims.claims import Mode as ClaimMode
-from htoolsd.claims.follower import Follower
+from htoolsd.claims.claim_writer import ClaimWriter
+from htoolsd.claims.claims import ClaimMode, Claims
 from htoolsd.claims.plan_claims import PlanClaims
+from htoolsd.claims.reconciler import Reconciler
 from htoolsd.history import entries
 from htoolsd.history.history import History
-from htoolsd.ledger import urls
-from htoolsd.ledger.worker import Worker
+from htoolsd.ledger.records import file_url
+from htoolsd.ledger.worker import LedgerWorker
 from htoolsd.plans.plan import Plan
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.remedies import POLICIES
@@ -52,8 +51,8 @@ from htoolsd.socket.listening import group_number, listen
 from htoolsd.socket.methods import Methods
 from htoolsd.socket.peer import SocketPeer
 from htoolsd.socket.server import Server
-from htoolsd.sync.following import Sync
-from htoolsd.sync.storage_polls import Mode, Settings
+from htoolsd.sync.storage_polls import StorageMode, StoragePollSettings
+from htoolsd.sync.sync import Sync
 
 _log = structlog.get_logger()
 
@@ -104,19 +103,19 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
         mastership.role(ssconf),
         config.config_seconds,
         config.live_seconds,
-        tell=lambda summary: notify(f"STATUS={summary}"),
+        show_status=lambda summary: notify(f"STATUS={summary}"),
         configuration_file=os.path.join(ssconf.directory, "config.data"),
-        last_seen=os.path.join(config.state_dir, "standby.data"),
+        standby_file=os.path.join(config.state_dir, "standby.data"),
     )
     sync.storage.settings = _storage_settings(config)
     history = History(os.path.join(config.state_dir, "history.sqlite"), *_history_limits(config))
 
-    ledger = Worker(config.ledger or urls.of_file(config.state_dir))
-    follower = Follower(sync, ledger)
-    sync.follow(follower.heed)
+    ledger = LedgerWorker(config.ledger or file_url(config.state_dir))
+    reconciler = Reconciler(sync, ledger)
+    sync.on_poll(reconciler.trigger)
 
     claims = Claims(*_claim_limits(config), lambda: sync.model.cluster is not None)
-    sync.follow_work(claims.wants_work, claims.looked)
+    sync.on_pending_work(claims.needs_queue, claims.check)
 
     def named() -> str | None:
         return sync.model.name or ssconf.cluster()
@@ -125,14 +124,14 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
         """The cluster that this node leads."""
         return None if sync.master is False or ssconf.surely_follows() else named()
 
-    booking = Booking(claims, ledger, follower, led)
+    claim_writer = ClaimWriter(claims, ledger, reconciler, led)
     decisions = Decisions(
         *_decision_limits(config),
         lambda: mastership.known(sync, ssconf),
-        sync.storage.want,
-        sync.renew,
+        sync.storage.request_units,
+        sync.poll_configuration,
         history.note,
-        booking,
+        claim_writer,
     )
     offered = Methods()
     server = Server(offered, _limits(config))
@@ -141,9 +140,9 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
         history.note(entries.plan(time.time(), plan.to_json()))
         policies.ended(plan)
 
-    plan_claims = PlanClaims(sync, ledger, follower, claims)
+    plan_claims = PlanClaims(sync, ledger, reconciler, claims)
     plans = Plans(os.path.join(config.state_dir, "plans"), sync, noted, plan_claims)
-    follower.follow(plans.active_ids)
+    reconciler.release_other_plans(plans.active_ids)
     policies = Policies(
         os.path.join(config.state_dir, "policies.json"),
         sync,
@@ -158,9 +157,9 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
             PlanMethods(plans, sync, policies.remake_proposal),
             PolicyMethods(policies, sync),
             HistoryMethods(history, sync),
-            LedgerMethods(ledger, named, lambda: sync.master is False, follower.heed, claims.cancel),
+            LedgerMethods(ledger, named, lambda: sync.master is False, reconciler.trigger, claims.cancel),
             status.teller(
-                config.socket, server, sync, decisions, claims, plans, policies, history, ledger, follower
+                config.socket, server, sync, decisions, claims, plans, policies, history, ledger, reconciler
             ),
         )
     )
@@ -170,9 +169,9 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
         nonlocal config
         config = new
         decisions.limit(*_decision_limits(new))
-        claims.limit(*_claim_limits(new))
+        claims.configure(*_claim_limits(new))
         server.limit(_limits(new))
-        sync.pace(new.config_seconds, new.live_seconds)
+        sync.set_intervals(new.config_seconds, new.live_seconds)
         sync.storage.settings = _storage_settings(new)
         history.limit(*_history_limits(new))
         policies.limit(_policy_settings(new))
@@ -200,11 +199,11 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
         with finishing:
             async with trio.open_nursery() as clients:
                 await clients.start(plans.run)
-                await nursery.start(booking.run)
+                await nursery.start(claim_writer.run)
                 notify("READY=1")
                 _log.info("ready", version=VERSION, socket=config.socket)
                 nursery.start_soon(sync.run)
-                nursery.start_soon(follower.run)
+                nursery.start_soon(reconciler.run)
                 nursery.start_soon(policies.run)
                 nursery.start_soon(watching.show, door)
                 with accepting:
@@ -229,8 +228,8 @@ def _policy_settings(config: Config) -> Mapping[str, PolicySettings]:
     return {name: getattr(config, name) for name in POLICIES}
 
 
-def _storage_settings(config: Config) -> Settings:
-    return Settings(cast(Mode, config.storage), config.storage_seconds, config.pool)
+def _storage_settings(config: Config) -> StoragePollSettings:
+    return StoragePollSettings(cast(StorageMode, config.storage), config.storage_seconds, config.pool)
 
 
 def _limits(config: Config) -> Limits:

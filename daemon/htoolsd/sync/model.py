@@ -1,9 +1,9 @@
-"""The cluster as the daemon knows it: what Ganeti's configuration says and what nodes report, merged.
+"""The daemon's model of the cluster: Ganeti's configuration, merged with the figures that nodes report.
 
-The two are asked at different rates, so each is kept in tables of its own. A table's generation goes up
-when, and only when, something in it changed; rows that are equal to what was there are the same objects,
-so whatever is made of rows need be made of the changed ones only. Everything here is immutable: what is
-newly learnt makes a new model, and readers of an old one can go on with it.
+Both are polled at different rates, so each has tables of its own. A table's generation rises when, and only
+when, something in it changes. Rows that are equal to known ones are the same objects, so only changed rows
+have to be processed again. All data is immutable: new data makes a new model, and the readers of an old one
+are not disturbed.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,11 +16,11 @@ from ganeti_htools.backends import luxi
 from ganeti_htools.luxi.client import AnswerError
 from ganeti_htools.luxi.queries import NODE_LIVE_FIELDS, ClusterAnswers, Missing, Row
 from ganeti_htools.model.cluster import Cluster
-from htoolsd.sync.kept import Kept, with_kept
-from htoolsd.sync.last_seen import LastSeen, revised, with_last_seen
-from htoolsd.sync.storage import Storage, furnished
+from htoolsd.reservations import Reservations, with_reservations
+from htoolsd.sync.node_storage import KnownStorage, with_current_storage
+from htoolsd.sync.standby import StandbyNodes, revise_standby, with_standby
 
-# The kinds of data, each with an age of its own, and the tables of each.
+# The kinds of data, each with an age of its own, and the tables of those that are polled.
 CONFIGURATION, LIVE, STORAGE = "configuration", "live", "storage"
 LEDGER = "ledger"
 TABLES = {
@@ -34,15 +34,15 @@ _WANTED = {"up": "running", "down": "ADMIN_down", "offline": "ADMIN_offline"}
 
 Item = TypeVar("Item")
 
-# Whether a primary node is offline now, and was when live data was asked for.
+# Whether a primary node is offline now, and was when live data was polled.
 Roles = tuple[bool, bool]
-# Rows of ``answers`` by the identities of the two that were joined, and the primary node's roles.
-Joints = Mapping[tuple[int, int, Roles], Row]
+# Rows of ``answers`` by the ``id`` of the two rows that were joined, and the primary node's roles.
+JoinedRows = Mapping[tuple[int, int, Roles], Row]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """Rows, and how often they have changed; from the same ``source`` come the same rows."""
+class ModelTable:
+    """Rows, and the number of their changes. The same ``source`` gives the same rows."""
 
     rows: tuple[Row, ...] = ()
     generation: int = 0
@@ -51,73 +51,82 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """Everything known. ``asked`` has the times (of trio's clock) when each kind of data was asked for last.
+    """The cluster at one moment, in the stages in which it is made.
 
-    ``answers`` and ``cluster`` are None until both kinds have been learnt. ``silent`` are nodes that are in
-    use but do not report; they count as offline. The table ``cluster`` has one row, its configuration.
-    ``changed`` are nodes with other instances than before, and when that was asked for. ``plain`` is the
-    cluster without what is known of ``storage``, ``told`` with that, but without what is to be ``kept``.
-    ``last_seen`` is what nodes had when they last reported.
+    ``tables`` are the rows as polled; ``cluster`` among them has one row, Ganeti's cluster configuration.
+    ``asked`` has the times (of trio's clock) of the last poll for each kind of data. The others are None
+    until both kinds were polled: ``answers`` joins the tables; ``without_storage`` is the cluster in them;
+    ``without_reservations`` adds ``storage``; ``cluster`` also adds ``reservations`` and ``standby``.
+    ``silent`` nodes are in use but do not report; they count as offline. ``changed_nodes`` have got other
+    instances, at the time of that poll.
     """
 
-    tables: Mapping[str, Table] = field(default_factory=dict)
+    tables: Mapping[str, ModelTable] = field(default_factory=dict)
     asked: Mapping[str, float] = field(default_factory=dict)
     answers: ClusterAnswers | None = None
+    joined: JoinedRows = field(default_factory=dict)
+    without_storage: Cluster | None = None
+    without_reservations: Cluster | None = None
     cluster: Cluster | None = None
     silent: tuple[str, ...] = ()
-    changed: Mapping[str, float] = field(default_factory=dict)
-    joints: Joints = field(default_factory=dict)
-    plain: Cluster | None = None
-    told: Cluster | None = None
-    storage: Storage = field(default_factory=Storage)
-    kept: Kept = field(default_factory=Kept)
-    last_seen: LastSeen = field(default_factory=dict)
+    changed_nodes: Mapping[str, float] = field(default_factory=dict)
+    storage: KnownStorage = field(default_factory=KnownStorage)
+    reservations: Reservations = field(default_factory=Reservations)
+    standby: StandbyNodes = field(default_factory=dict)
 
     @property
     def name(self) -> str | None:
-        """The name of the cluster, None while it is not known."""
+        """The name of the cluster, None while it is unknown."""
         return None if self.answers is None else str(self.answers.info["name"])
 
     @property
     def generations(self) -> dict[str, int]:
-        """How often each table has changed, and what is known of storage and from the ledger, if anything."""
+        """The generation of each table, and those of storage and of the ledger's reservations, if there are
+        any.
+        """
         names = (name for tables in TABLES.values() for name in tables)
         found = {name: self.tables[name].generation for name in names if name in self.tables}
-        apart = {STORAGE: self.storage.generation, LEDGER: self.kept.generation}
-        return found | {name: generation for name, generation in apart.items() if generation}
+        others = {STORAGE: self.storage.generation, LEDGER: self.reservations.generation}
+        return found | {name: generation for name, generation in others.items() if generation}
 
     @property
     def updating(self) -> list[str]:
-        """Nodes whose figures are of a time when they may have had other instances."""
-        return sorted(name for name, when in self.changed.items() if when > self.asked.get(LIVE, -inf))
+        """The nodes whose figures may be older than their instances."""
+        return sorted(name for name, when in self.changed_nodes.items() if when > self.asked.get(LIVE, -inf))
 
     def ages(self, now: float) -> dict[str, float]:
-        """Seconds since each kind of data was asked for."""
+        """Return the seconds since each kind of data was polled."""
         asked = {kind: self.asked[kind] for kind in TABLES if kind in self.asked}
         if self.storage.asked is not None:
             asked[STORAGE] = self.storage.asked
         return {kind: round(now - when, 3) for kind, when in asked.items()}
 
 
-def learnt(model: Model, kind: str, tables: Mapping[str, Sequence[Row]], asked: float) -> Model:
-    """The model after data of a kind was read: all tables of that kind. Raises AnswerError, DataError."""
-    revised = {name: _revised(name, model.tables.get(name, Table()), tables[name]) for name in TABLES[kind]}
-    same = all(model.tables.get(name, Table()).generation == revised[name].generation for name in revised)
+def set_tables(model: Model, kind: str, tables: Mapping[str, Sequence[Row]], asked: float) -> Model:
+    """Return the model after a poll for all tables of a kind. Raises AnswerError, DataError."""
+    new_tables = {
+        name: _revised(name, model.tables.get(name, ModelTable()), tables[name]) for name in TABLES[kind]
+    }
+    same = all(
+        model.tables.get(name, ModelTable()).generation == table.generation
+        for name, table in new_tables.items()
+    )
     times = {**model.asked, kind: asked}
-    changed = {name: when for name, when in model.changed.items() if when > times.get(LIVE, -inf)}
+    changed = {name: when for name, when in model.changed_nodes.items() if when > times.get(LIVE, -inf)}
     if kind == CONFIGURATION:
-        changed |= dict.fromkeys(_touched(model.tables.get("instances"), revised["instances"]), asked)
-    new = replace(model, tables={**model.tables, **revised}, asked=times, changed=changed)
+        nodes = _nodes_with_changes(model.tables.get("instances"), new_tables["instances"])
+        changed |= dict.fromkeys(nodes, asked)
+    new = replace(model, tables={**model.tables, **new_tables}, asked=times, changed_nodes=changed)
     return new if same or len(new.asked) < len(TABLES) else _merged(new)
 
 
-def _touched(before: Table | None, now: Table) -> set[str]:
-    """The nodes of instances that are not what they were."""
+def _nodes_with_changes(before: ModelTable | None, now: ModelTable) -> set[str]:
+    """Return the nodes of instances that are new, changed or gone."""
     if before is None or before is now:
         return set()
-    known, left = {id(row) for row in before.rows}, {id(row) for row in now.rows}
-    rows = [row for row in now.rows if id(row) not in known]
-    rows += [row for row in before.rows if id(row) not in left]
+    old, new = {id(row) for row in before.rows}, {id(row) for row in now.rows}
+    rows = [row for row in now.rows if id(row) not in old]
+    rows += [row for row in before.rows if id(row) not in new]
     return {node for row in rows for node in _nodes(row)}
 
 
@@ -126,31 +135,31 @@ def _nodes(instance: Row) -> list[str]:
     return [node for node in nodes if isinstance(node, str)]
 
 
-def unheard(model: Model) -> frozenset[str]:
-    """Nodes in use that are missing in the last live data: they were not there or not in use then."""
-    heard = _named(model.tables["live_nodes"].rows)
+def nodes_without_live_data(model: Model) -> frozenset[str]:
+    """Return the nodes in use that the last live data lacks: they were missing or not in use at that time."""
+    live = _by_name(model.tables["live_nodes"].rows)
     used = (row.values["name"] for row in model.tables["nodes"].rows if _in_use(row))
-    return frozenset(name for name in used if name not in heard or _was_offline(heard[name]))
+    return frozenset(name for name in used if name not in live or _was_offline(live[name]))
 
 
-def _revised(name: str, before: Table, rows: Sequence[Row]) -> Table:
-    """The table with these rows; the same object if they are the same."""
+def _revised(name: str, before: ModelTable, rows: Sequence[Row]) -> ModelTable:
+    """Return the table with these rows; the same object if they are the same."""
     if rows is before.source:
         return before
     if not all(isinstance(row.values.get("name"), str) for row in rows):
-        raise AnswerError(f"{name}: expected each to have a name")
-    kept = _kept(rows, before.rows, _name)
-    if before.generation and len(kept) == len(before.rows) and all(map(is_, kept, before.rows)):
+        raise AnswerError(f"{name}: expected each row to have a name")
+    reused = _reuse(rows, before.rows, _name)
+    if before.generation and len(reused) == len(before.rows) and all(map(is_, reused, before.rows)):
         return replace(before, source=rows)
-    return Table(kept, before.generation + 1, rows)
+    return ModelTable(reused, before.generation + 1, rows)
 
 
-def _named(rows: Iterable[Row]) -> dict[str, Row]:
+def _by_name(rows: Iterable[Row]) -> dict[str, Row]:
     return {row.values["name"]: row for row in rows}
 
 
-def _kept(items: Sequence[Item], before: Iterable[Item], name: Callable[[Item], object]) -> tuple[Item, ...]:
-    """The items; each that equals the earlier one of its name is replaced by that earlier object."""
+def _reuse(items: Sequence[Item], before: Iterable[Item], name: Callable[[Item], object]) -> tuple[Item, ...]:
+    """Return the items, each replaced by the earlier object of its name if both are equal."""
     known = {name(item): item for item in before}
     return tuple(old if (old := known.get(name(item), item)) == item else item for item in items)
 
@@ -160,7 +169,7 @@ def _name(row: Row) -> object:
 
 
 def _merged(model: Model) -> Model:
-    """The model with everything that follows from its tables."""
+    """Return the model with everything that follows from its tables."""
     tables, before = model.tables, model.answers
     offline = frozenset(row.values["name"] for row in tables["nodes"].rows if row.values.get("offline"))
     then = frozenset(row.values["name"] for row in tables["live_nodes"].rows if _was_offline(row))
@@ -169,8 +178,8 @@ def _merged(model: Model) -> Model:
         name = instance.values.get("pnode")
         return name in offline, name in then
 
-    nodes, node_joints = _joined(model, "nodes", before.nodes if before else (), _reporting, _no_roles)
-    instances, joints = _joined(model, "instances", before.instances if before else (), _with_status, primary)
+    nodes, joined_nodes = _join(model, "nodes", before.nodes if before else (), _with_figures, _no_roles)
+    instances, joined = _join(model, "instances", before.instances if before else (), _with_status, primary)
     answers = ClusterAnswers(
         nodes,
         instances,
@@ -178,45 +187,47 @@ def _merged(model: Model) -> Model:
         list(tables["groups"].rows),
         list(tables["networks"].rows),
     )
-    plain = luxi.parse(answers, (before, model.plain) if before and model.plain else None)
-    plain = _renewed(plain, model.plain)
+    known = (before, model.without_storage) if before and model.without_storage else None
+    cluster = _reuse_rows(luxi.parse(answers, known), model.without_storage)
     silent = (row.values["name"] for row in nodes if row.values.get("offline"))
     merged = replace(
         model,
         answers=answers,
-        plain=plain,
+        without_storage=cluster,
         silent=tuple(name for name in silent if name not in offline),
-        joints={**node_joints, **joints},
+        joined={**joined_nodes, **joined},
     )
-    return with_storage(merged, model.storage)
+    return set_storage(merged, model.storage)
 
 
-def with_storage(model: Model, storage: Storage) -> Model:
-    """The model with what is known of storage."""
-    if model.plain is None:
+def set_storage(model: Model, storage: KnownStorage) -> Model:
+    """Return the model with other storage."""
+    if model.without_storage is None:
         return replace(model, storage=storage)
-    told = _renewed(furnished(model.plain, storage), model.told)
-    last_seen = revised(model.last_seen, model.told, told)
-    return keeping(replace(model, storage=storage, told=told, last_seen=last_seen), model.kept)
+    before = model.without_reservations
+    cluster = _reuse_rows(with_current_storage(model.without_storage, storage), before)
+    standby = revise_standby(model.standby, before, cluster)
+    new = replace(model, storage=storage, without_reservations=cluster, standby=standby)
+    return set_reservations(new, model.reservations)
 
 
-def keeping(model: Model, kept: Kept) -> Model:
-    """The model with what decisions have to leave."""
-    if model.told is None:
-        return replace(model, kept=kept)
-    cluster = with_last_seen(with_kept(model.told, kept), model.last_seen)
-    return replace(model, kept=kept, cluster=_renewed(cluster, model.cluster))
+def set_reservations(model: Model, reserved: Reservations) -> Model:
+    """Return the model with other reservations."""
+    if model.without_reservations is None:
+        return replace(model, reservations=reserved)
+    cluster = with_standby(with_reservations(model.without_reservations, reserved), model.standby)
+    return replace(model, reservations=reserved, cluster=_reuse_rows(cluster, model.cluster))
 
 
-def _renewed(cluster: Cluster, before: Cluster | None) -> Cluster:
-    """The cluster with the same objects as before where they are equal: different rows may give such."""
+def _reuse_rows(cluster: Cluster, before: Cluster | None) -> Cluster:
+    """Return the cluster with the earlier objects where they are equal. (Different answers may give such.)"""
     if before is None or cluster is before:
         return cluster
     return replace(
         cluster,
-        groups=_kept(cluster.groups, before.groups, attrgetter("name")),
-        nodes=_kept(cluster.nodes, before.nodes, attrgetter("name")),
-        instances=_kept(cluster.instances, before.instances, attrgetter("name")),
+        groups=_reuse(cluster.groups, before.groups, attrgetter("name")),
+        nodes=_reuse(cluster.nodes, before.nodes, attrgetter("name")),
+        instances=_reuse(cluster.instances, before.instances, attrgetter("name")),
     )
 
 
@@ -228,43 +239,46 @@ def _no_roles(_node: Row) -> Roles:
     return False, False
 
 
-def _joined(
+def _join(
     model: Model,
     table: str,
     before: Iterable[Row],
     join: Callable[[Row, Row | None, Roles], Row],
     roles: Callable[[Row], Roles],
-) -> tuple[list[Row], Joints]:
-    """The rows of a table with their live data, and what was joined."""
-    found, known = _named(model.tables[f"live_{table}"].rows), _named(before)
-    rows, joints = [], {}
+) -> tuple[list[Row], JoinedRows]:
+    """Return the rows of a table with their live data, in order and as joined."""
+    live_rows, known = _by_name(model.tables[f"live_{table}"].rows), _by_name(before)
+    rows, joined = [], {}
     for row in model.tables[table].rows:
         name = row.values["name"]
-        live, role = found.get(name), roles(row)
+        live, role = live_rows.get(name), roles(row)
         key = (id(row), id(live), role)
-        new = model.joints.get(key)
+        new = model.joined.get(key)
         if new is None:
             new = join(row, live, role)
             new = old if (old := known.get(name, new)) == new else new
         rows.append(new)
-        joints[key] = new
-    return rows, joints
+        joined[key] = new
+    return rows, joined
 
 
 def _in_use(node: Row) -> bool:
-    """Whether a node should report figures, by the configuration."""
+    """Whether a node should report figures, according to the configuration."""
     return not node.values.get("offline") and node.values.get("vm_capable") is not False
 
 
-def _reporting(node: Row, live: Row | None, _roles: Roles) -> Row:
-    """A node with what it reports, if it is asked at all; offline if that does not make it usable."""
+def _with_figures(node: Row, live: Row | None, _roles: Roles) -> Row:
+    """Return a node with the figures that it reports.
+
+    Offline if it should report and lacks needed figures.
+    """
     if node.values.get("offline"):
         return Row(node.values, {**node.missing, **dict.fromkeys(_FIGURES, Missing.OFFLINE)})
     if live is None:
         live = Row({}, dict.fromkeys(_FIGURES, Missing.NO_DATA))
     values, missing = {**live.values, **node.values}, {**live.missing, **node.missing}
     needed = (*_NEEDED, "sptotal") if node.values.get("ndp/exclusive_storage") else _NEEDED
-    # What this version of Ganeti does not know is not missed.
+    # Figures that this version of Ganeti does not know are not needed.
     lacks = any(missing.get(name, Missing.UNKNOWN) is not Missing.UNKNOWN for name in needed)
     if lacks and _in_use(node):
         values["offline"] = True
@@ -272,20 +286,20 @@ def _reporting(node: Row, live: Row | None, _roles: Roles) -> Row:
 
 
 def _with_status(instance: Row, live: Row | None, roles: Roles) -> Row:
-    """An instance with the status that was found, or else the one that its configuration asks for.
+    """Return an instance with the reported status, or else the status that its configuration demands.
 
-    What was found holds as long as the instance's wish, its primary node and that node's role are what they
-    were then.
+    A reported status holds while the instance's demanded status, its primary node and that node's role are
+    the same as at the report.
     """
     values, missing = dict(instance.values), dict(instance.missing)
     wanted = values.pop("admin_state", None)
     missing.pop("admin_state", None)
     offline, then = roles
     values["status"] = "ERROR_nodeoffline" if offline else _WANTED.get(wanted, "ADMIN_down")
-    if live is not None and offline is then and _found_for(live) == (wanted, values.get("pnode")):
+    if live is not None and offline is then and _reported_for(live) == (wanted, values.get("pnode")):
         values["status"] = live.values.get("status", values["status"])
     return Row(values, missing)
 
 
-def _found_for(live: Row) -> tuple[object, object]:
+def _reported_for(live: Row) -> tuple[object, object]:
     return live.values.get("admin_state"), live.values.get("pnode")

@@ -1,4 +1,4 @@
-"""Whether luxid can be reached, and how the polls went."""
+"""The state of luxid, and statistics of the polls."""
 
 import time
 from collections import deque
@@ -11,30 +11,30 @@ _log = structlog.get_logger()
 
 
 @dataclass(slots=True)
-class Luxi:
-    """What is known of luxid. ``since`` is seconds of the epoch."""
+class LuxidState:
+    """Whether luxid answers, ``since`` when (seconds of the epoch), and the last error."""
 
     path: str
     state: Literal["not tried yet", "reachable", "unreachable", "not asked"] = "not tried yet"
     since: float = field(default_factory=time.time)
     error: str | None = None
 
-    def found(
+    def update(
         self, state: Literal["reachable", "unreachable", "not asked"], error: str | None = None
     ) -> None:
-        """Note the present state of luxid, and why."""
+        """Record the present state and its reason; log changes."""
         if (state, error) == (self.state, self.error):
             return
         if state != self.state:
             self.state, self.since = state, time.time()
         self.error = error
-        say = _log.warning if state == "unreachable" else _log.info
-        say("luxi", state=state, error=error, path=self.path)
+        log = _log.warning if state == "unreachable" else _log.info
+        log("luxid", state=state, error=error, path=self.path)
 
 
 @dataclass(slots=True)
-class Polls:
-    """Statistics of the polls for one kind of data. ``error`` is what went wrong the last time."""
+class PollStatistics:
+    """Statistics of the polls for one kind of data. ``error`` is that of the last poll."""
 
     done: int = 0
     failed: int = 0
@@ -42,6 +42,6 @@ class Polls:
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=100))  # milliseconds
 
     def status(self) -> dict[str, Any]:
-        """The counts, and milliseconds."""
+        """Return the counts, the error, and the duration of the last poll in milliseconds."""
         last = self.recent[-1] if self.recent else None
         return {"done": self.done, "failed": self.failed, "error": self.error, "last_ms": last}

@@ -1,7 +1,7 @@
-"""Storage asked for: the configuration file whenever it has changed, nodes every few minutes, by jobs.
+"""Polls for storage: Ganeti's configuration file when it changes, and nodes every few minutes, by jobs.
 
-Nothing enters Ganeti's queue unless the daemon's configuration asks for it. A few nodes are asked at a time,
-and not while somebody works on them: a job that asks keeps others from their locks.
+No job is submitted unless the daemon's configuration asks for it. A few nodes are asked at a time, and only
+while no job works on them, since a job that asks holds locks that others need.
 """
 
 import os
@@ -12,6 +12,7 @@ import structlog
 import trio
 
 from ganeti_htools.backends import storage
+from ganeti_htools.files import read_regular_file
 from ganeti_htools.luxi import queries
 from ganeti_htools.luxi.client import Client
 from ganeti_htools.model.cluster import Cluster, Disk, Instance
@@ -19,35 +20,41 @@ from ganeti_htools.model.errors import HtoolsError, on_one_line
 from ganeti_htools.model.known_storage import DisksByInstance, queryable_types
 from ganeti_htools.model.storage import Pool
 from ganeti_htools.sources.storage import INSTANCES, NODES, SECONDS, disks_of, units_of
-from htoolsd import regular_file
-from htoolsd.sync.asking import aside
 from htoolsd.sync.model import Model
-from htoolsd.sync.polls import Polls
-from htoolsd.sync.storage import Storage, others_named, reported, revised, taken_of
+from htoolsd.sync.node_storage import (
+    KnownStorage,
+    UsedStorage,
+    add_reports,
+    names_other_units,
+    revise_storage,
+    used_storage,
+)
+from htoolsd.sync.polls import PollStatistics
+from htoolsd.sync.threads import run_by_size
 
 _log = structlog.get_logger()
 
-PAUSE, SHORT_PAUSE = 5.0, 1.0  # seconds between two looks; the latter if nodes are still to be asked or known
+PAUSE, SHORT_PAUSE = 5.0, 1.0  # seconds between two rounds; the latter while nodes are still to be asked
 RETRY = 60.0  # seconds until the next attempt after jobs could not be submitted, failed, or had to wait
 _LARGEST = 1 << 28  # bytes of the configuration file
 _GLOBAL = "cluster/BGL"
 
+StorageMode = Literal["never", "when-needed", "always"]
 
-Mode = Literal["never", "when-needed", "always"]
 
+class StoragePollSettings(NamedTuple):
+    """When nodes are asked for their units, the seconds between two such polls, and the configured pools."""
 
-class Settings(NamedTuple):
-    """When nodes are asked for their units, and how many seconds later again; pools that we are told of."""
-
-    mode: Mode = "never"
+    mode: StorageMode = "never"
     seconds: float = 600.0
     pools: tuple[Pool, ...] = ()
 
 
 class StoragePolls:
-    """Keeps what the model knows of storage up to date; ``learn`` takes what is new.
+    """Keeps the storage of the model up to date. ``update`` takes the new storage.
 
-    ``renew`` returns once the configuration has been asked for again. ``file`` is Ganeti's own.
+    ``poll_configuration`` returns once Ganeti's configuration has been polled again. ``file`` is Ganeti's
+    configuration file.
     """
 
     def __init__(
@@ -55,36 +62,38 @@ class StoragePolls:
         file: str,
         client: Callable[[], Client],
         model: Callable[[], Model],
-        learn: Callable[[Storage], Awaitable[None]],
-        renew: Callable[[], Awaitable[object]],
+        update: Callable[[KnownStorage], Awaitable[None]],
+        poll_configuration: Callable[[], Awaitable[object]],
     ) -> None:
-        self.settings = Settings()
+        self.settings = StoragePollSettings()
         self._file = file
         self._client = client
         self._model = model
-        self._learn = learn
-        self._renew = renew
-        self._polls = Polls()
-        self._seen: tuple[int, ...] | None = None
+        self._update = update
+        self._poll_configuration = poll_configuration
+        self._polls = PollStatistics()
+        self._file_version: tuple[int, ...] | None = None
         self._readable = False
-        self._tried: dict[str, float] = {}
-        self._asked: dict[str, tuple[tuple[Disk, ...], float]] = {}
-        self._wanted = False
+        self._nodes_asked: dict[str, float] = {}  # when, by node
+        self._disks_asked: dict[
+            str, tuple[tuple[Disk, ...], float]
+        ] = {}  # for which disks and when, by instance
+        self._units_requested = False
         self._not_before = 0.0
-        self._begun: float | None = None
-        self._more = False
+        self._begun: float | None = None  # when the first node was asked
+        self._unfinished = False  # whether the next round follows after a short pause
 
-    def want(self) -> None:
-        """Note that somebody has asked for another unit than the default ones."""
-        self._wanted = True
+    def request_units(self) -> None:
+        """Record that a request names other units than the default ones."""
+        self._units_requested = True
 
     @property
-    def to_be_asked(self) -> bool:
-        """Whether nodes are still to be asked for their units, now or once these are needed."""
+    def incomplete(self) -> bool:
+        """Whether nodes must still be asked for their units, now or once units are needed."""
         return self.settings.mode != "never" and not self._model().storage.complete
 
     def status(self) -> dict[str, Any]:
-        """What is asked for, and how that went."""
+        """Return the settings, the state of the data, and the statistics of the polls."""
         known = self._model().storage
         return {
             "mode": self.settings.mode,
@@ -96,38 +105,38 @@ class StoragePolls:
         }
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Poll until cancelled."""
         async with self._client() as client:
             while True:
-                self._more = False
+                self._unfinished = False
                 try:
-                    await self._look(client)
+                    await self._round(client)
                 except HtoolsError as error:
-                    self._failed(str(error))
-                except Exception as defect:  # of ours or of Ganeti's; decisions go on with what is known
-                    _log.exception("storage not asked for")
-                    self._failed(f"{type(defect).__name__}: {on_one_line(str(defect))}")
-                await trio.sleep(SHORT_PAUSE if self._more else PAUSE)
+                    self._note_error(str(error))
+                except Exception as defect:  # of ours or of Ganeti's; decisions go on with the known storage
+                    _log.exception("storage not polled")
+                    self._note_error(f"{type(defect).__name__}: {on_one_line(str(defect))}")
+                await trio.sleep(SHORT_PAUSE if self._unfinished else PAUSE)
 
-    def _failed(self, error: str) -> None:
+    def _note_error(self, error: str) -> None:
         if error != self._polls.error:
-            _log.warning("storage not asked for", error=error)
+            _log.warning("storage not polled", error=error)
         self._polls.error = error
         self._polls.failed += 1
 
-    async def _look(self, client: Client) -> None:
-        """Raises HtoolsError."""
+    async def _round(self, client: Client) -> None:
+        """Poll what is due. Raises HtoolsError."""
         known = self._model().storage
         if known.pools != self.settings.pools:
-            await self._learn(revised(known, pools=self.settings.pools))
+            await self._update(revise_storage(known, pools=self.settings.pools))
             known = self._model().storage
         never = self.settings.mode == "never"
-        if never and not known.pools:  # with pools, how much of them is taken
-            self._seen = None
+        if never and not known.pools:  # the use of configured pools needs the configuration
+            self._file_version = None
             await self._forget({})
             return
         if self._model().cluster is None:
-            self._more = True
+            self._unfinished = True
             return
         await self._read_configuration()
         if never or not self._needed(self._model().cluster):
@@ -142,17 +151,17 @@ class StoragePolls:
             self._not_before = now
 
     async def _forget(self, disks: DisksByInstance) -> None:
-        """Forget what nodes have told, and where disks are other than these."""
+        """Forget the reports of nodes, and all disks but these."""
         self._begun = None
-        self._tried.clear()
-        self._asked.clear()
+        self._nodes_asked.clear()
+        self._disks_asked.clear()
         known = self._model().storage
         if known.reports or known.disks != disks:
-            await self._learn(revised(known, disks, {}, complete=False))
+            await self._update(revise_storage(known, disks, {}, complete=False))
 
     def _needed(self, cluster: Cluster | None) -> bool:
         if self.settings.mode == "when-needed":
-            return self._wanted or (cluster is not None and others_named(cluster))
+            return self._units_requested or (cluster is not None and names_other_units(cluster))
         return self.settings.mode == "always"
 
     async def _read_configuration(self) -> None:
@@ -160,90 +169,90 @@ class StoragePolls:
         try:
             found = os.stat(self._file)
             version = (found.st_ino, found.st_size, found.st_mtime_ns)
-            if version == self._seen:
+            if version == self._file_version:
                 return
-            data = await aside(found.st_size, lambda: regular_file.read(self._file, _LARGEST))
+            data = await run_by_size(found.st_size, lambda: read_regular_file(self._file, _LARGEST))
         except OSError as error:
-            if self._readable or self._seen is None:
-                _log.info("Ganeti's configuration is not read", file=self._file, error=error.strerror)
-            self._readable, self._seen = False, ()
+            if self._readable or self._file_version is None:
+                _log.info("Ganeti's configuration not read", file=self._file, error=error.strerror)
+            self._readable, self._file_version = False, ()
             return
-        self._readable, self._seen = True, version
-        disks = await aside(len(data), lambda: storage.configured_disks(data))
-        _complain(disks.wrong)
-        await self._learn(revised(self._model().storage, disks.disks))
+        self._readable, self._file_version = True, version
+        disks = await run_by_size(len(data), lambda: storage.configured_disks(data))
+        _log_problems(disks.wrong)
+        await self._update(revise_storage(self._model().storage, disks.disks))
 
     async def _ask_disks(self, client: Client) -> None:
-        """Ask for disks of a few instances that are new or have changed. Raises HtoolsError."""
+        """Ask for the disks of a few instances that are new or have changed. Raises HtoolsError."""
         model, now = self._model(), trio.current_time()
-        if model.plain is None:
+        if model.without_storage is None:
             return
-        known, rows = model.storage.disks, {row.name: row for row in model.plain.instances}
+        known, rows = model.storage.disks, {row.name: row for row in model.without_storage.instances}
         changed = [name for name, row in rows.items() if _differ(row, known.get(name, ()))]
-        # What was asked for in vain is not asked for at once again.
+        # DisksByInstance that were asked for in vain are not asked for again at once.
         late = now - self.settings.seconds
-        asked = {name: found for name, found in self._asked.items() if name in rows and found[1] > late}
+        asked = {name: each for name, each in self._disks_asked.items() if name in rows and each[1] > late}
         new = [name for name in changed if name not in asked or asked[name][0] is not rows[name].disks]
-        self._asked = asked | {name: (rows[name].disks, now) for name in new[:INSTANCES]}
+        self._disks_asked = asked | {name: (rows[name].disks, now) for name in new[:INSTANCES]}
         if not new:
             return
-        found = await disks_of(client, new[:INSTANCES], model.plain, SECONDS)
-        _complain(found.wrong)
-        kept = {name: disks for name, disks in known.items() if name in rows}
-        await self._learn(revised(self._model().storage, {**kept, **found.disks}))
+        found = await disks_of(client, new[:INSTANCES], model.without_storage, SECONDS)
+        _log_problems(found.wrong)
+        present = {name: disks for name, disks in known.items() if name in rows}
+        await self._update(revise_storage(self._model().storage, {**present, **found.disks}))
 
     async def _ask_nodes(self, client: Client) -> None:
-        """Ask a few nodes for their units, those first that were asked longest ago. Raises HtoolsError."""
+        """Ask a few nodes for their units, the longest waiting ones first. Raises HtoolsError."""
         now, cluster = trio.current_time(), self._model().cluster
         if cluster is None:
             return
         names = [node.name for node in cluster.nodes if node.t_mem]
-        self._tried = {name: when for name, when in self._tried.items() if name in set(names)}
+        self._nodes_asked = {name: when for name, when in self._nodes_asked.items() if name in set(names)}
         due = [
             name
             for name in names
-            if self._tried.get(name, -self.settings.seconds) + self.settings.seconds <= now
+            if self._nodes_asked.get(name, -self.settings.seconds) + self.settings.seconds <= now
         ]
         if self._begun is None:
             self._begun = now
         if not self._model().storage.complete and (not due or now - self._begun > self.settings.seconds):
-            await self._learn(revised(self._model().storage, complete=True))
+            await self._update(revise_storage(self._model().storage, complete=True))
         if not due:
             return
         locked = await _locked(client)
         free = [name for name in due if name not in locked]
-        some = sorted(free, key=lambda name: self._tried.get(name, -1.0))[:NODES]
+        some = sorted(free, key=lambda name: self._nodes_asked.get(name, -1.0))[:NODES]
         if not some:
             return
-        await self._renew()
-        before = self._taken()
-        told, wrong = await units_of(client, some, queryable_types(cluster), SECONDS)
-        await self._renew()
-        _complain(wrong)
-        self._tried |= dict.fromkeys(some, now)
+        await self._poll_configuration()
+        before = self._used()
+        reports, wrong = await units_of(client, some, queryable_types(cluster), SECONDS)
+        await self._poll_configuration()
+        _log_problems(wrong)
+        self._nodes_asked |= dict.fromkeys(some, now)
         self._polls.error = None
         self._polls.done += 1
         self._polls.recent.append(round((trio.current_time() - now) * 1000, 3))
-        await self._learn(reported(self._model().storage, some, told, (before, self._taken()), now))
-        self._more = True
+        await self._update(add_reports(self._model().storage, some, reports, (before, self._used()), now))
+        self._unfinished = True
 
-    def _taken(self) -> Any:
+    def _used(self) -> UsedStorage:
         cluster = self._model().cluster
-        return taken_of(cluster) if cluster else {}
+        return used_storage(cluster) if cluster else {}
 
 
 def _differ(row: Instance, disks: Sequence[Disk]) -> bool:
-    """Whether the disks of an instance are not those that are known."""
+    """Whether the disks of an instance differ from the known ones."""
     return [disk.size for disk in disks] != [disk.size for disk in row.disks]
 
 
-def _complain(wrong: Collection[str]) -> None:
-    for line in wrong:
-        _log.warning("storage", error=line)
+def _log_problems(lines: Collection[str]) -> None:
+    for line in lines:
+        _log.warning("storage data ignored", error=line)
 
 
 async def _locked(client: Client) -> frozenset[str]:
-    """The names of nodes on which jobs work, or wait to. Raises LuxiError."""
+    """Return the names of nodes whose locks jobs hold or wait for. Raises LuxiError."""
     locks = await queries.query(client, "lock", ("name", "mode", "pending"))
     taken = {
         str(lock.values.get("name"))
@@ -254,6 +263,6 @@ async def _locked(client: Client) -> frozenset[str]:
         return frozenset()
     nodes = await queries.query(client, "node", ("name", "uuid"))
     locked = {f"node/{node.values.get('uuid')}": str(node.values.get("name")) for node in nodes}
-    unclear = any(lock.startswith("node/") and lock not in locked for lock in taken)  # a set of locks
+    unclear = any(lock.startswith("node/") and lock not in locked for lock in taken)  # the lock of all nodes
     everything = unclear or _GLOBAL in taken
     return frozenset(name for lock, name in locked.items() if everything or lock in taken)

@@ -10,7 +10,7 @@ from ganeti_htools.client.protocol import RefusalError
 from ganeti_htools.luxi import relayed
 from ganeti_htools.model.inventory import Inventory
 from htoolsd.api.cluster import ClusterMethods
-from htoolsd.sync.kept import Kept
+from htoolsd.reservations import Reservations
 from tests.support.memory_ganeti import following, ganeti
 from tests.support.worlds import role
 
@@ -51,7 +51,7 @@ async def test_what_is_kept_of_nodes_is_told_with_the_cluster(autojump_clock: Mo
     async with ganeti() as luxid, following(luxid) as sync:
         await trio.sleep(2)
         there = (("CUSTOM_GPU", Inventory(4, 1, max_unit=2)), ("MEMORY_MB", Inventory(0, 512)))
-        await sync.keep(Kept({"two": there}))
+        await sync.reserve(Reservations({"two": there}))
         told = orjson.loads(orjson.dumps(await ClusterMethods(sync).cluster({}, None)))
         cluster = storage.with_told(luxi.parse(relayed.read(told)), told["storage"])
         assert {node.name: node.inventories for node in cluster.nodes if node.inventories} == {"two": there}

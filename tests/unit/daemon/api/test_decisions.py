@@ -21,12 +21,12 @@ from ganeti_htools.planning.promises import Promise
 from htoolsd.api import decisions as subject
 from htoolsd.api.decisions import Decisions
 from htoolsd.api.turn import MOST_LOST
-from htoolsd.claims.booking import Booking
+from htoolsd.claims.claim_writer import ClaimWriter
 from htoolsd.claims.claims import Claims
-from htoolsd.claims.follower import Follower
-from htoolsd.ledger.worker import Worker
+from htoolsd.claims.reconciler import Reconciler
+from htoolsd.ledger.worker import LedgerWorker
 from htoolsd.socket.peer import PassedFile
-from htoolsd.sync.following import Sync
+from htoolsd.sync.sync import Sync
 from tests.support.by_hand import instance
 from tests.support.memory_peer import is_open, open_file
 
@@ -229,9 +229,9 @@ async def leads() -> bool:
 async def test_who_claims_what_is_promised(engine: Engine, tmp_path: Path) -> None:
     """Who passes a file, unless he says otherwise; and nobody who does not wait for the decision any more."""
     claims = Claims("always", 600.0, lambda: True)
-    ledger = Worker(f"sqlite:///{tmp_path / 'ledger'}")
-    booking = Booking(claims, ledger, Follower(Sync("", leads, 1, 1), ledger), lambda: None)
-    decisions = Decisions(1000, 1000, 1000, lambda: (KNOWN, AGES), claims=booking)
+    ledger = LedgerWorker(f"sqlite:///{tmp_path / 'ledger'}")
+    writer = ClaimWriter(claims, ledger, Reconciler(Sync("", leads, 1, 1), ledger), lambda: None)
+    decisions = Decisions(1000, 1000, 1000, lambda: (KNOWN, AGES), claims=writer)
     engine.promises = (Promise(instance("new", DiskTemplate.PLAIN, "a"), new=True),)
 
     async def decided(args: dict[str, object], passed: bool) -> int:

@@ -10,13 +10,12 @@ import trio
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.model.inventory import Inventory
 from htoolsd.api.ledger import LedgerMethods
-from htoolsd.ledger.identities import consumer_uuid, provider_uuid
 from htoolsd.ledger.ledger import Ledger
-from htoolsd.ledger.records import Changes, Consumer, Provider
-from htoolsd.ledger.worker import Worker
+from htoolsd.ledger.records import Consumer, LedgerChanges, Provider, consumer_uuid, provider_uuid
+from htoolsd.ledger.worker import LedgerWorker
 
 NODE, OTHER, POOL = (provider_uuid(name) for name in ("c/node1.org", "c/node2.org", "ceph"))
-THERE = Changes(
+THERE = LedgerChanges(
     providers=(
         Provider(NODE, "c/node1.org"),
         Provider(OTHER, "c/node2.org"),
@@ -35,7 +34,7 @@ class Client:
     """Calls methods as clients do."""
 
     def __init__(self, url: str) -> None:
-        self.worker = Worker(url)
+        self.worker = LedgerWorker(url)
         self.cluster: str | None = "c"
         self.elsewhere = False
         self.heeded, self.cancelled = list[None](), list[str]()
@@ -65,7 +64,7 @@ async def client(ledger_url: str) -> AsyncIterator[Client]:
     client = Client(ledger_url)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(client.worker.run)
-        await client.worker.do(lambda ledger: ledger.synchronise(THERE))
+        await client.worker.do(lambda ledger: ledger.apply(THERE))
         yield client
         nursery.cancel_scope.cancel()
 
@@ -105,7 +104,7 @@ async def test_names_that_are_none(client: Client) -> None:
     ):
         assert await client.refused("inventory", provider=name) == (Refusal.ARGUMENTS, told)
     await client.worker.do(
-        lambda ledger: ledger.synchronise(Changes(providers=(Provider("x", "d/node1.org"),)))
+        lambda ledger: ledger.apply(LedgerChanges(providers=(Provider("x", "d/node1.org"),)))
     )
     ambiguous = Refusal.ARGUMENTS, "node1 may be c/node1.org or d/node1.org"
     client.cluster = None
@@ -136,10 +135,10 @@ async def test_a_claim(client: Client) -> None:
     assert [each["name"] for each in await client.call("allocations")] == ["c/new", "c/web"]
     assert await client.refused(
         "claim", consumer="late", allocations={"node1": {"VCPU": 1}}, generations={"node1": seen}
-    ) == (Refusal.CONFLICT, f"c/node1.org: somebody else was first: its generation is not {seen} any more")
+    ) == (Refusal.CONFLICT, f"c/node1.org: changed by another client since generation {seen}")
     assert await client.refused("claim", consumer="more", allocations={"node1": {"MEMORY_MB": 1}}) == (
         Refusal.CAPACITY,
-        "c/node1.org: MEMORY_MB: 1 wanted, 0 of 1000 left",
+        "c/node1.org: MEMORY_MB: 1 requested, 0 of 1000 free",
     )
 
 
@@ -149,7 +148,7 @@ async def test_a_claim_is_replaced_by_who_knows_of_it(client: Client) -> None:
     kind, text = await client.refused("claim", consumer="new", allocations=wanted, consumer_generation=None)
     assert (kind, text) == (
         Refusal.CONFLICT,
-        "c/new: somebody else was first: its generation is 1, not 0",
+        "c/new: changed by another client: its generation is 1, not 0",
     )
     (told,) = await client.call("claim", consumer="new", allocations=wanted, consumer_generation=1)
     assert told["generation"] == 2

@@ -12,12 +12,12 @@ from htoolsd.api.methods import declared
 from htoolsd.api.plans import PlanMethods
 from htoolsd.api.policies import PolicyMethods
 from htoolsd.history.history import History
-from htoolsd.ledger.worker import Worker
+from htoolsd.ledger.worker import LedgerWorker
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.schedule import Policies
 from htoolsd.policies.settings import PolicySettings
 from htoolsd.socket.methods import Args, File, Method
-from htoolsd.sync.following import Sync
+from htoolsd.sync.sync import Sync
 from tests.support.policies import none_again
 
 
@@ -39,7 +39,9 @@ def methods(tmp_path: Path) -> tuple[Method, ...]:
     )
     history = HistoryMethods(History(str(tmp_path / "history"), 1.0, 1), sync)
     decisions = Decisions(1.0, 1.0, 1, lambda: (None, {}))
-    ledger = LedgerMethods(Worker("sqlite://"), lambda: None, lambda: False, lambda: None, lambda _name: None)
+    ledger = LedgerMethods(
+        LedgerWorker("sqlite://"), lambda: None, lambda: False, lambda: None, lambda _name: None
+    )
     policy_methods = PolicyMethods(policies, sync)
     return declared(decisions, ClusterMethods(sync), plans, policy_methods, history, ledger, status)
 

@@ -11,9 +11,9 @@ from ganeti_htools.version import VERSION
 from htoolsd.api.decisions import Decisions
 from htoolsd.api.status import resident_mib, teller
 from htoolsd.claims.claims import Claims
-from htoolsd.claims.follower import Follower
+from htoolsd.claims.reconciler import Reconciler
 from htoolsd.history.history import History
-from htoolsd.ledger.worker import Worker
+from htoolsd.ledger.worker import LedgerWorker
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.remedies import POLICIES
 from htoolsd.policies.schedule import Policies
@@ -35,12 +35,12 @@ async def test_all_parts_of_the_daemon_are_told_of(autojump_clock: MockClock, tm
         history = History(str(tmp_path / "history"), 1.0, 1)
         decisions = Decisions(30, 60, 1000, lambda: (None, {}))
         claims = Claims("always", 600.0, lambda: True)
-        ledger, plans = Worker(f"sqlite:///{tmp_path / 'ledger'}"), Plans(str(tmp_path), sync)
+        ledger, plans = LedgerWorker(f"sqlite:///{tmp_path / 'ledger'}"), Plans(str(tmp_path), sync)
         policies = Policies(str(tmp_path / "policies"), sync, plans, all_off(), lambda _decision: None)
-        follower = Follower(sync, ledger)
-        run = teller(socket, server, sync, decisions, claims, plans, policies, history, ledger, follower)
+        reconciler = Reconciler(sync, ledger)
+        run = teller(socket, server, sync, decisions, claims, plans, policies, history, ledger, reconciler)
         methods.add(Method("status", 1, "What is tried.", {}, run))
-        await sync.refresh()
+        await sync.poll_all()
         peer = MemoryPeer()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(server.serve, peer)

@@ -7,22 +7,22 @@ import pytest
 
 from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.planning.promises import Promise
-from htoolsd.claims.claim import Claim, after_look, kept, made
-from htoolsd.sync.queue import Work
+from htoolsd.claims.claim import Claim, check_claim, is_fulfilled, new_claim
+from htoolsd.sync.job_queue import PendingWork
 from tests.support.by_hand import instance
 
 ROW = instance("new.example.org", DiskTemplate.DRBD, "a", "b")
 CREATED, MOVED = Promise(ROW, new=True), Promise(ROW, new=False)
-CLAIM = made(CREATED, 100.0, 600.0, "job")
+CLAIM = new_claim(CREATED, 100.0, 600.0, "job")
 
 
 def opcode(kind: str, **fields: Any) -> dict[str, Any]:
     return {"OP_ID": f"OP_{kind}", **fields}
 
 
-def work(asked: float, *opcodes: dict[str, Any]) -> Work:
+def work(asked: float, *opcodes: dict[str, Any]) -> PendingWork:
     """Jobs of two opcodes, the second of which says nothing."""
-    return Work(asked, {number: [each, opcode("TEST_DELAY")] for number, each in enumerate(opcodes)})
+    return PendingWork(asked, {number: [each, opcode("TEST_DELAY")] for number, each in enumerate(opcodes)})
 
 
 CREATING = opcode("INSTANCE_CREATE", instance_name="new.example.org")
@@ -31,13 +31,13 @@ MANY = opcode("INSTANCE_MULTI_ALLOC", instances=[opcode("INSTANCE_CREATE", insta
 
 @pytest.mark.parametrize("job", [CREATING, MANY, CREATING | {"instance_name": "new"}])
 def test_the_time_in_which_its_job_lives_does_not_count(job: dict[str, Any]) -> None:
-    first = after_look(CLAIM, work(150.0, job))
+    first = check_claim(CLAIM, work(150.0, job))
     assert first
-    assert (first.expires, first.seen) == (750.0, True)
-    second = after_look(first, work(2000.0, job))
+    assert (first.expires, first.job_seen) == (750.0, True)
+    second = check_claim(first, work(2000.0, job))
     assert second
     assert second.expires == 2600.0
-    assert after_look(second, work(2001.0)) is None
+    assert check_claim(second, work(2001.0)) is None
 
 
 @pytest.mark.parametrize(
@@ -54,12 +54,12 @@ def test_the_time_in_which_its_job_lives_does_not_count(job: dict[str, Any]) -> 
     ],
 )
 def test_other_jobs_do_not_carry_it_out(job: dict[str, Any]) -> None:
-    assert after_look(CLAIM, work(101.0, job)) is None
+    assert check_claim(CLAIM, work(101.0, job)) is None
 
 
 def test_an_earlier_look_tells_nothing() -> None:
-    assert after_look(CLAIM, work(100.0)) is CLAIM
-    assert after_look(CLAIM, work(99.0)) is CLAIM
+    assert check_claim(CLAIM, work(100.0)) is CLAIM
+    assert check_claim(CLAIM, work(99.0)) is CLAIM
 
 
 @pytest.mark.parametrize(
@@ -73,23 +73,23 @@ def test_an_earlier_look_tells_nothing() -> None:
     ],
 )
 def test_moves_are_carried_out_by_jobs_of_their_own(job: dict[str, Any]) -> None:
-    moving = made(MOVED, 100.0, 600.0, "job")
-    assert after_look(moving, work(101.0, job))
-    assert after_look(moving, work(101.0, CREATING)) is None
+    moving = new_claim(MOVED, 100.0, 600.0, "job")
+    assert check_claim(moving, work(101.0, job))
+    assert check_claim(moving, work(101.0, CREATING)) is None
 
 
 def test_what_is_claimed_by_hand_waits_for_a_job() -> None:
-    by_hand: Claim | None = made(CREATED, 100.0, 600.0, "hand")
+    by_hand: Claim | None = new_claim(CREATED, 100.0, 600.0, "hand")
     for asked, jobs in ((200.0, []), (300.0, []), (400.0, [CREATING])):
         assert by_hand
-        by_hand = after_look(by_hand, work(asked, *jobs))
+        by_hand = check_claim(by_hand, work(asked, *jobs))
     assert by_hand
     assert by_hand.expires == 800.0
-    assert after_look(by_hand, work(401.0)) is None
+    assert check_claim(by_hand, work(401.0)) is None
 
 
 def test_without_jobs_a_promise_is_kept_by_what_is_there() -> None:
-    assert kept(CREATED, replace(ROW, pnode="c", snode=None))
-    assert not kept(CREATED, replace(ROW, status=Status.DOWN))
-    assert kept(MOVED, replace(ROW, status=Status.DOWN))
-    assert not kept(MOVED, replace(ROW, snode="c"))
+    assert is_fulfilled(CREATED, replace(ROW, pnode="c", snode=None))
+    assert not is_fulfilled(CREATED, replace(ROW, status=Status.DOWN))
+    assert is_fulfilled(MOVED, replace(ROW, status=Status.DOWN))
+    assert not is_fulfilled(MOVED, replace(ROW, snode="c"))

@@ -10,7 +10,7 @@ from ganeti_htools.planning.decision import Response
 from ganeti_htools.planning.gist import Gist
 from ganeti_htools.planning.promises import Promise
 from htoolsd.claims.claims import Claims
-from htoolsd.sync.queue import Work
+from htoolsd.sync.job_queue import PendingWork
 from tests.support.by_hand import instance
 
 
@@ -42,42 +42,44 @@ def claims(ganeti: Ganeti) -> Claims:
 
 
 async def test_what_was_promised_last_counts(claims: Claims) -> None:
-    claims.decided(response(promise("one"), promise("two")), "job")
-    claims.decided(response(promise("two", "b")), "job")
+    claims.record(response(promise("one"), promise("two")), "job")
+    claims.record(response(promise("two", "b")), "job")
     assert claims.promises() == (promise("one"), promise("two", "b"))
-    claims.decided(response(about=("one",)), "job")  # it was refused
+    claims.record(response(about=("one",)), "job")  # it was refused
     assert claims.promises() == (promise("two", "b"),)
 
 
 async def test_only_what_is_claimed_counts(claims: Claims) -> None:
-    claims.decided(response(promise("one")), "job")
-    claims.decided(response(promise("one", "b"), promise("two")), None)
+    claims.record(response(promise("one")), "job")
+    claims.record(response(promise("one", "b"), promise("two")), None)
     assert claims.promises() == (promise("one"),)
 
 
 async def test_a_claim_expires(claims: Claims, mock_clock: MockClock) -> None:
-    claims.decided(response(promise("one")), "job")
+    claims.record(response(promise("one")), "job")
     mock_clock.jump(599)
-    claims.decided(response(promise("two")), "job")
+    claims.record(response(promise("two")), "job")
     assert len(claims.promises()) == 2
     mock_clock.jump(1)
     assert claims.promises() == (promise("two"),)
 
 
 async def test_jobs_end_claims(claims: Claims, mock_clock: MockClock) -> None:
-    assert not claims.wants_work()
-    claims.decided(response(promise("one"), promise("two")), "job")
-    assert claims.wants_work()
+    assert not claims.needs_queue()
+    claims.record(response(promise("one"), promise("two")), "job")
+    assert claims.needs_queue()
     mock_clock.jump(1)
-    claims.looked(Work(trio.current_time(), {1: [{"OP_ID": "OP_INSTANCE_CREATE", "instance_name": "two"}]}))
+    claims.check(
+        PendingWork(trio.current_time(), {1: [{"OP_ID": "OP_INSTANCE_CREATE", "instance_name": "two"}]})
+    )
     assert claims.promises() == (promise("two"),)
     mock_clock.jump(1)
-    claims.looked(Work(trio.current_time(), {}))
-    assert not claims.wants_work()
+    claims.check(PendingWork(trio.current_time(), {}))
+    assert not claims.needs_queue()
 
 
 async def test_a_cancelled_claim_ends(claims: Claims) -> None:
-    claims.decided(response(promise("one"), promise("two")), "job")
+    claims.record(response(promise("one"), promise("two")), "job")
     assert claims.cancel("one")
     assert not claims.cancel("one")
     assert claims.promises() == (promise("two"),)
@@ -86,14 +88,14 @@ async def test_a_cancelled_claim_ends(claims: Claims) -> None:
 async def test_where_ganeti_is_not_followed_requests_tell_what_is_there(
     claims: Claims, ganeti: Ganeti
 ) -> None:
-    claims.limit("always", 600.0)
-    claims.decided(response(promise("one"), promise("two")), "job")
+    claims.configure("always", 600.0)
+    claims.record(response(promise("one"), promise("two")), "job")
     up, down = instance("one", DiskTemplate.PLAIN, "b"), instance("two", DiskTemplate.PLAIN, "a")
     there = (up, replace(down, status=Status.DOWN))
-    claims.decided(response(there=there), None)
+    claims.record(response(there=there), None)
     assert len(claims.promises()) == 2
     ganeti.followed = False
-    claims.decided(response(there=there), None)
+    claims.record(response(there=there), None)
     assert claims.promises() == (promise("two"),)
 
 
@@ -107,9 +109,9 @@ async def test_where_ganeti_is_not_followed_requests_tell_what_is_there(
     ],
 )
 async def test_when_claims_count(claims: Claims, ganeti: Ganeti, mode, followed, active) -> None:  # type: ignore[no-untyped-def]
-    claims.decided(response(promise("one")), "job")
+    claims.record(response(promise("one")), "job")
     ganeti.followed = followed
-    claims.limit(mode, 600.0)
+    claims.configure(mode, 600.0)
     assert claims.active is active
     assert bool(claims.promises()) is active
     assert claims.status() == {"active": active, "living": 1}

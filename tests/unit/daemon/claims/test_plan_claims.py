@@ -13,17 +13,16 @@ from ganeti_htools.execution.jobs import Job
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.promises import Promise
 from htoolsd.api.plans import PlanMethods
-from htoolsd.claims.claim import made
+from htoolsd.claims.claim import new_claim
 from htoolsd.claims.claims import Claims
-from htoolsd.claims.follower import Follower
 from htoolsd.claims.plan_claims import PlanClaims
-from htoolsd.ledger.identities import consumer_uuid, provider_uuid
-from htoolsd.ledger.records import Allocations, Consumer
-from htoolsd.ledger.worker import Worker
+from htoolsd.claims.reconciler import Reconciler
+from htoolsd.ledger.records import Allocations, Consumer, consumer_uuid, provider_uuid
+from htoolsd.ledger.worker import LedgerWorker
 from htoolsd.plans.plan import Plan, PlanState
 from htoolsd.plans.plans import Plans
 from htoolsd.socket.peer import Credentials, caller
-from htoolsd.sync.following import Sync
+from htoolsd.sync.sync import Sync
 from tests.support.memory_ganeti import MemoryGaneti, following, ganeti
 from tests.support.policies import none_again
 from tests.support.worlds import instance
@@ -35,8 +34,8 @@ class Daemon:
 
     luxid: MemoryGaneti
     sync: Sync
-    worker: Worker
-    follower: Follower
+    worker: LedgerWorker
+    reconciler: Reconciler
     claims: PlanClaims
     plans: Plans
 
@@ -60,7 +59,7 @@ class Daemon:
 
     async def claimed(self) -> Mapping[str, Mapping[str, Mapping[str, int]]]:
         """What plans have claimed, by their names and by providers."""
-        contents = await self.worker.do(lambda ledger: ledger.contents())
+        contents = await self.worker.do(lambda ledger: ledger.snapshot())
         names = {uuid: each.name for uuid, each in contents.providers.items()}
         return {
             each.name: {names[at]: amounts for at, amounts in contents.allocations.get(uuid, {}).items()}
@@ -94,18 +93,18 @@ async def daemon(directory: Path, luxid: MemoryGaneti) -> AsyncIterator[Daemon]:
     """A daemon that knows the cluster, and whose ledger says what exists."""
     caller.set(Credentials(pid=1, uid=2, gid=3))
     async with following(luxid) as sync:
-        worker = Worker(f"sqlite:///{directory}/ledger.sqlite")
-        follower = Follower(sync, worker)
-        sync.follow(follower.heed)
-        claims = PlanClaims(sync, worker, follower, Claims("always", 600.0, lambda: True))
+        worker = LedgerWorker(f"sqlite:///{directory}/ledger.sqlite")
+        reconciler = Reconciler(sync, worker)
+        sync.on_poll(reconciler.trigger)
+        claims = PlanClaims(sync, worker, reconciler, Claims("always", 600.0, lambda: True))
         plans = Plans(str(directory / "plans"), sync, claims=claims)
-        await sync.refresh()
+        await sync.poll_all()
         async with trio.open_nursery() as nursery:
             await nursery.start(plans.run)
-            follower.follow(plans.active_ids)
-            nursery.start_soon(follower.run)
-            await follower.again()
-            yield Daemon(luxid, sync, worker, follower, claims, plans)
+            reconciler.release_other_plans(plans.active_ids)
+            nursery.start_soon(reconciler.run)
+            await reconciler.reconcile()
+            yield Daemon(luxid, sync, worker, reconciler, claims, plans)
             nursery.cancel_scope.cancel()
 
 
@@ -137,7 +136,7 @@ async def test_claims_outlive_a_daemon_until_the_jobs_have_ended(
             (kept,) = there.plans.all
             assert kept.id == plan.id
             while await there.claimed():
-                await there.follower.again()
+                await there.reconciler.reconcile()
                 await trio.sleep(1)
             assert not kept.run.current
 
@@ -149,7 +148,7 @@ async def test_claims_of_plans_that_are_gone_are_released(autojump_clock: MockCl
         await here.claim(Consumer(consumer_uuid(name), name, "plan"), {node: {"MEMORY_MB": 1}})
         theirs = Consumer(consumer_uuid("other/plan/theirs"), "other/plan/theirs", "plan")
         await here.claim(theirs, {node: {"MEMORY_MB": 1}})
-        await here.follower.again()
+        await here.reconciler.reconcile()
         assert [*await here.claimed()] == ["other/plan/theirs"]
         assert here.reserved("one") == {"MEMORY_MB": 1}  # at no look more
 
@@ -168,7 +167,7 @@ async def test_what_was_promised_meanwhile_stops_a_plan(autojump_clock: MockCloc
 async def test_who_was_first_is_seen_at_the_next_look(autojump_clock: MockClock, tmp_path: Path) -> None:
     """Between the look at the cluster and the plan's claim somebody else claims."""
     async with ganeti() as luxid, daemon(tmp_path, luxid) as here:
-        plan, looks, look = await here.made(), [], here.claims.look
+        plan, looks, look = await here.made(), [], here.claims.available_cluster
 
         async def look_and_be_late() -> object:
             seen = await look()
@@ -177,7 +176,7 @@ async def test_who_was_first_is_seen_at_the_next_look(autojump_clock: MockClock,
                 await here.promise("new", 1)
             return seen
 
-        here.claims.look = look_and_be_late  # type: ignore[method-assign, assignment]
+        here.claims.available_cluster = look_and_be_late  # type: ignore[method-assign, assignment]
         await here.begun(plan)
         assert len(looks) == 2
         assert [*await here.claimed()] == [f"{here.sync.model.name}/plan/{plan.id}"]
@@ -198,21 +197,21 @@ async def test_nodes_with_claims_are_not_powered_down(autojump_clock: MockClock,
         provider = provider_uuid(f"{here.sync.model.name}/one")
         assert here.plans.claimed() == set()
         await here.claim(consumer, {provider: {"MEMORY_MB": 1}})
-        await here.follower.again()
+        await here.reconciler.reconcile()
         assert here.plans.claimed() == {"one"}
         told: Any = await PlanMethods(here.plans, here.sync, none_again).make(
             {"tool": "hsqueeze", "options": {"never": ["two"]}}, None
         )
         assert told["options"]["never"] == ["two", "one"]
         job = Job("power down one", (), (), nodes=("one",))
-        assert await here.claims.claim("plan", [job]) == "something of one is claimed"
+        assert await here.claims.claim("plan", [job]) == "others have claimed resources of one"
 
 
 async def test_what_is_promised_counts_before_it_stands_in_the_ledger(tmp_path: Path) -> None:
     async with ganeti() as luxid, following(luxid) as sync:
-        worker = Worker(f"sqlite:///{tmp_path}/ledger.sqlite")
+        worker = LedgerWorker(f"sqlite:///{tmp_path}/ledger.sqlite")
         promise = Promise(instance("new", DiskTemplate.DRBD, "one", "two"), new=True)
         claims = Claims("always", 600.0, lambda: True)
-        claims.restore(made(promise, trio.current_time(), 600.0, "job"))
-        plans = PlanClaims(sync, worker, Follower(sync, worker), claims)
-        assert plans.claimed() == {"one", "two"}
+        claims.restore(new_claim(promise, trio.current_time(), 600.0, "job"))
+        plans = PlanClaims(sync, worker, Reconciler(sync, worker), claims)
+        assert plans.claimed_nodes() == {"one", "two"}

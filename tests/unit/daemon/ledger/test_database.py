@@ -17,17 +17,17 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
 from ganeti_htools.model.inventory import Inventory
-from htoolsd.ledger import schema
-from htoolsd.ledger.claiming import claim
-from htoolsd.ledger.database import Database
+from htoolsd.ledger import database as ledger_database
+from htoolsd.ledger.allocation import claim
+from htoolsd.ledger.database import LedgerDatabase
 from htoolsd.ledger.ledger import Ledger
-from htoolsd.ledger.records import Changes, ConflictError, Consumer, Provider, UnavailableError
+from htoolsd.ledger.provider import raise_generations
+from htoolsd.ledger.records import ConflictError, Consumer, LedgerChanges, Provider, UnavailableError
 from htoolsd.ledger.tables import metadata
-from htoolsd.ledger.writing import raise_generations
 from tests.support.postgresql import Server
 from tests.support.programs import wait_until
 
-VERSIONS = Path(schema.__file__).parent / "versions"
+VERSIONS = Path(ledger_database.__file__).parent / "versions"
 NEXT = """
 import sqlalchemy as sa
 
@@ -39,7 +39,7 @@ def upgrade(op):
     op.add_column("consumers", sa.Column("owner", sa.String(10), server_default="nobody", nullable=False))
 """
 WEB = Consumer("web", "c/web", "instance")
-MEMORY = Changes(
+MEMORY = LedgerChanges(
     providers=(Provider("node", "c/node"),),
     inventories={"node": {"MEMORY_MB": Inventory(100)}},
     allocations=((WEB, {"node": {"MEMORY_MB": 10}}),),
@@ -47,37 +47,37 @@ MEMORY = Changes(
 
 
 @pytest.fixture
-def database(ledger_url: str) -> Iterator[Database]:
-    found = Database(ledger_url)
+def database(ledger_url: str) -> Iterator[LedgerDatabase]:
+    found = LedgerDatabase(ledger_url)
     yield found
     found.close()
 
 
 def test_the_last_version_is_this_program_s() -> None:
     scripts = ScriptDirectory(str(VERSIONS), version_locations=[str(VERSIONS)])
-    assert scripts.get_current_head() == schema.VERSION
+    assert scripts.get_current_head() == ledger_database.VERSION
 
 
-def test_versions_make_the_tables_that_are_used(database: Database) -> None:
+def test_versions_make_the_tables_that_are_used(database: LedgerDatabase) -> None:
     with database.reading() as connection:
-        options = {"version_table": schema.TABLE, "compare_type": True}
+        options = {"version_table": ledger_database.VERSION_TABLE, "compare_type": True}
         assert compare_metadata(MigrationContext.configure(connection, opts=options), metadata) == []
 
 
 def test_an_older_schema_is_moved(ledger_url: str, tmp_path: Path) -> None:
     ledger = Ledger(ledger_url)
-    ledger.synchronise(MEMORY)
+    ledger.apply(MEMORY)
     ledger.close()
     newer = tmp_path / "versions"
     shutil.copytree(VERSIONS, newer)
-    (newer / "9999_next.py").write_text(NEXT.format(last=schema.VERSION))
-    database = Database(ledger_url)
+    (newer / "9999_next.py").write_text(NEXT.format(last=ledger_database.VERSION))
+    database = LedgerDatabase(ledger_url)
     with database.writing() as connection:
-        schema.move(connection, newer)
-        assert schema.version(connection) == "9999"
+        ledger_database.migrate(connection, newer)
+        assert ledger_database.schema_version(connection) == "9999"
         assert connection.execute(text("SELECT name, owner FROM consumers")).all() == [("c/web", "nobody")]
     database.close()
-    with pytest.raises(UnavailableError, match=r"newer htoolsd \(version 9999; known is 0001\)"):
+    with pytest.raises(UnavailableError, match=r"schema version 9999 is newer than this htoolsd \(0001\)"):
         Ledger(ledger_url)
 
 
@@ -132,7 +132,7 @@ def sqlite_url(path: Path) -> str:
 
 def test_the_file_is_for_its_owner_only(tmp_path: Path) -> None:
     ledger = Ledger(sqlite_url(tmp_path / "ledger"))
-    ledger.synchronise(MEMORY)
+    ledger.apply(MEMORY)
     modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
     assert modes == {"ledger": 0o600, "ledger-wal": 0o600, "ledger-shm": 0o600}
     ledger.close()
@@ -163,22 +163,22 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
 def test_a_damaged_file(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
     ledger = Ledger(sqlite_url(path))
-    ledger.synchronise(MEMORY)
+    ledger.apply(MEMORY)
     ledger.close()
     whole = path.read_bytes()
     path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
     with pytest.raises(UnavailableError, match=rf"^{path}: [^\n]*malformed"):
-        Ledger(sqlite_url(path)).contents()
+        Ledger(sqlite_url(path)).snapshot()
 
 
 def test_a_full_disk(tmp_path: Path) -> None:
     ledger = Ledger(sqlite_url(tmp_path / "ledger"))
-    ledger.synchronise(MEMORY)
+    ledger.apply(MEMORY)
     with ledger._database.reading() as connection:
         connection.exec_driver_sql("PRAGMA max_page_count = 1")  # of this connection, which is used again
     many = tuple((Consumer(f"{n}", "c" * 500, "instance"), {"node": {"MEMORY_MB": 1}}) for n in range(500))
     with pytest.raises(UnavailableError, match=r"database or disk is full$"):
-        ledger.synchronise(Changes(allocations=many))
+        ledger.apply(LedgerChanges(allocations=many))
     assert ledger.usage("node") == {"MEMORY_MB": 10}
     ledger.close()
 
@@ -188,7 +188,7 @@ def test_a_disk_that_is_read_only(tmp_path: Path) -> None:
     with ledger._database.reading() as connection:
         connection.exec_driver_sql("PRAGMA query_only = ON")
     with pytest.raises(UnavailableError, match=r"attempt to write a readonly database$"):
-        ledger.synchronise(MEMORY)
+        ledger.apply(MEMORY)
     assert ledger.providers() == ()
     ledger.close()
 
@@ -199,9 +199,9 @@ def test_a_database_that_others_keep_locked(tmp_path: Path, monkeypatch: pytest.
     other = sqlite3.connect(tmp_path / "ledger", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(UnavailableError, match="database is locked"):
-        ledger.synchronise(MEMORY)
+        ledger.apply(MEMORY)
     other.execute("ROLLBACK")
-    ledger.synchronise(MEMORY)
+    ledger.apply(MEMORY)
     other.close()
     ledger.close()
 
@@ -209,7 +209,7 @@ def test_a_database_that_others_keep_locked(tmp_path: Path, monkeypatch: pytest.
 def test_a_server_that_hangs_up(postgresql: Server) -> None:
     url = postgresql.database()
     ledger = Ledger(url)
-    ledger.synchronise(MEMORY)
+    ledger.apply(MEMORY)
     with psycopg.connect(url, autocommit=True) as other:
         others = "backend_type = 'client backend' AND pid <> pg_backend_pid()"
         ended = "SELECT pg_terminate_backend(pid, 30000) FROM pg_stat_activity WHERE"
@@ -235,7 +235,7 @@ def test_who_comes_second_with_a_new_consumer(postgresql: Server) -> None:
             claim(connection, WEB, {}, {}, {}, beyond=False)
             late = threads.submit(second.claim, WEB, {}, {})
             wait_until(partial(waiting, url))
-        with pytest.raises(ConflictError, match=r"^somebody else was first: [^\n]+$"):
+        with pytest.raises(ConflictError, match=r"^another client wrote at the same time: [^\n]+$"):
             late.result()
     assert [each.generation for each in first.consumers()] == [1]
     first.close()
@@ -243,14 +243,14 @@ def test_who_comes_second_with_a_new_consumer(postgresql: Server) -> None:
 
 
 def test_who_would_wait_for_each_other(postgresql: Server) -> None:
-    """One of them is told that somebody else was first."""
+    """One of the transactions is refused as a conflict."""
     url = postgresql.database()
     ledger = Ledger(url)
-    ledger.synchronise(Changes(providers=(Provider("a", "c/a"), Provider("b", "c/b"))))
+    ledger.apply(LedgerChanges(providers=(Provider("a", "c/a"), Provider("b", "c/b"))))
     both = threading.Barrier(2)
 
     def crossing(first: int, second: int) -> None:
-        database = Database(url)
+        database = LedgerDatabase(url)
         try:
             with database.writing() as connection:
                 raise_generations(connection, [first], {})

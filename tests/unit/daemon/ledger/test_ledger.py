@@ -6,16 +6,17 @@ from dataclasses import replace
 import pytest
 
 from ganeti_htools.model.inventory import Inventory
-from htoolsd.ledger.identities import consumer_uuid, provider_uuid
 from htoolsd.ledger.ledger import Ledger
 from htoolsd.ledger.records import (
-    Allocation,
     CapacityError,
-    Changes,
     ConflictError,
     Consumer,
+    LedgerChanges,
     Provider,
+    ResourceAllocation,
     UnknownError,
+    consumer_uuid,
+    provider_uuid,
 )
 
 NODE, OTHER, POOL = (provider_uuid(name) for name in ("c/node1", "c/node2", "ceph"))
@@ -40,7 +41,7 @@ def empty(ledger_url: str) -> Iterator[Ledger]:
 @pytest.fixture
 def ledger(empty: Ledger) -> Ledger:
     """Two nodes and a pool."""
-    empty.synchronise(Changes(providers=PROVIDERS, inventories=INVENTORIES))
+    empty.apply(LedgerChanges(providers=PROVIDERS, inventories=INVENTORIES))
     return empty
 
 
@@ -73,11 +74,11 @@ def test_a_claim_is_there_for_all_to_see(ledger: Ledger) -> None:
     assert written == replace(WEB, generation=1, expires=77.5, promised='{"a": 1}')
     assert ledger.consumers() == (written,)
     assert set(ledger.allocations(consumer=WEB.uuid)) == {
-        Allocation(NODE, WEB.uuid, "MEMORY_MB", 600),
-        Allocation(NODE, WEB.uuid, "VCPU", 1),
-        Allocation(POOL, WEB.uuid, DISK, 100),
+        ResourceAllocation(NODE, WEB.uuid, "MEMORY_MB", 600),
+        ResourceAllocation(NODE, WEB.uuid, "VCPU", 1),
+        ResourceAllocation(POOL, WEB.uuid, DISK, 100),
     }
-    assert ledger.allocations(provider=POOL) == (Allocation(POOL, WEB.uuid, DISK, 100),)
+    assert ledger.allocations(provider=POOL) == (ResourceAllocation(POOL, WEB.uuid, DISK, 100),)
     assert ledger.usage(NODE) == {"MEMORY_MB": 600, "VCPU": 1}
     raised = {uuid: was + (uuid in wanted) for uuid, was in before.items()}
     assert generations(ledger) == raised
@@ -86,7 +87,7 @@ def test_a_claim_is_there_for_all_to_see(ledger: Ledger) -> None:
 def test_who_decided_on_a_view_that_has_passed_comes_too_late(ledger: Ledger) -> None:
     before = generations(ledger)
     ledger.claim(WEB, {NODE: {"MEMORY_MB": 100}}, before)
-    with pytest.raises(ConflictError, match=r"c/node1: somebody else was first"):
+    with pytest.raises(ConflictError, match=r"c/node1: changed by another client since generation"):
         ledger.claim(MAIL, {OTHER: {"MEMORY_MB": 100}, NODE: {"MEMORY_MB": 100}}, before)
     assert [each.name for each in ledger.consumers()] == ["c/web"]  # nothing of it was done
     assert generation(ledger, OTHER) == before[OTHER]
@@ -105,8 +106,8 @@ def test_no_more_than_there_is(ledger: Ledger) -> None:
     ledger.claim(WEB, {NODE: {"MEMORY_MB": 600}}, {})
     with pytest.raises(CapacityError) as refused:
         ledger.claim(MAIL, {NODE: {"MEMORY_MB": 500, "VCPU": 1}}, {})
-    assert str(refused.value) == "c/node1: MEMORY_MB: 500 wanted, 400 of 1000 left"
-    assert (refused.value.provider, refused.value.resource_class, refused.value.left) == (
+    assert str(refused.value) == "c/node1: MEMORY_MB: 500 requested, 400 of 1000 free"
+    assert (refused.value.provider, refused.value.resource_class, refused.value.free) == (
         "c/node1",
         "MEMORY_MB",
         400,
@@ -118,9 +119,9 @@ def test_no_more_than_there_is(ledger: Ledger) -> None:
 @pytest.mark.parametrize(
     ("inventory", "amount", "told"),
     [
-        (Inventory(100, reserved=30), 71, "71 wanted, 70 of 70 left"),
-        (Inventory(100, min_unit=5, step_size=10), 7, "7 wanted, to be had are 5 or a multiple of 10"),
-        (Inventory(100, max_unit=8), 9, "9 wanted, to be had are 1 or more, at most 8"),
+        (Inventory(100, reserved=30), 71, "71 requested, 70 of 70 free"),
+        (Inventory(100, min_unit=5, step_size=10), 7, "7 requested, expected 5 or a multiple of 10"),
+        (Inventory(100, max_unit=8), 9, "9 requested, expected 1 or more, at most 8"),
     ],
 )
 def test_amounts_that_cannot_be_had(ledger: Ledger, inventory: Inventory, amount: int, told: str) -> None:
@@ -131,7 +132,7 @@ def test_amounts_that_cannot_be_had(ledger: Ledger, inventory: Inventory, amount
 
 
 def test_what_a_provider_does_not_have(ledger: Ledger) -> None:
-    with pytest.raises(CapacityError, match="c/node2: VCPU: there is none"):
+    with pytest.raises(CapacityError, match="c/node2: VCPU: no inventory of this class"):
         ledger.claim(WEB, {OTHER: {"VCPU": 1}}, {})
     with pytest.raises(UnknownError, match="there is no resource provider nobody"):
         ledger.claim(WEB, {"nobody": {"VCPU": 1}}, {})
@@ -158,16 +159,16 @@ def test_a_claim_replaces_what_the_consumer_had(ledger: Ledger) -> None:
 
 def test_who_needs_less_than_before_is_not_refused(ledger: Ledger) -> None:
     ledger.claim(WEB, {NODE: {"MEMORY_MB": 800}}, {})
-    ledger.synchronise(Changes(inventories={NODE: {"MEMORY_MB": Inventory(500)}}))
+    ledger.apply(LedgerChanges(inventories={NODE: {"MEMORY_MB": Inventory(500)}}))
     ledger.claim(WEB, {NODE: {"MEMORY_MB": 700}}, {})
-    with pytest.raises(CapacityError, match="701 wanted, 500 of 500 left"):
+    with pytest.raises(CapacityError, match="701 requested, 500 of 500 free"):
         ledger.claim(WEB, {NODE: {"MEMORY_MB": 701}}, {})
 
 
 def test_generations_of_consumers(ledger: Ledger) -> None:
     new = replace(WEB, generation=0)
     assert ledger.claim(new, {NODE: {"MEMORY_MB": 1}}, {}).generation == 1
-    with pytest.raises(ConflictError, match="c/web: somebody else was first: its generation is 1, not 0"):
+    with pytest.raises(ConflictError, match="c/web: changed by another client: its generation is 1, not 0"):
         ledger.claim(new, {NODE: {"MEMORY_MB": 2}}, {})
     with pytest.raises(ConflictError, match="its generation is 1, not 2"):
         ledger.release(WEB.uuid, 2)
@@ -221,9 +222,9 @@ def test_an_inventory_that_is_in_use_is_not_removed(ledger: Ledger) -> None:
 def test_what_the_administrator_set_survives(ledger: Ledger) -> None:
     ours = Inventory(1000, reserved=200, min_unit=2, max_unit=900, step_size=2)
     ledger.set_inventory(NODE, generation(ledger, NODE), "MEMORY_MB", ours)
-    ledger.synchronise(Changes(inventories={NODE: {"MEMORY_MB": Inventory(2000, allocation_ratio=1.5)}}))
+    ledger.apply(LedgerChanges(inventories={NODE: {"MEMORY_MB": Inventory(2000, allocation_ratio=1.5)}}))
     assert ledger.inventories(NODE)["MEMORY_MB"] == replace(ours, total=2000, allocation_ratio=1.5)
-    ledger.synchronise(Changes(inventories={NODE: {"MEMORY_MB": None, "VCPU": None}}))
+    ledger.apply(LedgerChanges(inventories={NODE: {"MEMORY_MB": None, "VCPU": None}}))
     assert ledger.inventories(NODE) == {"MEMORY_MB": replace(ours, total=0, allocation_ratio=1.5)}
 
 
@@ -231,19 +232,19 @@ def test_what_exists_is_written_whether_there_is_room_or_not(ledger: Ledger) -> 
     ledger.claim(WEB, {NODE: {"MEMORY_MB": 10}}, {})
     before = generations(ledger)
     exists = replace(WEB, kind="instance")
-    ledger.synchronise(Changes(allocations=((exists, {OTHER: {"MEMORY_MB": 9000}}),)))
+    ledger.apply(LedgerChanges(allocations=((exists, {OTHER: {"MEMORY_MB": 9000}}),)))
     assert (ledger.usage(NODE), ledger.usage(OTHER)) == ({}, {"MEMORY_MB": 9000})
     assert ledger.consumers() == (replace(exists, generation=2),)
     assert generations(ledger) == before | {NODE: before[NODE] + 1, OTHER: before[OTHER] + 1}
-    ledger.synchronise(Changes(gone=(WEB, MAIL)))
+    ledger.apply(LedgerChanges(gone_consumers=(WEB, MAIL)))
     assert (ledger.usage(OTHER), ledger.consumers()) == ({}, ())
 
 
 def test_who_synchronises_on_a_view_that_has_passed(ledger: Ledger) -> None:
     ledger.claim(WEB, {NODE: {"MEMORY_MB": 10}}, {})
-    with pytest.raises(ConflictError, match="c/web: somebody else was first"):
-        ledger.synchronise(
-            Changes(
+    with pytest.raises(ConflictError, match="c/web: changed by another client"):
+        ledger.apply(
+            LedgerChanges(
                 providers=(Provider(provider_uuid("c/node3"), "c/node3"),),
                 allocations=((replace(WEB, kind="instance", generation=0), {}),),
             )
@@ -255,21 +256,23 @@ def test_who_synchronises_on_a_view_that_has_passed(ledger: Ledger) -> None:
 def test_providers_come_change_and_go(ledger: Ledger) -> None:
     ledger.claim(WEB, {NODE: {"MEMORY_MB": 10}, OTHER: {"MEMORY_MB": 10}}, {})
     was = generations(ledger)
-    ledger.synchronise(Changes(providers=(Provider(OTHER, "c/renamed", can_host=False),), lost=(NODE,)))
+    ledger.apply(
+        LedgerChanges(providers=(Provider(OTHER, "c/renamed", can_host=False),), lost_providers=(NODE,))
+    )
     assert ledger.provider(OTHER) == Provider(OTHER, "c/renamed", was[OTHER] + 1, False)
     assert {each.uuid for each in ledger.providers()} == {OTHER, POOL}
-    assert ledger.allocations() == (Allocation(OTHER, WEB.uuid, "MEMORY_MB", 10),)
+    assert ledger.allocations() == (ResourceAllocation(OTHER, WEB.uuid, "MEMORY_MB", 10),)
 
 
 def test_what_changes_is_all_that_is_touched(ledger: Ledger) -> None:
     before = generations(ledger)
-    ledger.synchronise(Changes())
+    ledger.apply(LedgerChanges())
     assert generations(ledger) == before
 
 
 def test_everything_at_one_moment(ledger: Ledger) -> None:
     ledger.claim(WEB, {NODE: {"MEMORY_MB": 10, "VCPU": 1}, POOL: {DISK: 5}}, {})
-    found = ledger.contents()
+    found = ledger.snapshot()
     assert found.providers == {each.uuid: each for each in ledger.providers()}
     assert found.inventories == INVENTORIES
     assert found.consumers == {WEB.uuid: replace(WEB, generation=1)}
@@ -281,9 +284,9 @@ def test_many_at_once(ledger: Ledger) -> None:
     many = tuple(
         (Consumer(consumer_uuid(name), name, "instance"), {NODE: {"MEMORY_MB": 1}}) for name in names
     )
-    ledger.synchronise(Changes(allocations=many))
+    ledger.apply(LedgerChanges(allocations=many))
     assert ledger.usage(NODE) == {"MEMORY_MB": 1200}
-    ledger.synchronise(Changes(gone=tuple(each for each, _ in many[100:])))
+    ledger.apply(LedgerChanges(gone_consumers=tuple(each for each, _ in many[100:])))
     assert ledger.usage(NODE) == {"MEMORY_MB": 100}
     assert len(ledger.consumers()) == 100
 

@@ -2,9 +2,8 @@ from typing import Any
 
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.types import DiskTemplate
-from htoolsd.ledger.identities import provider_uuid
-from htoolsd.ledger.moves import Stations, needs_of
-from htoolsd.ledger.offers import places_of
+from htoolsd.ledger.records import provider_uuid
+from htoolsd.ledger.resources import Stations, cluster_resources, move_needs
 from tests.support import by_hand
 
 NODES = ("node1", "node2", "node3")
@@ -15,9 +14,9 @@ RUNS = {"MEMORY_MB": 1000, "VCPU": 1}
 def needs(*moves: tuple[Instance, Stations]) -> dict[str, Any]:
     """What moves need, by node."""
     rows = {row.name: row for row, _ in moves}
-    places = places_of(by_hand.cluster(dict.fromkeys(NODES, 10_000), list(rows.values())), "c1")
+    places = cluster_resources(by_hand.cluster(dict.fromkeys(NODES, 10_000), list(rows.values())), "c1")
     names = {provider_uuid(f"c1/{node}"): node for node in NODES}
-    found = needs_of([(row.name, stations) for row, stations in moves], rows, places)
+    found = move_needs([(row.name, stations) for row, stations in moves], rows, places)
     return {names[uuid]: dict(amounts) for uuid, amounts in found.items()}
 
 
@@ -44,5 +43,5 @@ def test_of_several_moves_the_sum() -> None:
 
 
 def test_an_instance_that_is_gone_needs_nothing() -> None:
-    places = places_of(by_hand.cluster(dict.fromkeys(NODES, 10_000), []), "c1")
-    assert needs_of([("web1", [("node2", "node1")])], {}, places) == {}
+    places = cluster_resources(by_hand.cluster(dict.fromkeys(NODES, 10_000), []), "c1")
+    assert move_needs([("web1", [("node2", "node1")])], {}, places) == {}

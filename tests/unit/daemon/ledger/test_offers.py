@@ -6,9 +6,9 @@ from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.policy import DEFAULT_IPOLICY
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
-from htoolsd.ledger.identities import provider_uuid
-from htoolsd.ledger.offers import Offer
-from htoolsd.ledger.saying import statement
+from htoolsd.ledger.desired_state import desired_state
+from htoolsd.ledger.records import provider_uuid
+from htoolsd.ledger.resources import DesiredProvider
 from tests.support import by_hand
 
 XEN, SSD = (DesiredUnit(StorageType.LVM_VG, key) for key in ("xenvg", "ssdvg"))
@@ -16,15 +16,15 @@ SAN = DesiredUnit(StorageType.EXT, "san")
 HOME = DesiredUnit(StorageType.SHARED_FILE, "/srv/home")
 
 
-def offers(cluster: Cluster, static: int = 0) -> dict[str, Offer]:
+def offers(cluster: Cluster, static: int = 0) -> dict[str, DesiredProvider]:
     """What the cluster c1 offers, by the names of providers."""
-    found = statement(cluster, "c1", static).offers
+    found = desired_state(cluster, "c1", static).providers
     for uuid, offer in found.items():
         assert uuid == offer.provider.uuid == provider_uuid(offer.provider.name)
     return {offer.provider.name: offer for offer in found.values()}
 
 
-def node1(**facts: Any) -> Offer:
+def node1(**facts: Any) -> DesiredProvider:
     """What a node offers that is the only one."""
     return offers(by_hand.cluster({"node1": 10_000}, [], **facts))["c1/node1"]
 
@@ -48,7 +48,7 @@ class TestNodes:
             "CUSTOM_SPINDLES": Inventory(64, allocation_ratio=32.0),
             "CUSTOM_DISK_MIB_LVM_VG": Inventory(900_000),
         }
-        assert found.own == {"MEMORY_MB": 500, "VCPU": 2}
+        assert found.own_use == {"MEMORY_MB": 500, "VCPU": 2}
 
     def test_ratios_are_those_of_its_group(self) -> None:
         policy = replace(DEFAULT_IPOLICY, vcpu_ratio=2.5, spindle_ratio=3.0)
@@ -75,10 +75,10 @@ class TestNodes:
 
     def test_of_kvm_the_memory_of_the_node_itself_may_be_given(self) -> None:
         cluster = by_hand.cluster({"node1": 10_000}, [], n_mem=7000, hypervisor="kvm")
-        assert offers(cluster)["c1/node1"].own["MEMORY_MB"] == 7000
-        assert offers(cluster, 4096)["c1/node1"].own["MEMORY_MB"] == 4096
+        assert offers(cluster)["c1/node1"].own_use["MEMORY_MB"] == 7000
+        assert offers(cluster, 4096)["c1/node1"].own_use["MEMORY_MB"] == 4096
         xen = by_hand.cluster({"node1": 10_000}, [], n_mem=7000, hypervisor="xen-pvm")
-        assert offers(xen, 4096)["c1/node1"].own["MEMORY_MB"] == 7000
+        assert offers(xen, 4096)["c1/node1"].own_use["MEMORY_MB"] == 7000
 
 
 class TestDisks:

@@ -6,9 +6,8 @@ import pytest
 from ganeti_htools.model.cluster import Cluster, Disk, Instance
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate, Status
-from htoolsd.ledger.identities import provider_uuid
-from htoolsd.ledger.offers import places_of
-from htoolsd.ledger.uses import uses_of
+from htoolsd.ledger.records import provider_uuid
+from htoolsd.ledger.resources import cluster_resources, instance_use
 from tests.support import by_hand
 
 XEN, SSD = (DesiredUnit(StorageType.LVM_VG, key) for key in ("xenvg", "ssdvg"))
@@ -21,7 +20,9 @@ def used(row: Instance, cluster: Cluster | None = None) -> dict[str, Any]:
     """What an instance of the cluster c1 uses, by the names of providers."""
     cluster = cluster or by_hand.cluster(SIZES, [row])
     names = {provider_uuid(f"c1/{name}"): name for name in (*SIZES, "ext/san")}
-    return {names[uuid]: dict(each) for uuid, each in uses_of(row, places_of(cluster, "c1")).items()}
+    return {
+        names[uuid]: dict(each) for uuid, each in instance_use(row, cluster_resources(cluster, "c1")).items()
+    }
 
 
 def drbd(**facts: Any) -> Instance:

@@ -10,31 +10,31 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from ganeti_htools.model.inventory import Inventory
 from htoolsd.ledger.ledger import Ledger
-from htoolsd.ledger.records import Changes, ConflictError, Consumer, Provider, UnavailableError
-from htoolsd.ledger.worker import Worker
+from htoolsd.ledger.records import ConflictError, Consumer, LedgerChanges, Provider, UnavailableError
+from htoolsd.ledger.worker import LedgerWorker
 
-NODE = Changes(providers=(Provider("node", "c/node"),), inventories={"node": {"VCPU": Inventory(4)}})
+NODE = LedgerChanges(providers=(Provider("node", "c/node"),), inventories={"node": {"VCPU": Inventory(4)}})
 WEB = Consumer("web", "c/web", "claim")
 
 
 @pytest.fixture
-async def tried(tmp_path: Path) -> AsyncIterator[Worker]:
-    worker = Worker(f"sqlite:///{tmp_path / 'ledger'}")
+async def tried(tmp_path: Path) -> AsyncIterator[LedgerWorker]:
+    worker = LedgerWorker(f"sqlite:///{tmp_path / 'ledger'}")
     yield worker
     with trio.CancelScope() as ending:
         ending.cancel()
         await worker.run()  # which closes what is open
 
 
-async def test_work_is_done_in_a_thread(tried: Worker) -> None:
+async def test_work_is_done_in_a_thread(tried: LedgerWorker) -> None:
     found = await tried.do(lambda ledger: (threading.current_thread(), ledger.providers()))
     assert found[0] is not threading.current_thread()
     assert found[1] == ()
 
 
-@pytest.mark.parametrize("error", [ConflictError("somebody else was first"), AttributeError("create_table")])
+@pytest.mark.parametrize("error", [ConflictError("changed"), AttributeError("create_table")])
 async def test_whatever_happens_it_goes_on(
-    autojump_clock: MockClock, tried: Worker, monkeypatch: pytest.MonkeyPatch, error: Exception
+    autojump_clock: MockClock, tried: LedgerWorker, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     tries = 0
 
@@ -49,7 +49,7 @@ async def test_whatever_happens_it_goes_on(
     assert tries > 2
 
 
-async def test_one_after_the_other(tried: Worker) -> None:
+async def test_one_after_the_other(tried: LedgerWorker) -> None:
     order, going = list[str](), threading.Event()
 
     def slow(_ledger: Ledger) -> None:
@@ -68,12 +68,12 @@ async def test_one_after_the_other(tried: Worker) -> None:
     assert order == ["begun", "done", "next"]
 
 
-async def test_who_has_no_patience_goes_on_and_the_work_is_done(tried: Worker) -> None:
+async def test_who_has_no_patience_goes_on_and_the_work_is_done(tried: LedgerWorker) -> None:
     going = threading.Event()
 
     def slow(ledger: Ledger) -> None:
         going.wait()
-        ledger.synchronise(NODE)
+        ledger.apply(NODE)
 
     with trio.move_on_after(0) as waiting:
         await tried.do(slow)
@@ -85,8 +85,8 @@ async def test_who_has_no_patience_goes_on_and_the_work_is_done(tried: Worker) -
     assert len(await tried.do(lambda ledger: ledger.providers())) == 1
 
 
-async def test_what_is_told_of_it(tried: Worker, tmp_path: Path) -> None:
-    await tried.do(lambda ledger: ledger.synchronise(NODE))
+async def test_what_is_told_of_it(tried: LedgerWorker, tmp_path: Path) -> None:
+    await tried.do(lambda ledger: ledger.apply(NODE))
     await tried.do(lambda ledger: ledger.claim(WEB, {"node": {"VCPU": 5}}, {}, beyond=True))
     with pytest.raises(ConflictError):
         await tried.do(lambda ledger: ledger.claim(WEB, {"node": {"VCPU": 1}}, {"node": 0}))
@@ -101,7 +101,7 @@ async def test_what_is_told_of_it(tried: Worker, tmp_path: Path) -> None:
 
 
 async def test_a_database_that_cannot_be_used_is_tried_again_later(
-    tried: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tried: LedgerWorker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0
     monkeypatch.setattr("htoolsd.ledger.worker.time.monotonic", lambda: now)
@@ -118,8 +118,8 @@ async def test_a_database_that_cannot_be_used_is_tried_again_later(
     assert (await tried.status())["error"] is None
 
 
-async def test_claims_end(tried: Worker, autojump_clock: MockClock) -> None:
-    await tried.do(lambda ledger: ledger.synchronise(NODE))
+async def test_claims_end(tried: LedgerWorker, autojump_clock: MockClock) -> None:
+    await tried.do(lambda ledger: ledger.apply(NODE))
     await tried.do(lambda ledger: ledger.claim(WEB, {"node": {"VCPU": 1}}, {}))
     due = Consumer("due", "c/due", "claim", expires=1.0)
     async with trio.open_nursery() as nursery:

@@ -18,7 +18,7 @@ from htoolsd.plans import plans as subject
 from htoolsd.plans.plan import Plan, PlanState
 from htoolsd.plans.plans import Plans
 from htoolsd.socket.peer import Credentials, caller
-from htoolsd.sync.following import Sync
+from htoolsd.sync.sync import Sync
 from tests.support.memory_ganeti import MemoryGaneti, following, ganeti
 from tests.support.policies import none_again
 
@@ -61,7 +61,7 @@ async def kept(directory: Path, *, job_seconds: float = 1.0) -> AsyncIterator[Ke
     caller.set(Credentials(pid=1, uid=2, gid=3))
     async with ganeti(job_seconds=job_seconds) as luxid, following(luxid) as sync:
         plans = Plans(str(directory), sync)
-        await sync.refresh()
+        await sync.poll_all()
         async with trio.open_nursery() as nursery:
             await nursery.start(plans.run)
             yield Kept(luxid, sync, plans, directory)
@@ -132,7 +132,7 @@ async def test_an_interrupted_plan_is_known_to_the_next_daemon(
     """It is not resumed, but what became of its jobs is found out."""
     caller.set(Credentials(pid=1, uid=2, gid=3))
     async with ganeti(job_seconds=10) as luxid, following(luxid) as sync:
-        await sync.refresh()
+        await sync.poll_all()
         async with trio.open_nursery() as nursery:
             plans = Plans(str(tmp_path), sync)
             await nursery.start(plans.run)

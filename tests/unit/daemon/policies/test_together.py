@@ -69,7 +69,7 @@ async def test_a_node_goes_to_sleep_and_wakes_up_when_it_is_needed(
         full = [replace(row, f_mem=400) for row in world.cluster.nodes if row.name != "c"]
         cluster = replace(world.cluster, instances=(*world.cluster.instances, *rows))
         daemon.luxid.jobs.change(replace(world, cluster=cluster).with_nodes(full))
-        await daemon.sync.refresh()
+        await daemon.sync.poll_all()
         done = await rounds(daemon, "squeeze")
         assert told(done) == [("power up", "begun"), ("power down", "held back")]
         plan = await daemon.over()
@@ -195,7 +195,7 @@ async def test_a_lost_n1_is_an_event(autojump_clock: MockClock, tmp_path: Path) 
         world = daemon.luxid.jobs.world
         two = replace(next(row for row in cluster.nodes if row.name == "two"), f_mem=100)
         daemon.luxid.jobs.change(world.with_nodes([two]))
-        await daemon.sync.refresh()
+        await daemon.sync.poll_all()
         assert (await daemon.next(0)).trigger == "group default has lost N+1 redundancy"
         count = len(daemon.decisions)
         await trio.sleep(600)

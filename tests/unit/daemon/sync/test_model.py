@@ -5,7 +5,7 @@ import pytest
 from ganeti_htools.luxi.client import AnswerError
 from ganeti_htools.luxi.queries import Missing, Row
 from ganeti_htools.model.errors import DataError
-from htoolsd.sync.model import CONFIGURATION, LIVE, TABLES, Model, learnt
+from htoolsd.sync.model import CONFIGURATION, LIVE, TABLES, Model, set_tables
 from tests.property.test_model import read
 from tests.support.worlds import world
 
@@ -21,7 +21,7 @@ def model(**changes: Any) -> Model:
             lacking = [key for key, value in values.items() if value is None]
             missing = {**row.missing, **dict.fromkeys(lacking, Missing.NO_DATA)}
             tables[name][1] = Row({key: values[key] for key in values if key not in lacking}, missing)
-        made = learnt(made, kind, tables, 0.0)
+        made = set_tables(made, kind, tables, 0.0)
     return made
 
 
@@ -48,13 +48,13 @@ def test_what_does_not_fit_together_is_refused_and_changes_nothing() -> None:
     made = model()
     tables = read(world(), CONFIGURATION)
     with pytest.raises(DataError, match=r"^Unknown node 'one' for instance"):
-        learnt(made, CONFIGURATION, {**tables, "nodes": tables["nodes"][1:]}, 5.0)
-    with pytest.raises(AnswerError, match=r"^nodes: expected each to have a name$"):
-        learnt(made, CONFIGURATION, {**tables, "nodes": [Row({}, {})]}, 5.0)
+        set_tables(made, CONFIGURATION, {**tables, "nodes": tables["nodes"][1:]}, 5.0)
+    with pytest.raises(AnswerError, match=r"^nodes: expected each row to have a name$"):
+        set_tables(made, CONFIGURATION, {**tables, "nodes": [Row({}, {})]}, 5.0)
 
 
 def test_ages() -> None:
-    made = learnt(model(), CONFIGURATION, read(world(), CONFIGURATION), 7.0)
+    made = set_tables(model(), CONFIGURATION, read(world(), CONFIGURATION), 7.0)
     assert made.ages(10.0) == {CONFIGURATION: 3.0, LIVE: 10.0}
 
 
@@ -65,12 +65,12 @@ def test_figures_of_a_time_with_other_instances() -> None:
     tables = read(world(), CONFIGURATION)
     moved = {**tables["instances"][0].values, "pnode": "two", "snodes": ["three"]}
     tables["instances"][0] = Row(moved, tables["instances"][0].missing)
-    after = learnt(before, CONFIGURATION, tables, 5.0)
+    after = set_tables(before, CONFIGURATION, tables, 5.0)
     assert after.updating == ["one", "three", "two"]
-    same = learnt(after, CONFIGURATION, tables, 10.0)
+    same = set_tables(after, CONFIGURATION, tables, 10.0)
     assert same.updating == after.updating
-    assert learnt(same, LIVE, read(world(), LIVE), 4.0).updating == after.updating
-    assert learnt(same, LIVE, read(world(), LIVE), 6.0).updating == []
+    assert set_tables(same, LIVE, read(world(), LIVE), 4.0).updating == after.updating
+    assert set_tables(same, LIVE, read(world(), LIVE), 6.0).updating == []
     tables["instances"].pop(0)
-    gone = learnt(before, CONFIGURATION, tables, 5.0)
+    gone = set_tables(before, CONFIGURATION, tables, 5.0)
     assert gone.updating == ["one", "two"]

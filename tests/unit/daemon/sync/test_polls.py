@@ -2,16 +2,16 @@
 
 import structlog
 
-from htoolsd.sync.polls import Luxi, Polls
+from htoolsd.sync.polls import LuxidState, PollStatistics
 
 
 def test_only_changes_are_logged() -> None:
-    luxi = Luxi("path")
+    luxi = LuxidState("path")
     with structlog.testing.capture_logs() as log:
-        luxi.found("unreachable", "gone")
-        luxi.found("unreachable", "gone")
-        luxi.found("unreachable", "still gone")
-        luxi.found("reachable")
+        luxi.update("unreachable", "gone")
+        luxi.update("unreachable", "gone")
+        luxi.update("unreachable", "still gone")
+        luxi.update("reachable")
     assert [(line["state"], line["error"], line["log_level"]) for line in log] == [
         ("unreachable", "gone", "warning"),
         ("unreachable", "still gone", "warning"),
@@ -20,16 +20,16 @@ def test_only_changes_are_logged() -> None:
 
 
 def test_the_time_is_that_of_the_state_not_of_its_reason() -> None:
-    luxi = Luxi("path")
-    luxi.found("unreachable", "gone")
+    luxi = LuxidState("path")
+    luxi.update("unreachable", "gone")
     since = luxi.since
-    luxi.found("unreachable", "still gone")
+    luxi.update("unreachable", "still gone")
     assert luxi.since == since
     assert luxi.error == "still gone"
 
 
 def test_statistics() -> None:
-    polls = Polls()
+    polls = PollStatistics()
     assert polls.status() == {"done": 0, "failed": 0, "error": None, "last_ms": None}
     polls.recent.extend(range(200))
     assert len(polls.recent) == 100

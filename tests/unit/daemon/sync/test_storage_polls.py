@@ -14,19 +14,21 @@ from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.simulator.world import World, lose
 from htoolsd.sync import storage_polls
-from htoolsd.sync.following import Sync
-from htoolsd.sync.storage_polls import Settings
+from htoolsd.sync.storage_polls import StoragePollSettings
+from htoolsd.sync.sync import Sync
 from tests.support.configuration import config_data
 from tests.support.memory_ganeti import MemoryGaneti, ganeti
 from tests.support.worlds import delay, replace_disks, role
 from tests.unit.simulator.test_storage import HDD, SSD, world
 
-ALWAYS, NEEDED = Settings("always", 600), Settings("when-needed", 600)
+ALWAYS, NEEDED = StoragePollSettings("always", 600), StoragePollSettings("when-needed", 600)
 UNITS, DISKS = "OP_NODE_QUERY_STORAGE", "OP_INSTANCE_QUERY_DATA"
 
 
 @asynccontextmanager
-async def following(luxid: MemoryGaneti, settings: Settings, file: Path | str = "") -> AsyncIterator[Sync]:
+async def following(
+    luxid: MemoryGaneti, settings: StoragePollSettings, file: Path | str = ""
+) -> AsyncIterator[Sync]:
     """A synchronisation at work."""
     sync = Sync("/luxi", luxid.is_master, 5, 300, luxid.connect, configuration_file=str(file))
     sync.storage.settings = settings
@@ -69,11 +71,11 @@ def single() -> World:
 async def test_never_means_never(autojump_clock: MockClock, tmp_path: Path) -> None:
     file = tmp_path / "config.data"
     write(file, world())
-    async with ganeti(world()) as luxid, following(luxid, Settings(), file) as sync:
+    async with ganeti(world()) as luxid, following(luxid, StoragePollSettings(), file) as sync:
         await trio.sleep(2000)
         assert luxid.jobs.known() == []
         assert units(sync) == {"one": None, "two": None, "three": None}
-        assert sync.model.cluster is sync.model.plain
+        assert sync.model.cluster is sync.model.without_storage
         assert "storage" not in sync.model.generations
         assert "storage" not in sync.ages()
 
@@ -170,7 +172,7 @@ async def test_it_begins_once_somebody_asks_for_another_unit(
     write(tmp_path / "config.data", single())
     async with ganeti(single()) as luxid, following(luxid, NEEDED, tmp_path / "config.data") as sync:
         await trio.sleep(1000)
-        sync.storage.want()
+        sync.storage.request_units()
         await trio.sleep(60)
         assert asked(luxid) == [UNITS]
 
@@ -239,7 +241,7 @@ async def test_a_node_that_does_not_answer_has_its_single_figure(autojump_clock:
 async def test_told_to_stop_it_forgets(autojump_clock: MockClock) -> None:
     async with ganeti(world()) as luxid, following(luxid, ALWAYS) as sync:
         await trio.sleep(60)
-        sync.storage.settings = Settings()
+        sync.storage.settings = StoragePollSettings()
         await trio.sleep(2000)
         assert asked(luxid) == [DISKS, UNITS]
         assert units(sync) == {"one": None, "two": None, "three": None}
@@ -250,11 +252,11 @@ async def test_told_to_stop_it_forgets(autojump_clock: MockClock) -> None:
 
 async def test_pools_need_no_jobs(autojump_clock: MockClock) -> None:
     pools = (Pool(DesiredUnit(StorageType.RADOS, "fast"), 500),)
-    async with ganeti(world()) as luxid, following(luxid, Settings(pools=pools)) as sync:
+    async with ganeti(world()) as luxid, following(luxid, StoragePollSettings(pools=pools)) as sync:
         await trio.sleep(60)
         assert sync.model.cluster is not None
         assert (sync.model.cluster.pools, sync.model.generations["storage"]) == (pools, 1)
-        sync.storage.settings = Settings()
+        sync.storage.settings = StoragePollSettings()
         await trio.sleep(60)
         assert sync.model.cluster.pools == ()
         assert asked(luxid) == []
@@ -278,14 +280,14 @@ async def test_where_disks_are_is_known_with_pools(autojump_clock: MockClock, tm
     """Otherwise it would not be known how much of them is taken."""
     file = tmp_path / "config.data"
     write(file, world())
-    fast = Settings(pools=(Pool(DesiredUnit(StorageType.RADOS, "fast"), 500),))
+    fast = StoragePollSettings(pools=(Pool(DesiredUnit(StorageType.RADOS, "fast"), 500),))
     async with ganeti(world()) as luxid, following(luxid, fast, file) as sync:
         await trio.sleep(60)
         assert sync.model.cluster is not None
         rows = {row.name: row.disks for row in luxid.jobs.world.cluster.instances}
         assert {row.name: row.disks for row in sync.model.cluster.instances} == rows
         assert set(units(sync).values()) == {None}
-        sync.storage.settings = Settings()
+        sync.storage.settings = StoragePollSettings()
         await trio.sleep(60)
         assert sync.model.cluster.pools == ()
         assert all(disk.unit is None for row in sync.model.cluster.instances for disk in row.disks)

@@ -1,0 +1,268 @@
+"""Claims written to the ledger, and restored from it by the next daemon.
+
+A decision waits for the ledger for a moment only. A claim that could not be written in time is written later,
+and marked if it exceeds the capacity.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import structlog
+import trio
+
+from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.errors import DataError
+from ganeti_htools.planning.decision import Response
+from ganeti_htools.planning.promises import Promise
+from htoolsd.claims.claim import Claimant
+from htoolsd.claims.claims import Claims
+from htoolsd.claims.ledger_entries import (
+    LedgerEntry,
+    catch_up,
+    is_written,
+    ledger_entry,
+    read_entries,
+    unconfirmed,
+    write_claims,
+)
+from htoolsd.claims.serialization import from_json
+from htoolsd.ledger.diff import SyncedState
+from htoolsd.ledger.records import CapacityError, ConflictError, LedgerError, UnavailableError, full_name
+from htoolsd.ledger.worker import LedgerWorker
+from htoolsd.sync.trigger import Trigger
+
+_log = structlog.get_logger()
+
+PATIENCE = 0.05  # seconds that a decision waits for the ledger
+_FIRST = 1.0  # seconds that the start of the daemon waits for the earlier claims
+_PAUSE = 1.0  # seconds between two rounds in which missing entries are written
+_GRACE = 60.0  # seconds that a restored claim lives at least, so that the job queue can be read first
+
+Generations = Mapping[str, int]  # of providers, by uuid
+
+
+class LedgerView(Protocol):
+    """The last known state of the ledger, and the way to update it."""
+
+    @property
+    def synced(self) -> SyncedState | None:
+        """The cluster and the ledger when they last agreed, on which decisions rest."""
+
+    @property
+    def pending(self) -> bool:
+        """Whether the ledger has never been in step with the known cluster."""
+
+    def trigger(self) -> None:
+        """Have the ledger reconciled soon."""
+
+    async def reconcile(self) -> None:
+        """Return when a reconciliation that begins after this call has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionBasis:
+    """The promises that a decision counts, and the generations of the providers at that moment."""
+
+    promises: tuple[Promise, ...]
+    generations: Generations = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimResult:
+    """The result of claiming: a ``note`` for the answer, or the request to decide ``again``."""
+
+    note: str = ""
+    again: bool = False
+
+
+class ClaimWriter:
+    """The claims in memory, kept in step with their entries in the ledger.
+
+    ``cluster`` returns the name of the cluster that this node leads, None while it is unknown. When another
+    node becomes the master, the claims go to its daemon; they come back with the role.
+    """
+
+    def __init__(
+        self, claims: Claims, ledger: LedgerWorker, view: LedgerView, cluster: Callable[[], str | None]
+    ) -> None:
+        self.claims = claims
+        self._ledger = ledger
+        self._view = view
+        self._cluster = cluster
+        self._written = dict[str, LedgerEntry]()  # by instance
+        self._synced: SyncedState | None = None  # the state with the generations below
+        self._generations: Generations = {}
+        self._trigger = Trigger()
+        self._in_progress = set[str]()  # instances whose claims are being written
+        self._restored = False
+        self._error: str | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether decisions claim, and claims count."""
+        return self.claims.active
+
+    def basis(self) -> DecisionBasis:
+        """Return the basis of a decision that begins now."""
+        synced = self._view.synced
+        if synced is not None and synced is not self._synced:
+            self._synced = synced
+            self._generations = {uuid: each.generation for uuid, each in synced.snapshot.providers.items()}
+        return DecisionBasis(self.claims.promises(), self._generations)
+
+    async def record(
+        self, response: Response, claimant: Claimant | None, basis: DecisionBasis, last: bool
+    ) -> ClaimResult:
+        """Claim what a decision promised, if there is a claimant.
+
+        If another client claimed the resources first, the decision is repeated, unless this was the ``last``
+        attempt.
+        """
+        before = self.claims.living
+        self.claims.record(response, claimant)
+        names = [promise.name for promise in response.promises] if claimant else []
+        try:
+            await self._write(names, basis.generations)
+        except (ConflictError, CapacityError) as error:
+            if not last:
+                claimed, self.claims.living = self.claims.living, before
+                if await self._ledger_has_changed(basis):
+                    return ClaimResult(again=True)
+                self.claims.living = claimed
+            if isinstance(error, CapacityError):
+                return ClaimResult(f"; exceeds the capacity in the ledger: {error}")
+            return ClaimResult(f"; decided without the ledger: {error}")
+        except LedgerError as error:
+            return ClaimResult(f"; decided without the ledger: {error}")
+        finally:
+            self._trigger.by(trio.current_time() + _PAUSE)
+        return ClaimResult()
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Restore earlier claims, then write missing entries until cancelled.
+
+        The task has started once the earlier claims are restored, or after a second.
+        """
+        with trio.move_on_after(_FIRST):
+            await self._round()
+        task_status.started()
+        while True:
+            await self._trigger.begin()
+            await self._round()
+            if self._written or self.claims.living or not self._restored:
+                self._trigger.by(trio.current_time() + _PAUSE)
+            self._trigger.end()
+
+    async def _round(self) -> None:
+        try:
+            if await self._restore():
+                await self._catch_up()
+            self._error = None
+        except LedgerError as error:
+            if str(error) != self._error and not isinstance(error, UnavailableError):  # the worker logs those
+                _log.warning("claims not written to the ledger", error=str(error))
+            self._error = str(error)
+        except Exception as defect:  # of ours; decisions go on without
+            text = f"{type(defect).__name__}: {defect}"
+            if text != self._error:  # the next round follows in a second
+                _log.exception("claims not written to the ledger")
+            self._error = text
+
+    async def wait_for_round(self) -> None:
+        """Return when a round that begins after this call has ended."""
+        await self._trigger.again()
+
+    async def _ledger_has_changed(self, basis: DecisionBasis) -> bool:
+        """Whether the ledger, read again in time, differs from the basis of the decision."""
+        with trio.move_on_after(PATIENCE) as waiting:
+            await self._view.reconcile()
+        return not waiting.cancelled_caught and self.basis().generations != basis.generations
+
+    async def _write(self, names: Collection[str], generations: Generations) -> None:
+        """Write the claims that were just made. Raises LedgerError."""
+        synced = self._view.synced
+        if not names:
+            return
+        if self._error is not None:
+            raise UnavailableError(self._error)
+        if synced is None:  # the names of the providers are unknown
+            if self._view.pending:
+                raise UnavailableError(self._ledger.error or "the ledger does not have the cluster yet")
+            return
+        entries = self._entries(synced, names)
+        changes = Counter(uuid for entry in entries.values() for uuid in entry.allocations)
+        self._in_progress.update(names)
+        self._written |= {name: unconfirmed(entry) for name, entry in entries.items()}
+        try:
+            with trio.move_on_after(PATIENCE) as waiting:
+                await self._ledger.do(lambda ledger: write_claims(ledger, entries.values(), generations))
+        finally:
+            self._in_progress.difference_update(names)
+        if waiting.cancelled_caught:
+            raise UnavailableError(f"no answer within {PATIENCE * 1000:.0f} ms")
+        self._generations = {uuid: number + changes[uuid] for uuid, number in self._generations.items()}
+        self._written |= entries
+
+    async def _catch_up(self) -> None:
+        """Write missing entries, and release those of ended claims. Raises LedgerError."""
+        synced = self._view.synced
+        if synced is None:
+            return
+        wanted = self._entries(synced, self.claims.living.keys())
+        entries = {
+            name: entry
+            for name, entry in wanted.items()
+            if name not in self._in_progress and not is_written(entry, self._written.get(name))
+        }
+        ended = self._written.keys() - self.claims.living.keys() - self._in_progress
+        if not entries and not ended:
+            return
+        released = [self._written[name].consumer for name in sorted(ended)]
+        self._written |= {name: unconfirmed(entry) for name, entry in entries.items()}
+        exceeding = await self._ledger.do(lambda ledger: catch_up(ledger, entries.values(), released))
+        for consumer in exceeding:
+            _log.warning("claim exceeds the capacity", consumer=consumer.name)
+        for name in ended:
+            self._written.pop(name, None)
+        self._written |= entries
+        self._view.trigger()
+
+    async def _restore(self) -> bool:
+        """Restore the claims of an earlier daemon once; return whether that is done. Raises LedgerError."""
+        cluster = self._cluster()
+        if cluster is None and self._restored:
+            self._restored, self._written, self.claims.living = False, {}, {}
+        if cluster is None or self._restored:
+            return self._restored
+        entries = await self._ledger.do(lambda ledger: read_entries(ledger, cluster))
+        self._restored, now = True, trio.current_time()
+        own = full_name(cluster, "")
+        for entry in entries:
+            name = entry.consumer.name.removeprefix(own)
+            self._written[name] = entry
+            seconds = max((entry.consumer.expires or 0.0) - time.time(), _GRACE)
+            try:
+                self.claims.restore(from_json(entry.consumer.promised or "", now + seconds, now))
+            except DataError as error:  # the next round releases it
+                _log.warning(
+                    "claim in the ledger unreadable; it is released", instance=name, error=str(error)
+                )
+        if entries:
+            _log.info("claims restored", number=len(entries))
+        return True
+
+    def _entries(self, synced: SyncedState, names: Collection[str]) -> dict[str, LedgerEntry]:
+        """Return the entries of the claims on instances."""
+        living = self.claims.living
+        new = all(living[name].promise.new and name not in self._written for name in names)
+        rows: dict[str, Instance] = {}
+        if not new:
+            rows = {row.name: row for row in synced.desired.cluster.instances if row.name in names}
+        epoch = time.time() - trio.current_time()
+        return {
+            name: ledger_entry(living[name], rows.get(name), synced, epoch + living[name].expires)
+            for name in names
+        }

@@ -1,0 +1,145 @@
+"""Storage in the model: the units of disks, and the storage units that nodes report.
+
+Nodes report their units rarely. Between two reports the free space of a unit follows the disks that came and
+went. All data is immutable, as the model is.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, field, replace
+
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.known_storage import (
+    REPORTED,
+    DisksByInstance,
+    UnitReports,
+    UnitSpace,
+    units_to_query,
+    with_disks,
+    with_storage,
+)
+from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
+from ganeti_htools.model.units import Units
+from ganeti_htools.model.units_in_use import pools_of_tags, units_of_disks
+
+# MiB that disks take of each unit, by the names of nodes.
+UsedStorage = Mapping[str, Mapping[DesiredUnit, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class StorageReport:
+    """The units of a node, what disks took of them at that moment, and when (trio's clock) it was asked."""
+
+    rooms: Mapping[DesiredUnit, UnitSpace]
+    used: Mapping[DesiredUnit, int]
+    asked: float = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownStorage:
+    """Storage as it is known now. ``generation`` counts the changes.
+
+    ``reports`` count once they are ``complete``. Otherwise nodes without a report would seem to have only the
+    default unit. ``pools`` are those of the daemon's configuration.
+    """
+
+    disks: DisksByInstance = field(default_factory=dict)
+    reports: Mapping[str, StorageReport] = field(default_factory=dict)
+    pools: tuple[Pool, ...] = ()
+    complete: bool = False
+    generation: int = 0
+
+    @property
+    def asked(self) -> float | None:
+        """The time at which the node with the oldest report was asked, if the reports count."""
+        times = (report.asked for report in self.reports.values())
+        return min(times, default=None) if self.complete else None
+
+
+def revise_storage(
+    known: KnownStorage,
+    disks: DisksByInstance | None = None,
+    reports: Mapping[str, StorageReport] | None = None,
+    pools: tuple[Pool, ...] | None = None,
+    complete: bool | None = None,
+) -> KnownStorage:
+    """Return the storage with other disks, reports or pools; with the next generation if anything changed."""
+    new = replace(
+        known,
+        disks=known.disks if disks is None else disks,
+        reports=known.reports if reports is None else reports,
+        pools=known.pools if pools is None else pools,
+        complete=known.complete if complete is None else complete,
+    )
+    return new if new == known else replace(new, generation=known.generation + 1)
+
+
+def add_reports(
+    known: KnownStorage,
+    asked_nodes: Iterable[str],
+    found: UnitReports,
+    used: tuple[UsedStorage, UsedStorage],
+    asked: float,
+) -> KnownStorage:
+    """Return the storage with new reports. A node that was asked and did not answer loses its report.
+
+    ``used`` is what disks took just before and just after. A disk that came or went in between may be in the
+    report or not, so the smaller amount counts: that gives rather too little free space than too much.
+    """
+    reports = {name: report for name, report in known.reports.items() if name not in set(asked_nodes)}
+    before, after = used
+    for name, rooms in found.items():
+        was, now = before.get(name, {}), after.get(name, {})
+        least = {unit: min(was.get(unit, 0), now.get(unit, 0)) for unit in rooms}
+        reports[name] = StorageReport(rooms, least, asked)
+    return revise_storage(known, reports=reports)
+
+
+def used_storage(cluster: Cluster) -> UsedStorage:
+    """Return what the disks of a cluster, on their present units, take of the units on nodes."""
+    first = next((unit for unit in cluster.default_units if unit.type is StorageType.LVM_VG), None)
+    default = first or DesiredUnit(StorageType.LVM_VG, "")
+    units = Units((default,), (), frozenset(StorageType), frozenset(), cluster.default_units)
+    used: defaultdict[str, Counter[DesiredUnit]] = defaultdict(Counter)
+    for row in cluster.instances:
+        if row.forthcoming:
+            continue
+        needs = {unit: need for unit, need in units.wants(row).items() if unit.type.local}
+        for node in (row.pnode, row.snode) if needs else ():
+            if node:
+                used[node].update(needs)
+    return used
+
+
+def with_current_storage(
+    cluster: Cluster, known: KnownStorage, others: Set[DesiredUnit] = frozenset()
+) -> Cluster:
+    """Return the cluster with the units of its disks, and with the units of its nodes as they should be now.
+
+    Nodes have the units that disks name, the default ones, and ``others``.
+    """
+    cluster = with_disks(replace(cluster, pools=known.pools) if known.pools else cluster, known.disks)
+    if not (known.reports and known.complete):
+        return cluster
+    used, up = used_storage(cluster), {node.name for node in cluster.nodes if node.t_mem}
+    rooms = {
+        name: {unit: _current(room, report, used.get(name, {}), unit) for unit, room in report.rooms.items()}
+        for name, report in known.reports.items()
+        if name in up
+    }
+    return with_storage(cluster, rooms, units_to_query(cluster) | others)
+
+
+def _current(
+    room: UnitSpace, report: StorageReport, used: Mapping[DesiredUnit, int], unit: DesiredUnit
+) -> UnitSpace:
+    free = room.free + report.used.get(unit, 0) - used.get(unit, 0)
+    return UnitSpace(room.size, min(room.size, free))
+
+
+def names_other_units(cluster: Cluster) -> bool:
+    """Whether disks, pools or tags name units besides the one that a node's single figure is about."""
+    found = units_of_disks(cluster.instances) | {pool.unit for pool in cluster.pools}
+    named = {unit for unit in found if unit.type in REPORTED}
+    groups = {unit for unit in cluster.default_units if unit.type is StorageType.LVM_VG}
+    return bool(named - groups or pools_of_tags(cluster))

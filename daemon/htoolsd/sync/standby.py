@@ -1,0 +1,91 @@
+"""Standby nodes: the figures that nodes last reported, kept in a file for the time when they are powered
+down.
+
+The file is written when a node first reports, when its figures change, and when it stops to report. It is
+therefore up to date whenever the daemon is killed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import structlog
+import trio
+
+from ganeti_htools.backends import standby
+from ganeti_htools.files import read_regular_file, write_text
+from ganeti_htools.model.cluster import Cluster, Node
+from ganeti_htools.model.errors import DataError, HtoolsError
+from ganeti_htools.model.without_instances import reports, without_instances
+
+_log = structlog.get_logger()
+
+_LARGEST = 64 << 20  # bytes
+
+# Nodes as they last reported, without their instances, by name.
+StandbyNodes = Mapping[str, Node]
+
+
+def revise_standby(known: StandbyNodes, before: Cluster | None, now: Cluster) -> StandbyNodes:
+    """Return the standby figures of a cluster's nodes; the same object if nothing is new.
+
+    Free amounts change all the time, so they are recorded only when a node stops to report.
+    """
+    reported = {node.name: node for node in before.nodes if reports(node)} if before else {}
+    names = {node.name for node in now.nodes}
+    gone = [reported[node.name] for node in now.nodes if not reports(node) and node.name in reported]
+    new = [
+        node
+        for node in now.nodes
+        if reports(node) and (node.name not in known or _size(node) != _size(known[node.name]))
+    ]
+    found = {name: node for name, node in known.items() if name in names}
+    found |= {node.name: node for node in without_instances(now, new)} if new else {}
+    found |= {node.name: node for node in without_instances(before, gone)} if before and gone else {}
+    return known if found == known else found
+
+
+def _size(node: Node) -> object:
+    """Return the figures of a node that do not depend on its instances."""
+    units = None if node.storage is None else [(unit.desired, unit.total) for unit in node.storage]
+    return node.group, node.t_mem, node.t_dsk, node.t_cpu, node.n_cpu, node.t_spindles, node.excl_stor, units
+
+
+def with_standby(cluster: Cluster, known: StandbyNodes) -> Cluster:
+    """Return the cluster with the figures of nodes that do not report; the same object if nothing is new."""
+    silent = (node.name for node in cluster.nodes if not reports(node))
+    found = tuple(known[name] for name in silent if name in known)
+    return cluster if cluster.standby == found else replace(cluster, standby=found)
+
+
+class StandbyFile:
+    """The file with the standby figures; with an empty ``path``, none. Each error is logged once."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._error = ""
+
+    async def read(self) -> StandbyNodes:
+        """Return the figures in the file; none if it is damaged, since reporting nodes fill it again."""
+        if not self._path:
+            return {}
+        try:
+            content = await trio.to_thread.run_sync(read_regular_file, self._path, _LARGEST)
+            return {node.name: node for node in standby.parse(content.decode(), self._path)}
+        except FileNotFoundError:
+            return {}
+        except (OSError, UnicodeDecodeError, DataError) as error:
+            _log.error("figures of standby nodes not read", path=self._path, error=str(error))
+            return {}
+
+    async def write(self, known: StandbyNodes, cluster: Cluster) -> None:
+        """Replace the content of the file."""
+        if not self._path:
+            return
+        nodes = [known[name] for name in sorted(known)]
+        try:
+            await trio.to_thread.run_sync(write_text, self._path, standby.dump(cluster, nodes))
+            self._error = ""
+        except HtoolsError as error:
+            if str(error) != self._error:
+                self._error = str(error)
+                _log.error("figures of standby nodes not written", error=self._error)

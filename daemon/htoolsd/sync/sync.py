@@ -1,0 +1,345 @@
+"""Synchronisation: the model follows Ganeti over LUXI while this node is the master.
+
+The configuration is polled every few seconds, since luxid has it in memory. For live data luxid asks every
+node. Live data is therefore polled rarely, and in addition when jobs have ended, when nodes appear, and on
+request. Both kinds have connections of their own, since a node that does not answer may block luxid for
+minutes.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from math import inf
+from typing import Any
+
+import structlog
+import trio
+
+from ganeti_htools.luxi import queries
+from ganeti_htools.luxi.client import PATIENCE, AnswerError, Client, LuxiError, NoAnswerError
+from ganeti_htools.luxi.queries import Row
+from ganeti_htools.model.errors import HtoolsError, on_one_line
+from htoolsd.reservations import Reservations, update_reservations
+from htoolsd.sync.job_queue import (
+    OPCODE_FIELDS,
+    STATUS_FIELDS,
+    JobQueue,
+    PendingWork,
+    after_poll,
+    opcode_filter,
+    pending_work,
+    status_filter,
+)
+from htoolsd.sync.model import (
+    CONFIGURATION,
+    LIVE,
+    Model,
+    nodes_without_live_data,
+    set_reservations,
+    set_storage,
+    set_tables,
+)
+from htoolsd.sync.node_storage import KnownStorage
+from htoolsd.sync.polls import LuxidState, PollStatistics
+from htoolsd.sync.requests import table_requests
+from htoolsd.sync.standby import StandbyFile
+from htoolsd.sync.storage_polls import StoragePolls
+from htoolsd.sync.threads import ROW_BYTES, run_by_size
+from htoolsd.sync.trigger import Trigger
+
+_log = structlog.get_logger()
+
+CONFIGURATION_PATIENCE = 60.0  # seconds for an answer for which luxid asks no nodes
+FRESH_PATIENCE = 10.0  # seconds that a client waits at most for the newest configuration
+RETRY = 30.0  # seconds until the next attempt after a poll has failed
+_BUSY = 30  # jobs that end all the time cause at most this many times the usual polls for live data
+_RECENT = 10  # models that are kept, so that a client can refer to the one that it has read
+
+Connect = Callable[[str], Awaitable[trio.abc.Stream]]
+
+
+class NotSyncedError(LuxiError):
+    """The model could not be brought up to date."""
+
+
+class Sync:
+    """Keeps ``model`` up to date. A model never changes: new data makes another one.
+
+    ``is_master`` returns whether this node is the master, None if that is unknown. Durations are in seconds.
+    ``show_status`` takes a summary of the state in a few words. ``configuration_file`` is Ganeti's, which has
+    the units of disks. ``standby_file`` keeps the figures that nodes last reported.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        is_master: Callable[[], Awaitable[bool | None]],
+        configuration_seconds: float,
+        live_seconds: float,
+        connect: Connect | None = None,
+        show_status: Callable[[str], None] = lambda _summary: None,
+        configuration_file: str = "",
+        standby_file: str = "",
+    ) -> None:
+        self.luxi = LuxidState(path)
+        self.model = Model()
+        self._models: deque[Model] = deque(maxlen=_RECENT)
+        self.master: bool | None = None
+        self._is_master = is_master
+        self._periods = {CONFIGURATION: configuration_seconds, LIVE: live_seconds}
+        self._connect = connect
+        self._show_status = show_status
+        self._summary = ""
+        self._triggers = {CONFIGURATION: Trigger(), LIVE: Trigger()}
+        self._polls = {CONFIGURATION: PollStatistics(), LIVE: PollStatistics()}
+        self._requests = table_requests()
+        self._changing = trio.Lock()
+        self._live_begun = 0.0
+        self.storage = StoragePolls(
+            configuration_file, self.client, lambda: self.model, self._set_storage, self.poll_configuration
+        )
+        self._queue: JobQueue | None = None
+        self._work: PendingWork | None = None
+        self._work_needed: Callable[[], bool] = lambda: False
+        self._work_changed: Callable[[PendingWork], None] = lambda _work: None
+        self._without_live_data: frozenset[str] = frozenset()
+        self._polled: Callable[[], None] = lambda: None
+        self._standby_file = StandbyFile(standby_file)
+
+    def ages(self) -> dict[str, float]:
+        """Return the seconds since each kind of data was polled; kinds that never were are missing."""
+        return self.model.ages(trio.current_time())
+
+    @property
+    def late(self) -> bool:
+        """Whether the model is missing, older than the polls should leave it, or not updated any more."""
+        ages = self.ages()
+        old = any(ages.get(kind, inf) > 2 * period + 10 for kind, period in self._periods.items())
+        return old or self.luxi.state != "reachable"
+
+    def status(self) -> dict[str, Any]:
+        """Return figures of the model and of its polls."""
+        cluster = self.model.cluster
+        return {
+            "master": self.master,
+            "nodes": len(cluster.nodes) if cluster else None,
+            "instances": len(cluster.instances) if cluster else None,
+            "silent": list(self.model.silent),
+            "ages": self.ages(),
+            "late": self.late,
+            "generations": self.model.generations,
+            "unfinished_jobs": len(self._queue.unfinished) if self._queue else None,
+            "polls": {kind: polls.status() for kind, polls in self._polls.items()},
+            "storage": self.storage.status(),
+        }
+
+    def recent_model(self, generations: object) -> Model | None:
+        """Return the recent model with these generations, the newest for None.
+
+        None if there is no such model.
+        """
+        if generations is None:
+            return self.model
+        return next((model for model in self._models if model.generations == generations), None)
+
+    def set_intervals(self, configuration_seconds: float, live_seconds: float) -> None:
+        """Poll at these intervals from now on."""
+        self._periods |= {CONFIGURATION: configuration_seconds, LIVE: live_seconds}
+        for kind, trigger in self._triggers.items():
+            trigger.by(trio.current_time() + self._periods[kind])
+
+    def on_pending_work(self, needed: Callable[[], bool], callback: Callable[[PendingWork], None]) -> None:
+        """Call back with the opcodes of unfinished jobs, after each poll at which they are needed."""
+        self._work_needed, self._work_changed = needed, callback
+
+    def on_poll(self, callback: Callable[[], None]) -> None:
+        """Call back after each poll."""
+        self._polled = callback
+
+    def client(self) -> Client:
+        """Return a connection to luxid of the caller's own."""
+        return Client(self.luxi.path, self._connect)
+
+    def request_live_data(self) -> None:
+        """Poll live data at once, for example because a job has ended."""
+        self._triggers[LIVE].by(trio.current_time())
+
+    async def poll_configuration(self) -> str | None:
+        """Return once the configuration has been polled after the call, or the reason why it was not.
+
+        Returns at once if the last poll failed, and in any case after a few seconds.
+        """
+        polls = self._polls[CONFIGURATION]
+        if self.master is not False and polls.error is None:
+            with trio.move_on_after(FRESH_PATIENCE) as waiting:
+                await self._triggers[CONFIGURATION].again()
+            if waiting.cancelled_caught:
+                return f"configuration: no answer within {FRESH_PATIENCE:g} s"
+        return polls.error if self.master else "this is not the master node"
+
+    async def poll_all(self) -> None:
+        """Return once everything has been polled after the call. Raises NotSyncedError."""
+        if self.master is not False:
+            async with trio.open_nursery() as nursery:
+                for trigger in self._triggers.values():
+                    nursery.start_soon(trigger.again)
+        if not self.master:
+            raise NotSyncedError("this is not the master node")
+        for kind, polls in self._polls.items():
+            if polls.error is not None:
+                raise NotSyncedError(f"{kind}: {polls.error}")
+
+    async def run(self) -> None:
+        """Follow the cluster until cancelled."""
+        self.model = replace(self.model, standby=await self._standby_file.read())
+        while True:
+            await self._until(True)
+            async with trio.open_nursery() as reign:
+                reign.start_soon(self._poll, CONFIGURATION, self._ask_configuration)
+                reign.start_soon(self._poll, LIVE, self._ask_live)
+                reign.start_soon(self.storage.run)
+                await self._until(False)
+                reign.cancel_scope.cancel()
+            # The known jobs mean nothing when this node becomes the master again.
+            self._queue = self._work = None
+            for trigger in self._triggers.values():
+                trigger.give_up()
+
+    async def _until(self, master: bool) -> None:
+        """Return when this node becomes, or stops being, the master."""
+        while (is_master := await self._is_master()) is not master:
+            self._note_role(is_master)
+            await trio.sleep(self._periods[CONFIGURATION])
+        self._note_role(is_master)
+
+    def _note_role(self, master: bool | None) -> None:
+        if master is not self.master:
+            self.master = master
+            _log.info("role", master=master)
+        if not master:
+            reason = "the master node is unknown" if master is None else "this is not the master node"
+            self.luxi.update("not asked", reason)
+            self._summarise()
+
+    async def _poll(self, kind: str, ask: Callable[[Client], Awaitable[None]]) -> None:
+        trigger = self._triggers[kind]
+        async with self.client() as client:
+            while True:
+                await trigger.begin()
+                begun = trio.current_time()
+                failed = await self._try(kind, ask(client))
+                period = self._periods[kind]
+                trigger.by(trio.current_time() + min(period, RETRY) if failed else begun + period)
+                trigger.end()
+                self._summarise()
+
+    async def _try(self, kind: str, asking: Awaitable[None]) -> bool:
+        """Await a poll and record its result; return whether it failed."""
+        polls, begun = self._polls[kind], trio.current_time()
+        error: HtoolsError | None = None
+        try:
+            await asking
+        except HtoolsError as failure:
+            error = failure
+        except Exception as defect:  # a defect of ours or of Ganeti's; decisions go on with an old model
+            _log.exception("poll failed", kind=kind)
+            error = HtoolsError(f"{type(defect).__name__}: {on_one_line(str(defect))}")
+        text = str(error) if error else None
+        if text is not None and text != polls.error:
+            _log.warning("poll failed", kind=kind, error=text)
+        polls.error = text
+        if error:
+            polls.failed += 1
+        else:
+            polls.done += 1
+            polls.recent.append(round((trio.current_time() - begun) * 1000, 3))
+        if kind == CONFIGURATION:
+            self._note_luxi(error)
+        return error is not None
+
+    def _note_luxi(self, error: HtoolsError | None) -> None:
+        was = self.luxi.state
+        if isinstance(error, NoAnswerError) and not isinstance(error, AnswerError):
+            self.luxi.update("unreachable", str(error))
+        else:
+            self.luxi.update("reachable")
+            if was == "unreachable":
+                self.request_live_data()
+
+    async def _ask_configuration(self, client: Client) -> None:
+        """Raises LuxiError, DataError."""
+        begun = trio.current_time()
+        tables = {
+            name: await request.ask(client, CONFIGURATION_PATIENCE)
+            for name, request in self._requests[CONFIGURATION].items()
+        }
+        asked = trio.current_time()
+        jobs = await queries.query(client, "job", STATUS_FIELDS, status_filter(self._queue))
+        self._queue, became_empty = after_poll(self._queue, jobs)
+        if became_empty:
+            self._triggers[LIVE].by(self._live_begun + self._periods[LIVE] / _BUSY)
+        await self._set_tables(CONFIGURATION, tables, begun)
+        if self.model.answers and not nodes_without_live_data(self.model) <= self._without_live_data:
+            self.request_live_data()
+        await self._ask_work(client, self._queue, asked)
+
+    async def _ask_work(self, client: Client, queue: JobQueue, asked: float) -> None:
+        """Pass on the opcodes of unfinished jobs, if they are needed. Raises LuxiError."""
+        if not self._work_needed():
+            self._work = None
+            return
+        unknown = opcode_filter(queue, self._work)
+        jobs = await queries.query(client, "job", OPCODE_FIELDS, unknown) if unknown else []
+        self._work = pending_work(queue, self._work, jobs, asked)
+        self._work_changed(self._work)
+
+    async def _ask_live(self, client: Client) -> None:
+        """Raises LuxiError, DataError."""
+        begun = self._live_begun = trio.current_time()
+        tables = {name: await request.ask(client, PATIENCE) for name, request in self._requests[LIVE].items()}
+        await self._set_tables(LIVE, tables, begun)
+        if self.model.answers:
+            self._without_live_data = nodes_without_live_data(self.model)
+
+    async def _set_tables(self, kind: str, tables: dict[str, list[Row]], asked: float) -> None:
+        before = self.model.silent
+        rows = sum(map(len, tables.values()))
+        await self._change(rows, lambda: set_tables(self.model, kind, tables, asked))
+        if self.model.silent != before:
+            _log.warning("nodes do not report", nodes=self.model.silent)
+        self._polled()
+
+    async def _set_storage(self, storage: KnownStorage) -> None:
+        await self._change(self._rows(), lambda: set_storage(self.model, storage))
+        self._polled()
+
+    async def reserve(self, reserved: Reservations) -> None:
+        """Have decisions leave these reservations free."""
+        new = update_reservations(self.model.reservations, reserved)
+        if new is not self.model.reservations:
+            await self._change(self._rows(), lambda: set_reservations(self.model, new))
+
+    async def _change(self, rows: int, change: Callable[[], Model]) -> None:
+        """Change the model, which takes the time of so many rows. Only one change is made at a time."""
+        async with self._changing:
+            before = self.model.standby
+            self.model = await run_by_size(rows * ROW_BYTES, change)
+            known = self._models[-1].generations if self._models else None
+            if self.model.asked and self.model.generations != known:
+                self._models.append(self.model)
+            if self.model.standby is not before and self.model.cluster:
+                await self._standby_file.write(self.model.standby, self.model.cluster)
+
+    def _rows(self) -> int:
+        return len(self.model.cluster.instances) if self.model.cluster else 0
+
+    def _summarise(self) -> None:
+        """Show the state in a few words when it has changed."""
+        cluster = self.model.cluster
+        known = (
+            f"{len(cluster.nodes)} nodes, {len(cluster.instances)} instances" if cluster else "no cluster yet"
+        )
+        summary = f"{known}; {self.luxi.error}" if self.luxi.error else known
+        if summary != self._summary:
+            self._summary = summary
+            self._show_status(summary)

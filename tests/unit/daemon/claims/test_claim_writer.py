@@ -1,0 +1,304 @@
+"""What is claimed stands in the ledger, sooner or later; a decision does not wait for it.
+
+The clock stands still, so that nothing takes too long but what is to.
+"""
+
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import structlog
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+from ganeti_htools.model.cluster import Cluster, Instance
+from ganeti_htools.model.resource_classes import MEMORY
+from ganeti_htools.model.types import DiskTemplate, Status
+from ganeti_htools.planning.decision import Response
+from ganeti_htools.planning.gist import Gist
+from ganeti_htools.planning.promises import Promise
+from htoolsd.claims.claim_writer import ClaimWriter
+from htoolsd.claims.claims import Claims
+from htoolsd.ledger.desired_state import desired_state
+from htoolsd.ledger.diff import SyncedState, diff
+from htoolsd.ledger.ledger import Ledger
+from htoolsd.ledger.records import Consumer, consumer_uuid, provider_uuid
+from htoolsd.ledger.worker import LedgerWorker
+from htoolsd.sync.job_queue import PendingWork
+from tests.support.by_hand import cluster, instance
+
+A, B = provider_uuid("c/a"), provider_uuid("c/b")
+JOB = {1: [{"OP_ID": "OP_INSTANCE_CREATE", "instance_name": "new"}]}
+
+
+def promise(name: str, node: str = "a", new: bool = True, mem: int = 1000) -> Promise:
+    return Promise(instance(name, DiskTemplate.PLAIN, node, mem=mem), new)
+
+
+def response(*promises: Promise, about: Sequence[str] = ()) -> Response:
+    names = tuple(about) or tuple(each.name for each in promises)
+    return Response('{"info":"x"}', (), Gist("allocate", names), promises=promises, about=names)
+
+
+class Looking:
+    """A view of the ledger: what the cluster is, as far as somebody has looked."""
+
+    def __init__(self, worker: LedgerWorker, *rows: Instance) -> None:
+        self.synced: SyncedState | None = None
+        self.pending = False
+        self.worker = worker
+        self.cluster = self.of(*rows)
+        self.looks = 0
+
+    def of(self, *rows: Instance) -> Cluster:
+        return cluster({"a": 10_000, "b": 10_000}, rows)
+
+    def trigger(self) -> None:
+        self.looks += 1
+
+    async def reconcile(self) -> None:
+        self.synced = await self.worker.do(self.look)
+
+    def look(self, ledger: Ledger) -> SyncedState:
+        desired = desired_state(self.cluster, "c")
+        ledger.apply(diff(desired, ledger.snapshot()))
+        return SyncedState(desired, ledger.snapshot())
+
+
+class Daemon:
+    """A daemon's claims, and the ledger in a file."""
+
+    def __init__(self, path: Path, *rows: Instance) -> None:
+        self.worker = LedgerWorker(f"sqlite:///{path}")
+        self.view = Looking(self.worker, *rows)
+        self.claims = Claims("always", 600.0, lambda: True)
+        self.leads = True
+        self.writer = ClaimWriter(self.claims, self.worker, self.view, lambda: "c" if self.leads else None)
+
+    async def decided(self, *promises: Promise, last: bool = True, about: Sequence[str] = ()) -> str:
+        """The note for the answer, or "again"."""
+        told = response(*promises, about=about)
+        outcome = await self.writer.record(told, "job", self.writer.basis(), last)
+        return "again" if outcome.again else outcome.note
+
+    async def memory(self) -> dict[str, int]:
+        """What is promised of memory on a node, by instance."""
+        contents = await self.worker.do(lambda ledger: ledger.snapshot())
+        return {
+            contents.consumers[uuid].name: each[MEMORY]
+            for uuid, held in contents.allocations.items()
+            if contents.consumers[uuid].promised
+            for each in held.values()
+        }
+
+
+@asynccontextmanager
+async def daemon(path: Path, *rows: Instance) -> AsyncIterator[Daemon]:
+    """A daemon that has looked at the ledger, and then writes to it."""
+    here = Daemon(path, *rows)
+    await here.view.reconcile()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(here.writer.run)
+        yield here
+        nursery.cancel_scope.cancel()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger"
+
+
+async def round_of(here: Daemon) -> None:
+    """Returns when what is missing has been written."""
+    await here.writer.wait_for_round()
+
+
+async def test_what_is_decided_stands_in_the_ledger(path: Path, mock_clock: MockClock) -> None:
+    async with daemon(path) as here:
+        assert await here.decided(promise("new"), promise("two", "b")) == ""
+        assert await here.memory() == {"c/new": 1000, "c/two": 1000}
+        assert await here.decided(promise("new", "b")) == ""
+        assert await here.memory() == {"c/new": 1000, "c/two": 1000}
+        assert await here.decided(about=["new"]) == ""  # it was refused
+        await round_of(here)
+        assert await here.memory() == {"c/two": 1000}
+
+
+async def test_somebody_else_is_first(path: Path, mock_clock: MockClock) -> None:
+    async with daemon(path) as here:
+
+        def claim(ledger: Ledger) -> None:
+            ledger.claim(Consumer("x", "x", "claim"), {A: {MEMORY: 500}}, {})
+
+        await here.worker.do(claim)
+        assert await here.decided(promise("new"), last=False) == "again"
+        assert await here.decided(promise("new"), last=False) == ""
+        await here.worker.do(claim)
+        note = await here.decided(promise("new"))
+        assert note.startswith("; decided without the ledger: ")
+        await round_of(here)
+        assert await here.memory() == {"c/new": 1000}
+
+
+async def test_somebody_else_has_taken_the_room(path: Path, mock_clock: MockClock) -> None:
+    async with daemon(path) as here:
+        held = Consumer("x", "x", "claim"), {A: {MEMORY: 9500}}
+        await here.worker.do(lambda ledger: ledger.claim(*held, {}))
+        assert await here.decided(promise("new"), last=False) == "again"
+        assert "500 of 10000 free" in await here.decided(promise("new"), last=False)
+
+
+async def test_what_exceeds_is_claimed_and_marked(path: Path, mock_clock: MockClock) -> None:
+    async with daemon(path) as here:
+        large = promise("new", mem=20_000)
+        told = "; exceeds the capacity in the ledger: c/a: MEMORY_MB: 20000 requested, 10000 of 10000 free"
+        assert await here.decided(large, last=False) == told
+        await round_of(here)
+        (kept,) = await here.worker.do(lambda ledger: [each for each in ledger.consumers() if each.promised])
+        assert kept.beyond
+
+
+async def test_a_slow_ledger_is_not_waited_for(path: Path, mock_clock: MockClock) -> None:
+    begun, gate = threading.Event(), threading.Event()
+
+    def slow(_ledger: Ledger) -> None:
+        begun.set()
+        gate.wait(30)
+
+    async with daemon(path) as here, trio.open_nursery() as nursery:
+        nursery.start_soon(here.worker.do, slow)
+        await trio.to_thread.run_sync(begun.wait, 30)
+        told: list[str] = []
+
+        async def decide() -> None:
+            told.append(await here.decided(promise("new")))
+
+        nursery.start_soon(decide)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        mock_clock.jump(0.05)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert told == ["; decided without the ledger: no answer within 50 ms"]
+        assert here.claims.promises() == (promise("new"),)
+        gate.set()
+        await round_of(here)
+        assert await here.memory() == {"c/new": 1000}
+        gate.clear()
+        nursery.start_soon(here.worker.do, lambda _ledger: gate.wait(30))
+        nursery.start_soon(decide)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        here.claims.cancel("new")  # it is written, though nobody has waited for that
+        mock_clock.jump(0.05)
+        await trio.testing.wait_all_tasks_blocked(0.01)  # until the decision has given up
+        gate.set()
+        await round_of(here)
+        assert await here.memory() == {}
+
+
+async def test_a_ledger_that_is_locked_does_not_matter(path: Path, mock_clock: MockClock) -> None:
+    async with daemon(path) as here:
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        note = await here.decided(promise("new"))
+        assert note.startswith("; decided without the ledger: ")
+        assert here.claims.promises() == (promise("new"),)
+        other.close()
+
+
+async def test_before_the_ledger_says_what_there_is_claims_wait(path: Path, mock_clock: MockClock) -> None:
+    async with daemon(path) as here:
+        here.view.synced, here.view.pending = None, True
+        told = "; decided without the ledger: the ledger does not have the cluster yet"
+        assert await here.decided(promise("new")) == told
+        here.view.pending = False  # nothing is known of a cluster: memory has to do
+        assert await here.decided(promise("new")) == ""
+        await here.view.reconcile()
+        await round_of(here)
+        assert await here.memory() == {"c/new": 1000}
+
+
+async def test_a_ledger_that_was_never_there_is_told_of(tmp_path: Path, mock_clock: MockClock) -> None:
+    here = Daemon(tmp_path)  # a directory
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(here.writer.run)
+        await round_of(here)
+        note = await here.decided(promise("new"))
+        assert note == f"; decided without the ledger: {tmp_path}: Is a directory"
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_defect_is_no_reason_to_end(
+    path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Ledger, "consumers", None)
+    with structlog.testing.capture_logs() as log:
+        async with daemon(path) as here:
+            await round_of(here)
+            await round_of(here)
+            told = "; decided without the ledger: TypeError: 'NoneType' object is not callable"
+            assert await here.decided(promise("new")) == told
+    assert [line["event"] for line in log] == ["claims not written to the ledger"]
+
+
+async def test_an_instance_that_appears_is_claimed_where_it_is(path: Path, mock_clock: MockClock) -> None:
+    async with daemon(path) as here:
+        await here.decided(promise("new"))
+        down = replace(instance("new", DiskTemplate.PLAIN, "b"), status=Status.DOWN)
+        here.view.cluster = here.view.of(down)
+        await here.view.reconcile()
+        await round_of(here)
+        contents = await here.worker.do(lambda ledger: ledger.snapshot())
+        held = contents.allocations[consumer_uuid("c/new")]
+        assert (set(held), held[B][MEMORY]) == ({B}, 1000)
+        here.claims.cancel("new")
+        looks = here.view.looks
+        await round_of(here)
+        assert here.view.looks > looks
+        await here.view.reconcile()
+        contents = await here.worker.do(lambda ledger: ledger.snapshot())
+        assert MEMORY not in contents.allocations[consumer_uuid("c/new")][B]
+
+
+async def test_claims_outlive_the_daemon(path: Path, mock_clock: MockClock) -> None:
+    async with daemon(path) as here:
+        await here.decided(promise("new"), promise("two", "b"))
+        mock_clock.jump(100)
+        here.claims.check(PendingWork(trio.current_time(), JOB | {2: [JOB[1][0] | {"instance_name": "two"}]}))
+        await round_of(here)
+    async with daemon(path) as there:
+        await round_of(there)
+        assert set(there.claims.promises()) == {promise("new"), promise("two", "b")}
+        assert there.claims.living["new"].job_seen
+        mock_clock.jump(1)
+        there.claims.check(PendingWork(trio.current_time(), JOB))
+        await round_of(there)
+        assert await there.memory() == {"c/new": 1000}
+
+
+async def test_claims_go_with_the_role(path: Path, mock_clock: MockClock) -> None:
+    async with daemon(path) as here, daemon(path) as there:
+        there.leads = False
+        await round_of(there)
+        await here.decided(promise("new"))
+        assert there.claims.promises() == ()
+        here.leads, there.leads = False, True
+        await round_of(here)
+        await round_of(there)
+        assert (here.claims.promises(), there.claims.promises()) == ((), (promise("new"),))
+        await round_of(here)
+        assert await there.memory() == {"c/new": 1000}
+
+
+async def test_what_cannot_be_read_back_is_released(path: Path, mock_clock: MockClock) -> None:
+    async with daemon(path) as here:
+        consumer = Consumer("u", "c/new", "instance", promised="nonsense")
+        await here.worker.do(lambda ledger: ledger.claim(consumer, {A: {MEMORY: 1}}, {}))
+        foreign = Consumer("v", "other/new", "instance", promised="nonsense")
+        await here.worker.do(lambda ledger: ledger.claim(foreign, {A: {MEMORY: 1}}, {}))
+    async with daemon(path) as there:
+        await round_of(there)
+        assert await there.memory() == {"other/new": 1}

@@ -1,0 +1,151 @@
+"""The ledger follows Ganeti, and decisions leave what it keeps."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from ganeti_htools.model.inventory import Inventory
+from htoolsd.claims.reconciler import Reconciler
+from htoolsd.ledger.ledger import Ledger
+from htoolsd.ledger.records import Consumer, consumer_uuid, provider_uuid
+from htoolsd.ledger.worker import LedgerWorker
+from htoolsd.sync.sync import Sync
+from tests.support.memory_ganeti import MemoryGaneti, following, ganeti
+
+
+class Parts:
+    """A daemon's model and ledger, and what keeps them in step."""
+
+    def __init__(self, luxid: MemoryGaneti, sync: Sync, url: str) -> None:
+        self.luxid, self.sync = luxid, sync
+        self.worker = LedgerWorker(url)
+        self.reconciler = Reconciler(sync, self.worker)
+        sync.on_poll(self.reconciler.trigger)
+
+    async def poll(self) -> None:
+        """Ask Ganeti, and have the ledger follow."""
+        await self.sync.poll_all()
+        await self.reconciler.reconcile()
+
+    async def used(self, node: str, name: str) -> int:
+        """What is used of a class of a node's."""
+        uuid = provider_uuid(f"{self.sync.model.name}/{node}")
+        return (await self.worker.do(lambda ledger: ledger.usage(uuid))).get(name, 0)
+
+    async def reserve(self, node: str, name: str, inventory: Inventory) -> None:
+        """Set what a node has."""
+        uuid = provider_uuid(f"{self.sync.model.name}/{node}")
+
+        def work(ledger: Ledger) -> None:
+            ledger.set_inventory(uuid, ledger.provider(uuid).generation, name, inventory)
+
+        await self.worker.do(work)
+
+    def inventories(self, node: str) -> dict[str, Inventory]:
+        """What decisions see of a node."""
+        cluster = self.sync.model.cluster
+        assert cluster is not None
+        return dict(next(row.inventories for row in cluster.nodes if row.name == node))
+
+
+@asynccontextmanager
+async def parts(tmp_path: Path) -> AsyncIterator[Parts]:
+    async with ganeti() as luxid, following(luxid) as sync:
+        await sync.poll_all()
+        made = Parts(luxid, sync, f"sqlite:///{tmp_path}/ledger.sqlite")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(made.reconciler.run)
+            yield made
+            nursery.cancel_scope.cancel()
+
+
+async def test_after_a_poll_the_ledger_says_what_exists(autojump_clock: MockClock, tmp_path: Path) -> None:
+    async with parts(tmp_path) as made:
+        assert made.reconciler.status()["behind_s"] is None
+        await made.poll()
+        cluster = made.sync.model.cluster
+        assert cluster is not None
+        names = [each.name for each in await made.worker.do(lambda ledger: ledger.providers())]
+        assert {f"{made.sync.model.name}/{node.name}" for node in cluster.nodes} <= {*names}
+        status = made.reconciler.status()
+        assert (status["behind_s"], status["following"]) == (0.0, None)
+        written = status["written"]
+        await made.poll()
+        assert made.reconciler.status()["written"] == written  # there was nothing more to be written
+
+
+async def test_what_is_set_reaches_decisions(autojump_clock: MockClock, tmp_path: Path) -> None:
+    async with parts(tmp_path) as made:
+        await made.poll()
+        before = made.sync.model
+        assert before.cluster is not None
+        node = before.cluster.nodes[0].name
+        assert made.inventories(node) == {}
+        await made.reserve(node, "CUSTOM_GPU", Inventory(2))
+        await made.reserve(node, "VCPU", Inventory(1, 3, allocation_ratio=1.0))
+        await made.reconciler.reconcile()
+        ratio = before.cluster.groups[0].ipolicy.vcpu_ratio
+        found = made.inventories(node)
+        assert found["CUSTOM_GPU"] == Inventory(2)
+        assert found["VCPU"].reserved == 3 * ratio
+        assert made.sync.model.generations["ledger"] == 1
+        known = made.sync.recent_model(before.generations)
+        assert known is not None
+        assert known.cluster is before.cluster  # who was told of it can still refer to it
+
+
+async def test_what_plans_have_claimed_is_kept_free(autojump_clock: MockClock, tmp_path: Path) -> None:
+    async with parts(tmp_path) as made:
+        await made.poll()
+        cluster = made.sync.model.cluster
+        assert cluster is not None
+        node = cluster.nodes[0].name
+        plan = Consumer(consumer_uuid("plan"), "plan", "plan")
+        wanted = {provider_uuid(f"{made.sync.model.name}/{node}"): {"MEMORY_MB": 700}}
+        await made.worker.do(lambda ledger: ledger.claim(plan, wanted, {}))
+        await made.reconciler.reconcile()
+        assert made.inventories(node)["MEMORY_MB"].reserved == 700
+        await made.worker.do(lambda ledger: ledger.release(plan.uuid))
+        await made.reconciler.reconcile()
+        assert made.inventories(node) == {}
+
+
+async def test_a_ledger_that_cannot_be_used_is_behind(autojump_clock: MockClock, tmp_path: Path) -> None:
+    (tmp_path / "ledger.sqlite").mkdir()
+    async with parts(tmp_path) as made:
+        await made.poll()
+        status = made.reconciler.status()
+        assert status["behind_s"] is None
+        assert "ledger.sqlite" in status["following"]
+        assert made.sync.model.cluster is not None
+
+
+async def test_who_is_not_master_says_nothing(autojump_clock: MockClock, tmp_path: Path) -> None:
+    async with parts(tmp_path) as made:
+        made.sync.master = False
+        await made.reconciler.reconcile()
+        assert await made.worker.do(lambda ledger: ledger.providers()) == ()
+
+
+@pytest.mark.parametrize("promised", [None, "{}"])
+async def test_what_an_instance_was_promised_is_not_kept(
+    autojump_clock: MockClock, tmp_path: Path, promised: Any
+) -> None:
+    """It will be where it was promised room, which decisions are told apart."""
+    async with parts(tmp_path) as made:
+        await made.poll()
+        name = f"{made.sync.model.name}/new"
+        cluster = made.sync.model.cluster
+        assert cluster is not None
+        node = cluster.nodes[0].name
+        one = Consumer(consumer_uuid(name), name, "instance" if promised else "claim", promised=promised)
+        wanted = {provider_uuid(f"{made.sync.model.name}/{node}"): {"MEMORY_MB": 700}}
+        await made.worker.do(lambda ledger: ledger.claim(replace(one, generation=0), wanted, {}))
+        await made.reconciler.reconcile()
+        assert ("MEMORY_MB" in made.inventories(node)) == (promised is None)

@@ -1,0 +1,237 @@
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ganeti_htools.model.cluster import Cluster, Disk, Instance
+from ganeti_htools.model.inventory import Inventory
+from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType, Unit
+from ganeti_htools.model.types import DiskTemplate, Status
+from htoolsd.ledger.desired_state import desired_state
+from htoolsd.ledger.diff import SyncedState, diff
+from htoolsd.ledger.ledger import Ledger
+from htoolsd.ledger.records import Consumer, LedgerChanges, consumer_uuid, provider_uuid
+from tests.support import by_hand
+
+SIZES = {"node1": 10_000, "node2": 10_000, "node3": 10_000}
+SAN = DesiredUnit(StorageType.EXT, "san")
+SSD = DesiredUnit(StorageType.LVM_VG, "ssdvg")
+NOTHING = LedgerChanges()
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Any:
+    made = Ledger(f"sqlite:///{tmp_path}/ledger.sqlite")
+    yield made
+    made.close()
+
+
+def web(number: int, **facts: Any) -> Instance:
+    """An instance on the first two nodes."""
+    return by_hand.instance(f"web{number}", DiskTemplate.DRBD, "node1", "node2", **facts)
+
+
+def cluster(*rows: Instance) -> Cluster:
+    return by_hand.cluster(SIZES, rows)
+
+
+def follow(ledger: Ledger, now: Cluster, name: str = "c1", synced: SyncedState | None = None) -> SyncedState:
+    """Have the ledger say what is so now; after that, there is nothing more to be desired."""
+    desired = desired_state(now, name, before=synced.desired if synced else None)
+    before = ledger.refresh(synced.snapshot) if synced else ledger.snapshot()
+    ledger.apply(diff(desired, before, synced))
+    then = SyncedState(desired, ledger.refresh(before))
+    assert then.snapshot == ledger.snapshot()
+    assert diff(desired, then.snapshot, then) == NOTHING
+    assert diff(desired, ledger.snapshot(), then) == NOTHING
+    return then
+
+
+def used(ledger: Ledger, name: str) -> dict[str, Mapping[str, int]]:
+    """What a consumer has, by the names of providers."""
+    names = {each.uuid: each.name for each in ledger.providers()}
+    found: dict[str, dict[str, int]] = {}
+    for each in ledger.allocations(consumer=consumer_uuid(name)):
+        found.setdefault(names[each.provider], {})[each.resource_class] = each.used
+    return dict(found)
+
+
+def inventory(ledger: Ledger, provider: str, name: str) -> Inventory | None:
+    return ledger.inventories(provider_uuid(provider)).get(name)
+
+
+def administer(ledger: Ledger, provider: str, name: str, **figures: Any) -> None:
+    """Set what a provider has."""
+    known = ledger.provider(provider_uuid(provider))
+    here = ledger.inventories(known.uuid).get(name, Inventory(0))
+    ledger.set_inventory(known.uuid, known.generation, name, replace(here, **figures))
+
+
+def claim(ledger: Ledger, name: str, provider: str, promised: str | None = "{}", **amounts: int) -> None:
+    """Have a consumer claim something of a provider."""
+    consumer = Consumer(consumer_uuid(name), name, "instance" if promised else "claim", promised=promised)
+    ledger.claim(consumer, {provider_uuid(provider): amounts}, {})
+
+
+class TestWhatIsWritten:
+    """All of a cluster at first, later only what has changed."""
+
+    def test_a_cluster_at_first(self, ledger: Ledger) -> None:
+        follow(ledger, cluster(web(1)))
+        assert [each.name for each in ledger.providers()] == ["c1/node1", "c1/node2", "c1/node3"]
+        assert inventory(ledger, "c1/node3", "MEMORY_MB") == Inventory(10_000)
+        assert used(ledger, "c1/web1")["c1/node1"]["MEMORY_MB"] == 1000
+        assert ledger.usage(provider_uuid("c1/node1"))["VCPU"] == 2  # the instance's, and the node's own
+
+    def test_an_instance_that_changes_touches_its_nodes_only(self, ledger: Ledger) -> None:
+        synced = follow(ledger, cluster(web(1), web(2)))
+        was = {each.name: each.generation for each in ledger.providers()}
+        follow(ledger, cluster(web(1), web(2, mem=700)), synced=synced)
+        now = {each.name: each.generation for each in ledger.providers()}
+        assert [name for name in now if now[name] != was[name]] == ["c1/node1", "c1/node2"]
+        assert all(now[name] >= was[name] for name in now)
+        assert used(ledger, "c1/web2")["c1/node1"]["MEMORY_MB"] == 700
+
+    def test_where_nothing_changes_nothing_is_written(self, ledger: Ledger) -> None:
+        now = cluster(web(1))
+        synced = follow(ledger, now)
+        again = desired_state(now, "c1", before=synced.desired)
+        assert diff(again, ledger.snapshot(), synced) == NOTHING
+        assert again.consumers[consumer_uuid("c1/web1")] is synced.desired.consumers[consumer_uuid("c1/web1")]
+
+    def test_an_instance_that_moves_or_vanishes_or_is_renamed(self, ledger: Ledger) -> None:
+        follow(ledger, cluster(web(1), web(2)))
+        follow(ledger, cluster(replace(web(1), pnode="node3"), replace(web(2), name="web3")))
+        assert [*used(ledger, "c1/web1")] == ["c1/node2", "c1/node3"]
+        assert used(ledger, "c1/web2") == {}
+        assert "c1/web2" not in [each.name for each in ledger.consumers()]
+        assert used(ledger, "c1/web3")["c1/node1"]["MEMORY_MB"] == 1000
+
+    def test_one_that_uses_nothing_any_more_is_no_consumer(self, ledger: Ledger) -> None:
+        row = by_hand.instance("web1", DiskTemplate.DISKLESS, "node1")
+        follow(ledger, cluster(row))
+        follow(ledger, cluster(replace(row, status=Status.OFFLINE)))
+        assert "c1/web1" not in [each.name for each in ledger.consumers()]
+
+    def test_a_node_that_vanishes_or_is_renamed(self, ledger: Ledger) -> None:
+        follow(ledger, cluster(web(1)))
+        follow(ledger, by_hand.cluster({"node1": 10_000, "node2": 10_000, "node4": 500}, [web(1)]))
+        assert [each.name for each in ledger.providers()] == ["c1/node1", "c1/node2", "c1/node4"]
+        assert inventory(ledger, "c1/node4", "MEMORY_MB") == Inventory(500)
+
+    def test_a_node_that_says_nothing_has_what_it_had(self, ledger: Ledger) -> None:
+        follow(ledger, cluster())
+        follow(ledger, by_hand.cluster(SIZES | {"node1": 0}, []))
+        assert inventory(ledger, "c1/node1", "MEMORY_MB") == Inventory(10_000)
+        assert ledger.usage(provider_uuid("c1/node1")) == {"VCPU": 1}
+
+    def test_a_storage_unit_that_comes_and_goes(self, ledger: Ledger) -> None:
+        row = replace(web(1), disks=(Disk(1000, unit=SSD),))
+        one, *others = cluster(row).nodes
+        told = replace(one, storage=(Unit(SSD, 5000, 9),))
+        bare = replace(one, storage=())
+        follow(ledger, replace(cluster(row), nodes=(told, *others)))
+        assert inventory(ledger, "c1/node1", "CUSTOM_DISK_MIB_LVM_VG_SSDVG") == Inventory(5000)
+        assert used(ledger, "c1/web1")["c1/node1"]["CUSTOM_DISK_MIB_LVM_VG_SSDVG"] == 1024
+        follow(ledger, replace(cluster(row), nodes=(bare, *others)))
+        assert inventory(ledger, "c1/node1", "CUSTOM_DISK_MIB_LVM_VG_SSDVG") is None
+        assert "CUSTOM_DISK_MIB_LVM_VG_SSDVG" not in used(ledger, "c1/web1")["c1/node1"]
+
+
+class TestWhatIsTheAdministrators:
+    """Ganeti says totals and ratios; all else stays."""
+
+    def test_what_is_set_survives(self, ledger: Ledger) -> None:
+        follow(ledger, cluster())
+        administer(ledger, "c1/node1", "MEMORY_MB", reserved=2000, max_unit=4000, step_size=4, min_unit=8)
+        follow(ledger, by_hand.cluster(SIZES | {"node1": 12_000}, []))
+        assert inventory(ledger, "c1/node1", "MEMORY_MB") == Inventory(12_000, 2000, 8, 4000, 4)
+
+    def test_totals_and_ratios_are_ganetis(self, ledger: Ledger) -> None:
+        follow(ledger, cluster())
+        administer(ledger, "c1/node1", "VCPU", total=5, allocation_ratio=9.0, reserved=1)
+        follow(ledger, cluster())
+        assert inventory(ledger, "c1/node1", "VCPU") == Inventory(64, 1, allocation_ratio=4.0)
+
+    def test_custom_classes_stay_and_instances_use_them(self, ledger: Ledger) -> None:
+        rows = [web(1, tags=("htools:resource:CUSTOM_GPU:1",))]
+        follow(ledger, cluster(*rows))
+        assert "CUSTOM_GPU" not in used(ledger, "c1/web1")["c1/node1"]  # nobody has it
+        administer(ledger, "c1/node1", "CUSTOM_GPU", total=2)
+        follow(ledger, cluster(*rows))
+        assert inventory(ledger, "c1/node1", "CUSTOM_GPU") == Inventory(2)
+        assert used(ledger, "c1/web1")["c1/node1"]["CUSTOM_GPU"] == 1
+
+    def test_what_is_set_for_a_unit_waits_for_it(self, ledger: Ledger) -> None:
+        told = replace(cluster().nodes[0], storage=(Unit(SSD, 5000, 9),))
+        here = replace(cluster(), nodes=(told,))
+        follow(ledger, here)
+        administer(ledger, "c1/node1", "CUSTOM_DISK_MIB_LVM_VG_SSDVG", reserved=700)
+        follow(ledger, replace(cluster(), nodes=cluster().nodes[:1]))
+        assert inventory(ledger, "c1/node1", "CUSTOM_DISK_MIB_LVM_VG_SSDVG") == Inventory(0, 700)
+        follow(ledger, here)
+        assert inventory(ledger, "c1/node1", "CUSTOM_DISK_MIB_LVM_VG_SSDVG") == Inventory(5000, 700)
+
+
+class TestWhatIsPromised:
+    """Promises are left alone while they live."""
+
+    def test_an_instance_whose_claim_lives(self, ledger: Ledger) -> None:
+        follow(ledger, cluster())
+        claim(ledger, "c1/web1", "c1/node1", MEMORY_MB=1000)
+        follow(ledger, cluster(web(1, status=Status.DOWN)))
+        assert used(ledger, "c1/web1") == {"c1/node1": {"MEMORY_MB": 1000}}
+        ledger.release(consumer_uuid("c1/web1"))
+        follow(ledger, cluster(web(1, status=Status.DOWN)))
+        assert "MEMORY_MB" not in used(ledger, "c1/web1")["c1/node1"]
+
+    def test_one_that_is_not_there_yet(self, ledger: Ledger) -> None:
+        follow(ledger, cluster())
+        claim(ledger, "c1/web1", "c1/node1", MEMORY_MB=1000)
+        claim(ledger, "somebody", "c1/node1", None, MEMORY_MB=1)
+        follow(ledger, cluster())
+        assert used(ledger, "c1/web1") == {"c1/node1": {"MEMORY_MB": 1000}}
+        assert used(ledger, "somebody") == {"c1/node1": {"MEMORY_MB": 1}}
+
+    def test_a_node_that_is_gone_stays_as_long_as_something_is_promised_of_it(self, ledger: Ledger) -> None:
+        follow(ledger, cluster())
+        claim(ledger, "c1/web1", "c1/node3", MEMORY_MB=1000)
+        left = by_hand.cluster({"node1": 10_000, "node2": 10_000}, [])
+        follow(ledger, left)
+        assert used(ledger, "c1/web1") == {"c1/node3": {"MEMORY_MB": 1000}}
+        ledger.release(consumer_uuid("c1/web1"))
+        follow(ledger, left)
+        assert [each.name for each in ledger.providers()] == ["c1/node1", "c1/node2"]
+
+
+class TestSeveralClusters:
+    """Each cluster speaks for itself; they meet in pools of the same name."""
+
+    def on_san(self, name: str, size: int, total: int) -> Cluster:
+        row = by_hand.instance(name, DiskTemplate.EXT, "node1")
+        row = replace(row, disks=(Disk(size, unit=SAN),), dsk=size)
+        return replace(by_hand.cluster({"node1": 10_000}, [row]), pools=(Pool(SAN, total, 0, "san"),))
+
+    def test_they_leave_each_other_alone(self, ledger: Ledger) -> None:
+        follow(ledger, cluster(web(1)), "c1")
+        follow(ledger, cluster(web(1), web(2)), "c2")
+        follow(ledger, cluster(), "c2")
+        follow(ledger, cluster(web(1)), "c1")
+        assert used(ledger, "c1/web1")["c1/node1"]["MEMORY_MB"] == 1000
+        assert used(ledger, "c2/web1") == {}
+
+    def test_what_both_use_of_a_pool(self, ledger: Ledger) -> None:
+        follow(ledger, self.on_san("web1", 100, 1000), "c1")
+        follow(ledger, self.on_san("web1", 250, 1000), "c2")
+        assert ledger.usage(provider_uuid("san")) == {"CUSTOM_DISK_MIB_POOL": 350}
+        assert inventory(ledger, "san", "CUSTOM_DISK_MIB_POOL") == Inventory(1000)
+
+    def test_those_that_do_not_agree_do_not_write_all_the_time(self, ledger: Ledger) -> None:
+        one = follow(ledger, self.on_san("web1", 100, 1000), "c1")
+        follow(ledger, self.on_san("web1", 250, 2000), "c2")
+        same = desired_state(self.on_san("web1", 100, 1000), "c1", before=one.desired)
+        assert diff(same, ledger.snapshot(), one) == NOTHING
+        follow(ledger, self.on_san("web1", 100, 3000), "c1", one)
+        assert inventory(ledger, "san", "CUSTOM_DISK_MIB_POOL") == Inventory(3000)

@@ -1,0 +1,65 @@
+from typing import Any
+
+from ganeti_htools.model.inventory import Inventory
+from ganeti_htools.model.types import DiskTemplate
+from htoolsd.ledger.desired_state import DesiredState, desired_state
+from htoolsd.ledger.records import Consumer, Kind, LedgerSnapshot, consumer_uuid, provider_uuid
+from htoolsd.ledger.reservations import claimed_nodes, inventories_of_nodes
+from tests.support import by_hand
+
+WEB = by_hand.instance("web1", DiskTemplate.DRBD, "node1", "node2")
+SAID: DesiredState = desired_state(by_hand.cluster({"node1": 10_000, "node2": 10_000}, [WEB]), "c1")
+NODE1 = provider_uuid("c1/node1")
+
+
+def contents(
+    inventories: dict[str, Inventory], *uses: tuple[str, Kind, str | None, dict[str, int]]
+) -> LedgerSnapshot:
+    """A ledger in which consumers have something of node1."""
+    consumers = [Consumer(consumer_uuid(name), name, kind, promised=text) for name, kind, text, _ in uses]
+    held = {consumer_uuid(name): {NODE1: amounts} for name, _, _, amounts in uses}
+    return LedgerSnapshot({}, {NODE1: inventories}, {each.uuid: each for each in consumers}, held)
+
+
+def kept(*facts: Any, **options: bool) -> dict[str, Inventory]:
+    """What is kept of node1; nothing is of the other one."""
+    found = inventories_of_nodes(SAID, contents(*facts), **options)
+    assert found.keys() <= {"node1"}
+    return dict(found.get("node1", ()))
+
+
+def test_what_is_reserved() -> None:
+    there = {"MEMORY_MB": Inventory(10_000, 500), "VCPU": Inventory(64, 2, allocation_ratio=4.0)}
+    found = kept(there)
+    assert found["MEMORY_MB"].reserved == 500
+    assert found["VCPU"].reserved == 8  # of 256 virtual ones
+    assert kept({"MEMORY_MB": Inventory(10_000)}) == {}
+
+
+def test_custom_classes() -> None:
+    there = {"CUSTOM_GPU": Inventory(8, 1, 2, 4, 2, 2.0)}
+    assert kept(there) == there
+    claimed = kept(there, ("tests", "claim", None, {"CUSTOM_GPU": 3}))
+    assert claimed == {"CUSTOM_GPU": Inventory(8, 3, 2, 4, 2, 2.0)}  # 3 of them take 2, each being two
+
+
+def test_what_plans_and_people_claim() -> None:
+    there = {"MEMORY_MB": Inventory(10_000, 500)}
+    uses = (("tests", "claim", None, {"MEMORY_MB": 70}), ("c1/plan/1", "plan", None, {"MEMORY_MB": 30}))
+    assert kept(there, *uses)["MEMORY_MB"].reserved == 600
+
+
+def test_what_is_promised_and_not_used_yet_if_that_is_asked_for() -> None:
+    there = {"MEMORY_MB": Inventory(10_000)}
+    uses = (
+        ("c1/new", "instance", "{}", {"MEMORY_MB": 70}),
+        ("c1/web1", "instance", "{}", {"MEMORY_MB": 1200}),
+    )
+    assert kept(there, *uses) == {}
+    assert kept(there, *uses, promised=True)["MEMORY_MB"].reserved == 70 + 200
+    assert kept(there, ("c1/old", "instance", None, {"MEMORY_MB": 70}), promised=True) == {}
+
+
+def test_nodes_of_which_something_is_claimed() -> None:
+    assert claimed_nodes(SAID, contents({}, ("c1/new", "instance", "{}", {"VCPU": 1}))) == {"node1"}
+    assert claimed_nodes(SAID, contents({}, ("c1/node1", "node", None, {"VCPU": 1}))) == set()

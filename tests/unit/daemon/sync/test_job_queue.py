@@ -1,0 +1,57 @@
+from ganeti_htools.luxi.queries import Missing, Row
+from htoolsd.sync.job_queue import (
+    JobQueue,
+    PendingWork,
+    after_poll,
+    opcode_filter,
+    pending_work,
+    status_filter,
+)
+
+
+def jobs(**states: str) -> list[Row]:
+    return [Row({"id": int(name[1:]), "status": state}, {}) for name, state in states.items()]
+
+
+def test_the_first_look_is_at_all_jobs_and_tells_nothing() -> None:
+    assert status_filter(None) is None
+    queue, ran_empty = after_poll(None, jobs(j3="success", j5="running", j4="error"))
+    assert (queue, ran_empty) == (JobQueue(5, frozenset({5})), False)
+    assert after_poll(None, []) == (JobQueue(), False)
+
+
+def test_the_next_are_at_those_that_may_have_changed() -> None:
+    assert status_filter(JobQueue(7, frozenset({5, 2}))) == [
+        "|",
+        [">", "id", 7],
+        ["=", "id", 2],
+        ["=", "id", 5],
+    ]
+
+
+def test_when_it_has_run_empty() -> None:
+    busy, idle = JobQueue(7, frozenset({5, 7})), JobQueue(7)
+    assert after_poll(busy, jobs(j5="success", j7="waiting")) == (JobQueue(7, frozenset({7})), False)
+    assert after_poll(busy, jobs(j5="success", j7="canceled")) == (idle, True)
+    assert after_poll(busy, jobs(j7="error")) == (idle, True)  # the other is in the archive already
+    assert after_poll(busy, jobs(j5="success", j7="error", j8="queued")) == (
+        JobQueue(8, frozenset({8})),
+        False,
+    )
+    assert after_poll(busy, [Row({"id": 7}, {"status": Missing.NO_DATA})]) == (idle, True)
+    assert after_poll(idle, []) == (idle, False)
+    assert after_poll(idle, jobs(j8="success")) == (JobQueue(8), True)  # it came and went since the last look
+
+
+def test_what_jobs_are_to_do_is_asked_once() -> None:
+    create = [{"OP_ID": "OP_INSTANCE_CREATE"}]
+    assert opcode_filter(JobQueue(7), None) is None
+    assert opcode_filter(JobQueue(7, frozenset({5, 2})), None) == ["|", ["=", "id", 2], ["=", "id", 5]]
+    told = [Row({"id": 5, "ops": create}, {}), Row({"id": 2}, {"ops": Missing.UNAVAILABLE})]
+    first = pending_work(JobQueue(7, frozenset({5, 2})), None, told, 1.0)
+    assert first == PendingWork(1.0, {5: create})
+    assert opcode_filter(JobQueue(8, frozenset({5, 8})), first) == ["|", ["=", "id", 8]]
+    second = pending_work(JobQueue(8, frozenset({5, 8})), first, [Row({"id": 8, "ops": []}, {})], 2.0)
+    assert second == PendingWork(2.0, {5: create, 8: []})
+    assert opcode_filter(JobQueue(8, frozenset({5})), second) is None
+    assert pending_work(JobQueue(8, frozenset({8})), second, [], 3.0) == PendingWork(3.0, {8: []})

@@ -1,0 +1,98 @@
+"""What nodes had when they last reported is known when they do not any more, and outlives the daemon."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ganeti_htools.backends import standby
+from ganeti_htools.model.cluster import Cluster, Node
+from ganeti_htools.model.types import DiskTemplate
+from htoolsd.sync.standby import StandbyFile, revise_standby, with_standby
+from tests.support import by_hand
+from tests.support.by_hand import instance
+
+
+def described(**changes: object) -> Cluster:
+    """Three nodes with an instance each; the last one may be changed."""
+    rows = [instance(f"i{row}", DiskTemplate.PLAIN, f"n{row}", mem=1000) for row in range(3)]
+    made = by_hand.cluster({"n0": 10_000, "n1": 10_000, "n2": 20_000}, rows)
+    *others, last = made.nodes
+    return replace(made, nodes=(*others, replace(last, **changes)))  # type: ignore[arg-type]
+
+
+def silent(cluster: Cluster, name: str) -> Cluster:
+    """As Ganeti tells it once the node is off."""
+    nodes = [
+        Node(node.name, node.group, offline=True) if node.name == name else node for node in cluster.nodes
+    ]
+    return replace(cluster, nodes=tuple(nodes), instances=cluster.instances[:2])
+
+
+def test_a_node_is_known_as_it_was_without_its_instances() -> None:
+    before = described()
+    known = revise_standby({}, None, before)
+    assert {*known} == {"n0", "n1", "n2"}
+    assert known["n2"].f_mem == min(20_000, before.nodes[2].f_mem + 1000)
+    assert with_standby(before, known) is before
+    off = with_standby(silent(before, "n2"), known)
+    assert off.standby == (known["n2"],)
+    assert with_standby(off, known) is off
+
+
+def test_nothing_is_new_as_long_as_only_instances_come_and_go() -> None:
+    known = revise_standby({}, None, described())
+    assert revise_standby(known, described(), described(f_mem=5000)) is known
+    larger = revise_standby(known, described(), described(t_mem=30_000.0, f_mem=25_000))
+    assert larger["n2"].t_mem == 30_000
+    assert larger["n1"] is known["n1"]
+
+
+def test_what_a_node_told_last_counts() -> None:
+    known = revise_standby({}, None, described())
+    late = described(f_mem=7000)
+    assert revise_standby(known, late, silent(late, "n2"))["n2"].f_mem == 8000
+    assert revise_standby(known, None, silent(late, "n2")) == known
+
+
+def test_a_node_that_is_gone_is_forgotten() -> None:
+    cluster = described()
+    known = revise_standby({}, None, cluster)
+    left = replace(cluster, nodes=cluster.nodes[:2], instances=cluster.instances[:2])
+    assert {*revise_standby(known, cluster, left)} == {"n0", "n1"}
+
+
+async def test_it_outlives_the_daemon(tmp_path: Path) -> None:
+    cluster, file = described(excl_stor=True, t_spindles=7, f_spindles=5), tmp_path / "standby.data"
+    known = revise_standby({}, None, cluster)
+    assert await StandbyFile(str(file)).read() == {}
+    await StandbyFile(str(file)).write(known, cluster)
+    again = await StandbyFile(str(file)).read()
+    assert again == known
+    assert revise_standby(again, None, cluster) is again
+    assert [path.name for path in tmp_path.iterdir()] == ["standby.data"]
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b"g|u|preferred||\n\nn0|x\n"])
+async def test_a_damaged_file_is_none(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "standby.data"
+    file.write_bytes(content)
+    assert await StandbyFile(str(file)).read() == {}
+    cluster = described()
+    known = revise_standby({}, None, cluster)
+    await StandbyFile(str(file)).write(known, cluster)
+    assert await StandbyFile(str(file)).read() == known
+
+
+async def test_a_file_that_cannot_be_written_is_no_harm(tmp_path: Path) -> None:
+    cluster = described()
+    known = revise_standby({}, None, cluster)
+    await StandbyFile(str(tmp_path / "none" / "standby.data")).write(known, cluster)
+    await StandbyFile("").write(known, cluster)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_text_is_read_again() -> None:
+    cluster = described()
+    nodes = tuple(revise_standby({}, None, cluster).values())
+    assert standby.parse(standby.dump(cluster, nodes), "x") == nodes

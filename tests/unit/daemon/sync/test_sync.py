@@ -1,0 +1,279 @@
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from ganeti_htools.luxi.client import LAST_PAUSE
+from ganeti_htools.simulator.jobs import Jobs
+from ganeti_htools.simulator.world import find, lose, with_role
+from htoolsd.sync.sync import RETRY, NotSyncedError
+from tests.support.memory_ganeti import described, following, ganeti, truth
+from tests.support.worlds import delay, migrate, node, world
+
+
+async def test_the_model_is_the_cluster(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid, following(luxid) as sync:
+        assert (sync.model.cluster, sync.late) == (None, True)
+        await trio.sleep(1)
+        assert described(sync) == truth(luxid)
+        assert (sync.luxi.state, sync.master, sync.late) == ("reachable", True, False)
+        assert sync.ages() == {"configuration": 1, "live": 1}
+
+
+async def test_configuration_is_asked_for_often_and_live_data_rarely(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid, following(luxid):
+        await trio.sleep(301)
+        for table in ("node", "instance", "group", "QueryClusterInfo", "job"):
+            assert luxid.times(table) == list(range(0, 301, 5))
+        assert luxid.times("live node") == luxid.times("live instance") == [0, 300]
+
+
+async def test_what_changes_in_the_configuration_is_known_at_the_next_poll(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid, following(luxid) as sync:
+        await trio.sleep(1)
+        first = sync.model
+        shared = luxid.jobs.world.instance("shared")
+        assert shared is not None
+        luxid.jobs.change(luxid.jobs.world.with_instance(replace(shared, mem=2000)))
+        await trio.sleep(5)
+        assert described(sync) == truth(luxid)
+        assert first.generations | {"instances": 2} == sync.model.generations
+        assert luxid.times("live node") == [0]
+
+
+async def test_when_jobs_have_ended_live_data_is_asked_for(autojump_clock: MockClock) -> None:
+    async with ganeti(job_seconds=17) as luxid, following(luxid) as sync:
+        await trio.sleep(101)
+        luxid.jobs.submit([[migrate("mirrored")], [delay(50)]])
+        await trio.sleep(45)
+        assert sync.status()["unfinished_jobs"] == 1
+        assert luxid.times("live node") == [0]
+        await trio.sleep(10)
+        assert luxid.times("live node") == [0, 155]
+        assert described(sync) == truth(luxid)
+
+
+async def test_a_job_that_came_and_went_between_two_polls_is_noticed(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid, following(luxid) as sync:
+        await trio.sleep(101)
+        luxid.jobs.submit([[migrate("mirrored")]])
+        await trio.sleep(5)
+        assert luxid.times("live node") == [0, 105]
+        assert described(sync) == truth(luxid)
+
+
+async def test_jobs_that_end_all_the_time_do_not_make_nodes_busy(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid, following(luxid):
+        for _ in range(100):
+            luxid.jobs.submit([[delay(1)]])
+            await trio.sleep(3)
+        times = luxid.times("live node")
+        assert len(times) == 30
+        assert min(b - a for a, b in pairwise(times)) >= 10
+
+
+async def test_live_data_when_it_is_wanted(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid, following(luxid) as sync:
+        await trio.sleep(11)
+        sync.request_live_data()
+        await trio.sleep(1)
+        await sync.poll_all()
+        assert luxid.times("live node") == [0, 11, 12]
+        assert luxid.times("node") == [0, 5, 10, 12]
+        assert sync.ages() == {"configuration": 0, "live": 0}
+
+
+async def test_a_node_that_appears_is_used_as_soon_as_it_has_reported(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid, following(luxid) as sync:
+        await trio.sleep(11)
+        nodes = (*luxid.jobs.world.cluster.nodes, node("new"))
+        luxid.jobs.change(replace(luxid.jobs.world, cluster=replace(luxid.jobs.world.cluster, nodes=nodes)))
+        luxid.stuck = True
+        await trio.sleep(6)
+        assert sync.model.silent == ("new",)
+        assert luxid.times("live node") == [0, 15]
+        luxid.leave()
+        luxid.away = luxid.stuck = False
+        await trio.sleep(2 * RETRY)
+        assert not sync.model.silent
+        assert described(sync) == truth(luxid)
+
+
+async def test_a_node_that_comes_back_is_asked_at_once(autojump_clock: MockClock) -> None:
+    start = with_role(world(), "two", offline=True, drained=False)
+    async with ganeti(start) as luxid, following(luxid) as sync:
+        await trio.sleep(1)
+        assert described(sync) == truth(luxid)
+        luxid.jobs.change(with_role(luxid.jobs.world, "two", offline=False, drained=False))
+        await trio.sleep(5)
+        assert luxid.times("live node") == [0, 5]
+        assert described(sync) == truth(luxid)
+        luxid.jobs.change(with_role(luxid.jobs.world, "one", offline=True, drained=False))
+        await trio.sleep(5)
+        assert luxid.times("live node") == [0, 5]
+        assert described(sync) == truth(luxid)
+
+
+async def test_a_node_that_does_not_report_is_taken_for_offline(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid, following(luxid, live=20) as sync:
+        luxid.jobs.change(lose(luxid.jobs.world, "two"))
+        await trio.sleep(19)
+        assert sync.model.silent == ("two",)
+        assert described(sync) == truth(luxid)
+        assert luxid.times("live node") == [0]
+        luxid.jobs.change(find(luxid.jobs.world, "two"))
+        await trio.sleep(20)
+        assert not sync.model.silent
+        assert described(sync) == truth(luxid)
+
+
+async def test_while_ganeti_is_away_the_last_is_kept_and_grows_old(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid, following(luxid) as sync:
+        await trio.sleep(1)
+        known, before = described(sync), len(luxid.attempts)
+        luxid.leave()
+        await trio.sleep(1000)
+        assert described(sync) == known
+        assert sync.ages() == {"configuration": 1001, "live": 1001}
+        assert (sync.luxi.state, sync.late) == ("unreachable", True)
+        assert "No such file" in str(sync.luxi.error)
+        gaps = [b - a for a, b in pairwise(luxid.attempts[before:])]
+        assert len(gaps) < 2 * 1000 / LAST_PAUSE
+        luxid.away = False
+        await trio.sleep(LAST_PAUSE + 6)
+        assert (sync.luxi.state, sync.late) == ("reachable", False)
+        assert max(sync.ages().values()) < 36
+
+
+async def test_live_data_is_asked_for_when_ganeti_is_back(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid, following(luxid) as sync:
+        await trio.sleep(41)
+        luxid.leave()
+        await trio.sleep(6)
+        assert sync.late
+        await trio.sleep(14)
+        luxid.away = False
+        await trio.sleep(30)
+        assert len(luxid.times("live node")) == 2
+        assert sync.ages()["live"] < 30
+
+
+async def test_a_refresh_says_why_it_could_not_be(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid, following(luxid) as sync:
+        await trio.sleep(1)
+        luxid.leave()
+        with pytest.raises(NotSyncedError, match=r"^configuration: /luxi: Ganeti cannot be reached"):
+            await sync.poll_all()
+        luxid.master = False
+        await trio.sleep(5)
+        with pytest.raises(NotSyncedError, match=r"^this is not the master node$"):
+            await sync.poll_all()
+
+
+async def test_live_data_that_does_not_come_keeps_nothing_else_waiting(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid, following(luxid) as sync:
+        await trio.sleep(1)
+        luxid.stuck = True
+        sync.request_live_data()
+        await trio.sleep(500)
+        assert sync.ages()["configuration"] <= 5
+        assert sync.luxi.state == "reachable"
+        assert "no answer within 180 s" in sync.status()["polls"]["live"]["error"]
+        assert luxid.times("live node") == [0, 1, 1 + 180 + RETRY, 1 + 2 * (180 + RETRY)]
+
+
+async def test_the_role_goes_and_comes_back(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid:
+        luxid.master = False
+        async with following(luxid) as sync:
+            await trio.sleep(100)
+            assert (luxid.attempts, sync.master, sync.luxi.state) == ([], False, "not asked")
+            luxid.master = True
+            await trio.sleep(6)
+            assert described(sync) == truth(luxid)
+            luxid.master = False
+            await trio.sleep(5)
+            asked = len(luxid.asked)
+            await trio.sleep(1000)
+            assert (len(luxid.asked), sync.late, sync.luxi.state) == (asked, True, "not asked")
+            luxid.master = True
+            luxid.jobs.change(lose(luxid.jobs.world, "two"))
+            await trio.sleep(6)
+            assert (sync.late, sync.luxi.state) == (False, "reachable")
+            assert described(sync) == truth(luxid)
+
+
+async def test_whoever_waits_for_a_refresh_when_the_role_goes_is_told(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid, following(luxid) as sync:
+        await trio.sleep(1)
+        luxid.stuck = True
+        async with trio.open_nursery() as nursery:
+
+            async def refresh() -> None:
+                with pytest.raises(NotSyncedError, match="not the master"):
+                    await sync.poll_all()
+
+            nursery.start_soon(refresh)
+            await wait_all_tasks_blocked()
+            luxid.master = False
+
+
+@pytest.mark.parametrize(
+    "garble",
+    [
+        (b'[0,"one"]', b'[0,["one"]]'),
+        (b'[[0,"one"]', b'[[0,"none"]'),
+        (b'[0,"one"]', b"[0,null]"),
+        (b'[0,"one"]', b"[2,null]"),
+        (b'"success":true', b'"success":false'),
+        (b'"data":[', b'"dates":['),
+        (b"[0,", b"[7,"),
+        (b"}", b""),
+        (b'"name":"cluster"', b'"name":null'),
+    ],
+)
+async def test_nonsense_leaves_the_model_as_it_is(
+    autojump_clock: MockClock, garble: tuple[bytes, bytes]
+) -> None:
+    async with ganeti() as luxid, following(luxid) as sync:
+        await trio.sleep(1)
+        known = sync.model
+        luxid.garble = garble
+        await trio.sleep(100)
+        assert sync.model is known
+        with pytest.raises(NotSyncedError, match=r"^configuration: ."):
+            await sync.poll_all()
+        luxid.garble = (b"", b"")
+        await trio.sleep(60)
+        await sync.poll_all()
+        assert described(sync) == truth(luxid)
+
+
+async def test_a_node_that_is_not_asked_for_its_figures_is_waited_for_once(
+    autojump_clock: MockClock,
+) -> None:
+    async with ganeti() as luxid, following(luxid) as sync:
+        await trio.sleep(1)
+        luxid.garble = (b'[[0,"two"],[0,4096]', b'[[0,"two"],[4,null]')
+        sync.request_live_data()
+        await trio.sleep(200)
+        assert sync.model.silent == ("two",)
+        assert luxid.times("live node") == [0, 1]
+
+
+async def test_jobs_of_another_queue_are_noticed_when_the_role_is_back(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid, following(luxid) as sync:
+        luxid.jobs.submit([[delay(1)] for _ in range(9)])
+        await trio.sleep(41)
+        luxid.master = False
+        await trio.sleep(10)
+        luxid.jobs = Jobs(luxid.nursery, luxid.jobs.world, luxid.jobs.behaviour)
+        luxid.master = True
+        await trio.sleep(100)
+        polls = len(luxid.times("live node"))
+        luxid.jobs.submit([[delay(1)]])
+        await trio.sleep(6)
+        assert len(luxid.times("live node")) == polls + 1
+        assert not sync.late

@@ -1,0 +1,37 @@
+from dataclasses import replace
+
+from ganeti_htools.model.inventory import Inventory
+from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
+from htoolsd.reservations import Reservations, update_reservations, with_reservations
+from tests.support import by_hand
+
+SAN, NAS = (DesiredUnit(StorageType.EXT, key) for key in ("san", "nas"))
+CLUSTER = replace(
+    by_hand.cluster({"node1": 1000, "node2": 1000}, []), pools=(Pool(SAN, 1000, 100), Pool(NAS, 500))
+)
+GPU = (("CUSTOM_GPU", Inventory(2)),)
+
+
+def test_nodes_and_pools_keep_it() -> None:
+    one, two = with_reservations(CLUSTER, Reservations({"node2": GPU}, {SAN: 300})).nodes
+    assert one is CLUSTER.nodes[0]
+    assert two == replace(CLUSTER.nodes[1], inventories=GPU)
+    assert with_reservations(CLUSTER, Reservations({}, {SAN: 300})).pools == (
+        Pool(SAN, 1000, 400),
+        Pool(NAS, 500),
+    )
+
+
+def test_of_a_pool_no_more_than_there_is() -> None:
+    assert with_reservations(CLUSTER, Reservations({}, {NAS: 9000})).pools[1] == Pool(NAS, 500, 500)
+
+
+def test_where_nothing_is_kept_the_cluster_is_the_same() -> None:
+    assert with_reservations(CLUSTER, Reservations()) is CLUSTER
+
+
+def test_a_generation_is_of_a_change() -> None:
+    first = update_reservations(Reservations(), Reservations({"node2": GPU}))
+    assert (first.inventories, first.generation) == ({"node2": GPU}, 1)
+    assert update_reservations(first, Reservations({"node2": GPU})) is first
+    assert update_reservations(first, Reservations()).generation == 2
