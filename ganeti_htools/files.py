@@ -49,7 +49,7 @@ def read_descriptor(descriptor: int, largest: int) -> bytes:
     """
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "no regular file")
+        raise OSError(errno.EINVAL, "not a regular file")
     if status.st_size > largest:
         raise OSError(errno.EFBIG, f"longer than {largest} bytes")
     data = bytearray()

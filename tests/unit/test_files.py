@@ -118,7 +118,7 @@ def waiting_for_ever(tmp_path: Path) -> Path:
 
 def test_what_could_keep_the_reader_waiting_is_no_file(waiting_for_ever: Path) -> None:
     def read() -> None:
-        with pytest.raises(OSError, match="no regular file"):
+        with pytest.raises(OSError, match="not a regular file"):
             files.read_regular_file(str(waiting_for_ever), 100)
         done.set()
 
