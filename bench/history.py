@@ -7,7 +7,7 @@ from pathlib import Path
 import trio
 
 from bench.timing import Part, measured
-from ganeti_htools.planning.gist import Gist
+from ganeti_htools.planning.summary import DecisionSummary
 from htoolsd.history import entries
 from htoolsd.history.database import Database
 from htoolsd.history.entries import Entry, Wanted
@@ -21,7 +21,7 @@ def decision(number: int) -> Entry:
     groups = [
         {"group": f"group{at}", "alloc_policy": "preferred", "score": 1.5, "nodes": nodes} for at in range(5)
     ]
-    gist = Gist("allocate", [name], [nodes], ["group0"], 1.5)
+    gist = DecisionSummary("allocate", [name], [nodes], ["group0"], 1.5)
     return entries.decision(float(number), gist, [{"instance": name, "groups": groups}], 20.0, {"live": 3.0})
 
 

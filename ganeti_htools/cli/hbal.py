@@ -1,7 +1,7 @@
-"""``hbal``: plan the moves that balance a node group (``hbal(1)``)."""
+"""``hbal``: plan and carry out the moves that balance node groups (``hbal(1)``)."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -14,9 +14,9 @@ from ganeti_htools.cli.cluster.saving import save
 from ganeti_htools.cli.cluster.viewing import seen
 from ganeti_htools.cli.report import balance as balance_report
 from ganeti_htools.cli.report import tables
-from ganeti_htools.cli.report.balance import After, Before, GroupReport
+from ganeti_htools.cli.report.balance import After, Before, GroupReport, StepLines
 from ganeti_htools.cli.report.records import policy_record
-from ganeti_htools.cli.report.script import commands, give_commands
+from ganeti_htools.cli.report.script import give_commands, job_script
 from ganeti_htools.cli.runs import plans
 from ganeti_htools.cli.terminal.program import check_exec, execute, print_json, printer
 from ganeti_htools.cli.terminal.saying import progress, say
@@ -26,42 +26,41 @@ from ganeti_htools.commandline.programs import HBAL
 from ganeti_htools.commandline.views import view_of
 from ganeti_htools.engine.balancing.balance import optimal_score, score_of
 from ganeti_htools.engine.rules import choice
+from ganeti_htools.execution.review import Say
 from ganeti_htools.model.cluster import Cluster, common_suffix
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import hbal as planning
 from ganeti_htools.planning import view
-from ganeti_htools.planning.hbal import Balanced, GroupPlan, Options
-from ganeti_htools.planning.jobsets import jobsets
+from ganeti_htools.planning.hbal import BalancingPlan, GroupPlan, HbalOptions
+from ganeti_htools.planning.jobsets import BalancingMove, jobsets
 from ganeti_htools.planning.node_groups import NoGroupError
-from ganeti_htools.planning.proposal import begin
 from ganeti_htools.sources.source import Reading
 
 if TYPE_CHECKING:
-    from ganeti_htools.execution.wording import Say
-    from ganeti_htools.planning.staying import Staying
+    from ganeti_htools.planning.stranded import StrandedInstance
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program; its exit status."""
+    """Run the program. Returns its exit status."""
     return execute(HBAL, run, argv)
 
 
-def _options(line: CommandLine) -> Options:
-    """What a command line asks of the plan. Raises HtoolsError."""
+def _options(line: CommandLine) -> HbalOptions:
+    """Read the options of the plan from a command line. Raises HtoolsError."""
     for option, factor in (
         ("--avoid-disk-moves", line.avoid_disk_moves),
         ("--avoid-long-solutions", line.avoid_long_solutions),
     ):
         if line.optimise and factor:
-            raise HtoolsError(f"--optimise judges whole plans: it cannot go with {option}")
+            raise HtoolsError(f"--optimise compares whole plans: it cannot go with {option}")
     if line.explain is not None and (line.worst_group or line.all_groups):
         raise HtoolsError("--explain is about one instance, in the group of --group")
-    return Options(
+    return HbalOptions(
         view_of(line),
-        balancing_of(line),
         execution_of(line),
+        balancing_of(line),
         line.group,
         line.optimise,
         line.first_job_group,
@@ -71,7 +70,7 @@ def _options(line: CommandLine) -> Options:
 
 
 def run(line: CommandLine) -> None:
-    """Read, plan, tell. Raises HtoolsError."""
+    """Read the cluster, plan, report and carry out. Raises HtoolsError."""
     options, tell = _options(line), printer(line)
     check_exec(HBAL, line)
     reading = load_dated(line)
@@ -85,8 +84,8 @@ def run(line: CommandLine) -> None:
         if line.json:
             print_json({"nodes": len(cluster.nodes), "instances": 0, "steps": []})
         return
-    _tell_of_cluster(state, line, tell)
-    save(line, "original", "before balancing", lambda: view.loaded(state, cluster))
+    _report_cluster(state, line, tell)
+    save(line, "original", "before balancing", lambda: view.without_options(state, cluster))
     groups = _select_groups(state, options)
     if line.explain is not None:
         from ganeti_htools.cli.report import explanation  # seldom needed
@@ -101,59 +100,52 @@ def _balance(
     state: State,
     groups: Sequence[tuple[str, Bools]],
     reading: Reading,
-    options: Options,
+    options: HbalOptions,
     line: CommandLine,
-    tell: "Say",
+    tell: Say,
 ) -> None:
-    """Plan group by group, tell of the plan, and carry it out if that is wanted. Raises HtoolsError."""
+    """Plan group by group, report the plan, and carry it out with ``-X``. Raises HtoolsError."""
     reports: list[GroupReport] = []
 
     @cache
-    def told() -> Any:
+    def answer() -> Any:
         return plans.of_daemon(line, HBAL.name, options, reading.generations)
 
-    def balance(state: State, name: str, scope: Bools, options: Options) -> Balanced:
+    def plan_group(state: State, name: str, scope: Bools, options: HbalOptions) -> GroupPlan:
         before = _before(state, name, scope, line, tell)
-        well = _well_balanced(before, line, tell)
-        plan = Balanced((), state) if well else _plan(before, options, told, tell)
-        after = _after(plan, before)
-        if not well:
+        balanced = _is_balanced(before, line, tell)
+        part = GroupPlan(state, name, scope, (), state) if balanced else _plan(before, options, answer, tell)
+        after = _after(part, before)
+        if not balanced:
             tell(*balance_report.about_plan(before, after, line.verbose))
-        left = _left_behind(plan.after, scope, options, line, len(plan.moves))
-        reports.append(GroupReport(before, after, left, not well))
-        return plan
+        stranded = _stranded(part, options, line)
+        reports.append(GroupReport(before, after, stranded, not balanced))
+        return part
 
-    parts = planning.concerned(list(planning.in_turn(state, groups, options, balance)), options)
-    about = [report for report in reports if report.before.group in {part.group for part in parts}]
-    moves = [move for part in parts for move in part.balanced.moves]
+    plan = planning.plan_groups(state, groups, options, plan_group)
+    about = [report for report in reports if report.before.group in plan.groups]
+    moves = [move for part in plan.parts for move in part.moves]
     if any(report.planned for report in reports):
-        sets = [jobs for report in about for jobs in report.after.sets]
         if line.all_groups and moves and line.verbose > 0:
-            tell(f"All groups: {balance_report.cost_line(sets)}")
+            tell(f"All groups: {balance_report.cost_line(plan.cost())}")
         first = options.first_job_group
         title = "First set of jobs:" if first else "Commands to run to reach the above solution:"
-        give_commands(line, title, commands(planning.carried_out(sets, options)), tell)
-        tags, scope = reading.cluster.tags, np.logical_or.reduce([part.scope for part in parts])
-        last = parts[-1].balanced.after
-        # Without the tags that options added.
-        save(line, "balanced", "after balancing", lambda: _of_groups(last, scope, tags))
+        give_commands(line, title, job_script(plan.jobs()), tell)
+        save(line, "balanced", "after balancing", lambda: _balanced_cluster(plan, reading.cluster.tags))
     for before, after, _, planned in reports:
         if planned:
             _show(after.plan.after, before.scope, "Final", line)
             if line.verbose > 3:
                 sides = ("Original", before.state), ("Final", after.plan.after)
                 tell(*(balance_report.totals(title, state, before.scope) for title, state in sides))
-    outcome = _execute(parts, options, told(), line, tell) if line.exec and moves else None
+    outcome = plans.carry_out(line, HBAL.name, plan, answer(), tell) if line.exec and moves else None
     if line.json:
         balance_report.report(state, about, line.all_groups, outcome)
-    if outcome is not None:
-        from ganeti_htools.cli.runs.ending import conclude
-
-        conclude(outcome)
+    plans.conclude(outcome)
 
 
-def _before(state: State, group: str, scope: Bools, line: CommandLine, tell: "Say") -> Before:
-    """Tell of a node group that is to be balanced."""
+def _before(state: State, group: str, scope: Bools, line: CommandLine, tell: Say) -> Before:
+    """Report a node group before it is balanced."""
     before = Before(state, group, scope, score_of(state, scope), choice.base(state, scope))
     tell(*balance_report.about_group(before, line))
     _show(state, scope, "Initial", line)
@@ -161,8 +153,8 @@ def _before(state: State, group: str, scope: Bools, line: CommandLine, tell: "Sa
     return before
 
 
-def _well_balanced(before: Before, line: CommandLine, tell: "Say") -> bool:
-    """Whether the score is as good as it can get. If it is, that is told."""
+def _is_balanced(before: Before, line: CommandLine, tell: Say) -> bool:
+    """Whether the score is as low as it can get, which is then reported."""
     optimal = optimal_score(before.state, before.scope)
     if not before.score - optimal < line.min_score:
         return False
@@ -175,44 +167,46 @@ def _well_balanced(before: Before, line: CommandLine, tell: "Say") -> bool:
     return True
 
 
-def _plan(before: Before, options: Options, told: Callable[[], Any], tell: "Say") -> Balanced:
-    """Make the plan and tell each step at once. A plan of htoolsd (``told``) is not looked for again."""
+def _plan(before: Before, options: HbalOptions, answer: Callable[[], Any], tell: Say) -> GroupPlan:
+    """Plan for a group, or restore its plan from htoolsd's answer; report each step as it is found."""
     tell("Trying to minimize the CV...")
-    made = told()
+    found, lines = answer(), StepLines(before.state, before.scope)
+
+    def on_move(move: BalancingMove) -> None:
+        tell(lines.line(move))
+
+    group = before.state, before.group, before.scope, options
+    if found is not None:
+        return planning.restore_group(*group, found["found"], on_move)
     with progress() as live:
-        if made is not None:
-            found = planning.found_in(made["found"], before.group)
-            return planning.plan_again(before.state, before.scope, options, found, tell, live)
-        return planning.plan(before.state, before.scope, options, tell, live)
+        return planning.balance_group(*group, live, on_move)
 
 
-def _after(plan: Balanced, before: Before) -> After:
-    score = plan.moves[-1].step.score if plan.moves else before.score
-    return After(plan, jobsets(plan.moves), score, choice.base(plan.after, before.scope))
+def _after(plan: GroupPlan, before: Before) -> After:
+    return After(plan, jobsets(plan.moves), plan.score_after, choice.base(plan.after, before.scope))
 
 
-def _left_behind(
-    state: State, scope: Bools, options: Options, line: CommandLine, steps: int
-) -> "Sequence[Staying]":
-    """Find and tell which instances a plan of so many steps leaves on nodes that are offline or drained."""
+def _stranded(plan: GroupPlan, options: HbalOptions, line: CommandLine) -> "Sequence[StrandedInstance]":
+    """Find and report the instances that a plan leaves on nodes that are offline or drained."""
+    state, scope = plan.after, plan.scope
     if not (scope & state.columns.offline).any():
         return ()
-    from ganeti_htools.planning.staying import staying  # seldom needed
+    from ganeti_htools.planning.stranded import stranded_instances  # seldom needed
 
     movable = view.movable(state, options.view)
-    left = tuple(staying(state, scope, movable, options.balancing, steps))
-    if left and line.verbose > 0 and not line.json:
+    found = tuple(stranded_instances(state, scope, movable, options.balancing, len(plan.moves)))
+    if found and line.verbose > 0 and not line.json:
         say("Left on nodes that are offline or drained:\n")
-        say("".join(f"  {each.instance} on {', '.join(each.nodes)}: {each.why}\n" for each in left))
-    return left
+        say("".join(f"  {each.instance} on {', '.join(each.nodes)}: {each.why}\n" for each in found))
+    return found
 
 
-def _tell_of_cluster(state: State, line: CommandLine, tell: "Say") -> None:
+def _report_cluster(state: State, line: CommandLine, tell: Say) -> None:
     cluster = state.cluster
-    parted = np.flatnonzero(view.split(state)).tolist()
-    if parted and line.verbose > 1:
+    split = np.flatnonzero(view.across_groups(state)).tolist()
+    if split and line.verbose > 1:
         say("Found instances belonging to multiple node groups:\n")
-        say("".join(f"  {cluster.instances[row].name}\n" for row in parted))
+        say("".join(f"  {cluster.instances[row].name}\n" for row in split))
         say("These instances will not be moved.\n")
     tell(f"Loaded {len(cluster.nodes)} nodes, {len(cluster.instances)} instances")
     suffix = common_suffix(cluster)
@@ -220,11 +214,8 @@ def _tell_of_cluster(state: State, line: CommandLine, tell: "Say") -> None:
         tell(f"Note: Stripping common suffix of '{suffix}' from names")
 
 
-def _select_groups(state: State, options: Options) -> Sequence[tuple[str, Bools]]:
-    """Names and nodes of the groups to be balanced.
-
-    Raises HtoolsError, after the groups that there are have been listed.
-    """
+def _select_groups(state: State, options: HbalOptions) -> Sequence[tuple[str, Bools]]:
+    """Select the groups to balance. Raises HtoolsError after listing the groups, if it is unclear which."""
     try:
         return planning.select_groups(state, options)
     except NoGroupError as error:
@@ -232,26 +223,13 @@ def _select_groups(state: State, options: Options) -> Sequence[tuple[str, Bools]
         raise HtoolsError("Aborting.") from None
 
 
-def _execute(
-    parts: Sequence[GroupPlan], options: Options, told: Any, line: CommandLine, tell: "Say"
-) -> Mapping[str, Any]:
-    """Carry the plan out (``-X``); the run's record."""
-    from ganeti_htools.planning.balance_review import reviewer  # needed only where jobs are submitted
+def _balanced_cluster(plan: BalancingPlan, tags: tuple[str, ...]) -> Cluster:
+    """Return the balanced groups after the plan, with these tags instead of those that options added.
 
-    groups = [part.group for part in parts]
-    return plans.carry_out(
-        line,
-        told,
-        lambda: begin(HBAL.name, planning.PURPOSE, planning.jobs(parts, options), options.execution),
-        lambda say: reviewer(options, groups, line.on_change, say, progress),
-        tell,
-    )
-
-
-def _of_groups(state: State, scope: Bools, tags: tuple[str, ...]) -> Cluster:
-    """The cluster in a state, with these tags: instances with their primary in scope, and all nodes in scope
-    or needed by these.
+    The cluster has the instances with their primary in these groups, and all nodes of the groups or of these
+    instances.
     """
+    state, scope = plan.parts[-1].after, np.logical_or.reduce([part.scope for part in plan.parts])
     here = scope[state.pnode]
     needed = scope.copy()
     needed[state.snode[here & (state.snode != NOWHERE)]] = True

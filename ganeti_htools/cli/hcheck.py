@@ -126,10 +126,10 @@ def _outlook(state: State, before: Findings, line: CommandLine) -> Outlook:
         return {}
     from ganeti_htools.planning import hregroup  # seldom needed
 
-    options = hregroup.Options(view_of(line), disk_moves=not line.no_disk_moves)
+    options = hregroup.RegroupOptions(view_of(line), disk_moves=not line.no_disk_moves)
     with progress() as tell:
-        outcome = hregroup.plan(state, options, tell)
-    failed = dict(outcome.failed)
+        plan = hregroup.plan(state, options, tell)
+    failed = dict(plan.outcome.failed)
     return {group.row: failed.get(group.row) for group in before.groups if not group.ill.good}
 
 

@@ -32,7 +32,7 @@ def run(line: CommandLine) -> None:
     cluster = load(line)
     state = seen(cluster, line)
     _look_for_master(cluster, line.force)
-    save(line, "original", "before hroller run", lambda: view.loaded(state, cluster))
+    save(line, "original", "before hroller run", lambda: view.without_options(state, cluster))
     members = _members(state, line)
     graph = rolling.node_graph(state, members, line.offline_maintenance)
     if line.verbose > 2 and not line.json:

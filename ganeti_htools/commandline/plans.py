@@ -2,7 +2,7 @@
 
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.model.options import BalancingOptions
-from ganeti_htools.planning.proposal import Execution
+from ganeti_htools.planning.plan import Execution
 
 
 def balancing_of(line: CommandLine) -> BalancingOptions:

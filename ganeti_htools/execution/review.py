@@ -1,4 +1,4 @@
-"""What is decided about the rest of a plan before each set of jobs."""
+"""Review of the remaining jobs of a plan, before each jobset."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,15 +9,18 @@ from ganeti_htools.model.cluster import Cluster
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """Whether the rest of a plan fits the cluster: ``obstacle`` says why not, None if it does.
+    """Result of a review.
 
-    ``plan`` is what is done instead; None if there is no other plan.
+    ``obstacle`` says why the remaining jobs do not fit the cluster, None if they fit. ``plan`` has the jobs
+    to carry out instead, None to stop the run.
     """
 
     obstacle: str | None = None
     plan: Jobsets | None = None
 
 
-# Called in a thread with the cluster, the rest of the plan and the number of moves made so far.
-# May raise HtoolsError.
+# Called in a thread with the cluster, the remaining jobs and the number of moves made so far. May raise
+# HtoolsError.
 Check = Callable[[Cluster, Jobsets, int], Review]
+
+Say = Callable[..., None]  # takes lines of a report

@@ -3,17 +3,16 @@
 The tools print these lines; the daemon keeps them with the plan, and tools print them from there.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ganeti_htools.execution.events import Away, Event, News, Submitted, Tell
+from ganeti_htools.execution.review import Say
 from ganeti_htools.execution.run import REQUESTED, Ending, Run, Task
 from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.model.errors import on_one_line
 
 _SAID = 60  # characters of what a job says that fit on a line with the rest
-
-Say = Callable[..., None]  # takes lines
 
 
 def teller(run: Run, say: Say, warn: Say, live: Say) -> Tell:

@@ -24,7 +24,6 @@ from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning import answer
-from ganeti_htools.planning.gist import Gist, gist
 from ganeti_htools.planning.inter_group import prepared
 from ganeti_htools.planning.known_units import (
     Memory,
@@ -36,11 +35,12 @@ from ganeti_htools.planning.known_units import (
     with_known_inventories,
 )
 from ganeti_htools.planning.promises import Promise, promised, with_promises, without_reserved
+from ganeti_htools.planning.summary import DecisionSummary, summarize
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """``answer`` is one line of JSON, ``gist`` sums it up for a log; ``warnings`` are about the cluster.
+    """``answer`` is one line of JSON, ``summary`` sums it up for a log; ``warnings`` are about the cluster.
 
     ``names_units`` tells whether other storage units than the default ones were asked for, ``not_enabled``
     whether a disk template that the cluster did not enable when its configuration was asked for. ``ranking``
@@ -51,7 +51,7 @@ class Response:
 
     answer: str
     warnings: tuple[str, ...]
-    gist: Gist
+    summary: DecisionSummary
     names_units: bool = False
     not_enabled: bool = False
     ranking: Sequence[Mapping[str, Any]] = ()
@@ -139,7 +139,7 @@ def respond(
     return Response(
         _answer(request, outcome, note + more),
         (*message.warnings, *inconsistencies(state)),
-        gist(request, outcome),
+        summarize(request, outcome),
         known is not None and names_units(requested, known.cluster),
         any(not_enabled(cluster, row) for row in requested),
         _ranking(request, outcome),

@@ -1,49 +1,53 @@
-"""What ``hbal`` would do: the moves that balance a node group (``hbal(1)``)."""
+"""Plans of ``hbal``: moves that balance node groups (``hbal(1)``)."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.engine.balancing.balance import Step, score_of, stepwise
+from ganeti_htools.engine.balancing.recheck import obstacle
+from ganeti_htools.execution.jobs import Jobsets
+from ganeti_htools.execution.review import Check, Review, Say
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.moves import NamedStep
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
-from ganeti_htools.planning import proposal, view
-from ganeti_htools.planning.jobsets import Move, Names, cost_of, jobs_of, jobsets
+from ganeti_htools.planning import steps, view
+from ganeti_htools.planning.jobsets import BalancingMove, Names, cost_of, jobs_of, jobsets
 from ganeti_htools.planning.node_groups import select, worst_first
-from ganeti_htools.planning.proposal import Execution, OnChange, Progress, Proposal
-from ganeti_htools.planning.view import View
+from ganeti_htools.planning.plan import (
+    OnChange,
+    Plan,
+    Progress,
+    Tool,
+    ToolOptions,
+    Watched,
+    replan,
+    unwatched,
+)
 
 if TYPE_CHECKING:
     from ganeti_htools.engine.balancing.replay import RatedPlan
-    from ganeti_htools.execution.jobs import Jobsets
-    from ganeti_htools.execution.review import Check
-    from ganeti_htools.execution.wording import Say
-
-PURPOSE = "rebalancing"
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """What may be asked of a plan.
+class HbalOptions(ToolOptions):
+    """Options of a balancing plan.
 
-    ``group``: name or UUID of the node group, which need not be named if it is the only one. ``worst_group``:
-    of all groups only the first that can be improved, the worst score first; ``all_groups``: each in that
-    order. ``optimise``: seconds to look for a better plan than the greedy one, for each group.
-    ``first_job_group``: carry out the first jobset only.
+    * ``group``: name or UUID of the node group; optional if the cluster has one group.
+    * ``worst_group``: balance the first group that can be improved, in order of falling scores.
+    * ``all_groups``: balance every group, in the same order.
+    * ``optimise``: seconds per group to look for a better plan than the greedy one.
+    * ``first_job_group``: carry out the first jobset only.
     """
 
-    view: View = field(default_factory=View)
     balancing: BalancingOptions = field(default_factory=BalancingOptions)
-    execution: Execution = field(default_factory=Execution)
     group: str | None = None
     optimise: float = 0.0
     first_job_group: bool = False
@@ -51,135 +55,253 @@ class Options:
     all_groups: bool = False
 
     def __post_init__(self) -> None:
-        """Raises DataError where it is not clear which groups are meant."""
+        """Raises DataError if the options select groups in more than one way."""
         if (self.group is not None) + self.worst_group + self.all_groups > 1:
             raise DataError("expected only one of the options group, worst-group and all-groups")
 
     @property
     def ranks_groups(self) -> bool:
-        """Whether groups are balanced by their score, instead of the one that is named."""
+        """Whether groups are selected by their score, instead of by name."""
         return self.worst_group or self.all_groups
+
+    def after(self, moves: int) -> "HbalOptions":
+        """The options for the rest of a plan after some of its moves."""
+        longest = self.balancing.max_length
+        left = longest if longest < 0 else max(0, longest - moves)
+        return replace(self, balancing=replace(self.balancing, max_length=left))
 
 
 @dataclass(frozen=True, slots=True)
-class Balanced:
-    """The moves of a plan, and the state after them.
+class GroupPlan:
+    """The moves in one node group, whose nodes are in ``scope``, from ``state`` to ``after``.
 
-    ``greedy`` are the moves of the usual plan, None if the plan is that one.
+    ``greedy`` are the moves of the greedy plan, None if this is the greedy plan.
     """
-
-    moves: Sequence[Move]
-    after: State
-    greedy: Sequence[Move] | None = None
-
-
-def select_groups(state: State, options: Options) -> list[tuple[str, Bools]]:
-    """Names and nodes of the groups to be balanced, in order. Raises NoGroupError."""
-    return worst_first(state) if options.ranks_groups else [select(state, options.group)]
-
-
-class GroupPlan(NamedTuple):
-    """What a plan does in one group, of which ``scope`` has the nodes, from a state on."""
 
     state: State
     group: str
     scope: Bools
-    balanced: Balanced
+    moves: Sequence[BalancingMove]
+    after: State
+    greedy: Sequence[BalancingMove] | None = None
+
+    @property
+    def score_before(self) -> float:
+        """Score of the group before the moves."""
+        return score_of(self.state, self.scope)
+
+    @property
+    def score_after(self) -> float:
+        """Score of the group after the moves."""
+        return self.moves[-1].step.score if self.moves else self.score_before
+
+    def describe(self) -> dict[str, Any]:
+        """Describe the steps as JSON."""
+
+        def described(moves: Sequence[BalancingMove] | None) -> Any:
+            return None if moves is None else steps.to_json(self.state, [move.step for move in moves])
+
+        return {"steps": described(self.moves), "greedy": described(self.greedy)}
 
 
-def in_turn(
-    state: State,
-    groups: Iterable[tuple[str, Bools]],
-    options: Options,
-    balance: Callable[[State, str, Bools, Options], Balanced],
-) -> Iterator[GroupPlan]:
-    """Plans for groups, one after the other, each from the state after the one before.
+# Plans for a group: its state, name and scope, and the options for the remaining moves.
+PlanGroup = Callable[[State, str, Bools, HbalOptions], GroupPlan]
+OnMove = Callable[[BalancingMove], None]  # called with each move as soon as it is found
 
-    With ``worst_group`` the first that moves anything is the last. ``balance`` plans for one group; the most
-    steps that its options allow are those that are left.
+
+def _ignore(_news: object) -> None:
+    """Do nothing with a move, or with progress."""
+
+
+@dataclass(frozen=True)
+class BalancingPlan(Plan[HbalOptions]):
+    """Plans for one or more node groups, each from the state after the one before.
+
+    ``tried`` are all groups that were planned for, in order.
     """
+
+    tried: Sequence[GroupPlan]
+
+    @property
+    def parts(self) -> Sequence[GroupPlan]:
+        """The groups that the plan changes.
+
+        With ``worst_group`` only the improved group, or the worst group if none can be improved.
+        """
+        if not self.options.worst_group:
+            return self.tried
+        return self.tried[-1:] if any(part.moves for part in self.tried) else self.tried[:1]
+
+    @property
+    def purpose(self) -> str:
+        """Purpose of the jobs."""
+        return "rebalancing"
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Names of the balanced groups."""
+        return tuple(part.group for part in self.parts)
+
+    def score(self) -> dict[str, float]:
+        """Add up the scores of the groups before and after."""
+        return {
+            "before": sum(part.score_before for part in self.parts),
+            "after": sum(part.score_after for part in self.parts),
+        }
+
+    def cost(self) -> dict[str, Any]:
+        """Add up what the moves cost."""
+        return cost_of([moves for part in self.parts for moves in jobsets(part.moves)])
+
+    def describe(self) -> dict[str, Any]:
+        """Describe the steps, by group if groups are ranked."""
+        found = {part.group: part.describe() for part in self.tried}
+        return {"groups": found} if self.options.ranks_groups else found[self.groups[0]]
+
+    def jobs(self) -> Jobsets:
+        """Make the jobs of all groups, or the first jobset."""
+        sets = [jobs for part in self.parts for jobs in jobs_of(part.state, jobsets(part.moves))]
+        return carried_out(sets, self.options)
+
+    def review(self, on_change: OnChange, say: Say, watched: Watched = unwatched) -> Check:
+        """Make the check of the remaining moves: each is possible, and together they improve every group.
+
+        A new plan begins with the first group that has moves left.
+        """
+        options, groups = self.options, self.groups
+
+        def check(cluster: Cluster, rest: Jobsets, made: int) -> Review:
+            state = state_of(cluster, options)
+            scopes = {
+                name: state.group == view.group(state, name, f"node group {name} is gone") for name in groups
+            }
+            ahead = _by_group(state, groups, rest)
+            why = _group_obstacle(state, scopes, ahead, options)
+            if why is None:
+                return Review()
+            left = list(scopes.items())[min(map(groups.index, ahead)) :]
+            new = replan(
+                why,
+                on_change,
+                say,
+                watched,
+                lambda progress: plan_groups(state, left, options.after(made), _balancer(progress)),
+            )
+            return Review(why, None if new is None else new.jobs())
+
+        return check
+
+
+def carried_out(sets: Sequence[T], options: HbalOptions) -> Sequence[T]:
+    """Return the jobsets of a plan that are carried out: all, or the first."""
+    return sets[:1] if options.first_job_group else sets
+
+
+def state_of(cluster: Cluster, options: HbalOptions) -> State:
+    """Derive the state of the cluster as the options show it. Raises HtoolsError."""
+    return view.state_of(cluster, options.view)
+
+
+def select_groups(state: State, options: HbalOptions) -> list[tuple[str, Bools]]:
+    """Return names and nodes of the groups to balance, in order. Raises NoGroupError."""
+    return worst_first(state) if options.ranks_groups else [select(state, options.group)]
+
+
+def plan(state: State, options: HbalOptions, progress: Progress) -> BalancingPlan:
+    """Plan for a state. Raises NoGroupError; HtoolsError for unknown names."""
+    return plan_groups(state, select_groups(state, options), options, _balancer(progress))
+
+
+def _balancer(progress: Progress) -> PlanGroup:
+    def balance(state: State, name: str, scope: Bools, options: HbalOptions) -> GroupPlan:
+        return balance_group(state, name, scope, options, progress)
+
+    return balance
+
+
+def restore(state: State, options: HbalOptions, found: Mapping[str, Any]) -> BalancingPlan:
+    """Make a plan again from its description. Raises DataError."""
+
+    def balance(state: State, name: str, scope: Bools, options: HbalOptions) -> GroupPlan:
+        return restore_group(state, name, scope, options, found)
+
+    return plan_groups(state, select_groups(state, options), options, balance)
+
+
+def plan_groups(
+    state: State, groups: Iterable[tuple[str, Bools]], options: HbalOptions, plan_group: PlanGroup
+) -> BalancingPlan:
+    """Plan for groups, one after the other. ``worst_group`` ends with the first group that is improved.
+
+    The limit of moves is for all groups together.
+    """
+    tried, start, rest = list[GroupPlan](), state, options
     for name, scope in groups:
-        balanced = balance(state, name, scope, options)
-        yield GroupPlan(state, name, scope, balanced)
-        if options.worst_group and balanced.moves:
-            return
-        state, options = balanced.after, rest_of(options, len(balanced.moves))
+        part = plan_group(start, name, scope, rest)
+        tried.append(part)
+        if options.worst_group and part.moves:
+            break
+        start, rest = part.after, rest.after(len(part.moves))
+    return BalancingPlan(state, options, tried)
 
 
-def concerned(parts: Sequence[GroupPlan], options: Options) -> Sequence[GroupPlan]:
-    """The parts that a plan is about: with ``worst_group`` only that of the group that is balanced, or of
-    the worst one if none can be improved.
-    """
-    if not options.worst_group:
-        return parts
-    return parts[-1:] if any(part.balanced.moves for part in parts) else parts[:1]
-
-
-def _silent(*_lines: str) -> None:
-    """Tell nobody."""
-
-
-def plan(
-    state: State, scope: Bools, options: Options, say: "Say" = _silent, progress: Progress = _silent
-) -> Balanced:
-    """Balance the nodes in scope. A line about each step goes to ``say`` as soon as it is found."""
+def balance_group(
+    state: State,
+    name: str,
+    scope: Bools,
+    options: HbalOptions,
+    progress: Progress,
+    on_move: OnMove = _ignore,
+) -> GroupPlan:
+    """Balance the nodes in scope."""
     movable, after = view.movable(state, options.view), state.copy()
     if not options.optimise:
-        steps = stepwise(after, scope, options.balancing, movable)
-        return Balanced(_tell(state, scope, steps, say, progress), after)
+        found = stepwise(after, scope, options.balancing, movable)
+        return GroupPlan(state, name, scope, _moves(state, found, on_move, progress), after)
     greedy, best = _optimised(state, scope, movable, options, progress)
-    made = _tell(state, scope, best.steps, say, progress)
-    return Balanced(made, best.after, list(map(Names(state).move, greedy.steps)))
+    moves = _moves(state, best.steps, on_move, progress)
+    return GroupPlan(state, name, scope, moves, best.after, list(map(Names(state).move, greedy.steps)))
 
 
-def plan_again(
+def restore_group(
     state: State,
+    name: str,
     scope: Bools,
-    options: Options,
+    options: HbalOptions,
     found: Mapping[str, Any],
-    say: "Say" = _silent,
-    progress: Progress = _silent,
-) -> Balanced:
-    """Make a plan again that somebody else has found (``found`` of a proposal), and tell its steps.
-
-    Raises DataError if ``found`` is of another form.
-    """
+    on_move: OnMove = _ignore,
+) -> GroupPlan:
+    """Make the plan for a group again from the description of the whole plan. Raises DataError."""
+    try:
+        part: Mapping[str, Any] = found["groups"][name] if "groups" in found else found
+        greedy, best = part["greedy"], part["steps"]
+    except (KeyError, TypeError):
+        raise DataError(f"htoolsd has no plan for node group {name}") from None
     movable, after = view.movable(state, options.view), state.copy()
-    greedy = None
-    if found["greedy"] is not None:
-        steps = proposal.retraced(state.copy(), movable, found["greedy"])
-        greedy = list(map(Names(state).move, steps))
-    made = _tell(state, scope, proposal.retraced(after, movable, found["steps"]), say, progress)
-    return Balanced(made, after, greedy)
+    rival = None
+    if greedy is not None:
+        rival = list(map(Names(state).move, steps.retrace(state.copy(), movable, greedy)))
+    moves = _moves(state, steps.retrace(after, movable, best), on_move)
+    return GroupPlan(state, name, scope, moves, after, rival)
 
 
-def _tell(
-    state: State, scope: Bools, steps: Iterable[Step], say: "Say", progress: Progress
-) -> Sequence[Move]:
-    """The moves that steps make. Each is told as soon as the step is found."""
-    names = Names(state)
-    here = np.flatnonzero(scope[state.pnode]).tolist()
-    longest = max((len(names.instances[row]) for row in here), default=0)
-    nodes = 2 * max((len(names.nodes[row]) for row in np.flatnonzero(scope).tolist()), default=0) + 1
-    made: list[Move] = []
-    for step in steps:
-        move = names.move(step)
-        made.append(move)
-        was, now = ":".join(move.was), ":".join(move.now)
-        score = fixed(step.score, 8).rjust(12)
+def _moves(
+    state: State, found: Iterable[Step], on_move: OnMove, progress: Progress = _ignore
+) -> Sequence[BalancingMove]:
+    """Name the moves, and pass on each as soon as its step is found."""
+    names, moves = Names(state), list[BalancingMove]()
+    for step in found:
+        moves.append(names.move(step))
         progress("")
-        say(
-            f"  {len(made):3}. {move.instance:{longest}} {was:{nodes}} => {now:{nodes}} {score}"
-            f" a={move.summary}"
-        )
-        progress(f"{len(made)} steps, score {fixed(step.score, 8)}")
-    return made
+        on_move(moves[-1])
+        progress(f"{len(moves)} steps, score {fixed(step.score, 8)}")
+    return moves
 
 
 def _optimised(
-    state: State, scope: Bools, movable: Bools, options: Options, progress: Progress
+    state: State, scope: Bools, movable: Bools, options: HbalOptions, progress: Progress
 ) -> "tuple[RatedPlan, RatedPlan]":
-    """The greedy plan and the best one found in the time given."""
+    """Find the greedy plan, and the best plan in the given time."""
     from ganeti_htools.engine.balancing.optimise import optimise  # seldom needed
 
     end: float | None = None
@@ -193,75 +315,37 @@ def _optimised(
     return optimise(state, scope, options.balancing, movable, going)
 
 
-def jobs(parts: Sequence[GroupPlan], options: Options) -> "Jobsets":
-    """The jobs that carry out the parts of a plan, one after the other."""
-    return carried_out(
-        [jobs for part in parts for jobs in jobs_of(part.state, jobsets(part.balanced.moves))], options
-    )
+def _group_obstacle(
+    state: State, scopes: Mapping[str, Bools], ahead: Mapping[str, Sequence[NamedStep]], options: HbalOptions
+) -> str | None:
+    """Make the remaining steps group by group on a copy of the state. Returns the first obstacle."""
+    after, movable = state.copy(), view.movable(state, options.view)
+    for name, named in ahead.items():
+        why = obstacle(after, scopes[name], named, options.balancing, movable)
+        if why is not None:
+            return why
+        if not score_of(after, scopes[name]) < score_of(state, scopes[name]):
+            return "the remaining moves would not improve the score"
+    return None
 
 
-def carried_out(sets: Sequence[T], options: Options) -> Sequence[T]:
-    """Those jobsets of a plan that are to be carried out: all, or the first."""
-    return sets[:1] if options.first_job_group else sets
+def _by_group(state: State, groups: Sequence[str], rest: Jobsets) -> dict[str, list[NamedStep]]:
+    """Sort the remaining steps by the group of their instance.
 
-
-def propose(cluster: Cluster, options: Options, progress: Progress) -> Proposal:
-    """The plan for a cluster. Raises HtoolsError.
-
-    Of several groups the scores are added up.
+    Steps of an instance that has left these groups stay with the step before, whose group rejects them.
     """
-    state = view.state_of(cluster, options.view)
-
-    def balance(start: State, _name: str, scope: Bools, options: Options) -> Balanced:
-        return plan(start, scope, options, progress=progress)
-
-    def review(on_change: OnChange, say: "Say") -> "Check":
-        from ganeti_htools.planning.balance_review import reviewer  # needed only where jobs are submitted
-
-        return reviewer(options, names, on_change, say)
-
-    tried = list(in_turn(state, select_groups(state, options), options, balance))
-    parts = concerned(tried, options)
-    names = tuple(part.group for part in parts)
-    found = {part.group: _told(part) for part in tried}
-    return Proposal(
-        PURPOSE,
-        names,
-        jobs(parts, options),
-        {"before": sum(map(_before, parts)), "after": sum(map(_after, parts))},
-        cost_of([moves for part in parts for moves in jobsets(part.balanced.moves)]),
-        {"groups": found} if options.ranks_groups else found[names[0]],
-        review,
-    )
+    homes = {
+        instance.name: state.cluster.groups[group].name
+        for instance, group in zip(state.cluster.instances, state.group[state.pnode].tolist(), strict=True)
+    }
+    found: dict[str, list[NamedStep]] = {}
+    group = groups[0]
+    for step in (job.step for jobs in rest for job in jobs):
+        if isinstance(step, NamedStep):
+            home = homes.get(step.instance, group)
+            group = home if home in groups else group
+            found.setdefault(group, []).append(step)
+    return found
 
 
-def _before(part: GroupPlan) -> float:
-    return score_of(part.state, part.scope)
-
-
-def _after(part: GroupPlan) -> float:
-    moves = part.balanced.moves
-    return moves[-1].step.score if moves else _before(part)
-
-
-def _told(part: GroupPlan) -> dict[str, Any]:
-    def told(moves: Sequence[Move] | None) -> Any:
-        return None if moves is None else proposal.told(part.state, [move.step for move in moves])
-
-    return {"steps": told(part.balanced.moves), "greedy": told(part.balanced.greedy)}
-
-
-def found_in(found: Mapping[str, Any], group: str) -> Mapping[str, Any]:
-    """What of ``found`` of a proposal is about a group. Raises DataError if nothing is."""
-    try:
-        part: Mapping[str, Any] = found["groups"][group] if "groups" in found else found
-    except (KeyError, TypeError):
-        raise DataError(f"htoolsd has no plan for node group {group}") from None
-    return part
-
-
-def rest_of(options: Options, made: int) -> Options:
-    """The options for the rest of a plan of which so many moves have been made."""
-    longest = options.balancing.max_length
-    left = longest if longest < 0 else max(0, longest - made)
-    return replace(options, balancing=replace(options.balancing, max_length=left))
+HBAL = Tool("hbal", HbalOptions, state_of, plan, restore)

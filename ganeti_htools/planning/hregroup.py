@@ -1,29 +1,34 @@
-"""What ``hregroup`` would do: instances moved between node groups (``hregroup(1)``)."""
+"""Plans of ``hregroup``: moves of instances between node groups (``hregroup(1)``)."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
 
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.groups import compression, levelling, recheck, redistribution
 from ganeti_htools.engine.groups.outcome import Limits, Outcome, Possible
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.rules import Rules
+from ganeti_htools.execution.jobs import Job, Jobsets
+from ganeti_htools.execution.review import Check, Review, Say
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import NOWHERE, sorted_unique
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.moves import MovePart, NamedMove, Operation
 from ganeti_htools.model.state import State
-from ganeti_htools.planning import view
-from ganeti_htools.planning.group_moves import Move, cost_of, jobs, moves_of
-from ganeti_htools.planning.proposal import Execution, OnChange, Progress, Proposal, replanned, unwatched
-from ganeti_htools.planning.view import View
-
-if TYPE_CHECKING:
-    from ganeti_htools.execution.jobs import Job, Jobsets
-    from ganeti_htools.execution.review import Check, Review
-    from ganeti_htools.execution.wording import Say
+from ganeti_htools.planning import steps, view
+from ganeti_htools.planning.group_moves import GroupMove, cost_of, jobs_of, moves_of
+from ganeti_htools.planning.plan import (
+    OnChange,
+    Plan,
+    Progress,
+    Tool,
+    ToolOptions,
+    Watched,
+    replan,
+    unwatched,
+)
 
 Action = Literal["redistribute", "compress", "balance"]
 PURPOSES: Mapping[Action, str] = {
@@ -34,18 +39,19 @@ PURPOSES: Mapping[Action, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """What may be asked of a plan. Groups are given by name or UUID.
+class RegroupOptions(ToolOptions):
+    """Options of a plan between node groups. Groups are given by name or UUID.
 
-    ``among``: the only groups that give and take instances; all if none is named. ``disk_moves``: also
-    instances whose disks have to be copied; ``allow_plain``: also those that have to be stopped for it;
-    ``allow_drbd``: also mirrored ones in balancing. ``max_moves``, ``max_copy`` (MiB): none if below 0.
-    ``empty``: the groups to be emptied by compression, else as many as ``number``; ``reserve``: so many
-    standard instances stay free in each other group. ``min_gain``: what a move has to gain in balancing.
+    * ``among``: the only groups that give and take instances; all groups if empty.
+    * ``disk_moves``: also move instances whose disks have to be copied.
+    * ``allow_plain``: also move instances that have to be stopped for the copy.
+    * ``allow_drbd``: also move mirrored instances when balancing.
+    * ``max_moves``, ``max_copy`` (MiB): limits; negative for no limit.
+    * ``empty``: the groups that compression empties, else as many as ``number``.
+    * ``reserve``: standard instances for which every other group keeps room.
+    * ``min_gain``: least gain of a move when balancing.
     """
 
-    view: View = field(default_factory=View)
-    execution: Execution = field(default_factory=Execution)
     action: Action = "redistribute"
     among: tuple[str, ...] = ()
     disk_moves: bool = True
@@ -59,11 +65,122 @@ class Options:
     min_gain: float = 1e-2
 
 
-def rules_of(state: State, options: Options) -> Rules:
-    """What may move by the options. Raises HtoolsError for unknown names."""
+@dataclass(frozen=True)
+class RegroupPlan(Plan[RegroupOptions]):
+    """The outcome of an action on node groups."""
+
+    outcome: Outcome
+
+    @cached_property
+    def moves(self) -> Sequence[GroupMove]:
+        """The moves by name."""
+        return moves_of(self.state, self.outcome)
+
+    @property
+    def purpose(self) -> str:
+        """Purpose of the jobs."""
+        return PURPOSES[self.options.action]
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Names of the groups that may give and take instances."""
+        rows = sorted(rules_of(self.state, self.options).groups)
+        return tuple(self.state.cluster.groups[row].name for row in rows)
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether the plan leaves undone a part of what was asked for."""
+        asked = self.options.action != "compress" or bool(self.options.empty)
+        return asked and bool(self.outcome.failed)
+
+    def score(self) -> dict[str, float]:
+        """Compute the scores of the whole cluster before and after."""
+        everywhere = self.state.group == self.state.group
+        after = self.outcome.after.state
+        return {"before": score_of(self.state, everywhere), "after": score_of(after, everywhere)}
+
+    def cost(self) -> dict[str, Any]:
+        """Add up what the moves cost."""
+        return cost_of(self.moves)
+
+    def describe(self) -> dict[str, Any]:
+        """Describe the outcome."""
+        groups, outcome = self.state.cluster.groups, self.outcome
+        return {
+            "steps": [
+                {
+                    "instance": move.step.instance,
+                    "parts": [[operation.value, node] for operation, node in move.step.parts],
+                    "from": move.step.was,
+                    "to": move.step.now,
+                }
+                for move in self.moves
+            ],
+            "done": [groups[group].name for group in outcome.done],
+            "failed": [[groups[group].name, why] for group, why in outcome.failed],
+            "possible": [[groups[each.group].name, each.moves, each.copied] for each in outcome.possible],
+        }
+
+    def jobs(self) -> Jobsets:
+        """Make the jobs of the moves."""
+        return jobs_of(self.state, self.moves)
+
+    def review(self, on_change: OnChange, say: Say, watched: Watched = unwatched) -> Check:
+        """Make the check of the remaining moves; an instance on its way only makes the rest of its move."""
+        options = self._options_for_rest()
+
+        def check(cluster: Cluster, rest: Jobsets, made: int) -> Review:
+            state = state_of(cluster, options)
+            moves = [job.step for jobs in rest for job in jobs if isinstance(job.step, NamedMove)]
+            obstacle = recheck.obstacle(Regrouping(state, rules_of(state, options)), moves)
+            if obstacle is None:
+                return _without_parts_made(state, rest)
+            left = options.max_moves if options.max_moves < 0 else max(0, options.max_moves - made)
+            fewer = replace(options, max_moves=left)
+            new = replan(obstacle, on_change, say, watched, lambda progress: plan(state, fewer, progress))
+            return Review(obstacle, None if new is None else new.jobs())
+
+        return check
+
+    def _options_for_rest(self) -> RegroupOptions:
+        """Return the options for a new plan halfway: compression goes on with the groups it has chosen."""
+        done, groups = self.outcome.done, self.state.cluster.groups
+        if not done or self.options.action != "compress":
+            return self.options
+        return replace(self.options, empty=tuple(groups[group].uuid for group in done))
+
+
+def _without_parts_made(state: State, rest: Jobsets) -> Review:
+    """Review remaining moves that fit: drop the parts that have been made."""
+    rows = {row.name: index for index, row in enumerate(state.cluster.instances)}
+    ahead: list[str] = []
+
+    def shortened(job: Job) -> Job:
+        move = job.step
+        left = recheck.left(state, rows[move.instance], move) if isinstance(move, NamedMove) else None
+        if not isinstance(move, NamedMove) or left is None or left is move:
+            return job
+        ahead.append(move.instance)
+        made = len(move.parts) - len(left.parts)
+        return replace(job, opcodes=job.opcodes[made:], commands=job.commands[made:], step=left)
+
+    shorter = [[shortened(job) for job in jobs] for jobs in rest]
+    if not ahead:
+        return Review()
+    left = [kept for jobs in shorter if (kept := [job for job in jobs if job.opcodes])]
+    return Review(f"part of the move has already been made: {', '.join(ahead)}", left)
+
+
+def state_of(cluster: Cluster, options: RegroupOptions) -> State:
+    """Derive the state of the cluster as the options show it. Raises HtoolsError."""
+    return view.state_of(cluster, options.view)
+
+
+def rules_of(state: State, options: RegroupOptions) -> Rules:
+    """Return which instances may move between which groups. Raises HtoolsError for unknown names."""
     among = [_group(state, name) for name in options.among] or sorted_unique(state.group).tolist()
     return Rules(
-        view.wanted(state, options.view),
+        view.selected(state, options.view),
         frozenset(among),
         mirrored=options.disk_moves and (options.action != "balance" or options.allow_drbd),
         plain=options.disk_moves and options.allow_plain,
@@ -74,8 +191,12 @@ def _group(state: State, name: str) -> int:
     return view.group(state, name, f"Node group {name} not found")
 
 
-def plan(state: State, options: Options, progress: Progress) -> Outcome:
-    """The moves. Raises HtoolsError for unknown names."""
+def plan(state: State, options: RegroupOptions, progress: Progress) -> RegroupPlan:
+    """Plan for a state. Raises HtoolsError for unknown names."""
+    return RegroupPlan(state, options, _outcome(state, options, progress))
+
+
+def _outcome(state: State, options: RegroupOptions, progress: Progress) -> Outcome:
     rules, limits = rules_of(state, options), Limits(options.max_moves, options.max_copy)
     if options.action == "redistribute":
         return redistribution.redistribute(state, rules, limits, progress)
@@ -85,72 +206,17 @@ def plan(state: State, options: Options, progress: Progress) -> Outcome:
     return levelling.level(state, rules, limits, options.min_gain, progress)
 
 
-def reported(before: State, after: State) -> Cluster:
-    """The cluster as nodes will report it once instances have moved, with the memory that is free then."""
-    settled, taken = after.to_cluster(), after.columns.i_mem - before.columns.i_mem
-    pairs = zip(settled.nodes, taken.tolist(), strict=True)
-    return replace(settled, nodes=tuple(replace(node, f_mem=node.f_mem - mem) for node, mem in pairs))
-
-
-def propose(cluster: Cluster, options: Options, progress: Progress) -> Proposal:
-    """The plan for a cluster. Raises HtoolsError."""
-    state = view.state_of(cluster, options.view)
-    outcome = plan(state, options, progress)
-    moves = moves_of(state, outcome)
-    everywhere = state.group == state.group
-    return Proposal(
-        PURPOSES[options.action],
-        tuple(cluster.groups[group].name for group in sorted(rules_of(state, options).groups)),
-        jobs(state, moves),
-        {"before": score_of(state, everywhere), "after": score_of(outcome.after.state, everywhere)},
-        cost_of(moves),
-        told(state, outcome, moves),
-        lambda on_change, say: reviewer(as_decided(state, options, outcome), on_change, say),
-    )
-
-
-def as_decided(state: State, options: Options, outcome: Outcome) -> Options:
-    """The options with which a plan is made anew half-way: the groups that it empties remain the same."""
-    if not outcome.done or options.action != "compress":
-        return options
-    return replace(options, empty=tuple(state.cluster.groups[group].uuid for group in outcome.done))
-
-
-def unrepaired(options: Options, outcome: Outcome) -> bool:
-    """Whether something is left undone that was asked for."""
-    return bool(outcome.failed) and (options.action != "compress" or bool(options.empty))
-
-
-def told(state: State, outcome: Outcome, moves: Sequence[Move]) -> dict[str, Any]:
-    """An outcome as JSON, from which :func:`plan_again` makes the same plan."""
-    groups = state.cluster.groups
-    return {
-        "steps": [
-            {
-                "instance": move.step.instance,
-                "parts": [[operation.value, node] for operation, node in move.step.parts],
-                "from": move.step.was,
-                "to": move.step.now,
-            }
-            for move in moves
-        ],
-        "done": [groups[group].name for group in outcome.done],
-        "failed": [[groups[group].name, why] for group, why in outcome.failed],
-        "possible": [[groups[each.group].name, each.moves, each.copied] for each in outcome.possible],
-    }
-
-
-def plan_again(state: State, options: Options, found: Mapping[str, Any]) -> Outcome:
-    """Make a plan again that somebody else has found (``found`` of a proposal). Raises DataError."""
+def restore(state: State, options: RegroupOptions, found: Mapping[str, Any]) -> RegroupPlan:
+    """Make a plan again from its description. Raises DataError."""
     rows = {row.name: index for index, row in enumerate(state.cluster.instances)}
-    again = Regrouping(state, rules_of(state, options))
+    after = Regrouping(state, rules_of(state, options))
     try:
         for move in found["steps"]:
             parts = [
                 MovePart(Operation(operation), NOWHERE if node is None else state.nodes[node])
                 for operation, node in move["parts"]
             ]
-            if not again.make(rows[move["instance"]], parts):
+            if not after.make(rows[move["instance"]], parts):
                 raise DataError(
                     f"the plan moves instance {move['instance']}, which cannot be moved like that"
                 )
@@ -158,54 +224,15 @@ def plan_again(state: State, options: Options, found: Mapping[str, Any]) -> Outc
         failed = tuple((_group(state, name), str(why)) for name, why in found["failed"])
         possible = tuple(Possible(_group(state, name), *amounts) for name, *amounts in found["possible"])
     except (KeyError, TypeError, ValueError):
-        raise DataError("htoolsd tells the plan in another form than expected") from None
-    return Outcome(again, done, failed, possible)
+        raise DataError(steps.UNEXPECTED) from None
+    return RegroupPlan(state, options, Outcome(after, done, failed, possible))
 
 
-def _half_way(state: State, rest: "Jobsets") -> "Review":
-    """The review of a plan that fits: what has gone a part of its way only has the rest to go."""
-    from ganeti_htools.execution.review import Review
-
-    rows = {row.name: index for index, row in enumerate(state.cluster.instances)}
-    ahead: list[str] = []
-
-    def shortened(job: "Job") -> "Job":
-        move = job.step
-        left = recheck.left(state, rows[move.instance], move) if isinstance(move, NamedMove) else None
-        if not isinstance(move, NamedMove) or left is None or left is move:
-            return job
-        ahead.append(move.instance)
-        gone = len(move.parts) - len(left.parts)
-        return replace(job, opcodes=job.opcodes[gone:], commands=job.commands[gone:], step=left)
-
-    shorter = [[shortened(job) for job in jobs] for jobs in rest]
-    if not ahead:
-        return Review()
-    plan = [left for jobs in shorter if (left := [job for job in jobs if job.opcodes])]
-    return Review(f"a part of the way has been gone by {', '.join(ahead)}", plan)
+def reported(before: State, after: State) -> Cluster:
+    """Return the cluster as nodes will report it after moves, with the free memory that results."""
+    settled, taken = after.to_cluster(), after.columns.i_mem - before.columns.i_mem
+    pairs = zip(settled.nodes, taken.tolist(), strict=True)
+    return replace(settled, nodes=tuple(replace(node, f_mem=node.f_mem - mem) for node, mem in pairs))
 
 
-def reviewer(
-    options: Options,
-    on_change: OnChange,
-    say: "Say",
-    watched: Callable[[], AbstractContextManager[Progress]] = unwatched,
-) -> "Check":
-    """A function that checks the rest of a plan.
-
-    Where the rest does not fit, it says so, and plans anew if ``on_change`` allows it.
-    """
-    from ganeti_htools.execution.review import Review
-
-    def check(cluster: Cluster, rest: "Jobsets", made: int) -> "Review":
-        state = view.state_of(cluster, options.view)
-        moves = [job.step for jobs in rest for job in jobs if isinstance(job.step, NamedMove)]
-        obstacle = recheck.obstacle(Regrouping(state, rules_of(state, options)), moves)
-        if obstacle is None:
-            return _half_way(state, rest)
-        left = options.max_moves if options.max_moves < 0 else max(0, options.max_moves - made)
-        fewer = replace(options, max_moves=left)
-        new = replanned(obstacle, on_change, say, watched, lambda progress: plan(state, fewer, progress))
-        return Review(obstacle, None if new is None else jobs(state, moves_of(state, new)))
-
-    return check
+HREGROUP = Tool("hregroup", RegroupOptions, state_of, plan, restore)

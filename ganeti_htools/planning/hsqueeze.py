@@ -1,57 +1,61 @@
-"""What ``hsqueeze`` would do: nodes emptied and powered down, or powered up and filled (``hsqueeze(1)``)."""
+"""Plans of ``hsqueeze``: nodes emptied and powered down, or powered up and filled (``hsqueeze(1)``)."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ganeti_htools.engine.balancing.balance import score_of
-from ganeti_htools.engine.squeezing import squeeze
+from ganeti_htools.engine.balancing.recheck import named
+from ganeti_htools.engine.squeezing import recheck, squeeze
 from ganeti_htools.engine.squeezing.power_group import switched
 from ganeti_htools.engine.squeezing.power_plan import Action, Allowed, Phase, PowerPlan, Wishes
+from ganeti_htools.engine.squeezing.recheck import NamedPhase
 from ganeti_htools.engine.squeezing.reserve import room_on_all
+from ganeti_htools.execution.jobs import Jobsets
+from ganeti_htools.execution.review import Check, Review, Say
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.errors import during
-from ganeti_htools.model.moves import MoveKind
+from ganeti_htools.model.moves import MoveKind, NamedStep
 from ganeti_htools.model.state import State
 from ganeti_htools.model.without_instances import reports, without_instances
-from ganeti_htools.planning import leftovers, proposal, standby, view
-from ganeti_htools.planning.jobsets import Move, Names, cost_of, jobs_of, jobsets
+from ganeti_htools.planning import power_jobs, standby, steps, view
+from ganeti_htools.planning.interrupted_run import before_drain, interrupted_run
+from ganeti_htools.planning.jobsets import BalancingMove, Names, cost_of, jobs_of, jobsets
+from ganeti_htools.planning.plan import (
+    OnChange,
+    Plan,
+    Progress,
+    Tool,
+    ToolOptions,
+    Watched,
+    replan,
+    unwatched,
+)
+from ganeti_htools.planning.power_jobs import nodes_to_mark
 from ganeti_htools.planning.power_reserve import kept_free
-from ganeti_htools.planning.proposal import Execution, OnChange, Progress, Proposal
-from ganeti_htools.planning.view import View
 
-if TYPE_CHECKING:
-    from ganeti_htools.execution.jobs import Jobsets
-    from ganeti_htools.execution.review import Check
-    from ganeti_htools.execution.wording import Say
-
-TITLES = {
-    Action.NOTHING: "'No action'",
-    Action.OFFLINE: "'Nodes to offline'",
-    Action.ONLINE: "'Nodes to online'",
-}
-_USUAL = 2.0  # what is left free, in standard instances, unless told otherwise
+_USUAL = 2.0  # standard instances for which nodes keep room, by default
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """What may be asked of a plan.
+class SqueezeOptions(ToolOptions):
+    """Options of a plan to power nodes down or up.
 
-    ``minimal_resources``: nodes are powered up if any online one has less free than this multiple of the
-    standard instance; ``target_resources``: and down as long as all that remain keep this multiple free. If
-    only one is told, the other is 2 unless that would put the target below the minimum. See :attr:`factors`.
-    ``prefer`` and ``never`` name nodes, or tags of nodes, that are powered down first, or not at all;
-    ``max_nodes``: how many at most, any number if below 0. ``allow_drbd``: also nodes with DRBD instances are
-    emptied, ``allow_all``: those with plain and file ones as well, which are stopped while they are copied.
-    The disk of the standard instance is kept free then, too.
+    * ``minimal_resources``: power nodes up if any online node has room for fewer standard instances.
+    * ``target_resources``: power nodes down as long as all remaining nodes keep room for this many.
+    * ``prefer``, ``never``: nodes, or tags of nodes, that are powered down first, or never.
+    * ``max_nodes``: power down at most this many nodes; negative for no limit.
+    * ``allow_drbd``: also empty nodes with DRBD instances.
+    * ``allow_all``: also empty nodes with plain and file instances, which are stopped while they are copied.
+
+    With ``allow_drbd`` or ``allow_all`` the disk of the standard instances is kept free as well. See
+    :attr:`factors` for the defaults of both amounts.
     """
 
-    view: View = field(default_factory=View)
-    execution: Execution = field(default_factory=Execution)
     minimal_resources: float | None = None
     target_resources: float | None = None
     prefer: tuple[str, ...] = ()
@@ -69,15 +73,19 @@ class Options:
 
     @property
     def factors(self) -> tuple[float, float]:
-        """The minimum and the target, never less: what was powered down would be powered up again."""
+        """Minimum and target, both 2 by default.
+
+        The target is never below the minimum, or nodes powered down would be powered up again. A target below
+        2 lowers the default minimum.
+        """
         minimum, target = self.minimal_resources, self.target_resources
         if minimum is None:
             minimum = _USUAL if target is None else min(_USUAL, target)
         return minimum, max(minimum, _USUAL if target is None else target)
 
     @property
-    def raised(self) -> str | None:
-        """What there is to say if the target that was asked for is not used; None if there is nothing."""
+    def target_warning(self) -> str | None:
+        """Warning that another target is used than the requested one; None if that is not so."""
         minimum, target = self.factors
         if self.target_resources in (None, target):
             return None
@@ -85,61 +93,227 @@ class Options:
             f"target resources {self.target_resources:g} are below the minimal resources: {minimum:g} is used"
         )
 
+    def sparing(self, nodes: Collection[str]) -> "SqueezeOptions":
+        """Return these options for a plan that must not power down these nodes."""
+        return replace(self, never=(*self.never, *nodes))
 
-def seen(cluster: Cluster, options: Options) -> State:
-    """The cluster as a plan sees it: standby nodes have what they will have once they are powered up, and
-    nodes that were drained for a plan are in use.
 
-    Raises HtoolsError.
+@dataclass(frozen=True)
+class SqueezePlan(Plan[SqueezeOptions]):
+    """Nodes to power down or up, in phases, with the moves that empty or fill them."""
+
+    power: PowerPlan
+
+    @property
+    def purpose(self) -> str:
+        """Purpose of the jobs."""
+        plan = self.power
+        if plan.action is Action.NOTHING:
+            return "finishing what was left"
+        if plan.action is Action.OFFLINE:
+            return f"condensing by {len(plan.nodes)} nodes"
+        then = f", then condensing by {len(plan.replaced)}" if plan.replaced else ""
+        return f"expanding by {len(plan.nodes)} nodes{then}"
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Names of all groups, for a new plan may move instances in any of them."""
+        return tuple(group.name for group in self.state.cluster.groups)
+
+    @property
+    def stopped_instances(self) -> list[str]:
+        """Names of running instances that are stopped while they are copied."""
+        rows = [step.instance for step in self.power.steps if step.kind is MoveKind.MOVE]
+        instances = [self.state.cluster.instances[row] for row in dict.fromkeys(rows)]
+        return [instance.name for instance in instances if instance.status.running]
+
+    def score(self) -> dict[str, float]:
+        """Compute the scores of the whole cluster before and after."""
+        everywhere, after = np.ones(len(self.state.group), np.bool_), self.power.state
+        return {"before": score_of(self.state, everywhere), "after": score_of(after, everywhere)}
+
+    def sets(self) -> list[list[list[BalancingMove]]]:
+        """Name the moves of each phase, in jobsets."""
+        names = Names(self.state, whole_instances=True)
+        return [jobsets([names.move(step) for step in phase.steps]) for phase in self.power.phases]
+
+    def cost(self) -> dict[str, Any]:
+        """Add up what the moves cost."""
+        return cost_of([jobs for part in self.sets() for jobs in part])
+
+    def describe(self) -> dict[str, Any]:
+        """Describe the phases and the steps."""
+        state, plan = self.state, self.power
+        return {
+            "action": plan.action.value,
+            "nodes": state.names(plan.nodes),
+            "phases": [
+                {
+                    "action": phase.action.value,
+                    "nodes": state.names(phase.nodes),
+                    "late": state.names(sorted(phase.late)),
+                    "steps": len(phase.steps),
+                }
+                for phase in plan.phases
+            ],
+            "enough": plan.enough,
+            "kept": {state.cluster.nodes[row].name: why for row, why in plan.kept.items()},
+            "steps": steps.to_json(state, plan.steps),
+        }
+
+    def jobs(self) -> Jobsets:
+        """Make the jobs: first those that finish an interrupted run, then one phase after the other.
+
+        Nodes are drained, emptied, tagged and marked offline before they are powered down. They are powered
+        up, marked online and untagged before they are filled.
+        """
+        state, phases = self.state, self.power.phases
+        left, parts = interrupted_run(state.cluster), self.sets()
+        moves = iter(jobs_of(state, [jobs for part in parts for jobs in part]))
+        soon = {state.cluster.nodes[row].name for phase in phases[:1] for row in {*phase.nodes} - phase.late}
+        drained = soon & {node.name for node in left.drained}
+        sets = [*power_jobs.finish(left, soon)]
+        known = list(state.cluster.nodes)
+        for phase, part in zip(phases, parts, strict=True):
+            own, nodes = list(islice(moves, len(part))), [known[row] for row in phase.nodes]
+            if phase.action is Action.ONLINE:
+                sets += [*power_jobs.up(nodes), *own]
+                for row in phase.nodes:
+                    known[row] = power_jobs.awake(known[row])
+            else:
+                late = state.names(phase.late)
+                new = [node.name for node in nodes if node.name not in drained]
+                sets += [*power_jobs.drain_and_empty(new, own, late), *power_jobs.down(nodes)]
+        return [jobs for jobs in sets if jobs]
+
+    def review(self, on_change: OnChange, say: Say, watched: Watched = unwatched) -> Check:
+        """Make the check of the remaining phases: moves are possible, and nodes keep the resources free.
+
+        Figures that nodes no longer report are taken from the state of the plan.
+        """
+        return _SqueezeReview(self, on_change, say, watched)
+
+
+class _SqueezeReview:
+    """The check of a plan, which a new plan replaces."""
+
+    def __init__(self, found: SqueezePlan, on_change: OnChange, say: Say, watched: Watched) -> None:
+        self._options, self._standby = found.options, found.state.cluster.standby
+        self._phases, self._enough = _named(found), found.power.enough
+        self._on_change, self._say, self._watched = on_change, say, watched
+        self._powered_up: set[str] = set()
+        self._without_power: set[str] = set()  # nodes of which this was said
+
+    def __call__(self, cluster: Cluster, rest: Jobsets, _made: int) -> Review:
+        options = self._options
+        state = state_of(replace(cluster, standby=cluster.standby or self._standby), options)
+        self._say_without_power(state)
+        minimum, target = (kept_free(state, factor, options.allowed) for factor in options.factors)
+        left = _remaining(self._phases, rest)
+        up, down = _nodes(self._phases, Action.ONLINE), _nodes(self._phases, Action.OFFLINE)
+        if down and not _nodes(left, Action.OFFLINE):
+            return Review()  # all nodes to power down are offline already
+        if up and not _nodes(left, Action.ONLINE):
+            self._powered_up.update(up)
+        promised = minimum if self._enough and (up or not down) else None
+        movable = view.movable(state, options.view)
+        obstacle = recheck.obstacle(state, left, promised, target, movable)
+        if obstacle is None:
+            return Review()
+        new = replan(
+            obstacle,
+            self._on_change,
+            self._say,
+            self._watched,
+            lambda progress: plan(state, options, progress),
+        )
+        if new is None:
+            return Review(obstacle)
+        self._phases, self._enough = _named(new), new.power.enough
+        in_vain = self._powered_up.intersection(_nodes(self._phases, Action.ONLINE))
+        if in_vain:
+            return Review(f"powered up, but still offline or drained: {', '.join(sorted(in_vain))}")
+        return Review(obstacle, new.jobs())
+
+    def _say_without_power(self, state: State) -> None:
+        """Say once which nodes have no out-of-band program."""
+        nodes = [name for phase in self._phases for name in phase.nodes]
+        rows = [state.cluster.nodes[state.nodes[name]] for name in nodes if name in state.nodes]
+        names = [row.name for row in rows if row.powered is None and row.name not in self._without_power]
+        self._without_power.update(names)
+        if names:
+            self._say(f"No out-of-band program for {', '.join(names)}: the power is left as it is")
+
+
+def _named(found: SqueezePlan) -> list[NamedPhase]:
+    """Name the phases of a plan."""
+    state, own = found.state, named(found.state, found.power.steps)
+    return [
+        NamedPhase(phase.action, state.names(phase.nodes), list(islice(own, len(phase.steps))))
+        for phase in found.power.phases
+    ]
+
+
+def _nodes(phases: Sequence[NamedPhase], action: Action) -> list[str]:
+    return [name for phase in phases if phase.action is action for name in phase.nodes]
+
+
+def _remaining(phases: Sequence[NamedPhase], rest: Jobsets) -> list[NamedPhase]:
+    """Return the phases with their remaining steps, and the nodes still to be marked offline or online."""
+    ahead = [job.step for jobs in rest for job in jobs if isinstance(job.step, NamedStep)]
+    left = list[NamedPhase]()
+    for phase in reversed(phases):
+        before = max(0, len(ahead) - len(phase.steps))
+        to_mark = nodes_to_mark(rest, phase.action)
+        nodes = [name for name in phase.nodes if name in to_mark]
+        left.append(NamedPhase(phase.action, nodes, ahead[before:]))
+        ahead = ahead[:before]
+    return left[::-1]
+
+
+def state_of(cluster: Cluster, options: SqueezeOptions) -> State:
+    """Derive the state of the cluster as a plan needs it. Raises HtoolsError.
+
+    Standby nodes have the resources that they have once powered up. Nodes drained by an interrupted run are
+    in use.
     """
-    return view.state_of(standby.furnished(leftovers.in_use(cluster)), options.view)
+    return view.state_of(standby.with_standby_figures(before_drain(cluster)), options.view)
 
 
-def knowing(cluster: Cluster, before: Cluster) -> Cluster:
-    """The cluster with what its nodes had in the cluster from an earlier time."""
-    told = [node for node in before.nodes if reports(node)]
-    return replace(cluster, standby=tuple(without_instances(before, told)))
+def with_standby_data(cluster: Cluster, before: Cluster) -> Cluster:
+    """Return the cluster with the figures that its nodes reported in an earlier cluster."""
+    reporting = [node for node in before.nodes if reports(node)]
+    return replace(cluster, standby=tuple(without_instances(before, reporting)))
 
 
-def plan(state: State, options: Options, progress: Progress) -> PowerPlan:
-    """The nodes to power down or up, and the moves."""
+def plan(state: State, options: SqueezeOptions, progress: Progress) -> SqueezePlan:
+    """Plan for a state. Raises HtoolsError for unknown names."""
     minimum, target = options.factors
-    return squeeze.plan(
+    power = squeeze.plan(
         state,
         minimum=kept_free(state, minimum, options.allowed),
         target=kept_free(state, target, options.allowed),
         movable=view.movable(state, options.view),
         progress=lambda tried, all_of: progress(f"{tried} of {all_of} nodes tried"),
         wishes=Wishes(
-            _named(state, options.prefer, "--prefer"),
-            _named(state, options.never, "--never"),
-            _most(state, options),
+            _rows_of(state, options.prefer, "--prefer"),
+            _rows_of(state, options.never, "--never"),
+            _max_nodes(state, options),
             options.allowed,
         ),
     )
+    return SqueezePlan(state, options, power)
 
 
-def _most(state: State, options: Options) -> int | None:
-    """How many nodes may be powered down besides those that an earlier run has begun with; None: any."""
+def _max_nodes(state: State, options: SqueezeOptions) -> int | None:
+    """Return how many nodes may be powered down besides those of an interrupted run; None for no limit."""
     if options.max_nodes < 0:
         return None
-    return max(0, options.max_nodes - len(leftovers.leftovers(state.cluster).offline))
+    return max(0, options.max_nodes - len(interrupted_run(state.cluster).offline))
 
 
-def lacking(state: State, options: Options, scope: Bools | None = None) -> bool:
-    """Whether nodes (in scope, if there is one) have too little free, so that others are powered up."""
-    scope = np.ones(len(state.group), np.bool_) if scope is None else scope
-    return not room_on_all(state, scope, kept_free(state, options.factors[0], options.allowed))
-
-
-def may_spare(state: State, options: Options) -> bool:
-    """Whether it is not ruled out from the start that a node can be powered down; :func:`plan` finds out."""
-    target, movable = options.factors[1], view.movable(state, options.view)
-    return squeeze.may_spare(state, kept_free(state, target, options.allowed), movable, options.allowed)
-
-
-def _named(state: State, names: Sequence[str], option: str) -> frozenset[int]:
-    """The rows of nodes that are named, or have a tag that is. Raises HtoolsError for what is neither."""
+def _rows_of(state: State, names: Sequence[str], option: str) -> frozenset[int]:
+    """Return the rows of nodes given by name or tag. Raises HtoolsError for a name that is neither."""
     rows: set[int] = set()
     for name in names:
         tagged = {row for row, node in enumerate(state.cluster.nodes) if name in node.tags}
@@ -148,116 +322,30 @@ def _named(state: State, names: Sequence[str], option: str) -> frozenset[int]:
     return frozenset(rows)
 
 
-def stopped(state: State, plan: PowerPlan) -> list[str]:
-    """The instances that run and are stopped while they are copied."""
-    rows = [step.instance for step in plan.steps if step.kind is MoveKind.MOVE]
-    instances = [state.cluster.instances[row] for row in dict.fromkeys(rows)]
-    return [instance.name for instance in instances if instance.status.running]
+def lacks_resources(state: State, options: SqueezeOptions, scope: Bools | None = None) -> bool:
+    """Whether nodes (in scope, if given) have less than the minimum free, so that others are powered up."""
+    scope = np.ones(len(state.group), np.bool_) if scope is None else scope
+    return not room_on_all(state, scope, kept_free(state, options.factors[0], options.allowed))
 
 
-def plan_again(state: State, options: Options, found: Mapping[str, Any]) -> PowerPlan:
-    """Make a plan again that somebody else has found (``found`` of a proposal). Raises DataError."""
+def may_spare(state: State, options: SqueezeOptions) -> bool:
+    """Whether quick checks leave it possible that a node can be powered down; :func:`plan` finds out."""
+    target, movable = options.factors[1], view.movable(state, options.view)
+    return squeeze.may_spare(state, kept_free(state, target, options.allowed), movable, options.allowed)
+
+
+def restore(state: State, options: SqueezeOptions, found: Mapping[str, Any]) -> SqueezePlan:
+    """Make a plan again from its description. Raises DataError."""
     movable, after = view.movable(state, options.view), state
-    phases, steps = list[Phase](), iter(found["steps"])
+    phases, own = list[Phase](), iter(found["steps"])
     for phase in found["phases"]:
         action, rows = Action(phase["action"]), tuple(state.nodes[name] for name in phase["nodes"])
         after = switched(after, rows, action is Action.OFFLINE)
-        made = proposal.retraced(after, movable, islice(steps, phase["steps"]))
+        made = steps.retrace(after, movable, islice(own, phase["steps"]))
         late = frozenset(state.nodes[name] for name in phase["late"])
         phases.append(Phase(action, rows, tuple(made), late))
     reasons = {state.nodes[name]: why for name, why in found["kept"].items()}
-    return PowerPlan(tuple(phases), after, found["enough"], reasons)
+    return SqueezePlan(state, options, PowerPlan(tuple(phases), after, found["enough"], reasons))
 
 
-def purpose(plan: PowerPlan) -> str:
-    """What the jobs of a plan are for."""
-    if plan.action is Action.NOTHING:
-        return "finishing what was left"
-    if plan.action is Action.OFFLINE:
-        return f"condensing by {len(plan.nodes)} nodes"
-    then = f", then condensing by {len(plan.replaced)}" if plan.replaced else ""
-    return f"expanding by {len(plan.nodes)} nodes{then}"
-
-
-def sets_of(state: State, plan: PowerPlan) -> list[list[list[Move]]]:
-    """The moves of a plan for a state, in jobsets, for each phase."""
-    names = Names(state, whole_instances=True)
-    return [jobsets([names.move(step) for step in phase.steps]) for phase in plan.phases]
-
-
-def jobs(state: State, plan: PowerPlan) -> "Jobsets":
-    """The jobs that carry out a plan for a state, after those that finish what an earlier run has left there.
-
-    Nodes are drained, emptied, tagged and marked offline before they are powered down; they are powered up,
-    marked online and lose their tag before they are filled. A phase begins when the one before has ended.
-    """
-    from ganeti_htools.planning import power_jobs  # needed only where jobs are submitted
-
-    left, parts = leftovers.leftovers(state.cluster), sets_of(state, plan)
-    moves = iter(jobs_of(state, [jobs for part in parts for jobs in part]))
-    soon = {state.cluster.nodes[row].name for phase in plan.phases[:1] for row in {*phase.nodes} - phase.late}
-    drained = soon & {node.name for node in left.drained}
-    sets = [*leftovers.settled(left, soon)]
-    known = list(state.cluster.nodes)
-    for phase, part in zip(plan.phases, parts, strict=True):
-        own, nodes = list(islice(moves, len(part))), [known[row] for row in phase.nodes]
-        if phase.action is Action.ONLINE:
-            sets += [*power_jobs.up(nodes), *own]
-            for row in phase.nodes:
-                known[row] = power_jobs.awake(known[row])
-        else:
-            late = state.names(phase.late)
-            new = [node.name for node in nodes if node.name not in drained]
-            sets += [*power_jobs.emptied(new, own, late), *power_jobs.down(nodes)]
-    return [jobs for jobs in sets if jobs]
-
-
-def propose(cluster: Cluster, options: Options, progress: Progress) -> Proposal:
-    """The plan for a cluster. Raises HtoolsError.
-
-    It names all groups, since it may touch any node when it is made anew.
-    """
-    state = seen(cluster, options)
-    return proposed(state, plan(state, options, progress), options)
-
-
-def proposed(state: State, found: PowerPlan, options: Options) -> Proposal:
-    """A plan for a state, as it is handed over."""
-
-    def review(on_change: OnChange, say: "Say") -> "Check":
-        from ganeti_htools.planning.power_review import reviewer  # needed only where jobs are submitted
-
-        return reviewer(state, found, options, on_change, say)
-
-    everywhere = np.ones(len(state.group), np.bool_)
-    return Proposal(
-        purpose(found),
-        tuple(group.name for group in state.cluster.groups),
-        jobs(state, found),
-        {"before": score_of(state, everywhere), "after": score_of(found.state, everywhere)},
-        cost_of([jobs for part in sets_of(state, found) for jobs in part]),
-        {
-            "action": found.action.value,
-            "nodes": state.names(found.nodes),
-            "phases": [
-                {
-                    "action": phase.action.value,
-                    "nodes": state.names(phase.nodes),
-                    "late": state.names(sorted(phase.late)),
-                    "steps": len(phase.steps),
-                }
-                for phase in found.phases
-            ],
-            "enough": found.enough,
-            "kept": {state.cluster.nodes[row].name: why for row, why in found.kept.items()},
-            "steps": proposal.told(state, found.steps),
-        },
-        review,
-    )
-
-
-def marked(rest: "Jobsets", action: Action | None = None) -> list[str]:
-    """The nodes that jobs are yet to mark offline, or online; only one of these with an action."""
-    ops = [op for jobs in rest for job in jobs for op in job.opcodes if "offline" in op]
-    wanted = [op for op in ops if action is None or op["offline"] is (action is Action.OFFLINE)]
-    return [op["node_name"] for op in wanted]
+HSQUEEZE = Tool("hsqueeze", SqueezeOptions, state_of, plan, restore)

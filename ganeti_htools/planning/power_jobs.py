@@ -1,40 +1,43 @@
-"""The jobs that power nodes down and up (``hsqueeze(1)``), in the order that Ganeti wants.
+"""The jobs that power nodes down and up (``hsqueeze(1)``), in the order that Ganeti requires.
 
-A node is powered off while it is offline, and goes online when it is powered on (``LUOobCommand`` and
-``LUNodeSetParams``). From the first job on it until the last it has a tag, by which another run recognises
-what this one left (:mod:`.leftovers`).
+A node is powered off while it is offline, and marked online after it is powered on (``LUOobCommand`` and
+``LUNodeSetParams``). From the first job to the last a node has a tag, by which a later run recognises it
+(:mod:`.interrupted_run`).
 """
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ganeti_htools.engine.squeezing.power_plan import Action
 from ganeti_htools.execution.jobs import Job, Jobsets, Verdict
 from ganeti_htools.luxi import opcodes
 from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.model.cluster import Node
 from ganeti_htools.model.moves import NamedStep
 from ganeti_htools.model.tags import SQUEEZING, STANDBY_AUTO, standby
+from ganeti_htools.planning.interrupted_run import InterruptedRun, tags_of
 
 _NORMAL, _UNAVAILABLE = 0, 3  # Ganeti's result states; 2 is for a program that failed
 
-_Work = tuple[Opcode, str]  # and the command that does the same
+_Work = tuple[Opcode, str]  # with the shell command that does the same
 
 
 def drain(node: str, promote: bool = False) -> Job:
-    """Let nothing new come to a node. Only if Ganeti asks for it others become master candidates."""
+    """Drain a node. Other nodes become master candidates only if Ganeti asks for more."""
 
     def again(error: str) -> Job | None:
         return drain(node, promote=True) if "Not enough master candidates" in error and not promote else None
 
     work = _tag(node, SQUEEZING), _role(node, "drained", True, promote)
     title, otherwise = f"drain {node}", "online, not drained"
-    return Job(title, *_done(*work), None, (node,), "drained", otherwise, undrain(node), again=again)
+    return Job(title, *_both(*work), None, (node,), "drained", otherwise, undrain(node), again=again)
 
 
-def emptied(nodes: Sequence[str], moves: Jobsets, late: Collection[str]) -> list[Sequence[Job]]:
-    """Drain nodes and make the moves that empty them. Nodes that are late are drained when the last mirrored
-    instance has left them.
+def drain_and_empty(nodes: Sequence[str], moves: Jobsets, late: Collection[str]) -> list[Sequence[Job]]:
+    """Drain nodes and make the moves that empty them.
+
+    Nodes in ``late`` are drained after the last mirrored instance has left them.
     """
     last = {
         name: place
@@ -51,13 +54,13 @@ def emptied(nodes: Sequence[str], moves: Jobsets, late: Collection[str]) -> list
 
 
 def undrain(node: str) -> Job:
-    """Let instances come to a node again."""
+    """Undrain a node."""
     work = _role(node, "drained", False), _untag(node, [SQUEEZING])
-    return Job(f"undrain {node}", *_done(*work), None, (node,), "online, not drained any more")
+    return Job(f"undrain {node}", *_both(*work), None, (node,), "online, not drained any more")
 
 
 def down(nodes: Sequence[Node]) -> list[list[Job]]:
-    """Tag the empty nodes that have no standby tag, mark all offline, and power them off."""
+    """Tag empty nodes that have no standby tag, mark all offline, and power them off."""
     return [
         [_mark(node.name) for node in nodes if not standby(node.tags)],
         [_offline(node.name) for node in nodes],
@@ -66,7 +69,7 @@ def down(nodes: Sequence[Node]) -> list[list[Job]]:
 
 
 def off(nodes: Sequence[Node]) -> list[list[Job]]:
-    """Power offline nodes off; those without out-of-band programs stay as they are."""
+    """Power offline nodes off; nodes without an out-of-band program stay on."""
     powered = [node.name for node in nodes if node.powered]
     last = [
         untag(node, [SQUEEZING], "offline" if node.powered is None else "offline and powered off")
@@ -76,7 +79,7 @@ def off(nodes: Sequence[Node]) -> list[list[Job]]:
 
 
 def up(nodes: Sequence[Node]) -> list[list[Job]]:
-    """Power nodes on, mark them online once their node daemons answer, and take the tags that are ours."""
+    """Power nodes on, mark them online once their node daemons answer, and remove our tags."""
     switched = [node.name for node in nodes if node.powered is not None and not _kept_on(node)]
     last = []
     for node in nodes:
@@ -86,55 +89,74 @@ def up(nodes: Sequence[Node]) -> list[list[Job]]:
     return [_power(switched, True), [_online(node.name) for node in nodes], last]
 
 
+def finish(left: InterruptedRun, planned: Collection[str]) -> list[Sequence[Job]]:
+    """Finish an interrupted run, except for the nodes that are planned for again."""
+    drained, offline, online = (
+        [node for node in nodes if node.name not in planned]
+        for nodes in (left.drained, left.offline, left.online)
+    )
+    power, last = off(offline)
+    back = [undrain(node.name) for node in drained]
+    done = [untag(node, tags_of(node), "online") for node in online]
+    return [[*back, *done, *power], last]
+
+
+def nodes_to_mark(rest: Jobsets, action: Action | None = None) -> list[str]:
+    """Return the nodes that jobs will mark offline or online; with an action, only one of these."""
+    ops = [op for jobs in rest for job in jobs for op in job.opcodes if "offline" in op]
+    wanted = [op for op in ops if action is None or op["offline"] is (action is Action.OFFLINE)]
+    return [op["node_name"] for op in wanted]
+
+
 def awake(node: Node) -> Node:
-    """The node once it has been powered up."""
+    """Return the node as it is after it was powered up."""
     tags = tuple(tag for tag in node.tags if tag not in (SQUEEZING, STANDBY_AUTO))
     return replace(node, offline=False, tags=tags, powered=None if node.powered is None else True)
 
 
 def _kept_on(node: Node) -> bool:
-    """Whether an earlier run has powered the node on, or has not powered it off."""
+    """Whether an interrupted run has powered the node on, or has not powered it off."""
     return bool(node.powered) and SQUEEZING in node.tags
 
 
 def untag(node: Node, tags: Sequence[str], standing: str) -> Job:
-    """The last job on a node, which then is as ``standing`` says."""
-    return Job(f"untag {node.name}", *_done(_untag(node.name, tags)), None, (node.name,), standing)
+    """Remove tags, in the last job on a node; ``standing`` describes the node afterwards."""
+    return Job(f"untag {node.name}", *_both(_untag(node.name, tags)), None, (node.name,), standing)
 
 
 def _mark(node: str) -> Job:
     work = _tag(node, STANDBY_AUTO)
-    return Job(f"tag {node}", *_done(work), None, (node,), "drained, empty and tagged", undo=undrain(node))
+    return Job(f"tag {node}", *_both(work), None, (node,), "drained, empty and tagged", undo=undrain(node))
 
 
 def _offline(node: str) -> Job:
     work = _role(node, "offline", True)
-    return Job(f"mark {node} offline", *_done(work), None, (node,), "offline, not powered off")
+    return Job(f"mark {node} offline", *_both(work), None, (node,), "offline, not powered off")
 
 
 def _online(node: str) -> Job:
-    """Ganeti refuses as long as the node's daemon does not answer it, so this is tried again and again."""
+    """Mark a node online. Ganeti refuses until the node daemon answers, so the job is repeated."""
 
     def again(error: str) -> Job | None:
         return _online(node) if "fails to report its version" in error else None
 
     work = _role(node, "offline", False)
     title = f"mark {node} online"
-    return Job(title, *_done(work), None, (node,), "online", "still offline", again=again, awaits=(node,))
+    return Job(title, *_both(work), None, (node,), "online", "still offline", again=again, awaits=(node,))
 
 
 def _power(nodes: Sequence[str], on: bool) -> list[Job]:
-    """The job that powers nodes on or off, if there are any."""
+    """Power nodes on or off, in one job if there are any."""
     word, standing = ("on", "powered on, still offline") if on else ("off", "offline and powered off")
     tags = [_tag(node, SQUEEZING) for node in nodes if on]
     power = opcodes.power(nodes, on), f"gnt-node power -f {word} {' '.join(nodes)}"
     title, otherwise = f"power {word} {', '.join(nodes)}", f"offline, not powered {word}"
-    job = Job(title, *_done(*tags, power), None, tuple(nodes), standing, otherwise, judge=judged)
+    job = Job(title, *_both(*tags, power), None, tuple(nodes), standing, otherwise, judge=judge_power)
     return [job] if nodes else []
 
 
-def _done(*work: _Work) -> tuple[tuple[Opcode, ...], tuple[str, ...]]:
-    """The opcodes and the commands."""
+def _both(*work: _Work) -> tuple[tuple[Opcode, ...], tuple[str, ...]]:
+    """Return the opcodes, and the commands."""
     return tuple(opcode for opcode, _ in work), tuple(command for _, command in work)
 
 
@@ -151,16 +173,17 @@ def _untag(node: str, tags: Sequence[str]) -> _Work:
     return opcodes.untag_node(node, tags), f"gnt-node remove-tags {node} {' '.join(tags)}"
 
 
-def judged(results: Any) -> Verdict:
-    """What comes of an out-of-band command, the last of a job: the job ends well even if the programs failed,
-    or if there are none.
+def judge_power(results: Any) -> Verdict:
+    """Judge an out-of-band command, the last of a job.
+
+    Ganeti's job succeeds even if the programs failed, or if there are none.
     """
     try:
-        told = {name: state for (_, name), (state, _) in results[-1]}
+        states = {name: state for (_, name), (state, _) in results[-1]}
     except (TypeError, ValueError, LookupError):
-        return Verdict("Ganeti does not tell what the out-of-band programs did")
-    failed = sorted(name for name, state in told.items() if state not in (_NORMAL, _UNAVAILABLE))
-    missing = sorted(name for name, state in told.items() if state == _UNAVAILABLE)
+        return Verdict("Ganeti does not report what the out-of-band programs did")
+    failed = sorted(name for name, state in states.items() if state not in (_NORMAL, _UNAVAILABLE))
+    missing = sorted(name for name, state in states.items() if state == _UNAVAILABLE)
     error = f"the out-of-band program failed for {', '.join(failed)}" if failed else None
     note = f"no out-of-band program for {', '.join(missing)}: the power is left as it is" if missing else None
     return Verdict(error, note, tuple(failed))

@@ -1,4 +1,4 @@
-"""What ``hsqueeze`` keeps free on nodes: so many times the standard instance of their group."""
+"""Resources that ``hsqueeze`` keeps free on nodes: a multiple of the standard instance of their group."""
 
 import math
 
@@ -10,16 +10,16 @@ from ganeti_htools.model.types import DiskTemplate
 
 
 def kept_free(state: State, factor: float, allowed: Allowed) -> list[Instance]:
-    """What has to be free on each node of a group, by the standard size of the group's own policy.
+    """Return for each group the instance that must fit on each of its nodes, by the group's own policy.
 
-    Disk as well if instances move that take some.
+    The instance has disk if instances with disks on nodes may move.
     """
     disk = allowed is not Allowed.POOLS
     return [_instance(policy.std, factor, disk) for policy in state.policies]
 
 
 def _instance(spec: ISpec, factor: float, disk: bool) -> Instance:
-    """An instance that many times as large as the standard one, on external storage unless with ``disk``."""
+    """Return a multiple of the standard instance, on external storage unless with ``disk``."""
 
     def times(figure: int) -> int:
         return math.floor(min(factor * figure, MAX_MIB))

@@ -1,6 +1,6 @@
-"""What standby nodes will have once they are powered up again.
+"""Resources that standby nodes have once they are powered up again.
 
-Ganeti has no figures of nodes that are offline: they report nothing, not 0.
+Ganeti has no figures of offline nodes: they report nothing, not 0.
 """
 
 from dataclasses import replace
@@ -11,12 +11,12 @@ from ganeti_htools.model.tags import standby
 from ganeti_htools.model.without_instances import reports, without_instances
 
 
-def furnished(cluster: Cluster) -> Cluster:
-    """The cluster with figures for standby nodes that have none.
+def with_standby_figures(cluster: Cluster) -> Cluster:
+    """Fill in the figures of standby nodes that report none.
 
-    They have what is known from before (``standby`` of the cluster), else what the smallest online node of
-    their group with the same kind of storage has (by memory, then CPUs, then disk), and nothing on it. What
-    cannot be known stays 0.
+    A node gets its earlier figures (``standby`` of the cluster). Without these it gets the figures of the
+    smallest online node of its group with the same kind of storage (by memory, then CPUs, then disk), empty.
+    Other figures stay 0.
     """
     known = {node.name: node for node in cluster.standby}
     rows = []
@@ -44,7 +44,7 @@ def _smallest(cluster: Cluster, node: Node) -> Node | None:
 
 
 def _like(node: Node, model: Node) -> Node:
-    """The node with the figures of another."""
+    """Return a node with the figures of another node."""
     return replace(
         with_disk(node, model),
         t_mem=model.t_mem,

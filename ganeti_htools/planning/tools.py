@@ -1,28 +1,11 @@
-"""The tools whose plans the daemon can make: one entry for each."""
+"""The registry of planning tools. A new tool is a module of this package and one entry here."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
-from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.planning import hbal, hregroup, hsqueeze
-from ganeti_htools.planning.proposal import Progress, Proposal
+from ganeti_htools.planning.hbal import HBAL
+from ganeti_htools.planning.hregroup import HREGROUP
+from ganeti_htools.planning.hsqueeze import HSQUEEZE
+from ganeti_htools.planning.plan import Tool
 
-
-@dataclass(frozen=True, slots=True)
-class Tool:
-    """A tool that plans.
-
-    ``options`` is a dataclass with defaults, which has an ``execution`` (see :mod:`.options`); ``propose``
-    makes the plan for a cluster from such options, and may raise HtoolsError.
-    """
-
-    options: type[Any]
-    propose: Callable[[Cluster, Any, Progress], Proposal]
-
-
-TOOLS: Mapping[str, Tool] = {
-    "hbal": Tool(hbal.Options, hbal.propose),
-    "hregroup": Tool(hregroup.Options, hregroup.propose),
-    "hsqueeze": Tool(hsqueeze.Options, hsqueeze.propose),
-}
+TOOLS: Mapping[str, Tool[Any, Any]] = {tool.name: tool for tool in (HBAL, HREGROUP, HSQUEEZE)}

@@ -1,4 +1,4 @@
-"""A cluster as options show it: what they take for offline, keep apart, limit and leave where it is."""
+"""The cluster as options show it: nodes set offline, exclusion tags, limits, and instances that stay."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -15,14 +15,16 @@ from ganeti_htools.model.state import State
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How a cluster is seen. Nodes and instances may be named by the beginning of a name, up to a dot.
+    """Options that change the cluster before planning. A name may be cut off at a dot if it stays unique.
 
-    ``offline``: nodes taken for offline. ``exclusion_tags``: prefixes of tags that keep instances apart,
-    besides those that the cluster's tags name. ``min_disk``: part of each node's disk that has to stay free.
-    ``max_cpu``: virtual CPUs for each of a node's CPUs; None for what the policies say.
-    ``static_kvm_node_memory``: MiB that a node running KVM is taken to need for itself; 0 to believe what it
-    reports. ``select_instances``: the only ones that may be moved, if any are named; ``exclude_instances``:
-    those that may not. ``ignore_dynu``: the utilisation of all instances is taken to be 0.
+    * ``offline``: nodes to treat as offline.
+    * ``exclusion_tags``: prefixes of tags that keep instances apart, in addition to the cluster's own.
+    * ``min_disk``: share of each node's disk that must stay free.
+    * ``max_cpu``: virtual CPUs per physical CPU; None for the limits of the instance policies.
+    * ``static_kvm_node_memory``: MiB that a KVM node needs for itself; 0 uses the reported value.
+    * ``select_instances``: the only instances that may move, if any are given.
+    * ``exclude_instances``: instances that may not move.
+    * ``ignore_dynu``: take the utilisation of all instances for 0.
     """
 
     offline: tuple[str, ...] = ()
@@ -41,18 +43,18 @@ class View:
 
 
 def state_of(cluster: Cluster, view: View) -> State:
-    """The cluster as it is seen, with everything derived. Raises HtoolsError for unknown names."""
+    """Derive the state of the cluster as the view shows it. Raises HtoolsError for unknown names."""
     _named(cluster, view)  # complain about unknown names first
     excluding = tuple(f"{tags.EXCLUSION}{tag}:" for tag in view.exclusion_tags)
-    away = set(
-        _found((node.name for node in cluster.nodes), view.offline, "wrong node name(s) set as offline")
+    offline = set(
+        _complete((node.name for node in cluster.nodes), view.offline, "wrong node name(s) set as offline")
     )
-    seen = replace(
+    shown = replace(
         without_loads(cluster) if view.ignore_dynu else cluster,
         tags=(*cluster.tags, *excluding),
-        nodes=tuple(replace(node, offline=True) if node.name in away else node for node in cluster.nodes),
+        nodes=tuple(replace(node, offline=True) if node.name in offline else node for node in cluster.nodes),
     )
-    state = derive(seen, static_kvm_node_memory=view.static_kvm_node_memory)
+    state = derive(shown, static_kvm_node_memory=view.static_kvm_node_memory)
     columns = state.columns
     for reserved, total in zip(by_unit(columns, "lo_dsk"), by_unit(columns, "t_dsk"), strict=True):
         reserved[:] = np.floor(view.min_disk * total)
@@ -61,11 +63,10 @@ def state_of(cluster: Cluster, view: View) -> State:
     return state
 
 
-def loaded(state: State, cluster: Cluster) -> Cluster:
-    """The cluster from which a state was made, as it is saved before a plan.
+def without_options(state: State, cluster: Cluster) -> Cluster:
+    """Return the cluster of a state for saving: without the offline nodes and tags that options added.
 
-    It has the memory that nodes running KVM are taken to use themselves, but neither the nodes taken for
-    offline nor the tags that options added.
+    KVM nodes keep the memory that they are taken to need for themselves.
     """
     settled = state.to_cluster()
     pairs = zip(settled.nodes, cluster.nodes, strict=True)
@@ -74,30 +75,30 @@ def loaded(state: State, cluster: Cluster) -> Cluster:
 
 
 def movable(state: State, view: View) -> Bools:
-    """Which instances may be moved: those that the view leaves, with both nodes in one group.
+    """Return which instances may move within their group: selected, with both nodes in one group.
 
     Raises HtoolsError for unknown names.
     """
-    return wanted(state, view) & ~split(state)
+    return selected(state, view) & ~across_groups(state)
 
 
-def wanted(state: State, view: View) -> Bools:
-    """Which instances the view leaves to be moved. Raises HtoolsError for unknown names."""
-    chosen, kept = _named(state.cluster, view)
+def selected(state: State, view: View) -> Bools:
+    """Return which instances the view selects. Raises HtoolsError for unknown names."""
+    chosen, excluded = _named(state.cluster, view)
     names = [instance.name for instance in state.cluster.instances]
-    return np.array([(not chosen or name in chosen) and name not in kept for name in names], np.bool_)
+    return np.array([(not chosen or name in chosen) and name not in excluded for name in names], np.bool_)
 
 
 def _named(cluster: Cluster, view: View) -> tuple[set[str], set[str]]:
-    """The instances that are selected, and those that are excluded."""
+    """Return the names of selected and of excluded instances."""
     wanted = (*view.select_instances, *view.exclude_instances)
     names = (instance.name for instance in cluster.instances)
-    found = _found(names, wanted, "failed to load data, aborting: Unknown instance(s)")
+    found = _complete(names, wanted, "failed to load data, aborting: Unknown instance(s)")
     return set(found[: len(view.select_instances)]), set(found[len(view.select_instances) :])
 
 
 def group(state: State, name: str, problem: str) -> int:
-    """The row of the group with that name or UUID. Raises HtoolsError with ``problem``."""
+    """Return the row of a group by name or UUID. Raises HtoolsError with ``problem``."""
     rows = [row for row, group in enumerate(state.cluster.groups) if name in (group.name, group.uuid)]
     if len(rows) != 1:
         raise HtoolsError(problem)
@@ -105,29 +106,29 @@ def group(state: State, name: str, problem: str) -> int:
 
 
 def node(state: State, name: str) -> int:
-    """The row of the node with that name, which may end before a dot. Raises HtoolsError."""
-    return state.nodes[_found(state.nodes, [name], "Unknown node")[0]]
+    """Return the row of a node by name, which may be cut off at a dot. Raises HtoolsError."""
+    return state.nodes[_complete(state.nodes, [name], "Unknown node")[0]]
 
 
 def instance(state: State, name: str) -> int:
-    """The row of an instance, by name or by its beginning, up to a dot. Raises HtoolsError."""
+    """Return the row of an instance by name, which may be cut off at a dot. Raises HtoolsError."""
     names = [each.name for each in state.cluster.instances]
-    return names.index(_found(names, [name], "Unknown instance")[0])
+    return names.index(_complete(names, [name], "Unknown instance")[0])
 
 
 def full_names(cluster: Cluster, names: Sequence[str]) -> list[str]:
-    """The names of instances, each given by name or by its beginning, up to a dot. Raises HtoolsError."""
-    return _found((each.name for each in cluster.instances), names, "Unknown instance(s)")
+    """Complete names of instances that may be cut off at a dot. Raises HtoolsError."""
+    return _complete((each.name for each in cluster.instances), names, "Unknown instance(s)")
 
 
-def split(state: State) -> Bools:
-    """Instances whose nodes are in different groups."""
+def across_groups(state: State) -> Bools:
+    """Return which instances have their nodes in different groups."""
     group: Bools = (state.snode != NOWHERE) & (state.group[state.pnode] != state.group[state.snode])
     return group
 
 
-def _found(names: Iterable[str], wanted: Sequence[str], problem: str) -> list[str]:
-    """The full names of those wanted by name or by its beginning, up to a dot. Raises HtoolsError."""
+def _complete(names: Iterable[str], wanted: Sequence[str], problem: str) -> list[str]:
+    """Complete names that may be cut off at a dot. Raises HtoolsError."""
     known = list(names) if wanted else []
     found, unknown = [], []
     for name in wanted:

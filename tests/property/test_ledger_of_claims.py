@@ -14,8 +14,8 @@ from trio.testing import MockClock
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.planning.decision import Response
-from ganeti_htools.planning.gist import Gist
 from ganeti_htools.planning.promises import Promise
+from ganeti_htools.planning.summary import DecisionSummary
 from htoolsd.claims.claim import new_claim
 from htoolsd.claims.claim_writer import ClaimWriter
 from htoolsd.claims.claims import Claims
@@ -119,7 +119,7 @@ class Steps(RuleBasedStateMachine):
     def decided(self, name: str, promise: Promise | None, reachable: bool, meanwhile: str) -> None:
         """A decision is made, with the ledger within reach or not, and something happens at the same time."""
         promises = (promise,) if promise else ()
-        response = Response("", (), Gist("", [name]), promises=promises, about=(name,))
+        response = Response("", (), DecisionSummary("", [name]), promises=promises, about=(name,))
         view, self.synced = self.synced, self.synced if reachable else None
 
         async def decide() -> None:

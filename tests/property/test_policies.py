@@ -94,7 +94,7 @@ class Weeks:
     def explain(self, before: Cluster, found: RemedyPlan, room: Budget) -> None:
         """What a plan left over the start, the budget or the cool-down does not let it bring down."""
         options = replace(found.options, balancing=BalancingOptions())
-        rest = hbal.propose(before, options, lambda _text: None).found["steps"][found.moves :]
+        rest = hbal.HBAL.propose(before, options, lambda _text: None).found["steps"][found.moves :]
         sizes = {row.name: row.mem for row in before.instances}
         assert (
             not rest
@@ -200,7 +200,7 @@ def test_what_hsqueeze_would_do_is_safe_for_policies(allowed: str) -> None:
     for made in (in_phases(), *(with_master(seed, shape) for seed in range(6))):
         group = group_alone(made, made.groups[0].name)
         options = options_for(made, group, SqueezeSettings(max_nodes=9, **wish))
-        proposal = hsqueeze.propose(group, options, lambda _text: None)
+        proposal = hsqueeze.HSQUEEZE.propose(group, options, lambda _text: None)
         assert safe_steps(group, options, proposal) == len(proposal.found["steps"])
         moves += len(proposal.found["steps"])
     assert moves > 20

@@ -133,8 +133,10 @@ BUSY = ("plan ", "unfinished jobs", "power up comes first")
 def reachable(cluster: Cluster, resting: set[str], room: int, reserve: Reserve, score: float) -> float:
     """The score that balancing leads to, by no more than so many safe moves of instances that may move."""
     here = tuple(sorted(row.name for row in cluster.instances if row.name in resting))
-    options = hbal.Options(View(exclude_instances=here), BalancingOptions(max_length=max(0, room)))
-    proposal = hbal.propose(cluster, options, lambda _text: None)
+    options = hbal.HbalOptions(
+        View(exclude_instances=here), balancing=BalancingOptions(max_length=max(0, room))
+    )
+    proposal = hbal.HBAL.propose(cluster, options, lambda _text: None)
     state = view.state_of(cluster, options.view)
     everywhere, movable = np.ones(len(state.group), np.bool_), view.movable(state, options.view)
     steps = proposal.found["steps"][

@@ -97,8 +97,8 @@ def powered_up(seeds: range) -> Iterator[tuple[Cluster, Wanted, Allowed, State, 
 def test_a_second_run_does_nothing(seeds: range) -> None:
     replacing = runs = 0
     for cluster, wanted, allowed, state, found in powered_up(seeds):
-        told = hsqueeze.knowing(after(state, found), cluster)
-        again = planned(derive(standby.furnished(told)), wanted, allowed)
+        told = hsqueeze.with_standby_data(after(state, found), cluster)
+        again = planned(derive(standby.with_standby_figures(told)), wanted, allowed)
         assert not again.nodes
         assert not again.steps
         replacing, runs = replacing + bool(found.replaced), runs + 1

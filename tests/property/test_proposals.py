@@ -13,19 +13,20 @@ import pytest
 from ganeti_htools.engine.balancing.balance import score_of, stepwise
 from ganeti_htools.engine.squeezing.power_group import switched
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.columns import Bools, Columns
+from ganeti_htools.model.columns import Columns
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
-from ganeti_htools.planning import hbal, hsqueeze, proposal
-from ganeti_htools.planning.proposal import Proposal
+from ganeti_htools.planning import hbal, hsqueeze
+from ganeti_htools.planning import steps as steps_json
+from ganeti_htools.planning.plan import Proposal
 from ganeti_htools.planning.view import View, state_of
 from tests.support.clusters import MOVABLE, Shape
 from tests.support.rows import any_cluster, with_master
 
 BALANCING = BalancingOptions(max_length=12, min_gain=0.0)
-OPTIONS = hbal.Options(balancing=BALANCING)
+OPTIONS = hbal.HbalOptions(balancing=BALANCING)
 
 
 def handed_over(propose: Callable[..., Proposal], cluster: Cluster, options: object) -> Proposal:
@@ -52,12 +53,12 @@ def test_hbal(seeds: range) -> None:
         cluster = any_cluster(random.Random(seed))
         if len(cluster.groups) > 1:
             continue
-        found = handed_over(hbal.propose, cluster, OPTIONS)
+        found = handed_over(hbal.HBAL.propose, cluster, OPTIONS)
         state = state_of(cluster, View())
         scope, movable = np.ones(len(state.group), np.bool_), np.ones(len(state.pnode), np.bool_)
         expected, again = state.copy(), state.copy()
         usual = list(stepwise(expected, scope, BALANCING, movable))
-        assert list(proposal.retraced(again, movable, found.found["steps"])) == usual
+        assert list(steps_json.retrace(again, movable, found.found["steps"])) == usual
         same(expected, again)
         assert score_of(again, scope) == score_of(expected, scope)
         steps += len(usual)
@@ -73,47 +74,44 @@ def test_hbal_of_several_groups(seeds: range) -> None:
         order = [name for name, _ in hbal.select_groups(state, everywhere)]
         balancing = replace(BALANCING, max_length=-1)
         alone = {
-            name: hbal.propose(cluster, hbal.Options(balancing=balancing, group=name), ignore)
+            name: hbal.HBAL.propose(cluster, hbal.HbalOptions(balancing=balancing, group=name), ignore)
             for name in order
         }
         scores = [alone[name].score["before"] for name in order]
         assert scores == sorted(scores, key=lambda score: (math.isnan(score), -score))
-        found = handed_over(hbal.propose, cluster, replace(everywhere, balancing=balancing))
+        found = handed_over(hbal.HBAL.propose, cluster, replace(everywhere, balancing=balancing))
         assert found.jobs == [jobs for name in order for jobs in alone[name].jobs]
         assert (found.groups, list(found.found["groups"])) == (tuple(order), order)
-        worst = hbal.propose(cluster, replace(OPTIONS, balancing=balancing, worst_group=True), ignore)
+        worst = hbal.HBAL.propose(cluster, replace(OPTIONS, balancing=balancing, worst_group=True), ignore)
         first = next((name for name in order if alone[name].jobs), order[0])
         assert (worst.groups, worst.jobs) == ((first,), alone[first].jobs)
         # What is carried out leads to where it led those who planned it, and a rest of it fits there.
         assert not found.jobs or found.review("stop", ignore)(cluster, found.jobs, 0).obstacle is None
 
-        def again(start: State, name: str, scope: Bools, options: hbal.Options) -> hbal.Balanced:
-            return hbal.plan_again(start, scope, options, hbal.found_in(found.found, name))  # noqa: B023
-
         groups = hbal.select_groups(state, everywhere)
-        *_, last = hbal.in_turn(state, groups, everywhere, again)
-        limited = hbal.propose(
+        last = hbal.restore(state, everywhere, found.found).parts[-1]
+        limited = hbal.HBAL.propose(
             cluster, replace(everywhere, balancing=replace(balancing, max_length=3)), ignore
         )
         assert list(chain(*limited.jobs)) == list(chain(*found.jobs))[:3]
         for name, scope in groups:
             after = found.found["groups"][name]["steps"]
             expected = float(after[-1]["score"]) if after else alone[name].score["before"]
-            assert score_of(last.balanced.after, scope) == expected or math.isnan(expected)
+            assert score_of(last.after, scope) == expected or math.isnan(expected)
         several += len([name for name in order if alone[name].jobs]) > 1
     assert several > 1
 
 
 def test_hsqueeze() -> None:
     cluster = with_master(4, Shape(nodes=6, instances=12, templates={"ext": 1}, fill=0.05, down=0))
-    found = handed_over(hsqueeze.propose, cluster, hsqueeze.Options())
+    found = handed_over(hsqueeze.HSQUEEZE.propose, cluster, hsqueeze.SqueezeOptions())
     state = state_of(cluster, View())
     assert found.found["action"] == "offline"
     assert found.found["steps"]
     rows = [state.nodes[name] for name in found.found["nodes"]]
     again = switched(state, rows, True)
     movable = np.ones(len(state.pnode), np.bool_)
-    assert len(list(proposal.retraced(again, movable, found.found["steps"]))) == len(found.found["steps"])
+    assert len(list(steps_json.retrace(again, movable, found.found["steps"]))) == len(found.found["steps"])
     assert not np.isin(again.pnode, rows).any()
 
 
@@ -129,10 +127,10 @@ def test_hsqueeze() -> None:
 )
 def test_what_is_no_plan_of_this_cluster(damage: dict[str, object]) -> None:
     cluster = with_master(3, Shape(nodes=6, instances=30, templates=MOVABLE))
-    step = hbal.propose(cluster, OPTIONS, ignore).found["steps"][0]
+    step = hbal.HBAL.propose(cluster, OPTIONS, ignore).found["steps"][0]
     state = derive(cluster)
     with pytest.raises(DataError):
-        list(proposal.retraced(state, np.ones(len(state.pnode), np.bool_), [{**step, **damage}]))
+        list(steps_json.retrace(state, np.ones(len(state.pnode), np.bool_), [{**step, **damage}]))
 
 
 def test_planning_can_be_given_up() -> None:
@@ -143,25 +141,25 @@ def test_planning_can_be_given_up() -> None:
         raise EnoughError
 
     with pytest.raises(EnoughError):
-        hbal.propose(with_master(3, Shape(nodes=6, instances=30, templates=MOVABLE)), OPTIONS, heed)
+        hbal.HBAL.propose(with_master(3, Shape(nodes=6, instances=30, templates=MOVABLE)), OPTIONS, heed)
     with pytest.raises(EnoughError):
-        hsqueeze.propose(
-            with_master(4, Shape(nodes=5, instances=6, templates={"ext": 1})), hsqueeze.Options(), heed
+        hsqueeze.HSQUEEZE.propose(
+            with_master(4, Shape(nodes=5, instances=6, templates={"ext": 1})), hsqueeze.SqueezeOptions(), heed
         )
 
 
 def test_who_wants_a_better_plan_is_heeded_as_well() -> None:
     heeded: list[str] = []
     cluster = with_master(3, Shape(nodes=6, instances=30, templates=MOVABLE))
-    found = hbal.propose(cluster, replace(OPTIONS, optimise=0.1), heeded.append)
+    found = hbal.HBAL.propose(cluster, replace(OPTIONS, optimise=0.1), heeded.append)
     assert len(heeded) > len(found.found["steps"])
 
 
 def test_one_of_several_groups_has_to_be_named() -> None:
     cluster = with_master(3, Shape(nodes=8, instances=32, groups=2, templates={"drbd": 1}))
     with pytest.raises(HtoolsError, match=r"^Found multiple node groups: group1, group2$"):
-        hbal.propose(cluster, OPTIONS, ignore)
-    assert hbal.propose(cluster, hbal.Options(group="group2"), ignore).groups == ("group2",)
+        hbal.HBAL.propose(cluster, OPTIONS, ignore)
+    assert hbal.HBAL.propose(cluster, hbal.HbalOptions(group="group2"), ignore).groups == ("group2",)
 
 
 @pytest.mark.parametrize("score", [math.inf, -math.inf, math.nan, 0.1 + 0.2, -0.0])
@@ -169,6 +167,6 @@ def test_scores_that_json_has_no_numbers_for(score: float) -> None:
     state = derive(with_master(3, Shape(nodes=6, instances=30, templates=MOVABLE)))
     everyone = np.ones(len(state.group), np.bool_), np.ones(len(state.pnode), np.bool_)
     steps = list(stepwise(state.copy(), everyone[0], BALANCING, everyone[1]))
-    told = proposal.told(state, [replace(step, score=score) for step in steps])
-    again = list(proposal.retraced(state.copy(), everyone[1], orjson.loads(orjson.dumps(told))))
+    told = steps_json.to_json(state, [replace(step, score=score) for step in steps])
+    again = list(steps_json.retrace(state.copy(), everyone[1], orjson.loads(orjson.dumps(told))))
     assert [repr(step.score) for step in again] == [repr(score)] * len(steps) != []

@@ -118,8 +118,8 @@ def test_with_the_same_load_a_cluster_comes_to_rest(seeds: range) -> None:
         target = replace(minimum, mem=minimum.mem + more, vcpus=minimum.vcpus + rng.choice((0, 1)))
         told, actions = before, list[Action]()
         for _ in range(4):
-            known = rng.choice((told, hsqueeze.knowing(told, before)))
-            state = derive(standby.furnished(known))
+            known = rng.choice((told, hsqueeze.with_standby_data(told, before)))
+            state = derive(standby.with_standby_figures(known))
             everyone = np.ones(len(state.pnode), np.bool_)
             found = squeeze.plan(state, [minimum], [target], everyone)
             if not found.nodes and not found.steps:

@@ -15,8 +15,8 @@ from ganeti_htools.engine.squeezing.reserve import redundant
 from ganeti_htools.execution.events import Event, News, Submitted, Submitting
 from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.planning import hsqueeze, view
-from ganeti_htools.planning.hsqueeze import Options
-from ganeti_htools.planning.leftovers import leftovers
+from ganeti_htools.planning.hsqueeze import SqueezeOptions
+from ganeti_htools.planning.interrupted_run import interrupted_run
 from ganeti_htools.simulator.world import World, begin
 from tests.support.clusters import Shape
 from tests.support.phases import in_phases
@@ -30,7 +30,7 @@ TEMPLATES = {
 }
 
 
-def sound(world: World, options: Options) -> bool:
+def sound(world: World, options: SqueezeOptions) -> bool:
     """Whether every group of a world holds N+1, and each node that is in use has room for what was asked.
 
     Nothing is failed over to a node that is drained.
@@ -39,12 +39,12 @@ def sound(world: World, options: Options) -> bool:
     if any(row.snode in world.drained and row.pnode not in world.drained for row in rows):
         return False
     scopes = [state.group == group for group in np.unique(state.group)]
-    return all(redundant(state, scope) for scope in scopes) and not hsqueeze.lacking(state, options)
+    return all(redundant(state, scope) for scope in scopes) and not hsqueeze.lacks_resources(state, options)
 
 
-def options_for(allowed: str) -> Options:
+def options_for(allowed: str) -> SqueezeOptions:
     """Options that have such instances moved."""
-    return Options(
+    return SqueezeOptions(
         minimal_resources=1.0,
         target_resources=1.0,
         allow_drbd=allowed == "drbd",
@@ -52,7 +52,7 @@ def options_for(allowed: str) -> Options:
     )
 
 
-async def watched(caller: Caller, options: Options) -> Run:
+async def watched(caller: Caller, options: SqueezeOptions) -> Run:
     """Plan and carry out; N+1 and the reserve hold before, and after each job."""
     unsound: list[str] = []
     assert sound(caller.world, options)
@@ -86,7 +86,7 @@ async def test_another_run_goes_on(autojump_clock: MockClock, allowed: str, seed
     """Cut off at every other moment, where one of the nodes is drained only once mirrors have left it."""
     shape = Shape(nodes=4, instances=5, templates=TEMPLATES[allowed], fill=0.15, down=0)
     start, options = begin(with_master(seed, shape)), options_for(allowed)
-    first = hsqueeze.propose(start.described(), options, lambda _text: None)
+    first = hsqueeze.HSQUEEZE.propose(start.described(), options, lambda _text: None)
     assert any(phase["late"] for phase in first.found["phases"])
     freed = set[int]()
     for events in count(1, 2):
@@ -96,7 +96,7 @@ async def test_another_run_goes_on(autojump_clock: MockClock, allowed: str, seed
             await caller.settle()
             await watched(caller, options)
             freed.add(len(caller.world.offline))
-            assert not str(leftovers(caller.world.described()))
+            assert not str(interrupted_run(caller.world.described()))
             work = caller.done()
             assert not [each for place, each in enumerate(work) if each in work[:place]]
             assert not (await caller.squeeze(options)).tasks
@@ -106,7 +106,7 @@ async def test_another_run_goes_on(autojump_clock: MockClock, allowed: str, seed
     assert len(freed) == 1
 
 
-IN_PHASES = Options(minimal_resources=0.25, target_resources=0.25, allow_drbd=True)
+IN_PHASES = SqueezeOptions(minimal_resources=0.25, target_resources=0.25, allow_drbd=True)
 
 
 async def killed(caller: Caller, sets: int) -> bool:
@@ -160,7 +160,7 @@ async def test_another_run_goes_on_in_whatever_phase(
 ) -> None:
     """Killed at every other set of jobs of a plan of two phases; some also fail, or luxid is lost."""
     start = begin(in_phases())
-    first = hsqueeze.propose(start.described(), IN_PHASES, lambda _text: None)
+    first = hsqueeze.HSQUEEZE.propose(start.described(), IN_PHASES, lambda _text: None)
     assert len(first.found["phases"]) == 2
     for sets in steps:
         async with simulated(start) as (master, client):
@@ -170,7 +170,7 @@ async def test_another_run_goes_on_in_whatever_phase(
             await watched(caller, IN_PHASES)
             assert caller.world.offline == set(first.found["nodes"])
             assert not caller.world.drained
-            assert not str(leftovers(caller.world.described()))
+            assert not str(interrupted_run(caller.world.described()))
             moves = [work for work in caller.done() if "instance_name" in work[0]]
             assert not [each for place, each in enumerate(moves) if each in moves[:place]]
             assert not (await caller.squeeze(IN_PHASES)).tasks

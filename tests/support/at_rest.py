@@ -57,7 +57,7 @@ def at_rest(
     """Run again and again with the same load until nothing is done: the cluster, and what was done."""
     actions = list[Action]()
     while len(actions) < 4:
-        state = derive(standby.furnished(hsqueeze.knowing(told, before)))
+        state = derive(standby.with_standby_figures(hsqueeze.with_standby_data(told, before)))
         everyone, groups = np.ones(len(state.pnode), np.bool_), len(state.policies)
         minimum, target = ([each] * groups for each in wanted)
         found = squeeze.plan(state, minimum, target, everyone, wishes=Wishes(allowed=allowed))

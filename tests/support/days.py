@@ -20,7 +20,7 @@ from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node
 from ganeti_htools.model.policy import DEFAULT_IPOLICY
 from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.planning import hsqueeze
-from ganeti_htools.planning.hsqueeze import Options
+from ganeti_htools.planning.hsqueeze import SqueezeOptions
 from ganeti_htools.planning.view import View, state_of
 from ganeti_htools.simulator.jobs import Jobs
 from ganeti_htools.simulator.world import World, begin
@@ -145,7 +145,7 @@ class Log:
         """MiB that were copied."""
         return sum(mib for _, _, mib in self.moves)
 
-    def note(self, before: World, after: World, reserve: Options) -> None:
+    def note(self, before: World, after: World, reserve: SqueezeOptions) -> None:
         """A step."""
         was = {row.name: row.pnode for row in before.cluster.instances}
         moved = [row for row in after.cluster.instances if was.get(row.name, row.pnode) != row.pnode]
@@ -160,11 +160,11 @@ class Log:
             self.broken += [f"{step} at {now() - BEGINNING:.0f}: {each}" for each in new]
 
 
-def _wrong(world: World, group: str, reserve: Options) -> Iterable[str]:
+def _wrong(world: World, group: str, reserve: SqueezeOptions) -> Iterable[str]:
     """What is wrong with a group."""
-    state = hsqueeze.seen(group_alone(world.described(), group), reserve)
+    state = hsqueeze.state_of(group_alone(world.described(), group), reserve)
     everywhere = np.ones(len(state.group), np.bool_)
-    if hsqueeze.lacking(state, reserve):
+    if hsqueeze.lacks_resources(state, reserve):
         yield f"{group} lacks the reserve"
     state = state_of(group_alone(world.described(), group), View())
     if bad_nodes(state, everywhere).any() or not redundant(state, everywhere):
@@ -180,7 +180,9 @@ async def lived(
     """
     log, load, squeeze = Log(), Load(site, random), settings.get("squeeze", SqueezeSettings())
     assert isinstance(squeeze, SqueezeSettings)
-    reserve = Options(minimal_resources=squeeze.minimal_resources, target_resources=squeeze.target_resources)
+    reserve = SqueezeOptions(
+        minimal_resources=squeeze.minimal_resources, target_resources=squeeze.target_resources
+    )
 
     class Watched(Jobs):
         """Jobs of which each step is noted. (What changes the load does not count.)"""

@@ -12,7 +12,7 @@ from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.policy import DEFAULT_IPOLICY
 from ganeti_htools.model.tags import STANDBY_AUTO
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.planning.proposal import Proposal
+from ganeti_htools.planning.plan import Proposal
 from htoolsd.policies.memory import Budget
 from htoolsd.policies.observe import measure
 from htoolsd.policies.remedy import GroupFacts, Need, PlanBounds, Remedy, RemedyPlan

@@ -17,15 +17,15 @@ from ganeti_htools.luxi.opcodes import Opcode, Signature
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning import hsqueeze
-from ganeti_htools.planning.hsqueeze import Options
-from ganeti_htools.planning.proposal import OnChange
+from ganeti_htools.planning.hsqueeze import SqueezeOptions
+from ganeti_htools.planning.plan import OnChange
 from ganeti_htools.simulator.world import World, begin, with_role
 from tests.support import by_hand
 from tests.support.simulated import Simulated
 from tests.support.worlds import instance, node
 
-LOOSE = Options(minimal_resources=0.0, target_resources=1.0)
-TIGHT = Options(minimal_resources=43.0, target_resources=44.0)  # 5504 MiB
+LOOSE = SqueezeOptions(minimal_resources=0.0, target_resources=1.0)
+TIGHT = SqueezeOptions(minimal_resources=43.0, target_resources=44.0)  # 5504 MiB
 
 
 def world() -> World:
@@ -65,7 +65,7 @@ def outgrown() -> Cluster:
     return replace(made, nodes=(replace(boss, master=True), small, large))
 
 
-OUTGROWN = Options(minimal_resources=40.0)  # 5120 MiB
+OUTGROWN = SqueezeOptions(minimal_resources=40.0)  # 5120 MiB
 
 
 def asleep(cluster: Cluster, *names: str) -> World:
@@ -95,7 +95,7 @@ class Caller:
 
     async def read(self) -> Cluster:
         now = luxi.parse(await queries.whole_cluster(self.client))
-        return now if self.before is None else hsqueeze.knowing(now, self.before)
+        return now if self.before is None else hsqueeze.with_standby_data(now, self.before)
 
     async def tell(self, event: Event) -> None:
         self.react(event)
@@ -104,9 +104,9 @@ class Caller:
         """Whether the node daemon at an address does."""
         return address.removeprefix("address of ") not in self.world.silent
 
-    async def squeeze(self, options: Options = LOOSE, on_change: OnChange = "replan") -> Run:
+    async def squeeze(self, options: SqueezeOptions = LOOSE, on_change: OnChange = "replan") -> Run:
         """Plan and carry out."""
-        proposal = hsqueeze.propose(await self.read(), options, lambda _text: None)
+        proposal = hsqueeze.HSQUEEZE.propose(await self.read(), options, lambda _text: None)
         signature = Signature("test", "a test", proposal.purpose, f"beef{len(self.master.states())}")
         run = Run(signature, proposal.jobs)
         check = proposal.review(on_change, lambda *texts: self.said.extend(texts))
@@ -116,7 +116,7 @@ class Caller:
         )
         return run
 
-    async def cut_off(self, events: int, options: Options) -> bool:
+    async def cut_off(self, events: int, options: SqueezeOptions) -> bool:
         """Plan, and carry out until jobs have been submitted or have ended so often; whether that comes
         before the end. Jobs go on.
         """
@@ -129,7 +129,7 @@ class Caller:
 
         return await self._until(count, options)
 
-    async def cut_off_unanswered(self, times: int, options: Options) -> bool:
+    async def cut_off_unanswered(self, times: int, options: SqueezeOptions) -> bool:
         """The same until jobs have been submitted so often, and the last answer has not come."""
 
         def count(event: Event, scope: trio.CancelScope) -> None:
@@ -141,7 +141,7 @@ class Caller:
 
         return await self._until(count, options)
 
-    async def _until(self, count: Callable[[Event, trio.CancelScope], None], options: Options) -> bool:
+    async def _until(self, count: Callable[[Event, trio.CancelScope], None], options: SqueezeOptions) -> bool:
         with trio.CancelScope() as scope:
             self.react = lambda event: count(event, scope)
             await self.squeeze(options)

@@ -9,7 +9,7 @@ import pytest
 from ganeti_htools.cli import htoolsctl
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.programs import PROGRAMS
-from ganeti_htools.planning.hsqueeze import Options
+from ganeti_htools.planning.hsqueeze import SqueezeOptions
 from ganeti_htools.simulator import program as simulator
 from htoolsd.process import config
 from htoolsd.process.arguments import parser
@@ -86,5 +86,5 @@ def test_pages_are_of_one_form(path: Path) -> None:
 def test_defaults() -> None:
     line = CommandLine()
     assert f"{line.static_kvm_node_memory}\n    by default" in page("htools.1")
-    assert Options().factors == (2.0, 2.0)
+    assert SqueezeOptions().factors == (2.0, 2.0)
     assert page("hsqueeze.1").count("(2)") == 2

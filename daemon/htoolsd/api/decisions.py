@@ -169,7 +169,7 @@ class Decisions:
         self._count(outcome, took, ages)
         if isinstance(outcome, HtoolsError):
             return {**asdict(Relay("", f"Error: {outcome}\n", 1)), "ages": ages, "ranking": []}
-        self._note(entries.decision(time.time(), outcome.gist, outcome.ranking, took, ages))
+        self._note(entries.decision(time.time(), outcome.summary, outcome.ranking, took, ages))
         if outcome.names_units:
             self._want_units()
         return {**asdict(_relay(outcome)), "ages": ages, "ranking": outcome.ranking}
@@ -184,12 +184,12 @@ class Decisions:
         if isinstance(outcome, HtoolsError):
             self._tally.failed += 1
             _log.warning("request is wrong", error=str(outcome), **told)
-        elif outcome.gist.refusal is not None:
+        elif outcome.summary.refusal is not None:
             self._tally.unsatisfied += 1
-            _log.info("no place", **outcome.gist.told(), **told)
+            _log.info("no place", **outcome.summary.to_json(), **told)
         else:
             self._tally.served += 1
-            _log.info("decided", **outcome.gist.told(), **told)
+            _log.info("decided", **outcome.summary.to_json(), **told)
 
     def _decide(
         self,

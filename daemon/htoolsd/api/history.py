@@ -7,7 +7,7 @@ import trio
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.model.errors import HtoolsError
-from ganeti_htools.planning.whereabouts import whereabouts
+from ganeti_htools.planning.placement_report import placement_report
 from htoolsd.history.entries import Wanted, placed_at
 from htoolsd.history.history import History
 from htoolsd.socket.methods import Args, File
@@ -43,7 +43,7 @@ class HistoryMethods:
         if cluster is None:
             raise RefusalError(Refusal.CLUSTER, "the cluster is not known yet")
         try:
-            now = await trio.to_thread.run_sync(whereabouts, cluster, name, abandon_on_cancel=True)
+            now = await trio.to_thread.run_sync(placement_report, cluster, name, abandon_on_cancel=True)
         except HtoolsError as error:
             raise RefusalError(Refusal.ARGUMENTS, f"why: {error}") from None
         told = await self._history.find(Wanted(instance=now.instance, most=MOST))

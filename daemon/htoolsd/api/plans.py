@@ -12,9 +12,8 @@ from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.execution.record import record
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError, HtoolsError
-from ganeti_htools.planning import hsqueeze
 from ganeti_htools.planning.options import from_json
-from ganeti_htools.planning.proposal import OnChange, Proposal, begin
+from ganeti_htools.planning.plan import OnChange, Proposal, new_run
 from ganeti_htools.planning.tools import TOOLS
 from ganeti_htools.sources.source import unheard
 from htoolsd.plans.plan import Plan, PlanState, new_plan
@@ -53,9 +52,9 @@ class PlanMethods:
         model = self._sync.recent_model(args.get("generations"))
         if model is None or model.cluster is None:
             raise RefusalError(Refusal.CLUSTER, "the cluster is not known, or has changed since; ask again")
-        if isinstance(options, hsqueeze.Options):  # what is claimed of a node may be needed at any moment
-            claimed = sorted(self._plans.claimed() & {node.name for node in model.cluster.nodes})
-            options = replace(options, never=(*options.never, *claimed))
+        # Claimed nodes stay up, for a claim may be used at any moment.
+        claimed = self._plans.claimed() & {node.name for node in model.cluster.nodes}
+        options = options.sparing(sorted(claimed))
         proposal = await self._proposed(tool, options, model.cluster)
         client = caller.get()
         by = {"uid": client.uid, "pid": client.pid}
@@ -101,7 +100,7 @@ class PlanMethods:
             proposal = await self._proposed(tool, options, model.cluster)
         if plan.state is not PlanState.PLANNED or plan.review is not None:
             return  # another call was faster
-        run = begin(tool, proposal.purpose, proposal.jobs, options.execution)
+        run = new_run(tool, proposal.purpose, proposal.jobs, options.execution)
         again, told = ((each.signature.purpose, record(each)["not_submitted"]) for each in (run, plan.run))
         if again != told or set(plan.facts["groups"]) != set(proposal.groups):
             raise RefusalError(Refusal.PLAN, f"{changed} it would be another; make a new one")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ganeti_htools.planning.gist import Gist
+from ganeti_htools.planning.summary import DecisionSummary
 
 Document = dict[str, Any]
 
@@ -50,12 +50,16 @@ def _named(wanted: str | None, names: Sequence[str]) -> bool:
 
 
 def decision(
-    time: float, gist: Gist, ranking: Sequence[Mapping[str, Any]], took: float, ages: Mapping[str, float]
+    time: float,
+    summary: DecisionSummary,
+    ranking: Sequence[Mapping[str, Any]],
+    took: float,
+    ages: Mapping[str, float],
 ) -> Entry:
     """A decision: what was asked, what came of it, how long it took (ms), how old data was (seconds)."""
 
     def told() -> Document:
-        facts = asdict(gist)
+        facts = asdict(summary)
         places = facts.pop("nodes")
         return {
             **facts,

@@ -13,15 +13,15 @@ import trio
 from ganeti_htools.execution.execute import Over
 from ganeti_htools.execution.record import RUN, count, current, identifier, record, versioned
 from ganeti_htools.execution.record import restored as restored_run
-from ganeti_htools.execution.review import Check
+from ganeti_htools.execution.review import Check, Say
 from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.execution.shape import Shape, fits
-from ganeti_htools.execution.wording import Say, complaint, summary
+from ganeti_htools.execution.wording import complaint, summary
 from ganeti_htools.files import read_regular_file
 from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.planning.options import to_json
-from ganeti_htools.planning.proposal import OnChange, Proposal, begin
+from ganeti_htools.planning.plan import OnChange, Proposal, new_run
 
 _LARGEST = 64 << 20  # bytes of a record
 
@@ -152,7 +152,7 @@ def new_plan(
     **more: Any,
 ) -> Plan:
     """Return a new plan. ``by`` has the caller's ``uid`` and ``pid``; ``more`` are more facts."""
-    run = begin(tool, proposal.purpose, proposal.jobs, options.execution)
+    run = new_run(tool, proposal.purpose, proposal.jobs, options.execution)
     facts = {
         "id": run.signature.run,
         "tool": tool,

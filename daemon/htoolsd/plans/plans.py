@@ -27,7 +27,7 @@ from ganeti_htools.files import write_text
 from ganeti_htools.luxi.jobs import Patience
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError, HtoolsError
-from ganeti_htools.planning.proposal import OnChange
+from ganeti_htools.planning.plan import OnChange
 from ganeti_htools.sources.source import unheard
 from htoolsd.claims.plan_claims import PlanClaims
 from htoolsd.plans.plan import Plan, PlanState, read_plans

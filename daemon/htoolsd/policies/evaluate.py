@@ -11,7 +11,7 @@ import trio
 
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
-from ganeti_htools.planning.proposal import Proposal
+from ganeti_htools.planning.plan import Proposal
 from htoolsd.policies.conditions import Situation, obstacles, with_next_round
 from htoolsd.policies.observe import PolicyInputs, observe
 from htoolsd.policies.remedies import ORDER, POLICIES

@@ -5,14 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.execution.review import Check
-from ganeti_htools.execution.wording import Say
+from ganeti_htools.execution.review import Check, Say
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.planning import view
-from ganeti_htools.planning.hbal import Options, propose
+from ganeti_htools.planning.hbal import HBAL, HbalOptions
 from ganeti_htools.planning.node_groups import select
-from ganeti_htools.planning.proposal import Execution, OnChange, Progress, Proposal
+from ganeti_htools.planning.plan import Execution, OnChange, Progress, Proposal
 from ganeti_htools.planning.view import View
 from htoolsd.policies.remedy import GroupFacts, Need, PlanBounds, Remedy, RemedyPlan, fixed_instances
 from htoolsd.policies.safety import UNSAFE, affordable, guarded, safe_moves, steps_of
@@ -32,13 +31,13 @@ def plan(cluster: Cluster, settings: RebalanceSettings, bounds: PlanBounds, prog
 
     Raises HtoolsError.
     """
-    options = Options(
+    options = HbalOptions(
         View(exclude_instances=fixed_instances(cluster, settings, bounds.resting)),
-        BalancingOptions(max_length=bounds.room.moves),
         Execution(on_change="stop", reason="policy rebalance of htoolsd"),
+        BalancingOptions(max_length=bounds.room.moves),
         bounds.group,
     )
-    proposal = propose(cluster, options, progress)
+    proposal = HBAL.propose(cluster, options, progress)
     steps = proposal.found["steps"]
     state = view.state_of(cluster, options.view)
     _, scope = select(state, bounds.group)
@@ -51,7 +50,7 @@ def plan(cluster: Cluster, settings: RebalanceSettings, bounds: PlanBounds, prog
         return RemedyPlan(options, proposal, 0, 0, proposal.score["after"], refusal=why)
     if len(copies) < len(steps):
         options = replace(options, balancing=replace(options.balancing, max_length=len(copies)))
-        proposal = propose(cluster, options, progress)
+        proposal = HBAL.propose(cluster, options, progress)
     gain = proposal.score["before"] - proposal.score["after"]
     few = f"the plan would improve the score by {fixed(gain, 8)}, less than min_gain, {settings.min_gain:g}"
     whole = _guarded(proposal, options, bounds)
@@ -59,7 +58,7 @@ def plan(cluster: Cluster, settings: RebalanceSettings, bounds: PlanBounds, prog
     return found.refused(None if gain >= settings.min_gain else few)
 
 
-def _guarded(proposal: Proposal, options: Options, bounds: PlanBounds) -> Proposal:
+def _guarded(proposal: Proposal, options: HbalOptions, bounds: PlanBounds) -> Proposal:
     def review(on_change: OnChange, say: Say) -> Check:
         return guarded(proposal.review(on_change, say), options.view, bounds.group, bounds.reserve)
 

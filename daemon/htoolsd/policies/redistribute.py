@@ -2,8 +2,8 @@
 
 from ganeti_htools.engine.groups.health import health, reasons
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.planning.hregroup import Options, propose
-from ganeti_htools.planning.proposal import Execution, Progress
+from ganeti_htools.planning.hregroup import HREGROUP, RegroupOptions
+from ganeti_htools.planning.plan import Execution, Progress
 from ganeti_htools.planning.view import View
 from htoolsd.policies.remedy import GroupFacts, Need, PlanBounds, Remedy, RemedyPlan, fixed_instances
 from htoolsd.policies.settings import RedistributeSettings
@@ -20,7 +20,7 @@ def plan(
     cluster: Cluster, settings: RedistributeSettings, bounds: PlanBounds, progress: Progress
 ) -> RemedyPlan:
     """Plan the whole repair of the group with the room of quiet groups. Raises HtoolsError."""
-    options = Options(
+    options = RegroupOptions(
         View(exclude_instances=fixed_instances(cluster, settings, bounds.resting)),
         Execution(on_change="stop", reason="policy redistribute of htoolsd"),
         "redistribute",
@@ -30,7 +30,7 @@ def plan(
         max_moves=bounds.room.moves,
         max_copy=bounds.room.mib,
     )
-    proposal = propose(cluster, options, progress)
+    proposal = HREGROUP.propose(cluster, options, progress)
     steps = proposal.found["steps"]
     mib = proposal.cost["disk_mib"] + proposal.cost["memory_mib"]
     found = RemedyPlan(options, proposal, len(steps), mib)

@@ -16,7 +16,7 @@ from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
 from ganeti_htools.model.tags import PINNED
 from ganeti_htools.planning import view
-from ganeti_htools.planning.proposal import Progress, Proposal
+from ganeti_htools.planning.plan import Progress, Proposal
 from htoolsd.policies.memory import Budget
 from htoolsd.policies.settings import PolicySettings, Reserve
 

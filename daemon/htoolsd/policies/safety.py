@@ -23,7 +23,7 @@ from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.moves import MoveKind, NamedStep
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import hsqueeze, view
-from ganeti_htools.planning.proposal import Proposal
+from ganeti_htools.planning.plan import Proposal
 from ganeti_htools.planning.view import View
 from htoolsd.policies.memory import Budget
 from htoolsd.policies.settings import Reserve
@@ -62,11 +62,11 @@ def safe_moves(
     What a node lacked before a step does not count against the step. Raises DataError for impossible steps.
     """
     after = state.copy()
-    keep = hsqueeze.Options(minimal_resources=reserve.instances, allow_drbd=reserve.disks)
-    weak, lacking = _weak(after, scope), hsqueeze.lacking(after, keep, scope)
+    keep = hsqueeze.SqueezeOptions(minimal_resources=reserve.instances, allow_drbd=reserve.disks)
+    weak, lacking = _weak(after, scope), hsqueeze.lacks_resources(after, keep, scope)
     count = 0
     for _ in retrace(after, movable, ((step, 0.0) for step in steps)):
-        now, lacks = _weak(after, scope), hsqueeze.lacking(after, keep, scope)
+        now, lacks = _weak(after, scope), hsqueeze.lacks_resources(after, keep, scope)
         if (now & ~weak).any() or (lacks and not lacking):
             break
         weak, lacking, count = now, lacks, count + 1

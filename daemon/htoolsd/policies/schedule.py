@@ -21,8 +21,8 @@ from ganeti_htools.client.protocol import RefusalError
 from ganeti_htools.execution.run import Ending
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
-from ganeti_htools.planning import hsqueeze
-from ganeti_htools.planning.proposal import Proposal
+from ganeti_htools.planning import power_jobs
+from ganeti_htools.planning.plan import Proposal
 from htoolsd.plans.plan import Plan, new_plan
 from htoolsd.plans.plans import Plans
 from htoolsd.policies import decision, evaluate, observe
@@ -92,7 +92,7 @@ class Policies:
         if charge is not None:
             rest = plan.run.rest
             instances = [job.step.instance for jobs in rest for job in jobs if job.step is not None]
-            self._inputs.memory.content.release(charge, instances, hsqueeze.marked(rest))
+            self._inputs.memory.content.release(charge, instances, power_jobs.nodes_to_mark(rest))
         memory = self._memory(name)
         if plan.run.ending is Ending.DONE:
             memory.forget_failures()

@@ -11,9 +11,9 @@ from ganeti_htools.engine.squeezing.power_plan import Action
 from ganeti_htools.model.cluster import Cluster, Node
 from ganeti_htools.model.tags import STANDBY
 from ganeti_htools.planning import hsqueeze
-from ganeti_htools.planning.hsqueeze import Options
-from ganeti_htools.planning.leftovers import leftovers
-from ganeti_htools.planning.proposal import Progress
+from ganeti_htools.planning.hsqueeze import SqueezeOptions
+from ganeti_htools.planning.interrupted_run import interrupted_run
+from ganeti_htools.planning.plan import Progress
 from htoolsd.policies.remedy import GroupFacts, Need, PlanBounds, Remedy, RemedyPlan
 from htoolsd.policies.safety import UNSAFE, affordable
 from htoolsd.policies.settings import SqueezeSettings
@@ -30,7 +30,7 @@ def need_of_power_up(facts: GroupFacts, settings: SqueezeSettings) -> Need:
     """Whether nodes have less than the minimal resources free. Raises HtoolsError."""
     group = group_alone(facts.cluster, facts.group)
     options = options_for(facts.cluster, group, settings)
-    lacking = hsqueeze.lacking(hsqueeze.seen(group, options), options)
+    lacking = hsqueeze.lacks_resources(hsqueeze.state_of(group, options), options)
     return Need(lacking, not lacking, _LACKING if lacking else _ENOUGH)
 
 
@@ -44,14 +44,14 @@ def plan_power_up(
     group = group_alone(cluster, bounds.group)
     # Nodes that the new ones replace are powered down by another plan, within the bounds for that.
     options = replace(options_for(cluster, group, settings, bounds), max_nodes=0)
-    proposal = hsqueeze.propose(group, options, progress)
+    proposal = hsqueeze.HSQUEEZE.propose(group, options, progress)
     if not proposal.found["enough"] and bounds.resting:
         # Resting instances are no reason for more nodes: power up those that would be enough if they moved.
         free = replace(options, view=options_for(cluster, group, settings).view)
-        found = hsqueeze.propose(group, free, progress).found
+        found = hsqueeze.HSQUEEZE.propose(group, free, progress).found
         if found["enough"]:
             group = _with_standby_only(group, found["nodes"])
-            proposal = hsqueeze.propose(group, options, progress)
+            proposal = hsqueeze.HSQUEEZE.propose(group, options, progress)
     found = proposal.found
     if found["action"] != Action.ONLINE.value:
         return RemedyPlan(options, proposal, 0, 0, refusal=_ENOUGH)
@@ -84,8 +84,8 @@ def need_of_power_down(facts: GroupFacts, settings: SqueezeSettings) -> Need:
     """Whether perhaps a node can be powered down; only the plan finds out. Raises HtoolsError."""
     group = group_alone(facts.cluster, facts.group)
     options = options_for(facts.cluster, group, settings)
-    state = hsqueeze.seen(group, options)
-    if hsqueeze.lacking(state, options):
+    state = hsqueeze.state_of(group, options)
+    if hsqueeze.lacks_resources(state, options):
         return Need(False, True, _LACKING)
     spare = hsqueeze.may_spare(state, options)
     return Need(spare, not spare, "perhaps some nodes can be spared" if spare else "no node can be spared")
@@ -100,9 +100,9 @@ def plan_power_down(
     """
     group = group_alone(cluster, bounds.group)
     options = options_for(cluster, group, settings, bounds)
-    refused, most, offline = None, settings.max_nodes, len(leftovers(group).offline)
+    refused, most, offline = None, settings.max_nodes, len(interrupted_run(group).offline)
     while refused is None or most - offline >= settings.min_nodes:
-        proposal = hsqueeze.propose(group, replace(options, max_nodes=most), progress)
+        proposal = hsqueeze.HSQUEEZE.propose(group, replace(options, max_nodes=most), progress)
         found = proposal.found
         if found["action"] != Action.OFFLINE.value or len(found["nodes"]) < settings.min_nodes:
             few = f"fewer than {settings.min_nodes} nodes" if settings.min_nodes > 1 else "no node"
@@ -117,7 +117,7 @@ def plan_power_down(
     return refused
 
 
-def _emptying_steps(group: Cluster, options: Options, found: Mapping[str, Any]) -> Sequence[Any]:
+def _emptying_steps(group: Cluster, options: SqueezeOptions, found: Mapping[str, Any]) -> Sequence[Any]:
     """Return the first steps of a plan that empty its nodes and leave enough free on the others."""
     steps, away = found["steps"], set(found["nodes"])
     places = {row.name: {row.pnode, row.snode} for row in group.instances}
@@ -148,7 +148,7 @@ _NO_ACTION = {
 
 def need_of_finish(facts: GroupFacts, _settings: SqueezeSettings) -> Need | None:
     """Whether an interrupted hsqueeze has left something; None if not. Raises HtoolsError."""
-    found = str(leftovers(group_alone(facts.cluster, facts.group)))
+    found = str(interrupted_run(group_alone(facts.cluster, facts.group)))
     return Need(True, False, f"an earlier hsqueeze has left: {found}") if found else None
 
 
@@ -158,7 +158,7 @@ def plan_finish(
     """Plan to use drained nodes again, to power off offline ones, and to remove tags. Raises HtoolsError."""
     group = group_alone(cluster, bounds.group)
     found = plan_of(group, options_for(cluster, group, settings, bounds), _NO_ACTION)
-    rest = leftovers(group)
+    rest = interrupted_run(group)
     names = tuple(node.name for node in (*rest.drained, *rest.offline, *rest.online))
     return replace(found, nodes=names).refused(None if names else "an earlier hsqueeze has left nothing")
 

@@ -11,20 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.balancing.recheck import retrace
 from ganeti_htools.engine.squeezing.candidates import pool_left_to
 from ganeti_htools.engine.squeezing.power_group import switched
-from ganeti_htools.engine.squeezing.power_plan import Action, Allowed, PowerPlan
+from ganeti_htools.engine.squeezing.power_plan import Action, Allowed
 from ganeti_htools.execution.jobs import Jobsets
-from ganeti_htools.execution.review import Check, Review
-from ganeti_htools.execution.wording import Say
+from ganeti_htools.execution.review import Check, Review, Say
 from ganeti_htools.model.cluster import Cluster, Node
 from ganeti_htools.model.errors import HtoolsError
-from ganeti_htools.planning import hsqueeze, view
-from ganeti_htools.planning.hsqueeze import Options
-from ganeti_htools.planning.leftovers import leftovers
-from ganeti_htools.planning.proposal import Execution, OnChange, Proposal
+from ganeti_htools.planning import hsqueeze, power_jobs, view
+from ganeti_htools.planning.hsqueeze import SqueezeOptions, SqueezePlan
+from ganeti_htools.planning.interrupted_run import interrupted_run
+from ganeti_htools.planning.plan import Execution, OnChange, Proposal
 from ganeti_htools.planning.view import View
 from htoolsd.policies.remedy import PlanBounds, RemedyPlan, fixed_instances
 from htoolsd.policies.safety import guarded, safe_moves, steps_of
@@ -46,7 +44,7 @@ def group_alone(cluster: Cluster, name: str) -> Cluster:
 
 def options_for(
     cluster: Cluster, group: Cluster, settings: SqueezeSettings, bounds: PlanBounds | None = None
-) -> Options:
+) -> SqueezeOptions:
     """Return hsqueeze's options for a group that is :func:`group_alone` of ``cluster``.
 
     Without ``bounds`` no instance rests, and no node has to stay up. Raises HtoolsError for unknown names.
@@ -54,7 +52,7 @@ def options_for(
     names = {instance.name for instance in group.instances}
     fixed = fixed_instances(cluster, settings, bounds.resting if bounds else ())
     never = _of_group(cluster, group, "never", settings.never)
-    return Options(
+    return SqueezeOptions(
         View(exclude_instances=tuple(name for name in fixed if name in names)),
         Execution(on_change="stop", reason="policy squeeze of htoolsd"),
         minimal_resources=settings.minimal_resources,
@@ -86,35 +84,33 @@ def _of_group(cluster: Cluster, group: Cluster, key: str, names: Iterable[str]) 
     return tuple(name for name in names if any(matches(name, node) for node in group.nodes))
 
 
-def _rebuild(group: Cluster, options: Options, found: Mapping[str, Any]) -> tuple[PowerPlan, Proposal]:
-    """Return a plan and its proposal from the ``found`` part of a proposal."""
-    state = hsqueeze.seen(group, options)
-    plan = hsqueeze.plan_again(state, options, found)
-    return plan, hsqueeze.proposed(state, plan, options)
+def _rebuild(group: Cluster, options: SqueezeOptions, found: Mapping[str, Any]) -> SqueezePlan:
+    """Return a plan from the ``found`` part of a proposal."""
+    return hsqueeze.restore(hsqueeze.state_of(group, options), options, found)
 
 
-def plan_of(group: Cluster, options: Options, found: Mapping[str, Any], mib: int = 0) -> RemedyPlan:
+def plan_of(group: Cluster, options: SqueezeOptions, found: Mapping[str, Any], mib: int = 0) -> RemedyPlan:
     """Return the plan for the whole cluster from the ``found`` part of a proposal. Its moves copy ``mib``."""
-    plan, proposal = _rebuild(group, options, found)
-    after = score_of(plan.state, np.ones(len(plan.state.group), np.bool_))
+    plan = _rebuild(group, options, found)
+    proposal = plan.proposal()
     whole = replace(proposal, review=lambda *how: _reviewer(proposal, options, group, *how))
-    stops = len(hsqueeze.stopped(plan.state, plan))
-    return RemedyPlan(options, whole, len(plan.steps), mib, after, tuple(found["nodes"]), stops)
+    moves, after, stops = len(plan.power.steps), proposal.score["after"], len(plan.stopped_instances)
+    return RemedyPlan(options, whole, moves, mib, after, tuple(found["nodes"]), stops)
 
 
-def is_accepted(group: Cluster, options: Options, found: Mapping[str, Any]) -> bool:
+def is_accepted(group: Cluster, options: SqueezeOptions, found: Mapping[str, Any]) -> bool:
     """Whether the review before a plan's first jobs accepts it."""
-    _, proposal = _rebuild(group, options, found)
-    return proposal.review("stop", lambda *_lines: None)(group, proposal.jobs, 0).obstacle is None
+    plan = _rebuild(group, options, found)
+    return plan.review("stop", lambda *_lines: None)(group, plan.jobs(), 0).obstacle is None
 
 
-def safe_steps(group: Cluster, options: Options, proposal: Proposal) -> int:
+def safe_steps(group: Cluster, options: SqueezeOptions, proposal: Proposal) -> int:
     """Count the first moves of a plan that cost neither redundancy nor reserve.
 
     Each phase is tried with its nodes as they are then: online, or drained. Nodes that are drained late take
     instances of lost nodes until then.
     """
-    state, found, steps = hsqueeze.seen(group, options), proposal.found, steps_of(proposal.jobs)
+    state, found, steps = hsqueeze.state_of(group, options), proposal.found, steps_of(proposal.jobs)
     everywhere, movable = np.ones(len(state.group), np.bool_), view.movable(state, options.view)
     off, count = found["action"] == Action.OFFLINE.value, 0
     for phase in found["phases"]:
@@ -130,13 +126,15 @@ def safe_steps(group: Cluster, options: Options, proposal: Proposal) -> int:
     return count
 
 
-def _reserve(options: Options) -> Reserve:
+def _reserve(options: SqueezeOptions) -> Reserve:
     return Reserve(options.factors[0], options.allowed is not Allowed.POOLS)
 
 
-def _reviewer(proposal: Proposal, options: Options, group: Cluster, on_change: OnChange, say: Say) -> Check:
+def _reviewer(
+    proposal: Proposal, options: SqueezeOptions, group: Cluster, on_change: OnChange, say: Say
+) -> Check:
     """Return the check of a plan for the group alone, as a check of the whole cluster."""
-    name, unfinished = group.groups[0].name, str(leftovers(group))
+    name, unfinished = group.groups[0].name, str(interrupted_run(group))
     plain = proposal.review(on_change, say)
     safer = guarded(plain, options.view, name, _reserve(options))
     begun = False
@@ -144,10 +142,10 @@ def _reviewer(proposal: Proposal, options: Options, group: Cluster, on_change: O
     def check(cluster: Cluster, rest: Jobsets, made: int) -> Review:
         nonlocal begun
         now = group_alone(cluster, name)
-        if not begun and str(leftovers(now)) != unfinished:
+        if not begun and str(interrupted_run(now)) != unfinished:
             return Review("the leftovers of an earlier hsqueeze have changed")
         begun = True
         # While nodes are drained or not yet online, hsqueeze's own check is the exact one.
-        return (plain if hsqueeze.marked(rest) else safer)(now, rest, made)
+        return (plain if power_jobs.nodes_to_mark(rest) else safer)(now, rest, made)
 
     return check

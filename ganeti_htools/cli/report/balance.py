@@ -13,11 +13,11 @@ from ganeti_htools.engine.redundancy import n1
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, by_unit
 from ganeti_htools.model.state import State
-from ganeti_htools.planning.hbal import Balanced
-from ganeti_htools.planning.jobsets import Move, cost_of, jobsets
+from ganeti_htools.planning.hbal import GroupPlan
+from ganeti_htools.planning.jobsets import BalancingMove, Names, cost_of, jobsets
 
 if TYPE_CHECKING:
-    from ganeti_htools.planning.staying import Staying
+    from ganeti_htools.planning.stranded import StrandedInstance
 
 
 class Before(NamedTuple):
@@ -33,21 +33,41 @@ class Before(NamedTuple):
 class After(NamedTuple):
     """A plan for a node group, its moves in jobsets, and the score that it leads to."""
 
-    plan: Balanced
-    sets: Sequence[Sequence[Move]]
+    plan: GroupPlan
+    sets: Sequence[Sequence[BalancingMove]]
     score: float
     figures: Statistics
 
 
 class GroupReport(NamedTuple):
-    """All that is said of a group: ``left`` are instances that stay on nodes which are offline or drained;
-    it was ``planned`` for unless it was well balanced already.
+    """The report of a group.
+
+    ``stranded`` are instances that stay on nodes which are offline or drained. ``planned`` is False for a
+    group that was well balanced already.
     """
 
     before: Before
     after: After
-    left: "Sequence[Staying]"
+    stranded: "Sequence[StrandedInstance]"
     planned: bool
+
+
+class StepLines:
+    """Lines about the steps of a plan for the nodes in scope, in the layout of Ganeti's htools."""
+
+    def __init__(self, state: State, scope: Bools) -> None:
+        names, here = Names(state), np.flatnonzero(scope[state.pnode]).tolist()
+        nodes = np.flatnonzero(scope).tolist()
+        self._instance = max((len(names.instances[row]) for row in here), default=0)
+        self._nodes = 2 * max((len(names.nodes[row]) for row in nodes), default=0) + 1
+        self._number = 0
+
+    def line(self, move: BalancingMove) -> str:
+        """Describe the next step."""
+        self._number += 1
+        was, now = (":".join(nodes).ljust(self._nodes) for nodes in (move.was, move.now))
+        score = fixed(move.step.score, 8).rjust(12)
+        return f"  {self._number:3}. {move.instance:{self._instance}} {was} => {now} {score} a={move.summary}"
 
 
 def about_group(before: Before, line: CommandLine) -> Iterator[str]:
@@ -120,7 +140,7 @@ def about_plan(before: Before, after: After, verbose: int) -> Iterator[str]:
     if verbose > 0:
         yield f"Solution length={len(made)}"
         if made:
-            yield cost_line(after.sets, verbose > 1)
+            yield cost_line(cost_of(after.sets), verbose > 1)
         if greedy is not None:
             yield brief("Greedy plan:   ", greedy, before.score)
             yield brief("Optimised plan:", made, before.score)
@@ -128,9 +148,8 @@ def about_plan(before: Before, after: After, verbose: int) -> Iterator[str]:
             yield changes(before.figures, after.figures)
 
 
-def cost_line(sets: Sequence[Sequence[Move]], by_unit: bool = False) -> str:
-    """A line about what a plan costs to carry out; ``by_unit``, also what is copied of each storage unit."""
-    cost = cost_of(sets)
+def cost_line(cost: Mapping[str, Any], by_unit: bool = False) -> str:
+    """Describe the cost of a plan in one line; ``by_unit`` adds the MiB to copy of each storage unit."""
     units = ", ".join(f"{mib} on {unit}" for unit, mib in cost.get("disk_mib_by_unit", {}).items())
     disks = f"MiB of disks ({units})" if by_unit and units else "MiB of disks"
     moves = ", ".join(f"{number} {name}" for name, number in cost["moves"].items())
@@ -140,7 +159,7 @@ def cost_line(sets: Sequence[Sequence[Move]], by_unit: bool = False) -> str:
     )
 
 
-def brief(title: str, made: Sequence[Move], initial: float) -> str:
+def brief(title: str, made: Sequence[BalancingMove], initial: float) -> str:
     """A line about a plan, to compare it with another for the same group."""
     figures = _rival(made, initial)
     cost = figures["cost"]
@@ -199,7 +218,7 @@ def report(
 
 
 def _document(group: GroupReport, jobsets_before: int) -> dict[str, Any]:
-    before, after, left, _ = group
+    before, after, stranded, _ = group
     state, scope, made, greedy = before.state, before.scope, after.plan.moves, after.plan.greedy
     jobset = {id(move): number for number, jobs in enumerate(after.sets, jobsets_before + 1) for move in jobs}
     steps = [
@@ -210,7 +229,7 @@ def _document(group: GroupReport, jobsets_before: int) -> dict[str, Any]:
             "to": state.names(_nodes(move.step.pnode, move.step.snode)),
             "score": move.step.score,
             "jobset": jobset[id(move)],
-            "commands": [f"gnt-instance {command}" for command in move.commands],
+            "commands": list(move.shell_commands),
         }
         for move, place in zip(made, _places(state, made), strict=True)
     ]
@@ -230,12 +249,12 @@ def _document(group: GroupReport, jobsets_before: int) -> dict[str, Any]:
         },
         "cost": cost_of(after.sets),
         "steps": steps,
-        "left_on_offline_nodes": [each._asdict() for each in left],
+        "left_on_offline_nodes": [each._asdict() for each in stranded],
         **({} if greedy is None else {"greedy": _rival(greedy, before.score)}),
     }
 
 
-def _rival(made: Sequence[Move], initial: float) -> dict[str, Any]:
+def _rival(made: Sequence[BalancingMove], initial: float) -> dict[str, Any]:
     score = made[-1].step.score if made else initial
     return {"score": score, "cost": cost_of(jobsets(made))}
 
@@ -244,7 +263,7 @@ def _nodes(primary: int, secondary: int) -> list[int]:
     return [node for node in (primary, secondary) if node != NOWHERE]
 
 
-def _places(state: State, made: Sequence[Move]) -> Iterator[tuple[int, int]]:
+def _places(state: State, made: Sequence[BalancingMove]) -> Iterator[tuple[int, int]]:
     """The nodes of each step's instance before that step."""
     places = dict(enumerate(zip(state.pnode.tolist(), state.snode.tolist(), strict=True)))
     for step in (move.step for move in made):

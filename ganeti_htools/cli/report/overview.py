@@ -68,7 +68,7 @@ def size(state: State) -> str:
 
 def split_names(state: State) -> list[str]:
     """The instances that have their nodes in different groups."""
-    return [state.cluster.instances[row].name for row in np.flatnonzero(view.split(state)).tolist()]
+    return [state.cluster.instances[row].name for row in np.flatnonzero(view.across_groups(state)).tolist()]
 
 
 _HEADER = ("Group", "Nodes", "Instances", "Bad_Nodes", "Bad_Instances", "N+1", "Score")

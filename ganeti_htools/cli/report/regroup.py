@@ -16,8 +16,8 @@ from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.ways import nodes_after
 from ganeti_htools.model.columns import by_unit, sorted_unique
 from ganeti_htools.model.state import State
-from ganeti_htools.planning.group_moves import Move, cost_of
-from ganeti_htools.planning.hregroup import Options
+from ganeti_htools.planning.group_moves import GroupMove, cost_of
+from ganeti_htools.planning.hregroup import RegroupOptions
 
 _DONE = {"redistribute": "Repaired", "compress": "Emptied", "balance": "Balanced"}
 
@@ -156,7 +156,7 @@ def choices_text(told: dict[str, Any]) -> str:
 
 
 def about(
-    state: State, options: Options, outcome: Outcome, moves: Sequence[Move], verbose: int
+    state: State, options: RegroupOptions, outcome: Outcome, moves: Sequence[GroupMove], verbose: int
 ) -> Iterator[str]:
     """Lines about a plan."""
     groups, longest = state.cluster.groups, max((len(move.instance) for move in moves), default=0)
@@ -180,7 +180,7 @@ def about(
         yield "Nothing to do"
 
 
-def _groups(state: State, move: Move) -> tuple[str, str]:
+def _groups(state: State, move: GroupMove) -> tuple[str, str]:
     """The groups that a move leads from and to."""
     source, target = (state.group[state.nodes[nodes[0]]] for nodes in (move.step.was, move.step.now))
     return state.cluster.groups[source].name, state.cluster.groups[target].name
@@ -230,9 +230,9 @@ def _load_json(state: State, outcome: Outcome) -> dict[str, Any]:
 
 def as_json(
     before: Regrouping,
-    options: Options,
+    options: RegroupOptions,
     outcome: Outcome,
-    moves: Sequence[Move],
+    moves: Sequence[GroupMove],
     ran: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """A plan, and what came of it, as JSON."""
@@ -257,7 +257,7 @@ def as_json(
                 "to": list(move.step.now),
                 "disk_mib": move.disk,
                 "memory_mib": move.memory,
-                "commands": [f"gnt-instance {each}" for each in move.commands],
+                "commands": list(move.shell_commands),
             }
             for move in moves
             for source, target in [_groups(before.state, move)]

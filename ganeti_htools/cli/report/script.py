@@ -1,14 +1,12 @@
 """Jobs as a shell script, for people to read or to run."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ganeti_htools.commandline.line import CommandLine
+from ganeti_htools.execution.jobs import Jobsets
+from ganeti_htools.execution.review import Say
 from ganeti_htools.files import write_text
-from ganeti_htools.planning.jobsets import Move
-
-if TYPE_CHECKING:
-    from ganeti_htools.execution.wording import Say
+from ganeti_htools.planning.jobsets import BalancingMove
 
 _SCRIPT = """\
 #!/bin/sh
@@ -29,9 +27,14 @@ check() {
 """
 
 
-def commands(sets: Sequence[Sequence[Move]]) -> str:
-    """Shell commands that carry the sets out, one after the other."""
-    return listed([[[f"gnt-instance {each}" for each in move.commands] for move in jobs] for jobs in sets])
+def move_script(sets: Sequence[Sequence[BalancingMove]]) -> str:
+    """Return the shell commands of moves, one jobset after the other."""
+    return listed([[move.shell_commands for move in moves] for moves in sets])
+
+
+def job_script(sets: Jobsets) -> str:
+    """Return the shell commands of jobs, one jobset after the other."""
+    return listed([[job.commands for job in jobs] for jobs in sets])
 
 
 def listed(sets: Sequence[Sequence[Sequence[str]]]) -> str:
@@ -55,7 +58,7 @@ def script(lines: str) -> str:
     return _SCRIPT + lines
 
 
-def give_commands(line: CommandLine, title: str, lines: str, tell: "Say") -> None:
+def give_commands(line: CommandLine, title: str, lines: str, tell: Say) -> None:
     """Tell the shell commands under a title, or write them to a file, as ``-C`` says. Raises HtoolsError."""
     if line.print_commands == "-":
         tell("", title)

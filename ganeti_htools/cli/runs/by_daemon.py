@@ -14,7 +14,7 @@ from ganeti_htools.cli.terminal import saying
 from ganeti_htools.client import calls, plan_changes
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.execution.record import INTERRUPTED
-from ganeti_htools.execution.wording import Say
+from ganeti_htools.execution.review import Say
 from ganeti_htools.model.errors import HtoolsError, UsageError
 from ganeti_htools.planning.options import to_json
 from ganeti_htools.sources.source import Source, read

@@ -16,9 +16,9 @@ from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.execution.execute import execute
 from ganeti_htools.execution.jobs import Jobsets
 from ganeti_htools.execution.record import record
-from ganeti_htools.execution.review import Check, Review
+from ganeti_htools.execution.review import Check, Review, Say
 from ganeti_htools.execution.run import Ending, Run
-from ganeti_htools.execution.wording import Say, going_on, summary, teller
+from ganeti_htools.execution.wording import going_on, summary, teller
 from ganeti_htools.luxi import job_queries, jobs, queries
 from ganeti_htools.luxi.client import Client, LuxiError
 from ganeti_htools.luxi.opcodes import sources

@@ -7,7 +7,7 @@ import pytest
 from ganeti_htools.backends import text
 from ganeti_htools.cli import hsqueeze
 from ganeti_htools.commandline.line import CommandLine
-from ganeti_htools.planning.hsqueeze import Options
+from ganeti_htools.planning.hsqueeze import SqueezeOptions
 from tests.support.squeezing import outgrown
 
 # Four nodes that are nearly empty; node1 is the master.
@@ -188,8 +188,8 @@ def test_defaults_are_those_of_ganeti() -> None:
 def test_one_factor_keeps_the_other_in_its_place(
     minimum: float | None, target: float | None, used: tuple[float, float]
 ) -> None:
-    options = Options(minimal_resources=minimum, target_resources=target)
-    assert (options.factors, options.raised) == (used, None)
+    options = SqueezeOptions(minimal_resources=minimum, target_resources=target)
+    assert (options.factors, options.target_warning) == (used, None)
 
 
 def test_a_target_below_the_minimum_is_raised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,7 @@ from ganeti_htools.commandline.plans import balancing_of, execution_of
 from ganeti_htools.commandline.programs import HBAL
 from ganeti_htools.commandline.reading import obey
 from ganeti_htools.model.options import BalancingOptions
-from ganeti_htools.planning.proposal import Execution
+from ganeti_htools.planning.plan import Execution
 
 
 def test_without_options() -> None:

@@ -6,45 +6,43 @@ import numpy as np
 import pytest
 
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.model.options import BalancingOptions
-from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning import hbal, view
-from ganeti_htools.planning.hbal import Balanced, Options
+from ganeti_htools.planning.hbal import HbalOptions
+from ganeti_htools.planning.jobsets import BalancingMove
 from ganeti_htools.planning.node_groups import NoGroupError, select
-from ganeti_htools.planning.proposal import Proposal
+from ganeti_htools.planning.plan import Proposal
 from ganeti_htools.planning.view import View
 from tests.support import by_hand
 from tests.support.by_hand import instance
 
 ROWS = [instance(f"i{row}", DiskTemplate.EXT, "n0") for row in range(4)]
 CLUSTER = by_hand.cluster(dict.fromkeys(("n0", "n1", "n2"), 10_000), ROWS)
-OPTIONS = Options(balancing=BalancingOptions(min_gain=0.0))
+OPTIONS = HbalOptions(balancing=BalancingOptions(min_gain=0.0))
 
 
 def ignore(_text: str) -> None:
     """Progress that nobody looks at."""
 
 
-def test_each_step_is_a_line() -> None:
+def test_passes_on_each_move_of_a_group() -> None:
     state = view.state_of(CLUSTER, View())
-    said: list[str] = []
+    heard: list[BalancingMove] = []
     progress: list[str] = []
-    plan = hbal.plan(state, np.ones(3, np.bool_), OPTIONS, lambda *texts: said.extend(texts), progress.append)
-    assert len(said) == len(plan.moves) > 1
-    assert said[0].startswith("    1. i")
-    assert said[0].endswith(f" a={plan.moves[0].summary}")
-    assert progress[-1].startswith(f"{len(said)} steps, score ")
+    plan = hbal.balance_group(state, "group1", np.ones(3, np.bool_), OPTIONS, progress.append, heard.append)
+    assert heard == plan.moves
+    assert len(heard) > 1
+    assert progress[-1].startswith(f"{len(heard)} steps, score ")
     assert (state.pnode == 0).all()
     assert plan.after.pnode.tolist() != state.pnode.tolist()
     assert plan.greedy is None
 
 
 def test_only_the_first_jobset() -> None:
-    whole = hbal.propose(CLUSTER, OPTIONS, ignore)
-    first = hbal.propose(CLUSTER, replace(OPTIONS, first_job_group=True), ignore)
+    whole = hbal.HBAL.propose(CLUSTER, OPTIONS, ignore)
+    first = hbal.HBAL.propose(CLUSTER, replace(OPTIONS, first_job_group=True), ignore)
     assert len(whole.jobs) > 1
     assert [[job.title for job in jobs] for jobs in first.jobs] == [[job.title for job in whole.jobs[0]]]
     assert first.found == whole.found
@@ -62,14 +60,14 @@ def test_the_groups_that_there_are() -> None:
 
 
 def test_a_rest_that_fits_is_left_alone() -> None:
-    proposal = hbal.propose(CLUSTER, OPTIONS, ignore)
+    proposal = hbal.HBAL.propose(CLUSTER, OPTIONS, ignore)
     said: list[str] = []
     review = proposal.review("replan", said.append)(CLUSTER, proposal.jobs, 0)
     assert (review.obstacle, review.plan, said) == (None, None, [])
 
 
 def test_a_rest_that_does_not_fit_ends_or_is_planned_anew() -> None:
-    proposal = hbal.propose(CLUSTER, OPTIONS, ignore)
+    proposal = hbal.HBAL.propose(CLUSTER, OPTIONS, ignore)
     gone = replace(CLUSTER, instances=CLUSTER.instances[2:])
     stopped = proposal.review("stop", ignore)(gone, proposal.jobs, 0)
     assert stopped.obstacle
@@ -86,7 +84,7 @@ def test_a_rest_that_does_not_fit_ends_or_is_planned_anew() -> None:
 
 def test_moves_that_were_made_count_when_it_is_planned_anew() -> None:
     options = replace(OPTIONS, balancing=BalancingOptions(min_gain=0.0, max_length=2))
-    proposal = hbal.propose(CLUSTER, options, ignore)
+    proposal = hbal.HBAL.propose(CLUSTER, options, ignore)
     gone = replace(CLUSTER, instances=CLUSTER.instances[2:])
     for made, left in ((0, 2), (1, 1), (2, 0), (3, 0)):
         plan = proposal.review("replan", lambda *_texts: None)(gone, proposal.jobs, made).plan
@@ -144,8 +142,8 @@ def test_a_group_without_a_score_comes_last() -> None:
 
 
 def test_only_the_worst_group_is_balanced() -> None:
-    proposal = hbal.propose(UNEVEN, WORST, ignore)
-    alone = hbal.propose(UNEVEN, replace(OPTIONS, group="c"), ignore)
+    proposal = hbal.HBAL.propose(UNEVEN, WORST, ignore)
+    alone = hbal.HBAL.propose(UNEVEN, replace(OPTIONS, group="c"), ignore)
     assert (proposal.groups, moved(proposal)) == (("c",), ["c"])
     assert (proposal.jobs, proposal.score, proposal.cost) == (alone.jobs, alone.score, alone.cost)
     assert proposal.found == {"groups": {"c": alone.found}}
@@ -154,17 +152,17 @@ def test_only_the_worst_group_is_balanced() -> None:
 def test_a_group_that_cannot_be_improved_gives_way_to_the_next() -> None:
     stuck = [replace(row, auto_balance=False) if row.name[0] == "c" else row for row in UNEVEN.instances]
     cluster = replace(UNEVEN, instances=tuple(stuck))
-    proposal = hbal.propose(cluster, WORST, ignore)
+    proposal = hbal.HBAL.propose(cluster, WORST, ignore)
     assert (proposal.groups, moved(proposal)) == (("b",), ["b"])
     assert list(proposal.found["groups"]) == ["c", "b"]
     nothing = replace(UNEVEN, instances=tuple(replace(row, auto_balance=False) for row in stuck))
-    worst = hbal.propose(nothing, WORST, ignore)
+    worst = hbal.HBAL.propose(nothing, WORST, ignore)
     assert (worst.groups, worst.jobs) == (("c",), [])
 
 
 def test_all_groups_are_balanced_one_after_the_other() -> None:
-    proposal = hbal.propose(UNEVEN, ALL, ignore)
-    alone = [hbal.propose(UNEVEN, replace(OPTIONS, group=name), ignore) for name in "cba"]
+    proposal = hbal.HBAL.propose(UNEVEN, ALL, ignore)
+    alone = [hbal.HBAL.propose(UNEVEN, replace(OPTIONS, group=name), ignore) for name in "cba"]
     assert (proposal.groups, moved(proposal)) == (("c", "b", "a"), ["c", "b"])
     assert proposal.jobs == [jobs for each in alone for jobs in each.jobs]
     assert proposal.score["after"] == sum(each.score["after"] for each in alone)
@@ -172,39 +170,35 @@ def test_all_groups_are_balanced_one_after_the_other() -> None:
 
 
 def test_the_most_steps_are_those_of_all_groups_together() -> None:
-    whole = hbal.propose(UNEVEN, ALL, ignore)
+    whole = hbal.HBAL.propose(UNEVEN, ALL, ignore)
     steps = sum(map(len, whole.jobs))
     options = replace(ALL, balancing=replace(OPTIONS.balancing, max_length=steps - 1))
-    assert sum(map(len, hbal.propose(UNEVEN, options, ignore).jobs)) == steps - 1
+    assert sum(map(len, hbal.HBAL.propose(UNEVEN, options, ignore).jobs)) == steps - 1
 
 
 def test_the_first_jobset_is_one_of_all() -> None:
-    first = hbal.propose(UNEVEN, replace(ALL, first_job_group=True), ignore)
-    assert first.jobs == hbal.propose(UNEVEN, ALL, ignore).jobs[:1]
+    first = hbal.HBAL.propose(UNEVEN, replace(ALL, first_job_group=True), ignore)
+    assert first.jobs == hbal.HBAL.propose(UNEVEN, ALL, ignore).jobs[:1]
 
 
 def test_a_plan_of_all_groups_made_again() -> None:
-    proposal = hbal.propose(UNEVEN, ALL, ignore)
+    proposal = hbal.HBAL.propose(UNEVEN, ALL, ignore)
     state = view.state_of(UNEVEN, View())
 
-    def again(state: State, name: str, scope: Bools, options: Options) -> Balanced:
-        return hbal.plan_again(state, scope, options, hbal.found_in(proposal.found, name))
-
-    parts = list(hbal.in_turn(state, hbal.select_groups(state, ALL), ALL, again))
-    assert hbal.jobs(parts, ALL) == proposal.jobs
-    with pytest.raises(DataError, match=r"^htoolsd has no plan for node group d$"):
-        hbal.found_in(proposal.found, "d")
+    assert hbal.restore(state, ALL, proposal.found).jobs() == proposal.jobs
+    with pytest.raises(DataError, match=r"^htoolsd has no plan for node group c$"):
+        hbal.restore(state, ALL, {"groups": {}})
 
 
 def test_a_rest_in_several_groups_is_looked_at_group_by_group() -> None:
-    proposal = hbal.propose(UNEVEN, ALL, ignore)
+    proposal = hbal.HBAL.propose(UNEVEN, ALL, ignore)
     assert proposal.review("stop", ignore)(UNEVEN, proposal.jobs, 0).obstacle is None
     last = proposal.jobs[-1][0].step
     assert last
     gone = replace(UNEVEN, instances=tuple(row for row in UNEVEN.instances if row.name != last.instance))
     review = proposal.review("replan", lambda *_texts: None)(gone, proposal.jobs, 0)
     assert review.obstacle == f"instance {last.instance} is gone"
-    assert review.plan == hbal.propose(gone, ALL, ignore).jobs != proposal.jobs
+    assert review.plan == hbal.HBAL.propose(gone, ALL, ignore).jobs != proposal.jobs
     # Of the first group all has been done.
     rest = [jobs for jobs in proposal.jobs if jobs[0].step and jobs[0].step.instance[0] == "b"]
     done = replace(UNEVEN, instances=tuple(row for row in UNEVEN.instances if row.name[0] != "c"))
@@ -212,7 +206,7 @@ def test_a_rest_in_several_groups_is_looked_at_group_by_group() -> None:
 
 
 def test_an_instance_that_went_to_another_group_stops_its_plan() -> None:
-    proposal = hbal.propose(UNEVEN, ALL, ignore)
+    proposal = hbal.HBAL.propose(UNEVEN, ALL, ignore)
     first = proposal.jobs[0][0].step
     assert first
     went = [replace(row, pnode="a0") if row.name == first.instance else row for row in UNEVEN.instances]
@@ -221,7 +215,7 @@ def test_an_instance_that_went_to_another_group_stops_its_plan() -> None:
 
 
 def test_a_group_that_is_gone_ends_a_plan() -> None:
-    proposal = hbal.propose(UNEVEN, ALL, ignore)
+    proposal = hbal.HBAL.propose(UNEVEN, ALL, ignore)
     gone = replace(
         UNEVEN,
         groups=tuple(group for group in UNEVEN.groups if group.name != "a"),

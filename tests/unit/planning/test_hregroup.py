@@ -10,9 +10,9 @@ from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.moves import NamedMove
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.planning import group_moves, hregroup
-from ganeti_htools.planning.hregroup import Options
-from ganeti_htools.planning.proposal import OnChange
+from ganeti_htools.planning import hregroup
+from ganeti_htools.planning.hregroup import RegroupOptions, RegroupPlan
+from ganeti_htools.planning.plan import OnChange
 from tests.support.by_hand import instance, node
 
 DRBD, EXT = DiskTemplate.DRBD, DiskTemplate.EXT
@@ -31,13 +31,15 @@ def racks(m: tuple[str, str] = ("a0", "a1"), e: str = "a0") -> Cluster:
 
 @pytest.fixture(name="rest")
 def a_plan() -> Jobsets:
-    state = derive(racks())
-    outcome = hregroup.plan(state, Options(), lambda _: None)
-    return group_moves.jobs(state, group_moves.moves_of(state, outcome))
+    return planned().jobs()
+
+
+def planned() -> RegroupPlan:
+    return hregroup.plan(derive(racks()), RegroupOptions(), lambda _: None)
 
 
 def review(cluster: Cluster, rest: Jobsets, on_change: OnChange = "stop") -> Review:
-    return hregroup.reviewer(Options(), on_change, lambda *_: None)(cluster, rest, 0)
+    return planned().review(on_change, lambda *_: None)(cluster, rest, 0)
 
 
 def opcodes(rest: Jobsets) -> dict[str, list[object]]:
@@ -60,7 +62,7 @@ def test_the_plan_goes_on_with_an_instance_between_two_groups(rest: Jobsets, gon
     (primary, secondary) = move.now
     nodes = {1: ("a1", "a0"), 2: ("a1", primary), 3: (primary, "a1"), 4: (primary, secondary)}[gone]
     found = review(racks(nodes), rest)
-    assert found.obstacle == "a part of the way has been gone by m"
+    assert found.obstacle == "part of the move has already been made: m"
     assert found.plan is not None
     left = {"m": whole["m"][gone:], "e": whole["e"]}
     assert opcodes(found.plan) == {name: ops for name, ops in left.items() if ops}
@@ -78,7 +80,7 @@ def test_a_plan_that_does_not_fit_is_made_anew(rest: Jobsets) -> None:
 
 def test_what_is_reported_afterwards_can_be_read_again() -> None:
     state = derive(racks())
-    outcome = hregroup.plan(state, Options(), lambda _: None)
+    outcome = hregroup.plan(state, RegroupOptions(), lambda _: None).outcome
     after = derive(hregroup.reported(state, outcome.after.state))
     assert after.columns.x_mem.tolist() == state.columns.x_mem.tolist()
     assert after.columns.unallocated.tolist() == outcome.after.state.columns.unallocated.tolist()

@@ -11,7 +11,7 @@ from ganeti_htools.model.derive import derive
 from ganeti_htools.model.moves import MoveKind, Operation
 from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.types import DiskTemplate, Status
-from ganeti_htools.planning.jobsets import Move, Names, command, cost_of, jobsets
+from ganeti_htools.planning.jobsets import BalancingMove, Names, command, cost_of, jobsets
 from tests.support import by_hand
 from tests.support.by_hand import instance
 
@@ -19,7 +19,7 @@ DRBD, EXT = DiskTemplate.DRBD, DiskTemplate.EXT
 SIZES = {f"n{number}.example.org": 10_000 for number in range(6)}
 
 
-def moves(*places: tuple[MoveKind, int, int, int]) -> list[Move]:
+def moves(*places: tuple[MoveKind, int, int, int]) -> list[BalancingMove]:
     """Moves of one instance after the other: kind, new node, primary and secondary afterwards."""
     rows = [instance(f"i{row}.example.org", DRBD, "n0.example.org", "n1.example.org") for row in range(3)]
     rows.append(instance("e.example.org", EXT, "n0.example.org", status=Status.DOWN))

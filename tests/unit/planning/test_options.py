@@ -10,26 +10,26 @@ from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.planning import hbal, hsqueeze
 from ganeti_htools.planning.options import from_json, names, to_json
-from ganeti_htools.planning.proposal import Execution
+from ganeti_htools.planning.plan import Execution
 from ganeti_htools.planning.tools import TOOLS
 from ganeti_htools.planning.view import View
 
-SOME = hbal.Options(
+SOME = hbal.HbalOptions(
     View(offline=("n1", "n2"), max_cpu=4.0, min_disk=0.1, ignore_dynu=True),
-    BalancingOptions(disk_moves=False, disk_moves_factor=1.5, max_length=3),
     Execution("stop", wait_for_nodes=True, reason="why not", priority="low"),
+    BalancingOptions(disk_moves=False, disk_moves_factor=1.5, max_length=3),
     group="default",
 )
 
 
-@pytest.mark.parametrize("options", [SOME, hbal.Options(), hsqueeze.Options(target_resources=0.5)])
+@pytest.mark.parametrize("options", [SOME, hbal.HbalOptions(), hsqueeze.SqueezeOptions(target_resources=0.5)])
 def test_options_are_what_they_were(options: Any) -> None:
     assert from_json(type(options), orjson.loads(orjson.dumps(to_json(options)))) == options
 
 
 def test_only_what_is_no_default_is_told() -> None:
-    assert to_json(hbal.Options()) == {}
-    wanted = replace(hbal.Options(), view=View(offline=("n1",)), balancing=BalancingOptions(max_length=3))
+    assert to_json(hbal.HbalOptions()) == {}
+    wanted = replace(hbal.HbalOptions(), view=View(offline=("n1",)), balancing=BalancingOptions(max_length=3))
     assert to_json(wanted) == {"offline": ["n1"], "max_length": 3}
 
 
@@ -68,9 +68,11 @@ def test_each_option_has_a_name_of_its_own(tool: str) -> None:
 )
 def test_what_is_wrong_is_a_line(given: dict[str, object], problem: str) -> None:
     with pytest.raises(DataError) as caught:
-        from_json(hbal.Options, given)
+        from_json(hbal.HbalOptions, given)
     assert str(caught.value).startswith(problem)
 
 
 def test_none_where_it_is_allowed() -> None:
-    assert from_json(hbal.Options, {"max_cpu": None, "group": None, "priority": None}) == hbal.Options()
+    assert (
+        from_json(hbal.HbalOptions, {"max_cpu": None, "group": None, "priority": None}) == hbal.HbalOptions()
+    )

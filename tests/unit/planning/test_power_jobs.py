@@ -12,14 +12,14 @@ from ganeti_htools.execution.run import Ending
 from ganeti_htools.execution.wording import summary
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning import power_jobs
-from ganeti_htools.planning.hsqueeze import Options
-from ganeti_htools.planning.proposal import OnChange
+from ganeti_htools.planning.hsqueeze import SqueezeOptions
+from ganeti_htools.planning.plan import OnChange
 from ganeti_htools.simulator.world import with_role
 from tests.support.simulated import simulated
 from tests.support.squeezing import OUTGROWN, TIGHT, Caller, asleep, outgrown, titles, world
 from tests.support.worlds import instance
 
-MORE_THAN_THERE_IS = Options(minimal_resources=1000.0, target_resources=1000.0)
+MORE_THAN_THERE_IS = SqueezeOptions(minimal_resources=1000.0, target_resources=1000.0)
 AUTO = "htools:standby:auto"
 
 
@@ -365,5 +365,5 @@ def test_only_where_ganeti_asks_for_it_others_are_promoted() -> None:
 
 @pytest.mark.parametrize("results", [None, [], [[]], [[1]], "x", [None], [[[0, "one"]]]])
 def test_results_of_another_shape(results: object) -> None:
-    verdict = power_jobs.judged(results)
+    verdict = power_jobs.judge_power(results)
     assert verdict.error is not None or results == [[]]

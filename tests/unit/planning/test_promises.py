@@ -224,7 +224,7 @@ def test_what_is_answered_is_promised(kind: str) -> None:
         asked = case(seed, kind)
         response = respond(asked.text.encode(), PlacementOptions())
         promised = [[promise.row.pnode, promise.row.snode] for promise in response.promises]
-        nodes = [[*each, None][:2] for each in response.gist.nodes]
+        nodes = [[*each, None][:2] for each in response.summary.nodes]
         if kind == "allocate-secondary":
             promised = [[node, None] for _, node in promised]
         assert promised == nodes

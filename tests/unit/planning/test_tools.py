@@ -1,11 +1,12 @@
 from dataclasses import is_dataclass
+from typing import Any
 
 import pytest
 
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.options import from_json, to_json
-from ganeti_htools.planning.proposal import Execution
-from ganeti_htools.planning.tools import TOOLS, Tool
+from ganeti_htools.planning.plan import Execution, Tool
+from ganeti_htools.planning.tools import TOOLS
 from tests.support import by_hand
 from tests.support.by_hand import instance
 
@@ -16,7 +17,7 @@ EVEN = by_hand.cluster(
 
 
 @pytest.mark.parametrize("tool", TOOLS.values(), ids=TOOLS.keys())
-def test_a_tool_plans_with_options_that_all_have_defaults(tool: Tool) -> None:
+def test_a_tool_plans_with_options_that_all_have_defaults(tool: Tool[Any, Any]) -> None:
     options = tool.options()
     assert is_dataclass(tool.options)
     assert options.execution == Execution()

@@ -1,4 +1,4 @@
-"""A cluster as options have it seen."""
+"""The cluster as options show it."""
 
 from dataclasses import replace
 
@@ -7,7 +7,16 @@ import pytest
 from ganeti_htools.model.cluster import Load
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.planning.view import View, group, instance, loaded, movable, node, split, state_of
+from ganeti_htools.planning.view import (
+    View,
+    across_groups,
+    group,
+    instance,
+    movable,
+    node,
+    state_of,
+    without_options,
+)
 from tests.support import by_hand
 from tests.support.by_hand import instance as row
 
@@ -20,26 +29,26 @@ CLUSTER = by_hand.cluster(
 )
 
 
-def test_a_node_taken_for_offline_is_not_saved_as_such() -> None:
+def test_node_set_offline_is_saved_online() -> None:
     state = state_of(CLUSTER, View(offline=("n1",)))
     assert state.columns.offline.tolist() == [False, True, False]
-    assert not any(node.offline for node in loaded(state, CLUSTER).nodes)
+    assert not any(node.offline for node in without_options(state, CLUSTER).nodes)
 
 
-def test_limits() -> None:
+def test_limits_replace_those_of_policies() -> None:
     state = state_of(CLUSTER, View(min_disk=0.25, max_cpu=3.0))
     assert state.columns.vcpu_ratio.tolist() == [3.0] * 3
     assert (state.columns.lo_dsk <= 0.25 * state.columns.t_dsk).all()
     assert state.columns.lo_dsk.all()
 
 
-def test_exclusion_tags_are_seen_and_not_saved() -> None:
+def test_added_exclusion_tags_are_not_saved() -> None:
     state = state_of(CLUSTER, View(exclusion_tags=("service",)))
     assert state.cluster.tags == (*CLUSTER.tags, "htools:iextags:service:")
-    assert loaded(state, CLUSTER).tags == CLUSTER.tags
+    assert without_options(state, CLUSTER).tags == CLUSTER.tags
 
 
-def test_no_load() -> None:
+def test_ignored_load_is_zero() -> None:
     busy = replace(
         CLUSTER, instances=tuple(replace(each, load=Load(1, 2, 3, 4)) for each in CLUSTER.instances)
     )
@@ -56,15 +65,15 @@ def test_no_load() -> None:
         (View(select_instances=("a", "b"), exclude_instances=("b",)), [True, False]),
     ],
 )
-def test_which_instances_may_be_moved(view: View, expected: list[bool]) -> None:
+def test_selected_instances_may_move(view: View, expected: list[bool]) -> None:
     assert movable(state_of(CLUSTER, view), view).tolist() == expected
 
 
-def test_what_is_named() -> None:
+def test_finds_rows_by_name() -> None:
     state = state_of(CLUSTER, View())
     assert (node(state, "n2"), instance(state, "b")) == (2, 1)
     assert group(state, state.cluster.groups[0].uuid, "gone") == 0
-    assert not split(state).any()
+    assert not across_groups(state).any()
     with pytest.raises(HtoolsError, match=r"^gone$"):
         group(state, "nowhere", "gone")
 
@@ -77,6 +86,6 @@ def test_what_is_named() -> None:
         (View(exclude_instances=("y",)), r"Unknown instance\(s\): y"),
     ],
 )
-def test_what_is_not_there(view: View, problem: str) -> None:
+def test_reports_unknown_names(view: View, problem: str) -> None:
     with pytest.raises(HtoolsError, match=problem):
         state_of(CLUSTER, view)

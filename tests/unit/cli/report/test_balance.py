@@ -16,9 +16,9 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning import hbal
-from ganeti_htools.planning.hbal import Balanced, Options
-from ganeti_htools.planning.jobsets import jobsets
-from ganeti_htools.planning.staying import Staying
+from ganeti_htools.planning.hbal import GroupPlan, HbalOptions
+from ganeti_htools.planning.jobsets import cost_of, jobsets
+from ganeti_htools.planning.stranded import StrandedInstance
 from ganeti_htools.planning.view import View, state_of
 from tests.support import by_hand
 from tests.support.by_hand import instance
@@ -35,14 +35,15 @@ def before_of(cluster: Cluster) -> Before:
     return Before(state, "group1", scope, score_of(state, scope), choice.base(state, scope))
 
 
-def after_of(before: Before, plan: Balanced) -> After:
-    score = plan.moves[-1].step.score if plan.moves else before.score
-    return After(plan, jobsets(plan.moves), score, choice.base(plan.after, before.scope))
+def after_of(before: Before, plan: GroupPlan) -> After:
+    return After(plan, jobsets(plan.moves), plan.score_after, choice.base(plan.after, before.scope))
 
 
 def balanced(before: Before) -> After:
-    options = Options(balancing=BalancingOptions(min_gain=0.0))
-    return after_of(before, hbal.plan(before.state, before.scope, options))
+    options = HbalOptions(balancing=BalancingOptions(min_gain=0.0))
+    return after_of(
+        before, hbal.balance_group(before.state, before.group, before.scope, options, lambda _text: None)
+    )
 
 
 def test_a_group_without_problems() -> None:
@@ -82,7 +83,7 @@ def test_what_a_plan_gains_and_costs() -> None:
     assert quiet == f"Cluster score improved from {before.score:.8f} to {after.score:.8f}"
     gain, length, cost = balance.about_plan(before, after, 1)
     assert (gain, length) == (quiet, f"Solution length={moves}")
-    assert cost == balance.cost_line(after.sets)
+    assert cost == balance.cost_line(cost_of(after.sets))
     assert cost.endswith(f"; {len(after.sets)} jobsets")
     *_, changes = balance.about_plan(before, after, 2)
     assert changes == balance.changes(before.figures, after.figures)
@@ -105,7 +106,7 @@ def test_what_is_copied_by_storage_unit_is_told_when_asked_for() -> None:
 
 def test_no_plan() -> None:
     before = before_of(CLUSTER)
-    after = after_of(before, Balanced((), before.state))
+    after = after_of(before, GroupPlan(before.state, before.group, before.scope, (), before.state))
     assert list(balance.about_plan(before, after, 2)) == ["No solution found", "Solution length=0"]
 
 
@@ -122,7 +123,7 @@ def test_two_plans_are_compared() -> None:
 def test_a_plan_as_json(capsys: pytest.CaptureFixture[str], outcome: dict[str, str] | None) -> None:
     before = before_of(CLUSTER)
     after = balanced(before)
-    group = GroupReport(before, after, [Staying("a", ["n"], "why")], True)
+    group = GroupReport(before, after, [StrandedInstance("a", ["n"], "why")], True)
     balance.report(before.state, [group], False, outcome)
     told = json.loads(capsys.readouterr().out)
     assert told["group"] == {"name": "group1", "nodes": 3, "instances": 3}

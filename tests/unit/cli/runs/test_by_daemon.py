@@ -28,7 +28,7 @@ def test_options_that_the_daemon_cannot_use(option: str) -> None:
     line = obey(HBAL, ["-D", option])
     name = option.partition("=")[0]
     with pytest.raises(UsageError, match=f"^{name} cannot be used where htoolsd makes the plan$"):
-        by_daemon.plan(line, "hbal", hbal.Options(), None)
+        by_daemon.plan(line, "hbal", hbal.HbalOptions(), None)
 
 
 class Daemon:
@@ -51,7 +51,7 @@ def test_a_plan_is_asked_for_with_the_options_that_matter(monkeypatch: pytest.Mo
     daemon = Daemon(plan={"id": "beef"})
     monkeypatch.setattr(calls, "ask", daemon.ask)
     line = obey(HBAL, ["-D/socket"])
-    assert by_daemon.plan(line, "hbal", hbal.Options(group="g"), {"nodes": 1}) == {"id": "beef"}
+    assert by_daemon.plan(line, "hbal", hbal.HbalOptions(group="g"), {"nodes": 1}) == {"id": "beef"}
     wishes = {"tool": "hbal", "options": {"group": "g"}, "generations": {"nodes": 1}}
     assert daemon.asked == [("plan", wishes)]
 

@@ -16,8 +16,8 @@ from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.decision import Cache, Known, Response, TooLargeError
-from ganeti_htools.planning.gist import Gist
 from ganeti_htools.planning.promises import Promise
+from ganeti_htools.planning.summary import DecisionSummary
 from htoolsd.api import decisions as subject
 from htoolsd.api.decisions import Decisions
 from htoolsd.api.turn import MOST_LOST
@@ -32,7 +32,7 @@ from tests.support.memory_peer import is_open, open_file
 
 AGES = {"configuration": 1.5, "live": 100.0}
 KNOWN = Known(Cluster(), 100.0)
-GIST = Gist("allocate", ["new"], [["one", "two"]], ["default"], 1.5)
+GIST = DecisionSummary("allocate", ["new"], [["one", "two"]], ["default"], 1.5)
 RANKING = [{"instance": "new", "groups": []}]
 WARNINGS = "Warning: cluster has inconsistent data:\n  - one\n  - two\n\n"
 
@@ -45,7 +45,7 @@ class Engine:
         self.outcomes: queue.SimpleQueue[str | Exception] = queue.SimpleQueue()
         self.at_once = self.most_at_once = 0
         self.caches: list[Cache | None] = []
-        self.gist = GIST
+        self.summary = GIST
         self.promises: tuple[Promise, ...] = ()
 
     def respond(
@@ -65,7 +65,7 @@ class Engine:
         self.at_once -= 1
         if isinstance(outcome, Exception):
             raise outcome
-        return Response(outcome, ("one", "two"), self.gist, ranking=RANKING, promises=self.promises)
+        return Response(outcome, ("one", "two"), self.summary, ranking=RANKING, promises=self.promises)
 
     async def next_begun(self) -> bytes:
         """The data of the next decision, once it has begun."""
@@ -332,11 +332,11 @@ async def test_one_that_nobody_waits_for_is_given_up_too(engine: Engine, decisio
 
 
 async def test_what_was_decided_is_logged(engine: Engine, decisions: Decisions) -> None:
-    refused = Gist("allocate", ["new"], refusal="no place")
+    refused = DecisionSummary("allocate", ["new"], refusal="no place")
     with structlog.testing.capture_logs() as log:
         engine.outcomes.put("")
         await decisions.run({"request": ""}, None)
-        engine.gist = refused
+        engine.summary = refused
         engine.outcomes.put("")
         await decisions.run({"request": ""}, None)
         engine.outcomes.put(DataError("nodes: expected an object"))

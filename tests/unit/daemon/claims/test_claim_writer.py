@@ -20,8 +20,8 @@ from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.resource_classes import MEMORY
 from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.planning.decision import Response
-from ganeti_htools.planning.gist import Gist
 from ganeti_htools.planning.promises import Promise
+from ganeti_htools.planning.summary import DecisionSummary
 from htoolsd.claims.claim_writer import ClaimWriter
 from htoolsd.claims.claims import Claims
 from htoolsd.ledger.desired_state import desired_state
@@ -42,7 +42,7 @@ def promise(name: str, node: str = "a", new: bool = True, mem: int = 1000) -> Pr
 
 def response(*promises: Promise, about: Sequence[str] = ()) -> Response:
     names = tuple(about) or tuple(each.name for each in promises)
-    return Response('{"info":"x"}', (), Gist("allocate", names), promises=promises, about=names)
+    return Response('{"info":"x"}', (), DecisionSummary("allocate", names), promises=promises, about=names)
 
 
 class Looking:

@@ -7,8 +7,8 @@ from trio.testing import MockClock
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.planning.decision import Response
-from ganeti_htools.planning.gist import Gist
 from ganeti_htools.planning.promises import Promise
+from ganeti_htools.planning.summary import DecisionSummary
 from htoolsd.claims.claims import Claims
 from htoolsd.sync.job_queue import PendingWork
 from tests.support.by_hand import instance
@@ -28,7 +28,7 @@ def promise(name: str, node: str = "a") -> Promise:
 def response(*promises: Promise, about: tuple[str, ...] = (), there: tuple[Instance, ...] = ()) -> Response:
     names = about or tuple(each.name for each in promises)
     rows = {row.name: row for row in there}
-    return Response("", (), Gist("allocate", names), promises=promises, about=names, there=rows)
+    return Response("", (), DecisionSummary("allocate", names), promises=promises, about=names, there=rows)
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.planning.gist import Gist
+from ganeti_htools.planning.summary import DecisionSummary
 from htoolsd.history import entries
 from htoolsd.history.entries import placed_at
 
-WEB = Gist("allocate", ["web"], [["node2", "node1"]], ["group1"], 0.25)
+WEB = DecisionSummary("allocate", ["web"], [["node2", "node1"]], ["group1"], 0.25)
 
 
 def plan(*statuses: str) -> Any:
@@ -42,7 +42,7 @@ def test_a_decision() -> None:
 
 
 def test_a_decision_that_placed_only_some() -> None:
-    some = Gist("node-evacuate", ["web", "mail"], [["node2"]], ["group1"], None, "mail: no room")
+    some = DecisionSummary("node-evacuate", ["web", "mail"], [["node2"]], ["group1"], None, "mail: no room")
     assert placed_at(entries.decision(3.0, some, [], 1.0, {}).document(), "web") is None
 
 

@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from ganeti_htools.planning import hbal
-from ganeti_htools.planning.proposal import Proposal
+from ganeti_htools.planning.hbal import BalancingPlan
 from htoolsd.history import entries
 from htoolsd.plans.plan import PlanState
 from htoolsd.policies import rebalance
@@ -208,11 +208,11 @@ async def test_what_comes_while_a_plan_is_made_is_heeded(
     """As when the policy is switched off meanwhile, or jobs begin."""
     async with working(tmp_path, rebalance=replace(EAGER, mode=mode)) as daemon:
 
-        def switched_off(*args: Any) -> Proposal:
+        def switched_off(*args: Any) -> BalancingPlan:
             daemon.policies.limit(all_off())
-            return hbal.propose(*args)
+            return hbal.plan(*args)
 
-        monkeypatch.setattr(rebalance, "propose", switched_off)
+        monkeypatch.setattr(rebalance, "HBAL", replace(hbal.HBAL, plan=switched_off))
         told = await daemon.decided()
         assert (told.outcome, told.reason) == ("held back", "the policy is off")
         assert (daemon.submitted, list(daemon.plans.all)) == (0, [])

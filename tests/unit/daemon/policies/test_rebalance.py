@@ -36,7 +36,7 @@ def test_it_measures_each_group() -> None:
 
 
 def test_it_makes_the_first_steps_of_hbal() -> None:
-    whole = hbal.propose(uneven(), hbal.Options(), lambda _text: None).found["steps"]
+    whole = hbal.HBAL.propose(uneven(), hbal.HbalOptions(), lambda _text: None).found["steps"]
     found = planned(uneven())
     assert found.refusal is None
     assert names(found) == [step["instance"] for step in whole[: found.moves]]

@@ -10,7 +10,7 @@ from ganeti_htools.model.cluster import Cluster, Disk, Group
 from ganeti_htools.model.moves import MoveKind, NamedStep
 from ganeti_htools.model.policy import DEFAULT_IPOLICY
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.planning.proposal import Proposal
+from ganeti_htools.planning.plan import Proposal
 from ganeti_htools.planning.view import View, movable, state_of
 from htoolsd.policies.rebalance import REBALANCE
 from htoolsd.policies.safety import UNSAFE, guarded, in_order, safe_moves

@@ -1,4 +1,4 @@
-"""Which instances a plan leaves on nodes that are offline or drained, and why."""
+"""Instances that a balancing plan leaves on nodes that are offline or drained, and why."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,28 +14,28 @@ from ganeti_htools.model.types import MirrorType
 from ganeti_htools.planning import view
 
 
-class Staying(NamedTuple):
-    """An instance, those of its nodes that are offline or drained, and why it is there."""
+class StrandedInstance(NamedTuple):
+    """An instance, its nodes that are offline or drained, and why it stays there."""
 
     instance: str
     nodes: list[str]
     why: str
 
 
-def staying(
+def stranded_instances(
     state: State, scope: Bools, movable: Bools, options: BalancingOptions, steps: int
-) -> Iterator[Staying]:
-    """The instances that a plan of so many steps leaves there; ``state`` is that after the plan.
+) -> Iterator[StrandedInstance]:
+    """Find the instances that a plan of ``steps`` steps leaves behind; ``state`` is the state after the plan.
 
-    Of their nodes that are offline or drained, at least one is in scope.
+    At least one of their nodes that are offline or drained is in scope.
     """
-    split = view.split(state)
+    split = view.across_groups(state)
     full = 0 <= options.max_length <= steps
-    away = _away(state, state.pnode, scope) | _away(state, state.snode, scope)
-    if not away.any():
+    stranded = _on_offline(state, state.pnode, scope) | _on_offline(state, state.snode, scope)
+    if not stranded.any():
         return
-    moves = possible_moves(state, scope, away & movable & ~split, options)
-    for index in np.flatnonzero(away).tolist():
+    moves = possible_moves(state, scope, stranded & movable & ~split, options)
+    for index in np.flatnonzero(stranded).tolist():
         nodes = [int(state.pnode[index]), int(state.snode[index])]
         left = [node for node in nodes if node != NOWHERE and state.columns.offline[node]]
         if split[index]:
@@ -44,16 +44,16 @@ def staying(
             why = "the options leave it out"
         else:
             why = _obstacle(state, index, len(left), moves[index], full)
-        yield Staying(state.cluster.instances[index].name, state.names(left), why)
+        yield StrandedInstance(state.cluster.instances[index].name, state.names(left), why)
 
 
-def _away(state: State, rows: Ints, scope: Bools) -> Bools:
-    away: Bools = (rows != NOWHERE) & (scope & state.columns.offline)[rows]
-    return away
+def _on_offline(state: State, rows: Ints, scope: Bools) -> Bools:
+    found: Bools = (rows != NOWHERE) & (scope & state.columns.offline)[rows]
+    return found
 
 
 def _obstacle(state: State, index: int, left: int, moves: Sequence[PossibleMove], full: bool) -> str:
-    """Why an instance with so many nodes that are offline or drained has not been moved to others."""
+    """Return why an instance with ``left`` nodes that are offline or drained has not moved off them."""
     offline = state.columns.offline
     helpful = [
         place

@@ -1,4 +1,4 @@
-"""Where an instance is, and what moving it would do to the score as it is now."""
+"""Report of an instance: its place, and the best other places with their scores."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,40 +13,40 @@ from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.planning import view
 from ganeti_htools.planning.view import View
 
-MOST = 3  # moves that are told
+MAX_OTHERS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Other:
-    """Another place in the group: the nodes, primary first, and the score then."""
+class OtherPlacement:
+    """Another placement in the group: its nodes, primary first, and the score that results."""
 
     nodes: Sequence[str]
     score: float
 
 
 @dataclass(frozen=True, slots=True)
-class Whereabouts:
-    """Where an instance is: group and nodes, primary first; the group's score, and the best other places.
+class PlacementReport:
+    """The group and nodes (primary first) of an instance, the group's score, and the best other placements.
 
-    ``tried`` is how many other places were looked at, ``fit`` how many of them it might have.
+    ``tried`` counts the other placements, ``fit`` those that are possible.
     """
 
     instance: str
     group: str
     nodes: Sequence[str]
     score: float
-    others: Sequence[Other]
+    others: Sequence[OtherPlacement]
     tried: int
     fit: int
 
 
-def whereabouts(cluster: Cluster, name: str) -> Whereabouts:
-    """Where an instance is, given its name or the beginning of it up to a dot. Raises HtoolsError."""
+def placement_report(cluster: Cluster, name: str) -> PlacementReport:
+    """Report an instance by name, which may be cut off at a dot. Raises HtoolsError."""
     state = view.state_of(cluster, View())
     row = view.instance(state, name)
     group = int(state.group[state.pnode[row]])
     scope, chosen = state.group == group, np.zeros(len(state.pnode), np.bool_)
-    chosen[row] = not view.split(state)[row]
+    chosen[row] = not view.across_groups(state)[row]
     moves = possible_moves(state, scope, chosen, BalancingOptions()).get(row, [])
     place = int(state.pnode[row]), int(state.snode[row])
 
@@ -54,16 +54,16 @@ def whereabouts(cluster: Cluster, name: str) -> Whereabouts:
         return state.names(node for node in (pnode, snode) if node != NOWHERE)
 
     fit = [
-        Other(nodes(*move.kind.nodes(*place, move.node)), move.place.score)
+        OtherPlacement(nodes(*move.kind.nodes(*place, move.node)), move.place.score)
         for move in moves
         if not move.place.why
     ]
-    return Whereabouts(
+    return PlacementReport(
         cluster.instances[row].name,
         cluster.groups[group].name,
         nodes(*place),
         score_of(state, scope),
-        sorted(fit, key=lambda other: other.score)[:MOST],
+        sorted(fit, key=lambda other: other.score)[:MAX_OTHERS],
         len(moves),
         len(fit),
     )

@@ -7,8 +7,9 @@ import pytest
 from trio.testing import MockClock
 
 from ganeti_htools.execution.run import Ending
-from ganeti_htools.planning.hsqueeze import Options
-from ganeti_htools.planning.leftovers import in_use, leftovers, settled
+from ganeti_htools.planning.hsqueeze import SqueezeOptions
+from ganeti_htools.planning.interrupted_run import before_drain, interrupted_run
+from ganeti_htools.planning.power_jobs import finish
 from ganeti_htools.simulator.world import World
 from tests.support.simulated import simulated
 from tests.support.squeezing import LOOSE, TIGHT, Caller, titles, world
@@ -16,7 +17,7 @@ from tests.support.squeezing import LOOSE, TIGHT, Caller, titles, world
 AUTO, SQUEEZING = "htools:standby:auto", "htools:squeezing"
 
 
-async def squeezed(start: World, options: Options) -> World:
+async def squeezed(start: World, options: SqueezeOptions) -> World:
     """What becomes of a world when nothing is cut off."""
     async with simulated(start) as (master, client):
         caller = Caller(master, client)
@@ -24,7 +25,7 @@ async def squeezed(start: World, options: Options) -> World:
         return caller.world
 
 
-async def to_be_squeezed(action: str) -> tuple[World, Options]:
+async def to_be_squeezed(action: str) -> tuple[World, SqueezeOptions]:
     """A world whose nodes go down or up with these options, perhaps some without out-of-band programs."""
     start = world()
     if action.endswith("without programs"):
@@ -109,14 +110,14 @@ def test_what_is_somebody_elses_is_left_alone() -> None:
         replace(three, offline=True, tags=(AUTO,), powered=True),
     )
     cluster = replace(world().cluster, nodes=nodes)
-    assert str(leftovers(cluster)) == ""
-    assert in_use(cluster) is cluster
+    assert str(interrupted_run(cluster)) == ""
+    assert before_drain(cluster) is cluster
     rows = tuple(row for row in cluster.instances if row.pnode != "two")
     nodes = (replace(boss, tags=ours), replace(one, offline=True, drained=True, tags=ours), *nodes[2:])
     cluster = replace(cluster, nodes=nodes, instances=rows)
-    left = leftovers(cluster)
+    left = interrupted_run(cluster)
     assert str(left) == "one is drained, two is offline, boss is online and still tagged"
-    titles = [[job.title for job in jobs] for jobs in settled(left, set())]
+    titles = [[job.title for job in jobs] for jobs in finish(left, set())]
     assert titles == [["undrain one", "untag boss", "power off two"], ["untag two"]]
-    assert settled(left, {"one", "two", "boss"}) == [[], []]
-    assert str(leftovers(in_use(cluster))) == str(left)
+    assert finish(left, {"one", "two", "boss"}) == [[], []]
+    assert str(interrupted_run(before_drain(cluster))) == str(left)

@@ -1,4 +1,4 @@
-"""A decision in a few words, for a log."""
+"""Summary of a decision, for the log and the history."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -9,7 +9,7 @@ from ganeti_htools.engine.decide import Decision
 from ganeti_htools.model import request as wanted
 from ganeti_htools.model.errors import RequestFailed
 
-MOST = 10  # instances that are named
+MAX_NAMED = 10  # instances
 
 _TYPES = {
     wanted.Allocate: "allocate",
@@ -22,12 +22,13 @@ _TYPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Gist:
-    """What was asked for, and what came of it.
+class DecisionSummary:
+    """Summary of a request and its decision.
 
-    ``nodes`` are those chosen for each instance that has found a place, in the order of the request, and
-    ``groups`` are theirs. ``score`` is that of the cluster with the last one in place. ``refusal`` says why
-    not all of them have found one.
+    * ``nodes``: the nodes of each placed instance, in the order of the request.
+    * ``groups``: the groups of these nodes.
+    * ``score``: the score of the cluster with the last instance in place.
+    * ``refusal``: why some instances have no place.
     """
 
     request: str
@@ -37,19 +38,21 @@ class Gist:
     score: Any = None
     refusal: str | None = None
 
-    def told(self) -> dict[str, Any]:
-        """The gist as JSON, without what is empty; of many instances only the first are named."""
+    def to_json(self) -> dict[str, Any]:
+        """Return the summary as JSON, without empty values; only the first instances are named."""
         parts = {key: value for key, value in asdict(self).items() if value not in (None, (), [])}
-        short = {key: value[:MOST] for key, value in parts.items() if key in ("instances", "nodes", "groups")}
-        more = len(self.instances) - MOST
+        short = {
+            key: value[:MAX_NAMED] for key, value in parts.items() if key in ("instances", "nodes", "groups")
+        }
+        more = len(self.instances) - MAX_NAMED
         return {**parts, **short, **({"more_instances": more} if more > 0 else {})}
 
 
-def gist(request: wanted.Request, outcome: Decision | RequestFailed) -> Gist:
-    """The gist of a request and what came of it."""
+def summarize(request: wanted.Request, outcome: Decision | RequestFailed) -> DecisionSummary:
+    """Summarize a request and its decision."""
     kind, names = _TYPES[type(request)], list(wanted.instances_of(request))
     if isinstance(outcome, RequestFailed):
-        return Gist(kind, names, refusal=str(outcome))
+        return DecisionSummary(kind, names, refusal=str(outcome))
     state, result = outcome.state, outcome.result
     if isinstance(result, Evacuation):
         rows = state.cluster.instances
@@ -61,11 +64,11 @@ def gist(request: wanted.Request, outcome: Decision | RequestFailed) -> Gist:
         failed = [f"{each.instance}: {each.info}" for each in result if not each.nodes]
         score = result[-1].metric if result else None
     groups = {state.cluster.groups[state.group[row]].name: None for nodes in places for row in nodes[:1]}
-    return Gist(
+    return DecisionSummary(
         kind,
         names,
         [state.names(nodes) for nodes in places],
         list(groups),
         score,
-        "; ".join(failed[:MOST]) or None,
+        "; ".join(failed[:MAX_NAMED]) or None,
     )

@@ -4,7 +4,7 @@ from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.planning.whereabouts import MOST, whereabouts
+from ganeti_htools.planning.placement_report import MAX_OTHERS, placement_report
 from tests.support.by_hand import cluster, instance
 
 SIZES = {f"n{number}": 10_000 for number in range(6)}
@@ -12,23 +12,25 @@ CROWDED = cluster(SIZES, [instance(name, DiskTemplate.EXT, "n0", mem=4000) for n
 
 
 def test_the_best_other_places_come_first() -> None:
-    told = whereabouts(CROWDED, "a")
+    told = placement_report(CROWDED, "a")
     assert (told.instance, told.group, told.nodes) == ("a.org", "group1", ["n0"])
     assert (told.tried, told.fit) == (5, 5)
     state = derive(CROWDED)
     assert told.score == score_of(state, state.group == 0)
     scores = [other.score for other in told.others]
-    assert len(scores) == MOST
+    assert len(scores) == MAX_OTHERS
     assert scores == sorted(scores)
     assert scores[0] < told.score
     assert all(len(other.nodes) == 1 and other.nodes != ["n0"] for other in told.others)
 
 
 def test_one_that_cannot_move() -> None:
-    told = whereabouts(cluster({"n0": 10_000, "n1": 10_000}, [instance("a", DiskTemplate.PLAIN, "n0")]), "a")
+    told = placement_report(
+        cluster({"n0": 10_000, "n1": 10_000}, [instance("a", DiskTemplate.PLAIN, "n0")]), "a"
+    )
     assert (told.others, told.tried, told.fit) == ([], 0, 0)
 
 
 def test_one_that_is_not_there() -> None:
     with pytest.raises(HtoolsError, match="Unknown instance: c"):
-        whereabouts(CROWDED, "c")
+        placement_report(CROWDED, "c")

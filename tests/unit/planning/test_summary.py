@@ -7,7 +7,7 @@ import pytest
 
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.planning.decision import respond
-from ganeti_htools.planning.gist import MOST, Gist
+from ganeti_htools.planning.summary import MAX_NAMED, DecisionSummary
 from tests.support import messages
 from tests.support.clusters import MOVABLE, Json, Shape, cluster
 
@@ -15,17 +15,17 @@ DATA = cluster(1, Shape(nodes=5, instances=20, templates=MOVABLE, fill=0.1))
 DRBD = next(name for name, row in DATA["instances"].items() if row["disk_template"] == "drbd")
 NODE = DATA["instances"][DRBD]["nodes"][0]
 (GROUP,) = (group["name"] for group in DATA["nodegroups"].values())
-MANY = [messages.allocate(f"new{number}", disks=[1024]) for number in range(MOST + 3)]
+MANY = [messages.allocate(f"new{number}", disks=[1024]) for number in range(MAX_NAMED + 3)]
 
 
-def decided(request: Json) -> tuple[Gist, Any]:
+def decided(request: Json) -> tuple[DecisionSummary, Any]:
     decision = respond(messages.encode(messages.message(DATA, request)).encode(), PlacementOptions())
-    return decision.gist, orjson.loads(decision.answer)
+    return decision.summary, orjson.loads(decision.answer)
 
 
 def test_an_instance_that_finds_a_place() -> None:
     gist, answer = decided(messages.allocate("new"))
-    assert gist.told() == {
+    assert gist.to_json() == {
         "request": "allocate",
         "instances": ["new"],
         "nodes": [answer["result"]],
@@ -38,16 +38,16 @@ def test_an_instance_that_finds_a_place() -> None:
 def test_an_instance_that_finds_none() -> None:
     gist, answer = decided(messages.allocate("new", memory=1 << 30))
     assert answer["info"] == f"Request failed: {gist.refusal}"
-    assert gist.told().keys() == {"request", "instances", "refusal"}
+    assert gist.to_json().keys() == {"request", "instances", "refusal"}
 
 
 def test_many_are_not_all_named() -> None:
     gist, answer = decided(
         messages.multi_allocate([*MANY, messages.allocate("big", memory=1 << 30, group_name=GROUP)])
     )
-    told = gist.told()
+    told = gist.to_json()
     assert gist.nodes == [nodes for _, nodes in answer["result"][0]]
-    assert len(told["nodes"]) == len(told["instances"]) == MOST
+    assert len(told["nodes"]) == len(told["instances"]) == MAX_NAMED
     assert told["more_instances"] == 4
     assert told["refusal"].startswith("big: ")
 
@@ -64,7 +64,7 @@ def test_every_request_has_one(kind: str, request_: Json) -> None:
     gist, answer = decided(request_)
     assert gist.request == kind
     assert DRBD in gist.instances
-    assert gist.told()
+    assert gist.to_json()
     if kind == "relocate":
         assert [nodes[-1] for nodes in gist.nodes] == answer["result"]
     if kind == "node-evacuate":

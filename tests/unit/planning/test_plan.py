@@ -13,7 +13,8 @@ from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.planning.proposal import Execution, begin, retraced, told, unwatched
+from ganeti_htools.planning.plan import Execution, new_run, unwatched
+from ganeti_htools.planning.steps import retrace, to_json
 from ganeti_htools.version import title
 from tests.support import by_hand
 from tests.support.by_hand import instance
@@ -30,12 +31,12 @@ def steps() -> list[Any]:
 
 def test_steps_are_told_in_names_and_can_be_made_again() -> None:
     made, state = steps(), derive(CLUSTER)
-    document = told(state, made)
+    document = to_json(state, made)
     assert [each["instance"] for each in document] == [f"i{step.instance}" for step in made]
     assert all(each["from"] == ("n0",) and each["to"] != ("n0",) for each in document)
     assert [each["score"] for each in document] == [step.score for step in made]
     again = derive(CLUSTER)
-    assert list(retraced(again, MOVABLE, document)) == made
+    assert list(retrace(again, MOVABLE, document)) == made
     assert [again.cluster.nodes[row].name for row in again.pnode[[step.instance for step in made]]] == [
         each["to"][0] for each in document
     ]
@@ -44,9 +45,9 @@ def test_steps_are_told_in_names_and_can_be_made_again() -> None:
 @pytest.mark.parametrize("score", [math.inf, math.nan])
 def test_a_score_without_a_number_is_text(score: float) -> None:
     first, *_ = steps()
-    (document,) = told(derive(CLUSTER), [replace(first, score=score)])
+    (document,) = to_json(derive(CLUSTER), [replace(first, score=score)])
     assert document["score"] == str(float(score)).replace("inf", "Infinity").replace("nan", "NaN")
-    (again,) = retraced(derive(CLUSTER), MOVABLE, [document])
+    (again,) = retrace(derive(CLUSTER), MOVABLE, [document])
     assert again.score == score or (math.isnan(score) and math.isnan(again.score))
 
 
@@ -54,25 +55,25 @@ def test_a_score_without_a_number_is_text(score: float) -> None:
     "change", [{"move": "jump"}, {"score": "much"}, {"score": None}, {"from": 7}, {"to": None}]
 )
 def test_what_is_no_step(change: dict[str, Any]) -> None:
-    document = {**told(derive(CLUSTER), steps())[0], **change}
-    with pytest.raises(DataError, match=r"^htoolsd tells the plan in another form than expected$"):
-        list(retraced(derive(CLUSTER), MOVABLE, [document]))
+    document = {**to_json(derive(CLUSTER), steps())[0], **change}
+    with pytest.raises(DataError, match=r"^htoolsd's description of the plan has an unexpected form$"):
+        list(retrace(derive(CLUSTER), MOVABLE, [document]))
     with pytest.raises(DataError):
-        list(retraced(derive(CLUSTER), MOVABLE, [{}]))
+        list(retrace(derive(CLUSTER), MOVABLE, [{}]))
 
 
 def test_a_run_that_has_not_begun() -> None:
-    run = begin("hbal", "rebalancing", [], Execution())
+    run = new_run("hbal", "rebalancing", [], Execution())
     assert (run.rest, run.tasks, run.ending) == ([], [], None)
     assert run.signature.source == "hbal"
     assert run.signature.reason == f"{title('hbal')} called"
     assert run.signature.purpose == f"rebalancing via {title('hbal')}"
     assert run.signature.priority == PRIORITIES["normal"]
-    assert run.signature.run != begin("hbal", "rebalancing", [], Execution()).signature.run
+    assert run.signature.run != new_run("hbal", "rebalancing", [], Execution()).signature.run
 
 
 def test_reason_and_priority_are_those_asked_for() -> None:
-    signature = begin("hbal", "rebalancing", [], Execution(reason="", priority="low")).signature
+    signature = new_run("hbal", "rebalancing", [], Execution(reason="", priority="low")).signature
     assert (signature.reason, signature.priority) == ("", PRIORITIES["low"])
 
 

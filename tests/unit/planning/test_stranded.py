@@ -10,7 +10,7 @@ from ganeti_htools.model.cluster import Cluster, Group, Instance, Node
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.planning.staying import Staying, staying
+from ganeti_htools.planning.stranded import StrandedInstance, stranded_instances
 from ganeti_htools.planning.view import View, state_of
 from tests.support import by_hand
 from tests.support.by_hand import instance
@@ -26,11 +26,11 @@ def left(
     offline: Sequence[str] = ("n0",),
     movable: Bools | None = None,
     scope: Bools | None = None,
-) -> list[Staying]:
+) -> list[StrandedInstance]:
     state = state_of(cluster, View(offline=tuple(offline)))
     scope = np.ones(len(state.group), np.bool_) if scope is None else scope
     movable = np.ones(len(state.pnode), np.bool_) if movable is None else movable
-    return list(staying(state, scope, movable, options or BalancingOptions(), steps))
+    return list(stranded_instances(state, scope, movable, options or BalancingOptions(), steps))
 
 
 def drained(*rows: Instance, mem: int = 10_000) -> Cluster:
@@ -60,7 +60,7 @@ def test_nodes_out_of_scope_do_not_count() -> None:
 
 def test_local_disks() -> None:
     rows = instance("a", PLAIN, "n0"), instance("b", PLAIN, "n1")
-    assert left(drained(*rows)) == [Staying("a", ["n0"], "plain instances cannot be moved")]
+    assert left(drained(*rows)) == [StrandedInstance("a", ["n0"], "plain instances cannot be moved")]
 
 
 def test_without_a_secondary() -> None:
@@ -70,7 +70,7 @@ def test_without_a_secondary() -> None:
 
 def test_no_room() -> None:
     (told,) = left(drained(instance("a", EXT, "n0", mem=6000), mem=5000))
-    assert told == Staying("a", ["n0"], "it fits nowhere: FailMem: 2")
+    assert told == StrandedInstance("a", ["n0"], "it fits nowhere: FailMem: 2")
 
 
 def test_a_secondary_without_room() -> None:

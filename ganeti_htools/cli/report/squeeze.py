@@ -1,0 +1,110 @@
+"""Reports of ``hsqueeze`` about a plan: text, shell commands and JSON."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ganeti_htools.cli.report.script import move_script
+from ganeti_htools.commandline.line import CommandLine
+from ganeti_htools.engine.squeezing import candidates
+from ganeti_htools.engine.squeezing.power_plan import Action
+from ganeti_htools.model.tags import STANDBY_AUTO
+from ganeti_htools.planning.hsqueeze import SqueezePlan
+from ganeti_htools.planning.jobsets import BalancingMove, Names
+from ganeti_htools.planning.power_report import least_free, unchanged_nodes
+
+_TITLES = {
+    Action.NOTHING: "'No action'",
+    Action.OFFLINE: "'Nodes to offline'",
+    Action.ONLINE: "'Nodes to online'",
+}
+
+
+def about(plan: SqueezePlan, line: CommandLine) -> Iterator[str]:
+    """Lines about the nodes of a plan."""
+    state, power = plan.state, plan.power
+    if line.verbose > 1:
+        for kind, nodes in _candidates(plan).items():
+            yield f"{kind.title()} candidates: {','.join(nodes)}"
+    if not line.no_headers:
+        yield _TITLES[power.action]
+    yield from state.names(power.nodes)
+    if power.replaced:
+        yield "'Nodes to offline then, which are not needed any more'"
+        yield from state.names(power.replaced)
+
+
+def details(plan: SqueezePlan, verbose: int) -> Iterator[str]:
+    """Lines about the capacity and the cost of a plan, and about nodes that stay."""
+    if verbose > 1 and not plan.power.enough:
+        yield "Onlining all nodes will not yield enough capacity"
+    if verbose > 2:
+        steps, cost = len(plan.power.steps), plan.cost()
+        yield f"{steps} moves: {cost['disk_mib']} MiB of disks, {cost['memory_mib']} MiB of memory"
+        for group, mib in least_free(plan.power).items():
+            yield f"Group {group}: at least {mib} MiB free"
+        for node, why in _unchanged(plan).items():
+            yield f"Node {node} stays: {why}"
+
+
+def as_json(plan: SqueezePlan, outcome: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Describe a plan, and the record of its run if there was one, as JSON."""
+    state, power, sets = plan.state, plan.power, plan.sets()
+    report: dict[str, Any] = {
+        "action": power.action.value,
+        "nodes": state.names(power.nodes),
+        "enough": power.enough,
+        "cost": plan.cost(),
+        "stopped": plan.stopped_instances,
+        "least_free_mib": least_free(power),
+        "kept": _unchanged(plan),
+        "candidates": _candidates(plan),
+        "jobsets": [list(map(_move, jobs)) for own in sets for jobs in own],
+    }
+    if len(power.phases) > 1:
+        report["phases"] = [
+            {"action": phase.action.value, "nodes": state.names(phase.nodes), "jobsets": len(own)}
+            for phase, own in zip(power.phases, sets, strict=True)
+        ]
+    if outcome is not None:
+        report["execution"] = outcome
+    return report
+
+
+def script(plan: SqueezePlan) -> str:
+    """Return the shell commands: nodes are emptied before power-down, and filled after power-up."""
+    if plan.power.action is Action.NOTHING:
+        return "echo Nothing to do"
+    names = Names(plan.state).nodes
+    phases = zip(plan.power.phases, plan.sets(), strict=True)
+    return "".join(_commands(phase.action, [names[row] for row in phase.nodes], own) for phase, own in phases)
+
+
+def _commands(action: Action, nodes: Sequence[str], sets: Sequence[Sequence[BalancingMove]]) -> str:
+    word = "on" if action is Action.ONLINE else "off"
+    power = "".join(f"  gnt-node power -f {word} {node}\n" for node in nodes)
+    if action is Action.ONLINE:
+        return f"echo Power Commands\n{power}{move_script(sets)}"
+    tags = "".join(f"  gnt-node add-tags {node} {STANDBY_AUTO}\n" for node in nodes)
+    return f"{move_script(sets)}\necho Tagging Commands\n{tags}\necho Power Commands\n{power}"
+
+
+def _candidates(plan: SqueezePlan) -> dict[str, list[str]]:
+    state, allowed = plan.state, plan.options.allowed
+    return {
+        "offline": state.names(candidates.offline_candidates(state, allowed).tolist()),
+        "online": state.names(candidates.online_candidates(state).tolist()),
+    }
+
+
+def _unchanged(plan: SqueezePlan) -> dict[str, str]:
+    return unchanged_nodes(plan.state, plan.power, plan.options.allowed)
+
+
+def _move(move: BalancingMove) -> dict[str, Any]:
+    return {
+        "instance": move.instance,
+        "from": move.was,
+        "to": move.now,
+        "commands": list(move.shell_commands),
+        "score": move.step.score,
+    }

@@ -1,0 +1,188 @@
+"""The protocol of planning tools: typed options, a plan, its description, its jobs and its review.
+
+A tool that plans is one module of this package. The module has a subclass of :class:`ToolOptions`, a subclass
+of :class:`Plan`, and a :class:`Tool` that :mod:`.tools` lists. The command line, the daemon and the daemon's
+policies need nothing else: they make a plan with :meth:`Tool.plan` (or get one from the daemon and restore it
+with :meth:`Tool.restore`), carry out its jobs, and review the remaining jobs before each jobset.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
+
+from ganeti_htools.execution.jobs import Jobsets
+from ganeti_htools.execution.review import Check, Say
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.state import State
+from ganeti_htools.planning.view import View
+
+if TYPE_CHECKING:
+    from ganeti_htools.execution.run import Run  # loads the LUXI client
+
+Progress = Callable[[str], None]  # called often with the progress of planning; may raise to give up
+Watched = Callable[[], AbstractContextManager[Progress]]  # shows progress while a plan is made
+OnChange = Literal["replan", "stop"]
+Priority = Literal["low", "normal", "high"]
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """Options of carrying out a plan.
+
+    * ``on_change``: replan or stop when the remaining plan no longer fits the cluster.
+    * ``wait_for_nodes``: wait for nodes that are in use but do not report.
+    * ``reason``, ``priority``: reason trail and priority of the jobs.
+    """
+
+    on_change: OnChange = "replan"
+    wait_for_nodes: bool = False
+    reason: str | None = None
+    priority: Priority | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOptions:
+    """Options of every planning tool; subclasses add their own. All options have defaults."""
+
+    view: View = field(default_factory=View)
+    execution: Execution = field(default_factory=Execution)
+
+    def sparing(self, _nodes: Collection[str]) -> Self:
+        """Return these options for a plan that must not power down these nodes."""
+        return self
+
+
+O = TypeVar("O", bound=ToolOptions)  # noqa: E741
+P = TypeVar("P", bound="Plan[Any]")
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A plan to hand over: all that is needed to show it and to carry it out.
+
+    * ``purpose``: for example "rebalancing".
+    * ``groups``: names of the node groups in which the plan may move instances.
+    * ``score``: the scores before and after, which may be infinite.
+    * ``cost``: numbers of moves and MiB to copy, as JSON.
+    * ``found``: description as JSON, from which :meth:`Tool.restore` makes the same plan.
+    * ``review``: makes the check of the remaining jobs (:meth:`Plan.review`).
+    """
+
+    purpose: str
+    groups: tuple[str, ...]
+    jobs: Jobsets
+    score: dict[str, float]
+    cost: dict[str, Any]
+    found: dict[str, Any]
+    review: Callable[[OnChange, Say], Check]
+
+
+@contextmanager
+def unwatched() -> Iterator[Progress]:
+    """Ignore progress."""
+    yield lambda _text: None
+
+
+@dataclass(frozen=True)
+class Plan(ABC, Generic[O]):
+    """A tool's plan for a state of the cluster. ``options`` are the options that it was made with."""
+
+    state: State
+    options: O
+
+    @property
+    @abstractmethod
+    def purpose(self) -> str:
+        """Purpose of the jobs, for their comments."""
+
+    @property
+    @abstractmethod
+    def groups(self) -> tuple[str, ...]:
+        """Names of the node groups in which the plan may move instances."""
+
+    @abstractmethod
+    def score(self) -> dict[str, float]:
+        """Compute the scores ``before`` and ``after`` the plan."""
+
+    @abstractmethod
+    def cost(self) -> dict[str, Any]:
+        """Add up what the moves cost, as JSON (:func:`.jobsets.cost`)."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """Describe the plan as JSON, from which :meth:`Tool.restore` makes the same plan."""
+
+    @abstractmethod
+    def jobs(self) -> Jobsets:
+        """Make the jobs that carry out the plan."""
+
+    @abstractmethod
+    def review(self, on_change: OnChange, say: Say, watched: Watched = unwatched) -> Check:
+        """Make a function that checks whether the remaining jobs fit the present cluster.
+
+        If they do not fit and ``on_change`` is "replan", the check plans anew and reports that to ``say``.
+        """
+
+    def proposal(self) -> Proposal:
+        """Return the plan in the form in which it is handed over."""
+        return Proposal(
+            self.purpose, self.groups, self.jobs(), self.score(), self.cost(), self.describe(), self.review
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Tool(Generic[O, P]):
+    """A tool that plans.
+
+    * ``options``: a dataclass with defaults.
+    * ``state_of``: the cluster as the tool plans for it. Raises HtoolsError for unknown names.
+    * ``plan``: makes a plan for such a state. Raises HtoolsError.
+    * ``restore``: makes a plan again from its description. Raises DataError if the description does not fit.
+    """
+
+    name: str
+    options: type[O]
+    state_of: Callable[[Cluster, O], State]
+    plan: Callable[[State, O, Progress], P]
+    restore: Callable[[State, O, Mapping[str, Any]], P]
+
+    def propose(self, cluster: Cluster, options: O, progress: Progress) -> Proposal:
+        """Make a plan for a cluster. Raises HtoolsError."""
+        return self.plan(self.state_of(cluster, options), options, progress).proposal()
+
+
+def replan(
+    obstacle: str, on_change: OnChange, say: Say, watched: Watched, plan: Callable[[Progress], P]
+) -> P | None:
+    """Plan anew because of an obstacle, and report the new plan; None if the run has to stop instead."""
+    if on_change == "stop":
+        return None
+    say(f"The plan does not fit the cluster any more: {obstacle}", "Planning anew...")
+    with watched() as progress:
+        new = plan(progress)
+    jobs = [job for each in new.jobs() for job in each]
+    say(
+        f"New plan: {new.purpose}" if jobs else "New plan: nothing to do", *(f"  {job.title}" for job in jobs)
+    )
+    return new
+
+
+def new_run(tool: str, purpose: str, jobs: Jobsets, execution: Execution) -> "Run":
+    """Make a run, not begun yet, of a tool's jobs."""
+    import uuid
+
+    from ganeti_htools.execution.run import Run
+    from ganeti_htools.luxi.opcodes import PRIORITIES, Signature
+    from ganeti_htools.version import title
+
+    called = title(tool)
+    signature = Signature(
+        source=tool,
+        reason=execution.reason if execution.reason is not None else f"{called} called",
+        purpose=f"{purpose} via {called}",
+        run=uuid.uuid4().hex[:12],
+        priority=PRIORITIES[execution.priority or "normal"],
+    )
+    return Run(signature, jobs)
