@@ -13,16 +13,32 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parent.parent
 sys.path[0] = str(TOP)  # for bench.* and tests.*
 
-from bench import claims, history, ledger, overload, policies, regroup, requests, sync, tools  # noqa: E402
-from bench.timing import print_table  # noqa: E402
+from bench import (  # noqa: E402
+    claims,
+    document,
+    history,
+    ledger,
+    overload,
+    policies,
+    regroup,
+    requests,
+    sync,
+    tools,
+)
+from bench.timing import Table  # noqa: E402
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, print, and write on request."""
     parser = argparse.ArgumentParser(description="Measure our programs, side by side with Debian's.")
     parser.add_argument("--full", action="store_true", help="also the rows where Debian's take minutes")
+    parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md and README's figures")
     parser.add_argument(
-        "rows", nargs="*", metavar="ROW", default=[""], help='only rows that start so, like hbal or "hail 5 "'
+        "rows",
+        nargs="*",
+        metavar="ROW",
+        default=[""],
+        help='only rows whose name starts so, like hbal or "hail 5 "',
     )
     options = parser.parse_args()
     if not (requests.DEBIAN.exists() and (tools.DEBIAN / "hbal").exists()):
@@ -30,11 +46,15 @@ def main() -> None:
     for package in ("ganeti_htools", "daemon"):  # as an installation does
         compileall.compile_dir(TOP / package, quiet=1)
 
+    tables = []
     for part in (requests, tools, regroup, sync, claims, history, ledger, policies, overload):
         rows = [*part.ROWS, *(part.FULL_ROWS if options.full else [])]
         chosen = [row for row in rows if row.work.startswith(tuple(options.rows))]
         if chosen:
-            print_table(part.TITLE, part.lines(chosen), part.NOTES)
+            tables.append(Table(part.TITLE, part.lines(chosen), part.NOTES))
+            print(tables[-1].text(), flush=True)
+    if options.write:
+        document.write(tables)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench import requests, sync
-from bench.timing import SEED, duration, progress, verdict
+from bench.timing import SEED, Limit, duration, pace, progress
 from tests.support.clusters import Shape, cluster
 from tests.support.messages import encode, message, random_allocate
 
@@ -43,6 +43,7 @@ def lines(rows: Sequence[Row]) -> list[list[str]]:
 
 
 def _cells(row: Row) -> list[str]:
+    limit = Limit(row.target, pace())
     took: dict[str, list[float]] = {"never": [], "auto": []}
     data, rng = cluster(SEED, Shape(nodes=row.nodes, instances=10 * row.nodes)), random.Random(SEED)
     with ExitStack() as stack:
@@ -67,6 +68,5 @@ def _cells(row: Row) -> list[str]:
         duration(statistics.median(claimed)),
         str(row.requests + 1),
         duration(more),
-        duration(row.target),
-        verdict(more <= row.target),
+        *limit.cells(more),
     ]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import structlog
 import trio
 
-from bench.timing import SEED, duration, progress, verdict
+from bench.timing import SEED, Limit, duration, pace, progress
 from htoolsd.policies.settings import RebalanceSettings, SqueezeSettings
 from tests.support.clocks import jumping
 from tests.support.days import Log, Site, lived
@@ -77,6 +77,7 @@ def day(site: Site) -> Log:
 def cells(row: Row) -> list[str]:
     """Measure a row; as printed."""
     progress(row.work)
+    limit = Limit(row.seconds, pace(time.process_time))
     begun = time.process_time()
     log = day(row.site)
     took = time.process_time() - begun
@@ -85,8 +86,7 @@ def cells(row: Row) -> list[str]:
     return [
         row.work,
         duration(took),
-        f"{row.seconds:.0f} s",
-        verdict(took <= row.seconds),
+        *limit.cells(took),
         f"{log.node_hours:.0f} of {hours}",
         f"{len(log.moves):,}",
         f"{log.mib:,}",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.timing import BIN, SEED, Run, at_most, duration, progress, run, verdict
+from bench.timing import BIN, SEED, Limit, Run, at_most, duration, pace, progress, run
 from ganeti_htools.backends import text
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node
 from ganeti_htools.model.storage import DRBD_META
@@ -152,24 +152,24 @@ class Bench:
 
     def cells(self, row: Row) -> list[str]:
         """Measure a row; as printed."""
-        ours, size = self.runs(row, row.size, row.runs), row.size
-        (told,) = {shown(row, ended.output) for ended in ours}
+        limit, size = Limit(row.seconds, pace()), row.size
+        ours = self.runs(row, size, row.runs)
+        (result,) = {summary(row, ended.output) for ended in ours}
         time = statistics.median(ended.seconds for ended in ours)
         half = size._replace(groups=size.groups // 2, instances=size.instances // 2)
         smaller = [half, size._replace(instances=size.instances // 2)] if row.growth else []
         return [
             row.work,
             f"{duration(time)} ({len(ours)})",
-            duration(row.seconds) if row.seconds < 1 else f"{row.seconds:.0f} s",
-            verdict(time <= row.seconds),
+            *limit.cells(time),
             *([self.seconds(row, each) for each in smaller] or ["-", "-"]),
-            told,
+            result,
             at_most(max(ended.memory for ended in ours), GIBIBYTE),
         ]
 
 
-def shown(row: Row, output: str) -> str:
-    """What it came to, for people."""
+def summary(row: Row, output: str) -> str:
+    """The result in a few words."""
     match row.action:
         case "groups":
             return f"{len(re.findall(r'^  group.* healthy ', output, re.MULTILINE))} healthy"

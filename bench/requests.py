@@ -12,11 +12,12 @@ import os
 import re
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,11 +44,13 @@ class Row:
     daemon: bool = True  # otherwise the one-shot hail
     memory_target: int | None = None  # MiB, of the daemon
     four_units: bool = False  # against our own time for one
+    nearly_full: bool = False  # plain and DRBD instances, and no room for the loss of a node
 
 
 ROWS = [
     Row("hail 5 / 50", 5, 40, 40, 1 / 1.5),
     Row("hail 40 / 400", 40, 20, 3, 150),
+    Row("hail 20 / 200, refused by N+1, one-shot [3]", 20, 5, 1, 10, daemon=False, nearly_full=True),
     Row(
         "hail 1,000 / 10,000 [1]",
         1000,
@@ -67,9 +70,10 @@ FULL_ROWS = [
 
 
 class Answer(NamedTuple):
-    """What a process took, and what it said."""
+    """Wall-clock and CPU time (seconds) of a process, and its answer."""
 
     seconds: float
+    cpu: float
     success: bool
     score: str
     nodes: list[str]
@@ -78,9 +82,13 @@ class Answer(NamedTuple):
 def run(command: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> Answer:
     """Run an iallocator to its end."""
     ended = timing.run(command, environment)
+    if ended.messages:
+        print(f"bench: {command[0]}: {ended.messages}", file=sys.stderr)
     answer = json.loads(ended.output)
     scores = re.findall(r"score: ([0-9.]+)", answer["info"])
-    return Answer(ended.seconds, answer["success"], min(scores, key=float, default=""), answer["result"])
+    return Answer(
+        ended.seconds, ended.cpu, answer["success"], min(scores, key=float, default=""), answer["result"]
+    )
 
 
 @contextmanager
@@ -129,7 +137,10 @@ class Asking:
 
     def __init__(self, row: Row, directory: Path, four_units: bool, stack: ExitStack) -> None:
         self.directory, self.four_units = directory, four_units
-        self.requests = stream(SEED, Shape(nodes=row.nodes, instances=10 * row.nodes))
+        shape = Shape(nodes=row.nodes, instances=10 * row.nodes)
+        if row.nearly_full:
+            shape = replace(shape, fill=0.93, templates={"plain": 1, "drbd": 1})
+        self.requests = stream(SEED, shape)
         self.message = next(self.requests)
         self.files: list[Path] = []
         self.answers: list[Answer] = []
@@ -193,8 +204,12 @@ def cells(row: Row, result: Result) -> list[str]:
     return [
         row.work,
         f"{duration(theirs)} ({len(result.debian)})",
+        duration(max(answer.seconds for answer in result.debian)),
+        duration(statistics.fmean(answer.cpu for answer in result.debian)),
         duration(result.ours[0].seconds),
         f"{duration(ours)} ({len(result.ours) - 1})",
+        duration(max(answer.seconds for answer in result.ours[1:])),
+        duration(statistics.fmean(answer.cpu for answer in result.ours[1:])),
         *compared(theirs / ours, row.target),
         "-" if row.four_units else f"{same} of {len(result.debian)}",
         "-" if result.memory is None else at_most(result.memory, row.memory_target),
@@ -202,12 +217,17 @@ def cells(row: Row, result: Result) -> list[str]:
 
 
 TITLE = """Whole process for one DRBD allocate in a cluster of mixed instances: Debian's hail against
-iallocator/htoolsd with a warm daemon. Medians; agree: same success and score."""
+iallocator/htoolsd with a warm daemon. Median (runs), slowest, mean CPU time (without the daemon's); agree:
+same success and score."""
 HEADER = [
     "nodes / instances",
     "Debian's (runs)",
+    "slowest",
+    "CPU",
     "ours, first",
     "ours (runs)",
+    "slowest",
+    "CPU",
     "faster",
     "at least",
     "reached",
@@ -216,6 +236,7 @@ HEADER = [
 ]
 NOTES = {
     "[1]": "Debian's with --no-capacity-checks, ours with the checks",
+    "[3]": "plain and DRBD instances; no room for the loss of a node",
     "[2]": "four storage units on each node, two disks of each instance: against our own time for one",
 }
 

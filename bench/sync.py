@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.timing import BIN, SEED, duration, progress, verdict
+from bench.timing import BIN, SEED, Limit, duration, pace, progress
 from ganeti_htools.client.calls import CallRefusedError, NoReplyError, ask
 from tests.support.clusters import Shape, cluster
 from tests.support.simulators import ask as ask_simulator
@@ -152,14 +152,14 @@ def _change(pair: Pair, name: str) -> None:
         time.sleep(0.01)
 
 
-def cells(row: Row, measured: Measured) -> list[str]:
-    """A row as printed."""
+def cells(row: Row, pair: Pair, names: list[str]) -> list[str]:
+    """Measure a row; return its cells."""
+    limit, measured = Limit(row.target, pace()), measure(row, pair, names)
     median = statistics.median(measured.seconds)
     return [
         row.work,
         f"{duration(median)} ({len(measured.seconds)})",
-        duration(row.target),
-        verdict(median <= row.target),
+        *limit.cells(median),
         duration(measured.daemon),
         duration(measured.simulator),
     ]
@@ -181,5 +181,5 @@ def lines(rows: Sequence[Row]) -> list[list[str]]:
         ):
             table = ask_simulator(pair.luxi, "Query", "instance", ["name"], None)
             names = [row[0][1] for row in table["data"]]
-            measured += [cells(row, measure(row, pair, names)) for row in rows if row.nodes == nodes]
+            measured += [cells(row, pair, names) for row in rows if row.nodes == nodes]
     return [HEADER, *measured]

@@ -1,0 +1,50 @@
+"""The documents that quote figures: docs/benchmarks.md, and the table in README.md."""
+
+import re
+from collections.abc import Sequence
+
+from bench.timing import TOP, Table
+from ganeti_htools.files import read_text, write_text
+
+BENCHMARKS, README = str(TOP / "docs/benchmarks.md"), str(TOP / "README.md")
+MARKS = re.compile(r"(?<=<!-- figures -->\n).*(?=<!-- /figures -->)", re.DOTALL)
+
+# The rows that README shows, by the start of their first cell.
+SHOWN = (
+    "hail 5 / 50",
+    "hail 40 / 400",
+    "hail 80 / 800",
+    "hail 1,000 / 10,000 [1]",
+    "hbal 20 / 200",
+    "hbal 40 / 400",
+    "hsqueeze 20 / 160",
+    "hspace, 8 empty nodes, with",
+)
+
+
+def write(tables: Sequence[Table]) -> None:
+    """Replace the figures between the marks in both documents."""
+    _replace(BENCHMARKS, "\n".join(f"## {_heading(table)}\n\n{table.markdown()}" for table in tables))
+    rows = ["| work | Debian's | ours | faster |", "|---|---|---|---|"]
+    rows += [row for table in tables for row in _shown(table)]
+    _replace(README, "".join(f"{row}\n" for row in rows))
+
+
+def _replace(path: str, figures: str) -> None:
+    write_text(path, MARKS.sub(lambda _: figures, read_text(path)))
+
+
+def _heading(table: Table) -> str:
+    """The title up to its first colon, full stop or comma."""
+    return re.split(r"[:.,]", " ".join(table.title.split()))[0]
+
+
+def _shown(table: Table) -> list[str]:
+    """The rows of a table for README: work, Debian's and our median, how many times faster."""
+    header, *lines = table.lines
+    if "faster" not in header:
+        return []
+    columns = [0, *map(header.index, ("Debian's (runs)", "ours (runs)", "faster"))]
+    chosen = [line for line in lines if line[0].startswith(SHOWN)]
+    cells = [[re.sub(r" [\[(]\d+[\])]$", "", line[at]) for at in columns] for line in chosen]
+    return [f"| {' | '.join(row)} |" for row in cells]
