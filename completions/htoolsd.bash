@@ -68,7 +68,7 @@ END
 --min-gain-limit float
 --no-disk-moves none
 --avoid-disk-moves float
---long-solution-threshold integer
+--long-solution-threshold float
 --avoid-long-solutions float
 --optimise float
 --select-instances manyinstances

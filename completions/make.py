@@ -7,7 +7,8 @@ import argparse
 import sys
 
 from ganeti_htools.cli import glossary, htoolsctl
-from ganeti_htools.commandline.option import Program, Takes
+from ganeti_htools.commandline.line import Program
+from ganeti_htools.commandline.option import Takes
 from ganeti_htools.commandline.programs import PROGRAMS
 from ganeti_htools.commandline.reading import Reply, read
 from ganeti_htools.simulator import program as simulator

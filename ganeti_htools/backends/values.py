@@ -18,6 +18,8 @@ Kind = TypeVar("Kind", bound=Enum)
 _WHOLE = re.compile(r"\s*(-?[0-9]+)")
 _NUMBER = re.compile(r"\s*(-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)")
 _SIZE = re.compile(r"\s*([0-9]+) *([A-Za-z]*)")
+_DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?) *([a-z]*)")
+_SECONDS = {"": 1, "s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
 
 _MEGABYTE = (1000 * 1000, 1024 * 1024)
 _FACTORS = {
@@ -98,3 +100,11 @@ def size(text: str) -> int:
         if value <= MAX_MIB:
             return value
     raise DataError(f"cannot parse string {shown(text)}, expected a size such as 8g, at most {MAX_MIB} MiB")
+
+
+def duration(text: str) -> float:
+    """Read seconds from a number and a unit: s, min (or m), h or d; no unit is seconds. Raises DataError."""
+    match = _DURATION.fullmatch(text)
+    if match and match[2] in _SECONDS and (value := float(match[1]) * _SECONDS[match[2]]) <= MAX_MIB:
+        return value
+    raise DataError(f"cannot parse string {shown(text)}, expected a time such as 90s, 10min, 2h or 1d")

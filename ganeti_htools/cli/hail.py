@@ -12,7 +12,7 @@ from ganeti_htools.cli.report.records import record
 from ganeti_htools.cli.terminal.program import execute
 from ganeti_htools.cli.terminal.saying import say
 from ganeti_htools.commandline.line import CommandLine
-from ganeti_htools.commandline.parameters import algorithm
+from ganeti_htools.commandline.parameters import placement_options
 from ganeti_htools.commandline.programs import HAIL
 from ganeti_htools.engine.allocation.exclusive_storage import is_dedicated
 from ganeti_htools.files import read_bytes
@@ -36,7 +36,7 @@ def run(line: CommandLine) -> None:
         raise HtoolsError("This program needs an input file.")
     if len(line.arguments) > 1:
         raise HtoolsError("Only one argument is accepted (the input file)")
-    options = algorithm(line)
+    options = placement_options(line)
     message = iallocator.read(read_bytes(line.arguments[0]))
     request, cluster, warnings = message.request, message.cluster, message.warnings
     if line.text_data is not None or line.simulate:

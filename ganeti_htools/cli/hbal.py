@@ -21,9 +21,8 @@ from ganeti_htools.cli.runs import plans
 from ganeti_htools.cli.terminal.program import check_exec, execute, print_json, printer
 from ganeti_htools.cli.terminal.saying import progress, say
 from ganeti_htools.commandline.line import CommandLine
-from ganeti_htools.commandline.plans import balancing_of, execution_of
+from ganeti_htools.commandline.plans import balancing_of, execution_of, view_of
 from ganeti_htools.commandline.programs import HBAL
-from ganeti_htools.commandline.views import view_of
 from ganeti_htools.engine.balancing.balance import optimal_score, score_of
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.execution.review import Say

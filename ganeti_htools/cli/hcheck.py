@@ -14,9 +14,8 @@ from ganeti_htools.cli.report.health import Findings, GroupHealth, Outlook
 from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.cli.terminal.saying import progress, say, warn
 from ganeti_htools.commandline.line import CommandLine
-from ganeti_htools.commandline.plans import balancing_of
+from ganeti_htools.commandline.plans import balancing_of, view_of
 from ganeti_htools.commandline.programs import HCHECK
-from ganeti_htools.commandline.views import view_of
 from ganeti_htools.engine.balancing.balance import stepwise
 from ganeti_htools.engine.capacity.storage_faults import storage_faults
 from ganeti_htools.engine.groups.health import health as ill

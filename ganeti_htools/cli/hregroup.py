@@ -13,9 +13,8 @@ from ganeti_htools.cli.runs import plans
 from ganeti_htools.cli.terminal.program import check_exec, execute, print_json, printer
 from ganeti_htools.cli.terminal.saying import say
 from ganeti_htools.commandline.line import CommandLine
-from ganeti_htools.commandline.plans import execution_of
+from ganeti_htools.commandline.plans import execution_of, view_of
 from ganeti_htools.commandline.programs import HREGROUP
-from ganeti_htools.commandline.views import view_of
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State

@@ -18,7 +18,7 @@ from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.cli.terminal.saying import progress, say, warn
 from ganeti_htools.commandline.instances import RequestedSizes, asked
 from ganeti_htools.commandline.line import CommandLine
-from ganeti_htools.commandline.parameters import algorithm
+from ganeti_htools.commandline.parameters import placement_options
 from ganeti_htools.commandline.programs import HSPACE
 from ganeti_htools.engine.capacity.counting import Capacity, check_enough, standard, tiered
 from ganeti_htools.engine.capacity.obstacles import obstruction
@@ -79,7 +79,7 @@ def _introduce(state: State, line: CommandLine) -> None:
 
 def _site(state: State, kind: InstanceKind, line: CommandLine) -> Site:
     """Where instances may go. Raises HtoolsError if there are too few nodes."""
-    options, aloud = algorithm(line), line.verbose > 3
+    options, aloud = placement_options(line), line.verbose > 3
     fragile = bad_groups(state, options) if line.independent_groups or aloud else None
     site = chosen_site(state, options, fragile if line.independent_groups else None)
     if aloud and fragile is not None:

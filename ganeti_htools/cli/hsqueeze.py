@@ -12,9 +12,8 @@ from ganeti_htools.cli.runs import plans
 from ganeti_htools.cli.terminal.program import check_exec, execute, print_json, printer
 from ganeti_htools.cli.terminal.saying import say, warn
 from ganeti_htools.commandline.line import CommandLine
-from ganeti_htools.commandline.plans import execution_of
+from ganeti_htools.commandline.plans import execution_of, view_of
 from ganeti_htools.commandline.programs import HSQUEEZE
-from ganeti_htools.commandline.views import view_of
 from ganeti_htools.engine.squeezing.power_plan import Action
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import during

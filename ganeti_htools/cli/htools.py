@@ -12,8 +12,7 @@ from typing import NoReturn
 
 from ganeti_htools.cli.terminal.program import execute
 from ganeti_htools.commandline import programs
-from ganeti_htools.commandline.line import CommandLine
-from ganeti_htools.commandline.option import Program
+from ganeti_htools.commandline.line import CommandLine, Program
 from ganeti_htools.commandline.programs import PROGRAMS
 
 

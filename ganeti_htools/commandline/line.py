@@ -1,111 +1,277 @@
-"""A command line as it was given: a value for each option."""
+"""The options of all tools, each declared once; :mod:`.programs` lists the options of each tool."""
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from ganeti_htools.model.storage import DesiredUnit
-from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.commandline import kinds
+from ganeti_htools.commandline.option import Kind, Option, Takes, Values, repeated, switch, value
+from ganeti_htools.model.errors import DataError
+
+_NO_NAMES: tuple[str, ...] = ()
+_NO_SIZE: tuple[int, ...] = ()
 
 
-class CommandLine(NamedTuple):  # a dataclass with as many fields would be 4 ms of every program's start
-    """What was given: the value of each option, by its long name, and all other arguments.
+def _with_storage(groups: tuple[str, ...], unit: str) -> tuple[str, ...]:
+    if not groups:
+        raise DataError("expected a --simulate before it")
+    return (f"{groups[0]};{unit}", *groups[1:])
 
-    ``simulate`` holds the specification given last first, as Ganeti's tools number the groups; each with the
-    storage that was given after it (``backends/simu.py``).
-    """
 
+class CommandLine(Values):
+    """A command line of a tool: a value for each option, and all other arguments."""
+
+    # Where the cluster is read from. ``simulate`` has the last group first, as Ganeti's tools number groups.
+    # Each group has the storage units that follow it.
+    text_data = value(kinds.FILE, None, "read the cluster from this text file", "t", local=True)
+    simulate = Option(
+        _NO_NAMES,
+        lambda groups, group: (group, *groups),
+        "simulate a node group without instances: POLICY,NODES,DISK,MEMORY,CPUS[,SPINDLES]; may be repeated",
+        takes=Takes.ARGUMENT,
+        metavar="SPEC",
+        completion="string",
+        local=True,
+    )
+    simulate_storage = Option(
+        _NO_NAMES,
+        _with_storage,
+        "give the nodes of the last --simulate a storage unit: TYPE,KEY,SIZE; may be repeated",
+        takes=Takes.ARGUMENT,
+        metavar="UNIT",
+        completion="string",
+        field="simulate",
+        in_full=True,
+    )
+    ialloc_src = value(kinds.FILE, None, "read the cluster from this iallocator request", "I", local=True)
+    master = value(
+        kinds.HOST,
+        "",
+        "read the cluster from the remote API at ADDRESS, or from files in file://PATH",
+        "m",
+    )
+    rapi_ca = value(kinds.FILE, None, "trust only the certificates (PEM) in this file for the remote API")
+    state_of_record = switch(
+        "with -m, use the configured memory of instances, not the memory that they run with"
+    )
+    luxi = value(
+        kinds.FILE,
+        None,
+        "read the cluster from luxid, at SOCKET or the usual one",
+        "L",
+        metavar="SOCKET",
+        takes=Takes.OPTIONAL,
+    )
+    ask_storage = switch("with -L, ask the nodes for their storage units, by jobs")
+    daemon = value(
+        kinds.FILE,
+        None,
+        "read the cluster from htoolsd, at SOCKET or the usual one",
+        "D",
+        metavar="SOCKET",
+        takes=Takes.OPTIONAL,
+    )
+    standby_data = value(kinds.FILE, None, "read what standby nodes have from this text file", local=True)
+
+    # The load of instances.
+    dynu_file = value(kinds.FILE, None, "read the utilisation of instances from this file", "U", local=True)
+    ignore_dynu = switch("take all dynamic utilisation as 0")
+    mond = value(
+        kinds.CHOICE,
+        False,
+        "ask all monitoring daemons for dynamic data (yes) or none (no)",
+        local=True,
+        takes=Takes.OPTIONAL,
+    )
+    mond_data = value(
+        kinds.FILE, None, "with --mond, read this file instead of asking the monitoring daemons", local=True
+    )
+    mond_xen = switch("with --mond, use Xen's figures of each instance")
+    exit_on_missing_mond_data = switch("with --mond, stop if dynamic data is incomplete")
+
+    # How the cluster is seen.
+    offline = repeated(kinds.NODE, "take this node as offline; may be repeated", "O")
+    static_kvm_node_memory = value(
+        kinds.SIZE, 4096, "memory that KVM nodes need for themselves; 0 to use the nodes' figure"
+    )
+    max_cpu = value(
+        kinds.RATIO, None, "allow so many virtual CPUs for each CPU of a node, whatever the group's policy is"
+    )
+    min_disk = value(
+        kinds.NUMBER, 0.0, "keep this part of each node's disk free, from 0 to 1", metavar="RATIO"
+    )
+    exclusion_tags = value(
+        kinds.TAGS, _NO_NAMES, "keep instances apart that share a tag with one of these prefixes"
+    )
+    select_instances = value(kinds.INSTANCES, _NO_NAMES, "move only these instances")
+    exclude_instances = value(kinds.INSTANCES, _NO_NAMES, "do not move these instances")
+
+    # What is reported.
+    print_nodes = value(
+        kinds.FIELDS,
+        None,
+        "list the nodes before and after, with these FIELDS, or with +FIELDS also these",
+        "p",
+        takes=Takes.OPTIONAL,
+    )
+    print_instances = switch("list the instances")
+    print_moves = switch("list the moves of instances")
+    print_commands = value(
+        Kind(lambda path: path or "-", "FILE", "none"),
+        None,
+        "print the commands of the plan, or write them to FILE as a shell script",
+        "C",
+        takes=Takes.OPTIONAL,
+    )
+    first_job_group = switch("only the commands of the first jobset")
+    explain = value(kinds.INSTANCE, None, "only explain what each possible move of this instance would do")
+    explain_places = Option[str | None](
+        None,
+        lambda _old, _argument: "",
+        "only explain each place of the instances",
+        long="explain",
+        field="explain",
+    )
+    storage = switch("show the storage units of the nodes, and the pools", in_full=True)
+    what_if_lost = value(
+        kinds.NODE,
+        None,
+        "show what happens to instances if this node is lost, or each node (any)",
+    )
+    verbose = Option(1, lambda old, _argument: old + 1, "print more; may be repeated", "v")
+    quiet = Option(1, lambda old, _argument: old - 1, "print less; may be repeated", "q", field="verbose")
+    no_headers = switch("print no headers")
+    one_step_only = switch("print only the first group, one node a line")
+    machine_readable = value(
+        kinds.CHOICE,
+        False,
+        "print KEY=VALUE lines (yes, also without CHOICE) or text for people (no)",
+        takes=Takes.OPTIONAL,
+    )
+    json = switch("print only the report, as a JSON document")
+    save = value(Kind(str, "FILE", "none"), None, "save the cluster before and after to FILE.*", "S")
+    output_dir = value(kinds.DIRECTORY, ".", "write files to this directory", "d")
+
+    # Placements.
+    ignore_soft_errors = switch("ignore the limits that are not strict")
+    no_capacity_checks = switch("do not check global N+1 redundancy")
+    accept_existing_errors = switch("accept N+1 failures that exist already, but no new ones")
+    restrict_allocation_to = value(kinds.NODES, None, "allocate only on these nodes", metavar="NODE,...")
+    inter_group = switch("evacuate to other groups if the own group has no room", in_full=True)
+
+    # The size of instances that are placed.
+    disk_template = value(
+        kinds.TEMPLATE, None, "disk template of the instances (default: the first that the cluster allows)"
+    )
+    storage_unit = value(kinds.STORAGE_UNIT, None, "put the disks on this storage unit or pool: TYPE,KEY")
+    disk = repeated(
+        kinds.DISK, "give the standard size this disk: SIZE[,TYPE,KEY]; may be repeated", in_full=True
+    )
+    resource = repeated(
+        kinds.DEMAND, "demand this of a custom resource class: CLASS:AMOUNT; may be repeated", in_full=True
+    )
+    spindle_use = value(
+        kinds.COUNT,
+        None,
+        "spindles of an instance, whatever the cluster's policy is",
+        metavar="SPINDLES",
+        completion="float",
+    )
+    independent_groups = switch("skip groups that are not N+1, instead of allocating nothing")
+    standard_alloc = value(kinds.STANDARD_SIZE, _NO_SIZE, "the standard size: DISK,MEMORY,CPUS[,SPINDLES]")
+    tiered_alloc = value(kinds.TIERED_SIZE, _NO_SIZE, "begin tiered allocation at this size")
+
+    # Plans.
+    exec = switch("carry out the plan (only with -L or -D)", "X")
+    on_change: Option[Literal["replan", "stop"]] = value(
+        kinds.REACTION, "replan", "if the plan no longer fits the cluster: replan (the default) or stop"
+    )
+    no_wait = switch("with -D -X, leave the plan to htoolsd once it has begun")
+    wait_for_nodes = switch("with -D -X, wait for nodes that are in use but do not report")
+    reason = value(Kind(str, "REASON", "none"), None, "give jobs this reason")
+    priority = value(kinds.PRIORITY, None, "give jobs this priority: low, normal or high")
+
+    # Balancing.
+    group = value(Kind(str, "ID", "onegroup"), None, "only this node group (name or UUID)", "G")
+    worst_group = switch("balance the node group with the worst score that can be improved", in_full=True)
+    all_groups = switch("balance all node groups in turn, the worst score first", in_full=True)
+    max_length = value(kinds.STEPS, -1, "stop after N steps", "l")
+    min_score = value(
+        kinds.NUMBER, 1e-9, "stop when the score is this close to the best possible", "e", metavar="EPSILON"
+    )
+    min_gain = value(kinds.NUMBER, 1e-2, "stop when a step gains less than DELTA", "g", metavar="DELTA")
+    min_gain_limit = value(kinds.NUMBER, 1e-1, "ignore --min-gain above this score", metavar="SCORE")
+    no_disk_moves = switch("only fail over or migrate: copy no disks")
+    avoid_disk_moves = value(
+        kinds.NUMBER, None, "copy disks only for FACTOR times the gain of the best step without a copy"
+    )
+    avoid_long_solutions = value(
+        kinds.NUMBER, 0.0, "leave out steps that gain too little for their duration, once the plan is long"
+    )
+    long_solution_threshold = value(kinds.DURATION, 1000.0, "a plan is long from this duration on")
+    optimise = value(kinds.DURATION, 0.0, "look for a better plan for this time")
+    no_instance_moves = switch("only change secondary nodes, which does not touch running instances")
+    evac_mode = switch("only move instances off offline and drained nodes", "E")
+    restricted_migration = switch("migrate only off offline and drained nodes")
+    no_simulation = switch("do not try whether balancing would help")
+
+    # Powering nodes down and up.
+    minimal_resources = value(
+        kinds.NUMBER, None, "power nodes up if an online node has less free than FACTOR standard instances"
+    )
+    target_resources = value(
+        kinds.NUMBER, None, "power nodes down while all others keep FACTOR standard instances free"
+    )
+    prefer = value(kinds.NODES, _NO_NAMES, "power down these nodes first (names or tags)")
+    never = value(kinds.NODES, _NO_NAMES, "do not power down these nodes (names or tags)")
+    max_nodes = value(kinds.COUNT, -1, "power down at most N nodes")
+    allow_drbd = switch("also move mirrored instances, whose disks are copied")
+    allow_all = switch("also move mirrored, plain and file instances; plain and file instances are stopped")
+
+    # Node groups.
+    among = repeated(kinds.GROUP, "move only between node groups named so; may be repeated", "G")
+    empty_group = Option[str | None](
+        None,
+        lambda _old, group: group,
+        "empty this node group",
+        takes=Takes.ARGUMENT,
+        metavar="GROUP",
+        completion="onegroup",
+        long="group",
+        field="group",
+    )
+    groups = value(kinds.COUNT, 1, "empty N node groups")
+    reserve = value(kinds.NUMBER, 0.0, "keep FACTOR standard instances free in each group that stays in use")
+    allow_plain = switch("also move plain and file instances, which are stopped while their disks are copied")
+    max_moves = value(kinds.COUNT, -1, "move at most N instances")
+    max_copy = value(kinds.SIZE, -1, "copy at most SIZE of disks and memory")
+
+    # Reboots.
+    node_tags = value(kinds.TAGS, None, "only nodes that have one of these tags")
+    offline_maintenance = switch("assume that all instances are shut down")
+    full_evacuation = switch("also move secondaries away")
+    skip_non_redundant = switch("skip nodes with instances without a secondary")
+    ignore_non_redundant = switch("ignore instances without a secondary")
+    force = switch("continue with a warning instead of an error", "f")
+
+    # Every program has these.
+    version = switch("show the version", "V")
+    help = switch("show this help", "h")
+    help_completion = switch("show what shell completion needs")
+
+
+class Program(NamedTuple):
+    """A program: what it does, its options, and its arguments as ``--help-completion`` describes them."""
+
+    name: str
+    summary: str
+    options: tuple[Option[Any], ...]
     arguments: tuple[str, ...] = ()
-    accept_existing_errors: bool = False
-    all_groups: bool = False
-    allow_all: bool = False
-    allow_drbd: bool = False
-    allow_plain: bool = False
-    among: tuple[str, ...] = ()
-    ask_storage: bool = False
-    avoid_disk_moves: float | None = None
-    avoid_long_solutions: float = 0.0
-    daemon: str | None = None
-    disk: tuple[tuple[int, DesiredUnit | None], ...] = ()
-    disk_template: DiskTemplate | None = None
-    dynu_file: str | None = None
-    evac_mode: bool = False
-    exclude_instances: tuple[str, ...] = ()
-    exclusion_tags: tuple[str, ...] = ()
-    exec: bool = False
-    exit_on_missing_mond_data: bool = False
-    explain: str | None = None
-    first_job_group: bool = False
-    force: bool = False
-    full_evacuation: bool = False
-    group: str | None = None
-    groups: int = 1
-    help: bool = False
-    help_completion: bool = False
-    ialloc_src: str | None = None
-    ignore_dynu: bool = False
-    ignore_non_redundant: bool = False
-    ignore_soft_errors: bool = False
-    independent_groups: bool = False
-    inter_group: bool = False
-    json: bool = False
-    long_solution_threshold: int = 1000
-    luxi: str | None = None
-    machine_readable: bool = False
-    master: str = ""
-    max_copy: int = -1
-    max_cpu: float | None = None
-    max_length: int = -1
-    max_moves: int = -1
-    max_nodes: int = -1
-    min_disk: float = 0.0
-    min_gain: float = 1e-2
-    min_gain_limit: float = 1e-1
-    min_score: float = 1e-9
-    minimal_resources: float | None = None
-    mond: bool = False
-    mond_data: str | None = None
-    mond_xen: bool = False
-    never: tuple[str, ...] = ()
-    no_capacity_checks: bool = False
-    no_disk_moves: bool = False
-    no_headers: bool = False
-    no_instance_moves: bool = False
-    no_simulation: bool = False
-    no_wait: bool = False
-    node_tags: tuple[str, ...] | None = None
-    offline: tuple[str, ...] = ()
-    offline_maintenance: bool = False
-    on_change: Literal["replan", "stop"] = "replan"
-    one_step_only: bool = False
-    optimise: float = 0.0
-    output_dir: str = "."
-    prefer: tuple[str, ...] = ()
-    print_commands: str | None = None
-    print_instances: bool = False
-    print_moves: bool = False
-    print_nodes: tuple[str, ...] | None = None
-    priority: Literal["low", "normal", "high"] | None = None
-    rapi_ca: str | None = None
-    reason: str | None = None
-    reserve: float = 0.0
-    resource: tuple[tuple[str, int], ...] = ()
-    restrict_allocation_to: tuple[str, ...] | None = None
-    restricted_migration: bool = False
-    save: str | None = None
-    select_instances: tuple[str, ...] = ()
-    simulate: tuple[str, ...] = ()
-    spindle_use: int | None = None
-    standard_alloc: tuple[int, ...] = ()
-    skip_non_redundant: bool = False
-    standby_data: str | None = None
-    state_of_record: bool = False
-    static_kvm_node_memory: int = 4096
-    storage: bool = False
-    storage_unit: DesiredUnit | None = None
-    target_resources: float | None = None
-    text_data: str | None = None
-    tiered_alloc: tuple[int, ...] = ()
-    verbose: int = 1
-    version: bool = False
-    wait_for_nodes: bool = False
-    what_if_lost: str | None = None
-    worst_group: bool = False
+
+    @property
+    def all_options(self) -> tuple[Option[Any], ...]:
+        """Its own options and those of every program."""
+        return (*self.options, CommandLine.version, CommandLine.help, CommandLine.help_completion)
+
+
+LOCAL = frozenset(
+    option.field for option in vars(CommandLine).values() if isinstance(option, Option) and option.local
+)

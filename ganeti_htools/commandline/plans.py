@@ -1,12 +1,27 @@
-"""What a command line asks of a plan."""
+"""Typed options of plans, from a command line."""
 
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.planning.plan import Execution
+from ganeti_htools.planning.view import View
+
+
+def view_of(line: CommandLine) -> View:
+    """Take the options that change how the cluster is seen."""
+    return View(
+        offline=line.offline,
+        exclusion_tags=line.exclusion_tags,
+        min_disk=line.min_disk,
+        max_cpu=line.max_cpu,
+        static_kvm_node_memory=line.static_kvm_node_memory,
+        select_instances=line.select_instances,
+        exclude_instances=line.exclude_instances,
+        ignore_dynu=line.ignore_dynu,
+    )
 
 
 def balancing_of(line: CommandLine) -> BalancingOptions:
-    """The options of balancing: which moves are allowed, and when to stop."""
+    """Take the options of balancing: which moves are allowed, and when to stop."""
     return BalancingOptions(
         disk_moves=not line.no_disk_moves,
         disk_moves_factor=line.avoid_disk_moves,
@@ -24,5 +39,5 @@ def balancing_of(line: CommandLine) -> BalancingOptions:
 
 
 def execution_of(line: CommandLine) -> Execution:
-    """The options with which a plan is carried out."""
+    """Take the options with which a plan is carried out."""
     return Execution(line.on_change, line.wait_for_nodes, line.reason, line.priority)

@@ -8,17 +8,18 @@ Options and arguments may be mixed, up to ``--``; long options may be shortened 
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from ganeti_htools.commandline import usage
-from ganeti_htools.commandline.line import CommandLine
-from ganeti_htools.commandline.option import Option, Program, Takes
+from ganeti_htools.commandline.line import CommandLine, Program
+from ganeti_htools.commandline.option import Option, Takes
 from ganeti_htools.model.errors import DataError, UsageError
 
+Occurrence = tuple[Option[Any], str]  # an option and its argument, which may be empty
 
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """What a program says, and its exit status, instead of doing its work."""
+
+class Reply(NamedTuple):
+    """The text that a program prints instead of doing its work, and its exit status."""
 
     status: int
     text: str
@@ -29,12 +30,13 @@ def read(program: Program, argv: Sequence[str]) -> CommandLine | Reply:
     occurrences, arguments, errors = _split(program, argv)
     if errors:
         return Reply(2, f"Command line error: {''.join(errors)}\n{usage.usage(program)}")
-    line = CommandLine(tuple(arguments))
+    values: dict[str, Any] = {}
     for option, argument in occurrences:
         try:
-            line = option.applied(line, argument)
+            values[option.field] = option.update(values.get(option.field, option.default), argument)
         except DataError as error:
             return Reply(1, f"Error while parsing command line arguments:\n--{option.long}: {error}\n")
+    line = CommandLine(tuple(arguments), **values)
     if line.help:
         return Reply(0, usage.usage(program))
     if line.version:
@@ -45,7 +47,7 @@ def read(program: Program, argv: Sequence[str]) -> CommandLine | Reply:
 
 
 def obey(program: Program, argv: Sequence[str]) -> CommandLine:
-    """The command line. If there is a reply instead, prints it and raises SystemExit."""
+    """Read a command line. If there is a reply instead, print it and raise SystemExit."""
     result = read(program, argv)
     if isinstance(result, Reply):
         print(result.text, end="", file=sys.stderr if result.status else sys.stdout, flush=True)
@@ -53,10 +55,10 @@ def obey(program: Program, argv: Sequence[str]) -> CommandLine:
     return result
 
 
-def _split(program: Program, argv: Sequence[str]) -> tuple[list[tuple[Option, str]], list[str], list[str]]:
-    """Options with their arguments, other arguments, and lines about what is wrong."""
+def _split(program: Program, argv: Sequence[str]) -> tuple[list[Occurrence], list[str], list[str]]:
+    """Split words into options with their arguments, other arguments, and lines about errors."""
     rest = list(reversed(argv))
-    occurrences: list[tuple[Option, str]] = []
+    occurrences: list[Occurrence] = []
     arguments: list[str] = []
     errors: list[str] = []
     while rest:
@@ -76,7 +78,7 @@ def _split(program: Program, argv: Sequence[str]) -> tuple[list[tuple[Option, st
     return occurrences, arguments, errors
 
 
-def _long(program: Program, word: str, rest: list[str]) -> tuple[Option, str]:
+def _long(program: Program, word: str, rest: list[str]) -> Occurrence:
     name, attached, argument = word.removeprefix("--").partition("=")
     options = [option for option in program.all_options if option.long == name] or [
         option for option in program.all_options if option.long.startswith(name) and not option.in_full
@@ -94,7 +96,7 @@ def _long(program: Program, word: str, rest: list[str]) -> tuple[Option, str]:
     return option, argument
 
 
-def _short(program: Program, word: str, rest: list[str]) -> tuple[Option, str]:
+def _short(program: Program, word: str, rest: list[str]) -> Occurrence:
     letter, more = word[1], word[2:]
     option = next((option for option in program.all_options if option.short == letter), None)
     if more and (option is None or option.takes is Takes.NOTHING):
@@ -107,7 +109,7 @@ def _short(program: Program, word: str, rest: list[str]) -> tuple[Option, str]:
     return option, more
 
 
-def _next(option: Option, name: str, rest: list[str]) -> str:
+def _next(option: Option[Any], name: str, rest: list[str]) -> str:
     if not rest:
         raise UsageError(f"option `{name}' requires an argument {option.metavar}")
     return rest.pop()

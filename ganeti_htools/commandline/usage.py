@@ -2,8 +2,10 @@
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
-from ganeti_htools.commandline.option import Option, Program, Takes
+from ganeti_htools.commandline.line import Program
+from ganeti_htools.commandline.option import Option, Takes
 
 
 def usage(program: Program) -> str:
@@ -30,7 +32,7 @@ def completion(program: Program) -> str:
     return "".join(f"{line}\n" for line in (*lines, *program.arguments))
 
 
-def table(options: Sequence[Option]) -> str:
+def table(options: Sequence[Option[Any]]) -> str:
     """A line for each option: its names with their argument, and what it does."""
     names = [_names(option) for option in options]
     width = [max(map(len, column)) for column in zip(*names, strict=True)]
@@ -40,7 +42,7 @@ def table(options: Sequence[Option]) -> str:
     )
 
 
-def _names(option: Option) -> tuple[str, str]:
+def _names(option: Option[Any]) -> tuple[str, str]:
     short, long = option.short and f"-{option.short}", f"--{option.long}"
     match option.takes:
         case Takes.NOTHING:

@@ -5,7 +5,7 @@ import pytest
 
 from ganeti_htools.backends import iallocator
 from ganeti_htools.commandline.line import CommandLine
-from ganeti_htools.commandline.parameters import algorithm
+from ganeti_htools.commandline.parameters import placement_options
 from ganeti_htools.commandline.programs import HAIL
 from ganeti_htools.commandline.reading import read
 from ganeti_htools.engine.allocation.exclusive_storage import is_dedicated
@@ -30,7 +30,7 @@ def test_places_and_the_decision(seed: int) -> None:
     line, request = read(HAIL, given.options), message.request
     assert isinstance(line, CommandLine)
     assert isinstance(request, Allocate)
-    options = algorithm(line)
+    options = placement_options(line)
     state = state_for(message.cluster, request, options)
     if is_dedicated(state, request):
         pytest.skip("no score decides")

@@ -7,7 +7,7 @@ import pytest
 
 from ganeti_htools.backends import iallocator
 from ganeti_htools.commandline.line import CommandLine
-from ganeti_htools.commandline.parameters import algorithm
+from ganeti_htools.commandline.parameters import placement_options
 from ganeti_htools.commandline.programs import HAIL
 from ganeti_htools.commandline.reading import read
 from ganeti_htools.engine.allocation.evacuate import Evacuation
@@ -80,7 +80,7 @@ def test_what_is_explained_and_the_decision(kind: str, seed: int) -> None:
     message = iallocator.read(given.text.encode())
     line, request = read(HAIL, given.options), message.request
     assert isinstance(line, CommandLine)
-    options = algorithm(line)
+    options = placement_options(line)
     state = state_for(message.cluster, request, options)
     expected, refused = outcome(lambda: decided(state, request, options))
     assert outcome(lambda: decided(state, request, options, Listener())) == (expected, refused)

@@ -2,7 +2,7 @@
 
 from ganeti_htools.cli.terminal.saying import say
 from ganeti_htools.commandline.line import CommandLine
-from ganeti_htools.commandline.views import view_of
+from ganeti_htools.commandline.plans import view_of
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import inconsistency_warning
 from ganeti_htools.model.inconsistencies import inconsistencies

@@ -12,7 +12,7 @@ from ganeti_htools import streams
 from ganeti_htools.cli.runs.ending import save_outcome
 from ganeti_htools.cli.terminal import saying
 from ganeti_htools.client import calls, plan_changes
-from ganeti_htools.commandline.line import CommandLine
+from ganeti_htools.commandline.line import LOCAL, CommandLine
 from ganeti_htools.execution.record import INTERRUPTED
 from ganeti_htools.execution.review import Say
 from ganeti_htools.model.errors import HtoolsError, UsageError
@@ -22,17 +22,13 @@ from ganeti_htools.sources.source import Source, read
 _PLANNING = 3600.0  # seconds that a plan may take
 
 
-# What the daemon cannot use: these describe the cluster.
-_OWN = ("dynu_file", "ialloc_src", "mond", "mond_data", "simulate", "standby_data")
-
-
 def plan(line: CommandLine, tool: str, options: Any, generations: Mapping[str, int] | None) -> Any:
     """Ask the daemon for a plan, with the typed options of a tool; the answer to ``plan``.
 
     The plan is for the cluster with these generations. Raises HtoolsError.
     """
-    for name in _OWN:
-        if getattr(line, name) not in (None, False, ()):
+    for name in line.given:
+        if name in LOCAL:
             raise UsageError(f"--{name.replace('_', '-')} cannot be used where htoolsd makes the plan")
     wishes = {"tool": tool, "options": to_json(options), "generations": generations}
     return calls.ask(_socket(line), "plan", wishes, patience=_PLANNING)

@@ -47,12 +47,11 @@ def test_of_the_enabled_ones_it_is_the_first_for_the_unit() -> None:
 
 def test_disks_of_the_standard_size() -> None:
     line = CommandLine(
-        disk_template=PLAIN,
+        disk_template=DRBD,
         storage_unit=SSD,
         disk=((5, None), (7, MIRRORED), (8, SSD)),
         standard_alloc=(1, 2, 3, 4),
     )
-    line = line._replace(disk_template=DRBD)
     tiered, standard = asked(derive(UNITS), line)
     assert (tiered.kind.unit, tiered.kind.disks) == (SSD, ())
     assert standard.kind.disks == (Disk(5, 4, SSD), Disk(7, 0, MIRRORED), Disk(8, 0, SSD))

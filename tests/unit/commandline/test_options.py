@@ -3,40 +3,76 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.commandline import options
-from ganeti_htools.commandline.line import CommandLine
-from ganeti_htools.commandline.option import Option, Program
-from ganeti_htools.commandline.programs import HAIL
+from ganeti_htools.commandline.line import CommandLine, Program
+from ganeti_htools.commandline.option import Option
+from ganeti_htools.commandline.programs import HAIL, PROGRAMS
 from ganeti_htools.commandline.reading import Reply, obey, read
 
-OF_ALL_PROGRAMS = Program("tool", "", ()).all_options
-OPTIONS = [*OF_ALL_PROGRAMS, *(value for value in vars(options).values() if isinstance(value, Option))]
+OPTIONS = {name: option for name, option in vars(CommandLine).items() if isinstance(option, Option)}
 
 
-def value(option: Option, *argv: str) -> Any:
+def value(option: Option[Any], *argv: str) -> Any:
     line = obey(Program("tool", "", (option,)), argv)
-    return getattr(line, option.field or option.long.replace("-", "_"))
+    return getattr(line, option.field)
 
 
-def test_every_value_of_a_command_line_has_an_option() -> None:
-    values = set(CommandLine._fields) - {"arguments"}
-    assert {option.field or option.long.replace("-", "_") for option in OPTIONS} == values
+def test_every_option_is_taken_by_a_program() -> None:
+    taken = {option for program in PROGRAMS.values() for option in program.all_options}
+    assert set(OPTIONS.values()) == taken
 
 
-def test_sizes_have_units_and_spindles_are_1_unless_given() -> None:
-    assert value(options.STANDARD_ALLOC, "--standard-alloc=1g,512,2") == (1024, 512, 2, 1)
-    assert value(options.TIERED_ALLOC, "--tiered-alloc=1024,1t,4,3") == (1024, 1024 * 1024, 4, 3)
+def test_options_with_one_value_have_one_default() -> None:
+    assert all(option.default == OPTIONS[option.field].default for option in OPTIONS.values())
+
+
+def test_class_has_options_and_line_has_values() -> None:
+    assert CommandLine.max_moves.long == "max-moves"
+    assert (CommandLine().max_moves, CommandLine(max_moves=3).max_moves) == (-1, 3)
+
+
+def test_default_that_is_given_makes_no_difference() -> None:
+    assert CommandLine(max_moves=-1) == CommandLine() != CommandLine(max_moves=3)
+
+
+def test_unknown_value_is_refused() -> None:
+    with pytest.raises(KeyError):
+        CommandLine(no_such_option=True)
+
+
+@pytest.mark.parametrize(
+    ("argument", "seconds"),
+    [("90", 90), ("1.5", 1.5), ("90s", 90), ("10min", 600), ("10m", 600), ("2h", 7200), ("1d", 86400)],
+)
+def test_durations_have_units(argument: str, seconds: float) -> None:
+    assert value(CommandLine.optimise, f"--optimise={argument}") == seconds
+
+
+@pytest.mark.parametrize(("argument", "mib"), [("4096", 4096), ("4g", 4096), ("1T", 953674)])
+@pytest.mark.parametrize("option", [CommandLine.static_kvm_node_memory, CommandLine.max_copy])
+def test_sizes_have_units(option: Option[int], argument: str, mib: int) -> None:
+    assert value(option, f"--{option.long}={argument}") == mib
+
+
+def test_specs_have_units_and_spindles_are_1_unless_given() -> None:
+    assert value(CommandLine.standard_alloc, "--standard-alloc=1g,512,2") == (1024, 512, 2, 1)
+    assert value(CommandLine.tiered_alloc, "--tiered-alloc=1024,1t,4,3") == (1024, 1024 * 1024, 4, 3)
 
 
 @pytest.mark.parametrize(
     ("option", "argument", "error"),
     [
-        (options.STANDARD_ALLOC, "1,2", "Invalid .* specification: '1,2', expected disk,ram,cpu"),
-        (options.MAX_CPU, "0", "expected a ratio above 0, not '0'"),
-        (options.PRIORITY, "urgent", "Unknown priority 'urgent', expected low, normal or high"),
+        (CommandLine.standard_alloc, "1,2", "Invalid .* specification: '1,2', expected disk,ram,cpu"),
+        (CommandLine.max_cpu, "0", "expected a ratio above 0, not '0'"),
+        (
+            CommandLine.optimise,
+            "1w",
+            "cannot parse string '1w', expected a time such as 90s, 10min, 2h or 1d",
+        ),
+        (CommandLine.optimise, "-1s", "cannot parse string '-1s', expected a time"),
+        (CommandLine.priority, "urgent", "Unknown priority 'urgent', expected low, normal or high"),
     ],
 )
-def test_what_a_value_has_to_be_is_told(option: Option, argument: str, error: str) -> None:
+def test_error_says_what_is_expected(option: Option[Any], argument: str, error: str) -> None:
     result = read(Program("tool", "", (option,)), [f"--{option.long}={argument}"])
     assert isinstance(result, Reply)
     assert re.search(f"--{option.long}: {error}", result.text)
@@ -51,7 +87,7 @@ def test_what_a_value_has_to_be_is_told(option: Option, argument: str, error: st
         ("--static-kvm-node-memory=-1", "--static-kvm-node-memory: cannot parse string '-1', expected .*"),
     ],
 )
-def test_a_bad_value_is_told(option: str, error: str) -> None:
+def test_error_names_option_and_argument(option: str, error: str) -> None:
     result = read(HAIL, ["--help", option])
     assert isinstance(result, Reply)
     assert result.status == 1

@@ -1,14 +1,16 @@
 from dataclasses import asdict
 
-from ganeti_htools.commandline.plans import balancing_of, execution_of
+from ganeti_htools.commandline.plans import balancing_of, execution_of, view_of
 from ganeti_htools.commandline.programs import HBAL
 from ganeti_htools.commandline.reading import obey
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.planning.plan import Execution
+from ganeti_htools.planning.view import View
 
 
-def test_without_options() -> None:
+def test_defaults_of_options_are_those_of_plans() -> None:
     line = obey(HBAL, [])
+    assert view_of(line) == View()
     assert balancing_of(line) == BalancingOptions()
     assert execution_of(line) == Execution()
 
@@ -29,3 +31,14 @@ def test_each_option_of_balancing() -> None:
 def test_each_option_of_execution() -> None:
     words = ["--on-change=stop", "--wait-for-nodes", "--reason=why", "--priority=low"]
     assert execution_of(obey(HBAL, words)) == Execution("stop", True, "why", "low")
+
+
+def test_each_option_of_view() -> None:
+    line = obey(
+        HBAL,
+        [
+            *("-Onode1", "--exclusion-tags=a,b", "--min-disk=0.5", "--max-cpu=3", "--ignore-dynu"),
+            *("--select-instances=i", "--exclude-instances=j", "--static-kvm-node-memory=7"),
+        ],
+    )
+    assert view_of(line) == View(("node1",), ("a", "b"), 0.5, 3.0, 7, ("i",), ("j",), True)

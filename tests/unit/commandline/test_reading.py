@@ -2,9 +2,7 @@ import re
 
 import pytest
 
-from ganeti_htools.commandline import options
-from ganeti_htools.commandline.line import CommandLine
-from ganeti_htools.commandline.option import Program
+from ganeti_htools.commandline.line import CommandLine, Program
 from ganeti_htools.commandline.programs import HAIL
 from ganeti_htools.commandline.reading import Reply, obey, read
 
@@ -89,8 +87,8 @@ def test_what_is_given_is_understood(argv: tuple[str, ...], expected: CommandLin
         (
             ("--ignore",),
             "option `--ignore' is ambiguous; could be one of:\n"
-            f"    --ignore-dynu         {options.IGNORE_DYNU.help}\n"
-            f"    --ignore-soft-errors  {options.IGNORE_SOFT_ERRORS.help}\n",
+            f"    --ignore-dynu         {CommandLine.ignore_dynu.help}\n"
+            f"    --ignore-soft-errors  {CommandLine.ignore_soft_errors.help}\n",
         ),
     ],
 )
@@ -115,7 +113,9 @@ def test_an_option_that_cannot_be_shortened_leaves_older_ones_unique() -> None:
 
 
 def test_the_usage_is_a_table_of_all_options() -> None:
-    tool = Program("tool", "", (options.PRINT_NODES, options.TEXT_DATA, options.MOND, options.SIMULATE))
+    tool = Program(
+        "tool", "", (CommandLine.print_nodes, CommandLine.text_data, CommandLine.mond, CommandLine.simulate)
+    )
     result = read(tool, ["-h"])
     assert isinstance(result, Reply)
     title, usage, *table = result.text.splitlines()

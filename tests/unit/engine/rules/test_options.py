@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ganeti_htools.commandline.line import CommandLine
-from ganeti_htools.commandline.parameters import algorithm
+from ganeti_htools.commandline.parameters import placement_options
 from ganeti_htools.engine.decide import Decision, decide
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.derive import derive
@@ -80,4 +80,4 @@ def test_only_some_nodes() -> None:
 
 
 def test_defaults_are_those_of_the_tools() -> None:
-    assert algorithm(CommandLine()) == PlacementOptions()
+    assert placement_options(CommandLine()) == PlacementOptions()
