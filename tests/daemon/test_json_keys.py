@@ -1,5 +1,6 @@
 """The manual page of htoolsctl tells of every key of ``--json``, which prints answers as they are."""
 
+import json
 from pathlib import Path
 from signal import SIGHUP
 from typing import Any
@@ -62,5 +63,6 @@ def test_htoolsctl(tmp_path: Path) -> None:
             call(daemon, "history"),
             call(daemon, "why", instance=instance),
             *(call(daemon, method) for method in ("providers", "inventory", "usage", "allocations")),
+            json.loads(ctl(daemon, "glossary", "claim", "--json").stdout),
         ]
     check("htoolsctl.1.md", documents, WORDS)

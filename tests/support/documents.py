@@ -41,7 +41,7 @@ OURS = {
     *("htoolsctl", "htoolsd", "htools-simulator"),
 }
 # Programs of every system that examples may use beside ours.
-_COMMON = {"cd", "cp", "export", "head", "kill", "mkdir", "sleep", "cat", "rm", "tail", "grep"}
+_COMMON = {"cd", "cp", "export", "head", "kill", "mkdir", "sleep", "cat", "rm", "cut", "grep", "tail"}
 _COMMENT = re.compile(r"<!-- (.*) -->")
 _ITEM = re.compile(r":   |[*-] |\d+\. ")
 

@@ -57,34 +57,62 @@ def test_every_key_of_the_configuration() -> None:
     for line in config.describe().splitlines():
         table, setting = re.fullmatch(r"(?:(\w+)\.)?(\w+ = .*)", line[:47].strip()).groups()  # type: ignore[union-attr]
         term = "[[pool]]" if setting == "pool = []" else setting
-        assert table is None or f"\n[{table}]\n:   " in page("htoolsd.8")
-        assert f"\n{term}\n:   " in page("htoolsd.8")
+        assert table is None or f"\n[{table}]\n:   " in page("htoolsd.conf.5")
+        assert f"\n{term}\n:   " in page("htoolsd.conf.5")
 
 
-def test_every_page_is_told_of_where_the_tools_are_listed() -> None:
-    names = {path.name.removesuffix(".md").replace(".", "(") + ")" for path in MAN.glob("*.md")}
+def test_no_other_keys_of_the_configuration() -> None:
+    described = set(re.findall(r"(?m)(?:^|\.)(\w+) = ", config.describe()))
+    assert set(re.findall(r"(?m)^(\w+) = .*\n:   ", page("htoolsd.conf.5"))) == described - {"pool"}
+
+
+def test_every_page_is_listed_with_the_tools() -> None:
+    names = {re.sub(r"\.(\d)\.md$", r"(\1)", path.name) for path in MAN.glob("*.md")}
     assert all(name in page("htools.1") for name in names - {"htools(1)"})
     assert {f"{name}(1)" for name in PROGRAMS} <= names
 
 
+# Headings of a page beside NAME and DESCRIPTION, by its section.
+HEADINGS = {
+    "1": ("SYNOPSIS", "EXIT STATUS"),
+    "5": ("SYNOPSIS", "KEYS", "EXAMPLE"),
+    "7": (),
+    "8": ("SYNOPSIS", "OPTIONS", "EXIT STATUS"),
+}
+
+
 @pytest.mark.parametrize("path", sorted(MAN.glob("*.md")), ids=lambda path: path.name)
-def test_pages_are_of_one_form(path: Path) -> None:
-    name, section, _ = path.name.split(".")
+def test_pages_have_one_form(path: Path) -> None:
+    name, section = path.name.removesuffix(".md").rsplit(".", 1)
     text = path.read_text("utf-8")
     assert text.startswith(f"% {name.upper()}({section}) htoolsd | Ganeti\n%\n%\n\n# NAME\n\n{name} - ")
-    for heading in (
-        "SYNOPSIS",
-        "DESCRIPTION",
-        "EXIT STATUS" if section == "1" else "CONFIGURATION",
-        "SEE ALSO",
-    ):
+    for heading in ("DESCRIPTION", *HEADINGS[section], "SEE ALSO"):
         assert f"\n# {heading}\n" in text
     # Two hyphens would become a dash.
-    assert not re.search(r"(?m)^(?!    ).*(?<!\\)--[a-z]", text)
+    prose = re.sub(r"(?m)^(    |\|).*$|<!--.*-->", "", text)
+    assert not re.search(r"(?<!\\)--[a-z]", prose)
+
+
+@pytest.mark.parametrize("path", sorted(MAN.glob("*.md")), ids=lambda path: path.name)
+def test_pages_refer_to_pages_that_exist(path: Path) -> None:
+    """Pages of Ganeti and of the system have names of their own."""
+    named = set(re.findall(r"\*\*(h[a-z.-]+)\*\*\((\d)\)", path.read_text("utf-8")))
+    assert [page for page in named if not (MAN / "{}.{}.md".format(*page)).exists()] == []
+
+
+def test_every_tag_is_in_the_page_of_tags() -> None:
+    """Tags that begin with ``htools:`` anywhere in the programs or documents."""
+    top = MAN.parent
+    files = [*(top / "ganeti_htools").rglob("*.py"), *(top / "daemon").rglob("*.py")]
+    files += [*(top / "docs").glob("*.md"), *MAN.glob("*.md")]
+    named = {tag for file in files for tag in re.findall(r"htools:([a-z]+)", file.read_text("utf-8"))}
+    assert {"iextags", "pinned", "squeezing", "standby", "resource", "storage"} <= named
+    rows = re.findall(r"(?m)^\| htools:([a-z]+)", page("htools-tags.7"))
+    assert named == set(rows)
 
 
 def test_defaults() -> None:
     line = CommandLine()
-    assert f"{line.static_kvm_node_memory}\n    by default" in page("htools.1")
+    assert f"({line.static_kvm_node_memory} by default" in page("htools.1")
     assert SqueezeOptions().factors == (2.0, 2.0)
     assert page("hsqueeze.1").count("(2)") == 2
