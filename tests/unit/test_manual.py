@@ -62,7 +62,7 @@ def test_every_key_of_the_configuration() -> None:
 
 
 def test_no_other_keys_of_the_configuration() -> None:
-    described = set(re.findall(r"(?m)(?:^|\.)(\w+) = ", config.describe()))
+    described = set(re.findall(r"(?m)^ *(?:\w+\.)?(\w+) = ", config.describe()))
     assert set(re.findall(r"(?m)^(\w+) = .*\n:   ", page("htoolsd.conf.5"))) == described - {"pool"}
 
 
