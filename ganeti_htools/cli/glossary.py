@@ -19,7 +19,7 @@ _CLOSEST = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class GlossaryEntry:
     """A term with its other names, its subject and its definition."""
 
     names: tuple[str, ...]
@@ -27,7 +27,7 @@ class Entry:
     text: str
 
 
-def load() -> list[Entry]:
+def load() -> list[GlossaryEntry]:
     """Read the glossary of this checkout or installation. Raises DataError if there is none."""
     places = [Path(ganeti_htools.__file__).parents[1] / "docs", Path(sys.prefix) / "share" / "htoolsd"]
     for place in places:
@@ -40,7 +40,7 @@ def load() -> list[Entry]:
     )
 
 
-def parse(document: str) -> Iterator[Entry]:
+def parse(document: str) -> Iterator[GlossaryEntry]:
     """Yield the entries of a document in Markdown."""
     subject = ""
     for block in re.split(r"\n(?=\* |#)|\n\n", document):
@@ -48,10 +48,10 @@ def parse(document: str) -> Iterator[Entry]:
             subject = block.lstrip("# ").strip()
         elif match := _ENTRY.fullmatch(" ".join(block.split())):
             names = tuple(re.findall(r"\*\*([^*]+)\*\*", match["names"]))
-            yield Entry(names, subject, match["text"].replace("`", ""))
+            yield GlossaryEntry(names, subject, match["text"].replace("`", ""))
 
 
-def find(entries: Sequence[Entry], term: str) -> Entry:
+def find(entries: Sequence[GlossaryEntry], term: str) -> GlossaryEntry:
     """Return the entry of a term, whatever its case and hyphens.
 
     Raises DataError that names the closest terms.

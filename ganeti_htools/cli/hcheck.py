@@ -10,7 +10,7 @@ from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.cluster.loading import load
 from ganeti_htools.cli.cluster.viewing import seen
 from ganeti_htools.cli.report import health, keys, losses, storage, tables
-from ganeti_htools.cli.report.health import Findings, GroupHealth, Outlook
+from ganeti_htools.cli.report.health import GroupFindings, HealthFindings, Outlook
 from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.cli.terminal.saying import progress, say, warn
 from ganeti_htools.commandline.line import CommandLine
@@ -80,7 +80,7 @@ def _check(state: State, movable: Bools, line: CommandLine) -> int:
     return int(simulate)
 
 
-def _verdict(before: Findings, line: CommandLine) -> str:
+def _verdict(before: HealthFindings, line: CommandLine) -> str:
     if line.no_simulation:
         return "Running in no-simulation mode."
     if before.healthy:
@@ -90,9 +90,9 @@ def _verdict(before: Findings, line: CommandLine) -> str:
 
 def _tell(
     state: State,
-    findings: Findings,
+    findings: HealthFindings,
     phase: str,
-    before: Findings,
+    before: HealthFindings,
     line: CommandLine,
     outlook: Outlook | None = None,
 ) -> None:
@@ -105,20 +105,20 @@ def _tell(
         print(health.as_text(state, findings, phase, rebalancing, more, outlook), end="")
 
 
-def _findings(groups: Sequence[GroupHealth], capacity: bool) -> Findings:
-    return Findings(tuple(groups), check.total([group.health for group in groups], capacity))
+def _findings(groups: Sequence[GroupFindings], capacity: bool) -> HealthFindings:
+    return HealthFindings(tuple(groups), check.total([group.health for group in groups], capacity))
 
 
-def _group(state: State, row: int, capacity: bool) -> GroupHealth:
+def _group(state: State, row: int, capacity: bool) -> GroupFindings:
     scope: Bools = state.group == row
     counts, fragile = check.health(state, scope, capacity=False), None
     if capacity:
         fragile = tuple(np.flatnonzero(check.fragile_nodes(state, scope)).tolist())
         counts = replace(counts, gn1_fail=len(fragile))
-    return GroupHealth(row, counts, ill(state, scope, fragile), float(choice.base(state, scope).score()))
+    return GroupFindings(row, counts, ill(state, scope, fragile), float(choice.base(state, scope).score()))
 
 
-def _outlook(state: State, before: Findings, line: CommandLine) -> Outlook:
+def _outlook(state: State, before: HealthFindings, line: CommandLine) -> Outlook:
     """What redistribution would come to for each group that is not healthy, if there are several groups."""
     wanted = not line.no_simulation and (line.json or line.verbose > 1)
     if not wanted or len(before.groups) < 2 or all(group.ill.good for group in before.groups):

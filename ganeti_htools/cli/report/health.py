@@ -29,7 +29,7 @@ Outlook = Mapping[int, str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class GroupHealth:
+class GroupFindings:
     """A node group (row): its health in counts and in words, and its score."""
 
     row: int
@@ -39,10 +39,10 @@ class GroupHealth:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class HealthFindings:
     """The health of each group and of all together, before or after rebalancing."""
 
-    groups: tuple[GroupHealth, ...]
+    groups: tuple[GroupFindings, ...]
     cluster: Health
 
     @property
@@ -57,7 +57,7 @@ def group_keys(state: State) -> str:
     return keys.lines("HCHECK", uuids)
 
 
-def as_keys(findings: Findings, phase: str, rebalancing: bool) -> str:
+def as_keys(findings: HealthFindings, phase: str, rebalancing: bool) -> str:
     """The ``KEY=VALUE`` lines of what was found in a phase (INIT or FINAL)."""
     pairs: list[tuple[str, str]] = []
     for group in findings.groups:
@@ -73,7 +73,7 @@ def as_keys(findings: Findings, phase: str, rebalancing: bool) -> str:
 
 def as_text(
     state: State,
-    findings: Findings,
+    findings: HealthFindings,
     phase: str,
     rebalancing: bool,
     more: bool = False,
@@ -116,11 +116,11 @@ def tolerated(count: Tolerance) -> str:
 
 
 def as_json(
-    state: State, before: Findings, after: Findings | None, outlook: Outlook | None = None
+    state: State, before: HealthFindings, after: HealthFindings | None, outlook: Outlook | None = None
 ) -> dict[str, Any]:
     """The health before and, if it was simulated, after rebalancing as a JSON document."""
     outlook = outlook or {}
-    finals: Sequence[GroupHealth | None] = after.groups if after else [None] * len(before.groups)
+    finals: Sequence[GroupFindings | None] = after.groups if after else [None] * len(before.groups)
     return {
         "healthy": before.healthy,
         "groups": [

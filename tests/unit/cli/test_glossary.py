@@ -82,4 +82,4 @@ def test_is_found_where_the_package_is_installed(tmp_path: Path, monkeypatch: py
         glossary.load()
     (tmp_path / "share/htoolsd").mkdir(parents=True)
     (tmp_path / "share/htoolsd/glossary.md").write_text("## Things\n\n* **thing**: a `thing`.\n")
-    assert glossary.load() == [glossary.Entry(("thing",), "Things", "a thing.")]
+    assert glossary.load() == [glossary.GlossaryEntry(("thing",), "Things", "a thing.")]

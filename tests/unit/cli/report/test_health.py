@@ -1,7 +1,7 @@
 import pytest
 
 from ganeti_htools.cli.report import health
-from ganeti_htools.cli.report.health import Findings, GroupHealth
+from ganeti_htools.cli.report.health import GroupFindings, HealthFindings
 from ganeti_htools.engine.groups.health import Health as Illness
 from ganeti_htools.engine.redundancy.check import Health, Tolerance
 from ganeti_htools.model.derive import derive
@@ -11,11 +11,11 @@ from tests.support import by_hand
 STATE = derive(by_hand.cluster({"n0": 10_000, "n1": 10_000}, [by_hand.instance("i", DiskTemplate.EXT, "n0")]))
 GOOD, BAD = Health(0, 0, 0, 0, 0), Health(3, 0, 1, 0)
 ILL = Illness((0,), (1,), (0,))
-FOUND = Findings((GroupHealth(0, BAD, ILL, 2.5),), BAD)
+FOUND = HealthFindings((GroupFindings(0, BAD, ILL, 2.5),), BAD)
 
 
 def test_a_cluster_is_healthy_if_nothing_was_counted() -> None:
-    assert Findings((), GOOD).healthy
+    assert HealthFindings((), GOOD).healthy
     assert not FOUND.healthy
 
 
@@ -38,7 +38,7 @@ def test_findings_as_keys() -> None:
 def test_what_was_not_counted_is_not_told() -> None:
     assert "GN1_FAIL" not in health.as_keys(FOUND, "INIT", rebalancing=True)
     assert "HCHECK_FINAL_CLUSTER_GN1_FAIL=0\n" in health.as_keys(
-        Findings((), GOOD), "FINAL", rebalancing=False
+        HealthFindings((), GOOD), "FINAL", rebalancing=False
     )
 
 
