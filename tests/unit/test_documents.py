@@ -69,7 +69,7 @@ def test_programs_understand_the_commands() -> None:
         if block.kind in ("shell", "not")
     ]
     for path in DOCUMENTS:
-        spans = re.findall(r"`([a-z-]+ [^`]+)`", path.read_text("utf-8"))
+        spans = re.findall(rf"`((?:{'|'.join(OURS)}) [^`]+)`", path.read_text("utf-8"))
         examples += [(path, shlex.split(span.split("|")[0])) for span in spans]
     ours = [(path, words) for path, words in examples if words and words[0] in OURS - {"htools"}]
     assert len(ours) > 60
@@ -160,3 +160,58 @@ def test_docstrings_refer_to_what_there_is() -> None:
             if not known:
                 missing.append(f"{path.relative_to(ROOT)}: {target}")
     assert missing == []
+
+
+TROUBLESHOOTING = (ROOT / "docs/troubleshooting.md").read_text("utf-8")
+LEVELS = {"warning", "error", "exception", "critical"}
+
+
+def modules(package: Path) -> list[ast.Module]:
+    return [ast.parse(path.read_text("utf-8")) for path in sorted(package.rglob("*.py"))]
+
+
+def calls(tree: ast.AST) -> list[ast.Call]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+
+
+def pattern(text: ast.AST) -> str | None:
+    """A regular expression for a text of the program: anything stands for what is filled in."""
+    match text:
+        case ast.Constant(value=str(value)):
+            return re.escape(value)
+        case ast.JoinedStr(values=parts):
+            return "".join(pattern(part) or ".+" for part in parts)
+    return None
+
+
+def undocumented(texts: Sequence[ast.AST]) -> list[str]:
+    """Texts of the program that the page about trouble does not have."""
+    quoted = re.findall(r"`([^`\n]+)`", TROUBLESHOOTING)
+    patterns = sorted({found for found in map(pattern, texts) if found and re.search(r"\w{3}", found)})
+    assert patterns
+    return [found for found in patterns if not any(re.fullmatch(found, each) for each in quoted)]
+
+
+def test_troubleshooting_has_every_condition_of_policies() -> None:
+    tree = ast.parse((ROOT / "daemon/htoolsd/policies/conditions.py").read_text("utf-8"))
+    returned = [node.value for node in ast.walk(tree) if isinstance(node, ast.Return) and node.value]
+    texts = [way for value in returned for way in alternatives(value)]
+    assert undocumented(texts) == []
+
+
+def alternatives(value: ast.expr) -> list[ast.expr]:
+    """What an expression may become."""
+    if isinstance(value, ast.IfExp):
+        return [*alternatives(value.body), *alternatives(value.orelse)]
+    return [value]
+
+
+def test_troubleshooting_has_every_line_of_the_status() -> None:
+    report = (ROOT / "ganeti_htools/cli/report/daemon.py").read_text("utf-8")
+    labels = set(re.findall(r'"  (\w+) {2,}', report))
+    assert len(labels) > 10
+    assert labels <= set(re.findall(r"(?m)^\| `(\w+)`", _section("In `htoolsctl status`")))
+
+
+def _section(heading: str) -> str:
+    return TROUBLESHOOTING.split(f"\n## {heading}\n")[1].split("\n## ")[0]
