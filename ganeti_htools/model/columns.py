@@ -6,7 +6,7 @@ the world is what the node reports (``f_mem``). Their difference ``x_mem`` is un
 """
 
 from collections import namedtuple
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
@@ -48,8 +48,8 @@ NOWHERE = -1  # the row that stands for "no node" or "no instance"
 class Columns(NamedTuple):
     """Figures of nodes, one array per figure; all arrays broadcast against each other.
 
-    ``..._forth`` figures count forthcoming instances too. While a cluster has none, such a column
-    *is* the plain one (the same object), so what was computed from one need not be computed again.
+    ``..._forth`` figures count forthcoming instances too; without forthcoming instances they equal the plain
+    ones. ``aliases`` names columns that equal others: what follows from equal columns is computed once.
     ``conflicts`` counts primary instances in excess of one per exclusion tag; ``location`` is the
     sum of the primary instances' location and unmet desired-location scores. ``load_...`` are sums
     of dynamic utilisation. ``..._dsk`` is disk space of the default storage unit; a cluster with more units,
@@ -96,22 +96,52 @@ class Columns(NamedTuple):
         """Which figures of storage and of custom classes these columns have."""
         return SINGLE
 
+    @property
+    def aliases(self) -> Mapping[str, str]:
+        """For each column that equals another one further left: the name of that one."""
+        return {}
+
+    @property
+    def firsts(self) -> Sequence[int]:
+        """For each column the position of the column that it is an alias of, or else its own."""
+        return range(len(self))
+
     def map(self, change: Callable[[Any], Any]) -> "Columns":
-        """Apply ``change`` to every column; columns that are one object stay one object."""
-        keys = tuple(map(id, self))
-        done = {key: change(column) for key, column in dict(zip(keys, self, strict=True)).items()}
-        return type(self)._make([done[key] for key in keys])
+        """Apply ``change`` to every column, and only once to a column and its aliases."""
+        done: list[Any] = []
+        for position, (first, column) in enumerate(zip(self.firsts, self, strict=True)):
+            done.append(change(column) if first == position else done[first])
+        return type(self)._make(done)
+
+    def made(self, columns: Sequence[Any], apart: Collection[str] = ()) -> "Columns":
+        """The same figures with other columns, of which those named ``apart`` are no aliases."""
+        kind = type(self)
+        if apart:
+            left = {name: first for name, first in self.aliases.items() if name not in apart}
+            kind = columns_type(self.shape, tuple(left.items()))
+        return kind._make(columns)
 
     def take(self, rows: Ints | slice | list[int]) -> "Columns":
         """The figures of some nodes."""
         return self.map(lambda column: column[rows])
 
     def changed(self, **new: Any) -> "Columns":
-        """These columns, with the named ones replaced."""
-        return self._replace(**new)
+        """These columns, with the named ones replaced, which are no aliases then."""
+        apart = [name for name, first in self.aliases.items() if name in new or first in new]
+        return self.made(self._replace(**new), apart)
+
+    def with_figures(self, figures: Mapping[str, Any]) -> "Columns":
+        """With other figures in the named columns, which are no aliases, and in all their aliases."""
+        same = {name: figures[first] for name, first in self.aliases.items() if first in figures}
+        return self._replace(**figures, **same)
+
+    def apart(self, aliases: Mapping[str, str]) -> "Columns":
+        """With arrays of their own for aliases that are none in ``aliases``, so that each can be changed."""
+        apart = [name for name, first in self.aliases.items() if aliases.get(name) != first]
+        return self.changed(**{name: getattr(self, name).copy() for name in apart}) if apart else self
 
     def with_forthcoming_apart(self) -> "Columns":
-        """With columns of their own for the views that count forthcoming instances."""
+        """With arrays of their own for the views that count forthcoming instances."""
         return self.changed(**{view: getattr(self, view).copy() for view in forthcoming(self.shape).values()})
 
     @classmethod
@@ -169,9 +199,17 @@ def availability(columns: Columns) -> Bools:
     return np.array([figure > 0 for figure in (*by_unit(columns, "t_dsk"), *pools, *classes)])
 
 
-@lru_cache(maxsize=32)
-def columns_type(shape: Shape) -> type[Columns]:
-    """The type of columns with figures of so many units, pools and classes."""
+@lru_cache(maxsize=256)
+def columns_type(shape: Shape, aliases: tuple[tuple[str, str], ...] = ()) -> type[Columns]:
+    """The type of columns with figures of so many units, pools and classes, and with these aliases.
+
+    Each alias comes with the name of the column that it equals, which is no alias and stands further left.
+    """
+    if aliases:
+        base, same = columns_type(shape), dict(aliases)
+        firsts = tuple(base._fields.index(same.get(name, name)) for name in base._fields)
+        own = {"__slots__": (), "shape": shape, "aliases": same, "firsts": firsts}
+        return cast(type[Columns], type("Columns", (base,), own))
     if shape == SINGLE:
         return Columns
     units = range(1, len(shape.units))
@@ -187,7 +225,21 @@ def columns_type(shape: Shape) -> type[Columns]:
     return cast(type[Columns], type("Columns", (plain,), {"__slots__": (), **members, "shape": shape}))
 
 
-_MEMBERS = ("__doc__", "changing", "map", "take", "changed", "with_forthcoming_apart", "put", "unallocated")
+_MEMBERS = (
+    "__doc__",
+    "aliases",
+    "firsts",
+    "changing",
+    "map",
+    "take",
+    "made",
+    "changed",
+    "with_figures",
+    "apart",
+    "with_forthcoming_apart",
+    "put",
+    "unallocated",
+)
 
 
 @lru_cache(maxsize=32)

@@ -13,6 +13,7 @@ from ganeti_htools.model.columns import (
     Ints,
     Shape,
     columns_type,
+    forthcoming,
     of_class,
     of_pool,
     of_unit,
@@ -82,7 +83,11 @@ def derive(
     peers = placed.peers(placed.values["secondary_mem"])
     class_peers = tuple(map(placed.peers, figures.kept.T))
     spindle_ratio = _floats(policies[row].spindle_ratio for row in group.tolist())
-    columns = columns_type(shape)(
+    loads = _loads(nodes, placed)
+    aliases = _equal_loads(loads)
+    if not placed.forthcoming.any():
+        aliases += ((counted, plain) for plain, counted in forthcoming(shape).items())
+    columns = columns_type(shape, tuple(aliases))(
         vcpu_ratio=_floats(policies[row].vcpu_ratio for row in group.tolist()),
         offline=_bools(node.offline for node in nodes),
         excl_stor=_bools(node.excl_stor for node in nodes),
@@ -96,7 +101,7 @@ def derive(
         **_classes(nodes, placed, figures, class_peers),
         **_spindles(nodes, placed, spindle_ratio, held),
         **_cpus(nodes, placed, held),
-        **_loads(nodes, placed),
+        **loads,
     )
     return State(
         cluster=cluster,
@@ -237,7 +242,7 @@ def _cpus(nodes: Sequence[Node], placed: HostedInstances, held: NodeReservations
 
 
 def _loads(nodes: Sequence[Node], placed: HostedInstances) -> dict[str, Any]:
-    """Sums of the instances' loads, but of CPUs what a monitor measured; equal sums are one object."""
+    """Sums of the instances' loads, but of CPUs what a monitor measured."""
     cpu, mem, dsk, net = placed.values["load"].T
     summed = placed.on_primaries(cpu, placed.settled)
     load_mem, load_net = (
@@ -254,3 +259,14 @@ def _loads(nodes: Sequence[Node], placed: HostedInstances) -> dict[str, Any]:
         "load_dsk": placed.on_both(dsk, placed.settled),
         "load_net": load_net,
     }
+
+
+def _equal_loads(loads: dict[str, Floats]) -> list[tuple[str, str]]:
+    """Loads that equal another kind of load, each with the first kind that it equals."""
+    names = ("load_cpu", "load_mem", "load_net")
+    found = []
+    for at, name in enumerate(names):
+        first = next(other for other in names[: at + 1] if np.array_equal(loads[other], loads[name]))
+        if first != name:
+            found.append((name, first))
+    return found

@@ -41,8 +41,7 @@ class Batch:
             return values[which] if np.ndim(values) else values
 
         load = asked.row.load
-        kinds = {id(amounts): pick(amounts) for amounts in (load.cpu, load.mem, load.dsk, load.net)}
-        loads = Load(*(kinds[id(amounts)] for amounts in (load.cpu, load.mem, load.dsk, load.net)))
+        loads = Load(pick(load.cpu), pick(load.mem), pick(load.dsk), pick(load.net))
         figures: Any = {name: pick(getattr(asked, name)) for name in FIGURES}
         figures |= {name: tuple(map(pick, getattr(asked, name))) for name in AMOUNTS}
         asked = replace(asked, row=replace(asked.row, load=loads), **figures)

@@ -7,6 +7,7 @@ import numpy as np
 
 from ganeti_htools.engine.rules.components import COUNT, LOST, table
 from ganeti_htools.engine.rules.score import (
+    NodeValues,
     changed,
     counts_of,
     distinct_spreads,
@@ -47,7 +48,7 @@ class Totals(NamedTuple):
     sums: Floats
     squares: Floats
     rest: float
-    values: list[Any]
+    values: NodeValues
 
 
 class ScoreParts:
@@ -74,7 +75,7 @@ class ScoreParts:
         pairs = zip(self.leaders, some, strict=True)
         self.centre = np.array([values[which][at if at.any() else slice(None)].mean() for which, at in pairs])
 
-    def values(self) -> list[Any]:
+    def values(self) -> NodeValues:
         """The values of the nodes in scope now."""
         return node_values(self.state.columns.take(self.rows))
 

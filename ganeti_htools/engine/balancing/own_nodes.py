@@ -8,6 +8,7 @@ from ganeti_htools.engine.balancing.batches import Batch, NodeFacts
 from ganeti_htools.engine.balancing.effects import Effect, ScoreParts, added
 from ganeti_htools.engine.balancing.relocate import own_node_changes
 from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.trial import NodeChange
 from ganeti_htools.model.columns import Bools, Floats, Ints
 from ganeti_htools.model.moves import MoveKind
 
@@ -65,12 +66,10 @@ class OwnNodesByKind:
     def refresh(self, members: Ints) -> None:
         """Compute them anew for members of the batch."""
         batch = self.batch.take(members)
-        effects: dict[tuple[int, int], Effect] = {}
+        effects: dict[NodeChange, Effect] = {}
         for kind, (touched, codes) in own_node_changes(self.facts, batch, self.kinds, self.force).items():
             for node in touched:
-                key = id(node.old), id(node.new)
-                if key not in effects:
-                    effects[key] = self.parts.effect(node)
+                if node not in effects:
+                    effects[node] = self.parts.effect(node)
             may = self.may(batch, kind)
-            own = [effects[id(node.old), id(node.new)] for node in touched]
-            self.kinds[kind].put(members, own, may, codes == FITS)
+            self.kinds[kind].put(members, [effects[node] for node in touched], may, codes == FITS)

@@ -82,46 +82,52 @@ def own_node_changes(
     bare_s = node_rules.remove_secondary(old_s, asked, *facts.kept_without(batch, p, s))
     conflicts, desired_s = facts.present[batch.tags, s], facts.unmet[batch.desires, s]
     beside = {"primary": p, "new": new} if located else {}
-    known: dict[str | None, tuple[Columns, Codes]] = {}
+    leaves_p, leaves_s = NodeChange(p, old_p, bare_p), NodeChange(s, old_s, bare_s)
+    known: dict[str | None, tuple[NodeChange, Codes]] = {}
 
-    def takes_over(other: str) -> tuple[Columns, Codes]:
+    def takes_over(other: str) -> tuple[NodeChange, Codes]:
         """The secondary becomes primary; ``other`` tells which other node the instance has then, if any."""
         node = beside.get(other)
         key = None if node is None else other
         if key not in known:
             location = desired_s if node is None else desired_s + affinity.shared_locations(state, s, node)
             arguments = bare_s, asked, conflicts, location
-            known[key] = _coded(node_rules.add_primary, *arguments, force=force, lost=lost)
+            new_s, codes = _coded(node_rules.add_primary, *arguments, force=force, lost=lost)
+            known[key] = NodeChange(s, old_s, new_s), codes
         return known[key]
 
     result = {}
     for kind in kinds:
-        new_p, new_s = bare_p, bare_s
+        primary, secondary = leaves_p, leaves_s
         match kind:
             case MoveKind.FAILOVER:
-                new_s, codes = takes_over("primary")
+                secondary, codes = takes_over("primary")
                 rule = _as_secondary(state, s, p)
                 new_p, again = _coded(rule, bare_p, asked, force=force, lost=lost, ignore_disk=True)
+                primary = NodeChange(p, old_p, new_p)
                 codes = first_reason(codes, again)
             case MoveKind.REPLACE_SECONDARY:
                 location = desired_p
                 if located and new is not None:
                     location = desired_p + affinity.shared_locations(state, p, new)
                 new_p, codes = node_rules.add_primary(bare_p, asked, others, location, force=True)
+                primary = NodeChange(p, old_p, new_p)
             case MoveKind.REPLACE_AND_FAILOVER:
                 rule = _as_secondary(state, new, p)
                 new_p, codes = _coded(rule, bare_p, asked, force=force, lost=old_s.offline)
+                primary = NodeChange(p, old_p, new_p)
             case MoveKind.REPLACE_PRIMARY:
                 meanwhile, codes = takes_over("none")
-                back = node_rules.remove_primary(meanwhile, asked, conflicts, desired_s)
+                back = node_rules.remove_primary(meanwhile.new, asked, conflicts, desired_s)
                 rule = _as_secondary(state, new, s)
                 new_s, again = _coded(rule, back, asked, force=force, lost=lost)
+                secondary = NodeChange(s, old_s, new_s)
                 codes = first_reason(codes, again)
             case _:
-                new_s, codes = takes_over("new")
+                secondary, codes = takes_over("new")
         if (source := kind.copied_from(*sources)) is not None:
             codes = first_reason(codes, source)
-        result[kind] = [NodeChange(p, old_p, new_p), NodeChange(s, old_s, new_s)], passing(kind, codes)
+        result[kind] = [primary, secondary], passing(kind, codes)
     return result
 
 

@@ -17,7 +17,7 @@ from ganeti_htools.engine.rules.components import COMPONENTS, COUNT, LOST, SPREA
 from ganeti_htools.engine.rules.limits import PRIMARY
 from ganeti_htools.engine.rules.resources import RESOURCES
 from ganeti_htools.model import tags
-from ganeti_htools.model.columns import NOWHERE, SINGLE, Bools, Columns, Floats, Ints, availability
+from ganeti_htools.model.columns import NOWHERE, SINGLE, Bools, Floats, Ints, availability
 from ganeti_htools.model.state import State
 
 # The columns that a primary on shared storage may change: sums of what instances take.
@@ -73,7 +73,7 @@ class SharedInstances:
     """The instances that move (``rows``, a ``batch``), all on storage that every node sees.
 
     ``changes`` are what each adds to columns of the node it comes to, and to ``unallocated``; columns that
-    no instance changes are left out, columns that are one object are there once. ``alike`` numbers instances
+    no instance changes are left out, and aliases of others. ``alike`` numbers instances
     that change the same and may go to the same nodes. ``reach`` tells which nodes see the pools of each
     (instances by nodes), None if all do.
     """
@@ -113,8 +113,7 @@ def shared_instances(state: State, movable: Bools) -> SharedInstances | None:
     added = _added(state, batch)
     if not added.keys() <= {*SUMS, "unallocated"}:
         return None
-    names = first_names(columns)
-    changes = {figure: amounts for figure, amounts in added.items() if names.get(figure, figure) == figure}
+    changes = {figure: amounts for figure, amounts in added.items() if figure not in columns.aliases}
     reach = _reach(state, batch.rows)
     traits = [*changes.values(), *([] if reach is None else reach.T.astype(np.float64))]
     alike = np.unique(np.array(traits), axis=1, return_inverse=True)[1].ravel()
@@ -142,15 +141,6 @@ def _added(state: State, batch: Batch) -> dict[str, Floats]:
         figure: np.asarray(each, np.float64)
         for figure, each in added.items()
         if figure == "unallocated" or np.any(each)
-    }
-
-
-def first_names(columns: Columns) -> dict[str, str]:
-    """For each column the name of the first that is the same object."""
-    first: dict[int, str] = {}
-    return {
-        name: first.setdefault(id(column), name)
-        for name, column in zip(columns._fields, columns, strict=True)
     }
 
 

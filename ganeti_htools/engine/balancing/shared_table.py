@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.shared_instances import COUNTS, PER_LOST, SharedInstances, first_names
+from ganeti_htools.engine.balancing.shared_instances import COUNTS, PER_LOST, SharedInstances
 from ganeti_htools.engine.rules import node_rules, settling
 from ganeti_htools.engine.rules.components import SPREAD, table
 from ganeti_htools.engine.rules.deviation import Deviation
@@ -40,7 +40,10 @@ class SharedTable:
         position = np.full(len(columns.offline), NOWHERE)
         position[self.nodes] = np.arange(len(self.nodes))
         self.place = position[state.pnode[instances.rows]]
-        here, names = columns.take(self.nodes), first_names(columns)
+        here, names = (
+            columns.take(self.nodes),
+            {name: columns.aliases.get(name, name) for name in columns._fields},
+        )
         wants = instances.batch.asked.wants if instances.batch else ()
         figures, weights, self.values, self.units = _spreads(here, list(changes))
         self.weights, self.amounts = np.array(weights), np.array([changes[figure] for figure in figures])
@@ -56,7 +59,8 @@ class SharedTable:
         self.room = np.array([getattr(here, figure) for figure in self.figures], np.float64)
         self.needs = np.array(list(changes.values()))
         rows = dict(zip(self.figures, self.room, strict=True))
-        self.here = here.changed(**{name: rows[first] for name, first in names.items() if first in rows})
+        del rows["unallocated"]
+        self.here = here.with_figures(rows)
         # Steps that the real state lacks: member, rows of the nodes before and after.
         self.unsettled: list[tuple[int, int, int]] = []
         self._note()
@@ -162,25 +166,20 @@ def _spreads(here: Columns, figures: list[str]) -> tuple[list[str], list[float],
 
     Components that are the same formula of the same column are one spread.
     """
-    found: dict[tuple[object, int], int] = {}
+    found: dict[tuple[object, str], int] = {}
     names, weights, values, units = list[str](), list[float](), list[Floats](), list[Floats]()
-    by_column = {id(getattr(here, figure)): figure for figure in figures}
     for component in table(here.shape).components:
-        concerned = [
-            by_column[id(getattr(here, f))] for f in component.figures if id(getattr(here, f)) in by_column
-        ]
+        named = (here.aliases.get(figure, figure) for figure in component.figures)
+        concerned = [figure for figure in named if figure in figures]
         if component.aggregate is not SPREAD or not concerned:
             continue
         (figure,) = concerned
-        key = component.formula, id(getattr(here, figure))
+        key = component.formula, figure
         if key in found:
             weights[found[key]] += component.weight
             continue
         found[key] = len(names)
-        column = getattr(here, figure)
-        more = here.changed(
-            **{name: column + _MUCH for name in here._fields if getattr(here, name) is column}
-        )
+        more = here.with_figures({figure: getattr(here, figure) + _MUCH})
         names.append(figure)
         weights.append(component.weight)
         values.append(component.of(here))

@@ -75,7 +75,7 @@ Known = dict[NodeKey, NodeOutcome]
 class BulkSearch:
     """What nodes contribute to the score now, and what they would with a primary more.
 
-    Components whose values are one object are kept once: ``row_of`` has the row of each in ``now``, which
+    Components with the same values are kept once: ``row_of`` has the row of each in ``now``, which
     has a column for each online node; ``looked`` tells which of them count, None if all do, ``sizes`` how
     many. ``steady`` are the sums of all components to begin with. ``known`` is what has been found out by
     another search for places for such instances on these nodes; where they demand custom classes, it is not
@@ -94,7 +94,8 @@ class BulkSearch:
         self.position = np.searchsorted(online, nodes)
 
         rows: dict[int, int] = {}
-        self.row_of = [rows.setdefault(id(value), len(rows)) for value in node_values(state.columns)]
+        repeats = node_values(state.columns).repeats
+        self.row_of = [rows.setdefault(first, len(rows)) for first in repeats.values]
         self.which = [self.row_of.index(row) for row in range(len(rows))]
         self.sizes = np.array([base.counts[which] or 1.0 for which in self.which])
         self.looked = None if looked is None else looked[self.which][:, online]
@@ -103,14 +104,14 @@ class BulkSearch:
         self.table = np.zeros((sum(sizes), len(nodes)))
         self.primary = AsPrimary(*parts(self.table, sizes))
         self.policy = instance_policy.codes(state, asked, nodes)
-        # Columns that are one object are kept once, by the first of their names.
-        names: dict[int, str] = {}
-        for name, column in zip(state.columns._fields, state.columns, strict=True):
-            names.setdefault(id(column), name)
-        changing = set(state.columns.changing())
-        self.changing = [name for name in names.values() if name in changing]
-        self.figures = [getattr(state.columns, name) for name in self.changing]
-        others = [getattr(state.columns, name)[nodes] for name in names.values() if name not in changing]
+        columns, changing = state.columns, set(state.columns.changing())
+        names = [name for name in columns._fields if name not in columns.aliases]
+        self.changing = [name for name in names if name in changing]
+        self.figures = [getattr(columns, name) for name in self.changing]
+        self.aliases = [
+            (getattr(columns, name), self.changing.index(first)) for name, first in columns.aliases.items()
+        ]
+        others = [getattr(columns, name)[nodes] for name in names if name not in changing]
         first: dict[tuple[Any, ...], int] = {}
         alike = zip(*(each.tolist() for each in (self.policy, *others)), strict=True)
         self.like = [first.setdefault(each, at) for at, each in enumerate(alike)]
@@ -158,8 +159,8 @@ class BulkSearch:
         """The figures of nodes with these keys."""
         rows = self.nodes[[key.like for key in keys]]
         figures = zip(self.figures, zip(*(key.figures for key in keys), strict=True), strict=True)
-        own = {id(column): np.array(each, column.dtype) for column, each in figures}
-        return self.state.columns.map(lambda column: own[id(column)] if id(column) in own else column[rows])
+        own = [np.array(each, column.dtype) for column, each in figures]
+        return self.state.columns.take(rows).with_figures(dict(zip(self.changing, own, strict=True)))
 
     def arrivals(self, table: Floats, new: Columns) -> Iterator[AfterArrival]:
         """The columns of a table, each with the figures of the node then."""
@@ -191,6 +192,8 @@ class BulkSearch:
         """Change the figures of a node."""
         for column, figure in zip(self.figures, figures, strict=True):
             column[row] = figure
+        for column, first in self.aliases:
+            column[row] = figures[first]
 
     def tally(self, codes: Floats) -> dict[Fail, int]:
         """How often each reason occurs."""

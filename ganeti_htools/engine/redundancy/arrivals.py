@@ -13,7 +13,7 @@ import numpy as np
 from ganeti_htools.engine.rules import instance_policy, node_rules
 from ganeti_htools.engine.rules.components import AGGREGATES, CLUSTER, COMPONENTS, LOST, SPREAD, WEIGHTS
 from ganeti_htools.engine.rules.node_rules import FITS
-from ganeti_htools.engine.rules.score import node_values
+from ganeti_htools.engine.rules.score import NodeValues, node_values
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import Bools, Floats
 from ganeti_htools.model.state import RequestedInstance, State, cohort
@@ -105,7 +105,7 @@ class Score:
     weights: tuple[float, ...]
 
 
-def spreads_of(score: Score, values: Sequence[Any], online: Bools) -> Floats:
+def spreads_of(score: Score, values: NodeValues, online: Bools) -> Floats:
     """The nodes' values (rows) of the components that are spreads, 0 for offline nodes; of several states in
     one more dimension if the values are.
     """

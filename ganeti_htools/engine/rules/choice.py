@@ -12,13 +12,12 @@ anew, the last for one that moves, and for a mirrored one the last primary and i
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from ganeti_htools.engine.rules import affinity
 from ganeti_htools.engine.rules.node_rules import FITS
-from ganeti_htools.engine.rules.score import Statistics, node_values, score, statistics, variants
+from ganeti_htools.engine.rules.score import NodeValues, Statistics, node_values, score, statistics, variants
 from ganeti_htools.engine.rules.trial import NodeChange, Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints
 from ganeti_htools.model.state import State
@@ -57,6 +56,7 @@ def afresh(state: State, trial: Trial, candidate: int, scope: Bools, crowding: f
     if trial.asked.forthcoming:
         columns = columns.with_forthcoming_apart()
     for node in trial.only(candidate).changes:
+        columns = columns.apart(node.new.aliases)
         columns.put(int(node.rows[0]), node.new)
     columns = columns if scope.all() else columns.take(np.flatnonzero(scope))
     change = trial.crowding if np.ndim(trial.crowding) == 0 else trial.crowding[candidate]
@@ -64,12 +64,11 @@ def afresh(state: State, trial: Trial, candidate: int, scope: Bools, crowding: f
 
 
 def scores_afresh(
-    changes: Sequence[NodeChange], rows: Ints, columns: Columns, values: Sequence[Any], crowding: Floats
+    changes: Sequence[NodeChange], rows: Ints, columns: Columns, values: NodeValues, crowding: Floats
 ) -> Floats:
     """The score of each candidate, computed from nothing; ``crowding`` is its location exclusion score.
 
-    The nodes that count are ``rows``, in order, with their ``columns``, and values from
-    :func:`.score.node_values`.
+    The nodes that count are ``rows``, in order, with their ``columns`` and ``values``.
     """
     told = []
     for node in changes:

@@ -59,24 +59,27 @@ def limits(
 def _changed(columns: Columns, change: Change, sign: int, role: Role) -> tuple[Columns, Ints | None]:
     """The columns after an instance has come (1) or gone (-1); and unless it is forthcoming, ``unallocated``.
 
-    Columns that are one object and change by the same amount are one object again.
+    Columns that equal each other and change by the same amount are equal again.
     """
-    forthcoming, new = change.asked.forthcoming, list(columns)
-    done: dict[Any, tuple[Any, Any]] = {}
+    forthcoming, new, firsts = change.asked.forthcoming, list(columns), columns.firsts
+    done: dict[int, tuple[Any, Any]] = {}
+    apart = []
     for resource, figures in _changing(columns.shape, role, forthcoming):
         amount, after = resource.amount(columns, change), resource.after
         for view in figures:
-            figure = new[view]
-            key = id(figure), after
-            if key not in done or not _same(done[key][0], amount):
-                done[key] = amount, after(columns, figure, amount, sign)
-            new[view] = done[key][1]
-    made = type(columns)._make(new)
+            first = firsts[view]
+            if first in done and done[first][0] is after and _same(done[first][1], amount):
+                new[view] = new[first]
+                continue
+            if first != view:
+                apart.append(columns._fields[view])
+            new[view] = after(columns, columns[view], amount, sign)
+            done[view] = after, amount
+    made = columns.made(new, apart)
     if forthcoming:
         return made, None
     unallocated = made.unallocated
-    new[columns._fields.index("fail_n1")] = fails_n1(unallocated, made.r_mem)
-    return type(columns)._make(new), unallocated
+    return made._replace(fail_n1=fails_n1(unallocated, made.r_mem)), unallocated
 
 
 def fails_n1(unallocated: Any, r_mem: Any) -> Any:
@@ -114,10 +117,9 @@ def _codes(
 
     codes: Any = np.zeros(old.offline.shape, np.int8)
     for limit, name in reversed(limits(old.shape, role, asked.forthcoming, asked.wants, force)):
-        found = figure(name)
-        if limit in ignored if name == limit.figure else found is figure(limit.figure):
-            continue  # with forthcoming instances: the same object has been looked at
-        codes = np.where(limit.broken(found, old, new, asked), _CODE[limit.fail], codes)
+        if limit in ignored if name == limit.figure else new.aliases.get(name) == limit.figure:
+            continue  # the view with forthcoming instances equals the plain one
+        codes = np.where(limit.broken(figure(name), old, new, asked), _CODE[limit.fail], codes)
     return np.asarray(codes)
 
 

@@ -10,47 +10,84 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ganeti_htools.engine.rules.components import LOST, SPREAD, Aggregate, Table, table
 from ganeti_htools.engine.rules.deviation import Deviation, in_order
-from ganeti_htools.model.columns import Bools, Columns, Floats, Ints
+from ganeti_htools.model.columns import Bools, Columns, Floats, Ints, Shape
 
 
-def node_values(columns: Columns, before: tuple[Columns, Sequence[Any]] | None = None) -> list[Any]:
-    """What each node contributes to each component.
+class Repeats(NamedTuple):
+    """Components that repeat others, as the forthcoming ones do without forthcoming instances.
 
-    Components with the same formula over the same columns are one object, as the forthcoming ones are
-    while a cluster has no forthcoming instances; so are values of ``before`` (columns with their values)
-    whose columns are the same objects.
+    For each component: the first one with the same ``values`` (the same formula of equal columns), and the
+    first one that is the same altogether (``leaders``: the values are aggregated alike as well).
     """
-    known: dict[Any, Any] = {}
-    values = []
-    told = table(columns.shape)
+
+    values: tuple[int, ...]
+    leaders: tuple[int, ...]
+
+
+@lru_cache(maxsize=256)
+def _repeats(shape: Shape, firsts: Sequence[int]) -> Repeats:
+    """The repeats among the components of columns with such aliases."""
+    values: dict[Any, int] = {}
+    leaders: dict[Any, int] = {}
+    found = []
+    told = table(shape)
+    for which, (component, parts) in enumerate(zip(told.components, told.parts, strict=True)):
+        key = component.formula, *(firsts[part] for part in parts)
+        alike = *key, component.aggregate, component.counted
+        found.append((values.setdefault(key, which), leaders.setdefault(alike, which)))
+    return Repeats(*zip(*found, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class NodeValues:
+    """The contributions of nodes to each component, and which components repeat others."""
+
+    values: Sequence[Any]
+    repeats: Repeats
+
+    def __getitem__(self, component: int) -> Any:
+        return self.values[component]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.values)
+
+    def rows(self, block: slice) -> "NodeValues":
+        """The values of some rows, where candidates stand in rows and columns."""
+        return NodeValues(rows_of(self.values, block), self.repeats)
+
+
+def node_values(columns: Columns, before: tuple[Columns, NodeValues] | None = None) -> NodeValues:
+    """Compute the contributions of nodes to each component.
+
+    Values of ``before`` (columns with their values) are taken over where the columns have not been touched.
+    """
+    values: list[Any] = []
+    told, repeats = table(columns.shape), _repeats(columns.shape, columns.firsts)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         for which, (component, parts) in enumerate(zip(told.components, told.parts, strict=True)):
-            figures = [columns[part] for part in parts]
-            if before and all(figure is before[0][part] for figure, part in zip(figures, parts, strict=True)):
+            if (first := repeats.values[which]) != which:
+                values.append(values[first])
+            elif before and all(columns[part] is before[0][part] for part in parts):
                 values.append(before[1][which])
-                continue
-            key = component.formula, *map(id, figures)
-            if key not in known:
-                known[key] = component.formula(columns, *figures)
-            values.append(known[key])
-    return values
+            else:
+                values.append(component.formula(columns, *[columns[part] for part in parts]))
+    return NodeValues(values, repeats)
 
 
 def distinct_spreads(
-    aggregates: Sequence[Aggregate], weights: Sequence[float], values: Sequence[Any]
+    aggregates: Sequence[Aggregate], weights: Sequence[float], values: NodeValues
 ) -> dict[int, float]:
-    """The weights of spreads, by component; of those with the same values the first has that of all."""
-    first: dict[int, int] = {}
+    """The weights of spreads, by component; a component that others repeat has the weight of all of them."""
     found: dict[int, float] = {}
-    for which, (aggregate, weight) in enumerate(zip(aggregates, weights, strict=True)):
+    for leader, aggregate, weight in zip(values.repeats.leaders, aggregates, weights, strict=True):
         if aggregate is SPREAD:
-            leader = first.setdefault(id(values[which]), which)
             found[leader] = found.get(leader, 0.0) + weight
     return found
 
@@ -68,7 +105,8 @@ class Statistics:
     """The score's components as running figures: on how many nodes each looks, sums and variances.
 
     ``weights`` are those that the components have on these nodes. Entries of ``sums`` and ``variances`` are
-    numbers, or arrays over candidates. ``variances`` is 0 where the aggregate is a sum.
+    numbers, or arrays over candidates. ``variances`` is 0 where the aggregate is a sum. ``leaders``: see
+    :class:`Repeats`.
     """
 
     table: Table
@@ -77,6 +115,7 @@ class Statistics:
     weights: tuple[float, ...]
     sums: tuple[Any, ...]
     variances: tuple[Any, ...]
+    leaders: tuple[int, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -94,23 +133,21 @@ class Statistics:
         """With 0 for variances that are no numbers: what Ganeti's htools make of them in an update."""
         return replace(self, variances=tuple(0.0 if math.isnan(each) else each for each in self.variances))
 
-    def replaced(self, old: Sequence[Any], new: Sequence[Any], offline: Bools) -> "Statistics":
-        """After the values of one node (for each candidate, one) have changed.
+    def replaced(self, old: NodeValues, new: NodeValues, offline: Bools) -> "Statistics":
+        """The statistics after the values of one node (for each candidate, one) have changed.
 
-        ``old`` and ``new`` are from :func:`node_values`, ``offline`` tells which of the nodes are.
-        Components that are one object in both have not changed and cost nothing.
+        ``offline`` tells which of the nodes are. Values that are one object in both cost nothing.
         """
         if not self.online:
             return self
         some, every = bool(offline.any()), bool(offline.all())
         sums, variances = list(self.sums), list(self.variances)
-        done: dict[tuple[int, int, int, int], tuple[Any, Any]] = {}
+        leaders = both_lead(self.leaders, new.repeats.leaders)
         for which, (aggregate, x, y) in enumerate(zip(self.table.aggregates, old, new, strict=True)):
-            if x is y or (every if aggregate is not LOST else not some):
+            if (leader := leaders[which]) != which:
+                sums[which], variances[which] = sums[leader], variances[leader]
                 continue
-            key = id(x), id(y), id(sums[which]), id(variances[which])
-            if key in done:
-                sums[which], variances[which] = done[key]
+            if x is y or (every if aggregate is not LOST else not some):
                 continue
             if some and not every:
                 # The others may report nothing, and have no number to subtract.
@@ -118,12 +155,10 @@ class Statistics:
                 x, y = np.where(counts, x, 0.0), np.where(counts, y, 0.0)
             if aggregate is SPREAD:
                 before = Deviation(self.counts[which], sums[which], variances[which])
-                _, total, variance = before.replaced(x, y)
-                done[key] = total, variance
+                _, sums[which], variances[which] = before.replaced(x, y)
             else:
-                done[key] = sums[which] + (y - x), 0.0
-            sums[which], variances[which] = done[key]
-        return replace(self, sums=tuple(sums), variances=tuple(variances))
+                sums[which], variances[which] = sums[which] + (y - x), 0.0
+        return replace(self, sums=tuple(sums), variances=tuple(variances), leaders=leaders)
 
     def rows(self, block: slice) -> "Statistics":
         """The statistics of some rows, where candidates stand in rows and columns."""
@@ -133,13 +168,13 @@ class Statistics:
     def components(self) -> Iterator[Any]:
         """The value of each component, unweighted."""
         roots: dict[int, Any] = {}
-        for aggregate, total, variance in zip(self.table.aggregates, self.sums, self.variances, strict=True):
-            if aggregate is SPREAD:
-                if id(variance) not in roots:
-                    roots[id(variance)] = np.sqrt(variance)
-                yield roots[id(variance)]
-            else:
-                yield total
+        for which, (leader, aggregate) in enumerate(zip(self.leaders, self.table.aggregates, strict=True)):
+            if aggregate is not SPREAD:
+                yield self.sums[which]
+                continue
+            if leader == which:
+                roots[which] = np.sqrt(self.variances[which])
+            yield roots[leader]
 
     def score(self) -> Any:
         """The weighted sum of all components, for each candidate."""
@@ -157,12 +192,16 @@ def weighted(weights: Sequence[float], values: Iterable[Any], shape: tuple[int, 
 
 
 def rows_of(values: Sequence[Any], block: slice) -> list[Any]:
-    """Some rows of each of the arrays that have more than one; what is one object stays one object."""
-    sliced = {id(value): value for value in values}
-    for key, value in sliced.items():
-        if np.ndim(value) == 2 and len(value) > 1:
-            sliced[key] = value[block]
-    return [sliced[id(value)] for value in values]
+    """Some rows of each of the arrays that have more than one."""
+    return [value[block] if np.ndim(value) == 2 and len(value) > 1 else value for value in values]
+
+
+@lru_cache(maxsize=256)
+def both_lead(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    """For each component the first that is the same by both tables of leaders."""
+    first: dict[tuple[int, int], int] = {}
+    pairs = zip(one, other, strict=True)
+    return tuple(first.setdefault(pair, which) for which, pair in enumerate(pairs))
 
 
 def _moments(values: Floats, offline: Bools, looked: Bools | None) -> tuple[Floats, Floats, Floats]:
@@ -207,48 +246,49 @@ def weights_of(told: Table, counts: Sequence[float]) -> tuple[float, ...]:
     )
 
 
-def statistics(columns: Columns, values: Sequence[Any], crowding: float = 0.0) -> Statistics:
-    """The statistics of nodes in order, ``values`` from :func:`node_values`; all 0 without online nodes."""
+def statistics(columns: Columns, values: NodeValues, crowding: float = 0.0) -> Statistics:
+    """The statistics of nodes in order; all 0 without online nodes."""
     told, offline, looked = table(columns.shape), columns.offline, looked_at(columns)
     matrix = np.array([np.broadcast_to(value, offline.shape) for value in values], np.float64)
     counts = counts_of(columns, looked)
     n, weights, nothing = float(np.count_nonzero(~offline)), weights_of(told, counts), (0.0,) * len(counts)
     if not n:
-        return Statistics(told, n, tuple(counts), weights, nothing, nothing)
+        return Statistics(told, n, tuple(counts), weights, nothing, nothing, values.repeats.leaders)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):  # nodes that report nothing
         sums, variances, lost = (each.tolist() for each in _moments(matrix, offline, looked))
-    first: dict[int, int] = {}
-    same = [first.setdefault(id(value), which) for which, value in enumerate(values)]
     figures = [
-        (sums[same[which]], variances[same[which]])
+        (sums[which], variances[which])
         if aggregate is SPREAD
         else ((lost if aggregate is LOST else sums)[which], 0.0)
         for which, aggregate in enumerate(told.aggregates)
     ]
     figures[told.crowding] = crowding, 0.0
     totals, spreads = zip(*figures, strict=True)
-    return Statistics(told, n, tuple(counts), weights, totals, spreads)
+    return Statistics(told, n, tuple(counts), weights, totals, spreads, values.repeats.leaders)
 
 
 def variants(
     columns: Columns,
-    values: Sequence[Any],
-    changes: Sequence[tuple[Ints, Sequence[Any], Sequence[Any]]],
+    values: NodeValues,
+    changes: Sequence[tuple[Ints, NodeValues, NodeValues]],
     crowding: Floats,
 ) -> Floats:
     """The scores of many variants of nodes, each computed afresh as :func:`statistics` does.
 
-    ``values`` are from :func:`node_values`. A change gives every variant one node (by position, NOWHERE
-    for none) another value: positions, old values and new values (the same object where they are).
+    A change gives every variant one node (by position, NOWHERE for none) another value: positions, old values
+    and new values. Values that are one object in both cost nothing.
     """
+    leaders = values.repeats.leaders
+    for _, _, new in changes:
+        leaders = both_lead(leaders, new.repeats.leaders)
     base, number, offline = statistics(columns, values), len(crowding), columns.offline
     told = base.table
     sums, spreads = list(base.sums), list(base.variances)
     sums[told.crowding] = crowding
     groups: dict[int, list[int]] = {}  # components that change, those with the same values together
-    for which, aggregate in enumerate(told.aggregates):
+    for which in range(len(told.aggregates)):
         if any(old[which] is not new[which] for _, old, new in changes):
-            groups.setdefault(id(values[which]) if aggregate is SPREAD else -1 - which, []).append(which)
+            groups.setdefault(leaders[which], []).append(which)
     if groups:
         firsts, looked = [group[0] for group in groups.values()], looked_at(columns)
         matrix = np.empty((len(groups), number, len(offline)))
@@ -263,7 +303,7 @@ def variants(
             for which in group:
                 sums[which] = lost if told.aggregates[which] is LOST else total
                 spreads[which] = variance if told.aggregates[which] is SPREAD else 0.0
-    scores: Floats = replace(base, sums=tuple(sums), variances=tuple(spreads)).score()
+    scores: Floats = replace(base, sums=tuple(sums), variances=tuple(spreads), leaders=leaders).score()
     return scores
 
 

@@ -22,6 +22,7 @@ def settle(state: State, trial: Trial) -> int:
     if asked.forthcoming:
         _tell_forthcoming_apart(state)
     for node in trial.changes:
+        state.columns = state.columns.apart(node.new.aliases)
         state.columns.put(int(node.rows[0]), node.new)
     index = asked.index
     if index == NOWHERE:
@@ -59,10 +60,9 @@ def taken_off(state: State, index: int) -> State:
 
 def _count(state: State, asked: RequestedInstance, pnode: int, snode: int, sign: int) -> None:
     """Count the tags of an instance that comes (1) or goes (-1), and what its secondary keeps free."""
-    tables = {id(table): table for table in (state.tag_counts, state.settled_tag_counts)}
-    for table in tables.values():
-        if table is state.tag_counts or not asked.forthcoming:
-            table[asked.tags, pnode] += sign
+    state.tag_counts[asked.tags, pnode] += sign
+    if not asked.forthcoming and state.settled_tag_counts is not state.tag_counts:
+        state.settled_tag_counts[asked.tags, pnode] += sign
     if snode != NOWHERE and not asked.forthcoming:
         state.peers[pnode, snode] += sign * asked.secondary_mem
         for peers, kept in zip(state.class_peers, asked.kept, strict=True):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.rules.node_rules import Codes
-from ganeti_htools.engine.rules.score import Statistics, node_values, rows_of
+from ganeti_htools.engine.rules.score import Statistics, node_values
 from ganeti_htools.model.columns import Columns, Floats, Ints
 from ganeti_htools.model.state import RequestedInstance
 
@@ -15,11 +15,11 @@ from ganeti_htools.model.state import RequestedInstance
 BLOCK = 1 << 15
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class NodeChange:
-    """What becomes of a node: of one node (``rows`` has one row), or of another one for each candidate.
+    """The change of a node: of one node (``rows`` has one row), or of another one for each candidate.
 
-    ``old`` and ``new`` are the columns of ``rows`` before and after.
+    ``old`` and ``new`` are the columns of ``rows`` before and after. Several placements may share a change.
     """
 
     rows: Ints
@@ -67,7 +67,7 @@ class Trial:
             rows = max(1, BLOCK * len(scores) // max(1, scores.size))
             for start in range(0, len(scores), rows):
                 block = slice(start, start + rows)
-                changed = base.rows(block).replaced(old, rows_of(new, block), offline)
+                changed = base.rows(block).replaced(old, new.rows(block), offline)
                 scores[block] = changed.score()
             return scores
 
