@@ -1,6 +1,6 @@
-"""The fields that luxid answers queries from, each described as Ganeti describes it (``lib/query.py``).
+"""The fields of luxid's queries, each described as Ganeti describes it (``lib/query.py``).
 
-A field has a value for each object, or none for a reason: Ganeti tells which by a number.
+A field has a value for each object, or a number that stands for the reason why it has none.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +15,10 @@ Entry = tuple[int, Any]  # one of the numbers above, and a value
 
 
 class Field(NamedTuple):
-    """A column: how Ganeti calls it, and its value for an object of the world, or of the object ``alone``."""
+    """A column with Ganeti's description.
+
+    ``alone``: its value depends on the object only, not on the world.
+    """
 
     title: str
     kind: str
@@ -26,17 +29,17 @@ class Field(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueryTable:
-    """A kind of object: its columns, and the one that names its objects."""
+    """The columns of a kind of object. ``name`` is the column with the object's name."""
 
     fields: Mapping[str, Field]
     name: str = "name"
 
 
 def field(title: str, kind: str, doc: str, value: Callable[[Any], Any]) -> Field:
-    """A field that the object alone tells."""
+    """Return a field whose value depends on the object only."""
     return Field(title, kind, doc, lambda _world, row: (NORMAL, value(row)), alone=True)
 
 
-def placed(title: str, kind: str, doc: str, value: Callable[[World, Any], Any]) -> Field:
-    """A field that the object tells together with the world."""
+def world_field(title: str, kind: str, doc: str, value: Callable[[World, Any], Any]) -> Field:
+    """Return a field whose value depends on the object and the world."""
     return Field(title, kind, doc, lambda world, row: (NORMAL, value(world, row)))

@@ -1,7 +1,7 @@
-"""What opcodes do to instances (``lib/cmdlib/instance*.py``).
+"""Opcodes that change instances (``lib/cmdlib/instance*.py``).
 
-Instances go to nodes of other groups if the instance policy there allows it (``CheckTargetNodeIPolicy``);
-whether the group is connected to their networks is not looked at, here as in Ganeti.
+An instance can move to a node of another group if the instance policy of that group allows it
+(``CheckTargetNodeIPolicy``). As in Ganeti, the networks of the group do not matter.
 """
 
 from dataclasses import replace
@@ -12,10 +12,10 @@ from ganeti_htools.model.cluster import Instance, Node
 from ganeti_htools.model.node_after import node_after
 from ganeti_htools.model.policy import violation
 from ganeti_htools.model.types import DiskTemplate, Fail, MirrorType, Status
-from ganeti_htools.simulator.objects import group_of, instance_of, node_of, usable
-from ganeti_htools.simulator.opcodes import OpcodeError, new_disks, refused
-from ganeti_htools.simulator.storage import VOLUME_GROUPS, check_groups, with_disks
-from ganeti_htools.simulator.world import World, lacking
+from ganeti_htools.simulator.objects import group_of, instance_of, node_of, usable_node
+from ganeti_htools.simulator.opcodes import OpcodeError, new_disks, prereq_error
+from ganeti_htools.simulator.storage_units import VOLUME_GROUPS, check_volume_groups, with_new_disks
+from ganeti_htools.simulator.world import World, full_unit
 
 _POLICY = {
     Fail.MEM: "memory-size",
@@ -27,7 +27,7 @@ _POLICY = {
 
 
 def _check_policy(world: World, opcode: Opcode, instance: Instance, target: Node) -> None:
-    """A node of another group takes an instance only if the group's instance policy allows it."""
+    """Refuse an instance that the instance policy of another group does not allow."""
     primary = node_of(world, instance.pnode)
     if primary.group == target.group or opcode.get("ignore_ipolicy"):
         return
@@ -37,41 +37,41 @@ def _check_policy(world: World, opcode: Opcode, instance: Instance, target: Node
     reason = violation(instance.demand, group.ipolicy, exclusive)
     if reason is not None:
         text = f"Instance does not meet target node group's ({group.uuid}) instance policy: {_POLICY[reason]}"
-        raise refused(text, "wrong_input")
+        raise prereq_error(text, "wrong_input")
 
 
 def _target(world: World, opcode: Opcode, instance: Instance, move: str) -> Node:
-    """Where a ``move``, a migration or failover, takes an instance: its secondary, or the node asked for."""
+    """Return the target of a ``move`` (migration or failover): the secondary, or the node in the opcode."""
     wanted = opcode.get("target_node")
     if instance.template.mirror is MirrorType.NONE:
         text = f"Instance's disk layout '{instance.template.value}' does not allow {move}s"
-        raise refused(text, "wrong_state")
+        raise prereq_error(text, "wrong_state")
     if instance.template.mirror is MirrorType.INTERNAL:
         if wanted not in (None, instance.snode):
             text = f"Instances with disk types {instance.template.value} cannot be"
             verb = "migrated" if move == "migration" else "failed over"
-            raise refused(f"{text} {verb} to arbitrary nodes", "wrong_input")
+            raise prereq_error(f"{text} {verb} to arbitrary nodes", "wrong_input")
         name = instance.snode
     else:
         name = wanted
     if name is None:
-        raise refused("No target node, and iallocators are not simulated", "wrong_input")
+        raise prereq_error("No target node, and iallocators are not simulated", "wrong_input")
     if name == instance.pnode:
         text = f"Cannot migrate instance {instance.name} to its primary ({name})"
-        raise refused(text, "wrong_state")
+        raise prereq_error(text, "wrong_state")
     _check_policy(world, opcode, instance, node_of(world, name))
-    return usable(world, name)
+    return usable_node(world, name)
 
 
 def _check_memory(instance: Instance, target: Node) -> None:
     if target.f_mem < instance.mem:
         text = f"Not enough memory on node {target.name} for instance {instance.name}"
         text += f": needed {instance.mem} MiB, available {target.f_mem} MiB"
-        raise refused(text, "insufficient_resources")
+        raise prereq_error(text, "insufficient_resources")
 
 
-def _go(world: World, instance: Instance, target: Node) -> World:
-    """An instance on its target; of DRBD the nodes change roles."""
+def _move_to(world: World, instance: Instance, target: Node) -> World:
+    """Return the world with an instance on its target. With DRBD the nodes swap roles."""
     if instance.uses_memory:
         _check_memory(instance, target)
     source = node_of(world, instance.pnode)
@@ -91,39 +91,39 @@ def _go(world: World, instance: Instance, target: Node) -> World:
 
 
 def failover(world: World, opcode: Opcode) -> tuple[World, Any]:
-    """Started on another node that has or sees its disks."""
+    """Start an instance on another node that has or sees its disks."""
     instance = instance_of(world, opcode, forthcoming=True)
-    return _go(world, instance, _target(world, opcode, instance, "failover")), None
+    return _move_to(world, instance, _target(world, opcode, instance, "failover")), None
 
 
 def migrate(world: World, opcode: Opcode) -> tuple[World, Any]:
-    """The same while it runs."""
+    """Move a running instance to another node that has or sees its disks."""
     instance = instance_of(world, opcode)
     target = _target(world, opcode, instance, "migration")
     if not opcode.get("allow_failover"):
         if not instance.status.running:
-            raise refused(f"Instance {instance.name} is not running, please use failover", "wrong_state")
+            raise prereq_error(f"Instance {instance.name} is not running, please use failover", "wrong_state")
         if not world.answers(instance.pnode):
             text = f"Can't migrate, please use failover: node {instance.pnode} does not answer"
-            raise refused(text, "wrong_state")
-    return _go(world, instance, target), None
+            raise prereq_error(text, "wrong_state")
+    return _move_to(world, instance, target), None
 
 
 def replace_disks(world: World, opcode: Opcode) -> tuple[World, Any]:
-    """Disks on a new secondary."""
+    """Replace the secondary of an instance."""
     instance = instance_of(world, opcode, forthcoming=True)
     if instance.template is not DiskTemplate.DRBD or instance.snode is None:
-        raise refused("Can only run replace disks for DRBD8-based instances", "wrong_input")
+        raise prereq_error("Can only run replace disks for DRBD8-based instances", "wrong_input")
     if opcode["mode"] != "replace_new_secondary":
-        return world, None  # other disks on the same nodes
+        return world, None  # the disks stay on their nodes
     name = opcode.get("remote_node")
     if name is None:
-        raise refused("No new node, and iallocators are not simulated", "wrong_input")
-    target, left = usable(world, name), node_of(world, instance.snode)
+        raise prereq_error("No new node, and iallocators are not simulated", "wrong_input")
+    target, left = usable_node(world, name), node_of(world, instance.snode)
     if name == instance.pnode:
-        raise refused("The specified node is the primary node of the instance", "wrong_input")
+        raise prereq_error("The specified node is the primary node of the instance", "wrong_input")
     if name == instance.snode:
-        raise refused("The specified node is already the secondary node of the instance", "wrong_input")
+        raise prereq_error("The specified node is already the secondary node of the instance", "wrong_input")
     _check_policy(world, opcode, instance, target)
     if not world.answers(instance.pnode):
         raise OpcodeError("OpExecError", f"Can't reach node {instance.pnode}, the source of the data")
@@ -134,9 +134,9 @@ def replace_disks(world: World, opcode: Opcode) -> tuple[World, Any]:
 
 
 def _with_disks(world: World, instance: Instance, target: Node) -> Node:
-    """The node once the disks of an instance were created there."""
+    """Return the node with the disks of an instance. Raises OpcodeError if it has no space."""
     taken = node_after(target, instance, world.units, storage=1)
-    short = lacking(target, instance, world.units)
+    short = full_unit(target, instance, world.units)
     if short or (taken.excl_stor and taken.f_spindles < 0):
         text = f"Can't create block device on node {target.name} for instance {instance.name}: no space"
         where = f" on {short}" if short and world.units.known else ""
@@ -145,20 +145,20 @@ def _with_disks(world: World, instance: Instance, target: Node) -> Node:
 
 
 def create(world: World, opcode: Opcode) -> tuple[World, Any]:
-    """A new instance, which starts unless the opcode says otherwise (``LUInstanceCreate``)."""
+    """Create an instance, and start it unless the opcode forbids that (``LUInstanceCreate``)."""
     name, pnode, snode = opcode["instance_name"], opcode.get("pnode"), opcode.get("snode")
     if world.instance(name) is not None:
-        raise refused(f"Instance '{name}' is already in the cluster", "already_exists")
+        raise prereq_error(f"Instance '{name}' is already in the cluster", "already_exists")
     template = DiskTemplate(opcode["disk_template"])
     mirrored = template is DiskTemplate.DRBD
     if pnode is None or (mirrored and snode is None):
-        raise refused("No nodes for the instance, and iallocators are not simulated", "wrong_input")
+        raise prereq_error("No nodes for the instance, and iallocators are not simulated", "wrong_input")
     if mirrored and snode == pnode:
-        raise refused("The secondary node cannot be the primary node", "wrong_input")
-    nodes = [usable(world, node) for node in (pnode, snode if mirrored else None) if node is not None]
+        raise prereq_error("The secondary node cannot be the primary node", "wrong_input")
+    nodes = [usable_node(world, node) for node in (pnode, snode if mirrored else None) if node is not None]
     params = opcode.get("beparams") or {}
     group = group_of(world, nodes[0].group)
-    instance = with_disks(
+    instance = with_new_disks(
         world,
         group,
         Instance(
@@ -175,7 +175,7 @@ def create(world: World, opcode: Opcode) -> tuple[World, Any]:
         ),
     )
     for node in nodes:
-        check_groups(world, instance, node)
+        check_volume_groups(world, instance, node)
     if instance.uses_memory:
         _check_memory(instance, nodes[0])
     made = [_with_disks(world, instance, node) for node in nodes]
@@ -189,20 +189,20 @@ def set_params(world: World, opcode: Opcode) -> tuple[World, Any]:
     """A plain instance becomes mirrored (``LUInstanceSetParams``); no other change is simulated."""
     instance, name = instance_of(world, opcode), opcode.get("remote_node")
     if instance.template is not DiskTemplate.PLAIN or opcode.get("disk_template") != DiskTemplate.DRBD.value:
-        raise refused("Only conversions from plain to drbd are simulated", "wrong_input")
+        raise prereq_error("Only conversions from plain to drbd are simulated", "wrong_input")
     if _meant_to_run(instance):
         text = f"Instance '{instance.name}' is marked to be up, cannot change disk template"
-        raise refused(text, "wrong_state")
+        raise prereq_error(text, "wrong_state")
     if name is None:
-        raise refused("No new node, and iallocators are not simulated", "wrong_input")
+        raise prereq_error("No new node, and iallocators are not simulated", "wrong_input")
     if name == instance.pnode:
         text = f"Given new secondary node {name} is the same as the primary node of the instance"
-        raise refused(text, "wrong_state")
-    target, primary = usable(world, name), node_of(world, instance.pnode)
+        raise prereq_error(text, "wrong_state")
+    target, primary = usable_node(world, name), node_of(world, instance.pnode)
     _check_policy(world, opcode, instance, target)
     mirrored = replace(instance, template=DiskTemplate.DRBD, snode=name)
-    mirrored = with_disks(world, group_of(world, primary.group), mirrored)
-    check_groups(world, mirrored, target)  # the primary is not looked at
+    mirrored = with_new_disks(world, group_of(world, primary.group), mirrored)
+    check_volume_groups(world, mirrored, target)  # Ganeti does not check the primary
     primary = _with_disks(world, mirrored, node_after(primary, instance, world.units, storage=-1))
     world = world.with_nodes((primary, _with_disks(world, mirrored, target)))
     return world.with_instance(mirrored), [["disk_template", DiskTemplate.DRBD.value]]
@@ -212,14 +212,14 @@ _COPYABLE = (DiskTemplate.PLAIN, DiskTemplate.FILE)
 
 
 def _check_move(world: World, opcode: Opcode) -> tuple[Instance, Node]:
-    """The instance that is to be moved, and where to. Raises OpcodeError if it cannot be."""
+    """Return the instance and the target of a move. Raises OpcodeError if the move is impossible."""
     instance, name = instance_of(world, opcode), opcode["target_node"]
     if instance.disks and instance.template not in _COPYABLE:
         text = f"Instance disk 0 has disk type {instance.template.value} and is not suitable for copying"
-        raise refused(text, "wrong_state")
+        raise prereq_error(text, "wrong_state")
     if name == instance.pnode:
-        raise refused(f"Instance {instance.name} is already on the node {name}", "wrong_state")
-    target = usable(world, name)
+        raise prereq_error(f"Instance {instance.name} is already on the node {name}", "wrong_state")
+    target = usable_node(world, name)
     _check_policy(world, opcode, instance, target)
     if _meant_to_run(instance):
         _check_memory(instance, target)
@@ -230,7 +230,6 @@ def _check_move(world: World, opcode: Opcode) -> tuple[Instance, Node]:
 
 
 def _meant_to_run(instance: Instance) -> bool:
-    """Whether the instance is meant to run."""
     return instance.status not in (Status.DOWN, Status.OFFLINE, Status.ERROR_UP)
 
 
@@ -241,19 +240,19 @@ def _stopped(world: World, instance: Instance) -> World:
 
 
 def _with_status(world: World, instance: Instance, status: Status) -> World:
-    """The world with an instance started or stopped, which takes memory or gives it back."""
+    """Return the world with an instance started or stopped; its memory is taken or freed."""
     node, now = node_of(world, instance.pnode), replace(instance, status=status)
     node = node_after(node_after(node, instance, world.units, memory=-1), now, world.units, memory=1)
     return world.with_nodes((node,)).with_instance(now)
 
 
 def begin_move(world: World, opcode: Opcode) -> World:
-    """An instance that is moved is stopped first, and stays so if the move fails."""
+    """Stop the instance of a move. If the move fails, the instance stays stopped."""
     return _stopped(world, _check_move(world, opcode)[0])
 
 
 def move(world: World, opcode: Opcode) -> tuple[World, Any]:
-    """Disks are copied to a new primary, while the instance is stopped; there it runs if it is meant to."""
+    """Copy the disks to a new primary while the instance is stopped; start it there if it should run."""
     found, target = _check_move(world, opcode)
     world = _stopped(world, found)
     instance = instance_of(world, opcode)
@@ -265,12 +264,12 @@ def move(world: World, opcode: Opcode) -> tuple[World, Any]:
 
 
 def _check_default_group(world: World, instance: Instance) -> None:
-    """New secondaries need the cluster's volume group on the primary, whatever groups the disks are on.
+    """Refuse a new secondary if the primary lacks the cluster's volume group, even if no disk uses it.
 
-    Of a forthcoming instance nothing is copied.
+    A forthcoming instance has no disks to copy, so it is not refused.
     """
     group, primary = world.units.local[0].key, node_of(world, instance.pnode)
     groups = [unit for unit in primary.storage or () if unit.desired.type in VOLUME_GROUPS and unit.total]
-    there = primary.storage is None or any(unit.desired.key == group for unit in groups)
-    if not there and not instance.forthcoming:
+    present = primary.storage is None or any(unit.desired.key == group for unit in groups)
+    if not present and not instance.forthcoming:
         raise OpcodeError("OpExecError", f"Volume group '{group}' not found on node {primary.name}")

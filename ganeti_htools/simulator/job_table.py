@@ -1,4 +1,4 @@
-"""The jobs of the queue as queries tell of them."""
+"""The columns of queries about jobs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,10 +13,10 @@ def _each(value: Callable[[QueuedOpcode], Any]) -> Callable[[QueuedJob], Any]:
     return lambda job: [value(op) for op in job.ops]
 
 
-def _when_known(title: str, doc: str, value: Callable[[QueuedJob], Any]) -> Field:
+def _optional(title: str, doc: str, value: Callable[[QueuedJob], Any]) -> Field:
     def entry(_world: World, job: QueuedJob) -> Entry:
-        known = value(job)
-        return (UNAVAILABLE, None) if known is None else (NORMAL, known)
+        found = value(job)
+        return (UNAVAILABLE, None) if found is None else (NORMAL, found)
 
     return Field(title, "other", doc + " (tuple containing seconds and microseconds)", entry)
 
@@ -61,11 +61,9 @@ JOBS = QueryTable(
         "summary": field(
             "Summary", "other", "List of per-opcode summaries", _each(lambda op: summary(op.opcode))
         ),
-        "received_ts": _when_known(
-            "Received", "Timestamp of when job was received", lambda job: job.received
-        ),
-        "start_ts": _when_known("Start", "Timestamp of job start", lambda job: job.start),
-        "end_ts": _when_known("End", "Timestamp of job end", lambda job: job.end),
+        "received_ts": _optional("Received", "Timestamp of when job was received", lambda job: job.received),
+        "start_ts": _optional("Start", "Timestamp of job start", lambda job: job.start),
+        "end_ts": _optional("End", "Timestamp of job end", lambda job: job.end),
     },
     name="id",
 )

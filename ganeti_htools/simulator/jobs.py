@@ -1,7 +1,8 @@
-"""The job queue: jobs wait for each other, take their time, change the world, and report their state.
+"""The job queue: jobs wait for each other, take some time, change the world, and report their state.
 
-A job is queued until what it depends on has ended and one of the running jobs' places is free, then
-waiting until nobody else works on its instances and nodes, then running, one opcode after the other.
+A job is *queued* until the jobs that it depends on have ended and fewer than MOST_RUNNING jobs run. It is
+*waiting* until no other job works on its instances and nodes. Then it is *running*, one opcode after the
+other.
 """
 
 import re
@@ -16,19 +17,19 @@ import trio
 from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.model.errors import DataError
-from ganeti_htools.simulator.logical_units import begun, carry_out
+from ganeti_htools.simulator.logical_units import carry_out, world_during
 from ganeti_htools.simulator.opcodes import OpcodeError, check, seconds, subjects, summary
-from ganeti_htools.simulator.world import World, find, lose
+from ganeti_htools.simulator.world import World, lose_node, restore_node
 
-MOST_RUNNING = 20  # as Ganeti has it unless told otherwise
-LONGEST_WAIT = 29.0  # seconds until WaitForJobChange tells that nothing changed, as luxid does
+MOST_RUNNING = 20  # jobs; Ganeti's default
+LONGEST_WAIT = 29.0  # seconds until WaitForJobChange reports no change, as luxid does
 
 Stamp = tuple[int, int]  # seconds, microseconds
 
 
 @dataclass(slots=True)
 class QueuedOpcode:
-    """An opcode of a job, and what became of it."""
+    """An opcode of a job, its state and its result."""
 
     opcode: Opcode
     state: JobStatus = JobStatus.QUEUED
@@ -40,7 +41,7 @@ class QueuedOpcode:
 
 @dataclass(slots=True)
 class QueuedJob:
-    """A job and its opcodes, carried out one after the other."""
+    """A job and its opcodes, which run one after the other."""
 
     number: int
     ops: list[QueuedOpcode]
@@ -51,36 +52,37 @@ class QueuedJob:
     end: Stamp | None = None
 
     def finish(self, state: JobStatus, result: Any) -> None:
-        """Give every opcode that has not ended this end."""
+        """End every opcode that has not ended, with this state and result."""
         for op in self.ops:
             if not op.state.final:
                 op.state, op.result = state, result
-        self.state, self.end = state, stamp()
+        self.state, self.end = state, timestamp()
 
 
 @dataclass(slots=True)
-class Behaviour:
-    """How jobs go: seconds for each opcode, and which fail (patterns of summaries, and how often); seconds
-    until a node that is powered on answers.
+class JobBehaviour:
+    """The behaviour of jobs: seconds for each opcode, and seconds until a node that is powered on answers.
+
+    ``failures`` are the opcodes that fail: patterns of their summaries, and how many times each fails.
     """
 
     seconds: float = 1.0
     boot_seconds: float = 0.0
     failures: dict[str, float] = field(default_factory=dict)
-    _enough: trio.Event = field(default_factory=trio.Event)
+    _finished: trio.Event = field(default_factory=trio.Event)
 
-    async def take(self, seconds: float) -> None:
-        """Be at work for so long, unless told to finish."""
+    async def work(self, seconds: float) -> None:
+        """Wait for so long, or until :meth:`finish` is called."""
         with trio.move_on_after(seconds):
-            await self._enough.wait()
+            await self._finished.wait()
 
     def finish(self) -> None:
-        """Let the opcodes under way take no longer."""
-        self._enough.set()
-        self._enough = trio.Event()
+        """Let the running opcodes end at once."""
+        self._finished.set()
+        self._finished = trio.Event()
 
     def fail(self, pattern: str, times: float = inf) -> None:
-        """Let opcodes fail whose summary matches. Raises DataError for what is no pattern."""
+        """Let opcodes fail whose summary matches. Raises DataError for an invalid pattern."""
         try:
             re.compile(pattern)
         except (re.error, TypeError, RecursionError, OverflowError) as error:
@@ -88,7 +90,7 @@ class Behaviour:
         self.failures[pattern] = times
 
     def fails(self, summary: str) -> bool:
-        """Whether an opcode fails; each time counts."""
+        """Whether the opcode with this summary fails; counts the failure."""
         for pattern, times in self.failures.items():
             if times > 0 and re.search(pattern, summary):
                 self.failures[pattern] = times - 1
@@ -96,20 +98,20 @@ class Behaviour:
         return False
 
 
-def stamp() -> Stamp:
-    """The present time as Ganeti writes it."""
+def timestamp() -> Stamp:
+    """Return the present time as Ganeti writes it."""
     microseconds = time.time_ns() // 1000
     return microseconds // 10**6, microseconds % 10**6
 
 
 class Jobs:
-    """All jobs, and the world they change. Jobs run as tasks of ``nursery``."""
+    """All jobs, and the world that they change. Jobs run as tasks of ``nursery``."""
 
-    def __init__(self, nursery: trio.Nursery, world: World, behaviour: Behaviour) -> None:
+    def __init__(self, nursery: trio.Nursery, world: World, behaviour: JobBehaviour) -> None:
         self.world = world
         self.behaviour = behaviour
         self.drained = False
-        self.paused: float | None = None  # until when the watcher is
+        self.paused: float | None = None  # the end of the watcher's pause, seconds of the epoch
         self.archived: set[int] = set()
         self._nursery = nursery
         self._jobs: dict[int, QueuedJob] = {}
@@ -117,12 +119,15 @@ class Jobs:
         nursery.start_soon(self._schedule)
 
     def change(self, world: World) -> None:
-        """Replace the world, and wake everybody who waits for a change."""
+        """Replace the world, and wake the tasks that wait for a change."""
         self.world = world
-        self._tell()
+        self._wake()
 
     def submit(self, lists: Sequence[Sequence[Any]]) -> list[int]:
-        """Accept jobs, each a list of opcodes; their numbers. Raises DataError, OpcodeError: all or none."""
+        """Accept all or none of the jobs, each a list of opcodes; return their numbers.
+
+        Raises DataError, OpcodeError.
+        """
         checked = [[check(opcode) for opcode in opcodes] for opcodes in lists]
         if self.drained:
             raise OpcodeError("GenericError", "Queue drained")
@@ -131,36 +136,36 @@ class Jobs:
             number: QueuedJob(
                 number,
                 [QueuedOpcode(_absolute(opcode, number)) for opcode in opcodes],
-                stamp(),
+                timestamp(),
                 frozenset().union(*(subjects(self.world, opcode) for opcode in opcodes)),
             )
             for number, opcodes in enumerate(checked, first)
         }
         self._jobs |= accepted
-        self._tell()
+        self._wake()
         return list(accepted)
 
     def find(self, number: int) -> QueuedJob | None:
-        """The job of that number, if there is one that was not archived."""
+        """Return the job of that number, None for an unknown or archived one."""
         return None if number in self.archived else self._jobs.get(number)
 
-    def known(self) -> list[QueuedJob]:
-        """All jobs that were not archived, oldest first."""
+    def unarchived(self) -> list[QueuedJob]:
+        """Return the jobs that are not archived, oldest first."""
         return [job for job in self._jobs.values() if job.number not in self.archived]
 
     def cancel(self, number: int) -> tuple[bool, str]:
-        """Whether the job could be cancelled, and what luxid says of it."""
+        """Cancel a job; return whether that was possible, and luxid's message."""
         job = self.find(number)
         if job is None or job.state.final:
             return False, f"Job {number} not found in queue"
         if job.state is JobStatus.RUNNING:
             return False, "Job no longer waiting, can't cancel (informed it anyway)"
-        said = f"Dequeued job {number}" if job.state is JobStatus.QUEUED else "Job successfully cancelled"
+        text = f"Dequeued job {number}" if job.state is JobStatus.QUEUED else "Job successfully cancelled"
         self._cancel(job)
-        return True, said
+        return True, text
 
     def archive(self, number: int) -> bool:
-        """Forget a job that has ended."""
+        """Archive a job if it has ended; return whether it has."""
         job = self.find(number)
         if job is None or not job.state.final:
             return False
@@ -170,32 +175,32 @@ class Jobs:
     async def wait_for_change(
         self, number: int, fields: Callable[[QueuedJob], list[Any]], known: Any, newest: Any, patience: float
     ) -> tuple[Any, list[Any]]:
-        """Wait until fields of a job are not ``known`` ones or it has messages after ``newest``.
+        """Wait until the fields of a job differ from ``known``, or it has messages after ``newest``.
 
-        The result is these fields and messages; after ``patience`` seconds the known fields and no messages.
-        Raises OpcodeError for a job that is not there.
+        Returns these fields and messages; after ``patience`` seconds, the known fields and no messages.
+        Raises OpcodeError for an unknown job.
         """
         job = self.find(number)
         if job is None:
             raise OpcodeError("JobLost", "Can't load job file")
         with trio.move_on_after(min(patience, LONGEST_WAIT)):
             while True:
-                told = fields(job), [entry for entry in messages(job) if newest is None or entry[0] > newest]
-                if job.state.final or told != (known, []):
-                    return told
+                news = fields(job), [entry for entry in messages(job) if newest is None or entry[0] > newest]
+                if job.state.final or news != (known, []):
+                    return news
                 await self._changed.wait()
         return known, []
 
-    def _tell(self) -> None:
+    def _wake(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
 
     def _cancel(self, job: QueuedJob) -> None:
         job.finish(JobStatus.CANCELED, "Job canceled by request")
-        self._tell()
+        self._wake()
 
     async def _schedule(self) -> None:
-        """Take jobs as far as they can go, oldest first, whenever something has changed."""
+        """Advance all jobs that can advance, oldest first, after each change."""
         while True:
             changed = self._changed
             for job in [job for job in self._jobs.values() if not job.state.final]:
@@ -213,16 +218,16 @@ class Jobs:
 
     def _enter(self, job: QueuedJob, state: JobStatus) -> None:
         job.state = state
-        job.start = job.start or stamp()
+        job.start = job.start or timestamp()
         for op in job.ops:
             if op.state is JobStatus.QUEUED:
                 op.state = JobStatus.WAITING
-        self._tell()
+        self._wake()
 
     def _may_start(self, job: QueuedJob) -> bool:
-        """Whether a job may start: those it depends on have ended as it needs, and not too many jobs run.
+        """Whether the dependencies of a job have ended as demanded, and few enough jobs run.
 
-        A job whose needs cannot be met any more is ended.
+        A job whose dependencies ended otherwise is ended.
         """
         for number, wanted in (pair for op in job.ops for pair in op.opcode.get("depends") or ()):
             other = self._jobs.get(number)
@@ -243,49 +248,49 @@ class Jobs:
 
     def _fail(self, job: QueuedJob, text: str) -> None:
         job.finish(JobStatus.ERROR, ["OpExecError", [text]])
-        self._tell()
+        self._wake()
 
     async def _work(self, job: QueuedJob) -> None:
         for op in job.ops:
-            op.state, op.start = JobStatus.RUNNING, stamp()
+            op.state, op.start = JobStatus.RUNNING, timestamp()
             title = summary(op.opcode)
-            op.log.append((len(messages(job)) + 1, stamp(), "message", title))
+            op.log.append((len(messages(job)) + 1, timestamp(), "message", title))
             try:
-                self.world = begun(self.world, op.opcode)
-                self._tell()
-                await self.behaviour.take(seconds(op.opcode, self.behaviour.seconds))
+                self.world = world_during(self.world, op.opcode)
+                self._wake()
+                await self.behaviour.work(seconds(op.opcode, self.behaviour.seconds))
                 if self.behaviour.fails(title):
-                    raise OpcodeError("OpExecError", f"{title} was told to fail")
+                    raise OpcodeError("OpExecError", f"{title} failed as ordered")
                 before, (self.world, op.result) = self.world, carry_out(self.world, op.opcode)
                 self._boot(before.silent - self.world.silent)
             except OpcodeError as error:
-                op.state, op.result, op.end = JobStatus.ERROR, error.encoded, stamp()
+                op.state, op.result, op.end = JobStatus.ERROR, error.encoded, timestamp()
                 self._fail(job, "Preceding opcode failed")
                 return
-            op.state, op.end = JobStatus.SUCCESS, stamp()
-        job.state, job.end = JobStatus.SUCCESS, stamp()
-        self._tell()
+            op.state, op.end = JobStatus.SUCCESS, timestamp()
+        job.state, job.end = JobStatus.SUCCESS, timestamp()
+        self._wake()
 
     def _boot(self, names: Iterable[str]) -> None:
-        """Nodes that were powered on answer after a while."""
+        """Let nodes that were powered on answer after the boot time."""
 
         async def boot(name: str) -> None:
             await trio.sleep(self.behaviour.boot_seconds)
-            self.change(find(self.world, name))
+            self.change(restore_node(self.world, name))
 
         if self.behaviour.boot_seconds:
             for name in names:
-                self.world = lose(self.world, name)
+                self.world = lose_node(self.world, name)
                 self._nursery.start_soon(boot, name)
 
 
 def messages(job: QueuedJob) -> list[tuple[int, Stamp, str, str]]:
-    """Everything a job has said so far."""
+    """Return all messages of a job so far."""
     return [entry for op in job.ops for entry in op.log]
 
 
 def _precedes(other: QueuedJob, job: QueuedJob) -> bool:
-    """Whether the other works on the same things, or has waited longer to do so."""
+    """Whether the other job works on the same objects, or has waited longer for them."""
     if other is job or other.subjects.isdisjoint(job.subjects):
         return False
     return other.state is JobStatus.RUNNING or (
@@ -294,7 +299,10 @@ def _precedes(other: QueuedJob, job: QueuedJob) -> bool:
 
 
 def _absolute(opcode: Opcode, number: int) -> Mapping[str, Any]:
-    """The opcode with absolute job numbers in ``depends``; negative ones are relative. Raises DataError."""
+    """Return the opcode with absolute job numbers in ``depends``. Raises DataError.
+
+    Negative numbers are relative to the job's own.
+    """
     depends = opcode.get("depends") or []
     try:
         pairs = [

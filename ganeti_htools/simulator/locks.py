@@ -1,11 +1,11 @@
-"""The locks that jobs hold and wait for, as queries tell of them (``Ganeti.Query.Locks``)."""
+"""The locks that jobs hold and wait for, and the columns of queries about them (``Ganeti.Query.Locks``)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.opcodes import Opcode
-from ganeti_htools.simulator import fields, storage
+from ganeti_htools.simulator import fields, storage_units
 from ganeti_htools.simulator.fields import QueryTable
 from ganeti_htools.simulator.jobs import QueuedJob
 from ganeti_htools.simulator.world import World
@@ -15,7 +15,7 @@ EXCLUSIVE, SHARED = "exclusive", "shared"
 
 @dataclass(slots=True)
 class Lock:
-    """A lock: the mode in which jobs hold it, their numbers, and those of jobs that wait, by mode."""
+    """A lock: its mode, the numbers of the jobs that hold it, and those of waiting jobs with their modes."""
 
     name: str
     mode: str | None = None
@@ -36,7 +36,7 @@ LOCKS = QueryTable(
 
 
 def locks(world: World, jobs: Iterable[QueuedJob]) -> list[Lock]:
-    """The locks of instances and nodes that jobs under way hold or wait for."""
+    """Return the locks of instances and nodes that unfinished jobs hold or wait for."""
     found: dict[str, Lock] = {}
     for job in jobs:
         if job.state not in (JobStatus.WAITING, JobStatus.RUNNING):
@@ -53,7 +53,7 @@ def locks(world: World, jobs: Iterable[QueuedJob]) -> list[Lock]:
 
 
 def _needs(world: World, opcode: Opcode) -> dict[str, str]:
-    """The locks that an opcode takes, and how; an instance's also those of its nodes."""
+    """Return the locks of an opcode with their modes. An instance's nodes are locked as well."""
     mode, nodes, needs = EXCLUSIVE, set(opcode.get("node_names") or opcode.get("nodes") or ()), {}
     if opcode["OP_ID"] == "OP_NODE_QUERY_STORAGE":
         mode = SHARED
@@ -63,4 +63,4 @@ def _needs(world: World, opcode: Opcode) -> dict[str, str]:
     if row is not None:
         needs[f"instance/{row.name}"] = EXCLUSIVE
         nodes |= {name for name in (row.pnode, row.snode) if name}
-    return needs | {f"node/{storage.uuid(name)}": mode for name in nodes}
+    return needs | {f"node/{storage_units.object_uuid(name)}": mode for name in nodes}

@@ -1,4 +1,4 @@
-"""What opcodes do to the world, with Ganeti's refusals: its logical units (``lib/cmdlib``)."""
+"""Effects of opcodes on the world, and Ganeti's refusals: its logical units (``lib/cmdlib``)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -7,20 +7,20 @@ from typing import Any
 from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.simulator import instances, tags
 from ganeti_htools.simulator.objects import group_of, node_of
-from ganeti_htools.simulator.opcodes import OpcodeError, refused
-from ganeti_htools.simulator.storage import query_disks, query_storage
-from ganeti_htools.simulator.world import World, find, lose, with_role
+from ganeti_htools.simulator.opcodes import OpcodeError, prereq_error
+from ganeti_htools.simulator.storage_units import query_disks, query_storage
+from ganeti_htools.simulator.world import World, lose_node, restore_node, with_role
 
 LogicalUnit = Callable[[World, Opcode], tuple[World, Any]]
 
 
 def carry_out(world: World, opcode: Opcode) -> tuple[World, Any]:
-    """The world afterwards, and the opcode's result. Raises OpcodeError."""
+    """Carry out an opcode; return the new world and the opcode's result. Raises OpcodeError."""
     return _UNITS[opcode["OP_ID"]](world, opcode)
 
 
-def begun(world: World, opcode: Opcode) -> World:
-    """The world while the opcode is at work. Raises OpcodeError if it cannot begin."""
+def world_during(world: World, opcode: Opcode) -> World:
+    """Return the world while the opcode runs. Raises OpcodeError if it cannot begin."""
     return instances.begin_move(world, opcode) if opcode["OP_ID"] == "OP_INSTANCE_MOVE" else world
 
 
@@ -35,7 +35,7 @@ def _assign_nodes(world: World, opcode: Opcode) -> tuple[World, Any]:
 
 
 def _split(world: World) -> set[str]:
-    """Mirrored instances with nodes in two groups."""
+    """Return the mirrored instances with nodes in two groups."""
     groups = {node.name: node.group for node in world.cluster.nodes}
     return {
         row.name
@@ -49,10 +49,10 @@ def _remove_group(world: World, opcode: Opcode) -> tuple[World, Any]:
     nodes = sorted(node.name for node in world.cluster.nodes if node.group == group.uuid)
     if nodes:
         text = f"Group '{group.name}' not empty, has the following nodes: {', '.join(nodes)}"
-        raise refused(text, "wrong_state")
+        raise prereq_error(text, "wrong_state")
     groups = tuple(each for each in world.cluster.groups if each is not group)
     if not groups:
-        raise refused(f"Group '{group.name}' is the only group, cannot be removed", "wrong_state")
+        raise prereq_error(f"Group '{group.name}' is the only group, cannot be removed", "wrong_state")
     return replace(world, cluster=replace(world.cluster, groups=groups)), None
 
 
@@ -60,21 +60,21 @@ def _set_node(world: World, opcode: Opcode) -> tuple[World, Any]:
     name, offline, drained = opcode["node_name"], opcode.get("offline"), opcode.get("drained")
     node_of(world, name)
     if offline is None and drained is None:
-        raise refused("Please pass at least one modification", "wrong_input")
+        raise prereq_error("Please pass at least one modification", "wrong_input")
     if offline and drained:
-        raise refused("Can't set the node into more than one state at the same time", "wrong_input")
+        raise prereq_error("Can't set the node into more than one state at the same time", "wrong_input")
     if name == world.master and (offline or drained):
-        raise refused("The master role can be changed only via master-failover", "wrong_input")
+        raise prereq_error("The master role can be changed only via master-failover", "wrong_input")
     if offline is False and name in world.off - world.unpowered:
         text = f"Node {name} needs to be turned on before its offline status can be reset"
-        raise refused(text, "wrong_state")
+        raise prereq_error(text, "wrong_state")
     if offline is False and name in world.offline and name in world.silent:
         text = f"Node {name} is being de-offlined but fails to report its version: Node does not answer"
-        raise refused(text, "wrong_state")
+        raise prereq_error(text, "wrong_state")
     if (offline or drained) and name not in world.regular | world.offline | world.drained:
         missing = world.missing_candidates(name)
         if missing > 0 and not opcode.get("auto_promote"):
-            raise refused("Not enough master candidates, please pass auto promote option", "wrong_state")
+            raise prereq_error("Not enough master candidates, please pass auto promote option", "wrong_state")
         promoted = sorted(world.regular)[: max(missing, 0)]
         world = replace(world, regular=world.regular.difference(promoted))
     # The roles exclude each other.
@@ -89,28 +89,30 @@ def _set_node(world: World, opcode: Opcode) -> tuple[World, Any]:
 
 
 def _out_of_band(world: World, opcode: Opcode) -> tuple[World, Any]:
-    """What the nodes' out-of-band programs do. The opcode succeeds even if they fail (``LUOobCommand``)."""
+    """Run the out-of-band programs of nodes. The opcode succeeds even if they fail (``LUOobCommand``)."""
     command, names = opcode["command"], sorted(opcode["node_names"])
     if command not in ("power-on", "power-off", "power-cycle", "power-status", "health"):
-        raise refused(f"Unknown command {command}", "wrong_input")
+        raise prereq_error(f"Unknown command {command}", "wrong_input")
     for name in names:
         node_of(world, name)
         if command == "power-off" and name not in world.offline and not opcode.get("ignore_status"):
-            raise refused(f"Cannot power off node {name} because it is not marked offline", "wrong_state")
+            raise prereq_error(
+                f"Cannot power off node {name} because it is not marked offline", "wrong_state"
+            )
     result = []
     for name in names:
         state = 3 if name in world.unpowered else 2 if name in world.stuck else 0
         if state == 0 and command == "power-off":
-            world = replace(lose(world, name), off=world.off | {name})
+            world = replace(lose_node(world, name), off=world.off | {name})
         elif state == 0 and command in ("power-on", "power-cycle"):
             switched = {name} if command == "power-on" else set()
-            world = replace(find(world, name), off=world.off - switched)
-        told = state == 0 and command == "power-status"
-        result.append([[0, name], [state, {"powered": name not in world.silent} if told else None]])
+            world = replace(restore_node(world, name), off=world.off - switched)
+        reports = state == 0 and command == "power-status"
+        result.append([[0, name], [state, {"powered": name not in world.silent} if reports else None]])
     return world, result
 
 
-def _told(query: Callable[[World, Opcode], Any]) -> LogicalUnit:
+def _unchanged(query: Callable[[World, Opcode], Any]) -> LogicalUnit:
     return lambda world, opcode: (world, query(world, opcode))
 
 
@@ -131,7 +133,7 @@ _UNITS: Mapping[str, LogicalUnit] = {
     "OP_OOB_COMMAND": _out_of_band,
     "OP_GROUP_ASSIGN_NODES": _assign_nodes,
     "OP_GROUP_REMOVE": _remove_group,
-    "OP_NODE_QUERY_STORAGE": _told(query_storage),
-    "OP_INSTANCE_QUERY_DATA": _told(query_disks),
+    "OP_NODE_QUERY_STORAGE": _unchanged(query_storage),
+    "OP_INSTANCE_QUERY_DATA": _unchanged(query_disks),
     "OP_TEST_DELAY": _nothing,
 }

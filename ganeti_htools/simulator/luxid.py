@@ -1,4 +1,4 @@
-"""luxid's methods, over the simulated world and its jobs."""
+"""luxid's methods, on the simulated world and its jobs."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
@@ -16,13 +16,13 @@ from ganeti_htools.simulator.opcodes import OpcodeError
 from ganeti_htools.simulator.queries import (
     RowTexts,
     as_json,
-    classic,
+    classic_query,
     cluster_info,
-    definitions,
+    field_definitions,
     matcher,
     query,
 )
-from ganeti_htools.simulator.tags import tagged
+from ganeti_htools.simulator.tags import tags_of_object
 
 _TABLES: Mapping[str, QueryTable] = {
     "node": tables.NODES,
@@ -39,7 +39,7 @@ class Luxid:
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
-        self._known = RowTexts()
+        self._instance_texts = RowTexts()
         self._methods: Mapping[str, tuple[int, Callable[..., Awaitable[Any]]]] = {
             "Query": (3, self._query),
             "QueryFields": (2, self._query_fields),
@@ -61,7 +61,10 @@ class Luxid:
         }
 
     async def answer(self, message: bytes) -> tuple[bytes, bool]:
-        """The answer to a request, and whether the conversation goes on: not after what could not be read."""
+        """Return the answer to a request, and whether the connection stays open.
+
+        An unreadable request ends it.
+        """
         try:
             method, args = self._read(message)
             try:
@@ -105,9 +108,9 @@ class Luxid:
             case "network":
                 return tables.networks(self._jobs.world)
             case "job":
-                return self._jobs.known()
+                return self._jobs.unarchived()
             case "lock":
-                return locks(self._jobs.world, self._jobs.known())
+                return locks(self._jobs.world, self._jobs.unarchived())
             case _:
                 return ()
 
@@ -117,18 +120,18 @@ class Luxid:
             matches = matcher(table, expression)
         except DataError as error:
             raise _unreadable([kind, names, expression], str(error)) from None
-        known = self._known if kind == "instance" else None
+        known = self._instance_texts if kind == "instance" else None
         return query(self._jobs.world, table, self._rows(kind), names, matches, known)
 
     async def _query_fields(self, kind: Any, names: Any) -> Any:
-        return {"fields": definitions(_table(kind), None if names is None else _texts(names))}
+        return {"fields": field_definitions(_table(kind), None if names is None else _texts(names))}
 
     def _classic(self, kind: str) -> Callable[..., Awaitable[Any]]:
         async def answer(wanted: Any, names: Any, lock: Any) -> Any:
             if lock:
                 raise OpcodeError("OpPrereqError", "Sync queries are not allowed", "wrong_input")
             rows = self._rows(kind)
-            return classic(self._jobs.world, _TABLES[kind], rows, _texts(wanted), _texts(names))
+            return classic_query(self._jobs.world, _TABLES[kind], rows, _texts(wanted), _texts(names))
 
         return answer
 
@@ -137,20 +140,20 @@ class Luxid:
         if not isinstance(wanted, list | None):
             raise _unreadable(wanted, "Unable to read [JobId]")
         numbers = [_number(number) for number in wanted or ()]
-        told = {row[0]: row[1:] for row in self._told(self._jobs.known(), ["id", *names])}
+        found = {row[0]: row[1:] for row in self._values(self._jobs.unarchived(), ["id", *names])}
         if not numbers:
-            return list(told.values())
+            return list(found.values())
         nothing = {number: [number if name == "id" else None for name in names] for number in numbers}
-        return [told.get(number, nothing[number]) for number in numbers]
+        return [found.get(number, nothing[number]) for number in numbers]
 
-    def _told(self, jobs: Sequence[QueuedJob], names: Sequence[str]) -> list[list[Any]]:
-        return classic(self._jobs.world, JOBS, jobs, (), names)
+    def _values(self, jobs: Sequence[QueuedJob], names: Sequence[str]) -> list[list[Any]]:
+        return classic_query(self._jobs.world, JOBS, jobs, (), names)
 
     async def _query_tags(self, kind: Any, name: Any) -> Any:
         kinds = ("cluster", "node", "instance", "nodegroup", "network")
         if kind not in kinds or not isinstance(name, str | None):
             raise _unreadable([kind, name], f"expected one of {', '.join(kinds)}, and a name")
-        return tagged(self._jobs.world, kind, name or "")
+        return tags_of_object(self._jobs.world, kind, name or "")
 
     async def _query_cluster_info(self) -> Any:
         return cluster_info(self._jobs.world)
@@ -187,9 +190,9 @@ class Luxid:
             raise _unreadable(patience, "Unable to read Int")
 
         def fields(job: QueuedJob) -> list[Any]:
-            """In the form in which the client tells what it knows."""
-            told: list[Any] = orjson.loads(orjson.dumps(self._told([job], names)[0]))
-            return told
+            """Return the values in the form in which the client repeats them."""
+            values: list[Any] = orjson.loads(orjson.dumps(self._values([job], names)[0]))
+            return values
 
         return await self._jobs.wait_for_change(number, fields, known, newest, max(0.0, patience))
 
@@ -227,7 +230,7 @@ def _texts(value: Any) -> list[str]:
 
 
 def _number(value: Any) -> int:
-    """The number of a job; older clients send it as text."""
+    """Return the number of a job, which older clients send as text."""
     if type(value) is int:
         return value
     if isinstance(value, str) and value.isdecimal() and len(value) < 18:

@@ -1,6 +1,6 @@
-"""Opcodes, the JSON objects of which jobs consist: what luxid checks when they arrive, and what they say.
+"""Opcodes, the JSON objects of which jobs consist: luxid's checks on arrival, summaries, duration, locks.
 
-Known are those that htools submit, and a few for tests.
+The simulator knows the opcodes that the tools submit, and a few for tests.
 """
 
 from collections.abc import Mapping
@@ -20,15 +20,15 @@ STORAGE_TYPES = frozenset(each.value for each in TYPE_OF.values())
 
 
 class OpcodeError(HtoolsError):
-    """A refusal or failure, as Ganeti tells it: the name of an exception and its arguments."""
+    """A refusal or failure in Ganeti's form: the name of an exception and its arguments."""
 
     def __init__(self, kind: str, *details: str) -> None:
         super().__init__(f"{kind}: {details[0]}")
         self.encoded: list[Any] = [kind, list(details)]
 
 
-def refused(text: str, code: str) -> OpcodeError:
-    """The error for what the present state does not allow."""
+def prereq_error(text: str, code: str) -> OpcodeError:
+    """Return the error for an opcode that the present state does not allow."""
     return OpcodeError("OpPrereqError", text, code)
 
 
@@ -51,7 +51,7 @@ _REQUIRED: Mapping[str, tuple[str, ...]] = {
     "OP_TEST_DELAY": ("duration",),
 }
 
-# What fields hold, if they are there and not null.
+# The types of fields that are present and not null.
 _KINDS: Mapping[type, frozenset[str]] = {
     str: frozenset(
         {
@@ -93,7 +93,7 @@ _KINDS: Mapping[type, frozenset[str]] = {
 
 
 def check(opcode: Any) -> Opcode:
-    """The opcode, if luxid would accept it. Raises DataError."""
+    """Return the opcode if luxid would accept it. Raises DataError."""
     if not isinstance(opcode, dict):
         raise DataError("Unable to read JSObject")
     for key in ("OP_ID", "reason", *_REQUIRED.get(str(opcode.get("OP_ID")), ())):
@@ -124,7 +124,7 @@ def check(opcode: Any) -> Opcode:
 
 
 def new_disks(opcode: Opcode) -> tuple[Disk, ...]:
-    """The disks of a new instance. Raises DataError."""
+    """Return the disks of a new instance. Raises DataError."""
     template, owner = DiskTemplate(opcode["disk_template"]), f"instance {opcode['instance_name']}"
     return tuple(disk_of(Fields(owner, disk), template) for disk in opcode["disks"])
 
@@ -133,27 +133,29 @@ _SUBJECTS = ("instance_name", "node_name", "group_name", "duration")
 
 
 def summary(opcode: Opcode) -> str:
-    """The opcode as job lists show it, like ``INSTANCE_MIGRATE(name)``."""
+    """Return the opcode as job lists show it, like ``INSTANCE_MIGRATE(name)``."""
     name = opcode["OP_ID"].removeprefix("OP_")
     subject = next((opcode[key] for key in _SUBJECTS if key in opcode), None)
     return name if subject is None else f"{name}({subject})"
 
 
 def seconds(opcode: Opcode, usual: float) -> float:
-    """How long an opcode takes (seconds): a delay as long as it says, any other as long as is usual."""
+    """Return the seconds that an opcode takes: its own for a delay, the ``usual`` ones otherwise."""
     return float(opcode["duration"]) if opcode["OP_ID"] == "OP_TEST_DELAY" else usual
 
 
 def subjects(world: World, opcode: Opcode) -> frozenset[str]:
-    """Names of the instances and nodes that no other job may change at the same time.
+    """Return the names of the instances and nodes that no other job may change at the same time.
 
-    A question about storage locks its nodes, as does their change to another group; that keeps away whatever
-    works on their instances.
+    A storage query locks its nodes, and so does their change to another group. No job can then work on the
+    instances of these nodes.
     """
     if opcode["OP_ID"] in ("OP_NODE_QUERY_STORAGE", "OP_GROUP_ASSIGN_NODES"):
-        asked = set(opcode.get("nodes") or (node.name for node in world.cluster.nodes))
-        there = {row.name for row in world.cluster.instances if not asked.isdisjoint((row.pnode, row.snode))}
-        return frozenset(asked | there)
+        nodes = set(opcode.get("nodes") or (node.name for node in world.cluster.nodes))
+        instances = {
+            row.name for row in world.cluster.instances if not nodes.isdisjoint((row.pnode, row.snode))
+        }
+        return frozenset(nodes | instances)
     if "instance_name" in opcode:
         return frozenset({opcode["instance_name"]})
     nodes = {opcode["node_name"]} if "node_name" in opcode else set(opcode.get("node_names") or ())

@@ -1,4 +1,4 @@
-"""Queries as luxid understands them: columns by name, rows by a filter, and the older form by names."""
+"""luxid's queries: columns by name and rows by a filter; and the older form, with rows by name."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import ge, gt, le, lt
@@ -7,9 +7,9 @@ from typing import Any
 import orjson
 
 from ganeti_htools.model.errors import DataError
-from ganeti_htools.simulator import storage, tables
+from ganeti_htools.simulator import storage_units, tables
 from ganeti_htools.simulator.fields import NORMAL, UNKNOWN, Entry, Field, QueryTable
-from ganeti_htools.simulator.opcodes import refused
+from ganeti_htools.simulator.opcodes import prereq_error
 from ganeti_htools.simulator.world import World
 
 DEEPEST = 100  # nesting of a filter
@@ -25,8 +25,8 @@ def _columns(table: QueryTable, names: Iterable[str]) -> list[tuple[str, Field]]
     return [(name, table.fields.get(name) or _unknown(name)) for name in names]
 
 
-def definitions(table: QueryTable, names: Sequence[str] | None) -> list[dict[str, str]]:
-    """What luxid says of columns; of all of them without names."""
+def field_definitions(table: QueryTable, names: Sequence[str] | None) -> list[dict[str, str]]:
+    """Return the descriptions of columns; of all columns if ``names`` is None."""
     columns = _columns(table, sorted(table.fields) if names is None else names)
     return [
         {"name": name, "title": field.title, "kind": field.kind, "doc": field.doc} for name, field in columns
@@ -41,46 +41,46 @@ def query(
     matches: Matcher,
     known: "RowTexts | None" = None,
 ) -> dict[str, Any]:
-    """The answer to Query: columns, and for each row that matches a status and a value for each of them."""
+    """Return the answer to Query: the columns, and their statuses and values for every matching row."""
     columns = [field for _, field in _columns(table, names)]
 
-    def tell(row: Any) -> list[Entry]:
+    def entries(row: Any) -> list[Entry]:
         return [field.value(world, row) for field in columns]
 
     chosen = (row for row in rows if matches(world, row))
     data: list[Any] = (
-        known.told(tuple(names), chosen, tell)
+        known.texts(tuple(names), chosen, entries)
         if known and all(field.alone for field in columns)
-        else [tell(row) for row in chosen]
+        else [entries(row) for row in chosen]
     )
-    return {"fields": definitions(table, names), "data": data}
+    return {"fields": field_definitions(table, names), "data": data}
 
 
 class RowTexts:
-    """The text of rows as it was told last, for each selection of columns; for rows that cannot change."""
+    """The JSON text of immutable rows in the last answer, for each selection of columns."""
 
     def __init__(self) -> None:
         self._texts: dict[tuple[str, ...], dict[int, tuple[Any, orjson.Fragment]]] = {}
 
-    def told(
-        self, names: tuple[str, ...], rows: Iterable[Any], tell: Callable[[Any], list[Entry]]
+    def texts(
+        self, names: tuple[str, ...], rows: Iterable[Any], entries: Callable[[Any], list[Entry]]
     ) -> list[orjson.Fragment]:
-        """The text of these rows, made only where it was not told the last time."""
+        """Return the text of these rows, encoded only where the last answer did not have it."""
         before = self._texts.get(names, {})
         now = self._texts[names] = {}
         for row in rows:
-            # The row is kept beside its text, so that no other gets its identity.
-            now[id(row)] = before.get(id(row)) or (row, orjson.Fragment(orjson.dumps(tell(row))))
+            # The entry keeps the row alive, so that no other row gets its id.
+            now[id(row)] = before.get(id(row)) or (row, orjson.Fragment(orjson.dumps(entries(row))))
         return [text for _, text in now.values()]
 
 
-def classic(
+def classic_query(
     world: World, table: QueryTable, rows: Iterable[Any], wanted: Sequence[Any], names: Sequence[str]
 ) -> list[list[Any]]:
-    """The answer to the older queries: values alone. Raises OpcodeError for unknown columns."""
+    """Return the answer to the older queries: values only. Raises OpcodeError for unknown columns."""
     missing = [name for name in names if name not in table.fields]
     if missing:
-        raise refused(f"Unknown output fields selected: {', '.join(missing)}", "wrong_input")
+        raise prereq_error(f"Unknown output fields selected: {', '.join(missing)}", "wrong_input")
     label = table.fields[table.name]
     columns = [table.fields[name] for name in names]
     return [
@@ -91,7 +91,7 @@ def classic(
 
 
 def matcher(table: QueryTable, expression: Any, depth: int = 0) -> Matcher:
-    """What a filter lets through. Raises DataError for what is no filter."""
+    """Return the predicate of a filter. Raises DataError for an invalid filter."""
     if depth > DEEPEST:
         raise DataError("Cannot deserialise filter, it is nested too deeply")
     match expression:
@@ -134,14 +134,14 @@ def _comparison(table: QueryTable, name: str, compare: Callable[[Any], bool]) ->
     def fits(world: World, row: Any) -> bool:
         status, value = field.value(world, row)
         if status == UNKNOWN:
-            raise refused(f"Filter refers to unknown field '{name}'", "wrong_input")
+            raise prereq_error(f"Filter refers to unknown field '{name}'", "wrong_input")
         return status == NORMAL and compare(value)
 
     return fits
 
 
 def as_json(value: Any) -> str:
-    """A value as luxid quotes it in errors."""
+    """Return a value as luxid quotes it in errors."""
     try:
         return orjson.dumps(value).decode()
     except TypeError:  # nested too deeply
@@ -149,7 +149,7 @@ def as_json(value: Any) -> str:
 
 
 def cluster_info(world: World) -> dict[str, Any]:
-    """The answer to QueryClusterInfo, as far as files tell; the rest is what a fresh cluster has."""
+    """Return the answer to QueryClusterInfo. Values that files lack are those of a new cluster."""
     cluster = world.cluster
     return {
         "software_version": "3.0.2",
@@ -161,7 +161,7 @@ def cluster_info(world: World) -> dict[str, Any]:
         "architecture": ["64bits", "x86_64"],
         "name": world.name,
         "master": world.master,
-        # With KVM htools would replace the memory that nodes use themselves by a figure of their own.
+        # With KVM, htools would replace the memory that nodes use themselves by a constant.
         "default_hypervisor": "fake",
         "enabled_hypervisors": ["fake"],
         "ipolicy": tables.ipolicy(cluster.ipolicy),
@@ -169,5 +169,5 @@ def cluster_info(world: World) -> dict[str, Any]:
         "max_running_jobs": 20,
         "max_tracked_jobs": 25,
         "tags": cluster.tags,
-        **storage.settings(world),
+        **storage_units.settings(world),
     }

@@ -1,4 +1,4 @@
-"""The nodes, instances, groups and networks of the world as queries tell of them."""
+"""The columns of queries about nodes, instances, groups and networks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from ganeti_htools.model.cluster import Group, Instance, Node
 from ganeti_htools.model.policy import IPolicy, ISpec
 from ganeti_htools.model.types import Status
-from ganeti_htools.simulator import storage
+from ganeti_htools.simulator import storage_units
 from ganeti_htools.simulator.fields import (
     NO_DATA,
     NORMAL,
@@ -16,13 +16,13 @@ from ganeti_htools.simulator.fields import (
     Field,
     QueryTable,
     field,
-    placed,
+    world_field,
 )
 from ganeti_htools.simulator.world import World
 
 
-def _live(title: str, kind: str, doc: str, value: Callable[[Node], Any]) -> Field:
-    """What only the node itself knows."""
+def _reported(title: str, kind: str, doc: str, value: Callable[[Node], Any]) -> Field:
+    """Return a field that only the node itself can report."""
 
     def entry(world: World, node: Node) -> Entry:
         if node.name in world.offline:
@@ -32,8 +32,8 @@ def _live(title: str, kind: str, doc: str, value: Callable[[Node], Any]) -> Fiel
     return Field(title, kind, doc, entry)
 
 
-def plain(value: float) -> float:
-    """A number as Ganeti writes it: whole ones without a fraction."""
+def json_number(value: float) -> float:
+    """Return a number as Ganeti writes it: a whole one without a fraction."""
     return int(value) if value == int(value) else value
 
 
@@ -74,59 +74,68 @@ def _secondary(instance: Instance) -> str | None:
 NODES = QueryTable(
     {
         "name": field("Node", "text", "Node name", lambda node: node.name),
-        "uuid": field("UUID", "text", "Node UUID", lambda node: storage.uuid(node.name)),
+        "uuid": field("UUID", "text", "Node UUID", lambda node: storage_units.object_uuid(node.name)),
         "pip": Field("PrimaryIP", "text", "Primary IP address", _address),
-        "mtotal": _live(
-            "MTotal", "unit", "Total amount of memory of physical machine", lambda node: plain(node.t_mem)
+        "mtotal": _reported(
+            "MTotal",
+            "unit",
+            "Total amount of memory of physical machine",
+            lambda node: json_number(node.t_mem),
         ),
-        "mnode": _live(
+        "mnode": _reported(
             "MNode", "unit", "Amount of memory used by node (dom0 for Xen)", lambda node: node.n_mem
         ),
-        "mfree": _live("MFree", "unit", "Memory available for instance allocations", lambda node: node.f_mem),
-        "dtotal": _live(
+        "mfree": _reported(
+            "MFree", "unit", "Memory available for instance allocations", lambda node: node.f_mem
+        ),
+        "dtotal": _reported(
             "DTotal",
             "unit",
             "Total storage space on storage unit for instance disk allocation",
-            lambda node: plain(node.t_dsk),
+            lambda node: json_number(node.t_dsk),
         ),
-        "dfree": _live("DFree", "unit", "Available storage space on storage unit", lambda node: node.f_dsk),
-        "ctotal": _live("CTotal", "number", "Number of logical processors", lambda node: plain(node.t_cpu)),
-        "cnos": _live(
+        "dfree": _reported(
+            "DFree", "unit", "Available storage space on storage unit", lambda node: node.f_dsk
+        ),
+        "ctotal": _reported(
+            "CTotal", "number", "Number of logical processors", lambda node: json_number(node.t_cpu)
+        ),
+        "cnos": _reported(
             "CNOs",
             "number",
             "Number of logical processors used by the node OS (dom0 for Xen)",
             lambda node: node.n_cpu,
         ),
-        "sptotal": _live(
+        "sptotal": _reported(
             "SpTotal",
             "number",
             "Total spindles in volume group (exclusive storage only)",
             lambda node: node.t_spindles if node.excl_stor else 0,
         ),
-        "spfree": _live(
+        "spfree": _reported(
             "SpFree",
             "number",
             "Available spindles in volume group (exclusive storage only)",
             lambda node: node.f_spindles,
         ),
-        "offline": placed(
+        "offline": world_field(
             "Offline",
             "bool",
             "Whether node is marked offline",
             lambda world, node: node.name in world.offline,
         ),
-        "drained": placed(
+        "drained": world_field(
             "Drained", "bool", "Whether node is drained", lambda world, node: node.name in world.drained
         ),
         "vm_capable": field("VMCapable", "bool", "Whether node can host instances", lambda node: True),
         "master_capable": field(
             "MasterCapable", "bool", "Whether node can become a master candidate", lambda node: True
         ),
-        "master_candidate": placed("MasterC", "bool", "Whether node is a master candidate", _candidate),
-        "master": placed(
+        "master_candidate": world_field("MasterC", "bool", "Whether node is a master candidate", _candidate),
+        "master": world_field(
             "Master", "bool", "Whether node is master", lambda world, node: node.name == world.master
         ),
-        "role": placed("Role", "text", "Node role", _role),
+        "role": world_field("Role", "text", "Node role", _role),
         "powered": Field(
             "Powered",
             "bool",
@@ -146,30 +155,33 @@ NODES = QueryTable(
             lambda node: node.excl_stor,
         ),
         "ndp/cpu_speed": field(
-            "ndp/cpu_speed", "float", 'The "cpu_speed" node parameter', lambda node: plain(node.cpu_speed)
+            "ndp/cpu_speed",
+            "float",
+            'The "cpu_speed" node parameter',
+            lambda node: json_number(node.cpu_speed),
         ),
-        "group": placed("Group", "text", "Node group", _group_name),
+        "group": world_field("Group", "text", "Node group", _group_name),
         "group.uuid": field("GroupUUID", "text", "UUID of node group", lambda node: node.group),
         "tags": field("Tags", "other", "Tags", lambda node: node.tags),
-        "pinst_cnt": placed(
+        "pinst_cnt": world_field(
             "Pinst",
             "number",
             "Number of instances with this node as primary",
             lambda world, node: len(_instances(world, _primary, node)),
         ),
-        "sinst_cnt": placed(
+        "sinst_cnt": world_field(
             "Sinst",
             "number",
             "Number of instances with this node as secondary",
             lambda world, node: len(_instances(world, _secondary, node)),
         ),
-        "pinst_list": placed(
+        "pinst_list": world_field(
             "PriInstances",
             "other",
             "List of instances with this node as primary",
             lambda world, node: _instances(world, _primary, node),
         ),
-        "sinst_list": placed(
+        "sinst_list": world_field(
             "SecInstances",
             "other",
             "List of instances with this node as secondary",
@@ -276,12 +288,12 @@ def _spec(spec: ISpec) -> dict[str, int]:
 
 
 def ipolicy(policy: IPolicy) -> dict[str, Any]:
-    """An instance policy as Ganeti writes it."""
+    """Return an instance policy as Ganeti writes it."""
     return {
         "minmax": [{"min": _spec(pair.min), "max": _spec(pair.max)} for pair in policy.minmax],
         "std": _spec(policy.std),
-        "spindle-ratio": plain(policy.spindle_ratio),
-        "vcpu-ratio": plain(policy.vcpu_ratio),
+        "spindle-ratio": json_number(policy.spindle_ratio),
+        "vcpu-ratio": json_number(policy.vcpu_ratio),
         "disk-templates": [template.value for template in policy.disk_templates],
     }
 
@@ -309,24 +321,26 @@ GROUPS = QueryTable(
             lambda group: ipolicy(group.ipolicy),
         ),
         "tags": field("Tags", "other", "Tags", lambda group: group.tags),
-        "diskparams": placed("DiskParameters", "other", "Disk parameters (merged)", storage.parameters),
-        "node_cnt": placed(
+        "diskparams": world_field(
+            "DiskParameters", "other", "Disk parameters (merged)", storage_units.parameters
+        ),
+        "node_cnt": world_field(
             "Nodes", "number", "Number of nodes", lambda world, group: len(_nodes_of(world, group))
         ),
-        "node_list": placed("NodeList", "other", "List of nodes", _nodes_of),
-        "pinst_cnt": placed(
+        "node_list": world_field("NodeList", "other", "List of nodes", _nodes_of),
+        "pinst_cnt": world_field(
             "Instances",
             "number",
             "Number of primary instances",
             lambda world, group: len(_instances_of(world, group)),
         ),
-        "pinst_list": placed("InstanceList", "other", "List of primary instances", _instances_of),
+        "pinst_list": world_field("InstanceList", "other", "List of primary instances", _instances_of),
     }
 )
 
 
 def networks(world: World) -> list[str]:
-    """The networks that groups are connected to, by UUID: files do not tell their names."""
+    """Return the UUIDs of the networks that groups are connected to. Files lack their names."""
     return sorted({network for group in world.cluster.groups for network in group.networks})
 
 
@@ -339,7 +353,7 @@ NETWORKS = QueryTable(
     {
         "name": field("Network", "text", "Name", lambda network: network),
         "uuid": field("UUID", "text", "Network UUID", lambda network: network),
-        "group_list": placed(
+        "group_list": world_field(
             "GroupList",
             "other",
             "List of nodegroups (group name, NIC mode, NIC link)",

@@ -1,35 +1,35 @@
-"""What opcodes do to tags (``lib/cmdlib/tags.py``)."""
+"""Opcodes that change tags (``lib/cmdlib/tags.py``)."""
 
 from dataclasses import replace
 from typing import Any
 
 from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.simulator.objects import instance_of, is_group, node_of
-from ganeti_htools.simulator.opcodes import refused
+from ganeti_htools.simulator.opcodes import prereq_error
 from ganeti_htools.simulator.world import World
 
 
 def add(world: World, opcode: Opcode) -> tuple[World, Any]:
-    """More tags of an object."""
+    """Add tags to an object."""
     tags = {*_tags_of(world, opcode), *opcode["tags"]}
     return _with_tags(world, opcode, tuple(sorted(tags))), None
 
 
 def remove(world: World, opcode: Opcode) -> tuple[World, Any]:
-    """Fewer tags of an object, which must have them."""
-    tags, less = _tags_of(world, opcode), opcode["tags"]
-    missing = sorted({*less} - {*tags})
+    """Remove tags from an object, which must have them."""
+    tags, removed = _tags_of(world, opcode), opcode["tags"]
+    missing = sorted({*removed} - {*tags})
     if missing:
-        raise refused(f"Tag(s) {', '.join(map(repr, missing))} not found", "unknown_entity")
-    return _with_tags(world, opcode, tuple(tag for tag in tags if tag not in less)), None
+        raise prereq_error(f"Tag(s) {', '.join(map(repr, missing))} not found", "unknown_entity")
+    return _with_tags(world, opcode, tuple(tag for tag in tags if tag not in removed)), None
 
 
 def _tags_of(world: World, opcode: Opcode) -> tuple[str, ...]:
-    return tagged(world, opcode["kind"], opcode.get("name") or "")
+    return tags_of_object(world, opcode["kind"], opcode.get("name") or "")
 
 
-def tagged(world: World, kind: str, name: str) -> tuple[str, ...]:
-    """The tags of an object. Raises OpcodeError."""
+def tags_of_object(world: World, kind: str, name: str) -> tuple[str, ...]:
+    """Return the tags of an object. Raises OpcodeError."""
     found: list[tuple[str, ...]]
     match kind:
         case "cluster":
@@ -44,7 +44,7 @@ def tagged(world: World, kind: str, name: str) -> tuple[str, ...]:
             found = []
     if not found:
         title = "Group" if kind == "nodegroup" else kind.title()
-        raise refused(f"{title} name {name} not found", "unknown_entity")
+        raise prereq_error(f"{title} name {name} not found", "unknown_entity")
     return found[0]
 
 

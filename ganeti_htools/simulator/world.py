@@ -1,7 +1,7 @@
-"""The cluster that a simulated Ganeti has: what its configuration says, and what its nodes would report.
+"""The simulated cluster: Ganeti's configuration, and the figures that its nodes would report.
 
-A world is immutable; whatever happens makes a new one. Nodes keep their figures while nobody can ask
-them, so that they report them again afterwards.
+A world is immutable; every change makes a new one. Nodes keep their figures while they do not answer, and
+report them again afterwards.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,12 +18,12 @@ from ganeti_htools.model.units_in_use import units_in_use
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """A cluster, the name of its master, and the names of nodes that are drained, offline, or silent.
+    """A cluster, its master node, and the nodes (names) that are drained, offline, or silent.
 
-    ``unpowered`` are nodes without out-of-band programs, ``stuck`` those whose programs fail, ``off`` those
-    that were powered off, as Ganeti remembers it. ``addresses`` are those of nodes that have any.
-    ``regular`` are nodes in use that are no master candidates, of which there are to be ``candidate_pool``.
-    ``units`` are its storage units, which stay the same whatever happens. ``name`` is the cluster's.
+    ``unpowered`` nodes have no out-of-band program; that of ``stuck`` nodes fails; ``off`` nodes were powered
+    off, according to Ganeti's records. ``addresses`` are by node. ``regular`` nodes are in use, but are no
+    master candidates; Ganeti wants ``candidate_pool`` candidates. ``units`` are the storage units, which
+    never change. ``name`` is the cluster's.
     """
 
     cluster: Cluster
@@ -41,38 +41,38 @@ class World:
     name: str = "cluster"
 
     def node(self, name: str) -> Node | None:
-        """The node of that name, if there is one."""
+        """Return the node of that name, None for an unknown one."""
         return next((node for node in self.cluster.nodes if node.name == name), None)
 
     def instance(self, name: str) -> Instance | None:
-        """The instance of that name, if there is one."""
+        """Return the instance of that name, None for an unknown one."""
         return next((instance for instance in self.cluster.instances if instance.name == name), None)
 
     def answers(self, name: str) -> bool:
-        """Whether a node can be asked for what it reports."""
+        """Whether a node can be asked for its figures."""
         return name not in self.offline and name not in self.silent
 
     def missing_candidates(self, without: str) -> int:
-        """How many master candidates would be missing were there not a node."""
+        """Return the number of master candidates that would be missing without a node."""
         able = {node.name for node in self.cluster.nodes} - self.offline - self.drained - {without}
         return min(len(able), self.candidate_pool) - len(able - self.regular)
 
     def with_nodes(self, nodes: Iterable[Node]) -> "World":
-        """The world with these nodes instead of those of the same names."""
+        """Return the world with these nodes in place of those of the same names."""
         changed = {node.name: node for node in nodes}
         rows = tuple(changed.get(node.name, node) for node in self.cluster.nodes)
         return replace(self, cluster=replace(self.cluster, nodes=rows))
 
     def with_instance(self, changed: Instance) -> "World":
-        """The world with this instance instead of the one of the same name."""
+        """Return the world with this instance in place of the one of the same name."""
         rows = tuple(changed if row.name == changed.name else row for row in self.cluster.instances)
         return replace(self, cluster=replace(self.cluster, instances=rows))
 
-    def described(self) -> Cluster:
-        """The cluster as a file would describe it: offline nodes have no figures."""
-        return replace(self.cluster, nodes=tuple(map(self._described, self.cluster.nodes)))
+    def file_cluster(self) -> Cluster:
+        """Return the cluster as a file describes it: offline nodes have no figures."""
+        return replace(self.cluster, nodes=tuple(map(self._file_node, self.cluster.nodes)))
 
-    def _described(self, node: Node) -> Node:
+    def _file_node(self, node: Node) -> Node:
         unused = node.name in self.drained or not self.answers(node.name)
         node = replace(node, master=node.name == self.master, offline=unused)
         return node if self.answers(node.name) else _without_figures(node)
@@ -95,12 +95,12 @@ def _without_figures(node: Node) -> Node:
     )
 
 
-def begin(cluster: Cluster) -> World:
-    """The world that a file describes. Raises DataError if it has no node to be the master.
+def initial_world(cluster: Cluster) -> World:
+    """Return the world of a cluster file. Raises DataError if no node can be the master.
 
-    Files do not tell drained from offline: a node that is not used is drained if it has figures, and
-    offline if not. What an offline node has is not known; once online, it is like the first node of
-    its group that has figures. Without a master in the file, the first node that answers is it.
+    Files do not distinguish drained from offline: an unused node is drained if it has figures, and offline
+    otherwise. A file lacks the figures of an offline node. Once online, such a node is like the first node of
+    its group with figures. If the file has no master, the first node that answers is the master.
     """
     unused = [node for node in cluster.nodes if node.offline]
     offline = frozenset(node.name for node in unused if not _reports(node))
@@ -108,17 +108,17 @@ def begin(cluster: Cluster) -> World:
     answering = [node for node in cluster.nodes if node.name not in offline]
     masters = [node.name for node in cluster.nodes if node.master] or [node.name for node in answering]
     if not masters:
-        raise DataError("expected a node that is not offline, to be the master")
+        raise DataError("no node can be the master; expected a node that is not offline")
     units = units_in_use(cluster)
-    furnished = (_furnished(cluster, units, node, answering) for node in unused if node.name in offline)
-    return World(cluster, masters[0], drained, offline, units=units).with_nodes(furnished)
+    figured = (_with_figures(cluster, units, node, answering) for node in unused if node.name in offline)
+    return World(cluster, masters[0], drained, offline, units=units).with_nodes(figured)
 
 
 def _reports(node: Node) -> bool:
     return any((node.t_mem, node.f_mem, node.t_dsk, node.t_cpu))
 
 
-def _furnished(cluster: Cluster, units: Units, node: Node, models: Iterable[Node]) -> Node:
+def _with_figures(cluster: Cluster, units: Units, node: Node, models: Iterable[Node]) -> Node:
     model = next((other for other in models if other.group == node.group), None)
     if model is None:
         return node
@@ -141,8 +141,8 @@ def _furnished(cluster: Cluster, units: Units, node: Node, models: Iterable[Node
     return node
 
 
-def lacking(node: Node, instance: Instance, units: Units) -> DesiredUnit | None:
-    """A unit on which the node has no room for what the instance wants of it, if there is one."""
+def full_unit(node: Node, instance: Instance, units: Units) -> DesiredUnit | None:
+    """Return a unit of the node that has no space for the instance's disks, None if all have."""
     room = {units.local[0]: node.f_dsk}
     if node.storage is not None:
         room = {unit.desired: unit.free for unit in node.storage}
@@ -152,20 +152,20 @@ def lacking(node: Node, instance: Instance, units: Units) -> DesiredUnit | None:
     return next((unit for unit, need in needs.items() if need > room.get(unit, -1)), None)
 
 
-def lose(world: World, name: str) -> World:
-    """A node stops answering; what ran there is not seen any more."""
+def lose_node(world: World, name: str) -> World:
+    """Return the world in which a node no longer answers. Its instances count as down."""
     lost = replace(world, silent=world.silent | {name})
-    return lost if name in world.offline else _seen(lost, name, Status.RUNNING, Status.NODE_DOWN)
+    return lost if name in world.offline else _set_status(lost, name, Status.RUNNING, Status.NODE_DOWN)
 
 
-def find(world: World, name: str) -> World:
-    """A node answers again."""
+def restore_node(world: World, name: str) -> World:
+    """Return the world in which a node answers again."""
     found = replace(world, silent=world.silent - {name})
-    return _seen(found, name, Status.NODE_DOWN, Status.RUNNING) if found.answers(name) else found
+    return _set_status(found, name, Status.NODE_DOWN, Status.RUNNING) if found.answers(name) else found
 
 
 def with_role(world: World, name: str, *, offline: bool, drained: bool) -> World:
-    """A node marked offline, drained, or neither."""
+    """Return the world in which a node is offline, drained, or neither."""
     others = world.offline - {name}, world.drained - {name}
     marked = replace(
         world,
@@ -173,13 +173,13 @@ def with_role(world: World, name: str, *, offline: bool, drained: bool) -> World
         drained=others[1] | {name} if drained else others[1],
     )
     if offline:
-        marked = _seen(marked, name, Status.RUNNING, Status.NODE_OFFLINE)
-        return _seen(marked, name, Status.NODE_DOWN, Status.NODE_OFFLINE)
+        marked = _set_status(marked, name, Status.RUNNING, Status.NODE_OFFLINE)
+        return _set_status(marked, name, Status.NODE_DOWN, Status.NODE_OFFLINE)
     found = Status.NODE_DOWN if name in world.silent else Status.RUNNING
-    return _seen(marked, name, Status.NODE_OFFLINE, found)
+    return _set_status(marked, name, Status.NODE_OFFLINE, found)
 
 
-def _seen(world: World, node: str, was: Status, now: Status) -> World:
+def _set_status(world: World, node: str, was: Status, now: Status) -> World:
     rows = tuple(
         replace(row, status=now) if row.pnode == node and row.status is was else row
         for row in world.cluster.instances

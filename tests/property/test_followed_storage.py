@@ -14,8 +14,8 @@ from ganeti_htools.model.storage import DRBD_META, DesiredUnit, StorageType, Uni
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.simulator.logical_units import carry_out
 from ganeti_htools.simulator.opcodes import OpcodeError
-from ganeti_htools.simulator.storage import query_disks, query_storage
-from ganeti_htools.simulator.world import World, begin
+from ganeti_htools.simulator.storage_units import query_disks, query_storage
+from ganeti_htools.simulator.world import World, initial_world
 from htoolsd.sync.node_storage import (
     KnownStorage,
     add_reports,
@@ -48,7 +48,7 @@ def world(rows: list[list[Disk]]) -> World:
         )
         for place, disks in enumerate(rows)
     ]
-    return begin(Cluster((Group("default", "uuid"),), nodes, tuple(placed)))
+    return initial_world(Cluster((Group("default", "uuid"),), nodes, tuple(placed)))
 
 
 def plain(now: World) -> Cluster:

@@ -16,7 +16,7 @@ from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.simulator import tables
 from ganeti_htools.simulator.fields import QueryTable
 from ganeti_htools.simulator.queries import cluster_info, query
-from ganeti_htools.simulator.world import World, find, lose, with_role
+from ganeti_htools.simulator.world import World, lose_node, restore_node, with_role
 from htoolsd.sync.model import CONFIGURATION, LIVE, TABLES, Model, set_tables
 from tests.support.worlds import instance, node, world
 
@@ -65,9 +65,9 @@ def after(world: World, step: Step) -> World:
         return world  # that cannot happen
     match step.what:
         case "lose":
-            return lose(world, step.name)
+            return lose_node(world, step.name)
         case "find":
-            return find(world, step.name)
+            return restore_node(world, step.name)
         case "offline" | "online":
             return with_role(world, step.name, offline=step.what == "offline", drained=False)
         case "memory":

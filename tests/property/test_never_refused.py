@@ -27,7 +27,7 @@ from ganeti_htools.model.units_in_use import units_in_use
 from ganeti_htools.planning.decision import state_for
 from ganeti_htools.simulator.logical_units import carry_out
 from ganeti_htools.simulator.opcodes import OpcodeError, check
-from ganeti_htools.simulator.world import World, begin
+from ganeti_htools.simulator.world import World, initial_world
 from tests.support.cases import TYPES
 from tests.support.storage_units import any_state, case_with_units
 from tests.support.worlds import opcode
@@ -119,7 +119,7 @@ def test_requests(kind: str) -> None:
         except RequestFailed:
             continue
         jobs = made_by(state, request, decided.result)
-        done, why = refusal(begin(cluster), jobs)
+        done, why = refusal(initial_world(cluster), jobs)
         assert not OF_STORAGE.search(why), (seed, why)
         carried += done
     assert carried > 3
@@ -161,7 +161,7 @@ def test_new_instances_where_there_is_hardly_room(free: int) -> None:
             decided = decide(state, request, PlacementOptions(capacity=False))
         except RequestFailed:
             continue
-        done, why = refusal(begin(cluster), made_by(state, request, decided.result))
+        done, why = refusal(initial_world(cluster), made_by(state, request, decided.result))
         assert not OF_STORAGE.search(why), (seed, why)
         carried += done
     assert carried > 0
@@ -176,7 +176,7 @@ def test_balancing() -> None:
         jobs = [
             each for step in named(state, steps) for each in opcodes_of(step, step.instance in reservations)
         ]
-        done, why = refusal(begin(state.cluster), jobs)
+        done, why = refusal(initial_world(state.cluster), jobs)
         assert not OF_STORAGE.search(why), (seed, why)
         carried += done
     assert carried > 100

@@ -10,7 +10,7 @@ from ganeti_htools.luxi import queries
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.units_in_use import units_in_use, units_of_disks
-from ganeti_htools.simulator.world import begin
+from ganeti_htools.simulator.world import initial_world
 from ganeti_htools.sources import storage
 from tests.support.clusters import Shape, cluster
 from tests.support.plain_storage import default_unit, free_on, listed
@@ -37,7 +37,7 @@ async def test_volume_groups_and_where_disks_are(seed: int, autojump_clock: Mock
     served = rows(with_units(cluster(seed, SHAPE), random.Random(seed)))
     if any(unit.type is StorageType.DRBD for unit in listed(served)):
         return  # Ganeti cannot tell which groups are for mirrored disks only
-    async with simulated(begin(served)) as (_, client):
+    async with simulated(initial_world(served)) as (_, client):
         plain = luxi.parse(await queries.whole_cluster(client))
         asked = await storage.with_storage(client, plain, lambda line: pytest.fail(line))
     assert groups(asked) == groups(served)

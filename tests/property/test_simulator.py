@@ -9,7 +9,7 @@ from trio.testing import MockClock
 
 from ganeti_htools.luxi.framing import END, decode, encode
 from ganeti_htools.model.cluster import Cluster, check
-from ganeti_htools.simulator.jobs import Behaviour, Jobs
+from ganeti_htools.simulator.jobs import JobBehaviour, Jobs
 from ganeti_htools.simulator.luxid import Luxid
 from tests.support.worlds import assign, delay, grouped, migrate, move, opcode, replace_disks, role
 
@@ -87,7 +87,7 @@ def answers(*requests: tuple[str, list[Any]]) -> tuple[list[dict[str, Any]], Job
     async def talk() -> tuple[list[dict[str, Any]], Jobs]:
         said = []
         async with trio.open_nursery() as nursery:
-            jobs = Jobs(nursery, grouped(), Behaviour(1))
+            jobs = Jobs(nursery, grouped(), JobBehaviour(1))
             for name, args in requests:
                 answer, _ = await Luxid(jobs).answer(encode({"method": name, "args": args}).removesuffix(END))
                 value = decode(answer.removesuffix(END))
@@ -111,7 +111,7 @@ def test_every_request_has_an_answer(requests: list[tuple[str, list[Any]]]) -> N
 @given(st.lists(st.lists(OPCODES | DAMAGED, max_size=4), max_size=6))
 def test_jobs_leave_a_sound_world(lists: list[list[dict[str, Any]]]) -> None:
     _, jobs = answers(*(("SubmitJob", [opcodes]) for opcodes in lists))
-    assert all(job.state.final for job in jobs.known())
+    assert all(job.state.final for job in jobs.unarchived())
     before, after = grouped().cluster, jobs.world.cluster
     check(after)
     # Nothing is lost: what instances take of nodes is only somewhere else.

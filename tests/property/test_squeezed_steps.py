@@ -17,7 +17,7 @@ from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.planning import hsqueeze, view
 from ganeti_htools.planning.hsqueeze import SqueezeOptions
 from ganeti_htools.planning.interrupted_run import interrupted_run
-from ganeti_htools.simulator.world import World, begin
+from ganeti_htools.simulator.world import World, initial_world
 from tests.support.clusters import Shape
 from tests.support.phases import in_phases
 from tests.support.rows import with_master
@@ -35,7 +35,7 @@ def sound(world: World, options: SqueezeOptions) -> bool:
 
     Nothing is failed over to a node that is drained.
     """
-    rows, state = world.cluster.instances, view.state_of(world.described(), options.view)
+    rows, state = world.cluster.instances, view.state_of(world.file_cluster(), options.view)
     if any(row.snode in world.drained and row.pnode not in world.drained for row in rows):
         return False
     scopes = [state.group == group for group in np.unique(state.group)]
@@ -72,7 +72,7 @@ async def watched(caller: Caller, options: SqueezeOptions) -> Run:
 @pytest.mark.parametrize("seed", [0, 2, 4])
 async def test_after_every_job(autojump_clock: MockClock, allowed: str, seed: int) -> None:
     shape = Shape(nodes=6, instances=9, templates=TEMPLATES[allowed], fill=0.15, down=0)
-    start = begin(with_master(seed, shape))
+    start = initial_world(with_master(seed, shape))
     async with simulated(start) as (master, client):
         caller = Caller(master, client)
         run = await watched(caller, options_for(allowed))
@@ -85,8 +85,8 @@ async def test_after_every_job(autojump_clock: MockClock, allowed: str, seed: in
 async def test_another_run_goes_on(autojump_clock: MockClock, allowed: str, seed: int) -> None:
     """Cut off at every other moment, where one of the nodes is drained only once mirrors have left it."""
     shape = Shape(nodes=4, instances=5, templates=TEMPLATES[allowed], fill=0.15, down=0)
-    start, options = begin(with_master(seed, shape)), options_for(allowed)
-    first = hsqueeze.HSQUEEZE.propose(start.described(), options, lambda _text: None)
+    start, options = initial_world(with_master(seed, shape)), options_for(allowed)
+    first = hsqueeze.HSQUEEZE.propose(start.file_cluster(), options, lambda _text: None)
     assert any(phase["late"] for phase in first.found["phases"])
     freed = set[int]()
     for events in count(1, 2):
@@ -96,7 +96,7 @@ async def test_another_run_goes_on(autojump_clock: MockClock, allowed: str, seed
             await caller.settle()
             await watched(caller, options)
             freed.add(len(caller.world.offline))
-            assert not str(interrupted_run(caller.world.described()))
+            assert not str(interrupted_run(caller.world.file_cluster()))
             work = caller.done()
             assert not [each for place, each in enumerate(work) if each in work[:place]]
             assert not (await caller.squeeze(options)).tasks
@@ -159,8 +159,8 @@ async def test_another_run_goes_on_in_whatever_phase(
     autojump_clock: MockClock, cut_off: Callable[[Caller, int], Awaitable[bool]], steps: range
 ) -> None:
     """Killed at every other set of jobs of a plan of two phases; some also fail, or luxid is lost."""
-    start = begin(in_phases())
-    first = hsqueeze.HSQUEEZE.propose(start.described(), IN_PHASES, lambda _text: None)
+    start = initial_world(in_phases())
+    first = hsqueeze.HSQUEEZE.propose(start.file_cluster(), IN_PHASES, lambda _text: None)
     assert len(first.found["phases"]) == 2
     for sets in steps:
         async with simulated(start) as (master, client):
@@ -170,7 +170,7 @@ async def test_another_run_goes_on_in_whatever_phase(
             await watched(caller, IN_PHASES)
             assert caller.world.offline == set(first.found["nodes"])
             assert not caller.world.drained
-            assert not str(interrupted_run(caller.world.described()))
+            assert not str(interrupted_run(caller.world.file_cluster()))
             moves = [work for work in caller.done() if "instance_name" in work[0]]
             assert not [each for place, each in enumerate(moves) if each in moves[:place]]
             assert not (await caller.squeeze(IN_PHASES)).tasks

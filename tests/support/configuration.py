@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from ganeti_htools.simulator.queries import cluster_info
-from ganeti_htools.simulator.storage import query_disks
+from ganeti_htools.simulator.storage_units import query_disks
 from ganeti_htools.simulator.world import World
 
 

@@ -23,7 +23,7 @@ from ganeti_htools.planning import hsqueeze
 from ganeti_htools.planning.hsqueeze import SqueezeOptions
 from ganeti_htools.planning.view import View, state_of
 from ganeti_htools.simulator.jobs import Jobs
-from ganeti_htools.simulator.world import World, begin
+from ganeti_htools.simulator.world import World, initial_world
 from htoolsd.policies.decision import PolicyDecision
 from htoolsd.policies.settings import PolicySettings, SqueezeSettings
 from htoolsd.policies.squeeze_plans import group_alone
@@ -60,7 +60,7 @@ class Site(NamedTuple):
             for at in range(self.groups)
             for number in range(self.nodes)
         )
-        return begin(Cluster(groups, nodes, ()))
+        return initial_world(Cluster(groups, nodes, ()))
 
 
 @dataclass
@@ -162,11 +162,11 @@ class Log:
 
 def _wrong(world: World, group: str, reserve: SqueezeOptions) -> Iterable[str]:
     """What is wrong with a group."""
-    state = hsqueeze.state_of(group_alone(world.described(), group), reserve)
+    state = hsqueeze.state_of(group_alone(world.file_cluster(), group), reserve)
     everywhere = np.ones(len(state.group), np.bool_)
     if hsqueeze.lacks_resources(state, reserve):
         yield f"{group} lacks the reserve"
-    state = state_of(group_alone(world.described(), group), View())
+    state = state_of(group_alone(world.file_cluster(), group), View())
     if bad_nodes(state, everywhere).any() or not redundant(state, everywhere):
         yield f"{group} has lost N+1"
 

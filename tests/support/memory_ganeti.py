@@ -12,9 +12,9 @@ import trio
 import trio.testing
 
 from ganeti_htools.backends import text
-from ganeti_htools.simulator.jobs import Behaviour, Jobs
+from ganeti_htools.simulator.connections import Faults, serve_client
+from ganeti_htools.simulator.jobs import JobBehaviour, Jobs
 from ganeti_htools.simulator.luxid import Luxid
-from ganeti_htools.simulator.serving import Trouble, converse
 from ganeti_htools.simulator.world import World
 from htoolsd.sync.sync import Sync
 from tests.support.worlds import world
@@ -76,7 +76,7 @@ class MemoryGaneti:
 
         with trio.CancelScope() as line:
             self._lines.append(line)
-            await converse(stream, answer, Trouble())
+            await serve_client(stream, answer, Faults())
 
     def _name(self, request: Any) -> str:
         if request["method"] != "Query":
@@ -91,7 +91,7 @@ async def ganeti(
 ) -> AsyncIterator[MemoryGaneti]:
     """It is there as long as it is needed."""
     async with trio.open_nursery() as nursery:
-        yield MemoryGaneti(nursery, jobs(nursery, start or world(), Behaviour(job_seconds)))
+        yield MemoryGaneti(nursery, jobs(nursery, start or world(), JobBehaviour(job_seconds)))
         nursery.cancel_scope.cancel()
 
 
@@ -112,4 +112,4 @@ def described(sync: Sync) -> str | None:
 
 def truth(ganeti: MemoryGaneti) -> str:
     """The cluster that Ganeti really has, in the text format."""
-    return text.dump(ganeti.jobs.world.described())
+    return text.dump(ganeti.jobs.world.file_cluster())

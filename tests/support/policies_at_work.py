@@ -11,7 +11,7 @@ import trio
 
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.simulator.jobs import Jobs
-from ganeti_htools.simulator.world import World, begin
+from ganeti_htools.simulator.world import World, initial_world
 from htoolsd.plans.plan import Plan
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.decision import PolicyDecision
@@ -63,7 +63,7 @@ class Working:
     @property
     def submitted(self) -> int:
         """How many jobs there are."""
-        return len(list(self.luxid.jobs.known()))
+        return len(list(self.luxid.jobs.unarchived()))
 
     def told(self, name: str = "rebalance") -> Mapping[str, Any]:
         """What is told of a policy."""
@@ -87,7 +87,7 @@ async def working(
     off.
     """
     async with (
-        ganeti(world or begin(uneven()), job_seconds, jobs) as luxid,
+        ganeti(world or initial_world(uneven()), job_seconds, jobs) as luxid,
         following(luxid, polls, max(polls, 300)) as sync,
     ):
 

@@ -9,9 +9,9 @@ import trio
 from trio.testing import memory_stream_pair
 
 from ganeti_htools.luxi.client import Client
-from ganeti_htools.simulator.jobs import Behaviour, Jobs
+from ganeti_htools.simulator.connections import Faults, serve_client
+from ganeti_htools.simulator.jobs import JobBehaviour, Jobs
 from ganeti_htools.simulator.luxid import Luxid
-from ganeti_htools.simulator.serving import Trouble, converse
 from ganeti_htools.simulator.world import World
 
 
@@ -19,8 +19,8 @@ class Simulated:
     """A master, its jobs, and what is wrong with the line. While it is not ``there`` nobody is connected."""
 
     def __init__(self, nursery: trio.Nursery, world: World, seconds: float) -> None:
-        self.jobs = Jobs(nursery, world, Behaviour(seconds))
-        self.trouble = Trouble()
+        self.jobs = Jobs(nursery, world, JobBehaviour(seconds))
+        self.trouble = Faults()
         self.there = True
         self._luxid = Luxid(self.jobs)
         self._nursery = nursery
@@ -32,7 +32,7 @@ class Simulated:
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         ours, theirs = memory_stream_pair()
         self._streams.append(theirs)
-        self._nursery.start_soon(converse, theirs, self._luxid.answer, self.trouble)
+        self._nursery.start_soon(serve_client, theirs, self._luxid.answer, self.trouble)
         return ours
 
     async def go(self) -> None:
@@ -43,7 +43,7 @@ class Simulated:
 
     def states(self) -> list[str]:
         """Those of all jobs, oldest first."""
-        return [job.state.value for job in self.jobs.known()]
+        return [job.state.value for job in self.jobs.unarchived()]
 
 
 @asynccontextmanager

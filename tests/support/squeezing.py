@@ -19,7 +19,7 @@ from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning import hsqueeze
 from ganeti_htools.planning.hsqueeze import SqueezeOptions
 from ganeti_htools.planning.plan import OnChange
-from ganeti_htools.simulator.world import World, begin, with_role
+from ganeti_htools.simulator.world import World, initial_world, with_role
 from tests.support import by_hand
 from tests.support.simulated import Simulated
 from tests.support.worlds import instance, node
@@ -47,7 +47,7 @@ def world() -> World:
         for name, count in hosts.items()
         for row in range(count)
     )
-    start = begin(Cluster((Group("default", "uuid"),), tuple(nodes), tuple(rows)))
+    start = initial_world(Cluster((Group("default", "uuid"),), tuple(nodes), tuple(rows)))
     return replace(start, addresses={name: f"address of {name}" for name in hosts})
 
 
@@ -71,7 +71,7 @@ OUTGROWN = SqueezeOptions(minimal_resources=40.0)  # 5120 MiB
 def asleep(cluster: Cluster, *names: str) -> World:
     """The same with some of its nodes off."""
     awake = tuple(replace(node, offline=False, powered=None) for node in cluster.nodes)
-    start = begin(replace(cluster, nodes=awake))
+    start = initial_world(replace(cluster, nodes=awake))
     for name in names:
         start = with_role(start, name, offline=True, drained=False)
     return replace(
@@ -160,7 +160,7 @@ class Caller:
 
     def done(self) -> list[list[Opcode]]:
         """What the jobs did that ended well, oldest first."""
-        jobs = [job for job in self.master.jobs.known() if job.state is JobStatus.SUCCESS]
+        jobs = [job for job in self.master.jobs.unarchived() if job.state is JobStatus.SUCCESS]
         return [[{**op.opcode, "comment": "", "reason": []} for op in job.ops] for job in jobs]
 
     def tags(self, name: str) -> tuple[str, ...]:

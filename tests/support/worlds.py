@@ -6,7 +6,7 @@ from typing import Any
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node
 from ganeti_htools.model.policy import DEFAULT_IPOLICY, IPolicy
 from ganeti_htools.model.types import DiskTemplate, Status
-from ganeti_htools.simulator.world import World, begin
+from ganeti_htools.simulator.world import World, initial_world
 
 
 def node(name: str, **changes: Any) -> Node:
@@ -23,7 +23,7 @@ def instance(name: str, template: DiskTemplate, pnode: str, snode: str | None = 
 
 def world() -> World:
     """Three nodes and the master, one instance of each way to move on the first node."""
-    return begin(
+    return initial_world(
         Cluster(
             groups=(Group("default", "uuid"),),
             nodes=(
@@ -49,7 +49,7 @@ def grouped(policy: IPolicy = ANY) -> World:
     first = world().cluster
     groups = (*first.groups, Group("second", "uuid-2", ipolicy=policy))
     nodes = (*first.nodes, node("four", group="uuid-2"), node("five", group="uuid-2"))
-    return begin(replace(first, groups=groups, nodes=nodes))
+    return initial_world(replace(first, groups=groups, nodes=nodes))
 
 
 def opcode(name: str, /, **fields: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.known_storage import UnitSpace
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.simulator.storage import query_disks
+from ganeti_htools.simulator.storage_units import query_disks
 from tests.unit.simulator import test_storage as simulated
 
 LVM, FILE, RADOS = StorageType.LVM_VG, StorageType.FILE, StorageType.RADOS

@@ -60,7 +60,7 @@ def once(
 async def test_jobs_are_submitted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str) -> None:
     """The connection ends in the middle of the answer, or unheard, or there is no answer in time."""
     monkeypatch.setattr(client, "FIRST_PAUSE", 0.01)
-    with simulator(tmp_path, world().described(), "--job-seconds=0.01") as ganeti:
+    with simulator(tmp_path, world().file_cluster(), "--job-seconds=0.01") as ganeti:
         react = once(
             Submitting,
             lambda: ganeti.tell(order, 1000 if order == "slow" else 1),
@@ -76,7 +76,7 @@ async def test_luxid_started_again_between_submission_and_poll(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "FIRST_PAUSE", 0.01)
-    with simulator(tmp_path, world().described(), "--job-seconds=0.5") as ganeti:
+    with simulator(tmp_path, world().file_cluster(), "--job-seconds=0.5") as ganeti:
         react = once(Submitted, lambda: ganeti.tell("master", False), lambda: ganeti.tell("master", True))
         run = await carry_out(ganeti, react, Patience(answer=30, away=60, late=0.5))
         assert run.ending is Ending.DONE
@@ -86,7 +86,7 @@ async def test_luxid_started_again_between_submission_and_poll(
 
 async def test_luxid_that_does_not_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "FIRST_PAUSE", 0.01)
-    with simulator(tmp_path, world().described(), "--job-seconds=0.5") as ganeti:
+    with simulator(tmp_path, world().file_cluster(), "--job-seconds=0.5") as ganeti:
         react = once(Submitted, lambda: ganeti.tell("master", False), lambda: None)
         run = await carry_out(ganeti, react, Patience(answer=30, away=0.5, late=0.5))
         assert run.ending is Ending.LOST

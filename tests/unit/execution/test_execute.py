@@ -23,7 +23,7 @@ from ganeti_htools.luxi.opcodes import Signature
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.moves import MoveKind, NamedStep
-from ganeti_htools.simulator.world import lose
+from ganeti_htools.simulator.world import lose_node
 from tests.support.simulated import Simulated, simulated
 from tests.support.worlds import world
 
@@ -107,7 +107,7 @@ async def test_a_failure_ends_it_after_the_set(autojump_clock: MockClock) -> Non
         run = await Caller(master, client).carry_out(new([[SHARED, MIRRORED], [BACK]]))
         assert run.ending is Ending.FAILED
         assert statuses(run) == [JobStatus.ERROR, JobStatus.SUCCESS]
-        error = "INSTANCE_MIGRATE(shared): OpExecError: INSTANCE_MIGRATE(shared) was told to fail"
+        error = "INSTANCE_MIGRATE(shared): OpExecError: INSTANCE_MIGRATE(shared) failed as ordered"
         assert run.reason == f"job 1 ({SHARED.title}): {error}"
         assert run.rest == [[BACK]]
 
@@ -294,7 +294,7 @@ async def test_a_node_that_starts_up_is_waited_for(autojump_clock: MockClock) ->
     """Without its figures the cluster is not known."""
     async with simulated(world()) as (master, client), trio.open_nursery() as nursery:
         before = master.jobs.world
-        master.jobs.change(lose(before, "two"))
+        master.jobs.change(lose_node(before, "two"))
 
         async def start_up() -> None:
             await trio.sleep(100)

@@ -27,7 +27,7 @@ async def test_the_results_of_all_opcodes(autojump_clock: MockClock) -> None:
         groups, disks = await answered(client, [UNITS, DISKS], "units", 60)
         assert groups == [["one", "xenvg", 9000, 8000], ["two", "xenvg", 9000, 8500]]
         assert list(disks) == ["stuck"]
-        [job] = master.jobs.known()
+        [job] = master.jobs.unarchived()
         assert [op.opcode["priority"] for op in job.ops] == [10, 10]
         assert job.ops[0].opcode["comment"].startswith("asks for units, run ")
 

@@ -140,7 +140,7 @@ async def test_what_was_not_finished_is_undrained(autojump_clock: MockClock, ste
         caller.react = until_submitting(step, lambda: master.jobs.behaviour.fail(failing, 1))
         run = await caller.squeeze()
         assert run.ending is Ending.FAILED
-        assert "was told to fail" in run.reason
+        assert "failed as ordered" in run.reason
         assert not caller.world.drained
         told = dict(line.split(" is ") for line in summary(run) if line.startswith("  node "))
         assert set(told) == {"  node two", "  node three"}

@@ -9,7 +9,7 @@ from ganeti_htools.model.policy import DEFAULT_IPOLICY
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.simulator.logical_units import carry_out
 from ganeti_htools.simulator.opcodes import OpcodeError, check
-from ganeti_htools.simulator.world import World, lose
+from ganeti_htools.simulator.world import World, lose_node
 from tests.support.worlds import ANY, assign, grouped, migrate, move, opcode, replace_disks, role
 
 (RANGE,) = DEFAULT_IPOLICY.minmax
@@ -49,7 +49,7 @@ def test_a_lost_primary_is_left_for_another_group_by_way_of_the_secondary() -> N
         migrate("mirrored"),
         replace_disks("mirrored", "five"),
     )
-    start = lose(grouped(), "one")
+    start = lose_node(grouped(), "one")
     with pytest.raises(OpcodeError, match="Can't reach node one, the source of the data"):
         after(start, steps[1])
     assert place(after(start, *steps), "mirrored") == ("four", "five")

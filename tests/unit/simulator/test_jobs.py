@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from ganeti_htools.model.errors import DataError
-from ganeti_htools.simulator.jobs import LONGEST_WAIT, MOST_RUNNING, Behaviour, Jobs, QueuedJob, messages
+from ganeti_htools.simulator.jobs import LONGEST_WAIT, MOST_RUNNING, JobBehaviour, Jobs, QueuedJob, messages
 from ganeti_htools.simulator.opcodes import OpcodeError
 from tests.support.worlds import delay, migrate, move, replace_disks, role, world
 
@@ -16,12 +16,12 @@ from tests.support.worlds import delay, migrate, move, replace_disks, role, worl
 async def queue(seconds: float = 10.0) -> AsyncIterator[Jobs]:
     """A queue whose jobs end with it."""
     async with trio.open_nursery() as nursery:
-        yield Jobs(nursery, world(), Behaviour(seconds))
+        yield Jobs(nursery, world(), JobBehaviour(seconds))
         nursery.cancel_scope.cancel()
 
 
 def states(jobs: Jobs) -> list[str]:
-    return [job.state.value for job in jobs.known()]
+    return [job.state.value for job in jobs.unarchived()]
 
 
 def steps(jobs: Jobs, number: int) -> list[tuple[str, Any]]:
@@ -126,7 +126,9 @@ async def test_jobs_fail_as_told_and_as_often(autojump_clock: MockClock) -> None
         jobs.submit([[migrate("mirrored")], [migrate("shared", target_node="two")], [migrate("mirrored")]])
         await trio.sleep(100)
         assert states(jobs) == ["error", "success", "success"]
-        assert steps(jobs, 1) == [("error", ["OpExecError", ["INSTANCE_MIGRATE(mirrored) was told to fail"]])]
+        assert steps(jobs, 1) == [
+            ("error", ["OpExecError", ["INSTANCE_MIGRATE(mirrored) failed as ordered"]])
+        ]
         with pytest.raises(DataError, match="regular expression"):
             jobs.behaviour.fail("(")
 
@@ -190,7 +192,7 @@ async def test_a_cancelled_job_gives_its_place_back(autojump_clock: MockClock) -
         jobs.submit([[migrate("mirrored")]] * MOST_RUNNING + [[delay(1)]])
         await wait_all_tasks_blocked()
         assert states(jobs)[-1] == "queued"
-        jobs.cancel(next(job.number for job in jobs.known() if job.state.value == "waiting"))
+        jobs.cancel(next(job.number for job in jobs.unarchived() if job.state.value == "waiting"))
         await trio.sleep(2)
         assert states(jobs)[-1] == "success"
 
@@ -231,7 +233,7 @@ async def test_a_refused_submission_leaves_nothing(autojump_clock: MockClock) ->
         for bad in ({"OP_ID": "OP_TEST_DELAY"}, delay(1, depends=[1]), delay(1, depends=[[1, ["soon"]]])):
             with pytest.raises(DataError):
                 jobs.submit([[delay(1)], [bad]])
-            assert jobs.known() == []
+            assert jobs.unarchived() == []
         jobs.drained = True
         with pytest.raises(OpcodeError, match="Queue drained"):
             jobs.submit([[delay(1)]])
@@ -243,7 +245,7 @@ async def test_only_what_has_ended_is_archived(autojump_clock: MockClock) -> Non
         assert not jobs.archive(1)
         await trio.sleep(20)
         assert jobs.archive(1)
-        assert (jobs.find(1), jobs.archive(1), jobs.known()) == (None, False, [])
+        assert (jobs.find(1), jobs.archive(1), jobs.unarchived()) == (None, False, [])
         assert jobs.submit([[delay(1)]]) == [2]
 
 

@@ -4,7 +4,7 @@ from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.simulator.jobs import QueuedJob, QueuedOpcode
 from ganeti_htools.simulator.locks import locks
 from ganeti_htools.simulator.opcodes import check, subjects
-from ganeti_htools.simulator.storage import uuid
+from ganeti_htools.simulator.storage_units import object_uuid
 from tests.support.worlds import assign, opcode, replace_disks, world
 
 QUESTION = opcode("NODE_QUERY_STORAGE", output_fields=["name"], nodes=["two"])
@@ -24,15 +24,15 @@ def test_jobs_hold_and_wait_for_locks() -> None:
     held: tuple[str, list[str], list[Any]] = ("exclusive", ["1"], [])
     assert found == {
         "instance/mirrored": held,
-        f"node/{uuid('one')}": held,
-        f"node/{uuid('two')}": ("exclusive", ["1"], [("shared", ["2"])]),
-        f"node/{uuid('three')}": held,
+        f"node/{object_uuid('one')}": held,
+        f"node/{object_uuid('two')}": ("exclusive", ["1"], [("shared", ["2"])]),
+        f"node/{object_uuid('three')}": held,
     }
 
 
 def test_nodes_that_change_their_group_are_locked() -> None:
     found = locks(world(), [job(1, JobStatus.RUNNING, assign("default", "two"))])
-    assert [(lock.name, lock.mode) for lock in found] == [(f"node/{uuid('two')}", "exclusive")]
+    assert [(lock.name, lock.mode) for lock in found] == [(f"node/{object_uuid('two')}", "exclusive")]
 
 
 def test_a_question_keeps_away_what_works_on_the_instances_of_its_nodes() -> None:

@@ -4,10 +4,10 @@ from typing import Any
 import pytest
 
 from ganeti_htools.model.types import Status
-from ganeti_htools.simulator.logical_units import begun, carry_out
+from ganeti_htools.simulator.logical_units import carry_out, world_during
 from ganeti_htools.simulator.opcodes import OpcodeError, check
-from ganeti_htools.simulator.tags import tagged
-from ganeti_htools.simulator.world import World, lose
+from ganeti_htools.simulator.tags import tags_of_object
+from ganeti_htools.simulator.world import World, lose_node
 from tests.support.worlds import migrate, move, opcode, replace_disks, role, world
 
 
@@ -61,7 +61,7 @@ def test_a_new_secondary_takes_the_disk() -> None:
 
 
 def test_an_instance_on_local_disks_is_stopped_copied_and_started() -> None:
-    meanwhile = begun(world(), check(move("stuck", "three")))
+    meanwhile = world_during(world(), check(move("stuck", "three")))
     assert place(meanwhile, "stuck") == ("one", None, Status.ERROR_DOWN)
     assert figures(meanwhile) == figures(world()) | {"one": (2000, 8000)}
     now = after(move("stuck", "three"), start=meanwhile)
@@ -95,9 +95,9 @@ def test_an_instance_that_was_copied_runs_if_it_is_meant_to(found: Status, after
 
 def test_nothing_but_a_move_changes_the_world_before_its_end() -> None:
     start = world()
-    assert begun(start, check(migrate("mirrored"))) is start
+    assert world_during(start, check(migrate("mirrored"))) is start
     with pytest.raises(OpcodeError, match="already on the node one"):
-        begun(world(), check(move("stuck", "one")))
+        world_during(world(), check(move("stuck", "one")))
 
 
 def test_there_and_back_leaves_nothing_behind() -> None:
@@ -112,7 +112,7 @@ def test_there_and_back_leaves_nothing_behind() -> None:
 
 
 def test_a_lost_primary_is_failed_over() -> None:
-    now = after(migrate("mirrored"), start=lose(world(), "one"))
+    now = after(migrate("mirrored"), start=lose_node(world(), "one"))
     assert place(now, "mirrored") == ("two", "one", Status.RUNNING)
 
 
@@ -150,7 +150,7 @@ def test_power_that_cannot_be_switched(how: str, state: int) -> None:
 )
 def test_tags_come_and_go(kind: str, name: str | None) -> None:
     now = after(opcode("TAGS_SET", kind=kind, name=name, tags=["b", "a", "b"]))
-    assert tagged(now, kind, name or "") == ("a", "b")
+    assert tags_of_object(now, kind, name or "") == ("a", "b")
     assert after(opcode("TAGS_DEL", kind=kind, name=name, tags=["a", "b"]), start=now) == world()
 
 
@@ -225,4 +225,4 @@ def test_memory_and_disk_have_to_be_there() -> None:
 
 def test_nothing_is_copied_from_a_node_that_does_not_answer() -> None:
     with pytest.raises(OpcodeError, match="OpExecError: Could not shutdown instance stuck on node one"):
-        after(move("stuck", "three"), start=lose(world(), "one"))
+        after(move("stuck", "three"), start=lose_node(world(), "one"))

@@ -11,18 +11,18 @@ from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from ganeti_htools.luxi.framing import decode, encode
 from ganeti_htools.model.cluster import Nic
+from ganeti_htools.simulator.connections import IDLE, Faults, serve_client
 from ganeti_htools.simulator.control import Control, Mastership
-from ganeti_htools.simulator.jobs import Behaviour, Jobs
+from ganeti_htools.simulator.jobs import JobBehaviour, Jobs
 from ganeti_htools.simulator.luxid import Luxid
-from ganeti_htools.simulator.serving import IDLE, Trouble, converse
-from ganeti_htools.simulator.world import World, lose, with_role
+from ganeti_htools.simulator.world import World, lose_node, with_role
 from tests.support.worlds import delay, grouped, migrate, world
 
 
 @asynccontextmanager
 async def luxid(start: World | None = None) -> AsyncIterator[Luxid]:
     async with trio.open_nursery() as nursery:
-        yield Luxid(Jobs(nursery, start or world(), Behaviour(10)))
+        yield Luxid(Jobs(nursery, start or world(), JobBehaviour(10)))
         nursery.cancel_scope.cancel()
 
 
@@ -78,7 +78,7 @@ async def test_a_query_gives_any_fields_in_any_order() -> None:
 
 
 async def test_nodes_without_live_data() -> None:
-    start = lose(with_role(world(), "three", offline=True, drained=False), "two")
+    start = lose_node(with_role(world(), "three", offline=True, drained=False), "two")
     async with luxid(start) as server:
         answer = await ask(server, "Query", "node", ["name", "mtotal", "offline", "spfree"], None)
         assert answer["data"] == [
@@ -222,7 +222,7 @@ async def test_a_job_without_opcodes_does_nothing() -> None:
 async def test_bytes_may_come_in_any_pieces() -> None:
     async with luxid() as server, trio.open_nursery() as nursery:
         here, there = memory_stream_pair()
-        nursery.start_soon(converse, there, server.answer, Trouble())
+        nursery.start_soon(serve_client, there, server.answer, Faults())
         request = encode({"method": "QueryTags", "args": ["cluster", ""]})
         for byte in request + request[:-1]:
             await here.send_all(bytes([byte]))
@@ -236,8 +236,8 @@ async def test_bytes_may_come_in_any_pieces() -> None:
 async def test_answers_can_be_late_and_cut_off(autojump_clock: MockClock) -> None:
     async with luxid() as server, trio.open_nursery() as nursery:
         here, there = memory_stream_pair()
-        trouble = Trouble(seconds=5, cuts=1)
-        nursery.start_soon(converse, there, server.answer, trouble)
+        trouble = Faults(seconds=5, cuts=1)
+        nursery.start_soon(serve_client, there, server.answer, trouble)
         began = trio.current_time()
         await here.send_all(encode({"method": "QueryTags", "args": ["cluster", ""]}))
         received = b"".join([bytes(data) async for data in here])
@@ -250,7 +250,7 @@ async def test_answers_can_be_late_and_cut_off(autojump_clock: MockClock) -> Non
 async def test_requests_can_be_dropped(autojump_clock: MockClock) -> None:
     async with luxid() as server, trio.open_nursery() as nursery:
         here, there = memory_stream_pair()
-        nursery.start_soon(converse, there, server.answer, Trouble(drops=1))
+        nursery.start_soon(serve_client, there, server.answer, Faults(drops=1))
         await here.send_all(encode({"method": "SubmitJob", "args": [[delay(1)]]}))
         assert await here.receive_some() == b""
         assert decode((await server.answer(b'{"method":"QueryJobs","args":[[],["id"]]}'))[0][:-1]) == {
@@ -263,14 +263,14 @@ async def test_who_says_nothing_is_left_alone(autojump_clock: MockClock) -> None
     async with luxid() as server:
         here, there = memory_stream_pair()
         await here.send_all(b'{"method":')
-        await converse(there, server.answer, Trouble())
+        await serve_client(there, server.answer, Faults())
         assert trio.current_time() >= IDLE
         assert await here.receive_some() == b""
 
 
 async def test_orders(autojump_clock: MockClock) -> None:
     async with trio.open_nursery() as nursery:
-        jobs, trouble, mastership = Jobs(nursery, world(), Behaviour(10)), Trouble(), Mastership()
+        jobs, trouble, mastership = Jobs(nursery, world(), JobBehaviour(10)), Faults(), Mastership()
         control = Control(jobs, trouble, mastership)
 
         async def tell(method: str, *args: Any) -> tuple[bool, Any]:
@@ -284,7 +284,7 @@ async def test_orders(autojump_clock: MockClock) -> None:
         assert await tell("cut", 3) == (True, None)
         assert await tell("drop", 1) == (True, None)
         assert await tell("odd", "QueryJobs", [[1], None]) == (True, None)
-        assert trouble == Trouble(2, 3, 1, {"QueryJobs": [[1], None]})
+        assert trouble == Faults(2, 3, 1, {"QueryJobs": [[1], None]})
         assert await tell("job_seconds", 1) == (True, None)
         assert await tell("fail", "MIGRATE", 1) == (True, None)
         jobs.submit([[migrate("mirrored")]])

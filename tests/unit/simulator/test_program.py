@@ -11,7 +11,7 @@ from tests.support.programs import wait_until
 from tests.support.simulators import PATIENCE, ask, raw, simulator
 from tests.support.worlds import delay, migrate, world
 
-CLUSTER = world().described()
+CLUSTER = world().file_cluster()
 
 
 def test_what_happens_to_a_master(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_errors_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     with simulator(tmp_path, CLUSTER) as ganeti:
         assert "luxi: somebody listens there" in error(luxi)
         assert ask(ganeti.socket, "QueryTags", "cluster", "") == []
-        assert "unknown node 'nobody'" in error("--lose=nobody", luxi)
+        assert "--lose=nobody: unknown node" in error("--lose=nobody", luxi)
         assert "expected a regular expression" in error("--fail=(", luxi)
         assert "served.data: exists and is no socket" in error(f"--socket={ganeti.file}")
         assert "none/luxi: No such file" in error(f"--socket={tmp_path}/none/luxi")

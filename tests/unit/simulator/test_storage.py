@@ -10,7 +10,7 @@ from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.simulator.logical_units import carry_out
 from ganeti_htools.simulator.opcodes import OpcodeError, check
 from ganeti_htools.simulator.queries import cluster_info
-from ganeti_htools.simulator.world import World, begin, lose, with_role
+from ganeti_htools.simulator.world import World, initial_world, lose_node, with_role
 from tests.support import worlds
 from tests.support.worlds import instance, node, opcode, replace_disks
 
@@ -35,7 +35,7 @@ def world(**storage: Any) -> World:
         "three": units(2000, 2000),
     }
     rows = tuple(node(name, storage=found) for name, found in (there | storage).items())
-    return begin(Cluster((Group("default", "uuid"),), rows, (row, filed)))
+    return initial_world(Cluster((Group("default", "uuid"),), rows, (row, filed)))
 
 
 def free(now: World, name: str) -> dict[str, int]:
@@ -114,9 +114,9 @@ def test_a_node_is_asked_for_its_groups() -> None:
 
 
 def test_nodes_that_do_not_answer_are_missing() -> None:
-    now = with_role(lose(world(), "two"), "three", offline=True, drained=False)
+    now = with_role(lose_node(world(), "two"), "three", offline=True, drained=False)
     assert {row[0] for row in asked(now)} == {"one"}
-    assert [row.storage for row in now.described().nodes[1:]] == [None, None]
+    assert [row.storage for row in now.file_cluster().nodes[1:]] == [None, None]
 
 
 def test_a_node_that_tells_no_units_has_the_clusters_group() -> None:

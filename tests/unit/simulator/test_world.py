@@ -5,7 +5,7 @@ import pytest
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.types import DiskTemplate, Status
-from ganeti_htools.simulator.world import World, begin, find, lose, with_role
+from ganeti_htools.simulator.world import World, initial_world, lose_node, restore_node, with_role
 from tests.support.worlds import instance, node, world
 
 
@@ -20,9 +20,9 @@ def test_unused_nodes_are_drained_if_they_report_something() -> None:
         node("off", offline=True, t_mem=0.0, n_mem=0, f_mem=0, t_dsk=0.0, f_dsk=0, t_cpu=0.0),
     )
     rows = Cluster(groups=(Group("default", "uuid"),), nodes=nodes)
-    now = begin(rows)
+    now = initial_world(rows)
     assert (now.master, now.drained, now.offline) == ("used", frozenset({"drained"}), frozenset({"off"}))
-    assert now.described().nodes == (replace(nodes[0], master=True), nodes[1], replace(nodes[2], n_cpu=0))
+    assert now.file_cluster().nodes == (replace(nodes[0], master=True), nodes[1], replace(nodes[2], n_cpu=0))
 
 
 def test_a_node_nobody_knows_comes_up_like_its_neighbours_with_its_instances() -> None:
@@ -32,35 +32,35 @@ def test_a_node_nobody_knows_comes_up_like_its_neighbours_with_its_instances() -
         nodes=(off, node("used", f_mem=3000)),
         instances=(instance("here", DiskTemplate.DRBD, "off", "used"),),
     )
-    up = with_role(begin(rows), "off", offline=False, drained=False).described().nodes[0]
+    up = with_role(initial_world(rows), "off", offline=False, drained=False).file_cluster().nodes[0]
     assert up == node("off", f_mem=3000, f_dsk=8500)
 
 
 def test_somebody_has_to_be_master() -> None:
-    with pytest.raises(DataError, match="to be the master"):
-        begin(Cluster())
+    with pytest.raises(DataError, match="no node can be the master"):
+        initial_world(Cluster())
 
 
 def test_a_lost_node_keeps_its_figures_for_later() -> None:
     before = world()
-    lost = lose(before, "one")
+    lost = lose_node(before, "one")
     assert set(statuses(lost).values()) == {Status.NODE_DOWN}
-    assert lost.described().nodes[0].f_mem == 0
-    assert find(lost, "one") == before
+    assert lost.file_cluster().nodes[0].f_mem == 0
+    assert restore_node(lost, "one") == before
 
 
 def test_an_offline_node_keeps_its_figures_for_later() -> None:
     before = world()
     off = with_role(before, "one", offline=True, drained=False)
     assert set(statuses(off).values()) == {Status.NODE_OFFLINE}
-    assert off.described().nodes[0].t_mem == 0
+    assert off.file_cluster().nodes[0].t_mem == 0
     assert with_role(off, "one", offline=False, drained=False) == before
 
 
 def test_a_node_both_lost_and_offline_needs_both_to_end() -> None:
-    both = with_role(lose(world(), "one"), "one", offline=True, drained=False)
+    both = with_role(lose_node(world(), "one"), "one", offline=True, drained=False)
     assert set(statuses(both).values()) == {Status.NODE_OFFLINE}
-    assert not find(both, "one").answers("one")
+    assert not restore_node(both, "one").answers("one")
     online = with_role(both, "one", offline=False, drained=False)
     assert set(statuses(online).values()) == {Status.NODE_DOWN}
-    assert find(online, "one") == world()
+    assert restore_node(online, "one") == world()

@@ -11,7 +11,7 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.storage import Unit
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.simulator.world import World, lose
+from ganeti_htools.simulator.world import World, lose_node
 from ganeti_htools.sources import storage
 from ganeti_htools.sources.source import Source, read
 from tests.support.simulated import Simulated, simulated
@@ -46,7 +46,7 @@ async def test_few_nodes_and_instances_are_asked_at_a_time(
     monkeypatch.setattr(storage, "INSTANCES", 1)
     async with simulated(world()) as (master, client):
         cluster = await asked(master, client, [])
-        work = [[op.opcode for op in job.ops] for job in master.jobs.known()]
+        work = [[op.opcode for op in job.ops] for job in master.jobs.unarchived()]
     assert found(cluster) == found(world().cluster)
     assert [len(ops) for ops in work] == [1, 1, 4, 4]
     assert [ops[0].get("instances") or ops[0].get("nodes") for ops in work] == [
@@ -65,7 +65,7 @@ async def test_only_types_that_the_cluster_enables_are_asked_for(autojump_clock:
     start = replace(start, cluster=replace(start.cluster, ipolicy=policy, instances=rows))
     async with simulated(start) as (master, client):
         await asked(master, client, [])
-        [_, job] = master.jobs.known()
+        [_, job] = master.jobs.unarchived()
     assert [op.opcode["storage_type"] for op in job.ops] == ["lvm-vg"]
 
 
@@ -73,7 +73,7 @@ async def test_a_node_that_does_not_answer_keeps_its_single_figure(autojump_cloc
     warnings: list[str] = []
     async with simulated(world()) as (master, client):
         cluster = luxi.parse(await queries.whole_cluster(client))
-        master.jobs.change(lose(master.jobs.world, "two"))
+        master.jobs.change(lose_node(master.jobs.world, "two"))
         changed = await storage.with_storage(client, cluster, warnings.append)
     assert changed.nodes[1] == cluster.nodes[1]
     assert found(changed)["one"] == found(world().cluster)["one"]
@@ -86,13 +86,13 @@ async def test_without_an_answer_nodes_keep_their_single_figures(autojump_clock:
         master.jobs.behaviour.fail("NODE_QUERY_STORAGE")
         cluster = await asked(master, client, warnings)
     assert found(cluster) == {"one": None, "two": None, "three": None}
-    assert "NODE_QUERY_STORAGE was told to fail" in warnings[0]
+    assert "NODE_QUERY_STORAGE failed as ordered" in warnings[0]
 
 
 async def test_where_disks_are_has_to_be_known(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
         master.jobs.behaviour.fail("INSTANCE_QUERY_DATA")
-        with pytest.raises(HtoolsError, match=r"asks for disks of instances: .* told to fail"):
+        with pytest.raises(HtoolsError, match=r"asks for disks of instances: .* failed as ordered"):
             await asked(master, client, [])
 
 
@@ -108,7 +108,7 @@ async def test_on_the_master_itself_the_configuration_tells_where_disks_are(
         await asked(master, client, [])
         file.unlink()
         await asked(master, client, [])
-        jobs = [job.ops[0].opcode["OP_ID"] for job in master.jobs.known()]
+        jobs = [job.ops[0].opcode["OP_ID"] for job in master.jobs.unarchived()]
     units = "OP_NODE_QUERY_STORAGE"
     assert jobs == [units, "OP_INSTANCE_QUERY_DATA", units]
 

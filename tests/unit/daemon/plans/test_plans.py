@@ -75,7 +75,7 @@ async def test_a_plan_is_carried_out_and_recorded(autojump_clock: MockClock, tmp
         assert daemon.plans.status() == {"running": 1}
         await daemon.over(plan)
         assert (plan.state, plan.error) == (PlanState.DONE, None)
-        assert {job.state.value for job in daemon.luxid.jobs.known()} == {"success"}
+        assert {job.state.value for job in daemon.luxid.jobs.unarchived()} == {"success"}
         assert daemon.plans.status() == {"done": 1}
     assert daemon.record(plan)["state"] == "done"
 
@@ -123,7 +123,7 @@ async def test_what_cannot_be_recorded_does_not_begin(autojump_clock: MockClock,
             await daemon.plans.begin(plan, "stop", False)
         assert caught.value.kind is Refusal.PLAN
         assert (plan.state, plan.began) == (PlanState.PLANNED, None)
-        assert list(daemon.luxid.jobs.known()) == []
+        assert list(daemon.luxid.jobs.unarchived()) == []
 
 
 async def test_an_interrupted_plan_is_known_to_the_next_daemon(
@@ -151,7 +151,7 @@ async def test_an_interrupted_plan_is_known_to_the_next_daemon(
                     await again.news.wait()
                 nursery.cancel_scope.cancel()
         assert [task.error for task in again.run.tasks] == [None]
-        assert len(list(luxid.jobs.known())) == 1
+        assert len(list(luxid.jobs.unarchived())) == 1
     assert {line["event"] for line in log if line["log_level"] != "info"} == {
         "plan cannot be read",
         "plan was interrupted",

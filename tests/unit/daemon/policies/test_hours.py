@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.simulator.world import World, begin
+from ganeti_htools.simulator.world import World, initial_world
 from htoolsd.plans.plan import Plan, PlanState
 from htoolsd.policies.settings import RebalanceSettings, SqueezeSettings
 from tests.support.policies import all_off
@@ -79,7 +79,7 @@ def busy() -> World:
     policy = replace(ANY, std=replace(ANY.std, memory_size=1000, cpu_count=1))
     nodes = [node("boss", master=True), *(node(name, t_cpu=16.0) for name in "ab")]
     rows = [replace(instance("web", DiskTemplate.EXT, "b"), mem=100)]
-    return begin(Cluster((Group("default", "uuid", ipolicy=policy),), tuple(nodes), tuple(rows)))
+    return initial_world(Cluster((Group("default", "uuid", ipolicy=policy),), tuple(nodes), tuple(rows)))
 
 
 @pytest.mark.parametrize(("jobs", "place"), [(1, "b"), (2, "a")])

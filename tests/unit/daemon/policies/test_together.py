@@ -12,7 +12,7 @@ from trio.testing import MockClock
 from ganeti_htools.model.cluster import Cluster, Group, Node
 from ganeti_htools.model.tags import SQUEEZING, STANDBY_AUTO
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.simulator.world import World, begin
+from ganeti_htools.simulator.world import World, initial_world
 from htoolsd.plans.plan import PlanState
 from htoolsd.policies.decision import PolicyDecision
 from htoolsd.policies.settings import RebalanceSettings, RedistributeSettings, SqueezeSettings
@@ -30,7 +30,7 @@ def idle() -> World:
     policy = replace(ANY, std=replace(ANY.std, memory_size=1000, cpu_count=1))
     nodes = [node("boss", master=True), *(node(name, t_cpu=16.0) for name in "abc")]
     rows = [replace(instance(name, DiskTemplate.EXT, "boss"), mem=100) for name in ("web", "mail")]
-    return begin(Cluster((Group("default", "uuid", ipolicy=policy),), tuple(nodes), tuple(rows)))
+    return initial_world(Cluster((Group("default", "uuid", ipolicy=policy),), tuple(nodes), tuple(rows)))
 
 
 def offline(daemon: Working) -> set[str]:
@@ -97,7 +97,7 @@ async def test_where_another_policy_acts_nothing_is_powered_down(
     """Nor as long as it takes to begin, after it has acted or would have."""
     other = replace(REBALANCE, mode=mode)
     squeeze = replace(SQUEEZE, every_seconds=100.0, hold=5)
-    async with working(tmp_path, world=begin(uneven()), squeeze=squeeze, rebalance=other) as daemon:
+    async with working(tmp_path, world=initial_world(uneven()), squeeze=squeeze, rebalance=other) as daemon:
         for _ in range(4):
             await rounds(daemon, "squeeze")
         done = await rounds(daemon, "rebalance", "squeeze")
@@ -136,7 +136,7 @@ async def test_a_group_gets_one_plan_and_repairs_come_first(
     autojump_clock: MockClock, tmp_path: Path
 ) -> None:
     """The group that gives the room is left alone, too."""
-    world = begin(full_group())
+    world = initial_world(full_group())
     eager = replace(REBALANCE, start=1e-9, stop=1e-9)
     async with working(
         tmp_path, world=world, redistribute=REDISTRIBUTE, rebalance=eager, squeeze=SQUEEZE
@@ -189,7 +189,7 @@ async def test_a_lost_n1_is_an_event(autojump_clock: MockClock, tmp_path: Path) 
     """Of a node that others' secondaries have filled; once, until it is lost anew."""
     quiet = replace(REBALANCE, every_seconds=1e6, mode="shadow")
     cluster = grouped().cluster
-    async with working(tmp_path, world=begin(cluster), rebalance=quiet) as daemon:
+    async with working(tmp_path, world=initial_world(cluster), rebalance=quiet) as daemon:
         await trio.sleep(60)
         assert daemon.decisions == []
         world = daemon.luxid.jobs.world

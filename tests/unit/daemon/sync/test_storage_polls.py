@@ -12,7 +12,7 @@ from trio.testing import MockClock
 from ganeti_htools.model.cluster import Disk
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.simulator.world import World, lose
+from ganeti_htools.simulator.world import World, lose_node
 from htoolsd.sync import storage_polls
 from htoolsd.sync.storage_polls import StoragePollSettings
 from htoolsd.sync.sync import Sync
@@ -40,7 +40,7 @@ async def following(
 
 def asked(luxid: MemoryGaneti) -> list[str]:
     """The opcodes that ask for storage, oldest first."""
-    names = [job.ops[0].opcode["OP_ID"] for job in luxid.jobs.known()]
+    names = [job.ops[0].opcode["OP_ID"] for job in luxid.jobs.unarchived()]
     return [name for name in names if name in (UNITS, DISKS)]
 
 
@@ -73,7 +73,7 @@ async def test_never_means_never(autojump_clock: MockClock, tmp_path: Path) -> N
     write(file, world())
     async with ganeti(world()) as luxid, following(luxid, StoragePollSettings(), file) as sync:
         await trio.sleep(2000)
-        assert luxid.jobs.known() == []
+        assert luxid.jobs.unarchived() == []
         assert units(sync) == {"one": None, "two": None, "three": None}
         assert sync.model.cluster is sync.model.without_storage
         assert "storage" not in sync.model.generations
@@ -142,7 +142,7 @@ async def test_few_nodes_are_asked_at_a_time(
         assert set(units(sync).values()) == {None}
         await trio.sleep(60)
         assert units(sync) == truth(luxid)
-        nodes = [job.ops[0].opcode.get("nodes") for job in luxid.jobs.known()]
+        nodes = [job.ops[0].opcode.get("nodes") for job in luxid.jobs.unarchived()]
         assert nodes == [None, ["one", "two"], ["three"]]
 
 
@@ -221,7 +221,7 @@ async def test_a_job_that_has_to_wait_too_long_is_cancelled(autojump_clock: Mock
             luxid.jobs.submit([[delay(900)]])
         await trio.sleep(650)
         assert "has not ended within 60 s" in sync.status()["storage"]["error"]
-        states = [job.state.value for job in luxid.jobs.known() if job.ops[0].opcode["OP_ID"] == UNITS]
+        states = [job.state.value for job in luxid.jobs.unarchived() if job.ops[0].opcode["OP_ID"] == UNITS]
         assert states[:2] == ["success", "canceled"]
         assert len(states) <= 3  # it is not tried again at once
         assert sync.model.storage == before
@@ -233,7 +233,7 @@ async def test_a_job_that_has_to_wait_too_long_is_cancelled(autojump_clock: Mock
 async def test_a_node_that_does_not_answer_has_its_single_figure(autojump_clock: MockClock) -> None:
     async with ganeti(world()) as luxid, following(luxid, ALWAYS) as sync:
         await trio.sleep(60)
-        luxid.jobs.change(lose(luxid.jobs.world, "two"))
+        luxid.jobs.change(lose_node(luxid.jobs.world, "two"))
         await trio.sleep(1000)
         assert (units(sync)["two"], units(sync)["one"]) == (None, truth(luxid)["one"])
 

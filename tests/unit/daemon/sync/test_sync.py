@@ -7,7 +7,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from ganeti_htools.luxi.client import LAST_PAUSE
 from ganeti_htools.simulator.jobs import Jobs
-from ganeti_htools.simulator.world import find, lose, with_role
+from ganeti_htools.simulator.world import lose_node, restore_node, with_role
 from htoolsd.sync.sync import RETRY, NotSyncedError
 from tests.support.memory_ganeti import described, following, ganeti, truth
 from tests.support.worlds import delay, migrate, node, world
@@ -118,12 +118,12 @@ async def test_a_node_that_comes_back_is_asked_at_once(autojump_clock: MockClock
 
 async def test_a_node_that_does_not_report_is_taken_for_offline(autojump_clock: MockClock) -> None:
     async with ganeti() as luxid, following(luxid, live=20) as sync:
-        luxid.jobs.change(lose(luxid.jobs.world, "two"))
+        luxid.jobs.change(lose_node(luxid.jobs.world, "two"))
         await trio.sleep(19)
         assert sync.model.silent == ("two",)
         assert described(sync) == truth(luxid)
         assert luxid.times("live node") == [0]
-        luxid.jobs.change(find(luxid.jobs.world, "two"))
+        luxid.jobs.change(restore_node(luxid.jobs.world, "two"))
         await trio.sleep(20)
         assert not sync.model.silent
         assert described(sync) == truth(luxid)
@@ -199,7 +199,7 @@ async def test_the_role_goes_and_comes_back(autojump_clock: MockClock) -> None:
             await trio.sleep(1000)
             assert (len(luxid.asked), sync.late, sync.luxi.state) == (asked, True, "not asked")
             luxid.master = True
-            luxid.jobs.change(lose(luxid.jobs.world, "two"))
+            luxid.jobs.change(lose_node(luxid.jobs.world, "two"))
             await trio.sleep(6)
             assert (sync.late, sync.luxi.state) == (False, "reachable")
             assert described(sync) == truth(luxid)

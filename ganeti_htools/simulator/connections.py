@@ -1,4 +1,4 @@
-"""Conversations on Unix sockets, and what can go wrong with them."""
+"""Connections on Unix sockets, and the faults that can be ordered for them."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -12,19 +12,19 @@ from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.sockets import bind
 
 LONGEST = 100 << 20  # bytes of a request
-IDLE = 3600.0  # seconds that a client may say nothing
-WRITE = 60.0  # seconds to take an answer
+IDLE = 3600.0  # seconds without a request until a connection ends
+WRITE = 60.0  # seconds in which a client must read an answer
 
 Answer = Callable[[bytes], Awaitable[tuple[bytes, bool]]]
 
 
 @dataclass(slots=True)
-class Trouble:
-    """What is made to go wrong.
+class Faults:
+    """The ordered faults.
 
-    ``seconds`` pass before every answer; the next ``cuts`` answers are cut off half-way; the next ``drops``
-    requests are not heard, and their connection ends; ``odd`` has by method what is told instead of the next
-    results.
+    Every answer takes ``seconds``. The next ``cuts`` answers are cut off half-way. The next ``drops``
+    requests are not read, and their connection ends. ``odd`` has, by method, the results that replace the
+    next ones.
     """
 
     seconds: float = 0.0
@@ -32,10 +32,10 @@ class Trouble:
     drops: int = 0
     odd: dict[str, list[Any]] = field(default_factory=dict)
 
-    def told(self, message: bytes, said: bytes) -> bytes:
-        """What is sent in place of an answer."""
+    def replace(self, message: bytes, answer: bytes) -> bytes:
+        """Return the answer to a request, or the one that replaces it."""
         odd = self.odd.get(_method(message)) if self.odd else None
-        return encode({"success": True, "result": odd.pop(0)}) if odd else said
+        return encode({"success": True, "result": odd.pop(0)}) if odd else answer
 
 
 def _method(message: bytes) -> str:
@@ -48,8 +48,8 @@ def _method(message: bytes) -> str:
     return ""
 
 
-async def converse(stream: trio.abc.Stream, answer: Answer, trouble: Trouble) -> None:
-    """Answer one client until it leaves, keeps silent for too long, or sends what cannot be read."""
+async def serve_client(stream: trio.abc.Stream, answer: Answer, faults: Faults) -> None:
+    """Answer one client until it leaves, is idle for too long, or sends an unreadable message."""
     decoder = Decoder(LONGEST)
     async with stream:
         with suppress(FramingError, trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
@@ -59,28 +59,31 @@ async def converse(stream: trio.abc.Stream, answer: Answer, trouble: Trouble) ->
                 if not data:
                     return
                 for message in decoder.feed(bytes(data)):
-                    if trouble.drops > 0:
-                        trouble.drops -= 1
+                    if faults.drops > 0:
+                        faults.drops -= 1
                         return
-                    said, goes_on = await answer(message)
-                    if not await _say(stream, trouble.told(message, said), trouble) or not goes_on:
+                    text, stays_open = await answer(message)
+                    if not await _send(stream, faults.replace(message, text), faults) or not stays_open:
                         return
 
 
-async def _say(stream: trio.abc.Stream, said: bytes, trouble: Trouble) -> bool:
-    """Send text; whether all of it could be sent."""
-    await trio.sleep(trouble.seconds)
-    cut = trouble.cuts > 0
+async def _send(stream: trio.abc.Stream, answer: bytes, faults: Faults) -> bool:
+    """Send an answer; return whether all of it was sent."""
+    await trio.sleep(faults.seconds)
+    cut = faults.cuts > 0
     if cut:
-        trouble.cuts -= 1
+        faults.cuts -= 1
     with trio.fail_after(WRITE):
-        await stream.send_all(said[: len(said) // 2] if cut else said)
+        await stream.send_all(answer[: len(answer) // 2] if cut else answer)
     return not cut
 
 
 @contextmanager
-def listening(path: str) -> Iterator[trio.SocketListener]:
-    """A Unix socket at ``path``, as long as it is needed; nobody else's is removed. Raises HtoolsError."""
+def listen(path: str) -> Iterator[trio.SocketListener]:
+    """Listen on a Unix socket at ``path`` within the block, and remove only this socket.
+
+    Raises HtoolsError.
+    """
     try:
         bound = bind(path)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""What a simulated Ganeti tells of storage: its settings, the units on nodes, where disks are.
+"""Storage of the simulated cluster: its settings, the units on nodes, and the units of disks.
 
-The questions are answered as by ``LUNodeQueryStorage`` (``lib/cmdlib/node.py``) and ``LUInstanceQueryData``
-(``lib/cmdlib/instance_query.py``) of Ganeti 3.0. What files do not tell is as in a fresh cluster.
+The queries are answered as by ``LUNodeQueryStorage`` (``lib/cmdlib/node.py``) and ``LUInstanceQueryData``
+(``lib/cmdlib/instance_query.py``) of Ganeti 3.0. Values that files lack are those of a new cluster.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ from ganeti_htools.model.storage import (
 )
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.model.units import unit_on
-from ganeti_htools.simulator.opcodes import refused
+from ganeti_htools.simulator.opcodes import prereq_error
 from ganeti_htools.simulator.world import World
 
 _FIELDS = ("name", "size", "free", "used", "allocatable", "node", "type")
@@ -40,18 +40,18 @@ _USUAL = {
 }
 
 
-def uuid(name: str) -> str:
-    """A UUID for an object, which files do not tell."""
+def object_uuid(name: str) -> str:
+    """Return a UUID for an object, since files have none."""
     return str(uuid5(NAMESPACE_DNS, name))
 
 
 def _default(world: World, kind: StorageType) -> str:
-    """The key of the cluster's own unit of a type."""
+    """Return the key of the cluster's own unit of a type."""
     return world.units.default(kind).key or _USUAL[kind]
 
 
 def settings(world: World) -> dict[str, Any]:
-    """What QueryClusterInfo tells of storage."""
+    """Return the storage part of the answer to QueryClusterInfo."""
     return {
         "enabled_disk_templates": [template.value for template in _enabled(world)],
         "volume_group_name": _default(world, StorageType.LVM_VG),
@@ -63,7 +63,7 @@ def settings(world: World) -> dict[str, Any]:
 
 
 def parameters(world: World, group: Group | None = None) -> dict[str, Any]:
-    """The disk parameters of the cluster, or of a group, as far as they tell of units."""
+    """Return the disk parameters of the cluster, or of a group, that name units."""
     metavg, pool = (group.metavg, group.rbd_pool) if group else (None, None)
     return {
         DiskTemplate.DRBD.value: {"metavg": metavg or _default(world, StorageType.LVM_VG)},
@@ -71,8 +71,8 @@ def parameters(world: World, group: Group | None = None) -> dict[str, Any]:
     }
 
 
-def with_disks(world: World, group: Group, instance: Instance) -> Instance:
-    """The instance with its disks as they are made in a group."""
+def with_new_disks(world: World, group: Group, instance: Instance) -> Instance:
+    """Return the instance with its disks as a group creates them."""
     instance = with_disk_defaults(group, instance)
     if instance.template is not DiskTemplate.DRBD:
         return replace(instance, dsk=sum(disk.size for disk in instance.disks))
@@ -81,9 +81,11 @@ def with_disks(world: World, group: Group, instance: Instance) -> Instance:
     return replace(instance, disks=disks, dsk=sum(disk.size + DRBD_META for disk in disks))
 
 
-def check_groups(world: World, instance: Instance, node: Node) -> None:
-    """Volume groups need to have what is looked for there: of a mirrored disk also its metadata, wherever
-    that goes (``CheckNodesFreeDiskPerVG``, ``lib/cmdlib/instance_storage.py``). Raises OpcodeError.
+def check_volume_groups(world: World, instance: Instance, node: Node) -> None:
+    """Check that volume groups have space for an instance's disks. Raises OpcodeError.
+
+    The metadata of a mirrored disk counts on the group of the disk, even if it goes to another one
+    (``CheckNodesFreeDiskPerVG``, ``lib/cmdlib/instance_storage.py``).
     """
     if TYPE_OF[instance.template] is not StorageType.LVM_VG:
         return
@@ -92,18 +94,18 @@ def check_groups(world: World, instance: Instance, node: Node) -> None:
         unit = world.units.wanted_by(disk, instance.template) if world.units.known else world.units.local[0]
         needs[unit] += disk.size + meta
     for unit, need in needs.items():
-        there = unit_on(node, world.units, unit)
-        if there is None:
+        present = unit_on(node, world.units, unit)
+        if present is None:
             text = f"Can't compute free disk space on node {node.name} for vg {unit.key}, result was 'None'"
-            raise refused(text, "environment_error")
-        if need > there.free:
+            raise prereq_error(text, "environment_error")
+        if need > present.free:
             text = f"Not enough disk space on target node {node.name} vg {unit.key}"
-            text += f": required {need} MiB, available {there.free} MiB"
-            raise refused(text, "insufficient_resources")
+            text += f": required {need} MiB, available {present.free} MiB"
+            raise prereq_error(text, "insufficient_resources")
 
 
 def _enabled(world: World) -> list[DiskTemplate]:
-    """The templates that the cluster's policy allows, and those in use."""
+    """Return the templates that the cluster's policy allows, and those in use."""
     used = {row.template for row in world.cluster.instances}
     allowed = world.cluster.ipolicy.disk_templates
     found = [*allowed, *(template for template in DiskTemplate if template in used - set(allowed))]
@@ -111,23 +113,24 @@ def _enabled(world: World) -> list[DiskTemplate]:
 
 
 def query_storage(world: World, opcode: Opcode) -> list[list[Any]]:
-    """The units of one type on nodes, a row each; nodes that do not answer are missing.
+    """Return the units of one type on nodes, a row each, without nodes that do not answer.
 
-    Without ``nodes`` all are asked, without ``storage_type`` for that of the first enabled template.
+    The opcode asks all nodes if it lacks ``nodes``, and for the type of the first enabled template if it
+    lacks ``storage_type``.
     """
     fields = opcode["output_fields"]
     unknown = [name for name in fields if name not in _FIELDS]
     if unknown:
-        raise refused(f"Unknown output fields selected: {','.join(unknown)}", "wrong_input")
+        raise prereq_error(f"Unknown output fields selected: {','.join(unknown)}", "wrong_input")
     kind = _asked_type(world, opcode.get("storage_type"))
     wanted = opcode.get("nodes") or [node.name for node in world.cluster.nodes]
     missing = [name for name in wanted if world.node(name) is None]
     if missing:
-        raise refused(f"Node '{missing[0]}' not known", "unknown_entity")
+        raise prereq_error(f"Node '{missing[0]}' not known", "unknown_entity")
     nodes = [node for node in world.cluster.nodes if node.name in wanted and world.answers(node.name)]
     rows = [(node, row) for node in nodes for row in _units(world, node, kind)] if kind else []
     only = opcode.get("name")
-    told = [
+    entries = [
         {
             "name": name,
             "size": size,
@@ -140,67 +143,67 @@ def query_storage(world: World, opcode: Opcode) -> list[list[Any]]:
         for node, (name, size, free) in rows
         if only in (None, name)
     ]
-    return [[row[field] for field in fields] for row in told]
+    return [[row[field] for field in fields] for row in entries]
 
 
 def _asked_type(world: World, name: str | None) -> StorageType | None:
-    """The type that is asked for; None for physical volumes, of which there are none."""
+    """Return the type of the query; None for physical volumes, of which there are none."""
     enabled = _enabled(world)
     types = [TYPE_OF[template] for template in enabled]
     if name is None:
         if types[0] not in _REPORTED:
-            raise refused(
+            raise prereq_error(
                 f"Storage reporting for storage type '{types[0].value}' is not supported.", "wrong_input"
             )
         return types[0]
     kind = StorageType.LVM_VG if name == IGNORED else StorageType(name)
     if kind not in types:
-        told = ",".join(template.value for template in enabled)
-        raise refused(
+        names = ",".join(template.value for template in enabled)
+        raise prereq_error(
             f"No disk template of storage type '{name}' is enabled in this cluster."
-            f" Enabled disk templates are: {told}",
+            f" Enabled disk templates are: {names}",
             "wrong_input",
         )
     return None if name == IGNORED else kind
 
 
 def _units(world: World, node: Node, kind: StorageType) -> list[tuple[str, int, int]]:
-    """Name, size and free space of the units of a type on a node.
+    """Return name, size and free space of the units of a type on a node.
 
-    Of directories there is the cluster's own only. A node that tells no units has the default volume group.
+    The only directory is the cluster's own. A node without known units has the default volume group.
     """
     if kind is StorageType.LVM_VG:
         if node.storage is None:
             return [(_default(world, kind), int(node.t_dsk), node.f_dsk)] if node.t_dsk else []
         groups = [unit for kind in VOLUME_GROUPS for unit in node.storage if unit.desired.type is kind]
-        found = {unit.desired.key: (unit.desired.key, *_room(unit)) for unit in groups}
+        found = {unit.desired.key: (unit.desired.key, *_space(unit)) for unit in groups}
         return [found[name] for name in sorted(found)]
     if kind not in _REPORTED:
         return []
     own = DesiredUnit(kind, _default(world, kind))
-    there = [unit for unit in node.storage or () if unit.desired == own]
-    return [(unit.desired.key, *_room(unit)) for unit in there]
+    present = [unit for unit in node.storage or () if unit.desired == own]
+    return [(unit.desired.key, *_space(unit)) for unit in present]
 
 
-def _room(unit: Unit) -> tuple[int, int]:
-    """Size and free space as a node measures them: within bounds, whatever disks should take."""
+def _space(unit: Unit) -> tuple[int, int]:
+    """Return size and free space as a node measures them: never negative, never more than the size."""
     return unit.total, min(unit.total, max(0, unit.free))
 
 
 def query_disks(world: World, opcode: Opcode) -> dict[str, dict[str, Any]]:
-    """The configuration of instances, by name; of all without ``instances``."""
+    """Return the configuration of instances by name; of all instances if the opcode lacks ``instances``."""
     wanted: Sequence[str] = opcode.get("instances") or [row.name for row in world.cluster.instances]
     rows = [(name, world.instance(name)) for name in wanted]
     for name, row in rows:
         if row is None:
-            raise refused(f"Instance '{name}' not known", "unknown_entity")
+            raise prereq_error(f"Instance '{name}' not known", "unknown_entity")
     return {name: _data(world, row) for name, row in rows if row}
 
 
 def _data(world: World, row: Instance) -> dict[str, Any]:
     return {
         "name": row.name,
-        "uuid": uuid(row.name),
+        "uuid": object_uuid(row.name),
         "run_state": None,
         "pnode": row.pnode,
         "pnode_group_uuid": next(node.group for node in world.cluster.nodes if node.name == row.pnode),
@@ -211,7 +214,7 @@ def _data(world: World, row: Instance) -> dict[str, Any]:
 
 
 def _disk(world: World, row: Instance, disk: Disk, place: int) -> dict[str, Any]:
-    name = f"{uuid(f'{row.name}/{place}')}.disk{place}"
+    name = f"{object_uuid(f'{row.name}/{place}')}.disk{place}"
     key = disk.unit.key if disk.unit else _default(world, TYPE_OF[row.template])
     made: dict[str, Any] = {
         "iv_name": f"disk/{place}",
@@ -219,7 +222,7 @@ def _disk(world: World, row: Instance, disk: Disk, place: int) -> dict[str, Any]
         "mode": "rw",
         "size": disk.size,
         "spindles": disk.spindles,
-        "uuid": uuid(name),
+        "uuid": object_uuid(name),
         "drbd_info": None,
         "pstatus": None,
         "sstatus": None,
@@ -227,7 +230,7 @@ def _disk(world: World, row: Instance, disk: Disk, place: int) -> dict[str, Any]
     }
     if row.template is not DiskTemplate.DRBD:
         return made | {"logical_id": _logical_id(row, key, name)}
-    nodes = [uuid(node) for node in (row.pnode, row.snode or row.pnode)]
+    nodes = [object_uuid(node) for node in (row.pnode, row.snode or row.pnode)]
     parts = ((key, f"{name}_data", disk.size), (disk.metavg or key, f"{name}_meta", DRBD_META))
     children: list[Mapping[str, Any]] = [
         made | {"dev_type": "plain", "logical_id": [group, volume], "size": size}
