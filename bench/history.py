@@ -9,12 +9,12 @@ import trio
 from bench.timing import Part, measured
 from ganeti_htools.planning.summary import DecisionSummary
 from htoolsd.history import entries
-from htoolsd.history.database import Database
-from htoolsd.history.entries import Entry, Wanted
-from htoolsd.history.history import MOST, History
+from htoolsd.history.database import HistoryDatabase
+from htoolsd.history.entries import HistoryEntry, HistoryQuery
+from htoolsd.history.history import MAX_IN_MEMORY, History
 
 
-def decision(number: int) -> Entry:
+def decision(number: int) -> HistoryEntry:
     """A decision on one of 10,000 instances, with a choice of groups."""
     nodes = [f"node{number % 1000}.example.org", f"node{(number + 1) % 1000}.example.org"]
     name = f"instance{number % 10_000}.example.org"
@@ -27,7 +27,7 @@ def decision(number: int) -> Entry:
 
 def noting(directory: Path) -> float:
     """Seconds that a decision spends on being noted."""
-    facts = [decision(number) for number in range(MOST)]
+    facts = [decision(number) for number in range(MAX_IN_MEMORY)]
 
     async def note() -> float:
         history = History(str(directory / "history"), 90.0, 256)
@@ -41,7 +41,10 @@ def noting(directory: Path) -> float:
 
 def writing(directory: Path) -> float:
     """Seconds of a thread for 1,000 decisions at once."""
-    database, batch = Database(str(directory / "history")), [decision(number) for number in range(1000)]
+    database, batch = (
+        HistoryDatabase(str(directory / "history")),
+        [decision(number) for number in range(1000)],
+    )
     began = time.perf_counter()
     database.add(batch)
     taken = time.perf_counter() - began
@@ -51,10 +54,10 @@ def writing(directory: Path) -> float:
 
 def finding(directory: Path, number: int) -> float:
     """Seconds to find the decisions on an instance among so many."""
-    database = Database(str(directory / "history"))
+    database = HistoryDatabase(str(directory / "history"))
     database.add([decision(each) for each in range(number)])
     began = time.perf_counter()
-    found = database.find(Wanted(instance="instance77"))
+    found = database.find(HistoryQuery(instance="instance77"))
     taken = time.perf_counter() - began
     assert len(found) == number // 10_000
     database.close()

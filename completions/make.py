@@ -13,7 +13,7 @@ from ganeti_htools.commandline.programs import PROGRAMS
 from ganeti_htools.commandline.reading import Reply, read
 from ganeti_htools.simulator import program as simulator
 from htoolsd.policies.remedies import POLICIES
-from htoolsd.process.arguments import parser
+from htoolsd.process.config import argument_parser
 
 HEADER = """\
 # Bash completion of htoolsd's programs; to be read by bash, for example from /etc/bash_completion.d.
@@ -165,7 +165,7 @@ def programs() -> dict[str, list[str]]:
         **{name: described(program) for name, program in PROGRAMS.items()},
         **parsed("htools-simulator", simulator._parser()),
         **parsed("htoolsctl", htoolsctl._parser()),
-        **parsed("htoolsd", parser()),
+        **parsed("htoolsd", argument_parser()),
     }
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from bench import overload
-from htoolsd.process.watching import SHOW_SECONDS
-from htoolsd.socket import alone
+from htoolsd.socket import fallback_counter
+from htoolsd.socket.acceptor import TOUCH_SECONDS
 from tests.support.programs import (
     EXECUTABLE,
     FALLBACK,
@@ -260,5 +260,5 @@ def test_counting_waits_for_nobody(tmp_path: Path) -> None:
 
 def test_executable_and_daemon_agree() -> None:
     text = FALLBACK.read_text()
-    assert f'"{alone.SUFFIX}"' in text
-    assert f"\nRECENTLY = {3 * SHOW_SECONDS} " in text
+    assert f'"{fallback_counter.SUFFIX}"' in text
+    assert f"\nRECENTLY = {3 * TOUCH_SECONDS} " in text

@@ -364,7 +364,7 @@ def test_a_daemon_with_too_much_to_do(tmp_path: Path, request_path: Path) -> Non
     ):
         gated.wait_begun()
         finished = executable(gated.socket, request_path, "--htoolsd-timeout=6")
-        busy = "refused (busy): other decisions took longer than 0.1 s"
+        busy = "refused (busy): no turn within 0.1 s: other decisions take too long"
         assert_decided_alone(finished, busy, request_path)
         gated.gate.touch()
         assert first.communicate(timeout=PATIENCE)[0] == finished.stdout

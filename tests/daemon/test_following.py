@@ -202,7 +202,7 @@ def test_elsewhere_than_on_the_master_it_does_not_start(tmp_path: Path) -> None:
         ),
     )
     assert finished.returncode == 11
-    assert finished.stderr == "htoolsd: not the master node, that is other.example.org\n"
+    assert finished.stderr == "htoolsd: not the master node; that is other.example.org\n"
     assert sorted(os.listdir(tmp_path)) == ["config", "ssconf_master_node"]
 
 

@@ -130,7 +130,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
         ({"tool": "hbal", "options": {"offline": "node1"}}, "plan: options: offline: expected a list of str"),
         ({"tool": "hbal", "options": {"offline": ["nowhere"]}}, "wrong node name.* nowhere"),
         ({"tool": "hbal", "options": {"group": "x" * 70_000}}, "plan: options: longer than 65536 characters"),
-        ({"tool": "hbal", "arguments": ["-l3"]}, "plan: takes no argument 'arguments'"),
+        ({"tool": "hbal", "arguments": ["-l3"]}, "plan: there is no argument 'arguments'"),
         ({"tool": "hbal", "generations": {"nodes": 7}}, "the cluster is not known, or has changed"),
     ],
 )
@@ -143,7 +143,7 @@ def test_what_cannot_be_planned_is_a_line(shared: Daemon, args: dict[str, object
     ("method", "args", "problem"),
     [
         ("execute", {}, "execute: plan: expected the id of a plan"),
-        ("follow", {"plan": "nothing"}, "'nothing' is the id of no plan that is known"),
+        ("follow", {"plan": "nothing"}, "'nothing' matches no plan"),
         ("cancel", {"plan": ""}, "cancel: plan: expected the id of a plan"),
         ("cancel", {"plan": "ID"}, "plan ID is planned, not running"),
         ("cancel", {"plan": "ID", "now": 1}, "cancel: now: expected true or false"),

@@ -110,7 +110,7 @@ def test_a_plan_of_an_earlier_daemon_has_to_be_the_same(tmp_path: Path) -> None:
         (daemon.state / "plans" / f"{plans[0]['id']}.json").write_text(json.dumps(record))
         with running(tmp_path / "daemon", config=OFTEN) as again:
             known(again)
-            refused = "was made by an earlier htoolsd, and of the cluster as it is now it would be another"
+            refused = "was made by an earlier htoolsd and would be different for the present cluster"
             with pytest.raises(CallRefusedError, match=f"^plan {plans[0]['id']} {refused}"):
                 call(again, "execute", plan=plans[0]["id"])
             assert not ganeti.tell("jobs")
@@ -134,7 +134,7 @@ def test_a_plan_whose_options_were_kept_as_a_command_line(tmp_path: Path) -> Non
             assert last(again)["state"] == "planned"
             assert "\nArguments: -l 2\n" in ctl(again, "plan", plan).stdout
             with pytest.raises(
-                CallRefusedError, match=f"plan {plan} was made by an earlier htoolsd, which kept"
+                CallRefusedError, match=f"plan {plan} was made by an earlier htoolsd in a form"
             ):
                 call(again, "execute", plan=plan)
             assert not ganeti.tell("jobs")

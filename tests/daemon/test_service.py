@@ -140,8 +140,10 @@ def test_a_configuration_is_read_again(tmp_path: Path) -> None:
     with running(tmp_path / "daemon", config="connections = 1") as daemon:
         daemon.configure(f'connections = 2\ngroup = "other"\nsocket = "{tmp_path}/other"')
         daemon.signal(signal.SIGHUP)
-        wait_until(lambda: daemon.told("takes a restart"))
-        assert daemon.told("takes a restart")[0]["keys"] == ["group"]  # the command line has the socket
+        wait_until(lambda: daemon.told("changed keys need a restart"))
+        assert daemon.told("changed keys need a restart")[0]["keys"] == [
+            "group"
+        ]  # the command line has the socket
         with connect(daemon.socket):
             assert daemon.status()["connections"] == 2
         daemon.configure("connections = 0")
@@ -157,7 +159,7 @@ def test_a_configuration_is_read_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "status", "line"),
     [
-        ("connections = 3", 0, "CONFIG: nothing is wrong"),
+        ("connections = 3", 0, "CONFIG: no errors"),
         ("connections = 0", 1, "htoolsd: CONFIG: connections: expected .*"),
         ('group = "nobody-at-all"', 1, "htoolsd: there is no group 'nobody-at-all'"),
     ],
@@ -184,7 +186,7 @@ def become(daemon: Daemon, name: bytes) -> None:
 
 
 def warned(daemon: Daemon, times: int) -> bool:
-    return len(daemon.told("who is master cannot be told")) == times
+    return len(daemon.told("master node cannot be determined")) == times
 
 
 OFTEN = "config_seconds = 0.05"
@@ -225,7 +227,7 @@ def test_by_hand_it_ends_where_the_master_is_not(tmp_path: Path) -> None:
     (tmp_path / "ssconf_master_node").write_bytes(ELSEWHERE)
     (tmp_path / "config").write_text(f'ssconf_dir = "{tmp_path}"')
     finished = run(sys.executable, "-m", "htoolsd", "--config", tmp_path / "config", environment=HERE)
-    assert (finished.returncode, finished.stderr) == (11, "htoolsd: not the master node, that is node2\n")
+    assert (finished.returncode, finished.stderr) == (11, "htoolsd: not the master node; that is node2\n")
 
 
 # The service manager

@@ -16,8 +16,7 @@ from ganeti_htools.cli import htoolsctl
 from ganeti_htools.commandline.programs import PROGRAMS
 from ganeti_htools.commandline.reading import Reply, read
 from ganeti_htools.simulator import program as simulator
-from htoolsd.process.arguments import parser
-from htoolsd.process.config import Config, load
+from htoolsd.process.config import Config, argument_parser, load
 from tests.support.documents import DOCUMENTS, OURS, SAMPLES, Block, blocks
 from tests.support.programs import ROOT
 from tests.support.storage_units import taken
@@ -54,7 +53,11 @@ def complaint(words: Sequence[str]) -> str:
         reply = read(PROGRAMS[program], arguments)
         said = reply.text if isinstance(reply, Reply) and reply.status else ""
         return "" if "requires an argument" in said else said
-    parsers = {"htoolsctl": htoolsctl._parser, "htoolsd": parser, "htools-simulator": simulator._parser}
+    parsers = {
+        "htoolsctl": htoolsctl._parser,
+        "htoolsd": argument_parser,
+        "htools-simulator": simulator._parser,
+    }
     with redirect_stderr(StringIO()) as said_of_it, suppress(SystemExit):
         parsers[program]().parse_known_args(arguments)
     return "" if "are required" in said_of_it.getvalue() else said_of_it.getvalue()

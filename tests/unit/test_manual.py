@@ -12,12 +12,12 @@ from ganeti_htools.commandline.programs import PROGRAMS
 from ganeti_htools.planning.hsqueeze import SqueezeOptions
 from ganeti_htools.simulator import program as simulator
 from htoolsd.process import config
-from htoolsd.process.arguments import parser
+from htoolsd.process.config import argument_parser
 
 MAN = Path(__file__).parents[2] / "man"
 PARSERS = {
     "htoolsctl.1": htoolsctl._parser(),
-    "htoolsd.8": parser(),
+    "htoolsd.8": argument_parser(),
     "htools-simulator.1": simulator._parser(),
 }
 

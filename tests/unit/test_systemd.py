@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.client.protocol import DEFAULT_SOCKET
-from htoolsd.process.arguments import parser
-from htoolsd.process.config import Config
+from htoolsd.process.config import Config, argument_parser
 
 UNIT = Path(__file__).resolve().parents[2] / "systemd" / "htoolsd.service"
 
@@ -36,7 +35,7 @@ def setting(section: str, key: str) -> str:
 def options(command: str) -> argparse.Namespace:
     program, *words = shlex.split(command)
     assert Path(program).name in distribution("htoolsd").entry_points.names
-    return parser().parse_args(words)
+    return argument_parser().parse_args(words)
 
 
 def test_it_starts_a_program_of_ours_with_options_that_it_has() -> None:

@@ -1,1 +1,1 @@
-"""What can be asked of the daemon: declared in :mod:`.methods`, carried out in one module per subject."""
+"""The methods of the socket, one module for each subject; see :mod:`htoolsd.socket.methods`."""

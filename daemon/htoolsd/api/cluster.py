@@ -1,4 +1,4 @@
-"""The methods ``cluster``, ``storage`` and ``refresh``: what the daemon knows of the cluster."""
+"""The methods ``cluster``, ``storage`` and ``refresh``: the daemon's data about the cluster."""
 
 from dataclasses import asdict
 from typing import Any
@@ -13,7 +13,7 @@ from ganeti_htools.luxi import relayed
 from ganeti_htools.luxi.queries import ClusterAnswers
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.units_in_use import units_in_use
-from htoolsd.socket.methods import Args, File
+from htoolsd.socket.methods import Args, File, flag, method
 from htoolsd.sync.model import Model
 from htoolsd.sync.sync import NotSyncedError, Sync
 from htoolsd.sync.threads import ROW_BYTES, run_by_size
@@ -41,18 +41,23 @@ def _storage(cluster: Cluster) -> Storage:
 
 
 class ClusterMethods:
-    """Answers from the model. Encoded text is kept until the model changes."""
+    """Methods about the model; they raise RefusalError. Encoded answers are kept until the model changes."""
 
     def __init__(self, sync: Sync) -> None:
         self._sync = sync
         self._encoded: tuple[Model | None, dict[str, orjson.Fragment]] = (None, {})
         self._encoding = trio.Lock()
 
+    @method(
+        "Returns the cluster: nodes, instances, groups and info as Ganeti answers them over LUXI, with nodes"
+        " that are in use but do not report as offline; the age of each kind of data, in seconds, and whether"
+        " it is too old; how often each table has changed; the nodes whose figures may be older than their"
+        " instances (updating); and the last known figures of nodes that do not report, without their"
+        " instances, in the text format (standby).",
+        {"fresh": "true to ask Ganeti for the configuration first; optional"},
+    )
     async def cluster(self, args: Args, _file: File) -> object:
-        """Raises RefusalError."""
-        fresh = args.get("fresh", False)
-        if not isinstance(fresh, bool):
-            raise RefusalError(Refusal.ARGUMENTS, "cluster: fresh: expected true or false")
+        fresh = flag("cluster", args, "fresh")
         old = await self._sync.poll_configuration() if fresh else None
         model = self._sync.model
         if model.answers is None:
@@ -78,16 +83,19 @@ class ClusterMethods:
                 self._encoded = model, parts
             return parts
 
+    @method(
+        "Returns the storage: the units of nodes and the pools, with total and free space in MiB where known,"
+        " the nodes that see each pool, and the age of each kind of data, in seconds."
+    )
     async def storage(self, _args: Args, _file: File) -> object:
-        """Raises RefusalError."""
         cluster = self._sync.model.cluster
         if cluster is None:
             raise RefusalError(Refusal.CLUSTER, f"the cluster is not known yet{self._why()}")
         size = (len(cluster.nodes) + len(cluster.instances)) * ROW_BYTES
         return {**asdict(await run_by_size(size, lambda: _storage(cluster))), **self._state()}
 
+    @method("Asks Ganeti for all data again, and returns the age of each kind of data, in seconds.")
     async def refresh(self, _args: Args, _file: File) -> object:
-        """Raises RefusalError."""
         try:
             await self._sync.poll_all()
         except NotSyncedError as error:

@@ -1,7 +1,7 @@
-"""The methods about the ledger, after those of OpenStack Placement's API.
+"""The methods about the ledger, modelled on OpenStack Placement's API.
 
-What was read has generations; what is written may name them, and is refused as a conflict (Placement's 409)
-if they have passed.
+Answers have generations. A call that changes something may name them, and is refused as a conflict
+(Placement's 409) if they have changed.
 """
 
 import time
@@ -24,7 +24,7 @@ from htoolsd.ledger.records import (
     UnavailableError,
 )
 from htoolsd.ledger.worker import LedgerWorker, Work
-from htoolsd.socket.methods import Args, File
+from htoolsd.socket.methods import Args, File, method
 
 if TYPE_CHECKING:
     from htoolsd.ledger.ledger import Ledger
@@ -39,12 +39,19 @@ _REFUSALS: Mapping[type[LedgerError], Refusal] = {
 _KINDS: Mapping[Kind, str] = {"node": "a node", "instance": "an instance", "plan": "a plan", "claim": ""}
 
 
-class LedgerMethods:
-    """Answers about the ledger.
+_PROVIDER = "its uuid, its name (CLUSTER/NODE), the node of this cluster, or the beginning up to a dot"
+_CONSUMER = "its uuid, its name (CLUSTER/INSTANCE), or the instance of this cluster"
+_GENERATION = (
+    "the generation of the consumer in the last answer, null for a new consumer; optional, without it any"
+    " generation is accepted"
+)
 
-    ``cluster`` tells the cluster's name, None while it is not known. Nothing is changed while the master is
-    ``elsewhere``. What is changed here is to be heeded by decisions; what those have promised to an instance
-    can be cancelled.
+
+class LedgerMethods:
+    """Methods about the ledger. They raise RefusalError.
+
+    ``cluster`` returns the cluster's name, None while it is not known. Nothing is changed while the master is
+    ``elsewhere``. ``heed`` is called after each change, ``cancel`` with each instance whose promise ends.
     """
 
     def __init__(
@@ -61,17 +68,45 @@ class LedgerMethods:
         self._heed = heed
         self._cancel = cancel
 
-    # All of these raise RefusalError.
-
+    @method(
+        "Lists the resource providers (nodes and pools). The generation of a provider grows with every change"
+        " of its inventories and allocations."
+    )
     async def providers(self, _args: Args, _file: File) -> object:
         return [asdict(each) for each in await self._do(lambda ledger: ledger.providers())]
 
+    @method(
+        "Returns the inventories of resource providers, by resource class. Sizes are MiB.",
+        {"provider": f"only this one: {_PROVIDER}; optional"},
+    )
     async def inventory(self, args: Args, _file: File) -> object:
         return list(map(_inventories, await self._standings(args)))
 
+    @method(
+        "Returns the amount of each resource class that is allocated from resource providers, and their"
+        " capacity.",
+        {"provider": f"only this one: {_PROVIDER}; optional"},
+    )
     async def usage(self, args: Args, _file: File) -> object:
         return list(map(_usages, await self._standings(args)))
 
+    @method(
+        "Sets a provider's inventory of a resource class. Figures that are not given stay as they are. Of"
+        " MEMORY_MB, VCPU, CUSTOM_SPINDLES and CUSTOM_DISK_MIB_..., total and allocation_ratio follow Ganeti."
+        " Refused as a conflict if the generation has changed, or if a removed inventory is in use.",
+        {
+            "provider": _PROVIDER,
+            "generation": "of the provider, from the last answer",
+            "resource_class": "MEMORY_MB, VCPU, or CUSTOM_ with capitals, digits and underscores",
+            "total": "the amount; needed for a new inventory",
+            "reserved": "the part of it that is not allocated; optional (0)",
+            "min_unit": "the smallest amount of an allocation; optional (1)",
+            "max_unit": "the largest amount of an allocation, null for no limit; optional (null)",
+            "step_size": "amounts are multiples of it; optional (1)",
+            "allocation_ratio": "overcommit factor; optional (1.0)",
+            "remove": "true to remove this inventory (refused while it is in use); optional",
+        },
+    )
     async def set_inventory(self, args: Args, _file: File) -> object:
         name, generation = given.name(args, "provider"), given.generation(args, "generation")
         resource_class, cluster = given.resource_class(args), self._cluster()
@@ -81,13 +116,18 @@ class LedgerMethods:
             (before,) = ledger.provider_usages(provider.uuid)
             if before.provider.generation != generation:
                 was = before.provider.generation
-                raise ConflictError(f"{provider.name}: its generation is {was}, not {generation}")
+                raise ConflictError(f"{provider.name}: generation is {was}, not {generation}; read it again")
             made = given.inventory(args, resource_class, before.inventories.get(resource_class))
             ledger.set_inventory(provider.uuid, generation, resource_class, made)
             return ledger.provider_usages(provider.uuid)
 
         return list(map(_inventories, await self._change(work)))
 
+    @method(
+        "Lists the allocations of consumers, by provider. promised: a decision of the daemon has made them."
+        " beyond: they exceed the capacity.",
+        {"consumer": f"only this one: {_CONSUMER}, or the beginning up to a dot; optional"},
+    )
     async def allocations(self, args: Args, _file: File) -> object:
         name, cluster = given.name_if_any(args, "consumer"), self._cluster()
 
@@ -97,6 +137,18 @@ class LedgerMethods:
         contents = await self._do(work)
         return [_allocations(each, contents) for each in contents.consumers.values()]
 
+    @method(
+        "Allocates resources to a consumer, all or nothing, in place of its last claim. Refused as a conflict"
+        " if another client was first, as no-capacity if there is not enough.",
+        {
+            "consumer": _CONSUMER,
+            "allocations": "object: by provider, an object of amounts by resource class",
+            "generations": "object: by provider, the generation on which the claim is based; optional for"
+            " each, without it any generation is accepted",
+            "consumer_generation": _GENERATION,
+            "seconds": "time after which the claim ends; optional",
+        },
+    )
     async def claim(self, args: Args, _file: File) -> object:
         name, generation = given.name(args, "consumer"), given.consumer_generation(args)
         wanted, generations = given.allocations(args), given.generations(args)
@@ -106,7 +158,7 @@ class LedgerMethods:
             uuid, full_name = named.new_consumer(name, cluster)
             before = ledger.consumer(uuid)
             if before is not None and before.kind != "claim":
-                raise LedgerError(f"{full_name} is there already, as {_KINDS[before.kind]}")
+                raise LedgerError(f"{full_name} already exists, as {_KINDS[before.kind]}")
             was = before.generation if before is not None and generation is None else generation
             expires = None if seconds is None else time.time() + seconds
             uuids = {each: named.provider(ledger, each, cluster).uuid for each in {*wanted, *generations}}
@@ -120,6 +172,10 @@ class LedgerMethods:
         contents = await self._change(work)
         return [_allocations(each, contents) for each in contents.consumers.values()]
 
+    @method(
+        "Ends a claim, and returns it. Allocations of what exists in Ganeti cannot be released.",
+        {"consumer": f"{_CONSUMER}, or the beginning up to a dot", "consumer_generation": _GENERATION},
+    )
     async def release(self, args: Args, _file: File) -> object:
         name, generation = given.name(args, "consumer"), given.consumer_generation(args)
         cluster = self._cluster()
@@ -127,7 +183,7 @@ class LedgerMethods:
         def work(ledger: "Ledger") -> Consumer:
             found = named.consumer(ledger, name, cluster)
             if not found.is_claim:
-                raise LedgerError(f"{found.name} exists in Ganeti")
+                raise LedgerError(f"{found.name} exists in Ganeti; expected a claim")
             ledger.release(found.uuid, found.generation if generation is None else generation)
             return found
 
@@ -169,7 +225,7 @@ def _inventories(standing: ProviderUsage) -> dict[str, object]:
 
 
 def _usages(standing: ProviderUsage) -> dict[str, object]:
-    """Of all classes that it has, or that are used of it."""
+    """Return usage and capacity of all classes in the inventories or in use, as JSON."""
     found = {}
     for name in sorted({*standing.inventories, *standing.used}):
         used, capacity = standing.used.get(name, 0), standing.inventories.get(name, Inventory(0)).capacity

@@ -1,32 +1,32 @@
-"""What the methods about the ledger are given, checked. Everything here raises RefusalError."""
+"""Checks of the arguments of the methods about the ledger. All functions raise RefusalError."""
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.resource_classes import MEMORY, VCPU, is_custom, is_own
 from htoolsd.socket.methods import Args
 
-MOST = 1 << 53  # what JSON's readers have exactly
+MOST = 1 << 53  # beyond it JSON readers lose precision
 _LONGEST = 512  # characters of a name
 COUNTS = ("total", "reserved", "min_unit", "max_unit", "step_size")
 
 
 def name(args: Args, key: str) -> str:
-    """A name."""
+    """Return a name."""
     return _name(key, args.get(key))
 
 
 def name_if_any(args: Args, key: str) -> str | None:
-    """A name, None if there is none."""
+    """Return a name, None without the argument."""
     return None if args.get(key) is None else name(args, key)
 
 
 def generation(args: Args, key: str) -> int:
-    """A generation."""
+    """Return a generation."""
     return _count(key, args.get(key), 0)
 
 
 def consumer_generation(args: Args) -> int | None:
-    """The generation of a consumer: null stands for one who has nothing yet; without it, none is compared."""
+    """Return the generation of a consumer: 0 for null (a new consumer), None without the argument."""
     key = "consumer_generation"
     if key not in args:
         return None
@@ -34,7 +34,7 @@ def consumer_generation(args: Args) -> int | None:
 
 
 def generations(args: Args) -> dict[str, int]:
-    """Generations by provider."""
+    """Return generations by provider."""
     found = args.get("generations", {})
     if not isinstance(found, dict):
         raise _wrong("generations", "an object: generations by provider")
@@ -42,7 +42,7 @@ def generations(args: Args) -> dict[str, int]:
 
 
 def allocations(args: Args) -> dict[str, dict[str, int]]:
-    """Amounts by provider and class."""
+    """Return amounts by provider and resource class."""
     found = args.get("allocations")
     if not isinstance(found, dict) or not found:
         raise _wrong("allocations", "an object: by provider an object of amounts by resource class")
@@ -56,13 +56,13 @@ def _amounts(where: str, found: object) -> dict[str, int]:
 
 
 def seconds(args: Args) -> float | None:
-    """A duration, None if there is none."""
+    """Return a duration, None without the argument."""
     found = args.get("seconds")
     return None if found is None else _number("seconds", found)
 
 
 def resource_class(args: Args) -> str:
-    """The name of a resource class."""
+    """Return the name of a resource class."""
     return _class("resource_class", args.get("resource_class"))
 
 
@@ -73,24 +73,24 @@ def _class(where: str, found: object) -> str:
 
 
 def inventory(args: Args, resource_class: str, before: Inventory | None) -> Inventory | None:
-    """An inventory: as it was ``before`` but for what is given; None: it is to be removed.
+    """Return the inventory ``before`` with the given figures; None to remove it.
 
-    What Ganeti counts, only Ganeti changes.
+    Figures that Ganeti counts cannot be changed.
     """
     figures = {key: args[key] for key in (*COUNTS, "allocation_ratio") if key in args}
     remove = args.get("remove", False)
     if not isinstance(remove, bool) or (remove and (figures or is_own(resource_class))):
-        raise _wrong("remove", "true (without figures, and not for what follows Ganeti) or false")
+        raise _wrong("remove", "true (without figures, and not for a class that follows Ganeti) or false")
     if remove:
         return None
     if is_own(resource_class):
         if before is None:
-            raise _wrong("resource_class", f"one that the provider has; {resource_class} follows Ganeti")
+            raise _wrong("resource_class", f"a class of the provider; {resource_class} follows Ganeti")
         for key in ("total", "allocation_ratio"):
             if key in figures:
-                raise _wrong(key, f"nothing, {resource_class} follows Ganeti")
+                raise _wrong(key, f"no value; {resource_class} follows Ganeti")
     elif before is None and "total" not in figures:
-        raise _wrong("total", "a whole number from 0 on")
+        raise _wrong("total", "a whole number of at least 0")
     was = before or Inventory(0)
     made = Inventory(
         _count("total", figures.get("total", was.total), 0),
@@ -101,9 +101,9 @@ def inventory(args: Args, resource_class: str, before: Inventory | None) -> Inve
         _number("allocation_ratio", figures.get("allocation_ratio", was.allocation_ratio)),
     )
     if "reserved" in figures and made.reserved > made.total:
-        raise _wrong("reserved", f"no more than the total, which is {made.total}")
+        raise _wrong("reserved", f"at most the total, which is {made.total}")
     if made.max_unit is not None and made.max_unit < made.min_unit:
-        raise _wrong("max_unit", f"no less than min_unit, which is {made.min_unit}")
+        raise _wrong("max_unit", f"at least min_unit, which is {made.min_unit}")
     return made
 
 
@@ -119,7 +119,7 @@ def _name(where: str, found: object) -> str:
 
 def _count(where: str, found: object, least: int) -> int:
     if isinstance(found, bool) or not isinstance(found, int) or not least <= found < MOST:
-        raise _wrong(where, f"a whole number from {least} on")
+        raise _wrong(where, f"a whole number of at least {least}")
     return found
 
 

@@ -1,6 +1,6 @@
-"""How people name what is in the ledger: by uuid, by full name, or as its cluster calls it.
+"""Names of providers and consumers in calls: a uuid, a full name, or the name in this cluster.
 
-Everything here raises LedgerError.
+All functions raise LedgerError.
 """
 
 import re
@@ -27,27 +27,29 @@ Named = TypeVar("Named", Provider, Consumer)
 
 
 def provider(ledger: "Ledger", name: str, cluster: str | None) -> Provider:
-    """The provider that is called so; the beginning up to a dot is enough."""
+    """Return the provider of a name, or of a name's beginning up to a dot."""
     for uuid in _uuids(name, cluster, provider_uuid):
         with suppress(UnknownError):
             return ledger.provider(uuid)
-    return _beginning("resource provider", ledger.providers(), name)
+    return _by_beginning("resource provider", ledger.providers(), name)
 
 
 def consumer(ledger: "Ledger", name: str, cluster: str | None) -> Consumer:
-    """The consumer that is called so; the beginning up to a dot is enough."""
+    """Return the consumer of a name, or of a name's beginning up to a dot."""
     for uuid in _uuids(name, cluster, consumer_uuid):
         found = ledger.consumer(uuid)
         if found is not None:
             return found
-    return _beginning("consumer", ledger.consumers(), name)
+    return _by_beginning("consumer", ledger.consumers(), name)
 
 
 def new_consumer(name: str, cluster: str | None) -> tuple[str, str]:
-    """The uuid and full name of who is called so."""
+    """Return the uuid and full name of a consumer that need not exist."""
     if "/" not in name:
         if cluster is None:
-            raise LedgerError(f"consumer: expected CLUSTER/{name}, for this cluster is not known yet")
+            raise LedgerError(
+                f"consumer: expected CLUSTER/{name}, because the name of this cluster is not known yet"
+            )
         name = full_name(cluster, name)
     return consumer_uuid(name), name
 
@@ -61,10 +63,10 @@ def _uuids(name: str, cluster: str | None, uuid_of: Callable[[str], str]) -> Ite
             yield uuid_of(full_name(cluster, name))
 
 
-def _beginning(what: str, there: Iterable[Named], name: str) -> Named:
-    found = [each for each in there if f"/{each.name}".partition(f"/{name}.")[1]]
+def _by_beginning(what: str, candidates: Iterable[Named], name: str) -> Named:
+    found = [each for each in candidates if f"/{each.name}".partition(f"/{name}.")[1]]
     if len(found) == 1:
         return found[0]
     if found:
-        raise UnknownError(f"{name} may be {found[0].name} or {found[1].name}")
+        raise UnknownError(f"{name} is ambiguous: {found[0].name} or {found[1].name}")
     raise UnknownError(f"there is no {what} {name}")

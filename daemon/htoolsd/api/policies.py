@@ -4,42 +4,56 @@ from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.model.errors import HtoolsError
 from htoolsd.policies.remedies import POLICIES
 from htoolsd.policies.schedule import Policies
-from htoolsd.socket.methods import Args, File
+from htoolsd.socket.methods import Args, File, flag, method
 from htoolsd.sync.sync import Sync
+
+_NAMES = " or ".join(POLICIES)
 
 
 class PolicyMethods:
-    """Answers about policies."""
+    """Methods about policies. They raise RefusalError."""
 
     def __init__(self, policies: Policies, sync: Sync) -> None:
         self._policies = policies
         self._sync = sync
 
-    # The last two raise RefusalError.
-
-    async def summaries(self, _args: Args, _file: File) -> object:
+    @method(
+        "Lists the policies: the mode, the last decision about each node group with its reason, the time of"
+        " the next round, the rest of the day's budget, and the number of plans that failed in a row."
+    )
+    async def policies(self, _args: Args, _file: File) -> object:
         return self._policies.status()
 
+    @method(
+        "Shows what a policy would do now in each node group, and all conditions that hold it back.",
+        {"policy": _NAMES},
+    )
     async def explain(self, args: Args, _file: File) -> object:
         try:
-            return await self._policies.explain(_name("explain", args))
+            return await self._policies.explain(_policy("explain", args))
         except HtoolsError as error:
             raise RefusalError(Refusal.CLUSTER, str(error)) from None
 
+    @method(
+        "Starts a round of a policy, and does not wait for its end. Returns the policy's mode, and whether"
+        " this is the master node; on other nodes nothing is started.",
+        {
+            "policy": _NAMES,
+            "forget_failures": "true to switch the policy on again after plans that failed; optional",
+        },
+    )
     async def run(self, args: Args, _file: File) -> object:
-        name, forget = _name("run", args), args.get("forget_failures", False)
-        if not isinstance(forget, bool):
-            raise RefusalError(Refusal.ARGUMENTS, "run: forget_failures: expected true or false")
+        name, forget = _policy("run", args), flag("run", args, "forget_failures")
         if self._sync.master:
             if forget:
                 self._policies.forget_failures(name)
             self._policies.request(name, "asked")
-        (told,) = (each for each in self._policies.status() if each["name"] == name)
-        return {"master": self._sync.master, "mode": told["mode"]}
+        (policy,) = (each for each in self._policies.status() if each["name"] == name)
+        return {"master": self._sync.master, "mode": policy["mode"]}
 
 
-def _name(method: str, args: Args) -> str:
+def _policy(method: str, args: Args) -> str:
     name = args.get("policy")
     if not isinstance(name, str) or name not in POLICIES:
-        raise RefusalError(Refusal.ARGUMENTS, f"{method}: policy: expected {' or '.join(POLICIES)}")
+        raise RefusalError(Refusal.ARGUMENTS, f"{method}: policy: expected {_NAMES}")
     return name

@@ -1,4 +1,4 @@
-"""What ``decide`` is asked: its arguments, and the request."""
+"""The arguments of ``decide``, and its request."""
 
 import os
 
@@ -13,7 +13,7 @@ from htoolsd.socket.peer import PassedFile
 
 
 def read_request(file: PassedFile, largest: int) -> bytes:
-    """Everything in a passed file, which is closed. Raises RefusalError if it cannot or must not be read."""
+    """Return the content of a passed file, which is closed. Raises RefusalError."""
     descriptor = file.take()
     if descriptor is None:
         raise RefusalError(Refusal.FILE, "the request file was closed before it could be read")
@@ -26,7 +26,7 @@ def read_request(file: PassedFile, largest: int) -> bytes:
 
 
 def understand(args: Args, file: File) -> tuple[PlacementOptions, PassedFile | str]:
-    """The options, and the file or text that is the request. Raises RefusalError."""
+    """Return the options, and the file or text with the request. Raises RefusalError."""
     arguments, text = words("decide", args), args.get("request")
     if text is not None and not isinstance(text, str):
         raise RefusalError(Refusal.ARGUMENTS, "decide: request: expected a string")
@@ -38,12 +38,13 @@ def understand(args: Args, file: File) -> tuple[PlacementOptions, PassedFile | s
         return options, file
     if text is not None and file is None:
         return options, text
-    raise RefusalError(Refusal.ARGUMENTS, "decide: expected either a file passed along or a request")
+    raise RefusalError(Refusal.ARGUMENTS, "decide: expected either a passed file or the argument request")
 
 
 def claimant_of(args: Args, file: File) -> Claimant | None:
-    """Who claims what is decided, if anybody: a job, which passes a file and says nothing of it, or somebody
-    who says so. Raises RefusalError.
+    """Return who claims the decision's resources, None if nobody does. Raises RefusalError.
+
+    A job passes a file and no argument ``claim``; people use the argument.
     """
     match args.get("claim"):
         case None:

@@ -1,64 +1,106 @@
-"""The method ``status``: what the daemon reports about itself."""
+"""The method ``status``: the daemon's report about itself."""
 
 import os
 import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
+import trio
+
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.planning import group_health
 from ganeti_htools.version import VERSION
 from htoolsd.api.decisions import Decisions
-from htoolsd.api.group_health import GroupHealth
 from htoolsd.claims.claims import Claims
 from htoolsd.claims.reconciler import Reconciler
 from htoolsd.history.history import History
 from htoolsd.ledger.worker import LedgerWorker
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.schedule import Policies
-from htoolsd.socket import alone
-from htoolsd.socket.methods import Args, File, Handler
+from htoolsd.socket import fallback_counter
+from htoolsd.socket.methods import Args, File, method
 from htoolsd.socket.server import Server
 from htoolsd.sync.sync import Sync
+from htoolsd.sync.threads import ROW_BYTES, run_by_size
+
+_PATIENCE = 1.0  # seconds that an answer waits for the health of the node groups
 
 
 def resident_mib() -> float:
-    """Memory of this process that is in RAM, MiB."""
+    """Return the memory of this process in RAM, MiB."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return round(pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20), 1)
 
 
-def teller(
-    socket: str,
-    server: Server,
-    sync: Sync,
-    decisions: Decisions,
-    claims: Claims,
-    plans: Plans,
-    policies: Policies,
-    history: History,
-    ledger: LedgerWorker,
-    reconciler: Reconciler,
-) -> Handler:
-    """The handler of ``status``. Times are seconds of the epoch unless their name says otherwise."""
-    started, clock, groups = time.time(), time.monotonic(), GroupHealth(sync)
+class GroupHealthCache:
+    """The health of the node groups, computed once per cluster and only when asked for."""
 
-    async def run(_args: Args, _file: File) -> object:
+    def __init__(self, sync: Sync) -> None:
+        self._sync = sync
+        self._cluster: Cluster | None = None
+        self._health: list[dict[str, Any]] | None = None
+
+    async def health(self) -> list[dict[str, Any]] | None:
+        """Return each group as JSON; the last known health where computing takes long, None without one."""
+        cluster = self._sync.model.cluster
+        if cluster is not None and cluster is not self._cluster:
+            self._cluster, size = cluster, (len(cluster.nodes) + len(cluster.instances)) * ROW_BYTES
+
+            def compute() -> None:
+                self._health = group_health.told(cluster)
+
+            with trio.move_on_after(_PATIENCE):
+                await run_by_size(size, compute, abandon=True)
+        return self._health
+
+
+class StatusMethods:
+    """The method ``status``. Times are seconds of the epoch unless their name says otherwise."""
+
+    def __init__(
+        self,
+        socket: str,
+        server: Server,
+        sync: Sync,
+        decisions: Decisions,
+        claims: Claims,
+        plans: Plans,
+        policies: Policies,
+        history: History,
+        ledger: LedgerWorker,
+        reconciler: Reconciler,
+    ) -> None:
+        self._socket = socket
+        self._server = server
+        self._sync = sync
+        self._decisions = decisions
+        self._claims = claims
+        self._plans = plans
+        self._policies = policies
+        self._history = history
+        self._ledger = ledger
+        self._reconciler = reconciler
+        self._groups = GroupHealthCache(sync)
+        self._started, self._clock = time.time(), time.monotonic()
+
+    @method("Shows the state of the daemon, and counts of its work since its start.")
+    async def status(self, _args: Args, _file: File) -> object:
         return {
             "version": VERSION,
             "pid": os.getpid(),
-            "started": started,
-            "uptime_s": round(time.monotonic() - clock, 3),
-            "socket": socket,
-            "connections": server.connections,
-            "luxi": asdict(sync.luxi),
-            "cluster": sync.status(),
-            "groups": await groups.told(),
-            "decisions": decisions.status() | alone.status(socket),
-            "claims": claims.status(),
-            "plans": plans.status(),
-            "policies": policies.health(),
-            "history": history.status(),
-            "ledger": await ledger.status() | reconciler.status(),
+            "started": self._started,
+            "uptime_s": round(time.monotonic() - self._clock, 3),
+            "socket": self._socket,
+            "connections": self._server.connections,
+            "luxi": asdict(self._sync.luxi),
+            "cluster": self._sync.status(),
+            "groups": await self._groups.health(),
+            "decisions": self._decisions.status() | fallback_counter.status(self._socket),
+            "claims": self._claims.status(),
+            "plans": self._plans.status(),
+            "policies": self._policies.health(),
+            "history": self._history.status(),
+            "ledger": await self._ledger.status() | self._reconciler.status(),
             "memory_mib": resident_mib(),
         }
-
-    return run

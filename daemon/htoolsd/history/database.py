@@ -1,4 +1,4 @@
-"""The history on disk, an SQLite database. Everything here blocks, and is for one thread at a time."""
+"""The history on disk: an SQLite database. All functions block and are for one thread at a time."""
 
 import os
 import sqlite3
@@ -9,11 +9,11 @@ import orjson
 import structlog
 
 from ganeti_htools.model.errors import HtoolsError
-from htoolsd.history.entries import Document, Entry, Wanted
+from htoolsd.history.entries import Document, HistoryEntry, HistoryQuery
 
 _log = structlog.get_logger()
 
-# Each makes the next version of the schema of the one before.
+# Each makes the next version of the schema from the one before.
 _VERSIONS = (
     """
     CREATE TABLE entries (number INTEGER PRIMARY KEY, time REAL NOT NULL, document BLOB NOT NULL);
@@ -27,63 +27,63 @@ _VERSIONS = (
     CREATE INDEX names_by_entry ON names (entry);
     """,
 )
-NAMES = ("instances", "nodes")  # of a document, by which it is found
-_PATIENCE = 5.0  # seconds to wait for somebody who reads it
-_SHARE = 10  # of the entries, what is forgotten at a time where they take too much room
+NAMES = ("instances", "nodes")  # keys of an entry's JSON, for queries
+_PATIENCE = 5.0  # seconds to wait for a reader of the file
+_SHARE = 10  # one of so many entries is deleted at a time when the file is too large
 
 
 class NewerError(HtoolsError):
     """The history was written by a newer program."""
 
 
-class Database:
-    """The history in a file. Its methods raise sqlite3.Error."""
+class HistoryDatabase:
+    """The history in a file. The methods raise sqlite3.Error."""
 
     def __init__(self, path: str) -> None:
-        """Open the file, or make it. One that is damaged is set aside. Raises NewerError, too."""
+        """Open or create the file. A damaged file is renamed. Also raises NewerError."""
         try:
-            self._connection = _opened(path)
+            self._connection = _open(path)
         except sqlite3.OperationalError:
             raise
         except sqlite3.DatabaseError as error:
-            aside = f"{path}.damaged-{time.strftime('%Y%m%dT%H%M%S')}"
-            _log.error("history is damaged and begun anew", error=str(error), kept=aside)
+            copy = f"{path}.damaged-{time.strftime('%Y%m%dT%H%M%S')}"
+            _log.error("history is damaged; a new one is begun", error=str(error), copy=copy)
             try:
-                os.replace(path, aside)
+                os.replace(path, copy)
             except OSError as unmovable:
                 raise sqlite3.OperationalError(unmovable.strerror) from None
-            self._connection = _opened(path)
+            self._connection = _open(path)
 
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
 
-    def add(self, entries: Sequence[Entry]) -> None:
+    def add(self, entries: Sequence[HistoryEntry]) -> None:
         """Write entries, all or none."""
         with self._connection as transaction:
             for entry in entries:
-                document = entry.document()
+                document = entry.to_json()
                 row = entry.time, orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY, default=str)
                 query = "INSERT INTO entries (time, document) VALUES (?, ?)"
                 number = transaction.execute(query, row).lastrowid
                 names = [(kind, name, number) for kind in NAMES for name in set(document[kind])]
                 transaction.executemany("INSERT INTO names VALUES (?, ?, ?)", names)
 
-    def find(self, wanted: Wanted) -> list[Document]:
-        """The newest entries that are asked for, in order (:meth:`.entries.Wanted.has`)."""
-        terms, parameters = ["time >= ?"], list[object]([wanted.since])
-        for kind, name in zip(NAMES, (wanted.instance, wanted.node), strict=True):
+    def find(self, query: HistoryQuery) -> list[Document]:
+        """Return the entries of a query, in order (:meth:`.HistoryQuery.matches`)."""
+        terms, parameters = ["time >= ?"], list[object]([query.since])
+        for kind, name in zip(NAMES, (query.instance, query.node), strict=True):
             if name is not None:
-                # What begins with the name and a dot comes before the name with a slash, which follows a dot.
+                # "/" follows "." in the order of characters, so this range has the names with "NAME.".
                 named = "SELECT entry FROM names WHERE kind = ? AND (name = ? OR name > ? AND name < ?)"
                 terms.append(f"number IN ({named})")
                 parameters += [kind, name, f"{name}.", f"{name}/"]
-        query = f"SELECT document FROM entries WHERE {' AND '.join(terms)} ORDER BY number DESC LIMIT ?"
-        rows = self._connection.execute(query, [*parameters, wanted.most]).fetchall()
+        statement = f"SELECT document FROM entries WHERE {' AND '.join(terms)} ORDER BY number DESC LIMIT ?"
+        rows = self._connection.execute(statement, [*parameters, query.most]).fetchall()
         return [orjson.loads(document) for (document,) in reversed(rows)]
 
     def forget(self, before: float, largest: int) -> None:
-        """Forget what is older than a time, and the oldest as long as all takes more than so many bytes."""
+        """Delete entries before a time, and the oldest while the file has more than ``largest`` bytes."""
         with self._connection as transaction:
             transaction.execute("DELETE FROM entries WHERE time < ?", [before])
         while self._used() > largest and (count := self._one("SELECT count(*) FROM entries")):
@@ -101,8 +101,8 @@ class Database:
         return int(self._connection.execute(query).fetchone()[0])
 
 
-def _opened(path: str) -> sqlite3.Connection:
-    """The database, of the newest version. Raises sqlite3.Error, NewerError."""
+def _open(path: str) -> sqlite3.Connection:
+    """Return the database, upgraded to the newest version. Raises sqlite3.Error, NewerError."""
     connection = sqlite3.connect(path, timeout=_PATIENCE, check_same_thread=False)
     try:
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
@@ -111,7 +111,7 @@ def _opened(path: str) -> sqlite3.Connection:
         connection.execute("PRAGMA foreign_keys = ON")
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
         if version > len(_VERSIONS):
-            raise NewerError(f"{path} was written by a newer htoolsd")
+            raise NewerError(f"{path} was written by a newer htoolsd; upgrade this one")
         for number, statements in enumerate(_VERSIONS[version:], version + 1):
             connection.executescript(f"BEGIN; {statements} PRAGMA user_version = {number}; COMMIT;")
     except BaseException:

@@ -1,4 +1,4 @@
-"""What the history is made of: decisions, plans, and what policies decide; JSON and the names in it."""
+"""Entries of the history: decisions, plans and decisions of policies, as JSON with the names in them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -10,25 +10,26 @@ Document = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """Something that happened. ``time`` is seconds of the epoch; ``told`` makes the document.
+class HistoryEntry:
+    """An entry of the history. ``time`` is seconds of the epoch; ``details`` returns the rest of the JSON.
 
-    The document has ``instances`` and ``nodes``, the names by which it is found.
+    The JSON has ``instances`` and ``nodes``, the names by which queries find it.
     """
 
     time: float
     kind: str
-    told: Callable[[], Document]
+    details: Callable[[], Document]
 
-    def document(self) -> Document:
-        """All of it as JSON."""
-        return {"time": self.time, "kind": self.kind, **self.told()}
+    def to_json(self) -> Document:
+        """Return the entry as JSON."""
+        return {"time": self.time, "kind": self.kind, **self.details()}
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which entries are asked for: of an instance, of a node (names, or their beginnings up to a dot), from a
-    time on (seconds of the epoch); and the newest ``most`` of them.
+class HistoryQuery:
+    """A query: the newest ``most`` entries since a time (seconds of the epoch) about an instance and a node.
+
+    ``instance`` and ``node`` are names, or their beginnings up to a dot; None for any.
     """
 
     instance: str | None = None
@@ -36,17 +37,17 @@ class Wanted:
     since: float = 0.0
     most: int = 100
 
-    def has(self, document: Mapping[str, Any]) -> bool:
-        """Whether a document is asked for, its number aside."""
+    def matches(self, document: Mapping[str, Any]) -> bool:
+        """Whether an entry matches, apart from ``most``."""
         return (
             document["time"] >= self.since
-            and _named(self.instance, document["instances"])
-            and _named(self.node, document["nodes"])
+            and _matches(self.instance, document["instances"])
+            and _matches(self.node, document["nodes"])
         )
 
 
-def _named(wanted: str | None, names: Sequence[str]) -> bool:
-    return wanted is None or any(name == wanted or name.startswith(f"{wanted}.") for name in names)
+def _matches(query: str | None, names: Sequence[str]) -> bool:
+    return query is None or any(name == query or name.startswith(f"{query}.") for name in names)
 
 
 def decision(
@@ -55,10 +56,10 @@ def decision(
     ranking: Sequence[Mapping[str, Any]],
     took: float,
     ages: Mapping[str, float],
-) -> Entry:
-    """A decision: what was asked, what came of it, how long it took (ms), how old data was (seconds)."""
+) -> HistoryEntry:
+    """Return an entry for a decision. It took ``took`` ms; ``ages`` are the ages of the data, in seconds."""
 
-    def told() -> Document:
+    def details() -> Document:
         facts = asdict(summary)
         places = facts.pop("nodes")
         return {
@@ -70,33 +71,32 @@ def decision(
             "ages": {kind: round(age, 1) for kind, age in ages.items()},
         }
 
-    return Entry(time, "decision", told)
+    return HistoryEntry(time, "decision", details)
 
 
-def plan(time: float, document: Mapping[str, Any]) -> Entry:
-    """A plan that was made, or that has ended, from what the daemon tells of it."""
+def plan(time: float, document: Mapping[str, Any]) -> HistoryEntry:
+    """Return an entry for a plan that was made or has ended, from the plan as JSON."""
     run = document["execution"]
-    left = [job for jobs in run["not_submitted"] for job in jobs]
-    jobs = [{**job, "status": "not submitted"} for job in left]
+    rest = [job for jobs in run["not_submitted"] for job in jobs]
+    jobs = [{**job, "status": "not submitted"} for job in rest]
     moves = [
         {key: job[key] for key in ("instance", "move", "from", "to", "status")}
         for job in (*run["jobs"], *jobs)
         if job["instance"] is not None
     ]
     facts = {key: document[key] for key in ("id", "tool", "by", "groups", "state", "error", "score", "cost")}
-    told = facts | _names_of(moves)
-    return Entry(time, "plan", lambda: told)
+    details = facts | _moves_and_names(moves)
+    return HistoryEntry(time, "plan", lambda: details)
 
 
-def policy(time: float, document: Mapping[str, Any]) -> Entry:
-    """What a policy has decided about a node group, and why."""
+def policy(time: float, document: Mapping[str, Any]) -> HistoryEntry:
+    """Return an entry for a decision of a policy, from the decision as JSON."""
     moves = [{**move, "status": "not submitted"} for move in document["moves"]]
-    told = {key: value for key, value in document.items() if key != "time"} | _names_of(moves)
-    return Entry(time, "policy", lambda: told)
+    details = {key: value for key, value in document.items() if key != "time"} | _moves_and_names(moves)
+    return HistoryEntry(time, "policy", lambda: details)
 
 
-def _names_of(moves: Sequence[Mapping[str, Any]]) -> Document:
-    """Moves, and the instances and nodes in them."""
+def _moves_and_names(moves: Sequence[Mapping[str, Any]]) -> Document:
     return {
         "instances": sorted({move["instance"] for move in moves}),
         "nodes": sorted({node for move in moves for node in (*move["from"], *move["to"])}),
@@ -105,9 +105,9 @@ def _names_of(moves: Sequence[Mapping[str, Any]]) -> Document:
 
 
 def placed_at(document: Mapping[str, Any], instance: str) -> Sequence[str] | None:
-    """The nodes to which an entry has brought an instance, primary first; None if to none."""
+    """Return the nodes to which an entry brought an instance, primary first; None if it did not."""
     if document["kind"] == "decision":
-        # Of an evacuation that failed for some, it is not kept which place was whose.
+        # After an evacuation that failed for some, the places do not match the instances.
         places = dict(zip(document["instances"], document["places"], strict=False))
         whole = len(document["places"]) == len(document["instances"])
         return places.get(instance) if whole else None

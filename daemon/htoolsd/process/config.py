@@ -1,5 +1,6 @@
-"""The configuration: command line first, then the TOML file, then these defaults."""
+"""The configuration: the command line, then the TOML file, then the defaults."""
 
+import argparse
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass, fields, is_dataclass, replace
@@ -11,16 +12,17 @@ from ganeti_htools.client.protocol import DEFAULT_SOCKET
 from ganeti_htools.files import read_regular_file
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import Pool
+from ganeti_htools.version import VERSION
 from htoolsd.keys import check_table, key, one_of, text
 from htoolsd.policies.settings import RebalanceSettings, RedistributeSettings, SqueezeSettings
 
 _LARGEST = 1 << 20  # bytes of the file
 _HEAD = """\
-# Configuration of htoolsd(8), which looks for it where --config says, usually in /etc/htoolsd.toml.
+# Configuration of htoolsd(8): the file that --config names, usually /etc/htoolsd.toml.
 #
-# Every key is here, with the value that it has anyway. Sizes are MiB, durations are seconds.
-# Check it with "htoolsd --config /etc/htoolsd.toml --check-config"; SIGHUP ("systemctl reload htoolsd")
-# lets a running daemon read it again.
+# Every key is here with its default. Sizes are MiB, durations are seconds.
+# To check the file: htoolsd --config /etc/htoolsd.toml --check-config
+# To have a running daemon read it again: systemctl reload htoolsd (SIGHUP)
 """
 
 
@@ -38,28 +40,28 @@ def _ledger(name: str, value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Every key of the configuration file, tables last. All durations are in seconds."""
+    """The keys of the configuration file, tables last. Durations are seconds."""
 
     socket: str = key(DEFAULT_SOCKET, "Unix socket to serve on", fixed=True)
-    group: str = key("", "group whose members may connect; empty: the group the daemon runs with", fixed=True)
+    group: str = key("", "group whose members may connect; empty: the group of the daemon", fixed=True)
     state_dir: str = key(
-        "/var/lib/htoolsd", "directory of the lock and of what must survive a restart", fixed=True
+        "/var/lib/htoolsd", "state directory: the lock, and what must survive a restart", fixed=True
     )
-    luxi: str = key("", "socket of Ganeti's luxid; empty: where Ganeti has it", fixed=True)
-    ssconf_dir: str = key("", "directory that tells the master node; empty: where Ganeti has it", fixed=True)
-    config_seconds: float = key(5.0, "how often Ganeti's configuration is asked for")
-    live_seconds: float = key(300.0, "how often all nodes are asked for live data, at least")
+    luxi: str = key("", "socket of Ganeti's luxid; empty: Ganeti's default", fixed=True)
+    ssconf_dir: str = key("", "directory of Ganeti's ssconf files; empty: Ganeti's default", fixed=True)
+    config_seconds: float = key(5.0, "interval of polls of Ganeti's configuration")
+    live_seconds: float = key(300.0, "longest interval of polls of all nodes' live data")
     storage: str = key(
         "never",
-        "are nodes asked for storage units, by jobs: never, when-needed (something names others), always",
+        "ask nodes for storage units by jobs: never, when-needed (a request or instance names some), always",
         read=one_of("never", "when-needed", "always"),
     )
-    storage_seconds: float = key(600.0, "how often each node is asked for them")
+    storage_seconds: float = key(600.0, "interval of these jobs for each node")
     pool: tuple[Pool, ...] = key(
-        (), "pools of whose room no node tells: tables of type, key, total, reserved, provider", read=_pools
+        (), "pools whose size no node reports: tables of type, key, total, reserved, provider", read=_pools
     )
-    history_days: float = key(90.0, "how long decisions and plans are kept in the history, days")
-    history_mib: int = key(256, "how large the history may be, MiB")
+    history_days: float = key(90.0, "how long entries of the history are kept, days")
+    history_mib: int = key(256, "largest size of the history, MiB")
     ledger: str = key(
         "",
         "the ledger's database, postgresql://...; empty: ledger.sqlite in the state directory",
@@ -68,28 +70,26 @@ class Config:
     )
     claims: str = key(
         "auto",
-        "do decisions claim what they promise: auto (where Ganeti is followed), always, never",
+        "whether decisions claim resources: auto (when luxid can be reached), always, never",
         read=one_of("auto", "always", "never"),
     )
-    claim_seconds: float = key(600.0, "how long a claim lasts, its job's time not counted")
-    connections: int = key(
-        200, "clients connected at the same time; idle ones give way, then more are refused"
-    )
-    connections_per_user: int = key(100, "the same for one user")
-    message_mib: int = key(16, "longest message that a client may send, MiB")
-    request_mib: int = key(16, "longest request file that is read, MiB")
-    idle_seconds: float = key(60.0, "how long a client may take to send a whole message")
-    write_seconds: float = key(10.0, "how long a client may take to accept an answer")
-    wait_seconds: float = key(30.0, "how long a decision may wait for those before it")
-    decision_seconds: float = key(60.0, "how long a decision may take, then it is given up")
-    stop_seconds: float = key(30.0, "how long a stop waits for what is under way")
+    claim_seconds: float = key(600.0, "how long a claim lasts, apart from the time of its job")
+    connections: int = key(200, "most clients at the same time; idle ones are disconnected for new ones")
+    connections_per_user: int = key(100, "most clients of one user at the same time")
+    message_mib: int = key(16, "longest message of a client, MiB")
+    request_mib: int = key(16, "longest request file, MiB")
+    idle_seconds: float = key(60.0, "longest time for a client to send a message")
+    write_seconds: float = key(10.0, "longest time for a client to accept an answer")
+    wait_seconds: float = key(30.0, "longest wait of a decision for its turn")
+    decision_seconds: float = key(60.0, "longest time for a decision; then it is given up")
+    stop_seconds: float = key(30.0, "longest wait for unfinished work when the daemon stops")
     redistribute: RedistributeSettings = key(RedistributeSettings(), "the policy that repairs node groups")  # noqa: RUF009
     squeeze: SqueezeSettings = key(SqueezeSettings(), "the policy that powers nodes down and up")  # noqa: RUF009
     rebalance: RebalanceSettings = key(RebalanceSettings(), "the policy that balances node groups")  # noqa: RUF009
 
 
 def _parts() -> Iterator[tuple[str, list[Field[Any]]]]:
-    """The keys outside of tables, and after them those of each table with its name."""
+    """Yield the keys outside of tables, then those of each table, with the table's name."""
     tables = [each for each in fields(Config) if is_dataclass(each.default)]
     yield "", [each for each in fields(Config) if each not in tables]
     for each in tables:
@@ -97,7 +97,7 @@ def _parts() -> Iterator[tuple[str, list[Field[Any]]]]:
 
 
 def describe() -> str:
-    """The keys with their defaults and meaning, one a line; those of a table as ``table.key``."""
+    """Return the keys with defaults and meaning, one per line; keys of tables as ``table.key``."""
     return "\n".join(
         f"  {f'{head}.' * bool(head) + _assigned(each):<45} {each.metadata['doc']}"
         for head, keys in _parts()
@@ -106,7 +106,7 @@ def describe() -> str:
 
 
 def sample() -> str:
-    """A configuration file that lists every key and sets none."""
+    """Return a configuration file with all keys as comments."""
     written = _HEAD
     for head, keys in _parts():
         written += f"\n[{head}]\n" if head else ""
@@ -115,7 +115,7 @@ def sample() -> str:
 
 
 def _explained(found: Field[Any]) -> str:
-    restart = " (takes a restart)" if found.metadata["fixed"] else ""
+    restart = " (needs a restart)" if found.metadata["fixed"] else ""
     return f"# {found.metadata['doc']}{restart}\n# {_assigned(found)}\n"
 
 
@@ -123,17 +123,40 @@ def _assigned(found: Field[Any]) -> str:
     return f"{found.name} = {_toml(found.default)}"
 
 
+def argument_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="htoolsd",
+        description="Answers iallocator requests on the Ganeti master.",
+        epilog=f"Keys of the configuration file (TOML), and their defaults:\n{describe()}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--socket", metavar="PATH", help="Unix socket to serve on")
+    parser.add_argument(
+        "--state-dir", metavar="DIR", help="directory of the lock and of what must survive a restart"
+    )
+    parser.add_argument("--luxi", metavar="PATH", help="socket of Ganeti's luxid")
+    parser.add_argument("--config", metavar="FILE", help="configuration file; the options above override it")
+    parser.add_argument(
+        "--stay", action="store_true", help="on other nodes than the master, wait for the role"
+    )
+    parser.add_argument("--check-config", action="store_true", help="check the configuration and exit")
+    parser.add_argument("--version", action="version", version=f"htoolsd {VERSION}")
+    return parser
+
+
 def reloaded(old: Config, new: Config) -> tuple[Config, list[str]]:
-    """The configuration of a running daemon after a reload, and the changed keys that need a restart."""
+    """Return the configuration after a reload, and the changed keys that need a restart."""
     held = [each.name for each in fields(Config) if each.metadata["fixed"]]
     waiting = [name for name in held if getattr(new, name) != getattr(old, name)]
     return replace(new, **{name: getattr(old, name) for name in held}), waiting
 
 
 def load(path: str | None, given: Mapping[str, str | None]) -> Config:
-    """The configuration from the file at ``path`` (None: no file) and the command line's values.
+    """Return the configuration from the file at ``path`` (None: no file) and values of the command line.
 
-    Raises DataError naming the file and the key.
+    Raises DataError that names the file and the key.
     """
     values = _read(path) if path is not None else {}
     values.update({name: value for name, value in given.items() if value is not None})

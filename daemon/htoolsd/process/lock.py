@@ -1,4 +1,4 @@
-"""One daemon per state directory."""
+"""The lock of the state directory: only one daemon uses it."""
 
 import os
 from pathlib import Path
@@ -7,9 +7,9 @@ from htoolsd.socket.listening import StartError, locked
 
 
 def lock(state_dir: str) -> int:
-    """Make the state directory and lock it until the returned descriptor is closed. Raises StartError.
+    """Create the state directory, and lock it until the returned descriptor is closed. Raises StartError.
 
-    The kernel drops the lock with the process, however that ends.
+    The kernel ends the lock with the process, however the process ends.
     """
     path = Path(state_dir, "lock")
     try:

@@ -1,4 +1,4 @@
-"""Where the daemon's log goes and how it looks."""
+"""The daemon's log: its destination and its form."""
 
 import os
 import select
@@ -10,15 +10,14 @@ from structlog.typing import EventDict, Processor
 
 from ganeti_htools.model.errors import on_one_line
 
-# Those of syslog, by structlog's levels.
+# Priorities of syslog by level of structlog.
 _PRIORITIES = {"critical": 2, "error": 3, "warning": 4, "info": 6, "debug": 7}
 
 
-class Outlet:
-    """A file-like object that writes lines to a descriptor and never waits or fails.
+class NonBlockingLog:
+    """A file-like object that writes lines to a descriptor, and never waits or fails.
 
-    The daemon goes on when its log is not read or cannot be. Lines for which there is no room are lost; their
-    number is logged once there is room again.
+    The daemon goes on when nobody reads its log. Lines without room are lost; their number is logged later.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -28,17 +27,17 @@ class Outlet:
         self._lost = 0
 
     def write(self, line: bytes) -> None:
-        """Write a line, or as much of it as there is room for."""
+        """Write a line, or its beginning if there is too little room."""
         if self._lost and self._put(orjson.dumps({"event": "log lines lost", "lines": self._lost}) + b"\n"):
             self._lost = 0
         if self._lost or not self._put(line):
             self._lost += 1
 
     def flush(self) -> None:
-        """Nothing is buffered, so there is nothing to do."""
+        """Do nothing: nothing is buffered."""
 
     def _put(self, line: bytes) -> bool:
-        # A descriptor that is ready has room for at least this many bytes, so the write does not block.
+        # A ready descriptor has room for PIPE_BUF bytes, so the write does not block.
         for start in range(0, len(line), select.PIPE_BUF):
             if not self._room.poll(0):
                 return False
@@ -50,9 +49,9 @@ class Outlet:
 
 
 def configure() -> None:
-    """Log to stderr: key=value at a terminal, one JSON object a line otherwise.
+    """Log to stderr: key=value at a terminal, otherwise one JSON object per line.
 
-    Where that goes to the journal, each line begins with its priority (``sd-daemon(3)``).
+    Lines for the journal begin with their priority (``sd-daemon(3)``).
     """
     ending: list[Processor] = [structlog.processors.format_exc_info, _line]
     if _to_journal():
@@ -67,12 +66,12 @@ def configure() -> None:
             structlog.processors.TimeStamper(fmt="iso"),
             *ending,
         ],
-        logger_factory=structlog.BytesLoggerFactory(Outlet(sys.stderr.fileno())),  # type: ignore[arg-type]
+        logger_factory=structlog.BytesLoggerFactory(NonBlockingLog(sys.stderr.fileno())),  # type: ignore[arg-type]
     )
 
 
-def complain(text: str) -> None:
-    """Print why the program ends, on one line of stderr."""
+def print_error(text: str) -> None:
+    """Print the error that ends the program, on one line of stderr."""
     priority = f"<{_PRIORITIES['error']}>" if _to_journal() else ""
     print(f"{priority}htoolsd: {text}", file=sys.stderr)
 
@@ -84,7 +83,7 @@ def _to_journal() -> bool:
 
 
 def _harmless(_logger: object, _method: str, event: EventDict) -> EventDict:
-    """Text from clients or files is kept on one line and cut to a reasonable length."""
+    """Keep text from clients and files on one line, and cut it to a reasonable length."""
     return {key: _shown(value) for key, value in event.items()}
 
 

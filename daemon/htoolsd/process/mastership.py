@@ -1,4 +1,4 @@
-"""Whether this is Ganeti's master node, as its own daemons tell (``ganeti-luxid(8)``)."""
+"""The role of this node: master or not, from Ganeti's ssconf files."""
 
 import errno
 import os
@@ -21,21 +21,21 @@ from htoolsd.sync.sync import Sync
 
 _log = structlog.get_logger()
 
-EXIT_NOT_MASTER = 11  # as Ganeti's own daemons of the master exit on other nodes
+EXIT_NOT_MASTER = 11  # the exit status of Ganeti's own master daemons on other nodes (ganeti-luxid(8))
 
-_USUAL = "/var/lib/ganeti"
+_DEFAULT_DIRECTORY = "/var/lib/ganeti"
 _LONGEST = 4096  # bytes of a file with one name
 
 
 @dataclass(frozen=True, slots=True)
 class Ssconf:
-    """What Ganeti keeps on each node (``ssconf_*`` files in ``directory``), and the name of this node."""
+    """Ganeti's ``ssconf_*`` files in ``directory``, and the ``name`` of this node."""
 
     name: str
     directory: str
 
     def master(self) -> str | None:
-        """The master node's name, None where there is no Ganeti. Raises OSError."""
+        """Return the master node's name, None without Ganeti. Raises OSError."""
         path = os.path.join(self.directory, "ssconf_master_node")
         try:
             name = read_regular_file(path, _LONGEST).decode().strip()
@@ -48,7 +48,7 @@ class Ssconf:
         return name.lower()
 
     def cluster(self) -> str | None:
-        """The cluster's name, None where that cannot be told."""
+        """Return the cluster's name, None if it cannot be read."""
         try:
             name = read_regular_file(os.path.join(self.directory, "ssconf_cluster_name"), _LONGEST).decode()
         except (OSError, UnicodeDecodeError):
@@ -56,60 +56,60 @@ class Ssconf:
         return name.strip() or None
 
     def leads(self) -> bool:
-        """Whether this node is the master, or no master is named at all. Raises OSError."""
+        """Whether this node is the master, or the files name no master. Raises OSError."""
         return self.master() in (None, self.name)
 
-    def surely_follows(self) -> bool:
-        """Whether another node is named as the master."""
+    def is_other_node_master(self) -> bool:
+        """Whether the files name another node as the master."""
         with suppress(OSError):
             return not self.leads()
         return False
 
 
-def here(directory: str) -> Ssconf:
-    """This node. An empty ``directory`` stands for the usual one.
+def this_node(directory: str) -> Ssconf:
+    """Return the ssconf files of this node. An empty ``directory`` stands for Ganeti's default.
 
-    ``GANETI_ROOTDIR`` and ``GANETI_HOSTNAME``, which make several nodes of one machine, mean what they
-    mean to Ganeti.
+    As in Ganeti, ``GANETI_ROOTDIR`` and ``GANETI_HOSTNAME`` allow several nodes on one machine.
     """
     name = os.environ.get("GANETI_HOSTNAME") or socket.getfqdn()
-    return Ssconf(name.lower(), directory or os.environ.get("GANETI_ROOTDIR", "") + _USUAL)
+    return Ssconf(name.lower(), directory or os.environ.get("GANETI_ROOTDIR", "") + _DEFAULT_DIRECTORY)
 
 
 def role(ssconf: Ssconf) -> Callable[[], Awaitable[bool | None]]:
-    """A function that tells whether this is the master node.
+    """Return a function that returns whether this is the master node.
 
-    While that cannot be read, it tells what it told last; None at first.
+    While the files cannot be read, it returns the last known role; None at first.
     """
-    told: bool | None = None
+    known_role: bool | None = None
     complaint = ""
 
     def look() -> bool:
         nonlocal ssconf
-        if not ssconf.leads():  # at boot, the node's name may have been asked for before it could be told
-            ssconf = here(ssconf.directory)
+        if not ssconf.leads():  # at boot, the first name may be wrong because there was no resolver yet
+            ssconf = this_node(ssconf.directory)
         return ssconf.leads()
 
     async def leads() -> bool | None:
-        nonlocal told, complaint
+        nonlocal known_role, complaint
         try:
-            told, why = await trio.to_thread.run_sync(look), ""
+            known_role, why = await trio.to_thread.run_sync(look), ""
         except OSError as error:
             why = f"{error.filename}: {error.strerror}"
         if why and why != complaint:
-            _log.warning("who is master cannot be told", error=why)
+            _log.warning("master node cannot be determined", error=why)
         complaint = why
-        return told
+        return known_role
 
     return leads
 
 
 def known(sync: Sync, ssconf: Ssconf) -> tuple[Known | None, dict[str, float]]:
-    """The cluster for decisions, and how old each kind of data is. Raises RefusalError.
+    """Return the cluster for decisions, and the age of each kind of data. Raises RefusalError.
 
-    Only the master decides; a node that has just become the master may not have noticed yet.
+    Only the master decides. A node that has just become the master may not have noticed yet, so the files
+    are read again.
     """
-    if sync.master is False and ssconf.surely_follows():
+    if sync.master is False and ssconf.is_other_node_master():
         raise RefusalError(Refusal.CLUSTER, "this is not the master node")
     ages, model = sync.ages(), sync.model
     plain, storage = model.without_storage, model.storage

@@ -16,13 +16,13 @@ from ganeti_htools import streams
 from ganeti_htools.luxi.queries import default_socket
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.version import VERSION
-from htoolsd.api import methods, status
 from htoolsd.api.cluster import ClusterMethods
 from htoolsd.api.decisions import Decisions
 from htoolsd.api.history import HistoryMethods
 from htoolsd.api.ledger import LedgerMethods
 from htoolsd.api.plans import PlanMethods
 from htoolsd.api.policies import PolicyMethods
+from htoolsd.api.status import StatusMethods
 from htoolsd.claims.claim_writer import ClaimWriter
 from htoolsd.claims.claims import ClaimMode, Claims
 from htoolsd.claims.plan_claims import PlanClaims
@@ -36,19 +36,18 @@ from htoolsd.plans.plans import Plans
 from htoolsd.policies.remedies import POLICIES
 from htoolsd.policies.schedule import Policies
 from htoolsd.policies.settings import PolicySettings
-from htoolsd.process import logs, mastership, signals, watching
-from htoolsd.process.arguments import parser
-from htoolsd.process.config import Config, load
+from htoolsd.process import logs, mastership
+from htoolsd.process.config import Config, argument_parser, load
 from htoolsd.process.lock import lock
-from htoolsd.process.logs import complain
+from htoolsd.process.logs import print_error
 from htoolsd.process.mastership import EXIT_NOT_MASTER, Ssconf
-from htoolsd.process.notify import notify
-from htoolsd.process.reloading import reloader
-from htoolsd.socket import alone
-from htoolsd.socket.clients import Limits
-from htoolsd.socket.door import Door
+from htoolsd.process.service_manager import notify, watch
+from htoolsd.process.signals import handle_signals, reloader
+from htoolsd.socket import fallback_counter
+from htoolsd.socket.acceptor import Acceptor
+from htoolsd.socket.clients import ConnectionLimits
 from htoolsd.socket.listening import group_number, listen
-from htoolsd.socket.methods import Methods
+from htoolsd.socket.methods import Methods, methods_of
 from htoolsd.socket.peer import SocketPeer
 from htoolsd.socket.server import Server
 from htoolsd.sync.storage_polls import StorageMode, StoragePollSettings
@@ -59,10 +58,10 @@ _log = structlog.get_logger()
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run until SIGTERM or SIGINT; the exit status."""
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it is heeded
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it is handled
     streams.complete()
     logs.configure()
-    options = vars(parser().parse_args(argv))
+    options = vars(argument_parser().parse_args(argv))
     path, stay, check = options.pop("config"), options.pop("stay"), options.pop("check_config")
 
     def read_config() -> Config:
@@ -72,32 +71,31 @@ def main(argv: Sequence[str] | None = None) -> int:
         config = read_config()
         if check:
             group_number(config.group)
-            print(f"{path or 'no configuration file'}: nothing is wrong")
+            print(f"{path or 'no configuration file'}: no errors")
             return 0
-        ssconf = mastership.here(config.ssconf_dir)
-        if not stay and ssconf.surely_follows():
-            complain(f"not the master node, that is {ssconf.master()}")
+        ssconf = mastership.this_node(config.ssconf_dir)
+        if not stay and ssconf.is_other_node_master():
+            print_error(f"not the master node; that is {ssconf.master()}")
             return EXIT_NOT_MASTER
         lock(config.state_dir)  # held until the process ends
         listener = listen(config.socket, config.group)
-        alone.provide(config.socket, config.group)
+        fallback_counter.provide(config.socket, config.group)
     except HtoolsError as err:
-        complain(str(err))
+        print_error(str(err))
         return 1
-    # Seconds that a computing thread keeps the GIL while the event loop wants it. One answer takes about ten
-    # such waits.
+    # The event loop waits so many seconds for the GIL while a thread computes, about ten times per answer.
     sys.setswitchinterval(0.0005)
-    gc.freeze()  # a full collection stops all threads, so it is spared what was imported
-    door = Door(listener, config.group)
+    gc.freeze()  # a full collection stops all threads, so it skips what was imported
+    acceptor = Acceptor(listener, config.group)
     try:
-        trio.run(_run, config, read_config, ssconf, door)
+        trio.run(_run, config, read_config, ssconf, acceptor)
     finally:
-        door.close()
+        acceptor.close()
     return 0
 
 
-async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf, door: Door) -> None:
-    """Compose the daemon of its parts and run it until it is stopped."""
+async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf, acceptor: Acceptor) -> None:
+    """Compose the daemon and run it until it is stopped."""
     sync = Sync(
         config.luxi or default_socket(),
         mastership.role(ssconf),
@@ -121,8 +119,8 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
         return sync.model.name or ssconf.cluster()
 
     def led() -> str | None:
-        """The cluster that this node leads."""
-        return None if sync.master is False or ssconf.surely_follows() else named()
+        """Return the name of the cluster whose master this node is."""
+        return None if sync.master is False or ssconf.is_other_node_master() else named()
 
     claim_writer = ClaimWriter(claims, ledger, reconciler, led)
     decisions = Decisions(
@@ -133,15 +131,15 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
         history.note,
         claim_writer,
     )
-    offered = Methods()
-    server = Server(offered, _limits(config))
+    methods = Methods()
+    server = Server(methods, _connection_limits(config))
 
-    def noted(plan: Plan) -> None:
+    def note_plan(plan: Plan) -> None:
         history.note(entries.plan(time.time(), plan.to_json()))
         policies.ended(plan)
 
     plan_claims = PlanClaims(sync, ledger, reconciler, claims)
-    plans = Plans(os.path.join(config.state_dir, "plans"), sync, noted, plan_claims)
+    plans = Plans(os.path.join(config.state_dir, "plans"), sync, note_plan, plan_claims)
     reconciler.release_other_plans(plans.active_ids)
     policies = Policies(
         os.path.join(config.state_dir, "policies.json"),
@@ -150,38 +148,38 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
         _policy_settings(config),
         lambda decision: history.note(entries.policy(decision.time, asdict(decision))),
     )
-    offered.add(
-        *methods.declared(
+    methods.add(
+        *methods_of(
             decisions,
             ClusterMethods(sync),
             PlanMethods(plans, sync, policies.remake_proposal),
             PolicyMethods(policies, sync),
             HistoryMethods(history, sync),
             LedgerMethods(ledger, named, lambda: sync.master is False, reconciler.trigger, claims.cancel),
-            status.teller(
+            StatusMethods(
                 config.socket, server, sync, decisions, claims, plans, policies, history, ledger, reconciler
             ),
         )
     )
     accepting, finishing = trio.CancelScope(), trio.CancelScope()
 
-    def heed(new: Config) -> None:
+    def use(new: Config) -> None:
         nonlocal config
         config = new
         decisions.limit(*_decision_limits(new))
         claims.configure(*_claim_limits(new))
-        server.limit(_limits(new))
+        server.limit(_connection_limits(new))
         sync.set_intervals(new.config_seconds, new.live_seconds)
         sync.storage.settings = _storage_settings(new)
         history.limit(*_history_limits(new))
         policies.limit(_policy_settings(new))
 
     def stop() -> None:
-        """Finish what is under way; called again, without waiting for it."""
+        """Finish what is under way. A second call stops without waiting."""
         notify("STOPPING=1")
         patience = 0 if accepting.cancel_called else config.stop_seconds
         finishing.deadline = trio.current_time() + patience
-        door.close()
+        acceptor.close()
         accepting.cancel()
         decisions.stop()
         plans.stop()
@@ -192,8 +190,8 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
             await server.serve(SocketPeer(stream.socket))
 
     async with trio.open_nursery() as nursery:
-        await nursery.start(signals.heed, stop, reloader(config, read_config, heed))
-        nursery.start_soon(watching.watch, decisions)
+        await nursery.start(handle_signals, stop, reloader(config, read_config, use))
+        nursery.start_soon(watch, decisions)
         nursery.start_soon(history.run)
         nursery.start_soon(ledger.run)
         with finishing:
@@ -205,9 +203,9 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
                 nursery.start_soon(sync.run)
                 nursery.start_soon(reconciler.run)
                 nursery.start_soon(policies.run)
-                nursery.start_soon(watching.show, door)
+                nursery.start_soon(acceptor.show_life)
                 with accepting:
-                    await door.serve(client, clients)
+                    await acceptor.serve(client, clients)
         nursery.cancel_scope.cancel()
     _log.info("stopped", unfinished=finishing.cancelled_caught)
 
@@ -232,8 +230,8 @@ def _storage_settings(config: Config) -> StoragePollSettings:
     return StoragePollSettings(cast(StorageMode, config.storage), config.storage_seconds, config.pool)
 
 
-def _limits(config: Config) -> Limits:
-    return Limits(
+def _connection_limits(config: Config) -> ConnectionLimits:
+    return ConnectionLimits(
         connections=config.connections,
         per_user=config.connections_per_user,
         message=config.message_mib << 20,

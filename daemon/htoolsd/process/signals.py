@@ -1,23 +1,27 @@
-"""Signals: SIGHUP reloads, SIGTERM and SIGINT stop."""
+"""Signals: SIGHUP reloads the configuration, SIGTERM and SIGINT stop the daemon."""
 
 import signal
+import time
 from collections.abc import Callable
 
 import structlog
 import trio
 
 from ganeti_htools import streams
+from ganeti_htools.model.errors import HtoolsError
+from htoolsd.process.config import Config, reloaded
+from htoolsd.process.service_manager import notify
 
 _log = structlog.get_logger()
 
 
-async def heed(
+async def handle_signals(
     stop: Callable[[], None],
     reload: Callable[[], None],
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Call ``reload`` or ``stop`` whenever a signal asks for it, until cancelled.
+    """Call ``reload`` or ``stop`` for each signal, until cancelled.
 
     SIGINT is ignored if the daemon was started to ignore it.
     """
@@ -29,3 +33,26 @@ async def heed(
             else:
                 _log.info("stopping", signal=signal.Signals(number).name)
                 stop()
+
+
+def reloader(config: Config, read: Callable[[], Config], use: Callable[[Config], None]) -> Callable[[], None]:
+    """Return a function that reads the configuration and calls ``use``; an error changes nothing.
+
+    ``config`` is the configuration with which the daemon was started.
+    """
+
+    def reload() -> None:
+        nonlocal config
+        notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        try:
+            config, waiting = reloaded(config, read())
+        except HtoolsError as error:
+            _log.error("configuration not reloaded", error=str(error))
+        else:
+            use(config)
+            _log.info("configuration reloaded")
+            if waiting:
+                _log.warning("changed keys need a restart", keys=waiting)
+        notify("READY=1")
+
+    return reload

@@ -1,4 +1,4 @@
-"""The clients that are connected: how many there may be, and how much they may send ahead of answers."""
+"""Connected clients: how many there may be, and how much they may send before they get answers."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from ganeti_htools.client.protocol import Refusal, RefusalError
 from htoolsd.socket.incoming import Incoming
 from htoolsd.socket.peer import Peer
 
-_AHEAD = 4  # messages of the greatest length that all clients of one user may have sent without an answer yet
-_LITTLE = 1 << 16  # bytes; who sends no more is heard even if others of the same user have sent too much
+_MAX_UNANSWERED = 4  # messages of the greatest length, from all clients of a user together
+_ALWAYS = 1 << 16  # bytes that a client may send even if others of its user have sent too much
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits for one client and for all: a number of clients, bytes of a message, seconds."""
+class ConnectionLimits:
+    """Limits of connections: clients in all and per user, bytes of a message, seconds idle and to write."""
 
     connections: int
     per_user: int
@@ -25,8 +25,8 @@ class Limits:
 
 
 @dataclass(slots=True, eq=False)
-class Client:
-    """A connected client. While its next call is waited for, the wait is ``listening``."""
+class ConnectedClient:
+    """A connected client. ``listening`` is the wait for its next call, None while a call is answered."""
 
     peer: Peer
     incoming: Incoming
@@ -35,45 +35,47 @@ class Client:
 
     @property
     def uid(self) -> int:
-        """The number of its user."""
+        """The number of the client's user."""
         return self.peer.credentials.uid
 
 
 class Clients:
-    """All clients that are connected, within ``limits``."""
+    """All connected clients, within ``limits``."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
-        self._clients: set[Client] = set()
+        self._clients: set[ConnectedClient] = set()
 
     def __len__(self) -> int:
         return len(self._clients)
 
-    def __contains__(self, client: Client) -> bool:
+    def __contains__(self, client: ConnectedClient) -> bool:
         return client in self._clients
 
-    def enter(self, newcomer: Client) -> None:
-        """Count one more. If there are too many, the one that has been idle longest has to go.
+    def enter(self, newcomer: ConnectedClient) -> None:
+        """Add a client. If there are too many, the client that has been idle longest is disconnected.
 
-        Raises RefusalError if none is idle; the newcomer counts nevertheless, until it leaves.
+        Raises RefusalError if none is idle; the new client counts nevertheless, until it leaves.
         """
         self._clients.add(newcomer)
         limits, of_user = self.limits, self._of_user(newcomer.uid)
         if len(of_user) > limits.per_user:
-            self._send_one_away(of_user, f"all {limits.per_user} connections of user {newcomer.uid}")
+            self._disconnect_one(of_user, f"all {limits.per_user} connections of user {newcomer.uid}")
         elif len(self._clients) > limits.connections:
-            self._send_one_away(self._clients, f"all {limits.connections} connections")
+            self._disconnect_one(self._clients, f"all {limits.connections} connections")
 
-    def leave(self, client: Client) -> None:
-        """Do not count it any more."""
+    def leave(self, client: ConnectedClient) -> None:
+        """Remove a client."""
         self._clients.discard(client)
 
-    def bound(self, client: Client) -> None:
+    def check_unanswered(self, client: ConnectedClient) -> None:
         """Raises RefusalError for a client whose user has sent too much that is not answered yet."""
-        if client.incoming.held > _LITTLE:
+        if client.incoming.held > _ALWAYS:
             held = sum(other.incoming.held for other in self._of_user(client.uid))
-            if held > _AHEAD * self.limits.message:
-                raise RefusalError(Refusal.BUSY, f"user {client.uid} sends too much at the same time")
+            most = _MAX_UNANSWERED * self.limits.message
+            if held > most:
+                why = f"user {client.uid} has sent more than {most} bytes that are not answered yet"
+                raise RefusalError(Refusal.BUSY, why)
 
     def stop_listening(self) -> None:
         """End all waits for a next call."""
@@ -81,14 +83,14 @@ class Clients:
             if client.listening:
                 client.listening.cancel()
 
-    def _of_user(self, uid: int) -> list[Client]:
+    def _of_user(self, uid: int) -> list[ConnectedClient]:
         return [client for client in self._clients if client.uid == uid]
 
-    def _send_one_away(self, crowd: Collection[Client], all_of_them: str) -> None:
-        """Raises RefusalError if nobody of the crowd is idle."""
-        idle = (client for client in crowd if client.listening)
+    def _disconnect_one(self, clients: Collection[ConnectedClient], description: str) -> None:
+        """Raises RefusalError if none of the clients is idle."""
+        idle = (client for client in clients if client.listening)
         longest = min(idle, key=lambda client: client.since, default=None)
         if longest is None or longest.listening is None:
-            raise RefusalError(Refusal.BUSY, f"{all_of_them} are in use")
+            raise RefusalError(Refusal.BUSY, f"{description} are in use")
         self._clients.remove(longest)
         longest.listening.cancel()

@@ -1,4 +1,4 @@
-"""What a client has sent and not been answered yet."""
+"""Messages of a client that are not answered yet."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -7,12 +7,12 @@ from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.luxi.framing import END, Decoder, FramingError
 from htoolsd.socket.peer import PassedFile
 
-MOST_AHEAD = 1000  # messages that a client may send before the first of them is answered
+MAX_UNANSWERED = 1000  # messages that a client may send before the first answer
 
 
 @dataclass(slots=True)
 class Incoming:
-    """Messages received and not answered yet, ``held`` bytes of them."""
+    """Messages that are received and not answered yet. Together they have ``held`` bytes."""
 
     decoder: Decoder
     messages: deque[bytes] = field(default_factory=deque)
@@ -20,7 +20,7 @@ class Incoming:
     held: int = 0
 
     def add(self, data: bytes, files: list[PassedFile]) -> None:
-        """Take in what was received; no bytes mean the end. Raises RefusalError for what is no call."""
+        """Add received data; no bytes mean the end. Raises RefusalError for data that cannot be a call."""
         self.held += len(data)
         for file in files:
             if self.file is None:
@@ -29,8 +29,8 @@ class Incoming:
                 file.close()
         if len(files) > 1 or (files and self.file is not files[0]):
             raise RefusalError(Refusal.FILE, "a call takes at most one file")
-        if len(self.messages) + data.count(END) > MOST_AHEAD:
-            raise RefusalError(Refusal.BUSY, f"more than {MOST_AHEAD} calls are not answered yet")
+        if len(self.messages) + data.count(END) > MAX_UNANSWERED:
+            raise RefusalError(Refusal.BUSY, f"more than {MAX_UNANSWERED} calls are not answered yet")
         try:
             self.messages.extend(self.decoder.feed(data))
             if not data:
@@ -39,7 +39,7 @@ class Incoming:
             raise RefusalError(Refusal.MESSAGE, str(err)) from None
 
     def answered(self, message: bytes) -> None:
-        """Count a message as answered; its file is closed."""
+        """Remove an answered message, and close its file."""
         self.held -= len(message) + 1
         self.close_file()
 

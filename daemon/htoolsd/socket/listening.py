@@ -1,4 +1,4 @@
-"""The socket's name in the file system: one daemon listens on it."""
+"""The listening socket and its name in the file system, on which only one daemon listens."""
 
 import errno
 import fcntl
@@ -12,51 +12,51 @@ from pathlib import Path
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.sockets import NamedSocket, bind
 
-_PATIENCE = 5.0  # seconds to wait for another daemon that takes the same name, which takes it milliseconds
+_PATIENCE = 5.0  # seconds to wait for another daemon that takes the same name; taking it lasts milliseconds
 
 
 class StartError(HtoolsError):
-    """Why the daemon cannot start."""
+    """An error for which the daemon cannot start."""
 
 
-class Listener(NamedSocket):
+class ListeningSocket(NamedSocket):
     """A listening Unix socket."""
 
     __slots__ = ()
 
-    def show(self) -> None:
-        """Touch the socket's file: clients wait for a daemon that did so a moment ago."""
+    def touch(self) -> None:
+        """Touch the socket's file. Clients wait for a daemon that did so a moment ago."""
         with suppress(OSError):
             if self.named:
                 os.utime(self.path)
 
     def remove(self) -> None:
-        """Remove the name, unless it is gone or somebody else's by now. Raises OSError."""
+        """Remove the name, unless it is gone or belongs to another socket. Raises OSError."""
         # A daemon that is about to take the name removes it itself.
-        with suppress(FileNotFoundError, StartError), _alone(self.path, 0):
+        with suppress(FileNotFoundError, StartError), _locked_name(self.path, 0):
             self.unlink()
 
 
-def listen(path: str, group: str) -> Listener:
+def listen(path: str, group: str) -> ListeningSocket:
     """Listen at ``path``, for the user and ``group`` (empty: the process's own). Raises StartError."""
     try:
         Path(path).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        with _alone(path, _PATIENCE), ExitStack() as undo:
+        with _locked_name(path, _PATIENCE), ExitStack() as undo:
             bound = bind(path)
             undo.enter_context(bound.socket)
             undo.callback(os.unlink, path)
             os.chown(path, -1, group_number(group))
             bound.socket.listen(128)  # only now can anybody connect
             undo.pop_all()
-            return Listener(bound.socket, path, bound.identity)
+            return ListeningSocket(bound.socket, path, bound.identity)
     except OSError as err:
         if err.errno == errno.EADDRINUSE:
-            raise StartError(f"already running: somebody listens on {path}") from None
+            raise StartError(f"already running: another process listens on {path}") from None
         raise StartError(f"{path}: {err.strerror or err}") from None
 
 
 def group_number(group: str) -> int:
-    """The number of a group, -1 for no name. Raises StartError."""
+    """Return the number of a group, -1 for an empty name. Raises StartError."""
     try:
         return grp.getgrnam(group).gr_gid if group else -1
     except KeyError:
@@ -64,12 +64,11 @@ def group_number(group: str) -> int:
 
 
 @contextmanager
-def _alone(path: str, patience: float) -> Iterator[None]:
-    """Runs a block while nobody else takes or gives up the name ``path``. Raises StartError, OSError.
+def _locked_name(path: str, patience: float) -> Iterator[None]:
+    """Run a block while no other daemon takes or gives up the name ``path``. Raises StartError, OSError.
 
-    Without this lock another daemon could begin to listen between the look at a stale socket and its removal.
-
-    The locked file is never removed, because that could happen while another process holds the lock.
+    Without this lock another daemon could begin to listen after the look at a stale socket and before its
+    removal. The locked file is never removed, because another process may hold the lock at that moment.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(f"{path}.lock", flags, 0o600)
@@ -85,7 +84,7 @@ def _alone(path: str, patience: float) -> Iterator[None]:
 
 
 def locked(descriptor: int) -> bool:
-    """Whether the file could be locked; it is then locked until it is closed."""
+    """Whether the file could be locked; the lock lasts until the file is closed."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,68 +1,116 @@
-"""The methods of the socket, each with a description that makes it usable without a manual."""
+"""The methods of the socket: their declarations, and the arguments that several of them have.
 
-from collections.abc import Awaitable, Callable, Mapping
+A method is a coroutine of a class in ``htoolsd/api`` with the decorator :func:`method`. That is its only
+declaration: the name of the coroutine is the name of the method, and ``htoolsctl methods`` shows the rest.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from htoolsd.socket.peer import PassedFile
 
 Args = Mapping[str, object]
 File = PassedFile | None
-# Carries a method out: gets the arguments of a call and the file that came with it. Raises RefusalError.
+# Carries a method out, with the arguments of a call and the file that came with it. Raises RefusalError.
 Handler = Callable[[Args, File], Awaitable[object]]
+AnyHandler = TypeVar("AnyHandler", bound=Callable[[Any, Args, File], Awaitable[object]])
 
-LONGEST = 1 << 16  # characters of all words together, or of the options that a plan keeps
+LONGEST = 1 << 16  # characters of all words together, or of the options of a plan
+_SHOWN = 80  # characters of an unknown name in an error
+
+_NO_ARGUMENTS: Mapping[str, str] = {}
 
 
-def words(name: str, args: Args) -> list[str]:
-    """The ``arguments`` of a call, a command line. Raises RefusalError."""
-    given = args.get("arguments", [])
-    if not isinstance(given, list) or not all(isinstance(word, str) for word in given):
-        raise RefusalError(Refusal.ARGUMENTS, f"{name}: arguments: expected a list of strings")
-    if sum(map(len, given)) > LONGEST:
-        raise RefusalError(Refusal.ARGUMENTS, f"{name}: arguments: longer than {LONGEST} characters")
-    return given
+class _Declaration(NamedTuple):
+    version: int
+    doc: str
+    arguments: Mapping[str, str]
+
+
+_declarations: dict[object, _Declaration] = {}
+
+
+def method(
+    doc: str, arguments: Mapping[str, str] = _NO_ARGUMENTS, *, version: int = 1
+) -> Callable[[AnyHandler], AnyHandler]:
+    """Declare a coroutine as a method of the socket.
+
+    ``arguments`` has the meaning of each argument by name. Raise ``version`` only when clients of the last
+    version would misunderstand the answer.
+    """
+
+    def declare(function: AnyHandler) -> AnyHandler:
+        _declarations[function] = _Declaration(version, doc, arguments)
+        return function
+
+    return declare
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """What can be asked for. ``version`` goes up when callers would not understand the answer any more."""
+    """A method of the socket; see :func:`method`."""
 
     name: str
     version: int
     doc: str
-    arguments: Mapping[str, str]  # name: meaning
+    arguments: Mapping[str, str]
     run: Handler
 
 
+def methods_of(*subjects: object) -> Iterator[Method]:
+    """Yield the methods that the classes of these objects declare."""
+    for subject in subjects:
+        for name, function in vars(type(subject)).items():
+            if callable(function) and function in _declarations:
+                yield Method(name, *_declarations[function], getattr(subject, name))
+
+
 class Methods:
-    """The methods by name, ``methods`` itself among them."""
+    """The methods by name, including ``methods`` itself."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, Method] = {}
-        self.add(Method("methods", 1, "Lists what can be asked for.", {}, self._list))
+        self.add(*methods_of(self))
 
     def add(self, *methods: Method) -> None:
-        """Let these be asked for."""
+        """Add methods."""
         self._by_name |= {method.name: method for method in methods}
 
     async def run(self, name: str, args: Args, file: File) -> object:
-        """The result of a method. Raises RefusalError."""
-        method = self._by_name.get(name)
-        if method is None:
-            raise RefusalError(Refusal.METHOD, f"there is no method {name[:80]!r}; methods lists them")
+        """Return the result of a method. Raises RefusalError."""
+        found = self._by_name.get(name)
+        if found is None:
+            why = f"there is no method {name[:_SHOWN]!r}; the method 'methods' lists all"
+            raise RefusalError(Refusal.METHOD, why)
         for argument in args:
-            if argument not in method.arguments:
-                raise RefusalError(Refusal.ARGUMENTS, f"{name}: takes no argument {argument[:80]!r}")
-        return await method.run(args, file)
+            if argument not in found.arguments:
+                why = f"{name}: there is no argument {argument[:_SHOWN]!r}"
+                raise RefusalError(Refusal.ARGUMENTS, why)
+        return await found.run(args, file)
 
-    async def _list(self, _args: Args, _file: File) -> object:
+    @method("Lists the methods of the socket.")
+    async def methods(self, _args: Args, _file: File) -> object:
         return [
-            {
-                "name": method.name,
-                "version": method.version,
-                "doc": method.doc,
-                "arguments": dict(method.arguments),
-            }
-            for method in sorted(self._by_name.values(), key=lambda method: method.name)
+            {"name": each.name, "version": each.version, "doc": each.doc, "arguments": dict(each.arguments)}
+            for each in sorted(self._by_name.values(), key=lambda each: each.name)
         ]
+
+
+def words(method: str, args: Args) -> list[str]:
+    """Return the argument ``arguments``, a command line. Raises RefusalError."""
+    given = args.get("arguments", [])
+    if not isinstance(given, list) or not all(isinstance(word, str) for word in given):
+        raise RefusalError(Refusal.ARGUMENTS, f"{method}: arguments: expected a list of strings")
+    if sum(map(len, given)) > LONGEST:
+        raise RefusalError(Refusal.ARGUMENTS, f"{method}: arguments: longer than {LONGEST} characters")
+    return given
+
+
+def flag(method: str, args: Args, name: str, default: bool = False) -> bool:
+    """Return an optional argument that is true or false. Raises RefusalError."""
+    found = args.get(name, default)
+    if not isinstance(found, bool):
+        raise RefusalError(Refusal.ARGUMENTS, f"{method}: {name}: expected true or false")
+    return found

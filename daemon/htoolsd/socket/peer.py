@@ -1,4 +1,4 @@
-"""A connected client: bytes both ways, and the open files it passes along."""
+"""The other end of a connection: bytes in both directions, and open files that the client passes."""
 
 import os
 import select
@@ -11,27 +11,26 @@ from typing import Protocol
 
 import trio
 
-# More files than anyone has a reason to pass; the kernel closes those that do not fit.
-_MOST_FILES = 4
+_MAX_FILES = 4  # received with one message; the kernel closes more
 _CHUNK = 1 << 18
 _CREDENTIALS = struct.Struct("3i")
 
 
 class PassedFile:
-    """A file descriptor from a client. Closed once: by who takes it or, if nobody does, by close()."""
+    """A file descriptor from a client. It is closed once: by its taker, or without one by close()."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor: int | None = descriptor
         self._taking = threading.Lock()
 
     def take(self) -> int | None:
-        """The descriptor, to be closed by the caller; None if it is gone. From any thread."""
+        """Return the descriptor, which the caller closes; None if it is gone. Thread-safe."""
         with self._taking:
             descriptor, self._descriptor = self._descriptor, None
             return descriptor
 
     def close(self) -> None:
-        """Close it unless it was taken."""
+        """Close the descriptor unless it was taken."""
         descriptor = self.take()
         if descriptor is not None:
             os.close(descriptor)
@@ -39,34 +38,34 @@ class PassedFile:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Who connected, as the kernel says (SO_PEERCRED)."""
+    """The process and user at the other end, from the kernel (SO_PEERCRED)."""
 
     pid: int
     uid: int
     gid: int
 
 
-# The client whose call the current task answers.
+# The client whose call is answered by the current task.
 caller: ContextVar[Credentials] = ContextVar("caller")
 
 
 class Peer(Protocol):
-    """What the server needs of a client."""
+    """A client's connection, for the server."""
 
     credentials: Credentials
 
     async def receive(self) -> tuple[bytes, list[PassedFile]]:
-        """The next bytes, empty at the end, and the files that came with them. Raises OSError."""
+        """Return the next bytes, empty at the end, and the files that came with them. Raises OSError."""
 
     async def send(self, data: bytes) -> None:
-        """Send all of it. Raises OSError."""
+        """Send all data. Raises OSError."""
 
     async def vanished(self) -> None:
-        """Returns when nobody is left to read an answer."""
+        """Return when nobody is left to read an answer."""
 
 
 class SocketPeer:
-    """A client at a Unix socket."""
+    """A client's connection at a Unix socket."""
 
     def __init__(self, sock: trio.socket.SocketType) -> None:
         self._socket = sock
@@ -76,7 +75,7 @@ class SocketPeer:
     async def receive(self) -> tuple[bytes, list[PassedFile]]:
         """See Peer."""
         data, ancillary, _, _ = await self._socket.recvmsg(
-            _CHUNK, socket.CMSG_SPACE(_MOST_FILES * 4), socket.MSG_CMSG_CLOEXEC
+            _CHUNK, socket.CMSG_SPACE(_MAX_FILES * 4), socket.MSG_CMSG_CLOEXEC
         )
         files = []
         for level, kind, payload in ancillary:

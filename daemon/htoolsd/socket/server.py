@@ -1,4 +1,4 @@
-"""Conversations with clients: one call, one answer, within limits of size and time."""
+"""The server: one answer for each call of a client, within limits of size and time."""
 
 from contextlib import suppress
 
@@ -9,28 +9,27 @@ from structlog.contextvars import bind_contextvars
 from ganeti_htools.client.protocol import Call, Refusal, RefusalError, decode_call, failure, success
 from ganeti_htools.luxi.framing import Decoder
 from ganeti_htools.model.errors import untraced
-from htoolsd.socket.clients import Client, Clients, Limits
+from htoolsd.socket.clients import Clients, ConnectedClient, ConnectionLimits
 from htoolsd.socket.incoming import Incoming
 from htoolsd.socket.methods import Methods
 from htoolsd.socket.peer import PassedFile, Peer, caller
 
 _log = structlog.get_logger()
 
-# Bytes; longer messages are parsed in a thread. Those of a hundred clients, all this long, take some 20 ms.
-_LONG = 1 << 13
+_LONG = 1 << 13  # bytes; longer messages are parsed in a thread. A hundred of this length take 20 ms
 _SHOWN = 80  # characters of a method's name in the log
 
 
-def _say_refused(error: RefusalError, **about: str) -> None:
-    """Log a refusal. BUSY is a warning, because the client then decides by itself, which is slow."""
-    say = _log.warning if error.kind is Refusal.BUSY else _log.info
-    say("refused", **about, error=error.kind, message=str(error))
+def _log_refusal(error: RefusalError, **about: str) -> None:
+    """Log a refusal. BUSY is a warning, because the executable then decides by itself, which is slow."""
+    log = _log.warning if error.kind is Refusal.BUSY else _log.info
+    log("refused", **about, error=error.kind, message=str(error))
 
 
 class Server:
     """Answers clients until stopped."""
 
-    def __init__(self, methods: Methods, limits: Limits) -> None:
+    def __init__(self, methods: Methods, limits: ConnectionLimits) -> None:
         self._clients = Clients(limits)
         self._methods = methods
         self._stopping = False
@@ -42,52 +41,52 @@ class Server:
         return len(self._clients)
 
     @property
-    def _limits(self) -> Limits:
+    def _limits(self) -> ConnectionLimits:
         return self._clients.limits
 
-    def limit(self, limits: Limits) -> None:
-        """Set the limits that hold from now on."""
+    def limit(self, limits: ConnectionLimits) -> None:
+        """Change the limits."""
         self._clients.limits = limits
 
     def stop(self) -> None:
-        """Refuse all further calls; calls under way are finished."""
+        """Refuse all further calls. Calls under way are finished."""
         self._stopping = True
         self._clients.stop_listening()
 
     async def serve(self, peer: Peer) -> None:
-        """Serve one client, from its arrival until it leaves."""
-        bind_contextvars(client=peer.credentials.pid, uid=peer.credentials.uid)  # of this task alone
-        caller.set(peer.credentials)  # likewise
-        client = Client(peer, Incoming(Decoder(self._limits.message)))
+        """Serve one client until it leaves."""
+        bind_contextvars(client=peer.credentials.pid, uid=peer.credentials.uid)  # in this task only
+        caller.set(peer.credentials)
+        client = ConnectedClient(peer, Incoming(Decoder(self._limits.message)))
         try:
             self._clients.enter(client)
             await self._converse(client)
-        except RefusalError as err:  # the message was not a call: the conversation ends
-            _say_refused(untraced(err))
+        except RefusalError as err:  # the message was not a call, so the connection is closed
+            _log_refusal(untraced(err))
             with suppress(OSError, trio.TooSlowError):
-                await self._say(peer, failure(err.kind, str(err)))
+                await self._send(peer, failure(err.kind, str(err)))
         except OSError as err:
             _log.info("client left", error=err.strerror)
         except trio.TooSlowError:
             _log.warning("client does not read its answer")
-        except Exception:  # a defect: log it and go on serving the other clients
+        except Exception:  # a defect must not end the daemon
             _log.exception("conversation failed")
         finally:
             self._clients.leave(client)
             client.incoming.close_file()
 
-    async def _converse(self, client: Client) -> None:
+    async def _converse(self, client: ConnectedClient) -> None:
         while (message := await self._next(client)) is not None:
-            call = await self._understood(message)
+            call = await self._parse(message)
             answer = await self._answer_unless_gone(client.peer, call, client.incoming.file)
             client.incoming.answered(message)
             if answer is None:
                 _log.info("client left before its answer", method=call.method[:_SHOWN])
                 return
-            await self._say(client.peer, answer)
+            await self._send(client.peer, answer)
 
-    async def _next(self, client: Client) -> bytes | None:
-        """The next message, None when the client has left. Raises RefusalError, OSError."""
+    async def _next(self, client: ConnectedClient) -> bytes | None:
+        """Return the next message, None when the client has left. Raises RefusalError, OSError."""
         incoming = client.incoming
         with trio.move_on_after(self._limits.idle) as client.listening:
             client.since = trio.current_time()
@@ -96,17 +95,17 @@ class Server:
                 incoming.add(data, files)
                 if not data:
                     return None
-                self._clients.bound(client)
+                self._clients.check_unanswered(client)
         client.listening = None
         if self._stopping:
             raise RefusalError(Refusal.STOPPING, "htoolsd is stopping")
         if client not in self._clients:
-            raise RefusalError(Refusal.BUSY, "the connection was idle, and others had no room")
+            raise RefusalError(Refusal.BUSY, "the idle connection was closed to make room for others")
         if not incoming.messages:
             raise RefusalError(Refusal.MESSAGE, f"no complete message within {self._limits.idle:g} s")
         return incoming.messages.popleft()
 
-    async def _understood(self, message: bytes) -> Call:
+    async def _parse(self, message: bytes) -> Call:
         """Raises RefusalError."""
         if len(message) <= _LONG:
             return decode_call(message)
@@ -116,11 +115,11 @@ class Server:
         answer = None
         async with trio.open_nursery() as nursery:
 
-            async def give_up_when_gone() -> None:
+            async def cancel_when_gone() -> None:
                 await peer.vanished()
                 nursery.cancel_scope.cancel()
 
-            nursery.start_soon(give_up_when_gone)
+            nursery.start_soon(cancel_when_gone)
             answer = await self._answer(call, file)
             nursery.cancel_scope.cancel()
         return answer
@@ -129,14 +128,14 @@ class Server:
         try:
             return success(await self._methods.run(call.method, call.args, file))
         except RefusalError as err:
-            _say_refused(untraced(err), method=call.method[:_SHOWN])
+            _log_refusal(untraced(err), method=call.method[:_SHOWN])
             return failure(err.kind, str(err))
-        except Exception as err:  # a defect must not end the daemon; the client can do without the answer
+        except Exception as err:  # a defect must not end the daemon
             _log.exception("call failed", method=call.method)
             first_line = str(err).partition("\n")[0]
             return failure(Refusal.INTERNAL, f"{type(err).__name__}: {first_line}")
 
-    async def _say(self, peer: Peer, data: bytes) -> None:
+    async def _send(self, peer: Peer, data: bytes) -> None:
         """Raises OSError, TooSlowError."""
         with trio.fail_after(self._limits.write):
             await peer.send(data)

@@ -20,7 +20,7 @@ from ganeti_htools.planning.promises import Promise
 from ganeti_htools.planning.summary import DecisionSummary
 from htoolsd.api import decisions as subject
 from htoolsd.api.decisions import Decisions
-from htoolsd.api.turn import MOST_LOST
+from htoolsd.api.turn import MAX_HUNG
 from htoolsd.claims.claim_writer import ClaimWriter
 from htoolsd.claims.claims import Claims
 from htoolsd.claims.reconciler import Reconciler
@@ -92,7 +92,7 @@ def counts(decisions: Decisions) -> dict[str, object]:
 
 async def test_answer_and_warnings_are_relayed(engine: Engine, decisions: Decisions) -> None:
     engine.outcomes.put('{"success":true}')
-    relay = await decisions.run({"request": "text"}, None)
+    relay = await decisions.decide({"request": "text"}, None)
     expected = {"stdout": '{"success":true}\n', "stderr": WARNINGS, "exit_status": 0, "ages": AGES}
     assert relay == {**expected, "ranking": RANKING}
     assert engine.begun.get() == b"text"
@@ -101,7 +101,7 @@ async def test_answer_and_warnings_are_relayed(engine: Engine, decisions: Decisi
 
 async def test_wrong_input_is_an_exit_status_of_1(engine: Engine, decisions: Decisions) -> None:
     engine.outcomes.put(DataError("nodes: expected an object"))
-    relay = await decisions.run({"request": ""}, None)
+    relay = await decisions.decide({"request": ""}, None)
     assert relay == {
         "stdout": "",
         "stderr": "Error: nodes: expected an object\n",
@@ -118,7 +118,7 @@ async def test_a_wrong_request_is_not_left_to_the_garbage_collector() -> None:
     gc.disable()
     try:
         for _ in range(3):  # a thread keeps the last one
-            relay: Any = await decisions.run({"request": f'{{"nodes": [{"[0]," * 1000}0]}}'}, None)
+            relay: Any = await decisions.decide({"request": f'{{"nodes": [{"[0]," * 1000}0]}}'}, None)
             assert relay["exit_status"] == 1
         assert gc.collect() < 500
     finally:
@@ -129,7 +129,7 @@ async def test_decisions_share_a_memory_until_one_breaks(engine: Engine, decisio
     for outcome in ("", DataError("x"), ZeroDivisionError("defect"), ""):
         engine.outcomes.put(outcome)
         try:
-            await decisions.run({"request": ""}, None)
+            await decisions.decide({"request": ""}, None)
         except ZeroDivisionError:
             assert isinstance(outcome, ZeroDivisionError)
     first, second, third, fourth = engine.caches
@@ -145,7 +145,7 @@ async def test_the_request_is_read_from_a_file_that_is_closed(
 ) -> None:
     passed = open_file(tmp_path / "request", "from a file")
     engine.outcomes.put("")
-    await decisions.run({"arguments": []}, PassedFile(passed))
+    await decisions.decide({"arguments": []}, PassedFile(passed))
     assert engine.begun.get() == b"from a file"
     assert not is_open(passed)
 
@@ -164,7 +164,7 @@ async def test_the_request_is_read_from_a_file_that_is_closed(
 )
 async def test_wrong_arguments_are_refused(decisions: Decisions, args: dict[str, object]) -> None:
     with pytest.raises(RefusalError) as caught:
-        await decisions.run(args, None)
+        await decisions.decide(args, None)
     assert caught.value.kind is Refusal.ARGUMENTS
     assert counts(decisions) == {"refused": 1}
 
@@ -176,15 +176,15 @@ async def test_what_is_too_much_is_refused(
     if outcome:
         engine.outcomes.put(outcome)
     with pytest.raises(RefusalError, match="the request has more than") as caught:
-        await decisions.run({"request": "" if outcome else "[]," * 600_000}, None)
+        await decisions.decide({"request": "" if outcome else "[]," * 600_000}, None)
     assert caught.value.kind is Refusal.FILE
     assert counts(decisions) == {"refused": 1}
 
 
 async def test_a_file_and_a_text_is_one_too_many(decisions: Decisions, tmp_path: Path) -> None:
     file = PassedFile(open_file(tmp_path / "request"))
-    with pytest.raises(RefusalError, match="either a file passed along or a request"):
-        await decisions.run({"request": ""}, file)
+    with pytest.raises(RefusalError, match="either a passed file or the argument request"):
+        await decisions.decide({"request": ""}, file)
     file.close()
 
 
@@ -192,7 +192,7 @@ async def test_one_at_a_time_in_the_order_of_arrival(engine: Engine, decisions: 
     texts = ["first", "second", "third"]
     async with trio.open_nursery() as nursery:
         for text in texts:
-            nursery.start_soon(decisions.run, {"request": text}, None)
+            nursery.start_soon(decisions.decide, {"request": text}, None)
             await wait_all_tasks_blocked()
         assert counts(decisions) == {"running": 1, "waiting": 2}
         for text in texts:
@@ -208,10 +208,10 @@ async def test_an_abandoned_decision_keeps_its_turn_until_it_ends(
 ) -> None:
     async with trio.open_nursery() as nursery:
         async with trio.open_nursery() as client:
-            client.start_soon(decisions.run, {"request": "abandoned"}, None)
+            client.start_soon(decisions.decide, {"request": "abandoned"}, None)
             assert await engine.next_begun() == b"abandoned"
             client.cancel_scope.cancel()
-        nursery.start_soon(decisions.run, {"request": "next"}, None)
+        nursery.start_soon(decisions.decide, {"request": "next"}, None)
         await wait_all_tasks_blocked()
         assert engine.begun.empty()
         assert counts(decisions) == {"running": 1, "waiting": 1, "abandoned": 1}
@@ -237,13 +237,13 @@ async def test_who_claims_what_is_promised(engine: Engine, tmp_path: Path) -> No
     async def decided(args: dict[str, object], passed: bool) -> int:
         engine.outcomes.put("")
         file = PassedFile(open_file(tmp_path / "request", "")) if passed else None
-        await decisions.run(args, file)
+        await decisions.decide(args, file)
         living = len(claims.promises())
         claims.cancel("new")
         return living
 
     async with trio.open_nursery() as client:
-        client.start_soon(decisions.run, {"request": "abandoned", "claim": True}, None)
+        client.start_soon(decisions.decide, {"request": "abandoned", "claim": True}, None)
         await engine.next_begun()
         client.cancel_scope.cancel()
     engine.outcomes.put("")
@@ -255,10 +255,10 @@ async def test_who_claims_what_is_promised(engine: Engine, tmp_path: Path) -> No
 
 async def test_a_client_that_leaves_while_waiting_is_forgotten(engine: Engine, decisions: Decisions) -> None:
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(decisions.run, {"request": "first"}, None)
+        nursery.start_soon(decisions.decide, {"request": "first"}, None)
         assert await engine.next_begun() == b"first"
         async with trio.open_nursery() as client:
-            client.start_soon(decisions.run, {"request": "second"}, None)
+            client.start_soon(decisions.decide, {"request": "second"}, None)
             await wait_all_tasks_blocked()
             client.cancel_scope.cancel()
         assert counts(decisions) == {"running": 1, "abandoned": 1}
@@ -271,11 +271,11 @@ async def test_stopping_refuses_those_that_wait_and_finishes_the_one_that_runs(
 ) -> None:
     async def refused() -> None:
         with pytest.raises(RefusalError) as caught:
-            await decisions.run({"request": "refused"}, None)
+            await decisions.decide({"request": "refused"}, None)
         assert caught.value.kind is Refusal.STOPPING
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(decisions.run, {"request": "finished"}, None)
+        nursery.start_soon(decisions.decide, {"request": "finished"}, None)
         assert await engine.next_begun() == b"finished"
         async with trio.open_nursery() as waiting:
             waiting.start_soon(refused)
@@ -292,11 +292,11 @@ async def test_a_decision_that_takes_too_long_is_given_up(engine: Engine, autoju
 
     async def given_up(request: str) -> None:
         with pytest.raises(RefusalError, match="took longer than 60 s") as caught:
-            await decisions.run({"request": request}, None)
+            await decisions.decide({"request": request}, None)
         assert caught.value.kind is Refusal.INTERNAL
 
     autojump_clock.autojump_threshold = inf
-    for number in range(MOST_LOST):
+    for number in range(MAX_HUNG):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(given_up, "stuck")
             assert await engine.next_begun() == b"stuck"
@@ -306,24 +306,24 @@ async def test_a_decision_that_takes_too_long_is_given_up(engine: Engine, autoju
             autojump_clock.jump(2)
             decisions.give_up_late()
     assert not decisions.healthy
-    assert counts(decisions) == {"refused": MOST_LOST, "given_up": MOST_LOST, "lost": MOST_LOST}
-    with pytest.raises(RefusalError, match="4 decisions do not end"):
-        await decisions.run({"request": ""}, None)
-    assert len({id(cache) for cache in engine.caches}) == MOST_LOST
+    assert counts(decisions) == {"refused": MAX_HUNG, "given_up": MAX_HUNG, "lost": MAX_HUNG}
+    with pytest.raises(RefusalError, match="4 decisions have hung"):
+        await decisions.decide({"request": ""}, None)
+    assert len({id(cache) for cache in engine.caches}) == MAX_HUNG
     engine.outcomes.put("")
     while not decisions.healthy:
         await trio.lowlevel.checkpoint()
     engine.outcomes.put("")
-    for _ in range(MOST_LOST - 1):
+    for _ in range(MAX_HUNG - 1):
         engine.outcomes.put("")
-    await decisions.run({"request": "next"}, None)
+    await decisions.decide({"request": "next"}, None)
     assert decisions.status()["served"] == 1
 
 
 async def test_one_that_nobody_waits_for_is_given_up_too(engine: Engine, decisions: Decisions) -> None:
     decisions.limit(1000, 0.001, 1000)
     async with trio.open_nursery() as client:
-        client.start_soon(decisions.run, {"request": "left"}, None)
+        client.start_soon(decisions.decide, {"request": "left"}, None)
         assert await engine.next_begun() == b"left"
         client.cancel_scope.cancel()
     await trio.sleep(0.01)
@@ -335,12 +335,12 @@ async def test_what_was_decided_is_logged(engine: Engine, decisions: Decisions) 
     refused = DecisionSummary("allocate", ["new"], refusal="no place")
     with structlog.testing.capture_logs() as log:
         engine.outcomes.put("")
-        await decisions.run({"request": ""}, None)
+        await decisions.decide({"request": ""}, None)
         engine.summary = refused
         engine.outcomes.put("")
-        await decisions.run({"request": ""}, None)
+        await decisions.decide({"request": ""}, None)
         engine.outcomes.put(DataError("nodes: expected an object"))
-        await decisions.run({"request": ""}, None)
+        await decisions.decide({"request": ""}, None)
     ages = {"configuration": 1.5, "live": 100.0}
     for line in log:
         assert line.pop("ms") >= 0
@@ -372,7 +372,7 @@ async def test_who_asks_for_another_unit_is_noticed(monkeypatch: pytest.MonkeyPa
     for named in (False, True):
         monkeypatch.setattr(subject, "respond", lambda *_, named=named: Response("", (), GIST, named))
         decisions = Decisions(30, 30, 1000, lambda: (KNOWN, AGES), lambda: wanted.append(True))
-        await decisions.run({"request": "x"}, None)
+        await decisions.decide({"request": "x"}, None)
         assert wanted == [True] * named
 
 
@@ -393,7 +393,7 @@ async def test_a_template_is_refused_only_by_the_newest_configuration(
     monkeypatch.setattr(subject, "respond", respond)
     decisions = Decisions(30, 30, 1000, lambda: (clusters[-1], AGES), renew=renew)
     for _ in range(2):
-        answer = await decisions.run({"request": "x"}, None)
+        answer = await decisions.decide({"request": "x"}, None)
         assert isinstance(answer, dict)
         assert answer["stdout"] == "1.0\n"
     assert len(clusters) == 2

@@ -106,7 +106,7 @@ async def test_names_that_are_none(client: Client) -> None:
     await client.worker.do(
         lambda ledger: ledger.apply(LedgerChanges(providers=(Provider("x", "d/node1.org"),)))
     )
-    ambiguous = Refusal.ARGUMENTS, "node1 may be c/node1.org or d/node1.org"
+    ambiguous = Refusal.ARGUMENTS, "node1 is ambiguous: c/node1.org or d/node1.org"
     client.cluster = None
     assert await client.refused("inventory", provider="node1") == ambiguous
 
@@ -170,11 +170,11 @@ async def test_a_claim_that_ends_by_itself(client: Client) -> None:
 async def test_what_exists_is_ganeti_s(client: Client) -> None:
     assert await client.refused("claim", consumer="web", allocations={"node1": {"VCPU": 1}}) == (
         Refusal.ARGUMENTS,
-        "c/web is there already, as an instance",
+        "c/web already exists, as an instance",
     )
     assert await client.refused("release", consumer="web") == (
         Refusal.ARGUMENTS,
-        "c/web exists in Ganeti",
+        "c/web exists in Ganeti; expected a claim",
     )
 
 
@@ -226,7 +226,7 @@ async def test_without_a_cluster_consumers_have_full_names(client: Client) -> No
     wanted = {"ceph": {"CUSTOM_DISK_MIB": 1}}
     assert await client.refused("claim", consumer="new", allocations=wanted) == (
         Refusal.ARGUMENTS,
-        "consumer: expected CLUSTER/new, for this cluster is not known yet",
+        "consumer: expected CLUSTER/new, because the name of this cluster is not known yet",
     )
     (told,) = await client.call("claim", consumer="d/new", allocations=wanted)
     assert told["name"] == "d/new"
@@ -247,7 +247,10 @@ async def test_an_inventory_is_set(client: Client) -> None:
         "capacity": 8,
     }
     kind, text = await client.refused("set_inventory", generation=seen, total=9, **given)
-    assert (kind, text) == (Refusal.CONFLICT, f"c/node1.org: its generation is {seen + 1}, not {seen}")
+    assert (kind, text) == (
+        Refusal.CONFLICT,
+        f"c/node1.org: generation is {seen + 1}, not {seen}; read it again",
+    )
     more = {"reserved": 2, "max_unit": None, "min_unit": 2, "step_size": 2, "allocation_ratio": 1.5}
     (told,) = await client.call("set_inventory", generation=seen + 1, **given, **more)
     assert told["inventories"]["CUSTOM_GPU"] == {"total": 8, "capacity": 9, **more}
@@ -258,9 +261,12 @@ async def test_an_inventory_is_set(client: Client) -> None:
 async def test_what_ganeti_counts_is_only_reserved(client: Client) -> None:
     given = {"provider": "node1", "resource_class": "MEMORY_MB", "generation": await client.generation(NODE)}
     for wrong, told in (
-        ({"total": 5}, "total: expected nothing, MEMORY_MB follows Ganeti"),
-        ({"allocation_ratio": 2}, "allocation_ratio: expected nothing, MEMORY_MB follows Ganeti"),
-        ({"remove": True}, "remove: expected true (without figures, and not for what follows Ganeti)"),
+        ({"total": 5}, "total: expected no value; MEMORY_MB follows Ganeti"),
+        ({"allocation_ratio": 2}, "allocation_ratio: expected no value; MEMORY_MB follows Ganeti"),
+        (
+            {"remove": True},
+            "remove: expected true (without figures, and not for a class that",
+        ),
     ):
         kind, text = await client.refused("set_inventory", **given, **wrong)
         assert kind is Refusal.ARGUMENTS
@@ -269,7 +275,7 @@ async def test_what_ganeti_counts_is_only_reserved(client: Client) -> None:
     assert found["inventories"]["MEMORY_MB"]["capacity"] == 700
     given = {"provider": "node2", "resource_class": "VCPU", "generation": await client.generation(OTHER)}
     _, text = await client.refused("set_inventory", reserved=1, **given)
-    assert text == "resource_class: expected one that the provider has; VCPU follows Ganeti"
+    assert text == "resource_class: expected a class of the provider; VCPU follows Ganeti"
 
 
 SET = {"provider": "node1", "generation": 1, "resource_class": "CUSTOM_X", "total": 8}
@@ -282,19 +288,19 @@ CLASS = "a resource class: MEMORY_MB, VCPU or CUSTOM_ with capitals, digits, und
     [
         ("inventory", {"provider": 5}, "provider: expected a name"),
         ("inventory", {"provider": ""}, "provider: expected a name"),
-        ("set_inventory", SET | {"generation": None}, "generation: expected a whole number from 0 on"),
+        ("set_inventory", SET | {"generation": None}, "generation: expected a whole number of at least 0"),
         ("set_inventory", SET | {"resource_class": "GPU"}, f"resource_class: expected {CLASS}"),
-        ("set_inventory", SET | {"total": -1}, "total: expected a whole number from 0 on"),
-        ("set_inventory", SET | {"total": 1 << 60}, "total: expected a whole number from 0 on"),
-        ("set_inventory", SET | {"total": True}, "total: expected a whole number from 0 on"),
-        ("set_inventory", SET | {"reserved": 9}, "reserved: expected no more than the total, which is 8"),
-        ("set_inventory", SET | {"min_unit": 0}, "min_unit: expected a whole number from 1 on"),
+        ("set_inventory", SET | {"total": -1}, "total: expected a whole number of at least 0"),
+        ("set_inventory", SET | {"total": 1 << 60}, "total: expected a whole number of at least 0"),
+        ("set_inventory", SET | {"total": True}, "total: expected a whole number of at least 0"),
+        ("set_inventory", SET | {"reserved": 9}, "reserved: expected at most the total, which is 8"),
+        ("set_inventory", SET | {"min_unit": 0}, "min_unit: expected a whole number of at least 1"),
         (
             "set_inventory",
             SET | {"min_unit": 3, "max_unit": 2},
-            "max_unit: expected no less than min_unit, which is 3",
+            "max_unit: expected at least min_unit, which is 3",
         ),
-        ("set_inventory", SET | {"step_size": 0}, "step_size: expected a whole number from 1 on"),
+        ("set_inventory", SET | {"step_size": 0}, "step_size: expected a whole number of at least 1"),
         (
             "set_inventory",
             SET | {"allocation_ratio": 0},
@@ -304,7 +310,7 @@ CLASS = "a resource class: MEMORY_MB, VCPU or CUSTOM_ with capitals, digits, und
         (
             "set_inventory",
             {key: value for key, value in SET.items() if key != "total"},
-            "total: expected a whole number from 0 on",
+            "total: expected a whole number of at least 0",
         ),
         ("claim", CLAIM | {"consumer": None}, "consumer: expected a name"),
         ("claim", CLAIM | {"allocations": {}}, "allocations: expected an object: by provider"),
@@ -313,11 +319,19 @@ CLASS = "a resource class: MEMORY_MB, VCPU or CUSTOM_ with capitals, digits, und
         (
             "claim",
             CLAIM | {"allocations": {"node1": {"VCPU": 0}}},
-            "allocations: node1: VCPU: expected a whole number from 1 on",
+            "allocations: node1: VCPU: expected a whole number of at least 1",
         ),
         ("claim", CLAIM | {"generations": []}, "generations: expected an object: generations by provider"),
-        ("claim", CLAIM | {"generations": {"node1": -1}}, "generations: node1: expected a whole number from"),
-        ("claim", CLAIM | {"consumer_generation": "1"}, "consumer_generation: expected a whole number from"),
+        (
+            "claim",
+            CLAIM | {"generations": {"node1": -1}},
+            "generations: node1: expected a whole number",
+        ),
+        (
+            "claim",
+            CLAIM | {"consumer_generation": "1"},
+            "consumer_generation: expected a whole number",
+        ),
         ("claim", CLAIM | {"seconds": 0}, "seconds: expected a number greater than 0"),
         ("release", {}, "consumer: expected a name"),
     ],

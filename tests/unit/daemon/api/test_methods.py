@@ -1,4 +1,4 @@
-"""The list of methods."""
+"""The declarations of the methods."""
 
 from pathlib import Path
 
@@ -8,42 +8,48 @@ from htoolsd.api.cluster import ClusterMethods
 from htoolsd.api.decisions import Decisions
 from htoolsd.api.history import HistoryMethods
 from htoolsd.api.ledger import LedgerMethods
-from htoolsd.api.methods import declared
 from htoolsd.api.plans import PlanMethods
 from htoolsd.api.policies import PolicyMethods
+from htoolsd.api.status import StatusMethods
+from htoolsd.claims.claims import Claims
+from htoolsd.claims.reconciler import Reconciler
 from htoolsd.history.history import History
 from htoolsd.ledger.worker import LedgerWorker
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.schedule import Policies
-from htoolsd.policies.settings import PolicySettings
-from htoolsd.socket.methods import Args, File, Method
+from htoolsd.socket.clients import ConnectionLimits
+from htoolsd.socket.methods import Method, Methods, methods_of
+from htoolsd.socket.server import Server
 from htoolsd.sync.sync import Sync
-from tests.support.policies import none_again
+from tests.support.policies import all_off, none_again
 
 
-async def nobody() -> bool:
+async def is_master() -> bool:
     return False
-
-
-async def status(_args: Args, _file: File) -> object:
-    return {}
 
 
 @pytest.fixture
 def methods(tmp_path: Path) -> tuple[Method, ...]:
-    sync = Sync("nowhere", nobody, 1.0, 1.0)
-    kept = Plans(str(tmp_path), sync)
-    plans = PlanMethods(kept, sync, none_again)
-    policies = Policies(
-        str(tmp_path / "policies"), sync, kept, {"rebalance": PolicySettings()}, lambda _decision: None
-    )
-    history = HistoryMethods(History(str(tmp_path / "history"), 1.0, 1), sync)
+    sync = Sync("nowhere", is_master, 1.0, 1.0)
+    plans = Plans(str(tmp_path), sync)
+    policies = Policies(str(tmp_path / "policies"), sync, plans, all_off(), lambda _decision: None)
+    history = History(str(tmp_path / "history"), 1.0, 1)
     decisions = Decisions(1.0, 1.0, 1, lambda: (None, {}))
-    ledger = LedgerMethods(
-        LedgerWorker("sqlite://"), lambda: None, lambda: False, lambda: None, lambda _name: None
+    ledger = LedgerWorker("sqlite://")
+    server = Server(Methods(), ConnectionLimits(1, 1, 1, 1.0, 1.0))
+    claims, reconciler = Claims("never", 1.0, lambda: False), Reconciler(sync, ledger)
+    subjects = (
+        decisions,
+        ClusterMethods(sync),
+        PlanMethods(plans, sync, none_again),
+        PolicyMethods(policies, sync),
+        HistoryMethods(history, sync),
+        LedgerMethods(ledger, lambda: None, lambda: False, lambda: None, lambda _name: None),
+        StatusMethods(
+            "socket", server, sync, decisions, claims, plans, policies, history, ledger, reconciler
+        ),
     )
-    policy_methods = PolicyMethods(policies, sync)
-    return declared(decisions, ClusterMethods(sync), plans, policy_methods, history, ledger, status)
+    return tuple(methods_of(*subjects))
 
 
 async def test_each_is_named_once_and_described(methods: tuple[Method, ...]) -> None:

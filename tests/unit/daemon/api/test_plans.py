@@ -28,7 +28,7 @@ async def known(tmp_path: Path) -> AsyncIterator[PlanMethods]:
 
 
 async def made(methods: PlanMethods) -> Any:
-    return await methods.make({"tool": "hbal"}, None)
+    return await methods.plan({"tool": "hbal"}, None)
 
 
 async def test_a_plan_is_made_and_kept(autojump_clock: MockClock, tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ async def test_a_plan_is_made_and_kept(autojump_clock: MockClock, tmp_path: Path
         plan = await made(methods)
         assert (plan["tool"], plan["state"], plan["by"]) == ("hbal", "planned", {"uid": 2, "pid": 1})
         assert (tmp_path / f"{plan['id']}.json").exists()
-        listed: Any = await methods.summaries({}, None)
+        listed: Any = await methods.plans({}, None)
         assert [each["id"] for each in listed] == [plan["id"]]
 
 
@@ -70,7 +70,7 @@ async def test_what_cannot_be_planned(
 ) -> None:
     async with known(tmp_path) as methods:
         with pytest.raises(RefusalError) as caught:
-            await methods.make(args, None)
+            await methods.plan(args, None)
         assert caught.value.kind is kind
 
 

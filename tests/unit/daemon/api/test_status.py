@@ -9,7 +9,7 @@ from trio.testing import MockClock
 
 from ganeti_htools.version import VERSION
 from htoolsd.api.decisions import Decisions
-from htoolsd.api.status import resident_mib, teller
+from htoolsd.api.status import StatusMethods, resident_mib
 from htoolsd.claims.claims import Claims
 from htoolsd.claims.reconciler import Reconciler
 from htoolsd.history.history import History
@@ -17,8 +17,8 @@ from htoolsd.ledger.worker import LedgerWorker
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.remedies import POLICIES
 from htoolsd.policies.schedule import Policies
-from htoolsd.socket.clients import Limits
-from htoolsd.socket.methods import Method, Methods
+from htoolsd.socket.clients import ConnectionLimits
+from htoolsd.socket.methods import Methods, methods_of
 from htoolsd.socket.server import Server
 from tests.support.memory_ganeti import following, ganeti
 from tests.support.memory_peer import MemoryPeer
@@ -31,15 +31,17 @@ async def test_all_parts_of_the_daemon_are_told_of(autojump_clock: MockClock, tm
     socket = str(tmp_path / "socket")
     async with ganeti() as luxid, following(luxid) as sync:
         methods = Methods()
-        server = Server(methods, Limits(connections=2, per_user=2, message=1000, idle=60, write=10))
+        server = Server(methods, ConnectionLimits(connections=2, per_user=2, message=1000, idle=60, write=10))
         history = History(str(tmp_path / "history"), 1.0, 1)
         decisions = Decisions(30, 60, 1000, lambda: (None, {}))
         claims = Claims("always", 600.0, lambda: True)
         ledger, plans = LedgerWorker(f"sqlite:///{tmp_path / 'ledger'}"), Plans(str(tmp_path), sync)
         policies = Policies(str(tmp_path / "policies"), sync, plans, all_off(), lambda _decision: None)
         reconciler = Reconciler(sync, ledger)
-        run = teller(socket, server, sync, decisions, claims, plans, policies, history, ledger, reconciler)
-        methods.add(Method("status", 1, "What is tried.", {}, run))
+        status = StatusMethods(
+            socket, server, sync, decisions, claims, plans, policies, history, ledger, reconciler
+        )
+        methods.add(*methods_of(status))
         await sync.poll_all()
         peer = MemoryPeer()
         async with trio.open_nursery() as nursery:

@@ -42,7 +42,7 @@ class Daemon:
     async def made(self) -> Plan:
         """A plan: drained nodes are emptied, which takes jobs."""
         before = {plan.id for plan in self.plans.all}
-        await PlanMethods(self.plans, self.sync, none_again).make({"tool": "hbal"}, None)
+        await PlanMethods(self.plans, self.sync, none_again).plan({"tool": "hbal"}, None)
         (plan,) = (plan for plan in self.plans.all if plan.id not in before)
         return plan
 
@@ -199,7 +199,7 @@ async def test_nodes_with_claims_are_not_powered_down(autojump_clock: MockClock,
         await here.claim(consumer, {provider: {"MEMORY_MB": 1}})
         await here.reconciler.reconcile()
         assert here.plans.claimed() == {"one"}
-        told: Any = await PlanMethods(here.plans, here.sync, none_again).make(
+        told: Any = await PlanMethods(here.plans, here.sync, none_again).plan(
             {"tool": "hsqueeze", "options": {"never": ["two"]}}, None
         )
         assert told["options"]["never"] == ["two", "one"]

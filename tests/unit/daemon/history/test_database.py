@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from htoolsd.history import database
-from htoolsd.history.database import Database, NewerError
-from htoolsd.history.entries import Entry, Wanted
+from htoolsd.history.database import HistoryDatabase, NewerError
+from htoolsd.history.entries import HistoryEntry, HistoryQuery
 
 
-def entry(time: float, instances: Sequence[str] = (), nodes: Sequence[str] = (), **more: Any) -> Entry:
-    return Entry(time, "decision", partial(dict, instances=list(instances), nodes=list(nodes), **more))
+def entry(time: float, instances: Sequence[str] = (), nodes: Sequence[str] = (), **more: Any) -> HistoryEntry:
+    return HistoryEntry(time, "decision", partial(dict, instances=list(instances), nodes=list(nodes), **more))
 
 
 def times(found: Sequence[Any]) -> list[float]:
@@ -24,19 +24,19 @@ def times(found: Sequence[Any]) -> list[float]:
 
 
 @pytest.fixture
-def opened(tmp_path: Path) -> Iterator[Database]:
-    found = Database(str(tmp_path / "history"))
+def opened(tmp_path: Path) -> Iterator[HistoryDatabase]:
+    found = HistoryDatabase(str(tmp_path / "history"))
     yield found
     found.close()
 
 
 def test_what_is_added_is_found_again(tmp_path: Path) -> None:
-    first = Database(str(tmp_path / "history"))
+    first = HistoryDatabase(str(tmp_path / "history"))
     first.add([entry(1.0, ["web"], ["node1"], score=0.5, refusal=None)])
     first.close()
-    again = Database(str(tmp_path / "history"))
+    again = HistoryDatabase(str(tmp_path / "history"))
     told = {"score": 0.5, "refusal": None, "instances": ["web"], "nodes": ["node1"]}
-    assert again.find(Wanted()) == [{"time": 1.0, "kind": "decision", **told}]
+    assert again.find(HistoryQuery()) == [{"time": 1.0, "kind": "decision", **told}]
     again.close()
 
 
@@ -49,46 +49,50 @@ ENTRIES = st.lists(
 
 @given(
     ENTRIES,
-    st.builds(Wanted, st.none() | NAMES, st.none() | NAMES, st.integers(0, 5).map(float), st.integers(1, 4)),
+    st.builds(
+        HistoryQuery, st.none() | NAMES, st.none() | NAMES, st.integers(0, 5).map(float), st.integers(1, 4)
+    ),
 )
-def test_what_is_found_is_what_is_wanted(entries: list[Entry], wanted: Wanted) -> None:
-    found = Database(":memory:")
+def test_what_is_found_is_what_is_wanted(entries: list[HistoryEntry], wanted: HistoryQuery) -> None:
+    found = HistoryDatabase(":memory:")
     found.add(entries)
-    expected = [each.document() for each in entries if wanted.has(each.document())]
+    expected = [each.to_json() for each in entries if wanted.matches(each.to_json())]
     assert found.find(wanted) == expected[-wanted.most :]
     found.close()
 
 
-def test_the_old_is_forgotten(opened: Database) -> None:
+def test_the_old_is_forgotten(opened: HistoryDatabase) -> None:
     opened.add([entry(float(time), ["web"]) for time in range(10)])
     opened.forget(7.0, 1 << 30)
-    assert times(opened.find(Wanted(instance="web"))) == [7.0, 8.0, 9.0]
+    assert times(opened.find(HistoryQuery(instance="web"))) == [7.0, 8.0, 9.0]
 
 
-def test_the_oldest_is_forgotten_where_all_takes_too_much_room(opened: Database, tmp_path: Path) -> None:
+def test_the_oldest_is_forgotten_where_all_takes_too_much_room(
+    opened: HistoryDatabase, tmp_path: Path
+) -> None:
     opened.add([entry(float(time), ["web"], text="x" * 1000) for time in range(1000)])
     opened.forget(0.0, 500_000)
-    left = times(opened.find(Wanted(most=1000)))
+    left = times(opened.find(HistoryQuery(most=1000)))
     assert 0 < len(left) < 500
     assert left[-1] == 999.0
     opened.close()
     assert (tmp_path / "history").stat().st_size < 600_000
 
 
-def test_nothing_of_a_batch_is_written_that_cannot_be_written_whole(opened: Database) -> None:
+def test_nothing_of_a_batch_is_written_that_cannot_be_written_whole(opened: HistoryDatabase) -> None:
     def broken() -> dict[str, Any]:
         raise RuntimeError("no document")
 
     with pytest.raises(RuntimeError):
-        opened.add([entry(1.0), Entry(2.0, "decision", broken)])
-    assert opened.find(Wanted()) == []
+        opened.add([entry(1.0), HistoryEntry(2.0, "decision", broken)])
+    assert opened.find(HistoryQuery()) == []
 
 
 def test_a_damaged_file_is_set_aside(tmp_path: Path) -> None:
     (tmp_path / "history").write_bytes(b"no database" * 1000)
-    found = Database(str(tmp_path / "history"))
+    found = HistoryDatabase(str(tmp_path / "history"))
     found.add([entry(1.0)])
-    assert times(found.find(Wanted())) == [1.0]
+    assert times(found.find(HistoryQuery())) == [1.0]
     found.close()
     (aside,) = tmp_path.glob("history.damaged-*")
     assert aside.read_bytes().startswith(b"no database")
@@ -101,14 +105,14 @@ def test_a_newer_file_is_left_alone(tmp_path: Path) -> None:
     newer.close()
     before = path.read_bytes()
     with pytest.raises(NewerError, match="newer htoolsd"):
-        Database(str(path))
+        HistoryDatabase(str(path))
     assert path.read_bytes()[100:] == before[100:]  # the header counts who opened it
 
 
 def test_a_file_that_was_made_half_is_made_whole(tmp_path: Path) -> None:
     """What a daemon leaves that is killed before the schema is committed."""
     (tmp_path / "history").touch()
-    found = Database(str(tmp_path / "history"))
+    found = HistoryDatabase(str(tmp_path / "history"))
     found.add([entry(1.0)])
-    assert times(found.find(Wanted())) == [1.0]
+    assert times(found.find(HistoryQuery())) == [1.0]
     found.close()

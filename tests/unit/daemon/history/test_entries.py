@@ -18,11 +18,11 @@ def plan(*statuses: str) -> Any:
     ]
     run = {"jobs": [*jobs, dict.fromkeys(jobs[0])], "not_submitted": [[{**jobs[0], "instance": "mail"}]]}
     facts = dict.fromkeys(("id", "tool", "by", "groups", "state", "error", "score", "cost"))
-    return entries.plan(1.0, {**facts, "execution": run}).document()
+    return entries.plan(1.0, {**facts, "execution": run}).to_json()
 
 
 def test_a_decision() -> None:
-    told = entries.decision(3.0, WEB, [{"instance": "web", "groups": []}], 1.5, {"live": 2.04}).document()
+    told = entries.decision(3.0, WEB, [{"instance": "web", "groups": []}], 1.5, {"live": 2.04}).to_json()
     assert told == {
         "time": 3.0,
         "kind": "decision",
@@ -43,7 +43,7 @@ def test_a_decision() -> None:
 
 def test_a_decision_that_placed_only_some() -> None:
     some = DecisionSummary("node-evacuate", ["web", "mail"], [["node2"]], ["group1"], None, "mail: no room")
-    assert placed_at(entries.decision(3.0, some, [], 1.0, {}).document(), "web") is None
+    assert placed_at(entries.decision(3.0, some, [], 1.0, {}).to_json(), "web") is None
 
 
 def test_a_plan() -> None:

@@ -7,16 +7,16 @@ import pytest
 import trio
 
 from htoolsd.history import history
-from htoolsd.history.database import Database
-from htoolsd.history.entries import Wanted
+from htoolsd.history.database import HistoryDatabase
+from htoolsd.history.entries import HistoryQuery
 from htoolsd.history.history import History
 from tests.support.programs import PATIENCE
 from tests.unit.daemon.history.test_database import entry, times
 
 
 def on_disk(path: Path) -> list[float]:
-    found = Database(str(path))
-    told = times(found.find(Wanted(most=100_000)))
+    found = HistoryDatabase(str(path))
+    told = times(found.find(HistoryQuery(most=100_000)))
     found.close()
     return told
 
@@ -24,7 +24,7 @@ def on_disk(path: Path) -> list[float]:
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "_PAUSE", 0.01)
-    monkeypatch.setattr(history, "_AGAIN", 0.01)
+    monkeypatch.setattr(history, "_RETRY", 0.01)
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -61,12 +61,12 @@ async def test_what_is_asked_for_has_what_was_just_noted(tmp_path: Path) -> None
     kept = History(str(tmp_path / "history"), 1e6, 1)
     kept.note(entry(1.0, ["web"]))
     kept.note(entry(2.0, ["mail"]))
-    assert times(await kept.find(Wanted(instance="web"))) == [1.0]
-    assert times(await kept.find(Wanted(most=1))) == [2.0]
+    assert times(await kept.find(HistoryQuery(instance="web"))) == [1.0]
+    assert times(await kept.find(HistoryQuery(most=1))) == [2.0]
 
 
 async def test_a_disk_that_does_not_take_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "MOST", 3)
+    monkeypatch.setattr(history, "MAX_IN_MEMORY", 3)
     (tmp_path / "state").write_text("no directory")
     kept = History(str(tmp_path / "state" / "history"), 1e6, 1)
     async with trio.open_nursery() as nursery:
@@ -74,8 +74,8 @@ async def test_a_disk_that_does_not_take_it(tmp_path: Path, monkeypatch: pytest.
         for time in range(5):
             kept.note(entry(float(time), ["web"]))
         await until(lambda: kept.status()["error"])
-        assert times(await kept.find(Wanted(instance="web"))) == [2.0, 3.0, 4.0]
-        assert times(await kept.find(Wanted(instance="web", most=1))) == [4.0]
+        assert times(await kept.find(HistoryQuery(instance="web"))) == [2.0, 3.0, 4.0]
+        assert times(await kept.find(HistoryQuery(instance="web", most=1))) == [4.0]
         assert kept.status()["lost"] == 2
         (tmp_path / "state").unlink()
         await until(lambda: kept.status()["error"] is None)
@@ -86,4 +86,4 @@ async def test_a_disk_that_does_not_take_it(tmp_path: Path, monkeypatch: pytest.
 async def test_what_is_too_old_is_forgotten(tmp_path: Path) -> None:
     kept = History(str(tmp_path / "history"), 1.0, 1)
     kept.note(entry(5.0))
-    assert await kept.find(Wanted()) == []
+    assert await kept.find(HistoryQuery()) == []

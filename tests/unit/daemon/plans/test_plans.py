@@ -35,7 +35,7 @@ class Kept:
     async def made(self) -> Plan:
         """One more plan: drained nodes are emptied, which takes jobs."""
         before = {plan.id for plan in self.plans.all}
-        await PlanMethods(self.plans, self.sync, none_again).make({"tool": "hbal"}, None)
+        await PlanMethods(self.plans, self.sync, none_again).plan({"tool": "hbal"}, None)
         (plan,) = (plan for plan in self.plans.all if plan.id not in before)
         return plan
 

@@ -45,7 +45,7 @@ async def test_shadow_tells_what_it_would_do(autojump_clock: MockClock, tmp_path
         second = await daemon.decided()
         assert second.since == {"time": first.time, "expected": first.score["after"], "moved": [name]}
         assert name not in {move["instance"] for move in second.moves}
-        document = entries.policy(first.time, asdict(first)).document()
+        document = entries.policy(first.time, asdict(first)).to_json()
         assert (document["kind"], document["instances"]) == (
             "policy",
             sorted(m["instance"] for m in first.moves),

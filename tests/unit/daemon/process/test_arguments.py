@@ -4,12 +4,11 @@ from dataclasses import fields, is_dataclass
 
 import pytest
 
-from htoolsd.process.arguments import parser
-from htoolsd.process.config import Config
+from htoolsd.process.config import Config, argument_parser
 
 
 def test_what_is_not_given_is_left_to_the_configuration() -> None:
-    given = vars(parser().parse_args([]))
+    given = vars(argument_parser().parse_args([]))
     keys = {key.name for key in fields(Config)}
     assert {name: value for name, value in given.items() if name in keys} == {
         "socket": None,
@@ -20,7 +19,7 @@ def test_what_is_not_given_is_left_to_the_configuration() -> None:
 
 
 def test_every_key_of_the_configuration_is_in_the_help() -> None:
-    text = parser().format_help()
+    text = argument_parser().format_help()
     for key in fields(Config):
         end = ".mode" if is_dataclass(key.default) else ""
         assert f"\n  {key.name}{end} = " in text
@@ -29,6 +28,6 @@ def test_every_key_of_the_configuration_is_in_the_help() -> None:
 @pytest.mark.parametrize("word", ["--stat=x", "--sta", "x"])
 def test_options_are_whole_words(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
-        parser().parse_args([word])
+        argument_parser().parse_args([word])
     assert caught.value.code == 2
     assert f"unrecognized arguments: {word}" in capsys.readouterr().err

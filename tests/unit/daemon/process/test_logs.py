@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from htoolsd.process import logs
-from htoolsd.process.logs import Outlet
+from htoolsd.process.logs import NonBlockingLog
 
 Pipe = tuple[int, int]
 
@@ -24,14 +24,14 @@ def pipe() -> Iterator[Pipe]:
 
 
 def test_lines_come_out_as_they_are(pipe: Pipe) -> None:
-    outlet = Outlet(pipe[1])
+    outlet = NonBlockingLog(pipe[1])
     outlet.write(b"one\n")
     outlet.write(b"t" * 10_000 + b"\n")
     assert os.read(pipe[0], 1 << 20) == b"one\n" + b"t" * 10_000 + b"\n"
 
 
 def test_lines_for_which_there_is_no_room_are_counted(pipe: Pipe) -> None:
-    outlet, line, count = Outlet(pipe[1]), b"x" * 999 + b"\n", 500
+    outlet, line, count = NonBlockingLog(pipe[1]), b"x" * 999 + b"\n", 500
     for _ in range(count):
         outlet.write(line)  # would never return if it waited
     kept = os.read(pipe[0], 1 << 20).count(line)
@@ -43,7 +43,7 @@ def test_lines_for_which_there_is_no_room_are_counted(pipe: Pipe) -> None:
 
 
 def test_nobody_can_read_it_any_more(pipe: Pipe) -> None:
-    outlet = Outlet(pipe[1])
+    outlet = NonBlockingLog(pipe[1])
     os.close(pipe[0])
     outlet.write(b"one\n")
     outlet.write(b"two\n")
@@ -83,7 +83,7 @@ def say_all() -> None:
         raise ValueError
     except ValueError:
         log.exception("said")
-    logs.complain("said")
+    logs.print_error("said")
 
 
 def test_the_journal_is_told_priorities(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:

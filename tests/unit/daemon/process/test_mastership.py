@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from htoolsd.process.mastership import Ssconf, here
+from htoolsd.process.mastership import Ssconf, this_node
 
 
 def test_the_master_is_the_node_that_is_named(tmp_path: Path) -> None:
@@ -27,11 +27,11 @@ def test_what_cannot_be_read_is_no_answer(tmp_path: Path) -> None:
 def test_the_node_as_ganeti_sees_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GANETI_ROOTDIR", raising=False)
     monkeypatch.delenv("GANETI_HOSTNAME", raising=False)
-    assert here("") == Ssconf(socket.getfqdn().lower(), "/var/lib/ganeti")
+    assert this_node("") == Ssconf(socket.getfqdn().lower(), "/var/lib/ganeti")
     monkeypatch.setenv("GANETI_ROOTDIR", "/cluster/Node3")
     monkeypatch.setenv("GANETI_HOSTNAME", "Node3")
-    assert here("") == Ssconf("node3", "/cluster/Node3/var/lib/ganeti")
-    assert here("/elsewhere").directory == "/elsewhere"
+    assert this_node("") == Ssconf("node3", "/cluster/Node3/var/lib/ganeti")
+    assert this_node("/elsewhere").directory == "/elsewhere"
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"\xff\xfe", b"node1 node2", b"node1\0", b"n" * 5000])

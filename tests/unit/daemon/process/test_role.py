@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from htoolsd.process.mastership import here, role
+from htoolsd.process.mastership import role, this_node
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def test_what_cannot_be_read_leaves_it_as_it_was(master: Path) -> None:
     with structlog.testing.capture_logs() as log:
-        leads = role(here(str(master.parent)))
+        leads = role(this_node(str(master.parent)))
         for text, expected in ((b"\xff", None), (b"node2", False), (b"\xff", False), (b"", False)):
             master.write_bytes(text)
             assert await leads() is expected
@@ -30,12 +30,12 @@ async def test_what_cannot_be_read_leaves_it_as_it_was(master: Path) -> None:
         for _ in range(3):
             master.write_bytes(b"\xff")
             assert await leads() is True
-    assert [line["event"] for line in log] == ["who is master cannot be told"] * 3
+    assert [line["event"] for line in log] == ["master node cannot be determined"] * 3
 
 
 async def test_a_node_that_learns_its_name_late(master: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getfqdn", lambda: "node1")
-    leads = role(here(str(master.parent)))
+    leads = role(this_node(str(master.parent)))
     assert await leads() is False
     monkeypatch.setattr(socket, "getfqdn", lambda: "node1.example.org")
     assert await leads() is True

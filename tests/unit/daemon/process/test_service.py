@@ -14,10 +14,10 @@ import structlog
 import trio
 from trio.testing import MockClock
 
-from htoolsd.process import reloading, service
+from htoolsd.process import service, signals
 from htoolsd.process.config import Config
 from htoolsd.process.mastership import Ssconf
-from htoolsd.socket.door import Door
+from htoolsd.socket.acceptor import Acceptor
 from htoolsd.socket.listening import listen
 from htoolsd.socket.server import Server
 from tests.support.programs import PATIENCE
@@ -62,7 +62,7 @@ class Service:
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     lines: list[str] = []
-    for module in (service, reloading):
+    for module in (service, signals):
         monkeypatch.setattr(module, "notify", lambda *each: lines.extend(each))
     return lines
 
@@ -76,8 +76,8 @@ async def started(directory: Path, told: list[str], **config: Any) -> AsyncItera
         daemon = Service(settings, log, told, trio.Event())
 
         async def run() -> None:
-            door = Door(listen(settings.socket, ""), "")
-            await service._run(settings, lambda: daemon.config, Ssconf("here", str(directory)), door)
+            acceptor = Acceptor(listen(settings.socket, ""), "")
+            await service._run(settings, lambda: daemon.config, Ssconf("here", str(directory)), acceptor)
             daemon.ended.set()
 
         async with trio.open_nursery() as nursery:
@@ -113,13 +113,13 @@ async def test_a_new_configuration_reaches_every_part(
     assert told.count("READY=1") == 2
 
 
-@pytest.mark.parametrize(("signals", "seconds"), [(1, 30.0), (2, 0.0)])
+@pytest.mark.parametrize(("count", "seconds"), [(1, 30.0), (2, 0.0)])
 async def test_how_long_a_stop_waits(
     tmp_path: Path,
     told: list[str],
     monkeypatch: pytest.MonkeyPatch,
     mock_clock: MockClock,
-    signals: int,
+    count: int,
     seconds: float,
 ) -> None:
     """For what is under way, unless it is asked for again."""
@@ -136,7 +136,7 @@ async def test_how_long_a_stop_waits(
     ):
         await serving.wait()
         began = trio.current_time()
-        for _ in range(signals):
+        for _ in range(count):
             await daemon.stop()
         mock_clock.autojump_threshold = 0
         await daemon.ended.wait()

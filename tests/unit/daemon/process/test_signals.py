@@ -1,20 +1,25 @@
-"""Signals that the daemon heeds."""
+"""Signals to the daemon, and reloads of the configuration."""
 
 import signal
 
 import pytest
+import structlog
 import trio
 
-from htoolsd.process.signals import heed
+from ganeti_htools.model.errors import DataError
+from htoolsd.process.config import Config
+from htoolsd.process.signals import handle_signals, reloader
 
 pytestmark = pytest.mark.usefixtures("heeding")
 
 
-async def heard(*numbers: signal.Signals) -> list[str]:
-    """What is called for each of these signals."""
+async def calls_of(*numbers: signal.Signals) -> list[str]:
+    """Return the names of the functions that are called for these signals."""
     send, receive = trio.open_memory_channel[str](len(numbers))
     async with trio.open_nursery() as nursery:
-        await nursery.start(heed, lambda: send.send_nowait("stop"), lambda: send.send_nowait("reload"))
+        await nursery.start(
+            handle_signals, lambda: send.send_nowait("stop"), lambda: send.send_nowait("reload")
+        )
         calls = []
         for number in numbers:
             signal.raise_signal(number)
@@ -23,17 +28,19 @@ async def heard(*numbers: signal.Signals) -> list[str]:
     return calls
 
 
-async def test_each_signal_has_its_meaning_every_time() -> None:
+async def test_handles_each_signal_every_time() -> None:
     hangup, end, interrupt = signal.SIGHUP, signal.SIGTERM, signal.SIGINT
-    assert await heard(hangup, end, hangup, interrupt, end) == ["reload", "stop", "reload", "stop", "stop"]
+    assert await calls_of(hangup, end, hangup, interrupt, end) == ["reload", "stop", "reload", "stop", "stop"]
 
 
-async def test_an_interrupt_that_was_ignored_from_the_start_stays_so() -> None:
+async def test_ignores_sigint_if_it_was_ignored_at_the_start() -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         send, receive = trio.open_memory_channel[str](2)
         async with trio.open_nursery() as nursery:
-            await nursery.start(heed, lambda: send.send_nowait("stop"), lambda: send.send_nowait("reload"))
+            await nursery.start(
+                handle_signals, lambda: send.send_nowait("stop"), lambda: send.send_nowait("reload")
+            )
             signal.raise_signal(signal.SIGINT)
             signal.raise_signal(signal.SIGHUP)
             assert await receive.receive() == "reload"
@@ -42,7 +49,35 @@ async def test_an_interrupt_that_was_ignored_from_the_start_stays_so() -> None:
         signal.signal(signal.SIGINT, before)
 
 
-async def test_afterwards_signals_mean_what_they_did() -> None:
+async def test_restores_signal_handlers_at_the_end() -> None:
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGHUP)
-    await heard(signal.SIGTERM)
+    await calls_of(signal.SIGTERM)
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGHUP)) == before
+
+
+def test_uses_each_new_configuration_except_a_wrong_one() -> None:
+    files: list[Config | DataError] = [
+        Config(stop_seconds=1.0),
+        DataError("wrong"),
+        Config(stop_seconds=2.0, socket="/elsewhere"),
+    ]
+    used: list[Config] = []
+
+    def read() -> Config:
+        found = files.pop(0)
+        if isinstance(found, DataError):
+            raise found
+        return found
+
+    reload = reloader(Config(), read, used.append)
+    with structlog.testing.capture_logs() as log:
+        for _ in range(3):
+            reload()
+    assert used == [Config(stop_seconds=1.0), Config(stop_seconds=2.0)]
+    assert [line["event"] for line in log] == [
+        "configuration reloaded",
+        "configuration not reloaded",
+        "configuration reloaded",
+        "changed keys need a restart",
+    ]
+    assert log[-1]["keys"] == ["socket"]

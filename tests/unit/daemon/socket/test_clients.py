@@ -5,22 +5,22 @@ import trio
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.luxi.framing import Decoder
-from htoolsd.socket.clients import Client, Clients, Limits
+from htoolsd.socket.clients import Clients, ConnectedClient, ConnectionLimits
 from htoolsd.socket.incoming import Incoming
 from tests.support.memory_peer import MemoryPeer
 
 MIB = 1 << 20
-LIMITS = Limits(connections=4, per_user=3, message=MIB, idle=60, write=10)
+LIMITS = ConnectionLimits(connections=4, per_user=3, message=MIB, idle=60, write=10)
 
 
-def client(uid: int, idle_since: float | None = None, held: int = 0) -> Client:
-    made = Client(MemoryPeer(uid=uid), Incoming(Decoder(MIB), held=held))
+def client(uid: int, idle_since: float | None = None, held: int = 0) -> ConnectedClient:
+    made = ConnectedClient(MemoryPeer(uid=uid), Incoming(Decoder(MIB), held=held))
     if idle_since is not None:
         made.listening, made.since = trio.CancelScope(), idle_since
     return made
 
 
-def went(one: Client) -> bool:
+def went(one: ConnectedClient) -> bool:
     return one.listening is not None and one.listening.cancel_called
 
 
@@ -76,12 +76,12 @@ def test_a_user_who_sends_too_much_keeps_only_his_own_from_sending_much() -> Non
         clients.enter(one)
     other.incoming.held = 4 * MIB
     for one in (first, second):
-        with pytest.raises(RefusalError, match="user 1 sends too much"):
-            clients.bound(one)
-    clients.bound(short)
-    clients.bound(other)
+        with pytest.raises(RefusalError, match="user 1 has sent more than"):
+            clients.check_unanswered(one)
+    clients.check_unanswered(short)
+    clients.check_unanswered(other)
     clients.leave(second)
-    clients.bound(first)
+    clients.check_unanswered(first)
 
 
 async def test_who_waits_for_a_next_call_stops_doing_so() -> None:

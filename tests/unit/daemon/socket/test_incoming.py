@@ -6,7 +6,7 @@ import pytest
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.luxi.framing import Decoder
-from htoolsd.socket.incoming import MOST_AHEAD, Incoming
+from htoolsd.socket.incoming import MAX_UNANSWERED, Incoming
 from htoolsd.socket.peer import PassedFile
 from tests.support.memory_peer import is_open, open_file
 
@@ -52,7 +52,7 @@ def test_what_cannot_become_a_call(incoming: Incoming, data: bytes) -> None:
 
 
 def test_only_so_many_calls_may_wait(incoming: Incoming) -> None:
-    incoming.add(b"\x03" * MOST_AHEAD, [])
+    incoming.add(b"\x03" * MAX_UNANSWERED, [])
     incoming.answered(incoming.messages.popleft())
     incoming.add(b"\x03", [])
     with pytest.raises(RefusalError) as caught:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from htoolsd.socket import listening
-from htoolsd.socket.listening import Listener, StartError, listen
+from htoolsd.socket.listening import ListeningSocket, StartError, listen
 
 
 @pytest.fixture
@@ -21,13 +21,13 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def listener(path: Path) -> Iterator[Listener]:
+def listener(path: Path) -> Iterator[ListeningSocket]:
     listener = listen(str(path), "")
     yield listener
     listener.socket.close()
 
 
-def test_the_socket_is_there_for_owner_and_group_only(listener: Listener, path: Path) -> None:
+def test_the_socket_is_there_for_owner_and_group_only(listener: ListeningSocket, path: Path) -> None:
     found = path.stat()
     assert stat.S_ISSOCK(found.st_mode)
     assert stat.S_IMODE(found.st_mode) == 0o660
@@ -48,7 +48,7 @@ def test_an_unknown_group_is_named_and_leaves_nothing_behind(path: Path) -> None
     assert not path.exists()
 
 
-def test_a_stale_socket_is_replaced(listener: Listener, path: Path) -> None:
+def test_a_stale_socket_is_replaced(listener: ListeningSocket, path: Path) -> None:
     listener.socket.close()
     with listen(str(path), "").socket, socket.socket(socket.AF_UNIX) as client:
         client.connect(str(path))
@@ -84,7 +84,7 @@ def test_a_name_that_is_no_good_is_a_line_of_its_own(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
 
 
-def test_removing_takes_away_the_own_name_only(listener: Listener, path: Path) -> None:
+def test_removing_takes_away_the_own_name_only(listener: ListeningSocket, path: Path) -> None:
     listener.remove()
     assert not path.exists()
     listener.remove()
@@ -93,15 +93,15 @@ def test_removing_takes_away_the_own_name_only(listener: Listener, path: Path) -
     assert path.exists()
 
 
-def test_a_sign_of_life_is_left_at_the_own_name_only(listener: Listener, path: Path) -> None:
+def test_a_sign_of_life_is_left_at_the_own_name_only(listener: ListeningSocket, path: Path) -> None:
     os.utime(path, times=(1, 1))
-    listener.show()
+    listener.touch()
     assert path.stat().st_mtime > 1
     path.unlink()
-    listener.show()
+    listener.touch()
     path.touch()
     os.utime(path, times=(1, 1))
-    listener.show()
+    listener.touch()
     assert path.stat().st_mtime == 1
 
 
@@ -165,7 +165,7 @@ def test_one_who_is_about_to_listen_is_waited_for(path: Path, monkeypatch: pytes
     listen(str(path), "").socket.close()
 
 
-def test_who_is_about_to_listen_takes_the_name_away(listener: Listener, path: Path) -> None:
+def test_who_is_about_to_listen_takes_the_name_away(listener: ListeningSocket, path: Path) -> None:
     with open(f"{path}.lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         listener.remove()
@@ -173,7 +173,7 @@ def test_who_is_about_to_listen_takes_the_name_away(listener: Listener, path: Pa
 
 
 def test_a_name_that_cannot_be_removed_is_an_error(
-    listener: Listener, monkeypatch: pytest.MonkeyPatch
+    listener: ListeningSocket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(path: str) -> None:
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), path)

@@ -11,15 +11,15 @@ import trio
 from trio.testing import MockClock
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
-from htoolsd.socket.clients import Limits
+from htoolsd.socket.clients import ConnectionLimits
 from htoolsd.socket.methods import Args, File, Method, Methods
 from htoolsd.socket.server import Server
 from tests.support.memory_peer import MemoryPeer, is_open, open_file
 
-LIMITS = Limits(connections=2, per_user=2, message=1000, idle=60, write=10)
+LIMITS = ConnectionLimits(connections=2, per_user=2, message=1000, idle=60, write=10)
 
 
-def server_with(run: Callable[[Args, File], Awaitable[object]], limits: Limits = LIMITS) -> Server:
+def server_with(run: Callable[[Args, File], Awaitable[object]], limits: ConnectionLimits = LIMITS) -> Server:
     methods = Methods()
     methods.add(Method("try", 1, "What is tried.", {"word": "any"}, run))
     return Server(methods, limits)
@@ -85,10 +85,10 @@ async def test_a_call_that_cannot_be_carried_out_leaves_the_conversation_intact(
         await peer.call("nothing")
         assert refused(await peer.hear()) == (
             "unknown-method",
-            "there is no method 'nothing'; methods lists them",
+            "there is no method 'nothing'; the method 'methods' lists all",
         )
         await peer.call("try", {"wort": 1})
-        assert refused(await peer.hear()) == ("bad-arguments", "try: takes no argument 'wort'")
+        assert refused(await peer.hear()) == ("bad-arguments", "try: there is no argument 'wort'")
         await peer.call("try", {"word": 1})
         assert await peer.hear() == {"success": True, "result": 1}
         await peer.leave()
@@ -223,11 +223,11 @@ async def test_one_client_too_many_is_told_so_and_may_come_back_later() -> None:
         await working[1].leave()
 
 
-SENT_AWAY = ("busy", "the connection was idle, and others had no room")
+SENT_AWAY = ("busy", "the idle connection was closed to make room for others")
 
 
 async def test_the_client_that_has_been_idle_longest_gives_way(autojump_clock: MockClock) -> None:
-    server = server_with(echo, Limits(connections=3, per_user=3, message=1000, idle=60, write=10))
+    server = server_with(echo, ConnectionLimits(connections=3, per_user=3, message=1000, idle=60, write=10))
     peers = [MemoryPeer(uid=uid) for uid in (1, 2, 3, 4, 5)]
     async with AsyncExitStack() as stack:
         for peer in peers[:3]:
@@ -254,7 +254,7 @@ async def test_a_user_with_many_clients_loses_its_own(autojump_clock: MockClock)
         await never.wait()
         return None
 
-    server = server_with(run, Limits(connections=9, per_user=2, message=1000, idle=60, write=10))
+    server = server_with(run, ConnectionLimits(connections=9, per_user=2, message=1000, idle=60, write=10))
     other, idle, working, second, third = (MemoryPeer(uid=uid) for uid in (1, 2, 2, 2, 2))
     async with AsyncExitStack() as stack:
         for peer in (other, idle, working):
@@ -276,7 +276,7 @@ async def test_a_user_with_many_clients_loses_its_own(autojump_clock: MockClock)
 
 
 async def test_a_crowd_of_idle_clients_keeps_nobody_out(autojump_clock: MockClock) -> None:
-    server = server_with(echo, Limits(connections=20, per_user=10, message=1000, idle=60, write=10))
+    server = server_with(echo, ConnectionLimits(connections=20, per_user=10, message=1000, idle=60, write=10))
     async with AsyncExitStack() as stack:
         for number in range(100):
             await stack.enter_async_context(served(server, MemoryPeer(uid=number % 3)))
@@ -291,7 +291,9 @@ async def test_a_crowd_of_idle_clients_keeps_nobody_out(autojump_clock: MockCloc
 
 
 async def test_a_user_may_send_only_so_much_that_is_not_answered() -> None:
-    server = server_with(echo, Limits(connections=9, per_user=9, message=100_000, idle=60, write=10))
+    server = server_with(
+        echo, ConnectionLimits(connections=9, per_user=9, message=100_000, idle=60, write=10)
+    )
     babblers, other = [MemoryPeer() for _ in range(5)], MemoryPeer(uid=7)
     async with AsyncExitStack() as stack:
         for peer in (*babblers, other):
@@ -299,7 +301,10 @@ async def test_a_user_may_send_only_so_much_that_is_not_answered() -> None:
         for peer in (other, *babblers):
             await peer.say(b" " * 90_000)
             await trio.testing.wait_all_tasks_blocked()
-        assert refused(await babblers[-1].hear()) == ("busy", "user 2 sends too much at the same time")
+        assert refused(await babblers[-1].hear()) == (
+            "busy",
+            "user 2 has sent more than 400000 bytes that are not answered yet",
+        )
         for word in "ab":
             await babblers[0].call("try", {"word": word})
             assert (await babblers[0].hear())["result"] == word
@@ -430,7 +435,7 @@ async def test_files_are_closed_whatever_happens_to_their_client(tmp_path: Path)
     passed = [open_file(tmp_path / str(n)) for n in range(3)]
     for peer, descriptor in zip((leaver, babbler, waiter), passed, strict=True):
         peer.pass_along(descriptor)
-    server = server_with(never, Limits(connections=3, per_user=3, message=1000, idle=60, write=10))
+    server = server_with(never, ConnectionLimits(connections=3, per_user=3, message=1000, idle=60, write=10))
     async with served(server, leaver), served(server, babbler), served(server, waiter):
         await leaver.say(b'{"half')
         await babbler.say(b"nonsense\x03")
@@ -472,7 +477,7 @@ async def test_a_call_has_only_so_many_values_however_long_its_text_is() -> None
     async def length(args: Args, _file: File) -> object:
         return len(str(args["word"]))
 
-    limits = Limits(connections=9, per_user=9, message=1 << 22, idle=60, write=10)
+    limits = ConnectionLimits(connections=9, per_user=9, message=1 << 22, idle=60, write=10)
     peer = MemoryPeer()
     async with served(server_with(length, limits), peer):
         await peer.call("try", {"word": ",[{" * 500_000})

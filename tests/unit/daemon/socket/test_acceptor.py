@@ -1,4 +1,4 @@
-"""Clients find the socket, whatever becomes of its name."""
+"""The acceptor of clients, whatever happens to the socket's name."""
 
 import errno
 import os
@@ -13,8 +13,8 @@ import structlog
 import trio
 from trio.testing import MockClock
 
-from htoolsd.socket.door import Door
-from htoolsd.socket.listening import Listener, listen
+from htoolsd.socket.acceptor import TOUCH_SECONDS, Acceptor
+from htoolsd.socket.listening import ListeningSocket, listen
 
 
 @pytest.fixture
@@ -38,11 +38,11 @@ def logged() -> Iterator[list[Any]]:
         yield log
 
 
-async def test_a_name_that_is_removed_comes_back(path: Path, autojump_clock: MockClock) -> None:
+async def test_creates_a_removed_socket_again(path: Path, autojump_clock: MockClock) -> None:
     with logged() as log:
         async with trio.open_nursery() as nursery:
-            door = Door(listen(str(path), ""), "")
-            nursery.start_soon(door.serve, greet, nursery)
+            acceptor = Acceptor(listen(str(path), ""), "")
+            nursery.start_soon(acceptor.serve, greet, nursery)
             assert await greeting(path) == b"hello"
             path.unlink()
             await trio.sleep(2)
@@ -52,18 +52,18 @@ async def test_a_name_that_is_removed_comes_back(path: Path, autojump_clock: Moc
             path.parent.rmdir()
             await trio.sleep(2)
             assert await greeting(path) == b"hello"
-            door.close()
+            acceptor.close()
             await trio.sleep(2)
             assert not path.exists()
             nursery.cancel_scope.cancel()
-    assert [line["event"] for line in log] == ["socket was gone, made anew"] * 2
+    assert [line["event"] for line in log] == ["socket was gone and has been created again"] * 2
 
 
-async def test_a_name_that_is_anothers_is_left_to_him(path: Path, autojump_clock: MockClock) -> None:
+async def test_leaves_the_name_to_another_process(path: Path, autojump_clock: MockClock) -> None:
     with logged() as log, socket.socket(socket.AF_UNIX) as other:
         async with trio.open_nursery() as nursery:
-            door = Door(listen(str(path), ""), "")
-            nursery.start_soon(door.serve, greet, nursery)
+            acceptor = Acceptor(listen(str(path), ""), "")
+            nursery.start_soon(acceptor.serve, greet, nursery)
             await trio.sleep(0.5)
             path.unlink()
             other.bind(str(path))
@@ -73,22 +73,39 @@ async def test_a_name_that_is_anothers_is_left_to_him(path: Path, autojump_clock
             await trio.sleep(2)
             assert await greeting(path) == b"hello"
             nursery.cancel_scope.cancel()
-    assert [line["event"] for line in log] == ["socket is gone", "socket was gone, made anew"]
-    assert log[0]["error"] == f"already running: somebody listens on {path}"
+    assert [line["event"] for line in log] == [
+        "socket is gone and cannot be created again",
+        "socket was gone and has been created again",
+    ]
+    assert log[0]["error"] == f"already running: another process listens on {path}"
 
 
-async def test_a_name_that_cannot_be_removed_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_listener: Listener) -> None:
+async def test_logs_a_name_that_cannot_be_removed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_listener: ListeningSocket) -> None:
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path))
 
-    monkeypatch.setattr(Listener, "remove", refuse)
+    monkeypatch.setattr(ListeningSocket, "remove", refuse)
     with logged() as log:
         async with trio.open_nursery() as nursery:
-            door = Door(listen(str(path), ""), "")
-            nursery.start_soon(door.serve, greet, nursery)
+            acceptor = Acceptor(listen(str(path), ""), "")
+            nursery.start_soon(acceptor.serve, greet, nursery)
             await greeting(path)
-            door.close()
-            door.close()
+            acceptor.close()
+            acceptor.close()
             nursery.cancel_scope.cancel()
     (line,) = log
     assert (line["event"], line["error"]) == ("socket cannot be removed", "Operation not permitted")
+
+
+async def test_touches_the_socket_as_a_sign_of_life(path: Path, autojump_clock: MockClock) -> None:
+    listener = listen(str(path), "")
+    acceptor = Acceptor(listener, "")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(acceptor.show_life)
+        for _ in range(2):
+            os.utime(path, (0, 0))
+            await trio.sleep(TOUCH_SECONDS + 1)
+            assert path.stat().st_mtime > 0
+        nursery.cancel_scope.cancel()
+    acceptor.close()
+    listener.socket.close()

@@ -1,4 +1,4 @@
-"""Accepts clients as long as the daemon runs, on a socket that comes back when somebody removes it."""
+"""The acceptor of clients; its socket is created again when somebody removes it."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -6,34 +6,35 @@ from functools import partial
 import structlog
 import trio
 
-from htoolsd.socket.listening import Listener, StartError, listen
+from htoolsd.socket.listening import ListeningSocket, StartError, listen
 
 _log = structlog.get_logger()
 
-_LOOK = 1.0  # seconds until it is noticed that the socket's name is gone
+TOUCH_SECONDS = 5  # a third of what the executable takes for a moment (LATELY)
+_LOOK_SECONDS = 1.0  # between looks whether the socket's name is still there
 
 Serve = Callable[[trio.SocketStream], Awaitable[None]]
 
 
-class Door:
-    """A listening socket, made again when somebody has removed it."""
+class Acceptor:
+    """Accepts clients on a listening socket."""
 
-    def __init__(self, listener: Listener, group: str) -> None:
+    def __init__(self, listener: ListeningSocket, group: str) -> None:
         self._listener = listener
         self._group = group
         self._closed = False
 
     async def serve(self, serve: Serve, clients: trio.Nursery) -> None:
-        """Accept clients until cancelled, each in a task of its own."""
+        """Accept clients until cancelled; serve each in its own task."""
         while True:
             listening = trio.SocketListener(trio.socket.from_stdlib_socket(self._listener.socket))
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(partial(trio.serve_listeners, serve, [listening], handler_nursery=clients))
-                self._listener = await self._another()
+                self._listener = await self._next_socket()
                 nursery.cancel_scope.cancel()
 
     def close(self) -> None:
-        """Remove the socket's name, for good."""
+        """Remove the socket's name, and do not create it again."""
         if self._closed:
             return
         self._closed = True
@@ -42,15 +43,17 @@ class Door:
         except OSError as error:
             _log.warning("socket cannot be removed", path=self._listener.path, error=error.strerror)
 
-    def show(self) -> None:
-        """Touch the socket's file, to show that the daemon lives."""
-        self._listener.show()
+    async def show_life(self) -> None:
+        """Touch the socket's file every few seconds as a sign of life, until cancelled."""
+        while True:
+            self._listener.touch()
+            await trio.sleep(TOUCH_SECONDS)
 
-    async def _another(self) -> Listener:
-        """A new socket at the same path, made once the old one's name is gone."""
+    async def _next_socket(self) -> ListeningSocket:
+        """Wait until the socket's name is gone, and return a new socket at the same path."""
         complaint = ""
         while True:
-            await trio.sleep(_LOOK)
+            await trio.sleep(_LOOK_SECONDS)
             if self._closed or self._listener.named:
                 continue
             try:
@@ -58,7 +61,7 @@ class Door:
             except StartError as error:
                 if str(error) != complaint:
                     complaint = str(error)
-                    _log.error("socket is gone", error=complaint)
+                    _log.error("socket is gone and cannot be created again", error=complaint)
             else:
-                _log.warning("socket was gone, made anew", path=listener.path)
+                _log.warning("socket was gone and has been created again", path=listener.path)
                 return listener

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from htoolsd.socket import alone
+from htoolsd.socket import fallback_counter
 
 
 @pytest.fixture
@@ -14,13 +14,13 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def file(path: Path) -> Path:
-    return Path(f"{path}{alone.SUFFIX}")
+    return Path(f"{path}{fallback_counter.SUFFIX}")
 
 
 def test_who_may_connect_may_count(path: Path, file: Path) -> None:
     before = os.umask(0o077)
     try:
-        alone.provide(str(path), "")
+        fallback_counter.provide(str(path), "")
     finally:
         os.umask(before)
     assert stat.S_IMODE(file.stat().st_mode) == 0o660
@@ -28,9 +28,9 @@ def test_who_may_connect_may_count(path: Path, file: Path) -> None:
 
 def test_what_was_counted_stays(path: Path, file: Path) -> None:
     file.write_bytes(b"...")
-    alone.provide(str(path), "")
+    fallback_counter.provide(str(path), "")
     os.utime(file, times=(7, 7))
-    assert alone.status(str(path)) == {"alone": 3, "last_alone": 7}
+    assert fallback_counter.status(str(path)) == {"alone": 3, "last_alone": 7}
 
 
 @pytest.mark.parametrize("what", ["nothing", "a directory", "a link", "a pipe", "no directory"])
@@ -45,5 +45,5 @@ def test_what_is_no_count_is_none(path: Path, file: Path, what: str) -> None:
             os.mkfifo(file)
         case "no directory":
             path = path / "socket"
-    alone.provide(str(path), "nobody-at-all")
-    assert alone.status(str(path)) == {"alone": 0, "last_alone": None}
+    fallback_counter.provide(str(path), "nobody-at-all")
+    assert fallback_counter.status(str(path)) == {"alone": 0, "last_alone": None}

@@ -1,6 +1,6 @@
-"""Decisions made without the daemon. The executable leaves a byte for each in a file beside the socket.
+"""Counter of decisions that the executable makes without the daemon: the size of a file beside the socket.
 
-That costs nothing while there is a daemon, which only ever looks at the file's size and time.
+The executable appends one byte for each such decision. The daemon only looks at the file's size and time.
 """
 
 import grp
@@ -8,12 +8,12 @@ import os
 import stat
 from contextlib import suppress
 
-SUFFIX = ".alone"  # iallocator/htoolsd imports nothing of ours and repeats this name
+SUFFIX = ".alone"  # repeated in iallocator/, which imports nothing of the daemon
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def provide(socket: str, group: str) -> None:
-    """Create the file, writable for those who may connect; failures are ignored."""
+    """Create the file, writable for all who may connect. Failures are ignored."""
     with suppress(OSError, KeyError):
         descriptor = os.open(socket + SUFFIX, _FLAGS, 0o660)
         try:
@@ -25,7 +25,7 @@ def provide(socket: str, group: str) -> None:
 
 
 def status(socket: str) -> dict[str, object]:
-    """How many decisions there were since the directory was made, and when the last one was."""
+    """Return the number of such decisions since the directory was made, and the time of the last one."""
     with suppress(OSError):
         found = os.lstat(socket + SUFFIX)
         if stat.S_ISREG(found.st_mode) and found.st_size:

@@ -1,0 +1,115 @@
+"""Messages to the service manager."""
+
+import os
+import socket
+from collections.abc import Iterator
+from math import inf
+from pathlib import Path
+from typing import cast
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from htoolsd.api.decisions import Decisions
+from htoolsd.process.service_manager import notify, watch, watchdog_seconds
+
+
+class RecordingDecisions:
+    """Stands for decisions; notes the times of calls."""
+
+    def __init__(self, healthy: bool) -> None:
+        self.healthy = healthy
+        self.times: list[float] = []
+
+    def give_up_late(self) -> None:
+        self.times.append(trio.current_time())
+
+    async def watched(self, seconds: float) -> None:
+        with trio.move_on_after(seconds):
+            await watch(cast(Decisions, self))
+
+
+@pytest.fixture
+def manager(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[socket.socket]:
+    """The socket of a service manager."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.bind(str(tmp_path / "notify"))
+        sock.setblocking(False)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        yield sock
+
+
+def received(manager: socket.socket) -> list[bytes]:
+    """All messages that have arrived."""
+    messages = []
+    while True:
+        try:
+            messages.append(manager.recv(1000))
+        except BlockingIOError:
+            return messages
+
+
+@pytest.mark.parametrize(("healthy", "expected"), [(True, [b"WATCHDOG=1"] * 3), (False, [])])
+async def test_sends_signs_of_life_only_while_decisions_end(
+    autojump_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    manager: socket.socket,
+    healthy: bool,
+    expected: list[bytes],
+) -> None:
+    monkeypatch.setenv("WATCHDOG_USEC", "3000000")
+    monkeypatch.delenv("WATCHDOG_PID", raising=False)
+    decisions = RecordingDecisions(healthy)
+    await decisions.watched(2.5)
+    assert received(manager) == expected
+    assert decisions.times == [0, 1, 2]
+
+
+async def test_sends_no_signs_of_life_without_a_watchdog(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, manager: socket.socket
+) -> None:
+    monkeypatch.delenv("WATCHDOG_USEC", raising=False)
+    decisions = RecordingDecisions(healthy=True)
+    await decisions.watched(2.5)
+    assert received(manager) == []
+    assert len(decisions.times) == 3
+
+
+@pytest.mark.parametrize("abstract", [False, True])
+def test_sends_messages_to_the_service_manager(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, abstract: bool
+) -> None:
+    name = f"@{tmp_path}" if abstract else str(tmp_path / "socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.settimeout(30)
+        manager.bind(name.replace("@", "\0"))
+        monkeypatch.setenv("NOTIFY_SOCKET", name)
+        notify("READY=1", "STATUS=5 nodes")
+        assert manager.recv(100) == b"READY=1\nSTATUS=5 nodes"
+
+
+def test_ignores_a_missing_service_manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
+    notify("READY=1")
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "none"))
+    notify("READY=1")
+
+
+@pytest.mark.parametrize(
+    ("usec", "pid", "seconds"),
+    [
+        ("60000000", "", 60),
+        ("60000000", "OWN", 60),
+        ("60000000", "1", inf),
+        ("", "", inf),
+        ("x", "", inf),
+        ("0", "", inf),
+    ],
+)
+def test_reads_the_watchdog_interval_for_this_process(
+    monkeypatch: pytest.MonkeyPatch, usec: str, pid: str, seconds: float
+) -> None:
+    monkeypatch.setenv("WATCHDOG_USEC", usec)
+    monkeypatch.setenv("WATCHDOG_PID", pid.replace("OWN", str(os.getpid())))
+    assert watchdog_seconds() == seconds
