@@ -5,7 +5,7 @@ from typing import Any
 
 from ganeti_htools.backends import queried
 from ganeti_htools.backends.fields import Fields
-from ganeti_htools.luxi.queries import ClusterAnswers, Missing, Row
+from ganeti_htools.luxi.queries import ClusterAnswers, MissingReason, QueryRow
 from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.types import DiskTemplate, Status
@@ -24,10 +24,10 @@ _UNKNOWN: Mapping[str, Any] = {
 }
 
 _REASONS = {
-    Missing.UNKNOWN: "this version of Ganeti does not know it",
-    Missing.NO_DATA: "Ganeti has no data",
-    Missing.UNAVAILABLE: "Ganeti says that there is none",
-    Missing.OFFLINE: "Ganeti says that the node is offline",
+    MissingReason.UNKNOWN: "this version of Ganeti does not know it",
+    MissingReason.NO_DATA: "Ganeti has no data",
+    MissingReason.UNAVAILABLE: "Ganeti says that there is none",
+    MissingReason.OFFLINE: "Ganeti says that the node is offline",
 }
 
 
@@ -62,8 +62,10 @@ class _Fields(Fields):
 
     __slots__ = ("missing",)
 
-    def __init__(self, kind: str, row: Row) -> None:
-        unknown = [key for key, why in row.missing.items() if why is Missing.UNKNOWN and key in _UNKNOWN]
+    def __init__(self, kind: str, row: QueryRow) -> None:
+        unknown = [
+            key for key, why in row.missing.items() if why is MissingReason.UNKNOWN and key in _UNKNOWN
+        ]
         values = {**row.values, **{key: _UNKNOWN[key] for key in unknown}} if unknown else row.values
         super().__init__(f"{kind} data", values)
         self.missing = row.missing

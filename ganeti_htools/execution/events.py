@@ -45,4 +45,4 @@ class Away:
 
 
 Event = Submitting | Submitted | News | Changed | Away
-Tell = Callable[[Event], Awaitable[None]]
+OnEvent = Callable[[Event], Awaitable[None]]

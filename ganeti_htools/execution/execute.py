@@ -10,13 +10,13 @@ from collections.abc import Awaitable, Callable, Sequence
 import trio
 
 from ganeti_htools.execution import node_daemons
-from ganeti_htools.execution.events import Changed, Tell
+from ganeti_htools.execution.events import Changed, OnEvent
 from ganeti_htools.execution.jobs import Job
 from ganeti_htools.execution.node_daemons import Answers
 from ganeti_htools.execution.queue import Queue
 from ganeti_htools.execution.review import Check, Review
 from ganeti_htools.execution.run import REQUESTED, Ending, Run, Task
-from ganeti_htools.luxi.client import Client, LuxiError
+from ganeti_htools.luxi.client import LuxiClient, LuxiError
 from ganeti_htools.luxi.framing import FramingError
 from ganeti_htools.luxi.jobs import PATIENCE, GivenUpError, Patience
 from ganeti_htools.model.cluster import Cluster
@@ -38,10 +38,10 @@ async def _unclaimed(_jobs: Sequence[Job]) -> None:
 
 async def execute(
     run: Run,
-    ganeti: Client,
+    ganeti: LuxiClient,
     read: Read,
     check: Check,
-    tell: Tell,
+    on_event: OnEvent,
     stop: trio.Event,
     time_ns: Callable[[], int],
     patience: Patience = PATIENCE,
@@ -58,7 +58,7 @@ async def execute(
     looked for in the queue. When this is cancelled, ``run`` tells how far it
     came, and jobs go on.
     """
-    queue = Queue(run, ganeti, tell, patience)
+    queue = Queue(run, ganeti, on_event, patience)
     unsure = bool(run.current)
     try:
         while True:
@@ -136,7 +136,7 @@ async def _reviewed(
         return review
     if review.obstacle is None:
         return None
-    await queue.tell(Changed(review.obstacle, review.plan))
+    await queue.on_event(Changed(review.obstacle, review.plan))
     if review.plan is None:
         return Ending.CHANGED, review.obstacle
     run.changes.append(review.obstacle)

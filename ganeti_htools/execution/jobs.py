@@ -9,7 +9,7 @@ from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.model.moves import NamedMove, NamedStep
 
 
-class Verdict(NamedTuple):
+class JobVerdict(NamedTuple):
     """What the results of a job that ended well say: why it failed all the same (for which ``nodes``, if not
     for all that it changes), and what else.
     """
@@ -41,7 +41,7 @@ class Job:
     standing: str = ""
     otherwise: str = ""
     undo: "Job | None" = None
-    judge: Callable[[Any], Verdict] | None = None
+    judge: Callable[[Any], JobVerdict] | None = None
     again: "Callable[[str], Job | None] | None" = None
     awaits: tuple[str, ...] = ()
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 import trio
 
 from ganeti_htools.luxi import queries
-from ganeti_htools.luxi.client import Client
+from ganeti_htools.luxi.client import LuxiClient
 from ganeti_htools.model.errors import DataError
 
 Answers = Callable[[str], Awaitable[bool]]  # whether the node daemon at an address does
@@ -34,7 +34,7 @@ def _port() -> int:
         return _PORT
 
 
-async def expect(ganeti: Client, nodes: Iterable[str], answers: Answers) -> None:
+async def expect(ganeti: LuxiClient, nodes: Iterable[str], answers: Answers) -> None:
     """Raises DataError if there are nodes whose daemon does not answer at the address that luxid tells."""
     wanted, silent = ["|", *(["=", "name", node] for node in nodes)], list[str]()
 

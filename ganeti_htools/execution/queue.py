@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import trio
 
-from ganeti_htools.execution.events import Away, News, Submitted, Submitting, Tell
+from ganeti_htools.execution.events import Away, News, OnEvent, Submitted, Submitting
 from ganeti_htools.execution.run import Run
 from ganeti_htools.luxi import jobs
-from ganeti_htools.luxi.client import Client
+from ganeti_htools.luxi.client import LuxiClient
 from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.jobs import PATIENCE, Patience, Value
 
@@ -18,13 +18,13 @@ class Queue:
     """Ganeti's queue, as a run uses it for the present set of its jobs. All raise GivenUpError."""
 
     run: Run
-    ganeti: Client
-    tell: Tell
+    ganeti: LuxiClient
+    on_event: OnEvent
     patience: Patience
 
     async def away(self, reason: str | None) -> None:
         """Tell that Ganeti cannot be asked, or (None) that it can again."""
-        await self.tell(Away(reason))
+        await self.on_event(Away(reason))
 
     async def persistently(self, request: Callable[[], Awaitable[Value]]) -> Value:
         """The result of a request, for which Ganeti is waited for."""
@@ -33,7 +33,7 @@ class Queue:
     async def begin(self) -> None:
         """Take the next set."""
         self.run.next_set()
-        await self.tell(Submitting(self.run.current))
+        await self.on_event(Submitting(self.run.current))
 
     async def finish(self, time_ns: Callable[[], int], unsure: bool = False) -> None:
         """Submit the jobs that have not been (if ``unsure``, they are looked for first), and wait for all."""
@@ -50,7 +50,7 @@ class Queue:
                     task.number = answer
                 else:
                     task.error = answer
-            await self.tell(Submitted(waiting))
+            await self.on_event(Submitted(waiting))
 
     async def follow(self) -> None:
         """Wait until all are over."""
@@ -59,7 +59,7 @@ class Queue:
         async def news(number: int, told: JobStatus | str | None) -> None:
             task = tasks[number]
             if isinstance(told, str):
-                await self.tell(News(task, told))
+                await self.on_event(News(task, told))
                 return
             if told is None:
                 task.error = "Ganeti does not know it any more"
@@ -70,15 +70,15 @@ class Queue:
                 results = await jobs.results(self.ganeti, number, self.patience, self.away)
                 task.error, task.note, task.failing = task.job.judge(results)
             task.status = told
-            await self.tell(News(task))
+            await self.on_event(News(task))
 
         if tasks:
             await jobs.follow(self.ganeti, list(tasks), self.patience, self.away, news)
 
 
-async def trace(run: Run, ganeti: Client, tell: Tell, patience: Patience = PATIENCE) -> None:
+async def trace(run: Run, ganeti: LuxiClient, on_event: OnEvent, patience: Patience = PATIENCE) -> None:
     """Learn what became of the jobs of a run that was left; nothing is submitted. Raises GivenUpError."""
-    queue = Queue(run, ganeti, tell, patience)
+    queue = Queue(run, ganeti, on_event, patience)
     unsure = [task for task in run.current if task.number is None]
     if unsure:
         comments = [run.signature.comment(task.place) for task in unsure]
@@ -86,5 +86,5 @@ async def trace(run: Run, ganeti: Client, tell: Tell, patience: Patience = PATIE
         for place, number in found.items():
             unsure[place].number = number
         run.take_back([task for task in unsure if task.number is None])
-        await tell(Submitted([task for task in unsure if task.number is not None]))
+        await on_event(Submitted([task for task in unsure if task.number is not None]))
     await queue.follow()

@@ -1,7 +1,7 @@
 """A run as JSON, and its form on disk.
 
 ``record`` is what ``--json`` and the daemon tell. A document that goes to disk has the number of its form as
-``version`` (:func:`versioned`); what a reader gets (:func:`current`) is always of the newest form.
+``version`` (:func:`versioned`); what a reader gets (:func:`upgraded`) is always of the newest form.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ def versioned(document: Mapping[str, Any]) -> dict[str, Any]:
     return {"version": VERSION, **document}
 
 
-def current(stored: Any) -> dict[str, Any]:
+def upgraded(stored: Any) -> dict[str, Any]:
     """The document that was read from disk in today's form, without its number. Raises ValueError."""
     if not isinstance(stored, dict):
         raise ValueError("expected an object")
@@ -71,12 +71,12 @@ def record(run: Run) -> dict[str, Any]:
     }
 
 
-def identifier(value: object) -> bool:
+def is_identifier(value: object) -> bool:
     """Whether a value can be a run's id, which is searched for in comments of jobs and may name a file."""
     return type(value) is str and value.isascii() and value.isalnum() and len(value) <= 32
 
 
-def count(value: object) -> bool:
+def is_count(value: object) -> bool:
     """Whether a value is a whole number from 0 up."""
     return type(value) is int and 0 <= value < 1 << 53
 
@@ -95,11 +95,11 @@ _JOB: Shape = {
     "opcodes": [str],
     "commands": [str],
 }
-_SUBMITTED: Shape = {**_JOB, "jobset": count, "id": (count, None), "status": _TEXT, "error": _TEXT}
+_SUBMITTED: Shape = {**_JOB, "jobset": is_count, "id": (is_count, None), "status": _TEXT, "error": _TEXT}
 RUN: Shape = {
     "ending": _TEXT,
     "reason": _TEXT,
-    "run": identifier,
+    "run": is_identifier,
     "purpose": str,
     "replanned": [str],
     "jobs": [_SUBMITTED],
@@ -120,28 +120,28 @@ def _described(job: Job) -> dict[str, Any]:
     }
 
 
-def restored(program: str, recorded: Mapping[str, Any]) -> Run:
+def run_from_record(program: str, recorded: Mapping[str, Any]) -> Run:
     """The run of a program from its record, which is of the shape ``RUN``. Raises ValueError, TypeError.
 
     It can be told of, and its jobs can be traced. It cannot be carried out: of opcodes only the names are
     recorded.
     """
     signature = Signature(program, "", recorded["purpose"], recorded["run"])
-    run = Run(signature, [[_restored(job) for job in jobs] for jobs in recorded["not_submitted"]])
+    run = Run(signature, [[_job_from_record(job) for job in jobs] for jobs in recorded["not_submitted"]])
     members: Counter[int] = Counter()
     for job in recorded["jobs"]:
         run.sets = job["jobset"]
         members[run.sets] += 1
         place = f"{run.sets}/{members[run.sets]}"
         status = None if job["status"] is None else JobStatus(job["status"])
-        run.tasks.append(Task(_restored(job), place, job["id"], status, job["error"]))
+        run.tasks.append(Task(_job_from_record(job), place, job["id"], status, job["error"]))
     run.changes = list(recorded["replanned"])
     run.ending = None if recorded["ending"] in (None, INTERRUPTED) else Ending(recorded["ending"])
     run.reason = recorded["reason"] or ""
     return run
 
 
-def _restored(job: Mapping[str, Any]) -> Job:
+def _job_from_record(job: Mapping[str, Any]) -> Job:
     was, now = job["from"], job["to"]
     step = job["move"] and NamedMove(job["instance"], job["move"], (), tuple(was), tuple(now))
     return Job(job["title"], tuple({"OP_ID": name} for name in job["opcodes"]), tuple(job["commands"]), step)

@@ -6,7 +6,7 @@ The tools print these lines; the daemon keeps them with the plan, and tools prin
 from collections.abc import Mapping
 from typing import Any
 
-from ganeti_htools.execution.events import Away, Event, News, Submitted, Tell
+from ganeti_htools.execution.events import Away, Event, News, OnEvent, Submitted
 from ganeti_htools.execution.review import Say
 from ganeti_htools.execution.run import REQUESTED, Ending, Run, Task
 from ganeti_htools.luxi.job_queries import JobStatus
@@ -15,7 +15,7 @@ from ganeti_htools.model.errors import on_one_line
 _SAID = 60  # characters of what a job says that fit on a line with the rest
 
 
-def teller(run: Run, say: Say, warn: Say, live: Say) -> Tell:
+def event_reporter(run: Run, say: Say, warn: Say, live: Say) -> OnEvent:
     """A function that tells people of events.
 
     ``say`` gets lines of the report, ``warn`` lines about Ganeti's absence; ``live`` gets how far the run is,

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from ganeti_htools.luxi.client import PATIENCE, AnswerError, Client
+from ganeti_htools.luxi.client import PATIENCE, AnswerError, LuxiClient
 
 Value = TypeVar("Value")
 
 
 async def ask(
-    client: Client,
+    client: LuxiClient,
     method: str,
     args: Sequence[object],
     read: Callable[[Any], Value],

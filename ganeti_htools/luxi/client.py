@@ -57,7 +57,7 @@ class RefusedError(LuxiError):
         self.arguments = tuple(arguments)
 
 
-class Client:
+class LuxiClient:
     """One connection, used by any number of tasks in turn; made when it is needed, and again when it is lost.
 
     luxid hangs up on clients that are silent for some minutes. A request that finds the connection closed
@@ -78,11 +78,11 @@ class Client:
         self._pause = 0.0
         self._not_before = 0.0
 
-    def another(self) -> "Client":
+    def another(self) -> "LuxiClient":
         """A client of the same luxid, with a connection of its own."""
-        return Client(self.path, self._connect)
+        return LuxiClient(self.path, self._connect)
 
-    async def __aenter__(self) -> "Client":
+    async def __aenter__(self) -> "LuxiClient":
         return self
 
     async def __aexit__(
@@ -197,13 +197,13 @@ def _result(answer: object) -> Any:
         case {"success": True, "result": result}:
             return result
         case {"success": False, "result": [str(kind), list(arguments)]}:
-            raise RefusedError(f"{kind}: {told(arguments)}", kind, arguments)
+            raise RefusedError(f"{kind}: {exception_text(arguments)}", kind, arguments)
         case {"success": False, "result": reason}:
-            raise RefusedError(told([reason]), "", [reason])
+            raise RefusedError(exception_text([reason]), "", [reason])
     raise FramingError(f"expected an answer, got {answer!r:.100}")
 
 
-def told(arguments: Sequence[object]) -> str:
+def exception_text(arguments: Sequence[object]) -> str:
     """Arguments of one of Ganeti's exceptions: usually a text, and perhaps a word that classifies it."""
     first, *others = [str(argument) for argument in arguments] or [""]
     return f"{first} ({', '.join(others)})" if others else first

@@ -5,7 +5,7 @@ from enum import Enum
 from typing import Any, NamedTuple, TypeVar
 
 from ganeti_htools.luxi.asking import ask, expecting, listed, of
-from ganeti_htools.luxi.client import PATIENCE, Client
+from ganeti_htools.luxi.client import PATIENCE, LuxiClient
 from ganeti_htools.luxi.queries import query
 
 Value = TypeVar("Value")
@@ -31,7 +31,7 @@ class JobStatus(Enum):
 
 
 async def each_job(
-    client: Client,
+    client: LuxiClient,
     ids: Sequence[int],
     fields: Sequence[str],
     read: Callable[..., Value],
@@ -49,7 +49,7 @@ async def each_job(
 
 
 async def job_statuses(
-    client: Client, ids: Sequence[int], patience: float = PATIENCE
+    client: LuxiClient, ids: Sequence[int], patience: float = PATIENCE
 ) -> list[JobStatus | None]:
     """States of jobs, in the order of ``ids``; None for a job that is not there."""
     return await each_job(client, ids, ["status"], _status, patience) if ids else []
@@ -59,7 +59,9 @@ def _status(value: object) -> JobStatus | None:
     return None if value is None else JobStatus(value)
 
 
-async def opcodes(client: Client, patience: float = PATIENCE) -> list[tuple[int, list[Mapping[str, Any]]]]:
+async def opcodes(
+    client: LuxiClient, patience: float = PATIENCE
+) -> list[tuple[int, list[Mapping[str, Any]]]]:
     """The number and the opcodes of each job in the queue; no opcodes for a job that has just left it."""
     return await each_job(client, [], ["id", "ops"], _work, patience)
 
@@ -68,7 +70,7 @@ def _work(number: object, opcodes: object) -> tuple[int, list[Mapping[str, Any]]
     return of(int, number), [of(dict, opcode) for opcode in listed(opcodes or [])]
 
 
-async def unfinished(client: Client) -> list[tuple[int, list[Mapping[str, Any]]]]:
+async def unfinished(client: LuxiClient) -> list[tuple[int, list[Mapping[str, Any]]]]:
     """The number and the opcodes of each job that has not ended."""
     states = ["|", *(["=", "status", status.value] for status in JobStatus if not status.final)]
     rows = await query(client, "job", ["id", "ops"], states)
@@ -77,7 +79,7 @@ async def unfinished(client: Client) -> list[tuple[int, list[Mapping[str, Any]]]
 
 
 async def submit(
-    client: Client, work: Sequence[Sequence[Mapping[str, Any]]], patience: float = PATIENCE
+    client: LuxiClient, work: Sequence[Sequence[Mapping[str, Any]]], patience: float = PATIENCE
 ) -> list[int | str]:
     """Submit jobs, each a sequence of opcodes: the id of each, or why Ganeti did not take it.
 
@@ -95,7 +97,7 @@ async def submit(
     return await ask(client, "SubmitManyJobs", [work], read, patience)
 
 
-class Change(NamedTuple):
+class JobChange(NamedTuple):
     """News of a job: the fields asked for, and entries of its log: [serial, time, kind, message]."""
 
     fields: list[Any]
@@ -103,14 +105,14 @@ class Change(NamedTuple):
 
 
 async def wait_for_change(
-    client: Client,
+    client: LuxiClient,
     job: int,
     fields: Sequence[str],
     known: Sequence[Any] | None = None,
     log_serial: int | None = None,
     timeout: int = LONGEST_WAIT,
     patience: float = PATIENCE,
-) -> Change | None:
+) -> JobChange | None:
     """Wait until ``fields`` of a job differ from ``known`` or its log is longer; None if nothing changed.
 
     ``timeout`` is seconds, at most LONGEST_WAIT; ``patience`` for the answer is added. The connection is
@@ -118,14 +120,14 @@ async def wait_for_change(
     """
     args = [job, fields, known, log_serial, min(timeout, LONGEST_WAIT)]
 
-    def read(answer: Any) -> Change | None:
+    def read(answer: Any) -> JobChange | None:
         if answer == "nochange":
             return None
         news, log = answer
         for field, value in zip(fields, listed(news), strict=True):
             if field == "status":
                 JobStatus(value)
-        return Change(news, [_entry(*listed(entry)) for entry in log or ()])
+        return JobChange(news, [_entry(*listed(entry)) for entry in log or ()])
 
     return await ask(client, "WaitForJobChange", args, read, timeout + patience)
 
@@ -134,7 +136,7 @@ def _entry(serial: object, time: object, kind: object, message: object) -> list[
     return [of(int, serial), time, kind, message]
 
 
-async def cancel(client: Client, job: int) -> tuple[bool, str]:
+async def cancel(client: LuxiClient, job: int) -> tuple[bool, str]:
     """Cancel a job that waits: whether it worked, and what Ganeti says."""
 
     def read(answer: Any) -> tuple[bool, str]:

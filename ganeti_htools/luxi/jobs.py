@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import trio
 
 from ganeti_htools.luxi import job_queries
-from ganeti_htools.luxi.client import Client, LuxiError, NoAnswerError, RefusedError, told
+from ganeti_htools.luxi.client import LuxiClient, LuxiError, NoAnswerError, RefusedError, exception_text
 from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.model.errors import DataError, HtoolsError
@@ -85,7 +85,7 @@ async def persistently(request: Callable[[], Awaitable[Value]], patience: Patien
 
 
 async def submit(
-    ganeti: Client,
+    ganeti: LuxiClient,
     work: Sequence[Sequence[Opcode]],
     patience: Patience,
     away: Away,
@@ -120,7 +120,7 @@ async def submit(
 
 
 async def find(
-    ganeti: Client, comments: Sequence[str], patience: Patience, away: Away, until: float
+    ganeti: LuxiClient, comments: Sequence[str], patience: Patience, away: Away, until: float
 ) -> dict[int, int]:
     """Which of the jobs with these comments are in the queue, and their numbers there.
 
@@ -133,7 +133,7 @@ async def find(
         await trio.sleep(min(_PAUSE, patience.late / 4))
 
 
-async def _in_queue(ganeti: Client, comments: Sequence[str], patience: Patience) -> dict[int, int]:
+async def _in_queue(ganeti: LuxiClient, comments: Sequence[str], patience: Patience) -> dict[int, int]:
     places = {comment: place for place, comment in enumerate(comments)}
     found: dict[int, int] = {}
     for number, opcodes in await job_queries.opcodes(ganeti, patience.answer):
@@ -143,7 +143,9 @@ async def _in_queue(ganeti: Client, comments: Sequence[str], patience: Patience)
     return found
 
 
-async def follow(ganeti: Client, numbers: Sequence[int], patience: Patience, away: Away, news: News) -> None:
+async def follow(
+    ganeti: LuxiClient, numbers: Sequence[int], patience: Patience, away: Away, news: News
+) -> None:
     """Wait until jobs have ended, telling what happens to them. Raises GivenUpError."""
     known: dict[int, JobStatus] = {}
     pending, look, serial = list(numbers), _FIRST_LOOK, None
@@ -192,7 +194,7 @@ async def follow(ganeti: Client, numbers: Sequence[int], patience: Patience, awa
         look = min(2 * look, _LAST_LOOK)
 
 
-async def results(ganeti: Client, number: int, patience: Patience, away: Away) -> Any:
+async def results(ganeti: LuxiClient, number: int, patience: Patience, away: Away) -> Any:
     """The results of a job's opcodes, a list; None if Ganeti does not know the job. Raises GivenUpError."""
 
     async def ask() -> list[Any]:
@@ -201,7 +203,9 @@ async def results(ganeti: Client, number: int, patience: Patience, away: Away) -
     return (await persistently(ask, patience, away))[0]
 
 
-async def failures(ganeti: Client, numbers: Sequence[int], patience: Patience, away: Away) -> dict[int, str]:
+async def failures(
+    ganeti: LuxiClient, numbers: Sequence[int], patience: Patience, away: Away
+) -> dict[int, str]:
     """Why jobs failed: for each, the first opcode that failed and its error. Raises GivenUpError."""
 
     async def ask() -> list[str]:
@@ -218,6 +222,6 @@ def failure(summary: Any, states: Any, results: Any) -> str:
         if state in ("error", "canceled"):
             match result:
                 case [str(kind), list(arguments)]:
-                    return f"{title}: {kind}: {told(arguments)}"
-            return f"{title}: {told([result])}"
+                    return f"{title}: {kind}: {exception_text(arguments)}"
+            return f"{title}: {exception_text([result])}"
     return "Ganeti does not say why"

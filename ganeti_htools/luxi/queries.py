@@ -1,6 +1,6 @@
 """What is asked of luxid, with typed answers; the methods are those of Ganeti's ``lib/luxi.py``.
 
-All raise what :meth:`.Client.call` raises, which includes AnswerError for an answer of an unexpected shape.
+All raise what :meth:`.LuxiClient.call` raises, also AnswerError for an answer of an unexpected shape.
 """
 
 import os
@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from ganeti_htools.luxi.asking import ask, expecting, listed, of
-from ganeti_htools.luxi.client import Client
+from ganeti_htools.luxi.client import LuxiClient
 
 NODE_FIELDS = (
     *("name", "mtotal", "mnode", "mfree", "dtotal", "dfree", "ctotal", "cnos", "offline", "drained"),
@@ -49,7 +49,7 @@ def default_socket() -> str:
     return os.environ.get("GANETI_ROOTDIR", "") + "/var/run/ganeti/socket/ganeti-query"
 
 
-class Missing(Enum):
+class MissingReason(Enum):
     """Why a field has no value: Ganeti's result states, 0 aside."""
 
     UNKNOWN = 1  # no such field in this version
@@ -58,37 +58,37 @@ class Missing(Enum):
     OFFLINE = 4
 
 
-class Row(NamedTuple):
+class QueryRow(NamedTuple):
     """An object: the fields that have a value, and why the others have none."""
 
     values: Mapping[str, Any]
-    missing: Mapping[str, Missing]
+    missing: Mapping[str, MissingReason]
 
 
 async def query(
-    client: Client, what: str, fields: Sequence[str], qfilter: Sequence[object] | None = None
-) -> list[Row]:
+    client: LuxiClient, what: str, fields: Sequence[str], qfilter: Sequence[object] | None = None
+) -> list[QueryRow]:
     """``fields`` of all objects of a kind (``node``, ``instance``...), or of those a filter matches."""
     return await ask(client, "Query", [what, fields, qfilter], lambda answer: rows(what, fields, answer))
 
 
-def rows(what: str, fields: Sequence[str], answer: Any) -> list[Row]:
+def rows(what: str, fields: Sequence[str], answer: Any) -> list[QueryRow]:
     """The rows in an answer to Query."""
     with expecting(f"Query of {what}s"):
         return [_row(fields, cells) for cells in answer["data"]]
 
 
-def _row(fields: Sequence[str], cells: Sequence[Sequence[Any]]) -> Row:
+def _row(fields: Sequence[str], cells: Sequence[Sequence[Any]]) -> QueryRow:
     values, missing = {}, {}
     for field, (status, value) in zip(fields, cells, strict=True):
         if status == 0:
             values[field] = value
         else:
-            missing[field] = Missing(status)
-    return Row(values, missing)
+            missing[field] = MissingReason(status)
+    return QueryRow(values, missing)
 
 
-async def cluster_info(client: Client) -> dict[str, Any]:
+async def cluster_info(client: LuxiClient) -> dict[str, Any]:
     """The cluster's own configuration."""
     return await ask(client, "QueryClusterInfo", (), info)
 
@@ -102,14 +102,14 @@ def info(answer: Any) -> dict[str, Any]:
 class ClusterAnswers(NamedTuple):
     """What the answers to the requests say that describe a cluster."""
 
-    nodes: list[Row]
-    instances: list[Row]
+    nodes: list[QueryRow]
+    instances: list[QueryRow]
     info: dict[str, Any]
-    groups: list[Row]
-    networks: list[Row]
+    groups: list[QueryRow]
+    networks: list[QueryRow]
 
 
-async def whole_cluster(client: Client) -> ClusterAnswers:
+async def whole_cluster(client: LuxiClient) -> ClusterAnswers:
     """All that decisions need, asked as Ganeti's tools ask, and the networks, which these do not ask for.
 
     For the first two requests luxid asks every node.
@@ -123,7 +123,7 @@ async def whole_cluster(client: Client) -> ClusterAnswers:
     )
 
 
-async def watcher_pause(client: Client) -> float | None:
+async def watcher_pause(client: LuxiClient) -> float | None:
     """Until when ganeti-watcher does not act, in seconds of the epoch; None if it is not paused."""
 
     def read(answer: Any) -> float | None:

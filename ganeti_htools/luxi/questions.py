@@ -11,7 +11,7 @@ from typing import Any
 import trio
 
 from ganeti_htools.luxi import job_queries
-from ganeti_htools.luxi.client import Client, LuxiError
+from ganeti_htools.luxi.client import LuxiClient, LuxiError
 from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.jobs import failure
 from ganeti_htools.luxi.opcodes import PRIORITIES, Opcode, Signature
@@ -20,7 +20,7 @@ _PAUSE = 1.0  # seconds before the next question after an answer that came too e
 _GOODBYE = 5.0  # seconds to cancel a job
 
 
-async def answered(ganeti: Client, opcodes: Sequence[Opcode], about: str, seconds: float) -> list[Any]:
+async def answered(ganeti: LuxiClient, opcodes: Sequence[Opcode], about: str, seconds: float) -> list[Any]:
     """What the opcodes of a job result in; ``about`` stands in the job's comment.
 
     Raises LuxiError, also if Ganeti does not take the job, or it fails, or has not ended after so many
@@ -49,7 +49,7 @@ async def answered(ganeti: Client, opcodes: Sequence[Opcode], about: str, second
     return result
 
 
-async def _end(ganeti: Client, number: int) -> None:
+async def _end(ganeti: LuxiClient, number: int) -> None:
     """Wait until a job has ended."""
     known, serial = None, None
     while True:
@@ -63,7 +63,7 @@ async def _end(ganeti: Client, number: int) -> None:
         known, serial = change.fields, change.log[-1][0] if change.log else serial
 
 
-async def _cancel(ganeti: Client, number: int) -> None:
+async def _cancel(ganeti: LuxiClient, number: int) -> None:
     """Cancel a job, over a connection of its own: the usual one may be waiting."""
     with suppress(LuxiError):  # it only asks, and ends by itself
         async with ganeti.another() as cancelling:

@@ -10,7 +10,7 @@ from ganeti_htools.luxi.queries import (
     NETWORK_FIELDS,
     NODE_FIELDS,
     ClusterAnswers,
-    Row,
+    QueryRow,
     info,
     rows,
 )
@@ -23,19 +23,19 @@ FIELDS = {
 }
 
 
-def tell(fields: Sequence[str], table: Sequence[Row]) -> dict[str, Any]:
+def to_json(fields: Sequence[str], table: Sequence[QueryRow]) -> dict[str, Any]:
     """A table in luxid's form: for each row and field a state and a value."""
     return {"fields": list(fields), "data": [[_cell(row, field) for field in fields] for row in table]}
 
 
-def _cell(row: Row, field: str) -> list[Any]:
+def _cell(row: QueryRow, field: str) -> list[Any]:
     if field in row.missing:
         return [row.missing[field].value, None]
     return [0, row.values[field]]
 
 
-def read(told: Any) -> ClusterAnswers:
-    """The answers, read from what :func:`tell` wrote. Raises AnswerError."""
+def from_json(told: Any) -> ClusterAnswers:
+    """The answers, read from what :func:`to_json` wrote. Raises AnswerError."""
     try:
         tables = {name: rows(name.removesuffix("s"), told[name]["fields"], told[name]) for name in FIELDS}
         return ClusterAnswers(**tables, info=info(told["info"]))

@@ -21,10 +21,10 @@ from ganeti_htools.planning.jobsets import BalancingMove, Names, cost_of, jobs_o
 from ganeti_htools.planning.node_groups import select, worst_first
 from ganeti_htools.planning.plan import (
     OnChange,
-    Plan,
     Progress,
     Tool,
     ToolOptions,
+    ToolPlan,
     Watched,
     replan,
     unwatched,
@@ -114,7 +114,7 @@ def _ignore(_news: object) -> None:
 
 
 @dataclass(frozen=True)
-class BalancingPlan(Plan[HbalOptions]):
+class BalancingPlan(ToolPlan[HbalOptions]):
     """Plans for one or more node groups, each from the state after the one before.
 
     ``tried`` are all groups that were planned for, in order.

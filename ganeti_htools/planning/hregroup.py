@@ -21,10 +21,10 @@ from ganeti_htools.planning import steps, view
 from ganeti_htools.planning.group_moves import GroupMove, cost_of, jobs_of, moves_of
 from ganeti_htools.planning.plan import (
     OnChange,
-    Plan,
     Progress,
     Tool,
     ToolOptions,
+    ToolPlan,
     Watched,
     replan,
     unwatched,
@@ -66,7 +66,7 @@ class RegroupOptions(ToolOptions):
 
 
 @dataclass(frozen=True)
-class RegroupPlan(Plan[RegroupOptions]):
+class RegroupPlan(ToolPlan[RegroupOptions]):
     """The outcome of an action on node groups."""
 
     outcome: Outcome

@@ -27,10 +27,10 @@ from ganeti_htools.planning.interrupted_run import before_drain, interrupted_run
 from ganeti_htools.planning.jobsets import BalancingMove, Names, cost_of, jobs_of, jobsets
 from ganeti_htools.planning.plan import (
     OnChange,
-    Plan,
     Progress,
     Tool,
     ToolOptions,
+    ToolPlan,
     Watched,
     replan,
     unwatched,
@@ -99,7 +99,7 @@ class SqueezeOptions(ToolOptions):
 
 
 @dataclass(frozen=True)
-class SqueezePlan(Plan[SqueezeOptions]):
+class SqueezePlan(ToolPlan[SqueezeOptions]):
     """Nodes to power down or up, in phases, with the moves that empty or fill them."""
 
     power: PowerPlan

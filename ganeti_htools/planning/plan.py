@@ -55,7 +55,7 @@ class ToolOptions:
 
 
 O = TypeVar("O", bound=ToolOptions)  # noqa: E741
-P = TypeVar("P", bound="Plan[Any]")
+P = TypeVar("P", bound="ToolPlan[Any]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def unwatched() -> Iterator[Progress]:
 
 
 @dataclass(frozen=True)
-class Plan(ABC, Generic[O]):
+class ToolPlan(ABC, Generic[O]):
     """A tool's plan for a state of the cluster. ``options`` are the options that it was made with."""
 
     state: State

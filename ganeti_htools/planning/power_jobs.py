@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from ganeti_htools.engine.squeezing.power_plan import Action
-from ganeti_htools.execution.jobs import Job, Jobsets, Verdict
+from ganeti_htools.execution.jobs import Job, Jobsets, JobVerdict
 from ganeti_htools.luxi import opcodes
 from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.model.cluster import Node
@@ -173,7 +173,7 @@ def _untag(node: str, tags: Sequence[str]) -> _Work:
     return opcodes.untag_node(node, tags), f"gnt-node remove-tags {node} {' '.join(tags)}"
 
 
-def judge_power(results: Any) -> Verdict:
+def judge_power(results: Any) -> JobVerdict:
     """Judge an out-of-band command, the last of a job.
 
     Ganeti's job succeeds even if the programs failed, or if there are none.
@@ -181,9 +181,9 @@ def judge_power(results: Any) -> Verdict:
     try:
         states = {name: state for (_, name), (state, _) in results[-1]}
     except (TypeError, ValueError, LookupError):
-        return Verdict("Ganeti does not report what the out-of-band programs did")
+        return JobVerdict("Ganeti does not report what the out-of-band programs did")
     failed = sorted(name for name, state in states.items() if state not in (_NORMAL, _UNAVAILABLE))
     missing = sorted(name for name, state in states.items() if state == _UNAVAILABLE)
     error = f"the out-of-band program failed for {', '.join(failed)}" if failed else None
     note = f"no out-of-band program for {', '.join(missing)}: the power is left as it is" if missing else None
-    return Verdict(error, note, tuple(failed))
+    return JobVerdict(error, note, tuple(failed))

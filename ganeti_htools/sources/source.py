@@ -108,7 +108,7 @@ def _from_luxi(path: str, warn: Warn | None) -> Cluster:
     from ganeti_htools.luxi import client, queries
 
     async def ask() -> Cluster:
-        async with client.Client(path or queries.default_socket()) as ganeti:
+        async with client.LuxiClient(path or queries.default_socket()) as ganeti:
             cluster = luxi.parse(await queries.whole_cluster(ganeti))
             if warn is None:
                 return cluster
@@ -126,7 +126,7 @@ def _from_daemon(path: str, warn: Warn, verbose: bool) -> Reading:
     from ganeti_htools.luxi import relayed
 
     told: Any = calls.ask(path or calls.default_socket(), "cluster", {"fresh": True})
-    answers = relayed.read(told)
+    answers = relayed.from_json(told)
     match told:
         case {"ages": dict(ages), "late": bool(late), "error": error, "silent": list(silent)}:
             if verbose or late:

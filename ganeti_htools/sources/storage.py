@@ -11,7 +11,7 @@ from ganeti_htools.backends import storage
 from ganeti_htools.backends.storage import Found
 from ganeti_htools.files import read_bytes
 from ganeti_htools.luxi import opcodes, queries
-from ganeti_htools.luxi.client import Client, LuxiError
+from ganeti_htools.luxi.client import LuxiClient, LuxiError
 from ganeti_htools.luxi.questions import answered
 from ganeti_htools.model import known_storage
 from ganeti_htools.model.cluster import Cluster
@@ -28,7 +28,7 @@ SECONDS = 60.0  # to wait for a job
 Warn = Callable[[str], None]  # called with one line for the user
 
 
-async def with_storage(ganeti: Client, cluster: Cluster, warn: Warn) -> Cluster:
+async def with_storage(ganeti: LuxiClient, cluster: Cluster, warn: Warn) -> Cluster:
     """The cluster with the units of its disks and nodes.
 
     A node that does not answer, or answers nonsense, keeps its single figure. Raises HtoolsError if it cannot
@@ -55,7 +55,7 @@ async def with_storage(ganeti: Client, cluster: Cluster, warn: Warn) -> Cluster:
 
 
 async def units_of(
-    ganeti: Client, nodes: Sequence[str], kinds: Sequence[StorageType], seconds: float
+    ganeti: LuxiClient, nodes: Sequence[str], kinds: Sequence[StorageType], seconds: float
 ) -> tuple[UnitReports, tuple[str, ...]]:
     """What nodes have, and what was wrong with their answers; offline ones give none. Raises LuxiError."""
     if not kinds:
@@ -65,7 +65,7 @@ async def units_of(
     return storage.reports(dict(zip(kinds, results, strict=True)))
 
 
-async def where_disks_are(ganeti: Client, cluster: Cluster) -> Found:
+async def where_disks_are(ganeti: LuxiClient, cluster: Cluster) -> Found:
     """Where disks are. Raises HtoolsError."""
     if ganeti.path == queries.default_socket():
         try:
@@ -80,7 +80,7 @@ async def where_disks_are(ganeti: Client, cluster: Cluster) -> Found:
     )
 
 
-async def disks_of(ganeti: Client, names: Sequence[str], cluster: Cluster, seconds: float) -> Found:
+async def disks_of(ganeti: LuxiClient, names: Sequence[str], cluster: Cluster, seconds: float) -> Found:
     """Where the disks of instances are, by a job. Raises LuxiError, DataError."""
     work = [opcodes.query_disks(names)]
     [result] = await answered(ganeti, work, "disks of instances", seconds)

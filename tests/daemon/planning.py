@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ganeti_htools.client.calls import ask
-from ganeti_htools.execution.record import current
+from ganeti_htools.execution.record import upgraded
 from ganeti_htools.model.cluster import Cluster
 from tests.support.clusters import MOVABLE, Shape
 from tests.support.programs import PATIENCE, PROGRAMS, Daemon, Finished, run, running, wait_until
@@ -113,4 +113,4 @@ def numbers(plan: Any) -> list[int | None]:
 
 def recorded(daemon: Daemon, plan: Any) -> Any:
     """What is on disk, without the number of its form."""
-    return current(json.loads((daemon.state / "plans" / f"{plan['id']}.json").read_text()))
+    return upgraded(json.loads((daemon.state / "plans" / f"{plan['id']}.json").read_text()))

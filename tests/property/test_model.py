@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ganeti_htools.backends import luxi
 from ganeti_htools.luxi import queries, relayed
 from ganeti_htools.luxi.framing import decode, encode
-from ganeti_htools.luxi.queries import ClusterAnswers, Row
+from ganeti_htools.luxi.queries import ClusterAnswers, QueryRow
 from ganeti_htools.model.cluster import Cluster, Instance, Nic, Node
 from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.simulator import tables
@@ -106,12 +106,12 @@ def after(world: World, step: Step) -> World:
 
 def rows(
     world: World, table: QueryTable, what: str, objects: Iterable[Any], fields: Sequence[str]
-) -> list[Row]:
+) -> list[QueryRow]:
     told: Any = decode(encode(query(world, table, objects, fields, lambda _world, _row: True))[:-1])
     return queries.rows(what, fields, told)
 
 
-def read(world: World, kind: str) -> dict[str, list[Row]]:
+def read(world: World, kind: str) -> dict[str, list[QueryRow]]:
     """What luxid tells of a world."""
     cluster = world.cluster
     if kind == LIVE:
@@ -123,7 +123,7 @@ def read(world: World, kind: str) -> dict[str, list[Row]]:
         }
     info: Any = decode(encode(cluster_info(world))[:-1])
     return {
-        "cluster": [Row({key: info[key] for key in queries.INFO_KEYS}, {})],
+        "cluster": [QueryRow({key: info[key] for key in queries.INFO_KEYS}, {})],
         "groups": rows(world, tables.GROUPS, "group", cluster.groups, queries.GROUP_FIELDS),
         "networks": _networks(world),
         "nodes": rows(world, tables.NODES, "node", cluster.nodes, queries.NODE_CONFIG_FIELDS),
@@ -133,7 +133,7 @@ def read(world: World, kind: str) -> dict[str, list[Row]]:
     }
 
 
-def _networks(world: World) -> list[Row]:
+def _networks(world: World) -> list[QueryRow]:
     return rows(world, tables.NETWORKS, "network", tables.networks(world), queries.NETWORK_FIELDS)
 
 
@@ -196,8 +196,8 @@ def test_once_all_is_read_the_model_is_what_is(steps: list[Step]) -> None:
     assert set(model.silent) == now.silent - now.offline
     assert model.answers is not None
     answers = model.answers
-    parts = {name: relayed.tell(fields, getattr(answers, name)) for name, fields in relayed.FIELDS.items()}
-    assert relayed.read({**parts, "info": answers.info}) == answers
+    parts = {name: relayed.to_json(fields, getattr(answers, name)) for name, fields in relayed.FIELDS.items()}
+    assert relayed.from_json({**parts, "info": answers.info}) == answers
 
 
 def expected(now: World) -> Cluster:
@@ -211,7 +211,7 @@ def expected(now: World) -> Cluster:
         _networks(now),
     )
     nodes = [
-        Row({**row.values, "offline": True}, row.missing) if row.values["name"] in now.silent else row
+        QueryRow({**row.values, "offline": True}, row.missing) if row.values["name"] in now.silent else row
         for row in told.nodes
     ]
     return luxi.parse(told._replace(nodes=nodes))

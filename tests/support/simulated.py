@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import trio
 from trio.testing import memory_stream_pair
 
-from ganeti_htools.luxi.client import Client
+from ganeti_htools.luxi.client import LuxiClient
 from ganeti_htools.simulator.connections import Faults, serve_client
 from ganeti_htools.simulator.jobs import JobBehaviour, Jobs
 from ganeti_htools.simulator.luxid import Luxid
@@ -47,10 +47,10 @@ class Simulated:
 
 
 @asynccontextmanager
-async def simulated(world: World, seconds: float = 1.0) -> AsyncIterator[tuple[Simulated, Client]]:
+async def simulated(world: World, seconds: float = 1.0) -> AsyncIterator[tuple[Simulated, LuxiClient]]:
     """A master whose opcodes take that long, and a client of it."""
     async with trio.open_nursery() as nursery:
         master = Simulated(nursery, world, seconds)
-        async with Client("/socket", master.connect) as client:
+        async with LuxiClient("/socket", master.connect) as client:
             yield master, client
         nursery.cancel_scope.cancel()

@@ -10,7 +10,7 @@ from ganeti_htools.execution.events import Event, News, Submitting
 from ganeti_htools.execution.execute import execute
 from ganeti_htools.execution.run import Run
 from ganeti_htools.luxi import queries
-from ganeti_htools.luxi.client import Client
+from ganeti_htools.luxi.client import LuxiClient
 from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.jobs import Patience
 from ganeti_htools.luxi.opcodes import Opcode, Signature
@@ -87,7 +87,7 @@ class Caller:
     """Who has a plan of hsqueeze carried out, and reacts to what happens meanwhile."""
 
     master: Simulated
-    client: Client
+    client: LuxiClient
     react: Callable[[Event], None] = lambda _event: None
     said: list[str] = field(default_factory=list)
     stop: trio.Event = field(default_factory=trio.Event)

@@ -24,7 +24,7 @@ def encoded(answers: ClusterAnswers, furnished: Cluster | None = None) -> dict[s
 
     So are the storage units and the inventories of a ``furnished`` cluster.
     """
-    parts = {name: relayed.tell(fields, getattr(answers, name)) for name, fields in relayed.FIELDS.items()}
+    parts = {name: relayed.to_json(fields, getattr(answers, name)) for name, fields in relayed.FIELDS.items()}
     parts["info"] = answers.info
     if furnished is not None:
         parts["storage"] = storage.told(furnished)

@@ -11,8 +11,15 @@ import orjson
 import trio
 
 from ganeti_htools.execution.execute import Over
-from ganeti_htools.execution.record import RUN, count, current, identifier, record, versioned
-from ganeti_htools.execution.record import restored as restored_run
+from ganeti_htools.execution.record import (
+    RUN,
+    is_count,
+    is_identifier,
+    record,
+    run_from_record,
+    upgraded,
+    versioned,
+)
 from ganeti_htools.execution.review import Check, Say
 from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.execution.shape import Shape, fits
@@ -179,7 +186,7 @@ def _time(value: object) -> bool:
 
 _NUMBER, _TEXT = (int, float, None), (str, None)
 _RECORD: Shape = {
-    "id": identifier,
+    "id": is_identifier,
     "tool": str,
     "made": _time,
     "by": {"uid": int, "pid": int},
@@ -190,7 +197,7 @@ _RECORD: Shape = {
     "error": _TEXT,
     "began": (_time, None),
     "ended": (_time, None),
-    "serial": count,
+    "serial": is_count,
     "log": [[str]],
     "execution": RUN,
 }
@@ -199,7 +206,7 @@ _RECORD: Shape = {
 def plan_from_json(text: bytes) -> Plan:
     """Return the plan of a file. Raises DataError."""
     try:
-        document = current(orjson.loads(text))
+        document = upgraded(orjson.loads(text))
         if not fits(document, _RECORD):
             raise ValueError(f"expected {', '.join(_RECORD)}, and each of its type")
         if document["id"] != document["execution"]["run"]:
@@ -207,7 +214,7 @@ def plan_from_json(text: bytes) -> Plan:
         facts = {key: value for key, value in document.items() if key not in _CHANGING}
         plan = Plan(
             facts,
-            restored_run(facts["tool"], document["execution"]),
+            run_from_record(facts["tool"], document["execution"]),
             state=PlanState(document["state"]),
             error=document["error"],
             began=document["began"],

@@ -16,13 +16,13 @@ import structlog
 import trio
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
-from ganeti_htools.execution.events import Event, News, Submitting, Tell
+from ganeti_htools.execution.events import Event, News, OnEvent, Submitting
 from ganeti_htools.execution.execute import execute
 from ganeti_htools.execution.jobs import Job
 from ganeti_htools.execution.queue import trace
 from ganeti_htools.execution.review import Check
 from ganeti_htools.execution.run import Ending
-from ganeti_htools.execution.wording import teller
+from ganeti_htools.execution.wording import event_reporter
 from ganeti_htools.files import write_text
 from ganeti_htools.luxi.jobs import Patience
 from ganeti_htools.model.cluster import Cluster
@@ -241,8 +241,8 @@ class Plans:
         """Return the nodes with resources that somebody has claimed."""
         return self._claims.claimed_nodes() if self._claims is not None else set()
 
-    def _teller(self, plan: Plan) -> Tell:
-        said = teller(plan.run, plan.say, plan.warn, plan.stand)
+    def _teller(self, plan: Plan) -> OnEvent:
+        said = event_reporter(plan.run, plan.say, plan.warn, plan.stand)
 
         async def tell(event: Event) -> None:
             await said(event)

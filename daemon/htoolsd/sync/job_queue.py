@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ganeti_htools.luxi.job_queries import JobStatus
-from ganeti_htools.luxi.queries import Row
+from ganeti_htools.luxi.queries import QueryRow
 
 STATUS_FIELDS = ("id", "status")
 OPCODE_FIELDS = ("id", "ops")
@@ -53,7 +53,7 @@ def _each(jobs: Iterable[int]) -> list[Any]:
 
 
 def pending_work(
-    queue: JobQueue, known: PendingWork | None, jobs: Iterable[Row], asked: float
+    queue: JobQueue, known: PendingWork | None, jobs: Iterable[QueryRow], asked: float
 ) -> PendingWork:
     """Return the known opcodes of unfinished jobs and those in the rows.
 
@@ -67,7 +67,7 @@ def pending_work(
     return PendingWork(asked, {job: opcodes[job] for job in queue.unfinished & opcodes.keys()})
 
 
-def after_poll(queue: JobQueue | None, jobs: Iterable[Row]) -> tuple[JobQueue, bool]:
+def after_poll(queue: JobQueue | None, jobs: Iterable[QueryRow]) -> tuple[JobQueue, bool]:
     """Return the queue after a poll with these rows, and whether it has become empty since the last poll.
 
     Jobs that have left the queue have ended (a job that is just leaving has no status). So have jobs that

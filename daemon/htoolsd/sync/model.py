@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from ganeti_htools.backends import luxi
 from ganeti_htools.luxi.client import AnswerError
-from ganeti_htools.luxi.queries import NODE_LIVE_FIELDS, ClusterAnswers, Missing, Row
+from ganeti_htools.luxi.queries import NODE_LIVE_FIELDS, ClusterAnswers, MissingReason, QueryRow
 from ganeti_htools.model.cluster import Cluster
 from htoolsd.reservations import Reservations, with_reservations
 from htoolsd.sync.node_storage import KnownStorage, with_current_storage
@@ -37,14 +37,14 @@ Item = TypeVar("Item")
 # Whether a primary node is offline now, and was when live data was polled.
 Roles = tuple[bool, bool]
 # Rows of ``answers`` by the ``id`` of the two rows that were joined, and the primary node's roles.
-JoinedRows = Mapping[tuple[int, int, Roles], Row]
+JoinedRows = Mapping[tuple[int, int, Roles], QueryRow]
 
 
 @dataclass(frozen=True, slots=True)
 class ModelTable:
     """Rows, and the number of their changes. The same ``source`` gives the same rows."""
 
-    rows: tuple[Row, ...] = ()
+    rows: tuple[QueryRow, ...] = ()
     generation: int = 0
     source: object = None
 
@@ -102,7 +102,7 @@ class Model:
         return {kind: round(now - when, 3) for kind, when in asked.items()}
 
 
-def set_tables(model: Model, kind: str, tables: Mapping[str, Sequence[Row]], asked: float) -> Model:
+def set_tables(model: Model, kind: str, tables: Mapping[str, Sequence[QueryRow]], asked: float) -> Model:
     """Return the model after a poll for all tables of a kind. Raises AnswerError, DataError."""
     new_tables = {
         name: _revised(name, model.tables.get(name, ModelTable()), tables[name]) for name in TABLES[kind]
@@ -130,7 +130,7 @@ def _nodes_with_changes(before: ModelTable | None, now: ModelTable) -> set[str]:
     return {node for row in rows for node in _nodes(row)}
 
 
-def _nodes(instance: Row) -> list[str]:
+def _nodes(instance: QueryRow) -> list[str]:
     nodes = [instance.values.get("pnode"), *(instance.values.get("snodes") or ())]
     return [node for node in nodes if isinstance(node, str)]
 
@@ -142,7 +142,7 @@ def nodes_without_live_data(model: Model) -> frozenset[str]:
     return frozenset(name for name in used if name not in live or _was_offline(live[name]))
 
 
-def _revised(name: str, before: ModelTable, rows: Sequence[Row]) -> ModelTable:
+def _revised(name: str, before: ModelTable, rows: Sequence[QueryRow]) -> ModelTable:
     """Return the table with these rows; the same object if they are the same."""
     if rows is before.source:
         return before
@@ -154,7 +154,7 @@ def _revised(name: str, before: ModelTable, rows: Sequence[Row]) -> ModelTable:
     return ModelTable(reused, before.generation + 1, rows)
 
 
-def _by_name(rows: Iterable[Row]) -> dict[str, Row]:
+def _by_name(rows: Iterable[QueryRow]) -> dict[str, QueryRow]:
     return {row.values["name"]: row for row in rows}
 
 
@@ -164,7 +164,7 @@ def _reuse(items: Sequence[Item], before: Iterable[Item], name: Callable[[Item],
     return tuple(old if (old := known.get(name(item), item)) == item else item for item in items)
 
 
-def _name(row: Row) -> object:
+def _name(row: QueryRow) -> object:
     return row.values["name"]
 
 
@@ -174,7 +174,7 @@ def _merged(model: Model) -> Model:
     offline = frozenset(row.values["name"] for row in tables["nodes"].rows if row.values.get("offline"))
     then = frozenset(row.values["name"] for row in tables["live_nodes"].rows if _was_offline(row))
 
-    def primary(instance: Row) -> Roles:
+    def primary(instance: QueryRow) -> Roles:
         name = instance.values.get("pnode")
         return name in offline, name in then
 
@@ -231,21 +231,21 @@ def _reuse_rows(cluster: Cluster, before: Cluster | None) -> Cluster:
     )
 
 
-def _was_offline(live: Row) -> bool:
-    return live.missing.get("mtotal") is Missing.OFFLINE
+def _was_offline(live: QueryRow) -> bool:
+    return live.missing.get("mtotal") is MissingReason.OFFLINE
 
 
-def _no_roles(_node: Row) -> Roles:
+def _no_roles(_node: QueryRow) -> Roles:
     return False, False
 
 
 def _join(
     model: Model,
     table: str,
-    before: Iterable[Row],
-    join: Callable[[Row, Row | None, Roles], Row],
-    roles: Callable[[Row], Roles],
-) -> tuple[list[Row], JoinedRows]:
+    before: Iterable[QueryRow],
+    join: Callable[[QueryRow, QueryRow | None, Roles], QueryRow],
+    roles: Callable[[QueryRow], Roles],
+) -> tuple[list[QueryRow], JoinedRows]:
     """Return the rows of a table with their live data, in order and as joined."""
     live_rows, known = _by_name(model.tables[f"live_{table}"].rows), _by_name(before)
     rows, joined = [], {}
@@ -262,30 +262,30 @@ def _join(
     return rows, joined
 
 
-def _in_use(node: Row) -> bool:
+def _in_use(node: QueryRow) -> bool:
     """Whether a node should report figures, according to the configuration."""
     return not node.values.get("offline") and node.values.get("vm_capable") is not False
 
 
-def _with_figures(node: Row, live: Row | None, _roles: Roles) -> Row:
+def _with_figures(node: QueryRow, live: QueryRow | None, _roles: Roles) -> QueryRow:
     """Return a node with the figures that it reports.
 
     Offline if it should report and lacks needed figures.
     """
     if node.values.get("offline"):
-        return Row(node.values, {**node.missing, **dict.fromkeys(_FIGURES, Missing.OFFLINE)})
+        return QueryRow(node.values, {**node.missing, **dict.fromkeys(_FIGURES, MissingReason.OFFLINE)})
     if live is None:
-        live = Row({}, dict.fromkeys(_FIGURES, Missing.NO_DATA))
+        live = QueryRow({}, dict.fromkeys(_FIGURES, MissingReason.NO_DATA))
     values, missing = {**live.values, **node.values}, {**live.missing, **node.missing}
     needed = (*_NEEDED, "sptotal") if node.values.get("ndp/exclusive_storage") else _NEEDED
     # Figures that this version of Ganeti does not know are not needed.
-    lacks = any(missing.get(name, Missing.UNKNOWN) is not Missing.UNKNOWN for name in needed)
+    lacks = any(missing.get(name, MissingReason.UNKNOWN) is not MissingReason.UNKNOWN for name in needed)
     if lacks and _in_use(node):
         values["offline"] = True
-    return Row(values, missing)
+    return QueryRow(values, missing)
 
 
-def _with_status(instance: Row, live: Row | None, roles: Roles) -> Row:
+def _with_status(instance: QueryRow, live: QueryRow | None, roles: Roles) -> QueryRow:
     """Return an instance with the reported status, or else the status that its configuration demands.
 
     A reported status holds while the instance's demanded status, its primary node and that node's role are
@@ -298,8 +298,8 @@ def _with_status(instance: Row, live: Row | None, roles: Roles) -> Row:
     values["status"] = "ERROR_nodeoffline" if offline else _WANTED.get(wanted, "ADMIN_down")
     if live is not None and offline is then and _reported_for(live) == (wanted, values.get("pnode")):
         values["status"] = live.values.get("status", values["status"])
-    return Row(values, missing)
+    return QueryRow(values, missing)
 
 
-def _reported_for(live: Row) -> tuple[object, object]:
+def _reported_for(live: QueryRow) -> tuple[object, object]:
     return live.values.get("admin_state"), live.values.get("pnode")

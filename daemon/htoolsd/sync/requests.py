@@ -13,9 +13,9 @@ from typing import Any
 import orjson
 
 from ganeti_htools.luxi import queries
-from ganeti_htools.luxi.client import Client
+from ganeti_htools.luxi.client import LuxiClient
 from ganeti_htools.luxi.framing import decode
-from ganeti_htools.luxi.queries import INFO_KEYS, Row
+from ganeti_htools.luxi.queries import INFO_KEYS, QueryRow
 from htoolsd.sync.model import CONFIGURATION, LIVE
 from htoolsd.sync.threads import run_by_size
 
@@ -47,7 +47,7 @@ class RepeatedRequest:
         self._message = b""
         self._answer: object = None
 
-    async def ask(self, client: Client, patience: float) -> Any:
+    async def ask(self, client: LuxiClient, patience: float) -> Any:
         """Ask, and return the parsed answer. Raises LuxiError."""
         return await client.call(self._method, self._args, patience, self._parse)
 
@@ -67,7 +67,7 @@ class AnswerReader:
     def __init__(self, kind: str, fields: Sequence[str]) -> None:
         self._kind = kind
         self._fields = fields
-        self._known: Mapping[bytes, Row] = {}
+        self._known: Mapping[bytes, QueryRow] = {}
 
     def read(self, message: bytes) -> object:
         """Return the answer; the result of a success are rows. Raises FramingError, AnswerError."""
@@ -80,7 +80,7 @@ class AnswerReader:
                 return {"success": True, "result": queries.rows(self._kind, self._fields, result)}
         return answer
 
-    def _read_rows(self, message: bytes) -> list[Row]:
+    def _read_rows(self, message: bytes) -> list[QueryRow]:
         start, end = message.find(_START), message.rfind(_END)
         if not 0 <= start < end:
             raise UnusualAnswerError
@@ -94,7 +94,7 @@ class AnswerReader:
         self._known = dict(zip(pieces, rows, strict=True))
         return rows
 
-    def _row(self, piece: bytes) -> Row:
+    def _row(self, piece: bytes) -> QueryRow:
         return queries.rows(self._kind, self._fields, {"data": [_parsed(b"[[" + piece + b"]]")]})[0]
 
 
@@ -123,7 +123,7 @@ def _cluster_row(message: bytes) -> object:
     match answer:
         case {"success": True, "result": result}:
             info = queries.info(result)
-            row = Row({key: info[key] for key in INFO_KEYS if key in info}, {})
+            row = QueryRow({key: info[key] for key in INFO_KEYS if key in info}, {})
             return {"success": True, "result": [row]}
     return answer
 

@@ -14,7 +14,7 @@ import trio
 from ganeti_htools.backends import storage
 from ganeti_htools.files import read_regular_file
 from ganeti_htools.luxi import queries
-from ganeti_htools.luxi.client import Client
+from ganeti_htools.luxi.client import LuxiClient
 from ganeti_htools.model.cluster import Cluster, Disk, Instance
 from ganeti_htools.model.errors import HtoolsError, on_one_line
 from ganeti_htools.model.known_storage import DisksByInstance, queryable_types
@@ -60,7 +60,7 @@ class StoragePolls:
     def __init__(
         self,
         file: str,
-        client: Callable[[], Client],
+        client: Callable[[], LuxiClient],
         model: Callable[[], Model],
         update: Callable[[KnownStorage], Awaitable[None]],
         poll_configuration: Callable[[], Awaitable[object]],
@@ -124,7 +124,7 @@ class StoragePolls:
         self._polls.error = error
         self._polls.failed += 1
 
-    async def _round(self, client: Client) -> None:
+    async def _round(self, client: LuxiClient) -> None:
         """Poll what is due. Raises HtoolsError."""
         known = self._model().storage
         if known.pools != self.settings.pools:
@@ -182,7 +182,7 @@ class StoragePolls:
         _log_problems(disks.wrong)
         await self._update(revise_storage(self._model().storage, disks.disks))
 
-    async def _ask_disks(self, client: Client) -> None:
+    async def _ask_disks(self, client: LuxiClient) -> None:
         """Ask for the disks of a few instances that are new or have changed. Raises HtoolsError."""
         model, now = self._model(), trio.current_time()
         if model.without_storage is None:
@@ -201,7 +201,7 @@ class StoragePolls:
         present = {name: disks for name, disks in known.items() if name in rows}
         await self._update(revise_storage(self._model().storage, {**present, **found.disks}))
 
-    async def _ask_nodes(self, client: Client) -> None:
+    async def _ask_nodes(self, client: LuxiClient) -> None:
         """Ask a few nodes for their units, the longest waiting ones first. Raises HtoolsError."""
         now, cluster = trio.current_time(), self._model().cluster
         if cluster is None:
@@ -251,7 +251,7 @@ def _log_problems(lines: Collection[str]) -> None:
         _log.warning("storage data ignored", error=line)
 
 
-async def _locked(client: Client) -> frozenset[str]:
+async def _locked(client: LuxiClient) -> frozenset[str]:
     """Return the names of nodes whose locks jobs hold or wait for. Raises LuxiError."""
     locks = await queries.query(client, "lock", ("name", "mode", "pending"))
     taken = {

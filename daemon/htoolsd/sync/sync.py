@@ -16,8 +16,8 @@ import structlog
 import trio
 
 from ganeti_htools.luxi import queries
-from ganeti_htools.luxi.client import PATIENCE, AnswerError, Client, LuxiError, NoAnswerError
-from ganeti_htools.luxi.queries import Row
+from ganeti_htools.luxi.client import PATIENCE, AnswerError, LuxiClient, LuxiError, NoAnswerError
+from ganeti_htools.luxi.queries import QueryRow
 from ganeti_htools.model.errors import HtoolsError, on_one_line
 from htoolsd.reservations import Reservations, update_reservations
 from htoolsd.sync.job_queue import (
@@ -156,9 +156,9 @@ class Sync:
         """Call back after each poll."""
         self._polled = callback
 
-    def client(self) -> Client:
+    def client(self) -> LuxiClient:
         """Return a connection to luxid of the caller's own."""
-        return Client(self.luxi.path, self._connect)
+        return LuxiClient(self.luxi.path, self._connect)
 
     def request_live_data(self) -> None:
         """Poll live data at once, for example because a job has ended."""
@@ -221,7 +221,7 @@ class Sync:
             self.luxi.update("not asked", reason)
             self._summarise()
 
-    async def _poll(self, kind: str, ask: Callable[[Client], Awaitable[None]]) -> None:
+    async def _poll(self, kind: str, ask: Callable[[LuxiClient], Awaitable[None]]) -> None:
         trigger = self._triggers[kind]
         async with self.client() as client:
             while True:
@@ -266,7 +266,7 @@ class Sync:
             if was == "unreachable":
                 self.request_live_data()
 
-    async def _ask_configuration(self, client: Client) -> None:
+    async def _ask_configuration(self, client: LuxiClient) -> None:
         """Raises LuxiError, DataError."""
         begun = trio.current_time()
         tables = {
@@ -283,7 +283,7 @@ class Sync:
             self.request_live_data()
         await self._ask_work(client, self._queue, asked)
 
-    async def _ask_work(self, client: Client, queue: JobQueue, asked: float) -> None:
+    async def _ask_work(self, client: LuxiClient, queue: JobQueue, asked: float) -> None:
         """Pass on the opcodes of unfinished jobs, if they are needed. Raises LuxiError."""
         if not self._work_needed():
             self._work = None
@@ -293,7 +293,7 @@ class Sync:
         self._work = pending_work(queue, self._work, jobs, asked)
         self._work_changed(self._work)
 
-    async def _ask_live(self, client: Client) -> None:
+    async def _ask_live(self, client: LuxiClient) -> None:
         """Raises LuxiError, DataError."""
         begun = self._live_begun = trio.current_time()
         tables = {name: await request.ask(client, PATIENCE) for name, request in self._requests[LIVE].items()}
@@ -301,7 +301,7 @@ class Sync:
         if self.model.answers:
             self._without_live_data = nodes_without_live_data(self.model)
 
-    async def _set_tables(self, kind: str, tables: dict[str, list[Row]], asked: float) -> None:
+    async def _set_tables(self, kind: str, tables: dict[str, list[QueryRow]], asked: float) -> None:
         before = self.model.silent
         rows = sum(map(len, tables.values()))
         await self._change(rows, lambda: set_tables(self.model, kind, tables, asked))

@@ -18,9 +18,9 @@ from ganeti_htools.execution.jobs import Jobsets
 from ganeti_htools.execution.record import record
 from ganeti_htools.execution.review import Check, Review, Say
 from ganeti_htools.execution.run import Ending, Run
-from ganeti_htools.execution.wording import going_on, summary, teller
+from ganeti_htools.execution.wording import event_reporter, going_on, summary
 from ganeti_htools.luxi import job_queries, jobs, queries
-from ganeti_htools.luxi.client import Client, LuxiError
+from ganeti_htools.luxi.client import LuxiClient, LuxiError
 from ganeti_htools.luxi.opcodes import sources
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
@@ -56,7 +56,7 @@ async def _let_end(path: str, program: str) -> None:
     async def ignore(_number: int, _told: object) -> None:
         pass
 
-    async with Client(path) as ganeti:
+    async with LuxiClient(path) as ganeti:
         try:
             known = await job_queries.unfinished(ganeti)
         except LuxiError:
@@ -72,7 +72,7 @@ async def _carry_out(
 ) -> Cluster | None:
     """Carry a run out; the cluster afterwards, or None unless ``after`` is set and Ganeti answers."""
     stop = trio.Event()
-    async with Client(path) as ganeti:
+    async with LuxiClient(path) as ganeti:
 
         async def read() -> Cluster:
             answers = await queries.whole_cluster(ganeti)
@@ -84,7 +84,9 @@ async def _carry_out(
         with saying.progress() as live, trio.open_signal_receiver(signal.SIGTERM, *heeded) as signals:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_heed, signals, stop, nursery.cancel_scope)
-                await execute(run, ganeti, read, check, teller(run, say, _warn, live), stop, time.time_ns)
+                await execute(
+                    run, ganeti, read, check, event_reporter(run, say, _warn, live), stop, time.time_ns
+                )
                 if after and run.ending is not Ending.LOST:
                     try:
                         cluster = await read()

@@ -11,10 +11,10 @@ from ganeti_htools.cli.terminal.saying import progress, undeterred
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.execution.review import Say
 from ganeti_htools.model.state import State
-from ganeti_htools.planning.plan import Plan, Tool, ToolOptions, new_run
+from ganeti_htools.planning.plan import Tool, ToolOptions, ToolPlan, new_run
 
 O = TypeVar("O", bound=ToolOptions)  # noqa: E741
-P = TypeVar("P", bound=Plan[Any])
+P = TypeVar("P", bound=ToolPlan[Any])
 
 Generations = Mapping[str, int] | None  # of the cluster that htoolsd has to plan for
 
@@ -42,7 +42,7 @@ def make(
         return tool.plan(state, options, live), None
 
 
-def carry_out(line: CommandLine, tool: str, plan: Plan[Any], answer: Any, tell: Say) -> Mapping[str, Any]:
+def carry_out(line: CommandLine, tool: str, plan: ToolPlan[Any], answer: Any, tell: Say) -> Mapping[str, Any]:
     """Carry a plan out (``-X``), by htoolsd if ``answer`` is from there. Returns the record of the run.
 
     Raises HtoolsError.

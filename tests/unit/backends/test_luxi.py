@@ -11,8 +11,8 @@ from ganeti_htools.luxi.queries import (
     NETWORK_FIELDS,
     NODE_FIELDS,
     ClusterAnswers,
-    Missing,
-    Row,
+    MissingReason,
+    QueryRow,
 )
 from ganeti_htools.model.cluster import Cluster, Disk, Nic
 from ganeti_htools.model.errors import DataError
@@ -37,11 +37,15 @@ SHAPES = [
 ]
 
 
-def rows(fields: tuple[str, ...], result: dict[str, Any]) -> list[Row]:
+def rows(fields: tuple[str, ...], result: dict[str, Any]) -> list[QueryRow]:
     return [
-        Row(
+        QueryRow(
             {field: value for field, (status, value) in zip(fields, cells, strict=True) if not status},
-            {field: Missing(status) for field, (status, _) in zip(fields, cells, strict=True) if status},
+            {
+                field: MissingReason(status)
+                for field, (status, _) in zip(fields, cells, strict=True)
+                if status
+            },
         )
         for cells in result["data"]
     ]
@@ -63,19 +67,19 @@ def small() -> ClusterAnswers:
     )
 
 
-def node_with(values: dict[str, Any] = {}, missing: dict[str, Missing] = {}) -> ClusterAnswers:  # noqa: B006
+def node_with(values: dict[str, Any] = {}, missing: dict[str, MissingReason] = {}) -> ClusterAnswers:  # noqa: B006
     """The first node changed; what is missing has no value."""
     data = small()
     first = data.nodes[0]
     kept = {key: value for key, value in first.values.items() if key not in missing}
-    data.nodes[0] = Row({**kept, **values}, missing)
+    data.nodes[0] = QueryRow({**kept, **values}, missing)
     return data
 
 
-def instance_with(values: dict[str, Any] = {}, missing: dict[str, Missing] = {}) -> ClusterAnswers:  # noqa: B006
+def instance_with(values: dict[str, Any] = {}, missing: dict[str, MissingReason] = {}) -> ClusterAnswers:  # noqa: B006
     data = small()
     kept = {key: value for key, value in data.instances[0].values.items() if key not in missing}
-    data.instances[0] = Row({**kept, **values}, missing)
+    data.instances[0] = QueryRow({**kept, **values}, missing)
     return data
 
 
@@ -105,7 +109,7 @@ def test_disks_have_spindles_where_they_say_so() -> None:
 
 # As a running Ganeti 3.0 gave them.
 NETWORKS = [
-    Row(
+    QueryRow(
         {
             "name": "net1",
             "uuid": "1f7130b5",
@@ -113,12 +117,12 @@ NETWORKS = [
         },
         {},
     ),
-    Row({"name": "net2", "uuid": "00ae797c", "group_list": [["group1", "routed", "eth0", ""]]}, {}),
-    Row({"name": "net3", "uuid": "77", "group_list": []}, {}),
+    QueryRow({"name": "net2", "uuid": "00ae797c", "group_list": [["group1", "routed", "eth0", ""]]}, {}),
+    QueryRow({"name": "net3", "uuid": "77", "group_list": []}, {}),
 ]
 
 
-def grouped(networks: list[Row]) -> ClusterAnswers:
+def grouped(networks: list[QueryRow]) -> ClusterAnswers:
     """Two groups, with these networks."""
     data = told(answers(cluster(1, Shape(nodes=4, instances=2, groups=2))))
     return data._replace(networks=networks)
@@ -153,8 +157,8 @@ def test_every_state_of_an_instance(status: Status) -> None:
     assert luxi.parse(instance_with({"status": status.value})).instances[0].status is status
 
 
-@pytest.mark.parametrize("why", list(Missing))
-def test_a_node_without_local_storage_reports_none(why: Missing) -> None:
+@pytest.mark.parametrize("why", list(MissingReason))
+def test_a_node_without_local_storage_reports_none(why: MissingReason) -> None:
     node = luxi.parse(node_with({}, dict.fromkeys(("dtotal", "dfree", "spfree"), why))).nodes[0]
     assert (node.t_dsk, node.f_dsk, node.f_spindles) == (0.0, 0, 0)
     assert node.t_mem > 0
@@ -164,9 +168,9 @@ def test_a_node_without_local_storage_reports_none(why: Missing) -> None:
 LIVE = ("mtotal", "mnode", "mfree", "dtotal", "dfree", "ctotal", "cnos", "sptotal", "spfree")
 
 
-@pytest.mark.parametrize("why", [Missing.NO_DATA, Missing.UNAVAILABLE, Missing.OFFLINE])
+@pytest.mark.parametrize("why", [MissingReason.NO_DATA, MissingReason.UNAVAILABLE, MissingReason.OFFLINE])
 @pytest.mark.parametrize("change", [{"offline": True}, {"vm_capable": False}])
-def test_a_node_that_runs_nothing_need_not_report(change: dict[str, bool], why: Missing) -> None:
+def test_a_node_that_runs_nothing_need_not_report(change: dict[str, bool], why: MissingReason) -> None:
     node = luxi.parse(node_with(change, dict.fromkeys(LIVE, why))).nodes[0]
     assert (node.offline, node.t_mem, node.f_mem, node.t_dsk, node.t_cpu, node.n_cpu) == (True, 0, 0, 0, 0, 0)
 
@@ -178,7 +182,7 @@ def test_a_drained_node_reports() -> None:
 
 
 def test_fields_that_this_ganeti_does_not_know_have_a_usual_value() -> None:
-    unknown = Missing.UNKNOWN
+    unknown = MissingReason.UNKNOWN
     node = luxi.parse(
         node_with({}, dict.fromkeys(("ndp/cpu_speed", "ndp/exclusive_storage", "cnos", "sptotal"), unknown))
     ).nodes[0]
@@ -193,11 +197,11 @@ def test_fields_that_this_ganeti_does_not_know_have_a_usual_value() -> None:
     ("data", "error"),
     [
         (
-            node_with({}, {"mfree": Missing.NO_DATA}),
+            node_with({}, {"mfree": MissingReason.NO_DATA}),
             "Node '{node}', error while reading data: key 'mfree': Ganeti has no data",
         ),
         (
-            node_with({}, {"mtotal": Missing.UNKNOWN}),
+            node_with({}, {"mtotal": MissingReason.UNKNOWN}),
             "Node '{node}', error while reading data: key 'mtotal': this version of Ganeti does not know it",
         ),
         (node_with({"mfree": "x"}), "key 'mfree': Unable to read Int, expected a whole number"),
@@ -205,11 +209,11 @@ def test_fields_that_this_ganeti_does_not_know_have_a_usual_value() -> None:
         (node_with({"group.uuid": "other"}), "Unknown group 'other' for node {node}"),
         (node_with({"name": None}), "Node data: key 'name': Unable to read String"),
         (
-            node_with({}, {"name": Missing.OFFLINE}),
+            node_with({}, {"name": MissingReason.OFFLINE}),
             "Node data: key 'name': Ganeti says that the node is offline",
         ),
         (
-            node_with({"ndp/exclusive_storage": True}, {"sptotal": Missing.UNAVAILABLE}),
+            node_with({"ndp/exclusive_storage": True}, {"sptotal": MissingReason.UNAVAILABLE}),
             "key 'sptotal': Ganeti says that there is none",
         ),
         (instance_with({"pnode": "node9"}), "Unknown node 'node9' for instance {instance}"),
@@ -219,22 +223,24 @@ def test_fields_that_this_ganeti_does_not_know_have_a_usual_value() -> None:
         (instance_with({"nic.networks": "net1"}), "key 'nic.networks': Unable to read [Maybe String]"),
         (instance_with({"nic.networks": [7]}), "key 'nic.networks': Unable to read [Maybe String]"),
         (
-            small()._replace(networks=[Row({"name": "net1", "uuid": "u", "group_list": 1}, {})]),
+            small()._replace(networks=[QueryRow({"name": "net1", "uuid": "u", "group_list": 1}, {})]),
             "Network 'net1', error while reading data: key 'group_list': Unable to read [(String, String,",
         ),
         (
-            small()._replace(networks=[Row({"name": "net1", "uuid": "u", "group_list": [["g"], [1]]}, {})]),
+            small()._replace(
+                networks=[QueryRow({"name": "net1", "uuid": "u", "group_list": [["g"], [1]]}, {})]
+            ),
             "key 'group_list': Unable to read (String, String, String, String), expected names of groups",
         ),
         (
-            small()._replace(networks=[Row({"name": "net1", "uuid": None}, {})]),
+            small()._replace(networks=[QueryRow({"name": "net1", "uuid": None}, {})]),
             "Network 'net1', error while reading data: key 'uuid': Unable to read String",
         ),
-        (instance_with({}, {"status": Missing.NO_DATA}), "key 'status': Ganeti has no data"),
+        (instance_with({}, {"status": MissingReason.NO_DATA}), "key 'status': Ganeti has no data"),
         (small()._replace(info={}), "Parsing cluster info: key 'master' not found"),
         (small()._replace(nodes=[], instances=[]), "Master node {node} unknown"),
         (
-            small()._replace(groups=[Row({"name": "a"}, {})]),
+            small()._replace(groups=[QueryRow({"name": "a"}, {})]),
             "Group 'a', error while reading data: key 'uuid'",
         ),
     ],

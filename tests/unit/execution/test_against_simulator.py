@@ -12,7 +12,7 @@ from ganeti_htools.execution.execute import execute
 from ganeti_htools.execution.review import Review
 from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.luxi import client, queries
-from ganeti_htools.luxi.client import Client
+from ganeti_htools.luxi.client import LuxiClient
 from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.jobs import Patience
 from ganeti_htools.model.cluster import Cluster
@@ -23,7 +23,7 @@ from tests.unit.execution.test_execute import new
 
 async def carry_out(ganeti: Simulator, react: Callable[[Event], None], patience: Patience) -> Run:
     run = new()
-    async with Client(str(ganeti.socket)) as asking:
+    async with LuxiClient(str(ganeti.socket)) as asking:
 
         async def read() -> Cluster:
             return luxi.parse(await queries.whole_cluster(asking))

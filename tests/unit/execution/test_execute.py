@@ -16,7 +16,7 @@ from ganeti_htools.execution.review import Review
 from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.execution.wording import going_on
 from ganeti_htools.luxi import queries
-from ganeti_htools.luxi.client import Client
+from ganeti_htools.luxi.client import LuxiClient
 from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.jobs import Patience
 from ganeti_htools.luxi.opcodes import Signature
@@ -50,7 +50,7 @@ class Caller:
     """Who wants a plan carried out: hears of everything, and does things when it does."""
 
     master: Simulated
-    client: Client
+    client: LuxiClient
     check: Callable[[Cluster, Jobsets, int], Review] = lambda _cluster, _rest, _made: Review()
     react: Callable[[Event], None] = lambda _event: None
     stop: trio.Event = field(default_factory=trio.Event)

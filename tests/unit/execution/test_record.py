@@ -4,7 +4,15 @@ import json
 
 import pytest
 
-from ganeti_htools.execution.record import INTERRUPTED, RUN, VERSION, current, record, restored, versioned
+from ganeti_htools.execution.record import (
+    INTERRUPTED,
+    RUN,
+    VERSION,
+    record,
+    run_from_record,
+    upgraded,
+    versioned,
+)
 from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.execution.shape import fits
 from ganeti_htools.luxi.job_queries import JobStatus
@@ -26,7 +34,7 @@ def test_a_run_is_what_it_was(ending: Ending | None) -> None:
     run.ending, run.reason, run.changes = ending, "a reason", ["a change"]
     told = json.loads(json.dumps(record(run)))
     assert fits(told, RUN)
-    again = restored("test", told)
+    again = run_from_record("test", told)
     assert record(again) == told
     assert (again.ending, again.sets, again.moved) == (ending, 2, 1)
     assert told["ending"] == (INTERRUPTED if ending is None else ending.value)
@@ -37,21 +45,21 @@ def test_the_number_is_on_disk_only() -> None:
     stored = versioned(document)
     assert stored.pop("version") == VERSION
     assert stored == document
-    assert current(versioned(document)) == document
+    assert upgraded(versioned(document)) == document
 
 
 def test_the_first_files_have_no_number_and_no_options() -> None:
     first = {"execution": {}, "arguments": ["-l3"]}
-    assert current(first) == {**first, "options": None}
+    assert upgraded(first) == {**first, "options": None}
 
 
 @pytest.mark.parametrize("version", [VERSION + 1, -1, True, "1", None, 1.0, [1]])
 def test_of_another_version(version: object) -> None:
     with pytest.raises(ValueError, match=f"version: expected at most {VERSION}"):
-        current({"version": version, "execution": {}})
+        upgraded({"version": version, "execution": {}})
 
 
 @pytest.mark.parametrize("document", [[], None, 7, "text"])
 def test_what_is_no_document(document: object) -> None:
     with pytest.raises(ValueError, match="expected an object"):
-        current(document)
+        upgraded(document)

@@ -5,7 +5,7 @@ import pytest
 from ganeti_htools.execution.events import Away, Event, News, Submitted
 from ganeti_htools.execution.record import record
 from ganeti_htools.execution.run import REQUESTED, Ending, Run
-from ganeti_htools.execution.wording import complaint, going_on, summary, teller
+from ganeti_htools.execution.wording import complaint, event_reporter, going_on, summary
 from ganeti_htools.luxi.job_queries import JobStatus
 from tests.unit.execution.test_execute import MIRRORED, SHARED, new
 
@@ -24,7 +24,7 @@ async def told(run: Run, *events: Event) -> tuple[list[str], list[str], list[str
     said: list[str] = []
     warned: list[str] = []
     live: list[str] = []
-    tell = teller(run, said.append, warned.append, live.append)
+    tell = event_reporter(run, said.append, warned.append, live.append)
     for event in events:
         await tell(event)
     return said, warned, live

@@ -9,7 +9,7 @@ import trio
 
 from ganeti_htools.backends import luxi, text
 from ganeti_htools.luxi import client, job_queries, queries
-from ganeti_htools.luxi.client import Client, NoAnswerError, RefusedError
+from ganeti_htools.luxi.client import LuxiClient, NoAnswerError, RefusedError
 from ganeti_htools.luxi.job_queries import JobStatus
 from tests.support.clusters import Shape, cluster
 from tests.support.simulators import PATIENCE, Simulator, simulator
@@ -29,16 +29,16 @@ def ganeti(tmp_path: Path) -> Generator[Simulator, None, None]:
         yield running
 
 
-async def read(asking: Client) -> str:
+async def read(asking: LuxiClient) -> str:
     return text.dump(luxi.parse(await queries.whole_cluster(asking)))
 
 
 async def test_the_cluster_is_the_one_it_serves(ganeti: Simulator) -> None:
-    async with Client(str(ganeti.socket)) as asking:
+    async with LuxiClient(str(ganeti.socket)) as asking:
         assert await read(asking) == ganeti.file.read_text()
 
 
-async def until_final(asking: Client, job: int) -> list[JobStatus]:
+async def until_final(asking: LuxiClient, job: int) -> list[JobStatus]:
     """The states that a job goes through."""
     states: list[JobStatus] = []
     known = None
@@ -55,7 +55,7 @@ async def test_jobs_are_followed_to_their_end(ganeti: Simulator) -> None:
     ganeti.tell("fail", "TAGS_SET.*", 1)
     good = {"OP_ID": "OP_TEST_DELAY", "duration": 0.01, "reason": REASON}
     bad = {"OP_ID": "OP_TAGS_SET", "kind": "cluster", "name": "", "tags": ["a"], "reason": REASON}
-    async with Client(str(ganeti.socket)) as asking:
+    async with LuxiClient(str(ganeti.socket)) as asking:
         jobs = await job_queries.submit(asking, [[good], [bad]])
         assert jobs == [1, 2]
         assert (await until_final(asking, 1))[-1] is JobStatus.SUCCESS
@@ -68,7 +68,7 @@ async def test_jobs_are_followed_to_their_end(ganeti: Simulator) -> None:
 
 
 async def test_a_request_that_is_not_understood(ganeti: Simulator) -> None:
-    async with Client(str(ganeti.socket)) as asking:
+    async with LuxiClient(str(ganeti.socket)) as asking:
         with pytest.raises(RefusedError, match="NoSuchMethod: Failed to parse request: ") as caught:
             await asking.call("NoSuchMethod")
         assert caught.value.kind == ""
@@ -77,7 +77,7 @@ async def test_a_request_that_is_not_understood(ganeti: Simulator) -> None:
 
 async def test_an_answer_cut_in_the_middle(ganeti: Simulator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "FIRST_PAUSE", 0.01)
-    async with Client(str(ganeti.socket)) as asking:
+    async with LuxiClient(str(ganeti.socket)) as asking:
         ganeti.tell("cut", 1)
         with pytest.raises(
             NoAnswerError, match="QueryClusterInfo: the stream ended inside a message"
@@ -89,7 +89,7 @@ async def test_an_answer_cut_in_the_middle(ganeti: Simulator, monkeypatch: pytes
 
 async def test_an_answer_that_takes_too_long(ganeti: Simulator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "FIRST_PAUSE", 0.01)
-    async with Client(str(ganeti.socket)) as asking:
+    async with LuxiClient(str(ganeti.socket)) as asking:
         ganeti.tell("slow", 1000)
         with pytest.raises(NoAnswerError, match=r"QueryTags: no answer within 0\.2 s"):
             await asking.call("QueryTags", ["cluster", ""], patience=0.2)
@@ -97,7 +97,7 @@ async def test_an_answer_that_takes_too_long(ganeti: Simulator, monkeypatch: pyt
         assert await queries.cluster_info(asking)
 
 
-async def outcome(asking: Client) -> bool | None:
+async def outcome(asking: LuxiClient) -> bool | None:
     """Whether Ganeti took a job; None if it may have."""
     opcode = {"OP_ID": "OP_TEST_DELAY", "duration": 0.01, "reason": REASON}
     try:
@@ -112,7 +112,7 @@ async def test_a_master_that_goes_and_comes_back(ganeti: Simulator, monkeypatch:
     monkeypatch.setattr(client, "FIRST_PAUSE", 0.01)
     outcomes = []
     with trio.fail_after(PATIENCE):
-        async with Client(str(ganeti.socket)) as asking:
+        async with LuxiClient(str(ganeti.socket)) as asking:
             ganeti.tell("master", False)
             while False not in outcomes:
                 outcomes.append(await outcome(asking))

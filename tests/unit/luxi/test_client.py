@@ -10,19 +10,19 @@ import trio
 import trio.testing
 
 from ganeti_htools.luxi import client
-from ganeti_htools.luxi.client import LAST_PAUSE, Client, NoAnswerError, RefusedError
+from ganeti_htools.luxi.client import LAST_PAUSE, LuxiClient, NoAnswerError, RefusedError
 from ganeti_htools.luxi.framing import FramingError
 from tests.support.memory_luxid import ABSENT, REFUSED, Connection, MemoryLuxid
 
 Serve = Callable[[Connection], Awaitable[None]]
 
 
-def new() -> tuple[MemoryLuxid, Client]:
+def new() -> tuple[MemoryLuxid, LuxiClient]:
     luxid = MemoryLuxid()
-    return luxid, Client("/socket", luxid.connect)
+    return luxid, LuxiClient("/socket", luxid.connect)
 
 
-async def ask(luxid: MemoryLuxid, asking: Client, serve: Serve, patience: float = 60.0) -> Any:
+async def ask(luxid: MemoryLuxid, asking: LuxiClient, serve: Serve, patience: float = 60.0) -> Any:
     """The result of a request on a new connection that is served so."""
     async with trio.open_nursery() as nursery:
 
@@ -35,7 +35,9 @@ async def ask(luxid: MemoryLuxid, asking: Client, serve: Serve, patience: float 
     return result
 
 
-async def failure(luxid: MemoryLuxid, asking: Client, serve: Serve, patience: float = 60.0) -> NoAnswerError:
+async def failure(
+    luxid: MemoryLuxid, asking: LuxiClient, serve: Serve, patience: float = 60.0
+) -> NoAnswerError:
     """Why a request got no answer."""
     caught: list[NoAnswerError] = []
 
@@ -120,7 +122,7 @@ async def test_no_luxid_is_told_at_once(number: int, reason: str) -> None:
 
 async def test_a_path_that_cannot_be_one() -> None:
     with pytest.raises(NoAnswerError, match="Ganeti cannot be reached: "):
-        await Client("/a\0b").call("Method")
+        await LuxiClient("/a\0b").call("Method")
 
 
 @pytest.mark.parametrize(
@@ -183,7 +185,7 @@ async def test_no_connection_in_time(autojump_clock: trio.testing.MockClock) -> 
         await trio.sleep_forever()
 
     with pytest.raises(NoAnswerError, match="no answer within 5 s") as caught:
-        await Client("/socket", never).call("Method", patience=5)
+        await LuxiClient("/socket", never).call("Method", patience=5)
     assert not caught.value.sent
 
 
@@ -347,8 +349,8 @@ async def test_a_full_queue_is_waited_for(tmp_path: Path) -> None:
         listener.bind(path)
         listener.listen(0)
         with trio.move_on_after(0.1):
-            await Client(path).call("First")  # never accepted, so the queue stays full
-        async with Client(path) as second, trio.open_nursery() as nursery:
+            await LuxiClient(path).call("First")  # never accepted, so the queue stays full
+        async with LuxiClient(path) as second, trio.open_nursery() as nursery:
             results = []
 
             async def task() -> None:

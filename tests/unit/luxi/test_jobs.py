@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from ganeti_htools.luxi import jobs
-from ganeti_htools.luxi.client import Client
+from ganeti_htools.luxi.client import LuxiClient
 from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.jobs import GivenUpError, Patience
 from ganeti_htools.luxi.opcodes import Signature
@@ -34,7 +34,7 @@ class Line:
         self.master.trouble.seconds = 0.0
 
 
-async def submit(master: Simulated, client: Client, unsure: bool = False) -> tuple[Line, list[int | str]]:
+async def submit(master: Simulated, client: LuxiClient, unsure: bool = False) -> tuple[Line, list[int | str]]:
     line = Line(master)
     work = signed(migrate("mirrored"), delay(5))
     return line, await jobs.submit(client, work, PATIENCE, line.away, unsure)
@@ -146,7 +146,7 @@ async def test_the_queue_is_not_asked_more_than_needed(autojump_clock: MockClock
     async with simulated(world()) as (master, _):
         numbers = master.jobs.submit([[delay(3600)]])
 
-        class Counting(Client):
+        class Counting(LuxiClient):
             async def call(self, *args: Any, **more: Any) -> Any:
                 nonlocal requests
                 requests += 1

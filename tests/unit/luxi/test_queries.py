@@ -6,14 +6,14 @@ import pytest
 import trio
 
 from ganeti_htools.luxi import job_queries, queries
-from ganeti_htools.luxi.client import AnswerError, Client, RefusedError
-from ganeti_htools.luxi.job_queries import Change, JobStatus
-from ganeti_htools.luxi.queries import Missing, Row
+from ganeti_htools.luxi.client import AnswerError, LuxiClient, RefusedError
+from ganeti_htools.luxi.job_queries import JobChange, JobStatus
+from ganeti_htools.luxi.queries import MissingReason, QueryRow
 from tests.support.clusters import Shape, cluster
 from tests.support.luxi_answers import answers
 from tests.support.memory_luxid import MemoryLuxid
 
-Asking = Callable[[Client], Awaitable[Any]]
+Asking = Callable[[LuxiClient], Awaitable[Any]]
 
 
 async def exchange(asking: Asking, *results: Any, success: bool = True) -> tuple[list[Any], Any]:
@@ -27,7 +27,7 @@ async def exchange(asking: Asking, *results: Any, success: bool = True) -> tuple
             requests.append(orjson.loads((await connection.hear())[:-1]))
             await connection.answer(result, success)
 
-    async with Client("/socket", luxid.connect) as client, trio.open_nursery() as nursery:
+    async with LuxiClient("/socket", luxid.connect) as client, trio.open_nursery() as nursery:
         nursery.start_soon(serve)
         outcome: Any
         try:
@@ -52,13 +52,21 @@ def cells(*values: Any) -> list[Any]:
             lambda luxi: queries.query(luxi, "node", ["name", "mfree"]),
             ["Query", ["node", ["name", "mfree"], None]],
             table([[0, "node1"], [0, 12]], [[0, "node2"], [4, None]]),
-            [Row({"name": "node1", "mfree": 12}, {}), Row({"name": "node2"}, {"mfree": Missing.OFFLINE})],
+            [
+                QueryRow({"name": "node1", "mfree": 12}, {}),
+                QueryRow({"name": "node2"}, {"mfree": MissingReason.OFFLINE}),
+            ],
         ),
         (
             lambda luxi: queries.query(luxi, "node", ["a", "b", "c"], ["=", "name", "node2"]),
             ["Query", ["node", ["a", "b", "c"], ["=", "name", "node2"]]],
             table([[1, None], [2, None], [3, None]]),
-            [Row({}, {"a": Missing.UNKNOWN, "b": Missing.NO_DATA, "c": Missing.UNAVAILABLE})],
+            [
+                QueryRow(
+                    {},
+                    {"a": MissingReason.UNKNOWN, "b": MissingReason.NO_DATA, "c": MissingReason.UNAVAILABLE},
+                )
+            ],
         ),
         (
             lambda luxi: queries.query(luxi, "network", ["name"]),
@@ -97,13 +105,13 @@ def cells(*values: Any) -> list[Any]:
             lambda luxi: job_queries.wait_for_change(luxi, 7, ["status"], timeout=5),
             ["WaitForJobChange", [7, ["status"], None, None, 5]],
             [["success"], []],
-            Change(["success"], []),
+            JobChange(["success"], []),
         ),
         (
             lambda luxi: job_queries.wait_for_change(luxi, 7, ["status"], ["running"], 3),
             ["WaitForJobChange", [7, ["status"], ["running"], 3, 89]],
             [["running"], [[4, [1795242548, 5], "message", "text"]]],
-            Change(["running"], [[4, [1795242548, 5], "message", "text"]]),
+            JobChange(["running"], [[4, [1795242548, 5], "message", "text"]]),
         ),
         (
             lambda luxi: job_queries.wait_for_change(luxi, 7, ["status"], ["running"], 3, timeout=1000),

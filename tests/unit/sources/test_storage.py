@@ -6,7 +6,7 @@ from trio.testing import MockClock
 
 from ganeti_htools.backends import luxi, text
 from ganeti_htools.luxi import queries
-from ganeti_htools.luxi.client import Client
+from ganeti_htools.luxi.client import LuxiClient
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.storage import Unit
@@ -19,7 +19,7 @@ from tests.support.simulators import simulator
 from tests.unit.simulator.test_storage import FILES, HDD, SSD, units, world
 
 
-async def asked(master: Simulated, client: Client, warnings: list[str]) -> Cluster:
+async def asked(master: Simulated, client: LuxiClient, warnings: list[str]) -> Cluster:
     cluster = luxi.parse(await queries.whole_cluster(client))
     return await storage.with_storage(client, cluster, warnings.append)
 

@@ -27,7 +27,7 @@ async def test_the_cluster_is_told_as_it_is_known_each_time(autojump_clock: Mock
                 await ask(name)
         await trio.sleep(2)
         told = await ask("cluster")
-        assert relayed.read(told) == sync.model.answers
+        assert relayed.from_json(told) == sync.model.answers
         assert told["ages"] == {"configuration": 2, "live": 2}
         assert (told["late"], told["error"], told["silent"]) == (False, None, [])
         units = await ask("storage")
@@ -42,7 +42,7 @@ async def test_the_cluster_is_told_as_it_is_known_each_time(autojump_clock: Mock
         await trio.sleep(10)
         assert await ask("cluster") != told
         told = await ask("cluster")
-        assert relayed.read(told) == sync.model.answers
+        assert relayed.from_json(told) == sync.model.answers
         assert told["generations"] == sync.model.generations
         assert (await ask("refresh"))["ages"] == {"configuration": 0, "live": 0}
 
@@ -53,7 +53,7 @@ async def test_what_is_kept_of_nodes_is_told_with_the_cluster(autojump_clock: Mo
         there = (("CUSTOM_GPU", Inventory(4, 1, max_unit=2)), ("MEMORY_MB", Inventory(0, 512)))
         await sync.reserve(Reservations({"two": there}))
         told = orjson.loads(orjson.dumps(await ClusterMethods(sync).cluster({}, None)))
-        cluster = storage.with_told(luxi.parse(relayed.read(told)), told["storage"])
+        cluster = storage.with_told(luxi.parse(relayed.from_json(told)), told["storage"])
         assert {node.name: node.inventories for node in cluster.nodes if node.inventories} == {"two": there}
         assert sync.model.cluster
         assert [node.inventories for node in cluster.nodes] == [

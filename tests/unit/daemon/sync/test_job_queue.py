@@ -1,4 +1,4 @@
-from ganeti_htools.luxi.queries import Missing, Row
+from ganeti_htools.luxi.queries import MissingReason, QueryRow
 from htoolsd.sync.job_queue import (
     JobQueue,
     PendingWork,
@@ -9,8 +9,8 @@ from htoolsd.sync.job_queue import (
 )
 
 
-def jobs(**states: str) -> list[Row]:
-    return [Row({"id": int(name[1:]), "status": state}, {}) for name, state in states.items()]
+def jobs(**states: str) -> list[QueryRow]:
+    return [QueryRow({"id": int(name[1:]), "status": state}, {}) for name, state in states.items()]
 
 
 def test_the_first_look_is_at_all_jobs_and_tells_nothing() -> None:
@@ -38,7 +38,7 @@ def test_when_it_has_run_empty() -> None:
         JobQueue(8, frozenset({8})),
         False,
     )
-    assert after_poll(busy, [Row({"id": 7}, {"status": Missing.NO_DATA})]) == (idle, True)
+    assert after_poll(busy, [QueryRow({"id": 7}, {"status": MissingReason.NO_DATA})]) == (idle, True)
     assert after_poll(idle, []) == (idle, False)
     assert after_poll(idle, jobs(j8="success")) == (JobQueue(8), True)  # it came and went since the last look
 
@@ -47,11 +47,11 @@ def test_what_jobs_are_to_do_is_asked_once() -> None:
     create = [{"OP_ID": "OP_INSTANCE_CREATE"}]
     assert opcode_filter(JobQueue(7), None) is None
     assert opcode_filter(JobQueue(7, frozenset({5, 2})), None) == ["|", ["=", "id", 2], ["=", "id", 5]]
-    told = [Row({"id": 5, "ops": create}, {}), Row({"id": 2}, {"ops": Missing.UNAVAILABLE})]
+    told = [QueryRow({"id": 5, "ops": create}, {}), QueryRow({"id": 2}, {"ops": MissingReason.UNAVAILABLE})]
     first = pending_work(JobQueue(7, frozenset({5, 2})), None, told, 1.0)
     assert first == PendingWork(1.0, {5: create})
     assert opcode_filter(JobQueue(8, frozenset({5, 8})), first) == ["|", ["=", "id", 8]]
-    second = pending_work(JobQueue(8, frozenset({5, 8})), first, [Row({"id": 8, "ops": []}, {})], 2.0)
+    second = pending_work(JobQueue(8, frozenset({5, 8})), first, [QueryRow({"id": 8, "ops": []}, {})], 2.0)
     assert second == PendingWork(2.0, {5: create, 8: []})
     assert opcode_filter(JobQueue(8, frozenset({5})), second) is None
     assert pending_work(JobQueue(8, frozenset({8})), second, [], 3.0) == PendingWork(3.0, {8: []})

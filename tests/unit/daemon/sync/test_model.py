@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from ganeti_htools.luxi.client import AnswerError
-from ganeti_htools.luxi.queries import Missing, Row
+from ganeti_htools.luxi.queries import MissingReason, QueryRow
 from ganeti_htools.model.errors import DataError
 from htoolsd.sync.model import CONFIGURATION, LIVE, TABLES, Model, set_tables
 from tests.property.test_model import read
@@ -19,8 +19,8 @@ def model(**changes: Any) -> Model:
             row = tables[name][1]
             values = {**row.values, **{key: value for key, value in changes.items() if key in row.values}}
             lacking = [key for key, value in values.items() if value is None]
-            missing = {**row.missing, **dict.fromkeys(lacking, Missing.NO_DATA)}
-            tables[name][1] = Row({key: values[key] for key in values if key not in lacking}, missing)
+            missing = {**row.missing, **dict.fromkeys(lacking, MissingReason.NO_DATA)}
+            tables[name][1] = QueryRow({key: values[key] for key in values if key not in lacking}, missing)
         made = set_tables(made, kind, tables, 0.0)
     return made
 
@@ -50,7 +50,7 @@ def test_what_does_not_fit_together_is_refused_and_changes_nothing() -> None:
     with pytest.raises(DataError, match=r"^Unknown node 'one' for instance"):
         set_tables(made, CONFIGURATION, {**tables, "nodes": tables["nodes"][1:]}, 5.0)
     with pytest.raises(AnswerError, match=r"^nodes: expected each row to have a name$"):
-        set_tables(made, CONFIGURATION, {**tables, "nodes": [Row({}, {})]}, 5.0)
+        set_tables(made, CONFIGURATION, {**tables, "nodes": [QueryRow({}, {})]}, 5.0)
 
 
 def test_ages() -> None:
@@ -64,7 +64,7 @@ def test_figures_of_a_time_with_other_instances() -> None:
     assert before.updating == []
     tables = read(world(), CONFIGURATION)
     moved = {**tables["instances"][0].values, "pnode": "two", "snodes": ["three"]}
-    tables["instances"][0] = Row(moved, tables["instances"][0].missing)
+    tables["instances"][0] = QueryRow(moved, tables["instances"][0].missing)
     after = set_tables(before, CONFIGURATION, tables, 5.0)
     assert after.updating == ["one", "three", "two"]
     same = set_tables(after, CONFIGURATION, tables, 10.0)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ganeti_htools.luxi import queries
-from ganeti_htools.luxi.client import AnswerError, Client
+from ganeti_htools.luxi.client import AnswerError, LuxiClient
 from ganeti_htools.luxi.framing import FramingError, decode
 from htoolsd.sync.model import TABLES
 from htoolsd.sync.requests import AnswerReader, RepeatedRequest, table_requests
@@ -93,7 +93,7 @@ async def test_the_same_answer_is_read_once() -> None:
             await connection.answer(result)
 
     request = RepeatedRequest("Ask", ["a"], note)
-    async with Client("/luxi", luxid.connect) as client, trio.open_nursery() as nursery:
+    async with LuxiClient("/luxi", luxid.connect) as client, trio.open_nursery() as nursery:
         nursery.start_soon(answer, 5, 5, 6)
         first, second, third = [await request.ask(client, 60) for _ in range(3)]
     assert second is first
