@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-import ganeti_htools
 from ganeti_htools.model.errors import DataError
 
 FILE = "glossary.md"
@@ -29,7 +28,7 @@ class GlossaryEntry:
 
 def load() -> list[GlossaryEntry]:
     """Read the glossary of this checkout or installation. Raises DataError if there is none."""
-    places = [Path(ganeti_htools.__file__).parents[1] / "docs", Path(sys.prefix) / "share" / "htoolsd"]
+    places = [Path(__file__).parents[2] / "docs", Path(sys.prefix) / "share" / "htoolsd"]
     for place in places:
         try:
             return list(parse((place / FILE).read_text("utf-8")))
