@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import ganeti_htools
 from ganeti_htools.cli import glossary, htoolsctl
 from ganeti_htools.engine.rules.components import components
 from ganeti_htools.model.columns import SINGLE
@@ -76,7 +75,7 @@ def test_prints_entries_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_is_found_where_the_package_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ganeti_htools, "__file__", str(tmp_path / "site-packages/ganeti_htools/__init__.py"))
+    monkeypatch.setattr(glossary, "__file__", str(tmp_path / "site-packages/ganeti_htools/cli/glossary.py"))
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     with pytest.raises(DataError, match="cannot be read"):
         glossary.load()
