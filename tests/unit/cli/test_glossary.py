@@ -40,7 +40,7 @@ def test_has_each_term_once_and_in_order() -> None:
 
 
 def test_every_entry_of_the_document_is_parsed() -> None:
-    document = (Path(ganeti_htools.__file__).parents[1] / "docs/glossary.md").read_text("utf-8")
+    document = (Path(glossary.__file__).parents[2] / "docs/glossary.md").read_text("utf-8")
     assert len(glossary.load()) == len(re.findall(r"(?m)^\* ", document)) > 100
 
 
