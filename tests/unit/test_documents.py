@@ -195,6 +195,41 @@ def undocumented(texts: Sequence[ast.AST]) -> list[str]:
     return [found for found in patterns if not any(re.fullmatch(found, each) for each in quoted)]
 
 
+def logged(tree: ast.Module) -> Iterator[str]:
+    """Yield the events that a module logs as warnings or worse, or as one of several levels."""
+    names = {
+        ast.unparse(node.targets[0])
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and "_log.warning" in ast.unparse(node.value)
+    } | {f"_log.{level}" for level in LEVELS}
+    for call in calls(tree):
+        match call.args:
+            case [ast.Constant(value=str(event)), *_] if ast.unparse(call.func) in names:
+                yield event
+            case [
+                ast.Dict(keys=[ast.Constant(value="event"), *_], values=[ast.Constant(value=str(event)), *_])
+            ]:
+                yield event
+
+
+def test_troubleshooting_has_every_warning_and_error_of_the_log() -> None:
+    events = {event for tree in modules(ROOT / "daemon") for event in logged(tree)}
+    cells = re.findall(r"(?m)^\| `([^|]+)` \|", _section("In the log of the daemon"))
+    assert len(events) > 30
+    assert events == {event for cell in cells for event in cell.split("`, `")}
+
+
+def test_troubleshooting_has_every_refusal() -> None:
+    """But wrong arguments: a client that uses the methods as described has none."""
+    refusals = [
+        call.args[1]
+        for tree in modules(ROOT / "daemon")
+        for call in calls(tree)
+        if ast.unparse(call.func) == "RefusalError" and ast.unparse(call.args[0]) != "Refusal.ARGUMENTS"
+    ]
+    assert undocumented(refusals) == []
+
+
 def test_troubleshooting_has_every_condition_of_policies() -> None:
     tree = ast.parse((ROOT / "daemon/htoolsd/policies/conditions.py").read_text("utf-8"))
     returned = [node.value for node in ast.walk(tree) if isinstance(node, ast.Return) and node.value]
