@@ -122,7 +122,7 @@ def summarise(state: State) -> Summary:
         free_memory=sum(node.f_mem for node in nodes),
         total_disk=sum(sum(whole.tolist()) for whole in by_unit(columns, "t_dsk")),
         free_disk=sum(int(free.sum()) for free in by_unit(columns, "f_dsk")),
-        score=score(columns, affinity.crowding(state, everyone)),
+        score=score(columns, affinity.location_exclusion(state, everyone)),
     )
 
 

@@ -26,7 +26,7 @@ from ganeti_htools.model.state import RequestedInstance, State
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedInstance:
     """Where one new instance goes, in words too; ``nodes`` are rows, none if it finds no place.
 
     ``metric`` is what the place was chosen by: the score of the cluster, or lost allocations. ``ranked`` are
@@ -47,7 +47,7 @@ class Decision:
     ``result`` has a place for each instance of an allocation, or is an evacuation.
     """
 
-    result: tuple[Placed, ...] | Evacuation
+    result: tuple[PlacedInstance, ...] | Evacuation
     state: State
 
 
@@ -98,7 +98,7 @@ def place(
     dedicated: bool = False,
     reporter: Reporter = SILENT,
     pools: PoolRoom = NO_POOLS,
-) -> Placed:
+) -> PlacedInstance:
     """Place a new instance, in place: by score, or by lost allocations where all nodes are ``dedicated``.
 
     ``pools`` is what pools had free before the request. Raises RequestFailed where no group can be tried.
@@ -184,14 +184,14 @@ def _settled(
     info: str,
     reporter: Reporter,
     ranked: tuple[GroupOutcome, ...] = (),
-) -> Placed:
+) -> PlacedInstance:
     solution = outcome.solution if outcome else None
     if solution is None or solution.trial is None:
         reporter.failed(info)
-        return Placed(asked.row.name, (), info)
+        return PlacedInstance(asked.row.name, (), info)
     settling.settle(state, solution.trial)
     reporter.placed(solution.nodes)
-    return Placed(asked.row.name, solution.nodes, info, solution.metric, ranked)
+    return PlacedInstance(asked.row.name, solution.nodes, info, solution.metric, ranked)
 
 
 def _secondary(state: State, index: int, options: PlacementOptions, reporter: Reporter) -> Decision:
@@ -201,7 +201,7 @@ def _secondary(state: State, index: int, options: PlacementOptions, reporter: Re
     primary = int(state.pnode[index])
     everyone = np.ones(len(state.group), np.bool_)
     redundancy = Unmirrored(assess(state, everyone, options)) if options.capacity else None
-    state = settling.taken_off(state, index)
+    state = settling.without_primary(state, index)
     group = int(state.group[primary])
     asked = state.with_disk_defaults(group, state.requested_instance(state.cluster.instances[index]))
     asked = replace(asked, index=index, spare=state.units.spare(asked.row))
@@ -218,4 +218,4 @@ def _secondary(state: State, index: int, options: PlacementOptions, reporter: Re
         raise RequestFailed(info + _why(state, asked, 2, [outcome], options, primary))
     settling.settle(state, replace(solution.trial, asked=asked))
     reporter.placed(solution.nodes)
-    return Decision((Placed(asked.row.name, solution.nodes[1:], info, solution.metric),), state)
+    return Decision((PlacedInstance(asked.row.name, solution.nodes[1:], info, solution.metric),), state)

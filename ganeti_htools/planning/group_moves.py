@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ganeti_htools.engine.allocation.evacuate import Moved
+from ganeti_htools.engine.allocation.evacuate import MovedInstance
 from ganeti_htools.engine.groups.outcome import Outcome
 from ganeti_htools.execution.jobs import Job, Jobsets, opcodes_on_way
 from ganeti_htools.model.columns import NOWHERE
@@ -18,7 +18,7 @@ def moves_of(state: State, outcome: Outcome) -> list[GroupMove]:
     """Name the moves of an outcome, which start from ``state``."""
     names = Names(state)
 
-    def planned(moved: Moved) -> GroupMove:
+    def planned(moved: MovedInstance) -> GroupMove:
         was = [node for node in names.places[moved.instance] if node != NOWHERE]
         parts = [(part.operation, part.node) for part in moved.parts]
         return names.planned(_named(state, moved, was), moved.instance, moved.nodes, parts)
@@ -26,7 +26,7 @@ def moves_of(state: State, outcome: Outcome) -> list[GroupMove]:
     return list(map(planned, outcome.after.moved))
 
 
-def _named(state: State, moved: Moved, was: Sequence[int]) -> NamedMove:
+def _named(state: State, moved: MovedInstance, was: Sequence[int]) -> NamedMove:
     """Name a move in full."""
     operations = tuple(part.operation for part in moved.parts)
     parts = tuple(

@@ -9,7 +9,7 @@ import pytest
 
 from ganeti_htools.backends import iallocator
 from ganeti_htools.engine.allocation.allocate import lacks_network
-from ganeti_htools.engine.allocation.evacuate import Evacuation, Moved, emptied, evacuate_nodes
+from ganeti_htools.engine.allocation.evacuate import Evacuation, MovedInstance, emptied, evacuate_nodes
 from ganeti_htools.engine.allocation.move_parts import carry_out
 from ganeti_htools.engine.groups.evacuation import evacuate_over_groups
 from ganeti_htools.engine.groups.regrouping import Regrouping
@@ -71,7 +71,7 @@ def asked(seed: int) -> tuple[State, list[int], EvacMode]:
     return derive(crowded), [names[name] for name in message.request.instances], EvacMode(mode)
 
 
-def retraced(state: State, moves: tuple[Moved, ...]) -> State:
+def retraced(state: State, moves: tuple[MovedInstance, ...]) -> State:
     """The state after the parts of these moves, one after the other."""
     state = state.copy()
     for moved in moves:

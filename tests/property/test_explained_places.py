@@ -66,7 +66,7 @@ def test_places_and_the_decision(seed: int) -> None:
         assert trial.codes[0] == FITS
         after = state.copy()
         settling.settle(after, trial)
-        score = choice.base(after, scope, affinity.crowding(after, scope)).score()
+        score = choice.base(after, scope, affinity.location_exclusion(after, scope)).score()
         assert each.score == pytest.approx(float(score), abs=CLOSE)
         if options.capacity:
             assert assess(state, scope, options).confirms(trial, [])

@@ -12,8 +12,8 @@ from ganeti_htools.commandline.programs import HAIL
 from ganeti_htools.commandline.reading import read
 from ganeti_htools.engine.allocation.evacuate import Evacuation
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
-from ganeti_htools.engine.decide import Placed, decide
-from ganeti_htools.engine.explaining.explanation import Explanation, Listener, explained
+from ganeti_htools.engine.decide import PlacedInstance, decide
+from ganeti_htools.engine.explaining.explanation import Explanation, ExplanationCollector, explained
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.options import PlacementOptions
@@ -41,7 +41,7 @@ def decided(
     return {placed.instance: _all_nodes(decision.state, request, placed) for placed in nodes}
 
 
-def _all_nodes(state: State, request: Request, placed: Placed) -> tuple[int, ...]:
+def _all_nodes(state: State, request: Request, placed: PlacedInstance) -> tuple[int, ...]:
     if not isinstance(request, AllocateSecondary):
         return placed.nodes
     index = [row.name for row in state.cluster.instances].index(placed.instance)
@@ -83,7 +83,7 @@ def test_what_is_explained_and_the_decision(kind: str, seed: int) -> None:
     options = placement_options(line)
     state = state_for(message.cluster, request, options)
     expected, refused = outcome(lambda: decided(state, request, options))
-    assert outcome(lambda: decided(state, request, options, Listener())) == (expected, refused)
+    assert outcome(lambda: decided(state, request, options, ExplanationCollector())) == (expected, refused)
     found, again = outcome(lambda: list(explained(state, request, options)))
     if found is None:
         assert again == refused

@@ -84,15 +84,15 @@ def test_scores_are_those_computed_from_nothing(case: tuple[State, Instance]) ->
     scope = everywhere(state)
     if state.columns.offline.all():
         return
-    crowding = affinity.crowding(state, scope)
-    base = choice.base(state, scope, crowding)
+    location_exclusion = affinity.location_exclusion(state, scope)
+    base = choice.base(state, scope, location_exclusion)
     for trial in trials(state, new, force=True):
         scores = trial.scores(base)
         for candidate in np.flatnonzero(trial.codes == FITS).tolist():
-            afresh = choice.afresh(state, trial, candidate, scope, crowding)
+            afresh = choice.fresh_score(state, trial, candidate, scope, location_exclusion)
             after = state.copy()
             settling.settle(after, trial.only(candidate))
-            settled = choice.base(after, scope, affinity.crowding(after, scope)).score()
+            settled = choice.base(after, scope, affinity.location_exclusion(after, scope)).score()
             assert afresh == settled
             assert scores[candidate] == pytest.approx(afresh, rel=1e-9, abs=ROUNDED)
 
@@ -120,7 +120,7 @@ def test_moving_both_nodes_is_three_moves(force: bool, case: tuple[State, Instan
     scope, rows = everywhere(state), np.arange(len(state.group))
     if state.columns.offline.all():
         return
-    base = choice.base(state, scope, affinity.crowding(state, scope))
+    base = choice.base(state, scope, affinity.location_exclusion(state, scope))
     for index in np.flatnonzero(state.snode != NOWHERE)[:3].tolist():
         asked = state.instance(index)
         targets = rows[~np.isin(rows, [state.pnode[index], state.snode[index]])]
@@ -142,5 +142,5 @@ def test_moving_both_nodes_is_three_moves(force: bool, case: tuple[State, Instan
             assert told[: len(codes)] == codes
             if len(codes) == 3 and codes[-1] == FITS:
                 assert trial.codes[p, s] == FITS
-                score = choice.base(after, scope, affinity.crowding(after, scope)).score()
+                score = choice.base(after, scope, affinity.location_exclusion(after, scope)).score()
                 assert scores[p, s] == pytest.approx(score, rel=1e-9, abs=ROUNDED)

@@ -157,7 +157,7 @@ def test_who_wants_a_better_plan_is_heeded_as_well() -> None:
 
 def test_one_of_several_groups_has_to_be_named() -> None:
     cluster = with_master(3, Shape(nodes=8, instances=32, groups=2, templates={"drbd": 1}))
-    with pytest.raises(HtoolsError, match=r"^Found multiple node groups: group1, group2$"):
+    with pytest.raises(HtoolsError, match=r"^ScoredMoves multiple node groups: group1, group2$"):
         hbal.HBAL.propose(cluster, OPTIONS, ignore)
     assert hbal.HBAL.propose(cluster, hbal.HbalOptions(group="group2"), ignore).groups == ("group2",)
 

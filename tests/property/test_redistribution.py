@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganeti_htools.engine.allocation.evacuate import Moved, change_group
+from ganeti_htools.engine.allocation.evacuate import MovedInstance, change_group
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.groups.outcome import Limits, Outcome
 from ganeti_htools.engine.groups.redistribution import redistribute
@@ -64,7 +64,7 @@ def test_a_second_run_does_nothing(described: Cluster) -> None:
     assert again.done == ()
 
 
-def replayed(state: State, rules: Rules, moves: Sequence[Moved]) -> Regrouping | None:
+def replayed(state: State, rules: Rules, moves: Sequence[MovedInstance]) -> Regrouping | None:
     """The cluster after these moves; None if one cannot be made."""
     now = Regrouping(state, rules)
     return now if all(now.make(move.instance, move.parts) for move in moves) else None

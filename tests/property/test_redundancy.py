@@ -137,7 +137,9 @@ def test_a_place_that_was_found_is_the_best_that_is_redundant(case: tuple[State,
     after = state.copy()
     settling.settle(after, best.trial)
     assert not lost(after, redundancy)
-    assert best.metric == pytest.approx(choice.base(after, scope, affinity.crowding(after, scope)).score())
+    assert best.metric == pytest.approx(
+        choice.base(after, scope, affinity.location_exclusion(after, scope)).score()
+    )
     assert bare.metric <= best.metric
     if bare.trial is not None and bare.nodes != best.nodes:
         other = state.copy()
@@ -152,7 +154,7 @@ def test_with_a_secondary_more(case: tuple[State, Instance]) -> None:
     alone = [row for row, each in enumerate(state.cluster.instances) if each.template is DiskTemplate.PLAIN]
     before = of_all(state, PlacementOptions())
     for index in alone[:2]:
-        primary, bare = int(state.pnode[index]), settling.taken_off(state, index)
+        primary, bare = int(state.pnode[index]), settling.without_primary(state, index)
         asked = bare.instance(index)
         for secondary in set(range(len(state.group))) - {primary}:
             pair = np.array([primary]), np.array([secondary])

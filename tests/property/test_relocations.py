@@ -6,7 +6,7 @@ from hypothesis import given, settings
 
 from ganeti_htools.engine.allocation.move_parts import tried_on
 from ganeti_htools.engine.balancing.batches import batches_of
-from ganeti_htools.engine.balancing.relocate import crowding_change, tried
+from ganeti_htools.engine.balancing.relocate import location_exclusion_change, tried
 from ganeti_htools.engine.rules import affinity, settling
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
 from ganeti_htools.model.cluster import Instance
@@ -50,7 +50,7 @@ def test_moves_are_their_operations(force: bool, case: tuple[State, Instance]) -
                     assert found.codes.tolist() == codes
                 elif len(codes) == 1:  # of reasons on both nodes the other may be told first
                     assert (found.codes[0] == FITS) == (codes[0] == FITS)
-                change = affinity.crowding(after, scope) - affinity.crowding(state, scope)
+                change = affinity.location_exclusion(after, scope) - affinity.location_exclusion(state, scope)
                 new = np.array([node]) if kind.takes_node else None
-                told = crowding_change(facts, batch.take(np.array([member])), kind, new, scope)
+                told = location_exclusion_change(facts, batch.take(np.array([member])), kind, new, scope)
                 assert np.ravel(told).tolist() == [change]

@@ -9,7 +9,7 @@ import pytest
 
 from ganeti_htools.engine.capacity.counting import standard
 from ganeti_htools.engine.capacity.site import Site
-from ganeti_htools.engine.decide import Decision, Placed, decide
+from ganeti_htools.engine.decide import Decision, PlacedInstance, decide
 from ganeti_htools.engine.maintenance.rolling import Maintenance, reboot_groups, without_secondary
 from ganeti_htools.engine.redundancy.node_loss import Means, recover
 from ganeti_htools.engine.rules import choice, placements, settling
@@ -146,7 +146,7 @@ def test_several_new_instances_are_placed_one_after_the_other() -> None:
         state = derive(state.cluster, rows)
         wishes = [Placement(row, row.template.required_nodes, None) for row in rows]
         found = decided(state, MultiAllocate(tuple(wishes)))
-        alone: list[Placed] = []
+        alone: list[PlacedInstance] = []
         after: State | None = state
         for wish in wishes:
             single = decided(after, Allocate(wish, None)) if after else None
@@ -211,7 +211,7 @@ def test_a_secondary_more() -> None:
         for row in rng.sample(plain, min(2, len(plain))):
             index, everyone = state.cluster.instances.index(row), np.ones(len(state.group), np.bool_)
             found, p = decided(state, AllocateSecondary(row.name)), int(state.pnode[index])
-            bare = settling.taken_off(state, index)
+            bare = settling.without_primary(state, index)
             asked = bare.requested_instance(bare.cluster.instances[index])
             targets = np.flatnonzero((state.group == state.group[p]) & (np.arange(len(state.group)) != p))
             pairs = np.full(len(targets), p), targets

@@ -5,7 +5,7 @@ from random import Random
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.evacuate import Moved
+from ganeti_htools.engine.allocation.evacuate import MovedInstance
 from ganeti_htools.engine.groups.outcome import Limits, cost
 from ganeti_htools.engine.groups.rules import Rules
 from ganeti_htools.model.columns import sorted_unique
@@ -32,7 +32,7 @@ def narrow_rules(state: State, rng: Random) -> Rules:
     return Rules(movable, chosen, mirrored=rng.random() < 0.6, plain=rng.random() < 0.5)
 
 
-def check_moves(state: State, rules: Rules, limits: Limits, moves: Sequence[Moved]) -> None:
+def check_moves(state: State, rules: Rules, limits: Limits, moves: Sequence[MovedInstance]) -> None:
     """Moves from a state keep to what was allowed."""
     rows = state.cluster.instances
     assert limits.moves < 0 or len(moves) <= limits.moves

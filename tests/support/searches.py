@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ganeti_htools.engine.balancing.balance import candidates, search_of
 from ganeti_htools.engine.balancing.baseline import Baseline
 from ganeti_htools.engine.balancing.batches import batches_of
-from ganeti_htools.engine.balancing.scoring import Candidates, Space, crowding_changes
+from ganeti_htools.engine.balancing.scoring import MoveCandidates, SearchSpace, location_exclusion_changes
 from ganeti_htools.engine.balancing.search import Search
 from ganeti_htools.engine.rules import affinity
 from ganeti_htools.model.options import BalancingOptions
@@ -19,16 +19,16 @@ def searching(state: State) -> Search:
     return search_of(facts, batches, scope, BalancingOptions())
 
 
-def all_candidates(search: Search) -> Iterator[Candidates]:
+def all_candidates(search: Search) -> Iterator[MoveCandidates]:
     """Those that take a new node."""
     for batch, own, new in zip(search.batches, search.own, search.new, strict=True):
         for kind, nodes in own.kinds.items():
             if kind.takes_node and nodes.free.any():
-                crowding = crowding_changes(search.space, batch)
+                location_exclusion = location_exclusion_changes(search.space, batch)
                 there = new[kind.to_primary]
-                yield Candidates(batch, kind, nodes.may, nodes.free, nodes, there, crowding)
+                yield MoveCandidates(batch, kind, nodes.may, nodes.free, nodes, there, location_exclusion)
 
 
-def baseline_of(space: Space) -> Baseline:
+def baseline_of(space: SearchSpace) -> Baseline:
     """The score of a search's nodes as they are."""
-    return Baseline(space.parts, affinity.crowding(space.facts.state, space.scope))
+    return Baseline(space.parts, affinity.location_exclusion(space.facts.state, space.scope))

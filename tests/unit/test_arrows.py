@@ -75,15 +75,6 @@ MAY_IMPORT = {
 }
 
 
-# Modules that still import each other in a circle; no entry may be added.
-KNOWN_CIRCLES: list[set[str]] = [
-    {
-        f"ganeti_htools.engine.allocation.{name}"
-        for name in ("allocate", "exclusive_storage", "one_node", "pairs", "reporter")
-    },
-]
-
-
 def package_of(module: str) -> str:
     """The table entry that a module belongs to; empty if there is none."""
     name = module.removeprefix("ganeti_htools.")
@@ -194,16 +185,7 @@ def test_table_has_no_circle() -> None:
 
 def test_no_module_imports_itself_through_others() -> None:
     found = circles(import_graph())
-    assert not [" -> ".join(sorted(circle)) for circle in found if not in_known_circle(circle)]
-
-
-def in_known_circle(circle: set[str]) -> bool:
-    return any(circle <= known for known in KNOWN_CIRCLES)
-
-
-def test_known_circles_still_exist() -> None:
-    found = circles(import_graph())
-    assert not [known for known in KNOWN_CIRCLES if not any(circle <= known for circle in found)]
+    assert not [" -> ".join(sorted(circle)) for circle in found]
 
 
 @pytest.mark.parametrize(

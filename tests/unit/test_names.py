@@ -8,15 +8,11 @@ ROOT = Path(__file__).parents[2]
 STILL_DOUBLE = {
     "Arrival",
     "Displaced",
-    "Found",
     "Health",
     "Left",
     "Limits",
-    "Listener",
     "Nodes",
-    "Pairs",
     "Sums",
-    "Table",
     "Wanted",
 }  # shrinks
 

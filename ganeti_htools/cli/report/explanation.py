@@ -16,7 +16,7 @@ from ganeti_htools.cli.terminal.program import print_json
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.engine.balancing.balance import Step
 from ganeti_htools.engine.explaining.explanation import Explanation, explained
-from ganeti_htools.engine.explaining.places import Place
+from ganeti_htools.engine.explaining.places import ExplainedPlace
 from ganeti_htools.engine.explaining.possible_moves import PossibleMove, possible_moves
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools
@@ -90,12 +90,12 @@ def _print_explanation(state: State, request: Request, each: Explanation) -> Non
     print(f"Chosen: {', '.join(state.names(each.nodes))}" if each.nodes else f"No place: {each.why}")
 
 
-def _losses(place: Place) -> tuple[str, str]:
+def _losses(place: ExplainedPlace) -> tuple[str, str]:
     """What a place costs, or why it does not do."""
     return (place.why, place.lacks) if place.why else (",".join(map(str, place.lost)), str(place.disk))
 
 
-def _figures(place: Place, score: float, before: Statistics) -> tuple[str, str, str]:
+def _figures(place: ExplainedPlace, score: float, before: Statistics) -> tuple[str, str, str]:
     """What a place does to the score and its components, or why it does not do."""
     if place.why:
         return place.why, "", place.lacks
@@ -111,7 +111,7 @@ def _gain(before: float, after: float) -> str:
     return f"{after - before:+.8f}" if math.isfinite(after - before) else ""
 
 
-def _best_first(places: Sequence[Place]) -> list[Place]:
+def _best_first(places: Sequence[ExplainedPlace]) -> list[ExplainedPlace]:
     """The best places first, refused ones last. Of equally good ones the last comes first: it is chosen."""
     possible = [place for place in reversed(places) if not place.why]
     return [*sorted(possible, key=lambda place: place.rank), *(place for place in places if place.why)]
@@ -138,7 +138,7 @@ def _explanation_json(state: State, each: Explanation) -> dict[str, object]:
     }
 
 
-def _place_json(state: State, place: Place, before: Statistics | None) -> dict[str, object]:
+def _place_json(state: State, place: ExplainedPlace, before: Statistics | None) -> dict[str, object]:
     told: dict[str, object] = {"nodes": state.names(_rows(place.pnode, place.snode))}
     if place.why:
         return told | {"why": place.why} | _lacks(place)
@@ -178,12 +178,12 @@ def _document(state: State, each: PossibleMove, score: float, before: Statistics
     return document | _figures_json(place, score, before)
 
 
-def _lacks(place: Place) -> dict[str, str]:
+def _lacks(place: ExplainedPlace) -> dict[str, str]:
     key = "resource" if place.why == Fail.RESOURCE.value else "storage"
     return {key: place.lacks} if place.lacks else {}
 
 
-def _figures_json(place: Place, score: float, before: Statistics) -> dict[str, object]:
+def _figures_json(place: ExplainedPlace, score: float, before: Statistics) -> dict[str, object]:
     components = {
         name: {"weight": weight, "before": float(old), "after": new}
         for name, weight, old, new in zip(

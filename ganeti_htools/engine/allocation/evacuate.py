@@ -23,7 +23,7 @@ from ganeti_htools.model.types import EvacMode, MirrorType
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class MovedInstance:
     """An instance that found a place: rows of itself, its group and nodes, and how it gets there."""
 
     instance: int
@@ -39,7 +39,7 @@ class Evacuation:
     ``left`` are those that move to another group though they should have stayed in theirs, and why.
     """
 
-    moved: tuple[Moved, ...]
+    moved: tuple[MovedInstance, ...]
     failed: tuple[tuple[int, str], ...]
     state: State
     left: tuple[tuple[int, str], ...] = ()
@@ -164,9 +164,9 @@ def _relocation_mode(state: State, index: int, count: int, leaving: Sequence[int
     return EvacMode.SECONDARY if internal else EvacMode.PRIMARY
 
 
-def _moved(state: State, index: int, parts: list[MovePart]) -> Moved:
+def _moved(state: State, index: int, parts: list[MovePart]) -> MovedInstance:
     """An instance that has moved, in the state afterwards."""
     nodes = [int(state.pnode[index])]
     if state.instance(index).mirrored:
         nodes.append(int(state.snode[index]))
-    return Moved(index, int(state.group[nodes[0]]), tuple(nodes), tuple(parts))
+    return MovedInstance(index, int(state.group[nodes[0]]), tuple(nodes), tuple(parts))

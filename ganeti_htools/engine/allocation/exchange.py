@@ -81,8 +81,8 @@ def _best_pair(
     fits = np.flatnonzero(((trial.codes == FITS) & apart).ravel())
     if not len(fits):
         return None
-    crowding = affinity.crowding(state, scope)
-    before = choice.base(state, scope, crowding)
+    exclusion = affinity.location_exclusion(state, scope)
+    before = choice.base(state, scope, exclusion)
     scores = choice.restricted(trial, scope).scores(before).ravel()[fits]
     near = fits[choice.near_best(scores) if before.rated else [-1]].tolist()
     pairs = [(int(targets[pair // len(targets)]), int(targets[pair % len(targets)])) for pair in near]

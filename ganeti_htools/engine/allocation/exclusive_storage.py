@@ -6,8 +6,6 @@ with the least disk left (``hail(1)``, "lost-allocations metrics").
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -18,21 +16,16 @@ from ganeti_htools.engine.allocation.allocate import (
     check_number,
     listening,
 )
+from ganeti_htools.engine.allocation.lost_allocations import lost_allocations, smallest_instances
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
-from ganeti_htools.engine.allocation.solution import GroupOutcome, Metric, Solution, counted
-from ganeti_htools.engine.rules import node_rules, placements
-from ganeti_htools.engine.rules.node_rules import FITS, Codes
-from ganeti_htools.engine.rules.trial import Trial
-from ganeti_htools.model.cluster import Instance
-from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints
+from ganeti_htools.engine.allocation.solution import GroupOutcome, Solution, counted
+from ganeti_htools.engine.rules import placements
+from ganeti_htools.model.columns import NOWHERE, Ints
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.options import PlacementOptions
-from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.request import Allocate, MultiAllocate, Request
 from ganeti_htools.model.state import RequestedInstance, State
-from ganeti_htools.model.types import AllocPolicy, DiskTemplate
-
-MOST = 1 << 20  # a node is taken to have room for fewer instances of one size than this
+from ganeti_htools.model.types import AllocPolicy
 
 
 def is_dedicated(state: State, request: Request) -> bool:
@@ -55,84 +48,6 @@ def is_dedicated(state: State, request: Request) -> bool:
         if (each.alloc_policy is not AllocPolicy.UNALLOCABLE if group is None else each.name == group)
     ]
     return bool((state.columns.excl_stor | ~np.isin(state.group, meant)).all())
-
-
-def _samples(state: State, policy: IPolicy) -> list[RequestedInstance]:
-    """The smallest instance of each interval, largest disk first."""
-    smallest = sorted((pair.min for pair in policy.minmax), key=lambda spec: -spec.disk_size)
-    return [
-        state.requested_instance(
-            Instance(
-                "smallest",
-                spec.memory_size,
-                spec.disk_size,
-                (),
-                spec.cpu_count,
-                auto_balance=False,
-                template=DiskTemplate.PLAIN,
-                spindle_use=spec.spindle_use,
-            )
-        )
-        for spec in smallest
-    ]
-
-
-def capacities(columns: Columns, samples: Sequence[RequestedInstance], shape: tuple[int, ...]) -> Ints:
-    """How many more instances like each sample each node takes: samples by nodes, these in ``shape``.
-
-    The largest number that fits is found by bisection, below ``MOST``.
-    """
-    result = []
-    for sample in samples:
-        fits, fails = np.zeros(shape, np.int64), np.full(shape, MOST)
-        while (fails - fits > 1).any():
-            many: Any = (fits + fails) // 2
-            together = replace(
-                sample,
-                mem=many * sample.mem,
-                record_mem=many * sample.record_mem,
-                disk=tuple(many * amount for amount in sample.disk),
-                vcpus=many * sample.vcpus,
-                spindle_use=many * sample.spindle_use,
-            )
-            _, codes = node_rules.add_primary(columns, together, np.int64(0), np.int64(0))
-            fits, fails = np.where(codes == FITS, many, fits), np.where(codes == FITS, fails, many)
-        result.append(fits)
-    return np.array(result, np.int64).reshape(-1, *shape)
-
-
-@dataclass(frozen=True, slots=True)
-class Losses:
-    """A new instance tried on all nodes, or on all pairs of nodes; the arrays are primaries by secondaries.
-
-    Where it takes one node only, there is one column of secondaries, which is NOWHERE. ``codes`` say why a
-    candidate does not do; ``real`` is false for a node paired with itself. ``lost`` has the intervals of the
-    instance policy as one more axis, in front, largest disks first: how many later instances of the smallest
-    size a candidate costs. ``disk`` is what it leaves on its nodes (MiB).
-    """
-
-    primaries: Ints
-    secondaries: Ints
-    codes: Codes
-    real: Bools
-    lost: Ints
-    disk: Ints
-
-    @property
-    def fits(self) -> Bools:
-        """The candidates that nothing speaks against."""
-        return np.asarray(self.real & (self.codes == FITS))
-
-    def best(self, some: Bools) -> tuple[int, int]:
-        """Of some candidates the one that loses least, then leaves least disk, then is last: its position."""
-        flat = np.flatnonzero(some.ravel())
-        lost, disk = self.lost.reshape(len(self.lost), self.disk.size), self.disk.ravel()
-        order = np.lexsort((-flat, disk[flat], *lost[::-1, flat]))
-        return divmod(int(flat[order[0]]), len(self.secondaries))
-
-    def metric(self, row: int, column: int) -> Metric:
-        """What a candidate is chosen by."""
-        return tuple(self.lost[:, row, column].tolist()), int(self.disk[row, column])
 
 
 def in_group(
@@ -199,7 +114,7 @@ def _solution(
     else:
         peer_mem = state.peers[rows, nodes]
         trial, secondaries = placements.allocate_pairs(state, asked, rows, nodes, peer_mem, force), nodes
-    losses = _losses(trial, nodes, secondaries, _samples(state, policy))
+    losses = lost_allocations(trial, nodes, secondaries, smallest_instances(state, policy))
     reporter.judged_losses(losses)
     failures, fits = counted(losses.codes[losses.real], 0), losses.fits
     if not fits.any():
@@ -211,24 +126,3 @@ def _solution(
         pair = nodes[[p]], nodes[[s]]
         chosen = placements.allocate_pairs(state, asked, *pair, state.peers[pair], force)
     return Solution(failures, int(np.count_nonzero(fits)), losses.metric(p, s), chosen)
-
-
-def _losses(trial: Trial, primaries: Ints, secondaries: Ints, samples: Sequence[RequestedInstance]) -> Losses:
-    """What the candidates of a trial cost, summed up over the nodes that they change."""
-    pairs = trial.codes.ndim == 2
-    shape = (len(primaries), len(secondaries)) if pairs else (len(primaries),)
-    lost, disk = np.zeros((len(samples), *shape), np.int64), np.zeros(shape, np.int64)
-    for node in trial.changes:
-        # A secondary's reservation may differ for each primary.
-        wide = np.broadcast_shapes(node.old.r_mem.shape, node.new.r_mem.shape, (1,) * len(shape))
-        lost += capacities(node.old, samples, wide) - capacities(node.new, samples, wide)
-        disk += node.new.f_dsk
-    whole = len(primaries), len(secondaries)
-    return Losses(
-        primaries,
-        secondaries,
-        np.broadcast_to(trial.codes, shape).reshape(whole),
-        primaries[:, np.newaxis] != secondaries,
-        lost.reshape(len(samples), *whole),
-        disk.reshape(whole),
-    )

@@ -78,7 +78,7 @@ def _to_best_node(
     else:
         trial = placements.replace_secondary(state, asked, targets, force)
     reporter.judged(targets, trial)
-    chosen = choice.best(state, trial, scope, affinity.crowding(state, scope))
+    chosen = choice.best(state, trial, scope, affinity.location_exclusion(state, scope))
     if chosen is None:
         reasons = [
             f" Node {name} failed: {FAIL[code].value};"

@@ -28,9 +28,9 @@ def on_nodes(
     """
     trial = placements.allocate_one(state, asked, nodes, scope, options.ignore_soft_errors)
     reporter.judged(nodes, trial, redundancy)
-    crowding = affinity.crowding(state, scope)
+    exclusion = affinity.location_exclusion(state, scope)
     fits = trial.codes == FITS
-    base = choice.base(state, scope, crowding)
+    base = choice.base(state, scope, exclusion)
     # Where no score is a number the first will do.
     scores = choice.restricted(trial, scope).scores(base) if base.rated else np.arange(float(len(nodes)))
     scores = np.where(fits, scores, np.inf)
@@ -44,12 +44,14 @@ def on_nodes(
             return Solution(counted(trial.codes, dropped), int(fits.sum()) - dropped)
         near = good[choice.near_best(scores[good])]
         if len(near) > 1:
-            fresh = [choice.afresh(state, trial, candidate, scope, crowding) for candidate in near.tolist()]
+            fresh = [
+                choice.fresh_score(state, trial, candidate, scope, exclusion) for candidate in near.tolist()
+            ]
             scores[near] = fresh
             best = int(near[last_lowest(np.array(fresh))])
         else:
             best = int(near[0])
-        metric = choice.afresh(state, trial, best, scope, crowding)
+        metric = choice.fresh_score(state, trial, best, scope, exclusion)
         if base.rated:
             scores[best] = metric
         chosen = trial.only(best)

@@ -1,62 +1,19 @@
 """A new mirrored instance: all pairs of nodes scored at once, the best that keeps the cluster redundant."""
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
+from ganeti_htools.engine.allocation.candidate_pairs import CandidatePairs
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.allocation.solution import PATIENCE, Solution, counted, last_lowest
 from ganeti_htools.engine.redundancy.global_n1 import Check
 from ganeti_htools.engine.rules import placements
 from ganeti_htools.engine.rules.node_rules import FITS, Codes
 from ganeti_htools.engine.rules.score import Statistics
-from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
-
-
-@dataclass(frozen=True, slots=True)
-class Pairs:
-    """A new mirrored instance on all pairs of nodes; the arrays are primaries by secondaries.
-
-    ``codes`` say why a pair does not do, FITS also for a node with itself; ``fits`` are the pairs of two
-    nodes that nothing speaks against but perhaps redundancy, ``admitted`` those of them that it does not
-    rule out at once. Scores are infinite for pairs that do not fit.
-    """
-
-    state: State
-    asked: RequestedInstance
-    primaries: Ints
-    secondaries: Ints
-    codes: Codes
-    fits: Bools
-    admitted: Bools
-    scores: Floats
-    redundancy: Check | None
-    force: bool
-
-    @property
-    def few(self) -> bool:
-        """Whether all are tried before patience ends."""
-        return int(np.count_nonzero(self.fits)) <= PATIENCE
-
-    def trial(self, rows: Ints, columns: Ints) -> Trial:
-        """Some of the pairs, by their positions, as candidates of a trial."""
-        primaries, secondaries = self.primaries[rows], self.secondaries[columns]
-        peer_mem = self.state.peers[primaries, secondaries]
-        return placements.allocate_pairs(self.state, self.asked, primaries, secondaries, peer_mem, self.force)
-
-    def confirmed(self, p: int, s: int, suspects: list[int]) -> bool:
-        """Whether the cluster is redundant with a pair, by its position; see :class:`.Check`."""
-        if self.redundancy is None:
-            return True
-        nodes = int(self.primaries[p]), int(self.secondaries[s])
-        known = self.redundancy.bears(self.asked, *nodes, suspects, few=self.few)
-        if known is None:
-            known = self.redundancy.confirms(self.trial(np.array([p]), np.array([s])), suspects)
-        return known
 
 
 def on_pairs(
@@ -82,7 +39,7 @@ def on_pairs(
     np.copyto(scores, np.inf, where=~fits)
     number = int(np.count_nonzero(fits))
     allowed = fits & redundancy.admits(asked, primaries, secondaries) if redundancy else fits.copy()
-    pairs = Pairs(
+    pairs = CandidatePairs(
         state,
         asked,
         primaries,

@@ -3,19 +3,14 @@
 The default listens to nothing, so a decision that nobody asks about pays for a few empty calls.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from ganeti_htools.engine.allocation.candidate_pairs import CandidatePairs
+from ganeti_htools.engine.allocation.lost_allocations import LostAllocations
+from ganeti_htools.engine.redundancy.global_n1 import Check
+from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.state import RequestedInstance, State
-
-if TYPE_CHECKING:
-    from ganeti_htools.engine.allocation.exclusive_storage import Losses
-    from ganeti_htools.engine.allocation.pairs import Pairs
-    from ganeti_htools.engine.redundancy.global_n1 import Check
-    from ganeti_htools.engine.rules.trial import Trial
 
 
 class Reporter:
@@ -40,7 +35,7 @@ class Reporter:
     def judged(self, nodes: Ints, trial: Trial, redundancy: Check | None = None) -> None:
         """A trial has a candidate for each of these nodes; ``redundancy`` still filters them."""
 
-    def judged_pairs(self, pairs: Pairs) -> None:
+    def judged_pairs(self, pairs: CandidatePairs) -> None:
         """A new mirrored instance was tried on all pairs of nodes."""
 
     def judged_exchanges(self, state: State, nodes: Ints, trial: Trial) -> None:
@@ -50,7 +45,7 @@ class Reporter:
         lost primary the instance has failed over.
         """
 
-    def judged_losses(self, losses: Losses) -> None:
+    def judged_losses(self, losses: LostAllocations) -> None:
         """A new instance was tried on nodes with exclusive storage, or on all pairs of them."""
 
     def placed(self, nodes: Sequence[int]) -> None:

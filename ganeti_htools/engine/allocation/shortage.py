@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.allocation.allocate import candidates
+from ganeti_htools.engine.allocation.redundancy_remark import redundancy_remark
 from ganeti_htools.engine.allocation.solution import GroupOutcome
-from ganeti_htools.engine.allocation.unsurvived import unsurvived
 from ganeti_htools.engine.rules import affinity, instance_policy, node_rules, placements
 from ganeti_htools.engine.rules.limits import PRIMARY, SECONDARY, Limit
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
@@ -76,7 +76,7 @@ def remark(
 ) -> str | None:
     """What is missing where most candidates were counted as ``fail``, and which node misses least."""
     if fail is Fail.N1:
-        return unsurvived(state, asked, primaries, options)
+        return redundancy_remark(state, asked, primaries, options)
     refused = primaries[instance_policy.codes(state, asked, primaries) == CODE[fail]]
     if len(refused):
         group = state.cluster.groups[int(state.group[refused[0]])]

@@ -7,7 +7,7 @@ import numpy as np
 
 from ganeti_htools.engine.balancing.batches import Batch, NodeFacts, batches_of
 from ganeti_htools.engine.balancing.search import Search
-from ganeti_htools.engine.balancing.ties import Best
+from ganeti_htools.engine.balancing.ties import BestMove
 from ganeti_htools.engine.balancing.time_limit import NEGLIGIBLE, TimeLimit
 from ganeti_htools.engine.rules import affinity, choice, settling
 from ganeti_htools.engine.rules.components import INDEX, WEIGHTS
@@ -62,7 +62,7 @@ def stepwise(
     if options.disk_moves and (options.disk_moves_factor is not None or time_limit):
         cheap = search_of(facts, batches, scope, replace(options, disk_moves=False))
 
-    def best_of(search: Search) -> Best | None:
+    def best_of(search: Search) -> BestMove | None:
         return time_limit.best(search, current) if time_limit else search.best(current)
 
     number = 0
@@ -110,7 +110,7 @@ def score_of(state: State, scope: Bools) -> float:
     """The score of the nodes in scope; 0 if none is online."""
     if not (scope & ~state.columns.offline).any():
         return 0.0
-    return float(choice.base(state, scope, affinity.crowding(state, scope)).score())
+    return float(choice.base(state, scope, affinity.location_exclusion(state, scope)).score())
 
 
 def optimal_score(state: State, scope: Bools) -> float:

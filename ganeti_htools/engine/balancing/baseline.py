@@ -20,15 +20,18 @@ class Baseline:
     Of each spread: ``deviation`` and ``means``, both about its centre, ``numbers`` (how many nodes it looks
     at), ``above`` (how far each node is from the mean, twice) and ``doubts`` (what its variance may be off
     by). ``rest`` is the weighted sum of all that is no spread, with the location
-    exclusion score, which is ``crowding``.
+    exclusion score, which is ``exclusion``.
     """
 
-    def __init__(self, parts: ScoreParts, crowding: float) -> None:
+    def __init__(self, parts: ScoreParts, exclusion: float) -> None:
         totals = parts.totals()
         self.weights, self.numbers = parts.weights, totals.numbers
         self.values, self.heights = totals.values, totals.heights
         told = parts.table
-        self.crowding, self.rest = crowding, totals.rest + told.weights[told.crowding] * crowding
+        self.location_exclusion, self.rest = (
+            exclusion,
+            totals.rest + told.weights[told.location_exclusion] * exclusion,
+        )
         self.means, squares = totals.sums / self.numbers, totals.squares / self.numbers
         means = self.means * self.means
         self.deviation = Deviation(self.numbers, totals.sums, squares - means)

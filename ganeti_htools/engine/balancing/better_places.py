@@ -14,7 +14,7 @@ import numpy as np
 from ganeti_htools.engine.balancing.balance import gains, optimal_score, score_of, search_of
 from ganeti_htools.engine.balancing.batches import Batch, batches_of
 from ganeti_htools.engine.balancing.relocate import tried
-from ganeti_htools.engine.balancing.replay import DIGITS, MadeMove
+from ganeti_htools.engine.balancing.replay import DIGITS, MoveRows
 from ganeti_htools.engine.balancing.search import Search
 from ganeti_htools.engine.balancing.ways import goals_of, shortest
 from ganeti_htools.engine.rules import settling
@@ -35,7 +35,7 @@ def improvements(
     options: BalancingOptions,
     concerned: Bools,
     going: Callable[[float], bool],
-) -> Iterator[list[MadeMove]]:
+) -> Iterator[list[MoveRows]]:
     """Make ``found`` better, in place, as often as that is possible; yields what was done each time.
 
     Better is a lower score or, with the same, less to copy from ``state``.
@@ -94,14 +94,14 @@ class TentativeMoves:
     """Moves made on a state that is searched, and the way back."""
 
     def __init__(self, search: Search) -> None:
-        self.search, self.made, self.back = search, list[MadeMove](), list[Trial]()
+        self.search, self.made, self.back = search, list[MoveRows](), list[Trial]()
 
     def make(self, trial: Trial, kind: MoveKind, node: int) -> bool:
         """Make a move; whether it could be made."""
         if trial.codes[0] != FITS:
             return False
         state, index = self.search.state, trial.asked.index
-        self.made.append(MadeMove(index, kind, node))
+        self.made.append(MoveRows(index, kind, node))
         touched = tuple(replace(each, old=each.new, new=each.old) for each in trial.changes)
         place = state.pnode[[index]], state.snode[[index]]
         self.back.append(Trial(trial.asked, trial.codes, *place, touched))

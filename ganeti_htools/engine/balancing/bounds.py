@@ -8,14 +8,14 @@ import numpy as np
 from ganeti_htools.engine.balancing.baseline import Baseline
 from ganeti_htools.engine.balancing.new_nodes import BLOCK, NewNodes
 from ganeti_htools.engine.balancing.relocate import leave_lost
-from ganeti_htools.engine.balancing.scoring import Candidates, Space
+from ganeti_htools.engine.balancing.scoring import MoveCandidates, SearchSpace
 from ganeti_htools.model.columns import Bools, Floats, Ints
 from ganeti_htools.model.moves import MoveKind
 
 BATCH = BLOCK >> 3  # from so many on, promising moves are scored before more are looked for
 
 
-class Bounds(NamedTuple):
+class ScoreBounds(NamedTuple):
     """Lower bounds for candidates with a new node: ``least`` for all moves of each member together.
 
     That of one move is what the member adds (``base``) and what the new node adds (``lines``: classes of
@@ -23,7 +23,7 @@ class Bounds(NamedTuple):
     for which members soft limits do not count.
     """
 
-    candidates: Candidates
+    candidates: MoveCandidates
     new: NewNodes
     lines: dict[bool, Floats]
     forced: Bools
@@ -51,18 +51,20 @@ class Bounds(NamedTuple):
             yield _joined(found)
 
 
-def bounds_of(space: Space, baseline: Baseline, candidates: Candidates, new: NewNodes) -> Bounds:
+def bounds_of(
+    space: SearchSpace, baseline: Baseline, candidates: MoveCandidates, new: NewNodes
+) -> ScoreBounds:
     """The lower bounds of candidates."""
     state, own, kind = space.facts.state, candidates.own, candidates.kind
     slopes, start = baseline.chords(own, new)
     base: Floats = np.einsum("i,ij->j", slopes, own.squares)
     base -= np.einsum("i,ij->j", 2 * slopes * baseline.means, own.changes)
     base += start + own.rest
-    crowding = candidates.crowding
-    if crowding is not None and kind is MoveKind.FAILOVER_AND_REPLACE:
-        base += crowding[np.arange(len(base)), state.snode[candidates.batch.rows]]
-    elif crowding is not None and kind.to_primary:
-        base += crowding[:, space.targets].min(axis=1)
+    location_exclusion = candidates.location_exclusion
+    if location_exclusion is not None and kind is MoveKind.FAILOVER_AND_REPLACE:
+        base += location_exclusion[np.arange(len(base)), state.snode[candidates.batch.rows]]
+    elif location_exclusion is not None and kind.to_primary:
+        base += location_exclusion[:, space.targets].min(axis=1)
     forced = leave_lost(state, candidates.batch.rows, kind) | space.force
     least = np.full(len(base), np.inf)
     line = new.linear(baseline.above, slopes)
@@ -71,7 +73,7 @@ def bounds_of(space: Space, baseline: Baseline, candidates: Candidates, new: New
         lines[force] = line + new.prices[force]
         best = lines[force].min(axis=1, initial=np.inf)
         least = np.where(forced == force, best[new.classes], least)
-    return Bounds(candidates, new, lines, forced, base, np.where(candidates.free, base + least, np.inf))
+    return ScoreBounds(candidates, new, lines, forced, base, np.where(candidates.free, base + least, np.inf))
 
 
 def _joined(found: Sequence[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:

@@ -8,12 +8,12 @@ import numpy as np
 from ganeti_htools.engine.rules.components import COUNT, LOST, table
 from ganeti_htools.engine.rules.score import (
     NodeValues,
-    changed,
-    counts_of,
+    changed_values,
+    counted_nodes,
     distinct_spreads,
-    looked_at,
+    effective_weights,
+    node_counts,
     node_values,
-    weights_of,
 )
 from ganeti_htools.engine.rules.trial import NodeChange
 from ganeti_htools.model.columns import Bools, Floats
@@ -61,9 +61,9 @@ class ScoreParts:
     def __init__(self, state: State, scope: Bools) -> None:
         self.state, self.rows = state, np.flatnonzero(scope)
         columns, values = state.columns.take(self.rows), self.values()
-        looked = looked_at(columns)
-        self.table, counts = table(columns.shape), counts_of(columns, looked)
-        self.every = weights_of(self.table, counts)
+        looked = counted_nodes(columns)
+        self.table, counts = table(columns.shape), node_counts(columns, looked)
+        self.every = effective_weights(self.table, counts)
         aggregates = self.table.aggregates
         weights = distinct_spreads(aggregates, self.every, values)
         self.leaders, self.weights = list(weights), np.array(list(weights.values()))
@@ -103,7 +103,7 @@ class ScoreParts:
         spreads: dict[int, tuple[Any, Any]] = {}
         rest: Any = 0.0
         for group, leader in enumerate(self.leaders):
-            if every or (pair := changed(leader, old, new)) is None:
+            if every or (pair := changed_values(leader, old, new)) is None:
                 continue
             x, y = pair
             change = y - x
@@ -112,7 +112,7 @@ class ScoreParts:
                 change, square = np.where(offline, 0.0, change), np.where(offline, 0.0, square)
             spreads[group] = change, square
         for which in self.sums:
-            if (pair := changed(which, old, new)) is not None:
+            if (pair := changed_values(which, old, new)) is not None:
                 change = self.every[which] * (pair[1] - pair[0])
                 if self.table.aggregates[which] is LOST:
                     rest = rest + np.where(offline, change, 0.0) if some else rest

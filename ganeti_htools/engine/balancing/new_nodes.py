@@ -37,7 +37,7 @@ class NewNodes:
         forces: Sequence[bool],
     ) -> None:
         self.facts, self.parts, self.kind, self.targets = facts, parts, kind, targets
-        self.classes, first = alike(batch, kind)
+        self.classes, first = instance_classes(batch, kind)
         self.batch = batch.take(first[:, np.newaxis])
         shape = len(first), len(targets)
         self.rest, self.prices = np.empty(shape), {force: np.empty(shape) for force in forces}
@@ -124,7 +124,7 @@ class NewNodes:
         } | {which: changes[classes, places] for which, changes in self.pairs.items()}
 
 
-def alike(batch: Batch, kind: MoveKind = MoveKind.REPLACE_PRIMARY) -> tuple[Ints, Ints]:
+def instance_classes(batch: Batch, kind: MoveKind = MoveKind.REPLACE_PRIMARY) -> tuple[Ints, Ints]:
     """A class for each instance, of those that a new node cannot tell apart; the first of each class."""
     asked, load = batch.asked, batch.asked.row.load
     figures = [getattr(asked, name) for name in FIGURES if getattr(asked, name) is not None]

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from ganeti_htools.engine.balancing.balance import candidates, rebalance, score_of
 from ganeti_htools.engine.balancing.better_places import improvements
-from ganeti_htools.engine.balancing.replay import MadeMove, RatedPlan, plan_of
-from ganeti_htools.engine.balancing.ways import Place, goals_of, volume_of
+from ganeti_htools.engine.balancing.replay import MoveRows, RatedPlan, plan_of
+from ganeti_htools.engine.balancing.ways import NodePair, goals_of, volume_of
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
@@ -30,8 +30,8 @@ def optimise(
     if options.evacuation:
         offline = state.columns.offline
         concerned &= offline[state.pnode] | ((state.snode != NOWHERE) & offline[state.snode])
-    made = [MadeMove(step.instance, step.kind, step.node) for step in steps]
-    history: list[tuple[list[MadeMove], dict[int, Place]]] = [(list(made), goals_of(state, found))]
+    made = [MoveRows(step.instance, step.kind, step.node) for step in steps]
+    history: list[tuple[list[MoveRows], dict[int, NodePair]]] = [(list(made), goals_of(state, found))]
     for more in improvements(state, found, scope, options, concerned, going):
         made += more
         history.append((list(made), goals_of(state, found)))

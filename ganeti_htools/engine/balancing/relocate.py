@@ -216,7 +216,9 @@ def settle(facts: NodeFacts, trial: Trial) -> None:
     facts.refresh(np.array([int(node.rows[0]) for node in trial.changes]))
 
 
-def crowding_change(facts: NodeFacts, batch: Batch, kind: MoveKind, new: Ints | None, scope: Bools) -> Any:
+def location_exclusion_change(
+    facts: NodeFacts, batch: Batch, kind: MoveKind, new: Ints | None, scope: Bools
+) -> Any:
     """How the location exclusion score changes with each move."""
     state = facts.state
     if kind is MoveKind.REPLACE_SECONDARY or not state.location_rows or batch.asked.forthcoming:
@@ -228,5 +230,5 @@ def crowding_change(facts: NodeFacts, batch: Batch, kind: MoveKind, new: Ints | 
     goal = nodes_after(state, batch, kind, new)[0]
     for row in sorted(set(batch.rows[tagged].tolist())):
         which = np.flatnonzero(batch.rows == row)
-        change[which] = affinity.crowding_change(state, state.instance(row), goal[which], scope)
+        change[which] = affinity.location_exclusion_change(state, state.instance(row), goal[which], scope)
     return change

@@ -13,7 +13,7 @@ import numpy as np
 from ganeti_htools.engine.balancing.balance import Step, allowed, score_of
 from ganeti_htools.engine.balancing.batches import batches_of
 from ganeti_htools.engine.balancing.relocate import settle, tried
-from ganeti_htools.engine.balancing.ways import Place, first_moves, shared_out, volume_of
+from ganeti_htools.engine.balancing.ways import NodePair, exchanged_goals, first_moves, volume_of
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.moves import MoveKind
@@ -23,7 +23,7 @@ from ganeti_htools.model.state import State
 DIGITS = 8  # of scores that are compared, as many as are shown
 
 
-class MadeMove(NamedTuple):
+class MoveRows(NamedTuple):
     """A move that was made: rows of the instance and of its new node (NOWHERE for a failover)."""
 
     instance: int
@@ -72,14 +72,14 @@ class Replay:
         self.steps.append(Step(index, kind, node, *place, score_of(self.state, self.scope)))
         return True
 
-    def lead(self, index: int, goal: Place) -> bool:
+    def lead(self, index: int, goal: NodePair) -> bool:
         """Move an instance to a place, or half the way there; whether it has arrived."""
         while (place := self.place(index)) != goal:
             if not any(self.make(index, kind, node) for kind, node in first_moves(self.state, place, goal)):
                 return False
         return True
 
-    def place(self, index: int) -> Place:
+    def place(self, index: int) -> NodePair:
         """Where an instance is by now."""
         return int(self.state.pnode[index]), int(self.state.snode[index])
 
@@ -96,12 +96,12 @@ def plan_of(
     scope: Bools,
     options: BalancingOptions,
     concerned: Bools,
-    made: Sequence[MadeMove],
-    goals: Mapping[int, Place],
+    made: Sequence[MoveRows],
+    goals: Mapping[int, NodePair],
 ) -> RatedPlan | None:
     """A plan that leads to some places: by the shortest ways, or else by all moves that were made."""
     replay = Replay(state, scope, options, concerned)
-    shared = shared_out(state, replay.batches, goals)
+    shared = exchanged_goals(state, replay.batches, goals)
     # Who moved first gained most.
     waiting = [index for index in dict.fromkeys(index for index, _, _ in made) if index in shared]
     before = -1

@@ -13,9 +13,9 @@ from ganeti_htools.engine.balancing.batches import Batch, NodeFacts
 from ganeti_htools.engine.balancing.effects import ScoreParts, added
 from ganeti_htools.engine.balancing.new_nodes import NewNodes
 from ganeti_htools.engine.balancing.own_nodes import OwnNodes
-from ganeti_htools.engine.balancing.relocate import crowding_change, migrates, nodes_after, relocate
+from ganeti_htools.engine.balancing.relocate import location_exclusion_change, migrates, nodes_after, relocate
 from ganeti_htools.engine.rules import affinity
-from ganeti_htools.engine.rules.components import COMPONENTS, CROWDING, WEIGHTS
+from ganeti_htools.engine.rules.components import COMPONENTS, LOCATION_EXCLUSION, WEIGHTS
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
@@ -29,7 +29,7 @@ PER_LOCATION = sum(
 )
 
 
-class Space(NamedTuple):
+class SearchSpace(NamedTuple):
     """Where moves are searched: the nodes in scope, those that may be new to instances (``targets``, rows),
     and whether soft limits are dropped (``force``).
     """
@@ -41,12 +41,12 @@ class Space(NamedTuple):
     force: bool
 
 
-class Candidates(NamedTuple):
+class MoveCandidates(NamedTuple):
     """The moves of one kind that members of a batch may make now.
 
     ``may`` tells which members are allowed to, ``free`` which of them their own nodes let go. ``own`` and
-    ``new`` are what becomes of nodes (``new`` is None if the move takes no new node), ``crowding`` is what
-    the location exclusion score adds when members go to nodes (members by nodes), None if it stays.
+    ``new`` are the changes of nodes (``new`` is None if the move takes no new node). ``location_exclusion``
+    is what the location exclusion score adds when members go to nodes (members by nodes), None if it stays.
     """
 
     batch: Batch
@@ -55,10 +55,10 @@ class Candidates(NamedTuple):
     free: Bools
     own: OwnNodes
     new: NewNodes | None
-    crowding: Floats | None
+    location_exclusion: Floats | None
 
 
-class Found(NamedTuple):
+class ScoredMoves(NamedTuple):
     """Moves of one kind: members of a batch, rows of new nodes (NOWHERE for failovers), scores."""
 
     batch: Batch
@@ -67,25 +67,25 @@ class Found(NamedTuple):
     new: Ints
     scores: Floats
 
-    def take(self, which: Any) -> "Found":
+    def take(self, which: Any) -> "ScoredMoves":
         """Some of them."""
-        return Found(self.batch, self.kind, self.members[which], self.new[which], self.scores[which])
+        return ScoredMoves(self.batch, self.kind, self.members[which], self.new[which], self.scores[which])
 
     @property
     def new_nodes(self) -> Ints | None:
         """The new nodes, None if the moves take none."""
         return self.new if self.kind.takes_node else None
 
-    def tried(self, space: Space) -> Trial:
+    def tried(self, space: SearchSpace) -> Trial:
         """The moves as candidates of a trial, each of a member of its own."""
         batch, new = self.batch.take(self.members), self.new_nodes
         changes, codes = relocate(space.facts, batch, self.kind, space.force, new)
-        crowding = crowding_change(space.facts, batch, self.kind, new, space.scope)
+        location_exclusion = location_exclusion_change(space.facts, batch, self.kind, new, space.scope)
         nodes = nodes_after(space.facts.state, batch, self.kind, new)
-        return Trial(batch.asked, codes, *nodes, tuple(changes), crowding)
+        return Trial(batch.asked, codes, *nodes, tuple(changes), location_exclusion)
 
 
-def crowding_changes(space: Space, batch: Batch) -> Floats | None:
+def location_exclusion_changes(space: SearchSpace, batch: Batch) -> Floats | None:
     """What the location exclusion score adds, weighted, when members go to nodes, None if it stays."""
     state, tagged = space.facts.state, np.flatnonzero(batch.tags)
     if batch.asked.forthcoming or not len(tagged) or not state.location_rows:
@@ -94,24 +94,26 @@ def crowding_changes(space: Space, batch: Batch) -> Floats | None:
     changes = np.zeros((len(batch.rows), len(nodes)))
     for member in tagged.tolist():
         asked = state.instance(int(batch.rows[member]))
-        changes[member] = WEIGHTS[CROWDING] * affinity.crowding_change(state, asked, nodes, space.scope)
+        changes[member] = WEIGHTS[LOCATION_EXCLUSION] * affinity.location_exclusion_change(
+            state, asked, nodes, space.scope
+        )
     return changes
 
 
-def failovers(space: Space, baseline: Baseline, candidates: Candidates) -> Found:
+def failovers(space: SearchSpace, baseline: Baseline, candidates: MoveCandidates) -> ScoredMoves:
     """All failovers, which are few: they are scored without bounds."""
-    batch, own, crowding = candidates.batch, candidates.own, candidates.crowding
+    batch, own, location_exclusion = candidates.batch, candidates.own, candidates.location_exclusion
     members = np.flatnonzero(candidates.free)
     rest = own.rest[members]
-    if crowding is not None:
-        rest = rest + crowding[members, space.facts.state.snode[batch.rows[members]]]
+    if location_exclusion is not None:
+        rest = rest + location_exclusion[members, space.facts.state.snode[batch.rows[members]]]
     scores = baseline.scores(own.changes[:, members], own.squares[:, members], rest)
-    return Found(batch, candidates.kind, members, np.full(len(members), NOWHERE), scores)
+    return ScoredMoves(batch, candidates.kind, members, np.full(len(members), NOWHERE), scores)
 
 
 def relocations(
-    space: Space, baseline: Baseline, candidates: Candidates, members: Ints, places: Ints
-) -> tuple[Found, Ints]:
+    space: SearchSpace, baseline: Baseline, candidates: MoveCandidates, members: Ints, places: Ints
+) -> tuple[ScoredMoves, Ints]:
     """Moves of members to new nodes, given by their places among the targets: those that may be made.
 
     Also which of them are rated too well or too badly: those with a new node that keeps something free for
@@ -130,24 +132,24 @@ def relocations(
         squares[spread] += change * (change + 2 * baseline.heights[spread][places])
     rest = own.rest[members] + arriving.rest[arriving.classes[members], places]
     after = kind.nodes(p, s, new)
-    if candidates.crowding is not None and kind is not MoveKind.REPLACE_SECONDARY:
-        rest = rest + candidates.crowding[members, after[0]]
+    if candidates.location_exclusion is not None and kind is not MoveKind.REPLACE_SECONDARY:
+        rest = rest + candidates.location_exclusion[members, after[0]]
     if state.location_rows and kind.mirrored and not batch.asked.forthcoming:
         counts = ~state.columns.offline[p] if kind is MoveKind.REPLACE_SECONDARY else True
         rest = rest + PER_LOCATION * affinity.shared_locations(state, *after) * counts
-    found = Found(batch, kind, members, new, baseline.scores(changes, squares, rest))
+    found = ScoredMoves(batch, kind, members, new, baseline.scores(changes, squares, rest))
     if not kind.mirrored:
         return found, np.zeros(0, np.int64)
     shared = sum((peers[after] > 0 for peers in state.class_peers), state.peers[after] > 0)
     return found, np.flatnonzero(shared)
 
 
-def exact(space: Space, baseline: Baseline, trial: Trial) -> tuple[Floats, Floats]:
+def exact(space: SearchSpace, baseline: Baseline, trial: Trial) -> tuple[Floats, Floats]:
     """Scores with everything taken into account, infinite for moves that must not be; and what they may be
     off by.
     """
     effects = [space.parts.effect(node) for node in trial.changes]
     changes, squares = added(effects, len(baseline.means), len(trial.codes))
-    rest = sum((effect.rest for effect in effects), WEIGHTS[CROWDING] * trial.crowding)
+    rest = sum((effect.rest for effect in effects), WEIGHTS[LOCATION_EXCLUSION] * trial.location_exclusion)
     scores = np.where(trial.codes == FITS, baseline.scores(changes, squares, rest), np.inf)
     return scores, TINY * np.abs(scores) + baseline.score_doubts(changes, squares)

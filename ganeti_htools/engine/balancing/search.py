@@ -22,9 +22,14 @@ from ganeti_htools.engine.balancing.batches import Batch, NodeFacts
 from ganeti_htools.engine.balancing.effects import ScoreParts
 from ganeti_htools.engine.balancing.new_nodes import NewNodes
 from ganeti_htools.engine.balancing.own_nodes import May, OwnNodesByKind
-from ganeti_htools.engine.balancing.scoring import Candidates, Found, Space, crowding_changes
-from ganeti_htools.engine.balancing.step_search import Report, StepSearch
-from ganeti_htools.engine.balancing.ties import Best, best_of
+from ganeti_htools.engine.balancing.scoring import (
+    MoveCandidates,
+    ScoredMoves,
+    SearchSpace,
+    location_exclusion_changes,
+)
+from ganeti_htools.engine.balancing.step_search import MoveReport, StepSearch
+from ganeti_htools.engine.balancing.ties import BestMove, best_of
 from ganeti_htools.engine.rules import affinity
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import Bools
@@ -44,7 +49,7 @@ class Search:
     ) -> None:
         self.state, offline = facts.state, facts.state.columns.offline
         parts, targets = ScoreParts(self.state, scope), np.flatnonzero(scope & ~offline)
-        self.space = Space(facts, parts, scope, targets, force)
+        self.space = SearchSpace(facts, parts, scope, targets, force)
         forces = [force] if force or not (scope & offline).any() else [False, True]
         self.batches, self.own, self.new = list(batches), list[OwnNodesByKind](), list[dict[bool, NewNodes]]()
         for batch in batches:
@@ -73,7 +78,9 @@ class Search:
                 each.refresh(nodes)
 
     @np.errstate(invalid="ignore", divide="ignore", over="ignore")  # nodes that report nothing
-    def best(self, current: float, barred: Bools | None = None, report: Report | None = None) -> Best | None:
+    def best(
+        self, current: float, barred: Bools | None = None, report: MoveReport | None = None
+    ) -> BestMove | None:
         """The move that leaves the lowest score below the ``current`` one; of equal ones the first.
 
         That is in the order of instances, a failover before all else, new nodes in order, and for each of
@@ -86,7 +93,7 @@ class Search:
         return best_of(self.space, baseline, found, search.limit)
 
     @np.errstate(invalid="ignore", divide="ignore", over="ignore")
-    def within(self, current: float, loss: float, barred: Bools, most: int) -> list[Found]:
+    def within(self, current: float, loss: float, barred: Bools, most: int) -> list[ScoredMoves]:
         """Moves that leave a score of at most ``loss`` above the lower of ``current`` and the best: all,
         or about as many as ``most``.
         """
@@ -94,15 +101,15 @@ class Search:
         return search.moves(list(self._candidates(barred)))
 
     def _baseline(self) -> Baseline:
-        return Baseline(self.space.parts, affinity.crowding(self.state, self.space.scope))
+        return Baseline(self.space.parts, affinity.location_exclusion(self.state, self.space.scope))
 
-    def _candidates(self, barred: Bools | None) -> Iterator[Candidates]:
+    def _candidates(self, barred: Bools | None) -> Iterator[MoveCandidates]:
         """All moves that may be made now, by batch and kind."""
         for batch, own, new in zip(self.batches, self.own, self.new, strict=True):
-            crowding = crowding_changes(self.space, batch)
+            exclusion = location_exclusion_changes(self.space, batch)
             for kind, nodes in own.kinds.items():
                 may, free = nodes.may, nodes.free
                 if barred is not None:
                     may, free = may & ~barred[batch.rows], free & ~barred[batch.rows]
                 there = new.get(kind.to_primary) if kind.takes_node else None
-                yield Candidates(batch, kind, may, free, nodes, there, crowding)
+                yield MoveCandidates(batch, kind, may, free, nodes, there, exclusion)

@@ -88,6 +88,6 @@ def _exactly(table: SharedTable, near: list[tuple[int, int]]) -> tuple[tuple[int
     facts = replace(instances.facts, state=state)
     changes, _ = relocate(facts, batch, MoveKind.FAILOVER_TO, True, new)
     columns, nobody = state.columns.take(here), np.zeros(len(pairs))
-    scores = choice.scores_afresh(changes, here, columns, node_values(columns), nobody)
+    scores = choice.fresh_scores(changes, here, columns, node_values(columns), nobody)
     best = int(np.argmin(scores))
     return (int(pairs[best, 0]), int(pairs[best, 1])), float(scores[best])

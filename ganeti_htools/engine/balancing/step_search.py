@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from ganeti_htools.engine.balancing.baseline import TINY, Baseline
-from ganeti_htools.engine.balancing.bounds import Bounds, bounds_of
+from ganeti_htools.engine.balancing.bounds import ScoreBounds, bounds_of
 from ganeti_htools.engine.balancing.new_nodes import BLOCK
 from ganeti_htools.engine.balancing.scoring import (
-    Candidates,
-    Found,
-    Space,
+    MoveCandidates,
+    ScoredMoves,
+    SearchSpace,
     exact,
     failovers,
     relocations,
@@ -39,7 +39,7 @@ def worth(nodes: float) -> float:
 
 
 # Is told of moves that were judged, with what becomes of the nodes: a trial with a candidate for each move.
-Report = Callable[[Found, Trial], None]
+MoveReport = Callable[[ScoredMoves, Trial], None]
 
 
 class StepSearch:
@@ -51,24 +51,24 @@ class StepSearch:
 
     def __init__(
         self,
-        space: Space,
+        space: SearchSpace,
         baseline: Baseline,
         current: float,
         loss: float = 0.0,
         most: int | None = None,
-        report: Report | None = None,
+        report: MoveReport | None = None,
     ) -> None:
         self.space, self.baseline, self.most, self.report = space, baseline, most, report
         self.bound, self.slack = current, baseline.doubt + TINY * abs(current) + loss
         self.loose = 0.0
-        self.found: list[Found] = []
+        self.found: list[ScoredMoves] = []
 
     @property
     def limit(self) -> float:
         """No move with a higher score is looked for."""
         return self.bound + self.slack
 
-    def moves(self, candidates: Sequence[Candidates]) -> list[Found]:
+    def moves(self, candidates: Sequence[MoveCandidates]) -> list[ScoredMoves]:
         """Those of the candidates."""
         if self.report is not None:
             for each in candidates:
@@ -77,7 +77,7 @@ class StepSearch:
             self._look(candidates)
         return [found.take(found.scores <= self.limit) for found in self.found]
 
-    def _tell(self, candidates: Candidates, report: Report) -> None:
+    def _tell(self, candidates: MoveCandidates, report: MoveReport) -> None:
         """Judge each move by itself, and tell of it, whatever speaks against it."""
         batch, kind, state = candidates.batch, candidates.kind, self.space.facts.state
         targets = self.space.targets if kind.takes_node else np.array([NOWHERE])
@@ -87,13 +87,13 @@ class StepSearch:
             members, new = np.repeat(block, len(targets)), np.tile(targets, len(block))
             rows = batch.rows[members]
             others = (new == NOWHERE) | ((new != state.pnode[rows]) & (new != state.snode[rows]))
-            found = Found(batch, kind, members, new, np.zeros(len(new))).take(others)
+            found = ScoredMoves(batch, kind, members, new, np.zeros(len(new))).take(others)
             trial = found.tried(self.space)
             found = found._replace(scores=self._exact(trial))
             report(found, trial)
             self._keep(found)
 
-    def _look(self, candidates: Sequence[Candidates]) -> None:
+    def _look(self, candidates: Sequence[MoveCandidates]) -> None:
         """Score those moves that bounds do not rule out."""
         bounds = []
         self.loose = self._looseness(candidates)
@@ -109,7 +109,7 @@ class StepSearch:
             for each_bounds in bounds:
                 self._score(each_bounds, np.flatnonzero(each_bounds.candidates.free), np.inf)
 
-    def _looseness(self, candidates: Sequence[Candidates]) -> float:
+    def _looseness(self, candidates: Sequence[MoveCandidates]) -> float:
         """How much better a move can be than it is rated; infinite if that is not known.
 
         The new secondary may keep more memory free than it is taken to, by up to what it keeps for the
@@ -126,14 +126,14 @@ class StepSearch:
     def _exact(self, trial: Trial) -> Floats:
         return exact(self.space, self.baseline, trial)[0]
 
-    def _keep(self, found: Found) -> None:
+    def _keep(self, found: ScoredMoves) -> None:
         """Take note of moves that may be the best."""
         least = np.fmin.reduce(found.scores, initial=np.inf)
         self.bound = min(self.bound, float(least))
         if least <= self.limit:
             self.found.append(found.take(found.scores <= self.limit))
 
-    def _best_first(self, bounds: Sequence[Bounds]) -> None:
+    def _best_first(self, bounds: Sequence[ScoreBounds]) -> None:
         """Score the most promising moves first, more if none is that good."""
         least = min((float(each.least.min(initial=np.inf)) for each in bounds), default=np.inf)
         known, hope = list(self.found), self.limit + self.loose - least
@@ -145,7 +145,7 @@ class StepSearch:
             if self.limit + self.loose <= limit:
                 return
 
-    def _score(self, bounds: Bounds, members: Ints, limit: float) -> None:
+    def _score(self, bounds: ScoreBounds, members: Ints, limit: float) -> None:
         """Score the moves of some members that may be as good as ``limit``."""
         for chosen, places in self._promising(bounds, members, limit):
             if self.most is not None and sum(len(found.members) for found in self.found) >= self.most:
@@ -160,7 +160,7 @@ class StepSearch:
                 found.scores[doubtful] = self._exact(found.take(doubtful).tried(self.space))
             self._keep(found)
 
-    def _promising(self, bounds: Bounds, members: Ints, limit: float) -> Iterator[tuple[Ints, Ints]]:
+    def _promising(self, bounds: ScoreBounds, members: Ints, limit: float) -> Iterator[tuple[Ints, Ints]]:
         if math.isfinite(self.loose):
             return bounds.promising(members, lambda: min(limit, self.limit + self.loose))
         return bounds.promising(members, None)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ganeti_htools.engine.balancing.baseline import Baseline
 from ganeti_htools.engine.balancing.new_nodes import BLOCK
-from ganeti_htools.engine.balancing.scoring import Found, Space, exact
+from ganeti_htools.engine.balancing.scoring import ScoredMoves, SearchSpace, exact
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.trial import Trial
@@ -17,7 +17,7 @@ from ganeti_htools.model.moves import RANK, MoveKind
 TIES = 1 << 14  # so many figures are looked at to settle ties
 
 
-class Best(NamedTuple):
+class BestMove(NamedTuple):
     """The best move: what to settle, its kind and new node (a row), and the score it leads to."""
 
     trial: Trial
@@ -26,19 +26,23 @@ class Best(NamedTuple):
     score: float
 
 
-def best_of(space: Space, baseline: Baseline, found: Sequence[Found], limit: float) -> Best | None:
+def best_of(
+    space: SearchSpace, baseline: Baseline, found: Sequence[ScoredMoves], limit: float
+) -> BestMove | None:
     """Of moves with a score of at most ``limit`` the one that is best when computed from nothing."""
     state = space.facts.state
     nodes, columns = space.parts.rows, state.columns.take(space.parts.rows)
     lowest: tuple[float, int, int, int] = (np.inf, 0, 0, 0)
-    best: Best | None = None
+    best: BestMove | None = None
     for near in _near(space, baseline, found, limit):
         width = max(1, 8 * BLOCK // len(columns.offline))
         for start in range(0, len(near.members), width):
             some = near.take(slice(start, start + width))
             trial, rows = some.tried(space), some.batch.rows[some.members]
-            crowding = np.broadcast_to(baseline.crowding + trial.crowding, trial.codes.shape)
-            scores = choice.scores_afresh(trial.changes, nodes, columns, baseline.values, crowding)
+            exclusion = np.broadcast_to(
+                baseline.location_exclusion + trial.location_exclusion, trial.codes.shape
+            )
+            scores = choice.fresh_scores(trial.changes, nodes, columns, baseline.values, exclusion)
             scores = np.where(trial.codes == FITS, scores, np.inf)
             least = np.fmin.reduce(scores)
             ranks = [
@@ -48,11 +52,13 @@ def best_of(space: Space, baseline: Baseline, found: Sequence[Found], limit: flo
             if ranks and np.isfinite(least) and min(ranks)[0] < lowest:
                 lowest, i = min(ranks)
                 trial = replace(trial.only(i), asked=state.instance(int(rows[i])))
-                best = Best(trial, some.kind, int(some.new[i]), lowest[0])
+                best = BestMove(trial, some.kind, int(some.new[i]), lowest[0])
     return best
 
 
-def _near(space: Space, baseline: Baseline, found: Sequence[Found], limit: float) -> list[Found]:
+def _near(
+    space: SearchSpace, baseline: Baseline, found: Sequence[ScoredMoves], limit: float
+) -> list[ScoredMoves]:
     """Those found that cannot be told from the best but by computing their scores afresh."""
     near = [each.take(each.scores <= limit) for each in found]
     near = [each for each in near if len(each.members)]

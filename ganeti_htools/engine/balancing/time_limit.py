@@ -8,7 +8,7 @@ above the best one possible, by more than a factor times what the plan takes the
 import numpy as np
 
 from ganeti_htools.engine.balancing.search import Search
-from ganeti_htools.engine.balancing.ties import Best
+from ganeti_htools.engine.balancing.ties import BestMove
 from ganeti_htools.engine.balancing.traffic import bandwidths, seconds
 from ganeti_htools.model.state import State
 
@@ -23,7 +23,7 @@ class TimeLimit:
         self.threshold, self.factor, self.optimum = threshold, factor, optimum
         self.spent = 0.0
 
-    def best(self, search: Search, current: float) -> Best | None:
+    def best(self, search: Search, current: float) -> BestMove | None:
         """The best of all moves that are an instance's best one and do not take too long."""
         barred = np.zeros(len(self.state.pnode), np.bool_)
         while best := search.best(current, barred):
@@ -34,11 +34,11 @@ class TimeLimit:
             barred[best.trial.asked.index] = True
         return None
 
-    def note(self, best: Best) -> None:
+    def note(self, best: BestMove) -> None:
         """Take note of a move that is about to be made."""
         self.spent += self._takes(best)
 
-    def _takes(self, best: Best) -> float:
+    def _takes(self, best: BestMove) -> float:
         return seconds(self.state, self.speeds, best.trial.asked.index, best.kind, best.node)
 
     def _too_long(self, current: float, score: float, time: float) -> bool:

@@ -5,16 +5,16 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ganeti_htools.engine.balancing.batches import Batch
-from ganeti_htools.engine.balancing.new_nodes import alike
+from ganeti_htools.engine.balancing.new_nodes import instance_classes
 from ganeti_htools.engine.balancing.traffic import copied
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.state import State
 
-Place = tuple[int, int]  # rows of primary and secondary (NOWHERE for none)
+NodePair = tuple[int, int]  # rows of primary and secondary (NOWHERE for none)
 
 
-def goals_of(state: State, found: State) -> dict[int, Place]:
+def goals_of(state: State, found: State) -> dict[int, NodePair]:
     """Where instances are that are not where they were."""
     changed = np.flatnonzero((found.pnode != state.pnode) | (found.snode != state.snode))
     return {int(row): (int(found.pnode[row]), int(found.snode[row])) for row in changed}
@@ -24,7 +24,7 @@ def volume_of(state: State, index: int, kind: MoveKind) -> int:
     return sum(copied(kind, state.cluster.instances[index]))
 
 
-def first_moves(state: State, place: Place, goal: Place) -> list[tuple[MoveKind, int]]:
+def first_moves(state: State, place: NodePair, goal: NodePair) -> list[tuple[MoveKind, int]]:
     """Moves from a place to another, or half the way where two are needed: what copies least comes first.
 
     A lost primary is left before anything else.
@@ -47,7 +47,7 @@ def first_moves(state: State, place: Place, goal: Place) -> list[tuple[MoveKind,
     return [*after, *before] if state.columns.offline[p] else [*before, *after]
 
 
-def _distance(state: State, index: int, goal: Place) -> tuple[int, int]:
+def _distance(state: State, index: int, goal: NodePair) -> tuple[int, int]:
     """What the shortest way of an instance to a place copies (MiB), and how many moves it takes."""
     place = int(state.pnode[index]), int(state.snode[index])
     if place == goal:
@@ -57,17 +57,19 @@ def _distance(state: State, index: int, goal: Place) -> tuple[int, int]:
     return sum(volume_of(state, index, kind) for kind in kinds), len(kinds)
 
 
-def shortest(state: State, goals: Mapping[int, Place]) -> tuple[int, int]:
+def shortest(state: State, goals: Mapping[int, NodePair]) -> tuple[int, int]:
     """What the shortest ways of all instances copy together (MiB), and how many moves they take."""
     ways = [_distance(state, index, goal) for index, goal in goals.items()]
     return sum(volume for volume, _ in ways), sum(length for _, length in ways)
 
 
-def shared_out(state: State, batches: Sequence[Batch], goals: Mapping[int, Place]) -> dict[int, Place]:
+def exchanged_goals(
+    state: State, batches: Sequence[Batch], goals: Mapping[int, NodePair]
+) -> dict[int, NodePair]:
     """The goals, exchanged between instances that are alike where that copies less."""
     result = dict(goals)
     for batch in batches:
-        classes, _ = alike(batch)
+        classes, _ = instance_classes(batch)
         groups: dict[tuple[int, bool], list[int]] = {}
         for index, number in zip(batch.rows.tolist(), classes.tolist(), strict=True):
             if index in goals:
@@ -80,7 +82,7 @@ def shared_out(state: State, batches: Sequence[Batch], goals: Mapping[int, Place
     return result
 
 
-def _dealt(state: State, members: Sequence[int], goals: Mapping[int, Place]) -> dict[int, Place]:
+def _dealt(state: State, members: Sequence[int], goals: Mapping[int, NodePair]) -> dict[int, NodePair]:
     """The goals of some instances dealt out anew, the shortest way first."""
     owners: dict[int, list[int]] = {}  # of goals, by the nodes of these
     for index in members:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ganeti_htools.engine.rules import choice, instance_policy, node_rules
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
-from ganeti_htools.engine.rules.score import looked_at, node_values
+from ganeti_htools.engine.rules.score import counted_nodes, node_values
 from ganeti_htools.model.columns import NOWHERE, Columns, Floats, Ints
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
@@ -88,7 +88,7 @@ class BulkSearch:
         self.state, self.asked, self.nodes = state, asked, nodes
         self.known: Known = {} if known is None or any(asked.classes) else known
         everyone = np.ones(len(state.group), np.bool_)
-        base, looked = choice.base(state, everyone), looked_at(state.columns)
+        base, looked = choice.base(state, everyone), counted_nodes(state.columns)
         self.score_table, self.weights, self.steady = base.table, base.weights, base.sums
         online = np.flatnonzero(~state.columns.offline)
         self.position = np.searchsorted(online, nodes)
@@ -189,7 +189,7 @@ class BulkSearch:
         self.look([at])
 
     def write(self, row: int, figures: tuple[Any, ...]) -> None:
-        """Change the figures of a node."""
+        """InstanceOnNode the figures of a node."""
         for column, figure in zip(self.figures, figures, strict=True):
             column[row] = figure
         for column, first in self.aliases:

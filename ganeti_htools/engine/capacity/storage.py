@@ -5,7 +5,7 @@ Ganeti's design "storage types" has this for nodes (``gnt-node list -o dtotal/dr
 
 from dataclasses import dataclass
 
-from ganeti_htools.engine.rules.pools import told
+from ganeti_htools.engine.rules.pools import pool_units
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.units import Units, unit_on
@@ -58,7 +58,7 @@ class Storage:
 
 def storage_of(cluster: Cluster, units: Units) -> Storage:
     """The storage of a cluster with these units. A node that tells its units has none without any room."""
-    figures, pools = told(cluster, units), sorted(known_pools(cluster, units), key=str)
+    figures, pools = pool_units(cluster, units), sorted(known_pools(cluster, units), key=str)
     return Storage(
         tuple(node.name for node in cluster.nodes),
         tuple(_local(cluster, units, unit) for unit in units.local),

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.exclusive_storage import Losses
-from ganeti_htools.engine.allocation.pairs import Pairs
+from ganeti_htools.engine.allocation.candidate_pairs import CandidatePairs
+from ganeti_htools.engine.allocation.lost_allocations import LostAllocations
 from ganeti_htools.engine.allocation.solution import PATIENCE
 from ganeti_htools.engine.explaining.components import scored
-from ganeti_htools.engine.explaining.places import Place, commonest, places
+from ganeti_htools.engine.explaining.places import ExplainedPlace, commonest, places
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.score import Statistics
@@ -17,7 +17,7 @@ from ganeti_htools.model.columns import NOWHERE, Ints
 from ganeti_htools.model.types import Fail
 
 
-def for_new(pairs: Pairs, base: Statistics) -> Iterator[Place]:
+def for_new(pairs: CandidatePairs, base: Statistics) -> Iterator[ExplainedPlace]:
     """Each node as primary of a new instance. Where no secondary does: what most of them are rejected for."""
     hopeless = False
     for row, node in enumerate(pairs.primaries.tolist()):
@@ -26,12 +26,12 @@ def for_new(pairs: Pairs, base: Statistics) -> Iterator[Place]:
         if best is not None:
             yield from places(best, np.array([True]), base)
         elif pairs.fits[row].any():
-            yield Place(node, NOWHERE, Fail.N1.value)
+            yield ExplainedPlace(node, NOWHERE, Fail.N1.value)
         else:
-            yield Place(node, NOWHERE, commonest(pairs.codes[row][pairs.secondaries != node]))
+            yield ExplainedPlace(node, NOWHERE, commonest(pairs.codes[row][pairs.secondaries != node]))
 
 
-def _first_redundant(pairs: Pairs, row: int) -> tuple[Trial | None, bool]:
+def _first_redundant(pairs: CandidatePairs, row: int) -> tuple[Trial | None, bool]:
     """The best pair with a primary that leaves the cluster redundant; whether none can with any primary.
 
     The algorithm stops at the best of all pairs; what it has not come to is looked at here, as it would.
@@ -46,7 +46,7 @@ def _first_redundant(pairs: Pairs, row: int) -> tuple[Trial | None, bool]:
     return None, False
 
 
-def for_losses(losses: Losses) -> Iterator[Place]:
+def for_losses(losses: LostAllocations) -> Iterator[ExplainedPlace]:
     """Each node as primary of a new instance, with its best secondary if there is one.
 
     Lost allocations decide. Where no candidate fits: what most of them are rejected for.
@@ -54,25 +54,25 @@ def for_losses(losses: Losses) -> Iterator[Place]:
     fits = losses.fits
     for row, node in enumerate(losses.primaries.tolist()):
         if not fits[row].any():
-            yield Place(node, NOWHERE, commonest(losses.codes[row][losses.real[row]]))
+            yield ExplainedPlace(node, NOWHERE, commonest(losses.codes[row][losses.real[row]]))
             continue
         here = np.zeros_like(fits)
         here[row] = fits[row]
         _, best = losses.best(here)
         lost, disk = losses.metric(row, best)
-        yield Place(node, int(losses.secondaries[best]), "", lost=lost, disk=disk)
+        yield ExplainedPlace(node, int(losses.secondaries[best]), "", lost=lost, disk=disk)
 
 
-def for_exchange(trial: Trial, nodes: Ints, base: Statistics) -> Iterator[Place]:
+def for_exchange(trial: Trial, nodes: Ints, base: Statistics) -> Iterator[ExplainedPlace]:
     """Each node as primary of an instance that leaves both its nodes; a trial of all pairs of nodes."""
     apart = nodes[:, np.newaxis] != nodes
     fits = apart & (trial.codes == FITS)
     ranks = trial.scores(base)
-    scores, parts = scored(base, trial.changes, trial.crowding, fits.shape)
+    scores, parts = scored(base, trial.changes, trial.location_exclusion, fits.shape)
     for row, node in enumerate(nodes.tolist()):
         if not fits[row].any():
-            yield Place(node, NOWHERE, commonest(trial.codes[row][apart[row]]))
+            yield ExplainedPlace(node, NOWHERE, commonest(trial.codes[row][apart[row]]))
             continue
         best = int(np.flatnonzero(fits[row])[choice.near_best(ranks[row][fits[row]])][-1])
         figures = tuple(float(part[row, best]) for part in parts)
-        yield Place(node, int(nodes[best]), "", float(scores[row, best]), figures)
+        yield ExplainedPlace(node, int(nodes[best]), "", float(scores[row, best]), figures)

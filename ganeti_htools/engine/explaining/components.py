@@ -12,14 +12,14 @@ from ganeti_htools.model.columns import Floats
 
 
 def scored(
-    base: Statistics, touched: Iterable[NodeChange], crowding: Any, shape: tuple[int, ...]
+    base: Statistics, touched: Iterable[NodeChange], exclusion: Any, shape: tuple[int, ...]
 ) -> tuple[Floats, list[Floats]]:
     """Scores, and their components (unweighted), of candidates that touch some of the nodes in ``base``.
 
-    ``crowding`` is the change of the location exclusion score. A component that is no number in ``base``
+    ``exclusion`` is the change of the location exclusion score. A component that is no number in ``base``
     stays none.
     """
-    after = updated(base, touched, crowding)
+    after = updated(base, touched, exclusion)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         spreads = zip(after.variances, base.variances, strict=True)
         after = replace(after, variances=tuple(old if np.isnan(old) else new for new, old in spreads))

@@ -6,12 +6,13 @@ from functools import partial
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.exclusive_storage import Losses, is_dedicated
-from ganeti_htools.engine.allocation.pairs import Pairs
+from ganeti_htools.engine.allocation.candidate_pairs import CandidatePairs
+from ganeti_htools.engine.allocation.exclusive_storage import is_dedicated
+from ganeti_htools.engine.allocation.lost_allocations import LostAllocations
 from ganeti_htools.engine.allocation.reporter import Reporter
 from ganeti_htools.engine.decide import decide, place
 from ganeti_htools.engine.explaining import best_pairs
-from ganeti_htools.engine.explaining.places import Place, places, redundant, with_lacks
+from ganeti_htools.engine.explaining.places import ExplainedPlace, places, redundant, with_lacks
 from ganeti_htools.engine.redundancy.global_n1 import Check
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.pools import pool_room
@@ -36,7 +37,7 @@ class Explanation:
 
     asked: RequestedInstance
     before: Statistics | None
-    places: tuple[Place, ...]
+    places: tuple[ExplainedPlace, ...]
     nodes: tuple[int, ...]
     why: str = ""
 
@@ -52,14 +53,14 @@ def explained(state: State, request: wanted.Request, options: PlacementOptions) 
             pools, dedicated, state = pool_room(state), is_dedicated(state, request), state.copy()
             for each in placements:
                 placed = partial(place, state, each, options, dedicated, pools=pools)
-                yield from _heard(Listener(), placed)
+                yield from _heard(ExplanationCollector(), placed)
         case wanted.Allocate() | wanted.ChangeGroup():
-            yield from _heard(Listener(), partial(decide, state, request, options))
+            yield from _heard(ExplanationCollector(), partial(decide, state, request, options))
         case _:
-            yield from _heard(Listener(one_group=True), partial(decide, state, request, options))
+            yield from _heard(ExplanationCollector(one_group=True), partial(decide, state, request, options))
 
 
-def _heard(listener: "Listener", decision: Callable[[Reporter], object]) -> Sequence[Explanation]:
+def _heard(listener: "ExplanationCollector", decision: Callable[[Reporter], object]) -> Sequence[Explanation]:
     """What a listener has to tell after a decision, unless that failed before anything was tried."""
     try:
         decision(listener)
@@ -71,7 +72,7 @@ def _heard(listener: "Listener", decision: Callable[[Reporter], object]) -> Sequ
     return listener.explanations
 
 
-class Listener(Reporter):
+class ExplanationCollector(Reporter):
     """Collects the explanations of a decision.
 
     ``one_group``: the instance has a group that it stays in, and nodes of others are told of as such.
@@ -83,7 +84,7 @@ class Listener(Reporter):
     rated: bool
     before: Statistics
     primary: int
-    places: dict[int, Place]
+    places: dict[int, ExplainedPlace]
     exchanged: bool
 
     def __init__(self, one_group: bool = False) -> None:
@@ -112,7 +113,7 @@ class Listener(Reporter):
         found = places(trial, redundant(trial, trial.asked, redundancy), self.before)
         self.places.update(zip(nodes.tolist(), found, strict=True))
 
-    def judged_pairs(self, pairs: Pairs) -> None:
+    def judged_pairs(self, pairs: CandidatePairs) -> None:
         if self.primary != NOWHERE:
             columns = np.arange(len(pairs.secondaries))
             trial = pairs.trial(np.zeros_like(columns), columns)
@@ -124,7 +125,7 @@ class Listener(Reporter):
         base, self.exchanged = choice.base(state, self.scope), True
         self._add(best_pairs.for_exchange(choice.restricted(trial, self.scope), nodes, base))
 
-    def judged_losses(self, losses: Losses) -> None:
+    def judged_losses(self, losses: LostAllocations) -> None:
         self._add(best_pairs.for_losses(losses))
 
     def placed(self, nodes: Sequence[int]) -> None:
@@ -133,12 +134,12 @@ class Listener(Reporter):
     def failed(self, why: str) -> None:
         self._end((), why)
 
-    def _add(self, found: Iterator[Place]) -> None:
+    def _add(self, found: Iterator[ExplainedPlace]) -> None:
         self.places.update((each.pnode, each) for each in found)
 
     def _reject(self, node: int, why: str) -> None:
         rows = (node, NOWHERE) if self.primary == NOWHERE else (self.primary, node)
-        self.places[node] = Place(*rows, why)
+        self.places[node] = ExplainedPlace(*rows, why)
 
     def _obstacle(self, node: int, group: int) -> str:
         """Why a node may not be taken at all."""

@@ -18,7 +18,7 @@ from ganeti_htools.model.types import Fail
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ExplainedPlace:
     """A primary and a secondary: rows, NOWHERE for none.
 
     Either ``why`` says why it does not do, or there is the score with its components (unweighted). Where lost
@@ -42,20 +42,20 @@ class Place:
         return self.score, self.lost, self.disk
 
 
-def places(trial: Trial, redundant: Bools, base: Statistics) -> Iterator[Place]:
+def places(trial: Trial, redundant: Bools, base: Statistics) -> Iterator[ExplainedPlace]:
     """The place that each candidate of a trial is, with what it does to the statistics ``base``."""
-    scores, parts = scored(base, trial.changes, trial.crowding, trial.codes.shape)
+    scores, parts = scored(base, trial.changes, trial.location_exclusion, trial.codes.shape)
     primaries, secondaries = (
         np.broadcast_to(rows, trial.codes.shape).tolist() for rows in (trial.pnode, trial.snode)
     )
     for i, (code, pnode) in enumerate(zip(trial.codes.tolist(), primaries, strict=True)):
         if code != FITS:
-            yield Place(pnode, secondaries[i], FAIL[code].value)
+            yield ExplainedPlace(pnode, secondaries[i], FAIL[code].value)
         elif not redundant[i]:
-            yield Place(pnode, secondaries[i], Fail.N1.value)
+            yield ExplainedPlace(pnode, secondaries[i], Fail.N1.value)
         else:
             figures = tuple(float(part[i]) for part in parts)
-            yield Place(pnode, secondaries[i], "", float(scores[i]), figures)
+            yield ExplainedPlace(pnode, secondaries[i], "", float(scores[i]), figures)
 
 
 def redundant(trial: Trial, asked: RequestedInstance, redundancy: Check | None) -> Bools:
@@ -77,8 +77,8 @@ def redundant(trial: Trial, asked: RequestedInstance, redundancy: Check | None) 
 
 
 def with_lacks(
-    place: Place, state: State, asked: RequestedInstance, node: int, source: int = NOWHERE
-) -> Place:
+    place: ExplainedPlace, state: State, asked: RequestedInstance, node: int, source: int = NOWHERE
+) -> ExplainedPlace:
     """A place with what its node (row) lacks of storage units or custom classes, if it is refused for these.
 
     ``source`` is the node (row) from which they would be copied to a new secondary.

@@ -6,8 +6,8 @@ import numpy as np
 
 from ganeti_htools.engine.balancing.balance import search_of
 from ganeti_htools.engine.balancing.batches import batches_of
-from ganeti_htools.engine.balancing.scoring import Found
-from ganeti_htools.engine.explaining.places import Place, places, with_lacks
+from ganeti_htools.engine.balancing.scoring import ScoredMoves
+from ganeti_htools.engine.explaining.places import ExplainedPlace, places, with_lacks
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools
@@ -22,7 +22,7 @@ class PossibleMove:
 
     kind: MoveKind
     node: int
-    place: Place
+    place: ExplainedPlace
 
 
 def possible_moves(
@@ -36,7 +36,7 @@ def possible_moves(
     found: dict[int, list[PossibleMove]] = {index: [] for index in np.flatnonzero(chosen).tolist()}
     base = choice.base(state, scope)
 
-    def report(judged: Found, trial: Trial) -> None:
+    def report(judged: ScoredMoves, trial: Trial) -> None:
         rows, each = (
             judged.batch.rows[judged.members],
             places(trial, np.ones(trial.codes.shape, np.bool_), base),

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ganeti_htools.engine.allocation.evacuate import Moved
+from ganeti_htools.engine.allocation.evacuate import MovedInstance
 from ganeti_htools.engine.balancing.traffic import copied_by
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.model.cluster import Instance
@@ -18,14 +18,14 @@ class Limits:
     moves: int = -1
     copy: int = -1
 
-    def allow(self, rows: Sequence[Instance], moved: Sequence[Moved]) -> bool:
+    def allow(self, rows: Sequence[Instance], moved: Sequence[MovedInstance]) -> bool:
         """Whether these moves keep to it. ``rows`` are all instances."""
         if 0 <= self.moves < len({each.instance for each in moved}):
             return False
         return self.copy < 0 or sum(cost(rows, each) for each in moved) <= self.copy
 
 
-def cost(rows: Sequence[Instance], moved: Moved) -> int:
+def cost(rows: Sequence[Instance], moved: MovedInstance) -> int:
     """What a move copies of disks and memory, MiB."""
     return sum(copied_by([part.operation for part in moved.parts], rows[moved.instance]))
 

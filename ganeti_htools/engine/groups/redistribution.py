@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from ganeti_htools.engine.allocation.evacuate import Moved
+from ganeti_htools.engine.allocation.evacuate import MovedInstance
 from ganeti_htools.engine.allocation.exchange import exchange
 from ganeti_htools.engine.balancing.traffic import copied_by
 from ganeti_htools.engine.groups.causes import Cause, burden, causes
@@ -173,7 +173,7 @@ def _pruned(before: Regrouping, group: int, after: Regrouping) -> Regrouping:
     return after
 
 
-def _repaired_by(before: Regrouping, group: int, moves: Sequence[Moved]) -> Regrouping | None:
+def _repaired_by(before: Regrouping, group: int, moves: Sequence[MovedInstance]) -> Regrouping | None:
     """The cluster after moves if they repair a group and make none worse."""
     after = before.copy()
     if not all(after.make(each.instance, each.parts) for each in moves):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.evacuate import Moved
+from ganeti_htools.engine.allocation.evacuate import MovedInstance
 from ganeti_htools.engine.allocation.move_parts import tried, tried_on
 from ganeti_htools.engine.allocation.solution import Solution
 from ganeti_htools.engine.groups.detached import Detached, best_place, detached, has_room
@@ -49,7 +49,7 @@ class Regrouping:
     """
 
     def __init__(self, state: State, rules: Rules) -> None:
-        self.state, self.rules, self.moved = state, rules, list[Moved]()
+        self.state, self.rules, self.moved = state, rules, list[MovedInstance]()
         self._detached: dict[int, Detached] = {}
         self._health: dict[int, Health] = {}
         self._base: Statistics | None = None
@@ -185,7 +185,7 @@ class Regrouping:
                     self._detached.pop(group, None)
                     self._health.pop(group, None)
         nodes = tuple(row for row in (int(after.pnode[index]), int(after.snode[index])) if row != NOWHERE)
-        self.moved.append(Moved(index, self.group_of(index), nodes, tuple(parts)))
+        self.moved.append(MovedInstance(index, self.group_of(index), nodes, tuple(parts)))
         return True
 
     def fault(self, index: int, parts: Sequence[MovePart]) -> Fail | None:

@@ -97,11 +97,11 @@ def _in_order(
     """The targets (rows) on which an operation is possible, what leaves the lowest score in scope first."""
     if not len(targets):
         return
-    trial, crowding = (
+    trial, location_exclusion = (
         tried_on(state, asked, operation, targets, PlacementOptions()),
-        affinity.crowding(state, scope),
+        affinity.location_exclusion(state, scope),
     )
     codes = trial.codes.copy()
-    while (best := choice.best(state, replace(trial, codes=codes), scope, crowding)) is not None:
+    while (best := choice.best(state, replace(trial, codes=codes), scope, location_exclusion)) is not None:
         yield int(targets[best])
         codes[best] = CODE[Fail.N1]

@@ -18,7 +18,7 @@ from ganeti_htools.engine.redundancy.arrivals import Arrival
 from ganeti_htools.engine.redundancy.nodes_left import Balance, Nodes
 from ganeti_htools.engine.redundancy.room import Wanted, lacking
 from ganeti_htools.engine.rules import affinity, choice
-from ganeti_htools.engine.rules.components import COMPONENTS, CROWDING, INDEX, WEIGHTS
+from ganeti_htools.engine.rules.components import COMPONENTS, INDEX, LOCATION_EXCLUSION, WEIGHTS
 from ganeti_htools.engine.rules.resources import DISK, MEMORY, SPINDLES, check_hard
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.state import RequestedInstance, State
@@ -28,7 +28,9 @@ N1, TAGS, LOCATION = INDEX["n1_cnt"], INDEX["pri_tags_score"], INDEX["location_s
 _UNKNOWN = [
     each.name
     for which, each in enumerate(COMPONENTS)
-    if not each.proportional and which not in (N1, TAGS, LOCATION, CROWDING) and each.figures != ("r_mem",)
+    if not each.proportional
+    and which not in (N1, TAGS, LOCATION, LOCATION_EXCLUSION)
+    and each.figures != ("r_mem",)
 ]
 if _UNKNOWN:
     raise ValueError(f"the simulation of lost nodes does not know what changes {', '.join(_UNKNOWN)}")
@@ -238,7 +240,9 @@ class LossSimulation:
             by_tags = np.where(online, _by_tags(state, asked), 0.0)
             if len(asked.tags):
                 every = np.arange(len(online))
-                by_tags += WEIGHTS[CROWDING] * affinity.crowding_change(state, asked, every, balance.counted)
+                by_tags += WEIGHTS[LOCATION_EXCLUSION] * affinity.location_exclusion_change(
+                    state, asked, every, balance.counted
+                )
             scores = (np.array(scores) + by_tags[places]).tolist()
         return places[choice.last_near_best(scores)]
 

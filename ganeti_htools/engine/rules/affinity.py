@@ -36,7 +36,7 @@ def location_score(state: State, asked: RequestedInstance) -> int:
     return int(shared_locations(state, pnode, snode)) if snode != NOWHERE else 0
 
 
-def crowding(state: State, scope: Bools) -> float:
+def location_exclusion(state: State, scope: Bools) -> float:
     """The location exclusion score: settled instances in excess of one per location and exclusion tag.
 
     Only online nodes in scope count. A primary counts at each location that its node is tagged with.
@@ -54,8 +54,8 @@ def _crowds(state: State, scope: Bools, tags: Any) -> Ints:
     return crowds
 
 
-def crowding_change(state: State, asked: RequestedInstance, targets: Ints, scope: Bools) -> Any:
-    """How :func:`crowding` changes when the instance goes from its primary, if any, to each target."""
+def location_exclusion_change(state: State, asked: RequestedInstance, targets: Ints, scope: Bools) -> Any:
+    """The change of :func:`location_exclusion` when the instance goes to each target."""
     if asked.forthcoming or not len(asked.tags) or not state.location_rows:
         return 0.0
     crowds = _crowds(state, scope, asked.tags)

@@ -17,7 +17,14 @@ import numpy as np
 
 from ganeti_htools.engine.rules import affinity
 from ganeti_htools.engine.rules.node_rules import FITS
-from ganeti_htools.engine.rules.score import NodeValues, Statistics, node_values, score, statistics, variants
+from ganeti_htools.engine.rules.score import (
+    NodeValues,
+    Statistics,
+    node_values,
+    score,
+    statistics,
+    variant_scores,
+)
 from ganeti_htools.engine.rules.trial import NodeChange, Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints
 from ganeti_htools.model.state import State
@@ -25,14 +32,14 @@ from ganeti_htools.model.state import State
 CLOSE = 1e-9
 
 
-def base(state: State, scope: Bools, crowding: float | None = None) -> Statistics:
+def base(state: State, scope: Bools, exclusion: float | None = None) -> Statistics:
     """What the score of the nodes in scope is made of.
 
-    ``crowding`` is their location exclusion score, which is found out unless it is given.
+    ``exclusion`` is their location exclusion score, which is found out unless it is given.
     """
-    crowding = affinity.crowding(state, scope) if crowding is None else crowding
+    exclusion = affinity.location_exclusion(state, scope) if exclusion is None else exclusion
     columns = state.columns if scope.all() else state.columns.take(np.flatnonzero(scope))
-    return statistics(columns, node_values(columns), crowding)
+    return statistics(columns, node_values(columns), exclusion)
 
 
 def near_best(scores: Floats) -> Ints:
@@ -50,7 +57,7 @@ def last_near_best(scores: Sequence[float]) -> int:
     return max(at for at, score in enumerate(scores) if score <= limit)
 
 
-def afresh(state: State, trial: Trial, candidate: int, scope: Bools, crowding: float = 0.0) -> float:
+def fresh_score(state: State, trial: Trial, candidate: int, scope: Bools, exclusion: float = 0.0) -> float:
     """The score of the nodes in scope with one candidate chosen, computed from nothing."""
     columns = state.columns.map(np.copy)
     if trial.asked.forthcoming:
@@ -59,14 +66,22 @@ def afresh(state: State, trial: Trial, candidate: int, scope: Bools, crowding: f
         columns = columns.apart(node.new.aliases)
         columns.put(int(node.rows[0]), node.new)
     columns = columns if scope.all() else columns.take(np.flatnonzero(scope))
-    change = trial.crowding if np.ndim(trial.crowding) == 0 else trial.crowding[candidate]
-    return score(columns, crowding + float(change))
+    change = (
+        trial.location_exclusion
+        if np.ndim(trial.location_exclusion) == 0
+        else trial.location_exclusion[candidate]
+    )
+    return score(columns, exclusion + float(change))
 
 
-def scores_afresh(
-    changes: Sequence[NodeChange], rows: Ints, columns: Columns, values: NodeValues, crowding: Floats
+def fresh_scores(
+    changes: Sequence[NodeChange],
+    rows: Ints,
+    columns: Columns,
+    values: NodeValues,
+    exclusion: Floats,
 ) -> Floats:
-    """The score of each candidate, computed from nothing; ``crowding`` is its location exclusion score.
+    """The score of each candidate, computed from nothing; ``exclusion`` is its location exclusion score.
 
     The nodes that count are ``rows``, in order, with their ``columns`` and ``values``.
     """
@@ -76,7 +91,7 @@ def scores_afresh(
         old = node_values(node.old)
         position = np.where(rows[at] == node.rows, at, NOWHERE)
         told.append((position, old, node_values(node.new, (node.old, old))))
-    return variants(columns, values, told, crowding)
+    return variant_scores(columns, values, told, exclusion)
 
 
 def restricted(trial: Trial, scope: Bools) -> Trial:
@@ -84,16 +99,16 @@ def restricted(trial: Trial, scope: Bools) -> Trial:
     return replace(trial, changes=tuple(node for node in trial.changes if scope[node.rows].all()))
 
 
-def best(state: State, trial: Trial, scope: Bools, crowding: float = 0.0, exact: bool = True) -> int | None:
+def best(state: State, trial: Trial, scope: Bools, exclusion: float = 0.0, exact: bool = True) -> int | None:
     """The candidate that fits and leaves the nodes in scope with the lowest score, None if none fits."""
     fits = np.flatnonzero(trial.codes == FITS)
     if len(fits) < 2:
         return int(fits[0]) if len(fits) else None
-    before = base(state, scope, crowding)
+    before = base(state, scope, exclusion)
     if not before.rated:
         return int(fits[0 if trial.asked.index == NOWHERE else -1])
     near = fits[near_best(restricted(trial, scope).scores(before)[fits])]
     if len(near) == 1 or not exact:
         return int(near[-1])
-    fresh = [afresh(state, trial, candidate, scope, crowding) for candidate in near.tolist()]
+    fresh = [fresh_score(state, trial, candidate, scope, exclusion) for candidate in near.tolist()]
     return int(near[np.flatnonzero(np.array(fresh) == min(fresh))[-1]])

@@ -166,7 +166,7 @@ def components(shape: Shape) -> tuple[Component, ...]:
     )
 
 
-class Table(NamedTuple):
+class ComponentTable(NamedTuple):
     """The components of a cluster's score, and what is often asked about them; all by their position."""
 
     components: tuple[Component, ...]
@@ -174,26 +174,26 @@ class Table(NamedTuple):
     aggregates: tuple[Aggregate, ...]
     parts: tuple[tuple[int, ...], ...]  # where the columns stand that it is made of
     first: dict[str, int]  # the first with that name
-    crowding: int
+    location_exclusion: int
     partial: tuple[int, ...]  # those that do not look at all online nodes
 
 
 @lru_cache(maxsize=32)
-def table(shape: Shape = SINGLE) -> Table:
+def table(shape: Shape = SINGLE) -> ComponentTable:
     """The components of columns of that shape."""
     found, names = components(shape), columns_type(shape)._fields
     assert all(set(component.figures) <= set(columns_type(shape).changing()) for component in found)
-    (crowding,) = (which for which, component in enumerate(found) if component.aggregate is CLUSTER)
-    return Table(
+    (location_exclusion,) = (which for which, component in enumerate(found) if component.aggregate is CLUSTER)
+    return ComponentTable(
         found,
         tuple(component.weight for component in found),
         tuple(component.aggregate for component in found),
         tuple(tuple(map(names.index, component.figures)) for component in found),
         {component.name: which for which, component in reversed(list(enumerate(found)))},
-        crowding,
+        location_exclusion,
         tuple(which for which, component in enumerate(found) if component.counted is not _everywhere),
     )
 
 
-COMPONENTS, WEIGHTS, AGGREGATES, PARTS, INDEX, CROWDING, _ = table()
+COMPONENTS, WEIGHTS, AGGREGATES, PARTS, INDEX, LOCATION_EXCLUSION, _ = table()
 assert len(INDEX) == len(COMPONENTS), "two components have the same name"

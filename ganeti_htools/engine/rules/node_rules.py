@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 
 from ganeti_htools.engine.rules.class_limits import all_allowed
 from ganeti_htools.engine.rules.limits import PRIMARY, SECONDARY, SOURCE, Limit, Role
-from ganeti_htools.engine.rules.resources import RESERVE, Change, Resource, declared_limits, resources, views
+from ganeti_htools.engine.rules.resources import (
+    RESERVE,
+    InstanceOnNode,
+    Resource,
+    declared_limits,
+    resources,
+    views,
+)
 from ganeti_htools.engine.rules.storage_limits import disk_limits, unit_limits
 from ganeti_htools.model.columns import Columns, Ints, Shape, columns_type
 from ganeti_htools.model.state import RequestedInstance
@@ -56,7 +63,7 @@ def limits(
     return (*plain, *counting)
 
 
-def _changed(columns: Columns, change: Change, sign: int, role: Role) -> tuple[Columns, Ints | None]:
+def _changed(columns: Columns, change: InstanceOnNode, sign: int, role: Role) -> tuple[Columns, Ints | None]:
     """The columns after an instance has come (1) or gone (-1); and unless it is forthcoming, ``unallocated``.
 
     Columns that equal each other and change by the same amount are equal again.
@@ -124,8 +131,8 @@ def _codes(
 
 
 def remove_primary(columns: Columns, asked: RequestedInstance, conflicts: Any, location: Any) -> Columns:
-    """The columns once a primary is gone. ``conflicts``, ``location``: see :class:`.Change`."""
-    return _changed(columns, Change(asked, conflicts, location), -1, PRIMARY)[0]
+    """The columns once a primary is gone. ``conflicts``, ``location``: see :class:`.InstanceOnNode`."""
+    return _changed(columns, InstanceOnNode(asked, conflicts, location), -1, PRIMARY)[0]
 
 
 def add_primary(
@@ -133,9 +140,9 @@ def add_primary(
 ) -> tuple[Columns, Codes]:
     """The columns once a primary has come, and for each candidate why it must not (FITS if it may).
 
-    ``conflicts``, ``location``: see :class:`.Change`.
+    ``conflicts``, ``location``: see :class:`.InstanceOnNode`.
     """
-    new, free = _changed(columns, Change(asked, conflicts, location), 1, PRIMARY)
+    new, free = _changed(columns, InstanceOnNode(asked, conflicts, location), 1, PRIMARY)
     return new, _codes(columns, new, free, asked, PRIMARY, force)
 
 
@@ -145,7 +152,9 @@ def remove_secondary(
     """The columns once a secondary is gone; ``r_mem`` (MiB) is the largest reservation that remains there,
     ``kept`` that of each custom class.
     """
-    return _changed(columns, Change(asked, reserved=r_mem, kept=_concerned(asked, kept)), -1, SECONDARY)[0]
+    return _changed(
+        columns, InstanceOnNode(asked, reserved=r_mem, kept=_concerned(asked, kept)), -1, SECONDARY
+    )[0]
 
 
 def add_secondary(
@@ -164,7 +173,7 @@ def add_secondary(
     """
     together = [kept + own for kept, own in zip(peers or (0,) * len(asked.kept), asked.kept, strict=True)]
     reserved = peer_mem + asked.secondary_mem
-    change = Change(asked, reserved=reserved, kept=_concerned(asked, together))
+    change = InstanceOnNode(asked, reserved=reserved, kept=_concerned(asked, together))
     new, free = _changed(columns, change, 1, SECONDARY)
     ignored: tuple[Limit, ...] = ()
     if ignore_disk:

@@ -70,7 +70,7 @@ def allocate_one(
     location = affinity.unmet_locations(state, asked)[targets]
     new, codes = node_rules.add_primary(old, asked, conflicts, location, force)
     codes = first_reason(instance_policy.codes(state, asked, targets), codes)
-    change = affinity.crowding_change(state, fresh, targets, scope)
+    change = affinity.location_exclusion_change(state, fresh, targets, scope)
     nowhere = _row(NOWHERE)
     return Trial(fresh, codes, targets, nowhere, (NodeChange(targets, old, new),), change)
 
@@ -101,7 +101,7 @@ def allocate_pairs(
     kept = class_peers(state, primaries, secondaries)
     new_s, codes_s = node_rules.add_secondary(old_s, asked, peer_mem, peers=kept)
     touched = (NodeChange(primaries, old_p, new_p), NodeChange(secondaries, old_s, new_s))
-    change = affinity.crowding_change(state, fresh, primaries, scope)
+    change = affinity.location_exclusion_change(state, fresh, primaries, scope)
     return Trial(fresh, first_reason(codes_p, codes_s), primaries, secondaries, touched, change)
 
 
@@ -147,7 +147,7 @@ def move_pairs(
         NodeChange(rows_t, old_tp, new_tp),
         NodeChange(targets, old_ts, new_ts),
     )
-    change = affinity.crowding_change(state, asked, rows_t, scope)
+    change = affinity.location_exclusion_change(state, asked, rows_t, scope)
     steps = [first, second, third]
     return Trial(asked, first_reason(*steps), rows_t, targets, touched, change), steps
 
@@ -166,7 +166,7 @@ def failover(state: State, asked: RequestedInstance, scope: Bools, force: bool =
     new_p, codes_p = _as_secondary(state, bare_p, asked, s, p, force or lost, ignore_disk=lost)
     codes = affinity.migration_codes(state, primary, s, first_reason(codes_s, codes_p))
     touched = (NodeChange(p, old_p, new_p), NodeChange(s, old_s, new_s))
-    return Trial(asked, codes, s, p, touched, affinity.crowding_change(state, asked, s, scope))
+    return Trial(asked, codes, s, p, touched, affinity.location_exclusion_change(state, asked, s, scope))
 
 
 def failover_to(
@@ -203,7 +203,7 @@ def _to_primary(state: State, asked: RequestedInstance, targets: Ints, scope: Bo
     forced = force or bool(old_p.offline[0])
     new_t, codes = node_rules.add_primary(old_t, asked, tags[targets], location + desires[targets], forced)
     touched = (NodeChange(p, old_p, new_p), NodeChange(targets, old_t, new_t))
-    change = affinity.crowding_change(state, asked, targets, scope)
+    change = affinity.location_exclusion_change(state, asked, targets, scope)
     return Trial(asked, codes, targets, state.snode[[asked.index]], touched, change)
 
 

@@ -13,7 +13,7 @@ from ganeti_htools.model.storage import DesiredUnit, Unit
 from ganeti_htools.model.units import Units, taken_of_pools
 
 
-def told(cluster: Cluster, units: Units) -> dict[DesiredUnit, Unit]:
+def pool_units(cluster: Cluster, units: Units) -> dict[DesiredUnit, Unit]:
     """What is known of each pool.
 
     Of different figures that nodes tell the least counts, as they may be of different times. Where no node
@@ -48,7 +48,7 @@ NO_POOLS = PoolRoom({}, 0)
 
 def pool_room(state: State) -> PoolRoom:
     """What pools have free as far as that is known, less what forthcoming instances are going to take."""
-    free = {pool: unit.free for pool, unit in told(state.cluster, state.units).items()}
+    free = {pool: unit.free for pool, unit in pool_units(state.cluster, state.units).items()}
     rows = state.cluster.instances
     waiting = taken_of_pools(state.units, (row for row in rows if row.forthcoming)) if free else Counter()
     return PoolRoom({pool: mib - waiting[pool] for pool, mib in free.items()}, len(rows))

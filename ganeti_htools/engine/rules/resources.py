@@ -35,7 +35,7 @@ def views(shape: Shape) -> dict[str, str]:
     return forthcoming(shape) | {"unallocated": "f_mem_forth"}
 
 
-class Change(NamedTuple):
+class InstanceOnNode(NamedTuple):
     """An instance that comes to a node or goes from it, with what the node's other instances make of it.
 
     ``conflicts``: how many of its exclusion tags other primaries of the node have. ``location``: its location
@@ -109,7 +109,7 @@ class Resource(NamedTuple):
 
     figure: str
     roles: tuple[Role, ...]
-    amount: Callable[[Columns, Change], Any]
+    amount: Callable[[Columns, InstanceOnNode], Any]
     after: Callable[[Columns, Any, Any, int], Any] = _added
     limits: tuple[Limit, ...] = ()
     everyone: bool = False
@@ -179,7 +179,7 @@ CPU_RATIO = Limit(
 TAGS = Limit(Fail.TAGS, "conflicts", AT_MOST, lambda old, _new, _asked: old.conflicts, (PRIMARY,), soft=True)
 
 
-def _spindle_use(columns: Columns, change: Change) -> Any:
+def _spindle_use(columns: Columns, change: InstanceOnNode) -> Any:
     return np.where(columns.excl_stor, 0.0, 1.0 * change.asked.spindle_use)
 
 

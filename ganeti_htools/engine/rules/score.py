@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.rules.components import LOST, SPREAD, Aggregate, Table, table
+from ganeti_htools.engine.rules.components import LOST, SPREAD, Aggregate, ComponentTable, table
 from ganeti_htools.engine.rules.deviation import Deviation, in_order
 from ganeti_htools.model.columns import Bools, Columns, Floats, Ints, Shape
 
@@ -92,7 +92,7 @@ def distinct_spreads(
     return found
 
 
-def changed(which: int, old: Columns, new: Columns) -> tuple[Any, Any] | None:
+def changed_values(which: int, old: Columns, new: Columns) -> tuple[Any, Any] | None:
     """What nodes contribute to a component before and after, None if it is made of the same columns."""
     told = table(old.shape)
     if all(old[part] is new[part] for part in told.parts[which]):
@@ -109,7 +109,7 @@ class Statistics:
     :class:`Repeats`.
     """
 
-    table: Table
+    table: ComponentTable
     online: float
     counts: tuple[float, ...]
     weights: tuple[float, ...]
@@ -142,7 +142,7 @@ class Statistics:
             return self
         some, every = bool(offline.any()), bool(offline.all())
         sums, variances = list(self.sums), list(self.variances)
-        leaders = both_lead(self.leaders, new.repeats.leaders)
+        leaders = common_leaders(self.leaders, new.repeats.leaders)
         for which, (aggregate, x, y) in enumerate(zip(self.table.aggregates, old, new, strict=True)):
             if (leader := leaders[which]) != which:
                 sums[which], variances[which] = sums[leader], variances[leader]
@@ -197,7 +197,7 @@ def rows_of(values: Sequence[Any], block: slice) -> list[Any]:
 
 
 @lru_cache(maxsize=256)
-def both_lead(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+def common_leaders(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
     """For each component the first that is the same by both tables of leaders."""
     first: dict[tuple[int, int], int] = {}
     pairs = zip(one, other, strict=True)
@@ -214,7 +214,7 @@ def _moments(values: Floats, offline: Bools, looked: Bools | None) -> tuple[Floa
     return sums, variances, in_order(values[..., offline])
 
 
-def looked_at(columns: Columns) -> Bools | None:
+def counted_nodes(columns: Columns) -> Bools | None:
     """At which nodes each component looks while they are online (components by nodes); None if at all."""
     told = table(columns.shape)
     if not told.partial:
@@ -225,7 +225,7 @@ def looked_at(columns: Columns) -> Bools | None:
     return found
 
 
-def counts_of(columns: Columns, looked: Bools | None) -> list[float]:
+def node_counts(columns: Columns, looked: Bools | None) -> list[float]:
     """At how many online nodes each component looks."""
     online = ~columns.offline
     if looked is None:
@@ -234,7 +234,7 @@ def counts_of(columns: Columns, looked: Bools | None) -> list[float]:
     return counts
 
 
-def weights_of(told: Table, counts: Sequence[float]) -> tuple[float, ...]:
+def effective_weights(told: ComponentTable, counts: Sequence[float]) -> tuple[float, ...]:
     """The weights of the components: some share theirs, those that look at some node."""
     if not told.partial:
         return told.weights
@@ -246,12 +246,16 @@ def weights_of(told: Table, counts: Sequence[float]) -> tuple[float, ...]:
     )
 
 
-def statistics(columns: Columns, values: NodeValues, crowding: float = 0.0) -> Statistics:
+def statistics(columns: Columns, values: NodeValues, exclusion: float = 0.0) -> Statistics:
     """The statistics of nodes in order; all 0 without online nodes."""
-    told, offline, looked = table(columns.shape), columns.offline, looked_at(columns)
+    told, offline, looked = table(columns.shape), columns.offline, counted_nodes(columns)
     matrix = np.array([np.broadcast_to(value, offline.shape) for value in values], np.float64)
-    counts = counts_of(columns, looked)
-    n, weights, nothing = float(np.count_nonzero(~offline)), weights_of(told, counts), (0.0,) * len(counts)
+    counts = node_counts(columns, looked)
+    n, weights, nothing = (
+        float(np.count_nonzero(~offline)),
+        effective_weights(told, counts),
+        (0.0,) * len(counts),
+    )
     if not n:
         return Statistics(told, n, tuple(counts), weights, nothing, nothing, values.repeats.leaders)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):  # nodes that report nothing
@@ -262,35 +266,35 @@ def statistics(columns: Columns, values: NodeValues, crowding: float = 0.0) -> S
         else ((lost if aggregate is LOST else sums)[which], 0.0)
         for which, aggregate in enumerate(told.aggregates)
     ]
-    figures[told.crowding] = crowding, 0.0
+    figures[told.location_exclusion] = exclusion, 0.0
     totals, spreads = zip(*figures, strict=True)
     return Statistics(told, n, tuple(counts), weights, totals, spreads, values.repeats.leaders)
 
 
-def variants(
+def variant_scores(
     columns: Columns,
     values: NodeValues,
     changes: Sequence[tuple[Ints, NodeValues, NodeValues]],
-    crowding: Floats,
+    exclusion: Floats,
 ) -> Floats:
-    """The scores of many variants of nodes, each computed afresh as :func:`statistics` does.
+    """The scores of many variant_scores of nodes, each computed afresh as :func:`statistics` does.
 
     A change gives every variant one node (by position, NOWHERE for none) another value: positions, old values
     and new values. Values that are one object in both cost nothing.
     """
     leaders = values.repeats.leaders
     for _, _, new in changes:
-        leaders = both_lead(leaders, new.repeats.leaders)
-    base, number, offline = statistics(columns, values), len(crowding), columns.offline
+        leaders = common_leaders(leaders, new.repeats.leaders)
+    base, number, offline = statistics(columns, values), len(exclusion), columns.offline
     told = base.table
     sums, spreads = list(base.sums), list(base.variances)
-    sums[told.crowding] = crowding
+    sums[told.location_exclusion] = exclusion
     groups: dict[int, list[int]] = {}  # components that change, those with the same values together
     for which in range(len(told.aggregates)):
         if any(old[which] is not new[which] for _, old, new in changes):
             groups.setdefault(leaders[which], []).append(which)
     if groups:
-        firsts, looked = [group[0] for group in groups.values()], looked_at(columns)
+        firsts, looked = [group[0] for group in groups.values()], counted_nodes(columns)
         matrix = np.empty((len(groups), number, len(offline)))
         matrix[:] = np.array([values[which] for which in firsts], np.float64)[:, np.newaxis]
         for places, old, new in changes:
@@ -307,6 +311,6 @@ def variants(
     return scores
 
 
-def score(columns: Columns, crowding: float = 0.0) -> float:
+def score(columns: Columns, exclusion: float = 0.0) -> float:
     """The score of these nodes."""
-    return float(statistics(columns, node_values(columns), crowding).score())
+    return float(statistics(columns, node_values(columns), exclusion).score())

@@ -40,7 +40,7 @@ def place(state: State, rows: Any, pnodes: Sequence[int] | Ints, snodes: Sequenc
     state.stamp[rows] = state.stamp.max() + np.arange(1, len(pnodes) + 1)
 
 
-def taken_off(state: State, index: int) -> State:
+def without_primary(state: State, index: int) -> State:
     """A state in which an instance with a primary only is taken off it, to be placed anew as mirrored."""
     state = state.copy()
     asked, node = state.instance(index), int(state.pnode[index])

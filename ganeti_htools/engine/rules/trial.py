@@ -27,10 +27,10 @@ class NodeChange:
     new: Columns
 
 
-def updated(base: Statistics, changes: Iterable[NodeChange], crowding: Any) -> Statistics:
+def updated(base: Statistics, changes: Iterable[NodeChange], exclusion: Any) -> Statistics:
     """The statistics after changes of nodes, and of the location exclusion score, for each candidate."""
     sums = list(base.sums)
-    sums[base.table.crowding] = sums[base.table.crowding] + crowding
+    sums[base.table.location_exclusion] = sums[base.table.location_exclusion] + exclusion
     base = replace(base, sums=tuple(sums))
     with np.errstate(invalid="ignore", over="ignore"):  # nodes that report nothing
         for node in changes:
@@ -44,7 +44,7 @@ class Trial:
     """An instance tried with ``pnode`` and ``snode``: rows, one for all candidates or one for each.
 
     ``codes`` tell for each candidate why it must not be (FITS if it may), ``changes`` what becomes of the
-    nodes concerned, ``crowding`` by how much the location exclusion score changes.
+    nodes concerned, ``location_exclusion`` by how much the location exclusion score changes.
     """
 
     asked: RequestedInstance
@@ -52,12 +52,12 @@ class Trial:
     pnode: Ints
     snode: Ints
     changes: tuple[NodeChange, ...]
-    crowding: Any = 0.0
+    location_exclusion: Any = 0.0
 
     def scores(self, base: Statistics) -> Floats:
         """The score of each candidate, fit or not."""
         *first, last = self.changes
-        base = updated(base, first, self.crowding)
+        base = updated(base, first, self.location_exclusion)
         with np.errstate(invalid="ignore", over="ignore"):  # nodes that report nothing
             old, offline = node_values(last.old), last.old.offline
             new = node_values(last.new, (last.old, old))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ganeti_htools.engine.balancing.balance import Step, candidates
-from ganeti_htools.engine.balancing.replay import MadeMove, plan_of
+from ganeti_htools.engine.balancing.replay import MoveRows, plan_of
 from ganeti_htools.engine.balancing.ways import goals_of
 from ganeti_htools.engine.squeezing.candidates import online_candidates
 from ganeti_htools.engine.squeezing.down import power_down
@@ -76,7 +76,7 @@ def _directly(
         row for row, each in enumerate(goal.cluster.instances) if each.template.mirror is not MirrorType.NONE
     }
     made = [
-        MadeMove(step.instance, step.kind, step.node)
+        MoveRows(step.instance, step.kind, step.node)
         for step in steps
         if step.instance in mirrored and (step.node == NOWHERE or not marked.columns.offline[step.node])
     ]

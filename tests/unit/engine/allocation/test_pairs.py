@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.allocation.pairs import Pairs, on_pairs
+from ganeti_htools.engine.allocation.candidate_pairs import CandidatePairs
+from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.reporter import Reporter
 from ganeti_htools.engine.redundancy.global_n1 import Check
 from ganeti_htools.engine.rules import affinity, choice, settling
@@ -23,10 +24,10 @@ EVERYONE = np.ones(4, np.bool_)
 class Keeping(Reporter):
     """Keeps the pairs that it is told of, as they are then."""
 
-    pairs: Pairs
+    pairs: CandidatePairs
     admitted: int
 
-    def judged_pairs(self, pairs: Pairs) -> None:
+    def judged_pairs(self, pairs: CandidatePairs) -> None:
         self.pairs, self.admitted = pairs, int(pairs.admitted.sum())
 
 
@@ -42,7 +43,7 @@ def given() -> tuple[State, RequestedInstance]:
 
 def test_pairs_as_judged() -> None:
     state, asked = given()
-    base, kept = choice.base(state, EVERYONE, affinity.crowding(state, EVERYONE)), Keeping()
+    base, kept = choice.base(state, EVERYONE, affinity.location_exclusion(state, EVERYONE)), Keeping()
     found = on_pairs(state, asked, NODES, NODES, base, PlacementOptions(), None, kept)
     pairs = kept.pairs
     assert not pairs.fits[NODES, NODES].any()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.balancing.balance import score_of
-from ganeti_htools.engine.rules.components import CROWDING, INDEX, WEIGHTS
+from ganeti_htools.engine.rules.components import INDEX, LOCATION_EXCLUSION, WEIGHTS
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
@@ -53,4 +53,4 @@ def test_locations_exclude_each_other_with_their_weight() -> None:
     state = derive(by_hand.cluster({"n0": 10_000, "n1": 10_000}, [instance("a", DiskTemplate.EXT, "n0")]))
     space = searching(state).space
     crowded = type(baseline_of(space))(space.parts, 2.0)
-    assert crowded.rest - baseline_of(space).rest == pytest.approx(2 * WEIGHTS[CROWDING])
+    assert crowded.rest - baseline_of(space).rest == pytest.approx(2 * WEIGHTS[LOCATION_EXCLUSION])

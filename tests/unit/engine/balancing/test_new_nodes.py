@@ -1,4 +1,4 @@
-"""Instances that are alike to a new node: all that the rules look at has to be the same."""
+"""Instances that are instance_classes to a new node: all that the rules look at has to be the same."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.balancing.batches import FIGURES, batches_of
-from ganeti_htools.engine.balancing.new_nodes import SECONDARY_FIGURES, alike
+from ganeti_htools.engine.balancing.new_nodes import SECONDARY_FIGURES, instance_classes
 from ganeti_htools.engine.rules.limits import Role
-from ganeti_htools.engine.rules.resources import LIMITS, RESOURCES, Change
+from ganeti_htools.engine.rules.resources import LIMITS, RESOURCES, InstanceOnNode
 from ganeti_htools.model.cluster import Load
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.moves import MoveKind
@@ -46,7 +46,7 @@ def test_all_that_rules_look_at_is_known(role: Role, known: set[str]) -> None:
     watched: Any = Watched(seen)
     for resource in RESOURCES:
         if role in resource.roles:
-            resource.amount(columns, Change(watched))
+            resource.amount(columns, InstanceOnNode(watched))
     for limit in LIMITS:
         if role in limit.roles:
             limit.bound(columns, columns, watched)
@@ -63,7 +63,7 @@ def test_a_secondary_tells_less_apart() -> None:
     ]
     state = derive(by_hand.cluster({"n0": 9000, "n1": 9000, "n2": 9000}, made))
     (batch,), _ = batches_of(state, np.ones(4, np.bool_))
-    primary, first = alike(batch, MoveKind.REPLACE_PRIMARY)
+    primary, first = instance_classes(batch, MoveKind.REPLACE_PRIMARY)
     assert primary.tolist() == [0, 1, 0, 2]
     assert first.tolist() == [0, 1, 3]
-    assert alike(batch, MoveKind.REPLACE_SECONDARY)[0].tolist() == [0, 0, 0, 1]
+    assert instance_classes(batch, MoveKind.REPLACE_SECONDARY)[0].tolist() == [0, 0, 0, 1]

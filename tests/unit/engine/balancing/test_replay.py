@@ -3,7 +3,7 @@
 import numpy as np
 
 from ganeti_htools.engine.balancing.balance import score_of
-from ganeti_htools.engine.balancing.replay import MadeMove, Replay, plan_of
+from ganeti_htools.engine.balancing.replay import MoveRows, Replay, plan_of
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.moves import MoveKind
@@ -16,7 +16,7 @@ from tests.support.by_hand import instance
 DRBD = DiskTemplate.DRBD
 NODES = {f"n{number}": 10_000 for number in range(4)}
 # An instance that went to a new secondary, and then changed roles.
-MADE = [MadeMove(0, MoveKind.REPLACE_SECONDARY, 2), MadeMove(0, MoveKind.FAILOVER, NOWHERE)]
+MADE = [MoveRows(0, MoveKind.REPLACE_SECONDARY, 2), MoveRows(0, MoveKind.FAILOVER, NOWHERE)]
 
 
 def two() -> State:

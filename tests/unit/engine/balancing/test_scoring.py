@@ -8,7 +8,7 @@ import pytest
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.balancing.bounds import bounds_of
 from ganeti_htools.engine.balancing.relocate import tried
-from ganeti_htools.engine.balancing.scoring import PER_LOCATION, Found, exact, failovers, relocations
+from ganeti_htools.engine.balancing.scoring import PER_LOCATION, ScoredMoves, exact, failovers, relocations
 from ganeti_htools.engine.balancing.search import Search
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.engine.rules.components import INDEX, WEIGHTS
@@ -27,7 +27,7 @@ CLOSE = 1e-7
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 
-def score_after(search: Search, found: Found, which: int) -> float:
+def score_after(search: Search, found: ScoredMoves, which: int) -> float:
     """The score once one of the moves has been made on a copy of the state."""
     space, after = search.space, search.state.copy()
     batch, member, node = found.batch, int(found.members[which]), int(found.new[which])
@@ -79,7 +79,7 @@ def test_instances_that_exclude_each_other_in_a_location() -> None:
     search = searching(state)
     baseline, kinds = baseline_of(search.space), set[MoveKind]()
     for each in all_candidates(search):
-        assert each.crowding is not None
+        assert each.location_exclusion is not None
         members, places = (indices.ravel() for indices in np.indices((2, 4)))
         found, doubtful = relocations(search.space, baseline, each, members, places)
         fits = np.flatnonzero(found.tried(search.space).codes == FITS)

@@ -6,7 +6,7 @@ import pytest
 from ganeti_htools.engine.balancing.balance import candidates, score_of, search_of
 from ganeti_htools.engine.balancing.batches import batches_of
 from ganeti_htools.engine.balancing.relocate import tried
-from ganeti_htools.engine.balancing.scoring import Found
+from ganeti_htools.engine.balancing.scoring import ScoredMoves
 from ganeti_htools.engine.explaining.possible_moves import possible_moves
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.engine.rules.node_rules import FITS
@@ -62,7 +62,7 @@ def test_who_listens_hears_of_every_move_and_changes_nothing(seed: int) -> None:
     heard: list[tuple[int, MoveKind, int]] = []
     fit: list[tuple[int, MoveKind, int]] = []
 
-    def report(judged: Found, trial: Trial) -> None:
+    def report(judged: ScoredMoves, trial: Trial) -> None:
         rows = judged.batch.rows[judged.members].tolist()
         moves = [(row, judged.kind, node) for row, node in zip(rows, judged.new.tolist(), strict=True)]
         heard.extend(moves)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.balancing.batches import batches_of
-from ganeti_htools.engine.balancing.ways import Place, first_moves, goals_of, shared_out, shortest
+from ganeti_htools.engine.balancing.ways import NodePair, exchanged_goals, first_moves, goals_of, shortest
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.moves import MoveKind
@@ -34,7 +34,7 @@ def one(*lost: int) -> State:
         ((2, 1), [(MoveKind.REPLACE_PRIMARY, 2)]),
     ],
 )
-def test_most_places_are_one_move_away(goal: Place, kinds: list[tuple[MoveKind, int]]) -> None:
+def test_most_places_are_one_move_away(goal: NodePair, kinds: list[tuple[MoveKind, int]]) -> None:
     state = one()
     assert first_moves(state, (0, 1), goal) == kinds
     for kind, node in kinds:
@@ -87,6 +87,10 @@ def test_instances_that_are_alike_share_the_way() -> None:
     state = derive(by_hand.cluster({f"n{i}": 10_000 for i in range(6)}, rows))
     batches, _ = batches_of(state, np.ones(4, np.bool_))
     # Places of each other, of one that is larger, and of one that stays: only the first are exchanged.
-    assert shared_out(state, batches, {0: (2, 5), 1: (1, 0), 2: (4, 5)}) == {0: (1, 0), 1: (2, 5), 2: (4, 5)}
+    assert exchanged_goals(state, batches, {0: (2, 5), 1: (1, 0), 2: (4, 5)}) == {
+        0: (1, 0),
+        1: (2, 5),
+        2: (4, 5),
+    }
     near = {0: (1, 0), 1: (2, 5), 2: (0, 5)}
-    assert shared_out(state, batches, near) == near
+    assert exchanged_goals(state, batches, near) == near

@@ -83,7 +83,7 @@ def test_the_same_as_for_one_alone(where: str) -> None:
     for _ in range(5):
         state = found.state
         trial = placements.allocate_one(state, state.requested_instance(NEW), np.arange(3), every)
-        fresh = [choice.afresh(state, trial, candidate, every) for candidate in range(3)]
+        fresh = [choice.fresh_score(state, trial, candidate, every) for candidate in range(3)]
         assert found.afresh(np.arange(3)).tolist() == fresh
         best = found.best()
         assert best is not None

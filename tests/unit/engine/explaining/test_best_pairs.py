@@ -2,10 +2,11 @@
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.pairs import Pairs, on_pairs
+from ganeti_htools.engine.allocation.candidate_pairs import CandidatePairs
+from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.reporter import Reporter
 from ganeti_htools.engine.explaining import best_pairs
-from ganeti_htools.engine.explaining.places import Place
+from ganeti_htools.engine.explaining.places import ExplainedPlace
 from ganeti_htools.engine.redundancy.global_n1 import Check
 from ganeti_htools.engine.rules import choice, placements
 from ganeti_htools.engine.rules.trial import Trial
@@ -46,10 +47,10 @@ class Never(Check):
 class Telling(Reporter):
     """The places that pairs come to, as soon as it is told of them."""
 
-    places: list[Place]
+    places: list[ExplainedPlace]
     scores: Floats
 
-    def judged_pairs(self, pairs: Pairs) -> None:
+    def judged_pairs(self, pairs: CandidatePairs) -> None:
         self.places, self.scores = list(best_pairs.for_new(pairs, BASE)), pairs.scores.copy()
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from ganeti_htools.engine.explaining.components import scored
 from ganeti_htools.engine.rules import choice, placements, settling
-from ganeti_htools.engine.rules.components import COMPONENTS, CROWDING, INDEX, WEIGHTS
+from ganeti_htools.engine.rules.components import COMPONENTS, INDEX, LOCATION_EXCLUSION, WEIGHTS
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
@@ -27,7 +27,7 @@ def tried(state: State) -> Trial:
 
 def test_components_are_those_of_the_state_afterwards() -> None:
     trial = tried(STATE)
-    scores, parts = scored(choice.base(STATE, EVERYONE), trial.changes, trial.crowding, (3,))
+    scores, parts = scored(choice.base(STATE, EVERYONE), trial.changes, trial.location_exclusion, (3,))
     assert len(parts) == len(COMPONENTS)
     assert scores == pytest.approx(np.dot(WEIGHTS, parts))
     after = STATE.copy()
@@ -39,10 +39,10 @@ def test_components_are_those_of_the_state_afterwards() -> None:
 
 
 def test_the_location_exclusion_score_changes_by_what_is_given() -> None:
-    base = choice.base(STATE, EVERYONE, crowding=2.0)
+    base = choice.base(STATE, EVERYONE, exclusion=2.0)
     scores, parts = scored(base, (), np.array([0.0, 1.0, -2.0]), (3,))
-    assert parts[CROWDING].tolist() == [2.0, 3.0, 0.0]
-    assert scores - scores[0] == pytest.approx(WEIGHTS[CROWDING] * np.array([0.0, 1.0, -2.0]))
+    assert parts[LOCATION_EXCLUSION].tolist() == [2.0, 3.0, 0.0]
+    assert scores - scores[0] == pytest.approx(WEIGHTS[LOCATION_EXCLUSION] * np.array([0.0, 1.0, -2.0]))
 
 
 def test_a_component_that_is_no_number_stays_none() -> None:
@@ -50,7 +50,7 @@ def test_a_component_that_is_no_number_stays_none() -> None:
     nodes = tuple(replace(row, t_cpu=0.0) if row.name == "b" else row for row in STATE.cluster.nodes)
     state = derive(replace(STATE.cluster, nodes=nodes))
     trial = tried(state)
-    scores, parts = scored(choice.base(state, EVERYONE), trial.changes, trial.crowding, (3,))
+    scores, parts = scored(choice.base(state, EVERYONE), trial.changes, trial.location_exclusion, (3,))
     assert np.isnan(scores).all()
     assert np.isnan(parts[INDEX["vcpu_ratio_cv"]]).all()
     assert np.isfinite(parts[INDEX["free_mem_cv"]]).all()

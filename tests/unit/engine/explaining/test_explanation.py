@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.decide import decide
-from ganeti_htools.engine.explaining.explanation import Explanation, Listener, explained
+from ganeti_htools.engine.explaining.explanation import Explanation, ExplanationCollector, explained
 from ganeti_htools.model.cluster import Cluster, Disk, Group
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
@@ -213,6 +213,6 @@ def test_where_no_score_is_a_number_the_pair_that_is_chosen_is_told_of() -> None
 
 
 def test_a_listener_hears_of_a_decision_as_it_is_made() -> None:
-    state, listener = state_of(), Listener(one_group=True)
+    state, listener = state_of(), ExplanationCollector(one_group=True)
     decide(state, NodeEvacuate(("drbd", "ext"), EvacMode.PRIMARY), OPTIONS, listener)
     assert [each.asked.row.name for each in listener.explanations] == ["drbd", "ext"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ganeti_htools.backends import simu
-from ganeti_htools.engine.explaining.places import Place, commonest, places, redundant, with_lacks
+from ganeti_htools.engine.explaining.places import ExplainedPlace, commonest, places, redundant, with_lacks
 from ganeti_htools.engine.rules import choice, placements
 from ganeti_htools.engine.rules.components import WEIGHTS
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
@@ -46,12 +46,14 @@ def on_ssdvg(template: DiskTemplate, size: int = 1024) -> RequestedInstance:
 
 def test_of_a_place_refused_for_its_disks_the_unit_is_told() -> None:
     asked = on_ssdvg(DiskTemplate.PLAIN)
-    found = [with_lacks(Place(node, NOWHERE, "FailDisk"), UNITS, asked, node).lacks for node in (0, 1)]
+    found = [
+        with_lacks(ExplainedPlace(node, NOWHERE, "FailDisk"), UNITS, asked, node).lacks for node in (0, 1)
+    ]
     assert found == ["", "has no lvm-vg/ssdvg"]
 
 
 def test_where_the_primary_has_room_its_secondaries_have_none() -> None:
-    found = with_lacks(Place(0, NOWHERE, "FailDisk"), UNITS, on_ssdvg(DiskTemplate.DRBD), 0)
+    found = with_lacks(ExplainedPlace(0, NOWHERE, "FailDisk"), UNITS, on_ssdvg(DiskTemplate.DRBD), 0)
     assert found.lacks == "no secondary has room"
 
 
@@ -60,7 +62,7 @@ def test_where_the_primary_has_room_its_secondaries_have_none() -> None:
     [("FailMem", 1024), ("", 1024), ("FailDisk", 1)],  # the instance policy refuses the last
 )
 def test_other_places_lack_nothing(why: str, size: int) -> None:
-    place = Place(1, NOWHERE, why)
+    place = ExplainedPlace(1, NOWHERE, why)
     assert with_lacks(place, UNITS, on_ssdvg(DiskTemplate.PLAIN, size), 1) == place
 
 

@@ -56,12 +56,16 @@ def test_crowding_changes_as_it_does_once_the_instance_has_moved() -> None:
     moved = {"a": web("one", "a", "c"), "b": web("one", "b", "c"), "c": web("one", "c", "a")}
     after = {name: state_of(row, web("two", "b", "a"), web("three", "c", "a")) for name, row in moved.items()}
     before = after["a"]
-    assert affinity.crowding(before, EVERYWHERE) == 1.0
-    change = affinity.crowding_change(before, before.instance(0), ALL, EVERYWHERE)
-    expected = [affinity.crowding(after[name], EVERYWHERE) - 1.0 for name in RACKS]
+    assert affinity.location_exclusion(before, EVERYWHERE) == 1.0
+    change = affinity.location_exclusion_change(before, before.instance(0), ALL, EVERYWHERE)
+    expected = [affinity.location_exclusion(after[name], EVERYWHERE) - 1.0 for name in RACKS]
     assert change.tolist() == expected == [0.0, 0.0, 0.0]
     alone = state_of(web("one", "a", "c"), web("two", "b", "a"))
-    assert affinity.crowding_change(alone, alone.instance(0), ALL, EVERYWHERE).tolist() == [0.0, 0.0, -1.0]
+    assert affinity.location_exclusion_change(alone, alone.instance(0), ALL, EVERYWHERE).tolist() == [
+        0.0,
+        0.0,
+        -1.0,
+    ]
 
 
 def test_migration_goes_only_where_tags_allow_it() -> None:

@@ -56,7 +56,7 @@ def test_a_score_computed_afresh_is_that_of_the_nodes_as_they_would_be(state: St
     after = derive(
         cluster(NODES, [instance("old", DiskTemplate.EXT, "a"), instance("new", DiskTemplate.EXT, "b")])
     )
-    assert choice.afresh(state, tried(state), 1, everywhere(state)) == score(after.columns, 0.0)
+    assert choice.fresh_score(state, tried(state), 1, everywhere(state)) == score(after.columns, 0.0)
 
 
 def test_nodes_out_of_scope_do_not_count(state: State) -> None:

@@ -19,7 +19,7 @@ WITH_ENTRY = """
 
     name = "ganeti_htools.engine.rules.components"
     spec = find_spec(name)
-    source, end = Path(spec.origin).read_text("utf-8"), "\\n    )\\n\\n\\nclass Table"
+    source, end = Path(spec.origin).read_text("utf-8"), "\\n    )\\n\\n\\nclass ComponentTable"
     assert source.count(end) == 1
     module = sys.modules[name] = module_from_spec(spec)
     exec(compile(source.replace(end, "\\n    {entry}" + end), spec.origin, "exec"), module.__dict__)

@@ -7,7 +7,7 @@ import pytest
 from ganeti_htools.backends import simu
 from ganeti_htools.engine.decide import decide
 from ganeti_htools.engine.explaining.explanation import explained
-from ganeti_htools.engine.rules.pools import fit, lacking, pool_room, told
+from ganeti_htools.engine.rules.pools import fit, lacking, pool_room, pool_units
 from ganeti_htools.model.cluster import Cluster, Disk, Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
@@ -42,7 +42,7 @@ def test_of_what_nodes_tell_the_least_counts() -> None:
     first, second = CLUSTER.nodes
     later = replace(second, storage=(Unit(VMS, 10240, 7000), Unit(FAST, 3072, 3072)))
     cluster = replace(CLUSTER, nodes=(first, later))
-    found = told(cluster, units_in_use(cluster))
+    found = pool_units(cluster, units_in_use(cluster))
     assert {pool: unit.free for pool, unit in found.items()} == {VMS: 7000, FAST: 3072}
 
 

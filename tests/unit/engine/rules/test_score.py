@@ -13,7 +13,7 @@ from ganeti_htools.engine.rules.score import (
     node_values,
     score,
     statistics,
-    variants,
+    variant_scores,
 )
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.derive import derive
@@ -54,7 +54,7 @@ def test_the_score_is_the_weighted_sum_of_the_components() -> None:
     found = statistics_of(state_of(ON_A, "b"))
     expected = sum(weight * value for weight, value in zip(WEIGHTS, found.components(), strict=True))
     assert found.score() == pytest.approx(expected)
-    assert score(state_of(ON_A).columns, crowding=3.0) == pytest.approx(score(state_of(ON_A).columns) + 3.0)
+    assert score(state_of(ON_A).columns, exclusion=3.0) == pytest.approx(score(state_of(ON_A).columns) + 3.0)
 
 
 def test_a_cluster_without_online_nodes_has_the_score_0() -> None:
@@ -87,7 +87,7 @@ def test_variants_are_scored_as_computed_from_nothing() -> None:
     places = np.array([-1, 0])  # the first variant leaves all as it is
     old, new = before.columns.take([0, 0]), after.columns.take([0, 0])
     changes = [(places, node_values(old), node_values(new))]
-    scores = variants(before.columns, node_values(before.columns), changes, np.zeros(2))
+    scores = variant_scores(before.columns, node_values(before.columns), changes, np.zeros(2))
     assert scores.tolist() == [score(before.columns), score(after.columns)]
 
 

@@ -40,7 +40,7 @@ def test_an_instance_that_fails_over_changes_the_roles_of_its_nodes() -> None:
 
 def test_an_instance_taken_off_its_node_is_mirrored_and_nowhere() -> None:
     state = derive(cluster(NODES, [instance("one", DiskTemplate.PLAIN, "a")]))
-    off = settling.taken_off(state, 0)
+    off = settling.without_primary(state, 0)
     assert off.cluster.instances[0].template is DiskTemplate.DRBD
     assert off.columns.i_mem.tolist() == [0, 0, 0]
     assert state.cluster.instances[0].template is DiskTemplate.PLAIN

@@ -41,14 +41,14 @@ def pairs(state: State) -> Trial:
 
 
 def score_of(state: State) -> float:
-    return float(choice.base(state, EVERYONE, affinity.crowding(state, EVERYONE)).score())
+    return float(choice.base(state, EVERYONE, affinity.location_exclusion(state, EVERYONE)).score())
 
 
 def test_each_candidate_has_the_score_of_the_state_it_leads_to() -> None:
     state = state_of()
     tried = one_node(state)
-    scores = tried.scores(choice.base(state, EVERYONE, affinity.crowding(state, EVERYONE)))
-    assert np.count_nonzero(tried.crowding) == 2  # a and b are the rack with the other service
+    scores = tried.scores(choice.base(state, EVERYONE, affinity.location_exclusion(state, EVERYONE)))
+    assert np.count_nonzero(tried.location_exclusion) == 2  # a and b are the rack with the other service
     for row in NODES.tolist():
         after = state.copy()
         settling.settle(after, tried.only(row))

@@ -10,7 +10,7 @@ from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
 
 
-def unsurvived(state: State, asked: RequestedInstance, nodes: Ints, options: PlacementOptions) -> str:
+def redundancy_remark(state: State, asked: RequestedInstance, nodes: Ints, options: PlacementOptions) -> str:
     """Which node's loss could not be survived with a new instance on any of some nodes (rows), or without."""
     everyone = np.ones(len(state.group), np.bool_)
     redundancy = assess(state, everyone, options)
