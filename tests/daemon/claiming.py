@@ -1,7 +1,7 @@
-"""A client that claims, as fast as it can, what is left; run in processes of their own by test_races.py.
+"""A client that claims free resources as fast as it can; test_races.py runs it in processes.
 
-Arguments: the daemon's socket, the name of its cluster, a number, how many claims. For each claim a line of
-JSON is printed as soon as its fate is known: the consumer, and what it has of which provider, or null.
+Arguments: the daemon's socket, the name of its cluster, a number, the count of claims. Each claim prints a
+line of JSON as soon as its result is known: the consumer, and its allocations by provider, or null.
 """
 
 import json
@@ -16,22 +16,22 @@ POOL = "ceph"
 MEMORY, DISK = "MEMORY_MB", "CUSTOM_DISK_MIB"
 
 
-def choice(told: Any, cluster: str, memory: int, disk: int, chosen: random.Random) -> Any:
-    """A node of the cluster that has room, if the pool has; None if there is none."""
-    left = {
+def choice(usages: Any, cluster: str, memory: int, disk: int, chosen: random.Random) -> Any:
+    """Return a node of the cluster with enough memory, if the pool has enough space; None otherwise."""
+    free = {
         each["name"]: {name: found["capacity"] - found["used"] for name, found in each["usages"].items()}
-        for each in told
+        for each in usages
     }
-    there = [
+    fitting = [
         each
-        for each in told
-        if each["name"].startswith(f"{cluster}/") and left[each["name"]][MEMORY] >= memory
+        for each in usages
+        if each["name"].startswith(f"{cluster}/") and free[each["name"]][MEMORY] >= memory
     ]
-    return chosen.choice(there) if there and left[POOL][DISK] >= disk else None
+    return chosen.choice(fitting) if fitting and free[POOL][DISK] >= disk else None
 
 
 def claim(socket: str, cluster: str, consumer: str, chosen: random.Random) -> Any:
-    """What is claimed at last; None if there was no room. Who was too late chooses from the newer state."""
+    """Claim until it works or no node fits; return the allocations or None. After a conflict, choose anew."""
     memory, disk = chosen.randint(50, 150), chosen.randint(1, 20)
     while True:
         try:
@@ -50,23 +50,23 @@ def claim(socket: str, cluster: str, consumer: str, chosen: random.Random) -> An
         except CallRefusedError as error:
             if error.kind not in ("conflict", "no-capacity", "stopping"):
                 raise
-            if (there := held(socket, consumer)) is not None:
-                return there  # it was done, but the answer was lost
+            if (found := held(socket, consumer)) is not None:
+                return found  # the claim was made, but the answer was lost
         except NoReplyError:
             time.sleep(0.01)  # the daemon was killed
 
 
 def held(socket: str, consumer: str) -> Any:
-    """What a consumer has, None if there is none."""
+    """Return the allocations of a consumer, None for an unknown one."""
     try:
         answer: Any = ask(socket, "allocations", {"consumer": consumer})
     except (CallRefusedError, NoReplyError):
         return None
-    return {each["name"]: each["resources"] for told in answer for each in told["allocations"]}
+    return {each["name"]: each["resources"] for entry in answer for each in entry["allocations"]}
 
 
 def main(socket: str, cluster: str, number: str, count: str) -> None:
-    """Claim so often."""
+    """Make so many claims."""
     chosen = random.Random(int(number))
     for each in range(int(count)):
         consumer = f"{cluster}/client{number}-{each}"

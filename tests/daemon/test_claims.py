@@ -1,4 +1,4 @@
-"""What is promised counts, for all who ask at once: real programs."""
+"""Claims of decisions with real programs: no resource is promised twice."""
 
 import json
 import sqlite3
@@ -21,14 +21,13 @@ from tests.support.worlds import opcode
 EACH, NODES, MEMORY = 5, 6, 1024  # instances for which there is room on each node
 
 
-def full_after(instances: int) -> Json:
-    """A cluster of nodes that are full after so many instances."""
-    data = cluster(1, Shape(nodes=NODES, instances=0))
+def full_after(instances: int, nodes: int = NODES) -> Json:
+    """Return a cluster whose nodes are full after so many instances each."""
+    data = cluster(1, Shape(nodes=nodes, instances=0))
     free = instances * MEMORY + 512
     figures = {"total_memory": free + 1024, "reserved_memory": 1024, "free_memory": free}
     figures |= dict.fromkeys(("total_disk", "free_disk"), 1 << 20)
-    nodes = {name: node | figures for name, node in data["nodes"].items()}
-    return data | {"nodes": nodes}
+    return data | {"nodes": {name: node | figures for name, node in data["nodes"].items()}}
 
 
 def request(directory: Path, name: str, data: Json) -> Path:
@@ -50,7 +49,7 @@ def decide(daemon: Daemon, path: Path) -> Json:
     return answer
 
 
-def test_forty_ask_at_once_where_there_is_room_for_thirty(daemon: Daemon, tmp_path: Path) -> None:
+def test_thirty_of_forty_concurrent_requests_find_room(daemon: Daemon, tmp_path: Path) -> None:
     data = full_after(EACH)
     files = [request(tmp_path, f"new{number}.example.org", data) for number in range(40)]
     with ThreadPoolExecutor(len(files)) as pool:
@@ -71,9 +70,9 @@ def by_hand(daemon: Daemon, path: Path, *options: str) -> Json:
     return answer
 
 
-def test_by_hand_only_what_is_claimed_counts(daemon: Daemon, tmp_path: Path) -> None:
-    data = full_after(1)
-    files = [request(tmp_path, f"new{number}.example.org", data) for number in range(NODES + 2)]
+def test_decision_by_hand_counts_only_with_claim(daemon: Daemon, tmp_path: Path) -> None:
+    data = full_after(1, nodes=2)
+    files = [request(tmp_path, f"new{number}.example.org", data) for number in range(3)]
     assert all("promised" not in by_hand(daemon, path)["info"] for path in files)
     assert by_hand(daemon, files[0], "--claim")["success"]
     assert "; room is promised to new0.example.org" in by_hand(daemon, files[1])["info"]
@@ -90,7 +89,7 @@ def ganeti(tmp_path: Path) -> Iterator[Simulator]:
 
 @pytest.fixture
 def new(ganeti: Simulator) -> str:
-    """An instance that a job is making."""
+    """An instance that a job is creating."""
     name, disks = "new.example.org", [{"size": 1024}]
     create = opcode("INSTANCE_CREATE", instance_name=name, disk_template="plain", disks=disks)
     ganeti.ask("SubmitJob", [create | {"pnode": "node1.example.org"}])
@@ -99,13 +98,13 @@ def new(ganeti: Simulator) -> str:
 
 @contextmanager
 def following(directory: Path, config: str = "") -> Iterator[Daemon]:
-    """A daemon that follows Ganeti, and whose ledger says what exists."""
+    """Run a daemon whose ledger is in step with Ganeti."""
     with running(directory / "daemon", config=f"config_seconds = 0.05\n{config}") as daemon:
         wait_until(lambda: daemon.status()["ledger"]["behind_s"] is not None)
         yield daemon
 
 
-def test_a_claim_lives_as_long_as_its_job(tmp_path: Path, ganeti: Simulator, new: str) -> None:
+def test_claim_ends_with_its_job(tmp_path: Path, ganeti: Simulator, new: str) -> None:
     with following(tmp_path) as daemon:
         for name in (new, "none.example.org"):
             answer = decide(daemon, request(tmp_path, name, full_after(EACH)))
@@ -121,7 +120,7 @@ def test_a_claim_lives_as_long_as_its_job(tmp_path: Path, ganeti: Simulator, new
 
 
 @pytest.mark.usefixtures("ganeti")
-def test_a_claim_outlives_a_daemon_that_is_killed(tmp_path: Path, new: str) -> None:
+def test_claim_survives_a_daemon_restart(tmp_path: Path, new: str) -> None:
     other = request(tmp_path, "other.example.org", full_after(EACH))
     with following(tmp_path) as daemon:
         assert decide(daemon, request(tmp_path, new, full_after(EACH)))["success"]
@@ -130,9 +129,7 @@ def test_a_claim_outlives_a_daemon_that_is_killed(tmp_path: Path, new: str) -> N
         assert f"; room is promised to {new}" in decide(daemon, other)["info"]
 
 
-def test_a_ledger_that_cannot_be_used_does_not_keep_anybody_waiting(
-    tmp_path: Path, ganeti: Simulator, new: str
-) -> None:
+def test_decision_does_not_wait_for_a_locked_ledger(tmp_path: Path, ganeti: Simulator, new: str) -> None:
     ledger = tmp_path / "daemon" / "state" / "ledger.sqlite"
     with following(tmp_path) as daemon:
         lock = sqlite3.connect(ledger, isolation_level=None)
@@ -146,8 +143,8 @@ def test_a_ledger_that_cannot_be_used_does_not_keep_anybody_waiting(
         ganeti.finish()
 
 
-def claims_nonetheless(daemon: Daemon, path: Path, error: str) -> None:
-    """A decision is made without the ledger, and says so; one line of the log does, too."""
+def decide_without_ledger(daemon: Daemon, path: Path, error: str) -> None:
+    """Decide without the ledger; check the note in the answer and the one line in the log."""
     answer = decide(daemon, path)
     assert answer["success"]
     assert f"; decided without the ledger: {error}" in answer["info"]
@@ -171,13 +168,8 @@ def of_a_newer_version(path: Path) -> str:
     return "ledger: schema version 9999 is newer than this htoolsd (0001); install a newer htoolsd"
 
 
-def directory(path: Path) -> str:
-    path.mkdir()
-    return "Is a directory"
-
-
-@pytest.mark.parametrize("spoil", [garbage, of_a_newer_version, directory])
-def test_a_ledger_that_cannot_be_opened(
+@pytest.mark.parametrize("spoil", [garbage, of_a_newer_version])
+def test_claim_is_written_later_when_the_ledger_was_unusable(
     tmp_path: Path, ganeti: Simulator, new: str, spoil: Callable[[Path], str]
 ) -> None:
     path = tmp_path / "daemon" / "state" / "ledger.sqlite"
@@ -186,14 +178,14 @@ def test_a_ledger_that_cannot_be_opened(
     with running(tmp_path / "daemon", config="config_seconds = 0.05\n") as daemon:
         wait_until(lambda: daemon.told("ledger unavailable"))
         error = error if spoil is of_a_newer_version else f"{path}: {error}"
-        claims_nonetheless(daemon, request(tmp_path, new, full_after(EACH)), error)
+        decide_without_ledger(daemon, request(tmp_path, new, full_after(EACH)), error)
         path.rename(tmp_path / "spoilt")
         wait_until(lambda: daemon.status()["ledger"]["claims"] == 1)
         assert len(daemon.told("ledger available again")) == 1
         ganeti.finish()
 
 
-def test_postgresql_is_stopped_and_comes_back(
+def test_claim_is_written_later_when_postgresql_was_down(
     tmp_path: Path, ganeti: Simulator, new: str, postgresql: Server
 ) -> None:
     with following(tmp_path, f'ledger = "{postgresql.database()}"\n') as daemon:
@@ -201,7 +193,7 @@ def test_postgresql_is_stopped_and_comes_back(
         try:
             path = request(tmp_path, new, full_after(EACH))
             wait_until(lambda: daemon.status()["ledger"]["error"])
-            claims_nonetheless(daemon, path, "postgresql://tester@/postgres?")
+            decide_without_ledger(daemon, path, "postgresql://tester@/postgres?")
         finally:
             postgresql.start()
         wait_until(lambda: daemon.status()["ledger"]["claims"] == 1)

@@ -1,4 +1,4 @@
-"""The ledger of a running daemon: what htoolsctl shows and changes."""
+"""The ledger of a running daemon, shown and changed by htoolsctl."""
 
 import json
 import signal
@@ -20,7 +20,7 @@ THERE = LedgerChanges(providers=(NODE,), inventories={NODE.uuid: {"MEMORY_MB": I
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    """It follows no cluster; the ledger has a node."""
+    """A daemon without a cluster, whose ledger has a node."""
     with running(tmp_path) as daemon:
         wait_until(lambda: daemon.status()["ledger"]["providers"] == 0)
         ledger = Ledger(file_url(str(daemon.state)))
@@ -35,7 +35,7 @@ def lines(daemon: Daemon, *words: object) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_from_an_inventory_to_a_claim_and_back(daemon: Daemon) -> None:
+def test_inventory_and_claim_are_set_shown_and_removed(daemon: Daemon) -> None:
     assert lines(daemon, "providers")[1].split() == ["c/node1.org", "1", "yes", NODE.uuid]
     lines(daemon, "inventory", "set", "node1", "CUSTOM_GPU", "--total=8", "--reserved=1", "--max-unit=4")
     lines(daemon, "inventory", "set", "node1", "CUSTOM_GPU", "--max-unit=none", "--allocation-ratio=2")
@@ -53,30 +53,30 @@ def test_from_an_inventory_to_a_claim_and_back(daemon: Daemon) -> None:
     assert [line.split()[1] for line in lines(daemon, "inventory")] == ["Class", "MEMORY_MB"]
 
 
-@pytest.mark.parametrize(
-    ("words", "status", "told"),
-    [
-        (
-            ["claim", "c/web", "node1:MEMORY_MB=1001"],
-            1,
-            r"(no-capacity): c/node1.org: MEMORY_MB: 1001 requested",
-        ),
-        (["claim", "web", "node1:MEMORY_MB=1"], 1, "(bad-arguments): consumer: expected CLUSTER/web"),
-        (["claim", "web", "node1:MEMORY_MB"], 2, "expected PROVIDER:CLASS=N, got 'node1:MEMORY_MB'"),
-        (["claim", "web", "node1:MEMORY_MB=x"], 2, "expected a whole number, got 'x'"),
-        (["release", "web"], 1, "(bad-arguments): there is no consumer web"),
-        (["inventory", "--total=5"], 2, "expected nothing, a PROVIDER, or set PROVIDER CLASS with figures"),
-        (["inventory", "set", "node1", "CUSTOM_X"], 2, "expected nothing, a PROVIDER, or set "),
-        (["inventory", "set", "node1", "MEMORY_MB", "--total=5"], 1, "total: expected nothing, MEMORY_MB "),
-    ],
-)
-def test_what_is_refused(daemon: Daemon, words: list[str], status: int, told: str) -> None:
-    done = ctl(daemon, *words)
-    assert (done.returncode, done.stdout) == (status, "")
-    assert told in done.stderr.splitlines()[-1]
+REFUSED: list[tuple[list[str], int, str]] = [
+    (
+        ["claim", "c/web", "node1:MEMORY_MB=1001"],
+        1,
+        "(no-capacity): c/node1.org: MEMORY_MB: 1001 requested",
+    ),
+    (["claim", "web", "node1:MEMORY_MB=1"], 1, "(bad-arguments): consumer: expected CLUSTER/web"),
+    (["claim", "web", "node1:MEMORY_MB"], 2, "expected PROVIDER:CLASS=N, got 'node1:MEMORY_MB'"),
+    (["claim", "web", "node1:MEMORY_MB=x"], 2, "expected a whole number, got 'x'"),
+    (["release", "web"], 1, "(bad-arguments): there is no consumer web"),
+    (["inventory", "--total=5"], 2, "expected nothing, a PROVIDER, or set PROVIDER CLASS with figures"),
+    (["inventory", "set", "node1", "CUSTOM_X"], 2, "expected nothing, a PROVIDER, or set "),
+    (["inventory", "set", "node1", "MEMORY_MB", "--total=5"], 1, "total: expected nothing, MEMORY_MB "),
+]
 
 
-def test_who_comes_too_late(daemon: Daemon) -> None:
+def test_htoolsctl_explains_refusals(daemon: Daemon) -> None:
+    for words, status, error in REFUSED:
+        done = ctl(daemon, *words)
+        assert (done.returncode, done.stdout) == (status, "")
+        assert error in done.stderr.splitlines()[-1]
+
+
+def test_claim_with_an_old_generation_is_a_conflict(daemon: Daemon) -> None:
     (seen,) = json.loads(ctl(daemon, "providers", "--json").stdout)
     call(daemon, "claim", consumer="c/web", allocations={"node1": {"MEMORY_MB": 1}})
     with pytest.raises(CallRefusedError, match="changed by another client") as refused:
@@ -91,7 +91,7 @@ def test_who_comes_too_late(daemon: Daemon) -> None:
     assert daemon.status()["ledger"]["conflicts"] == 1
 
 
-def test_a_daemon_without_its_ledger_goes_on(tmp_path: Path) -> None:
+def test_daemon_runs_without_a_usable_ledger(tmp_path: Path) -> None:
     (tmp_path / "state" / "ledger.sqlite").mkdir(parents=True)
     with running(tmp_path) as daemon:
         wait_until(lambda: daemon.status()["ledger"]["error"])
@@ -101,7 +101,7 @@ def test_a_daemon_without_its_ledger_goes_on(tmp_path: Path) -> None:
         assert len(daemon.told("ledger unavailable")) == 1
 
 
-def test_claims_survive_a_kill(daemon: Daemon, tmp_path: Path) -> None:
+def test_claim_by_hand_survives_a_daemon_kill(daemon: Daemon, tmp_path: Path) -> None:
     lines(daemon, "claim", "c/web", "node1:MEMORY_MB=100")
     daemon.signal(signal.SIGKILL)
     daemon.wait()

@@ -1,4 +1,4 @@
-"""Debian's own tools take the simulator for a Ganeti master."""
+"""Debian's tools on the simulator: they behave as with a Ganeti master."""
 
 import signal
 import subprocess
@@ -26,7 +26,7 @@ SHAPES = {
 
 
 def run(oracle: Oracle, tool: str, *options: object, status: int = 0) -> str:
-    """What it says, on either stream."""
+    """Run a tool; return what it prints on both streams."""
     result = subprocess.run(
         [oracle.hbal.with_name(tool), *map(str, options)],
         stdout=subprocess.PIPE,
@@ -39,43 +39,36 @@ def run(oracle: Oracle, tool: str, *options: object, status: int = 0) -> str:
 
 
 def final_score(report: str) -> str:
-    """The last score of a run of hbal that found something to do."""
+    """Return the last score in a report of hbal that has moves."""
     return next(line for line in report.splitlines() if "score improved" in line).split()[-1]
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
-def test_it_serves_what_the_file_says(oracle: Oracle, tmp_path: Path, shape: Shape) -> None:
+def test_hscan_saves_the_served_file(oracle: Oracle, tmp_path: Path, shape: Shape) -> None:
     with simulator(tmp_path, with_master(1, shape)) as ganeti:
         run(oracle, "hscan", f"-L{ganeti.socket}", "-d", tmp_path)
         assert (tmp_path / "LOCAL.data").read_text() == ganeti.file.read_text() == ganeti.cluster()
 
 
-@pytest.mark.parametrize(
-    ("tool", "options"),
-    [
-        ("hinfo", ("-p", "--print-instances")),
-        ("hspace", ("--machine-readable",)),
-        ("hbal", ("-C", "-p", "-G", "group1")),
-        ("hroller", ("--ignore-non-redundant",)),
-        ("hsqueeze", ("-v",)),
-    ],
-)
-def test_tools_say_what_they_say_of_the_file(
-    oracle: Oracle, tmp_path: Path, tool: str, options: tuple[str, ...]
-) -> None:
+TOOLS = [
+    ("hinfo", ("-p", "--print-instances"), 0),
+    ("hspace", ("--machine-readable",), 0),
+    ("hbal", ("-C", "-p", "-G", "group1"), 0),
+    ("hroller", ("--ignore-non-redundant",), 0),
+    ("hsqueeze", ("-v",), 0),
+    ("hcheck", (), 1),
+]
+
+
+def test_tools_print_the_same_as_for_the_file(oracle: Oracle, tmp_path: Path) -> None:
     with simulator(tmp_path, with_master(2, SHAPES["mixed"])) as ganeti:
-        live = run(oracle, tool, *options, f"-L{ganeti.socket}")
-        assert live == run(oracle, tool, *options, "-t", ganeti.file)
-        assert live
+        for tool, options, status in TOOLS:
+            live = run(oracle, tool, *options, f"-L{ganeti.socket}", status=status)
+            assert live == run(oracle, tool, *options, "-t", ganeti.file, status=status)
+            assert live
 
 
-def test_hcheck_says_the_same(oracle: Oracle, tmp_path: Path) -> None:
-    with simulator(tmp_path, with_master(2, SHAPES["mixed"])) as ganeti:
-        live = run(oracle, "hcheck", f"-L{ganeti.socket}", status=1)
-        assert live == run(oracle, "hcheck", "-t", ganeti.file, status=1)
-
-
-def test_hbal_reaches_what_it_planned(oracle: Oracle, tmp_path: Path) -> None:
+def test_hbal_reaches_its_planned_score(oracle: Oracle, tmp_path: Path) -> None:
     shape = Shape(nodes=6, instances=30, templates=MOVABLE, drained=1)
     with simulator(tmp_path, with_master(3, shape), "--job-seconds=0.01") as ganeti:
         planned = run(oracle, "hbal", f"-L{ganeti.socket}", "-l6")
@@ -92,7 +85,7 @@ def test_hbal_reaches_what_it_planned(oracle: Oracle, tmp_path: Path) -> None:
             assert f"Initial score: {final_score(planned)}\n" in report
 
 
-def test_hbal_stops_after_a_failure(oracle: Oracle, tmp_path: Path) -> None:
+def test_hbal_stops_after_a_failed_job(oracle: Oracle, tmp_path: Path) -> None:
     shape = Shape(nodes=6, instances=30, templates=MOVABLE, drained=1)
     with simulator(tmp_path, with_master(3, shape), "--job-seconds=0", "--fail=INSTANCE") as ganeti:
         report = run(oracle, "hbal", f"-L{ganeti.socket}", "-X", status=1)
@@ -123,12 +116,12 @@ def test_hsqueeze_powers_a_node_down(oracle: Oracle, tmp_path: Path) -> None:
 
 
 def offline(ganeti: Simulator) -> set[str]:
-    """Nodes marked offline, as LUXI tells."""
+    """Return the nodes that LUXI reports as offline."""
     answer = ganeti.ask("Query", "node", ["name", "offline"], None)
     return {name for (_, name), (_, marked) in answer["data"] if marked}
 
 
-def test_a_lost_node_is_an_error_that_names_it(oracle: Oracle, tmp_path: Path) -> None:
+def test_hinfo_names_a_silent_node(oracle: Oracle, tmp_path: Path) -> None:
     rows = with_master(1, SHAPES["plain"])
     with simulator(tmp_path, rows, "--lose", rows.nodes[1].name) as ganeti:
         said = subprocess.run(["/usr/bin/hinfo", f"-L{ganeti.socket}"], capture_output=True, text=True)
@@ -138,7 +131,7 @@ def test_a_lost_node_is_an_error_that_names_it(oracle: Oracle, tmp_path: Path) -
         run(oracle, "hinfo", f"-L{ganeti.socket}")
 
 
-def test_it_ends_when_told_to(oracle: Oracle, tmp_path: Path) -> None:
+def test_sigterm_ends_the_simulator_and_removes_its_sockets(oracle: Oracle, tmp_path: Path) -> None:
     with simulator(tmp_path, with_master(1, SHAPES["empty"]), "--job-seconds=1000") as ganeti:
         delay = {"OP_ID": "OP_TEST_DELAY", "duration": 1000, "reason": []}
         assert ganeti.ask("SubmitJob", [delay]) == 1

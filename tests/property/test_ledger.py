@@ -175,5 +175,5 @@ class LedgerMachine(RuleBasedStateMachine):
             self.ledger.close()
 
 
-LedgerMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=20)
+LedgerMachine.TestCase.settings = settings(max_examples=20, stateful_step_count=20)
 TestLedger = LedgerMachine.TestCase

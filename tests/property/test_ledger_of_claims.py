@@ -291,4 +291,4 @@ class Steps(RuleBasedStateMachine):
 
 
 TestSteps = Steps.TestCase
-TestSteps.settings = settings(max_examples=40, stateful_step_count=40)
+TestSteps.settings = settings(max_examples=12, stateful_step_count=40)
