@@ -132,6 +132,13 @@ def test_files_that_are_named_exist(document: str) -> None:
     assert [name for name in sorted(named) if not any((root / name).exists() for root in ROOTS)] == []
 
 
+def test_tests_that_contributing_names_exist() -> None:
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / "CONTRIBUTING.md").read_text("utf-8")))
+    sources = "".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    assert len(named) > 5
+    assert [name for name in sorted(named) if f"def {name}(" not in sources] == []
+
+
 def defined(tree: ast.Module) -> Iterator[str]:
     """Names of all functions, classes and assigned variables of a module, at any depth."""
     for node in ast.walk(tree):
