@@ -108,7 +108,7 @@ def place(
         groups: Sequence[int] = [_group_row(state, placement.group)]
     else:
         groups = range(len(state.cluster.groups))
-    made, left = [state.with_disk_defaults(group, asked) for group in groups], pools.left(state)
+    made, left = [state.with_disk_defaults(group, asked) for group in groups], pools.free_after(state)
     alike = len({each.row for each in made}) == 1
     if alike:
         asked = made[0]

@@ -27,10 +27,10 @@ class Baseline:
         totals = parts.totals()
         self.weights, self.numbers = parts.weights, totals.numbers
         self.values, self.heights = totals.values, totals.heights
-        told = parts.table
+        score_table = parts.table
         self.location_exclusion, self.rest = (
             exclusion,
-            totals.rest + told.weights[told.location_exclusion] * exclusion,
+            totals.rest + score_table.weights[score_table.location_exclusion] * exclusion,
         )
         self.means, squares = totals.sums / self.numbers, totals.squares / self.numbers
         means = self.means * self.means

@@ -61,8 +61,8 @@ class ScoreParts:
     def __init__(self, state: State, scope: Bools) -> None:
         self.state, self.rows = state, np.flatnonzero(scope)
         columns, values = state.columns.take(self.rows), self.values()
-        looked = counted_nodes(columns)
-        self.table, counts = table(columns.shape), node_counts(columns, looked)
+        counted = counted_nodes(columns)
+        self.table, counts = table(columns.shape), node_counts(columns, counted)
         self.every = effective_weights(self.table, counts)
         aggregates = self.table.aggregates
         weights = distinct_spreads(aggregates, self.every, values)
@@ -70,8 +70,8 @@ class ScoreParts:
         self.numbers = np.array([counts[which] or 1.0 for which in self.leaders])
         self.sums = [which for which, aggregate in enumerate(aggregates) if aggregate in (COUNT, LOST)]
         online = ~columns.offline
-        self.looked = None if looked is None else looked[self.leaders][:, online]
-        some = [online if looked is None else online & looked[which] for which in self.leaders]
+        self.counted = None if counted is None else counted[self.leaders][:, online]
+        some = [online if counted is None else online & counted[which] for which in self.leaders]
         pairs = zip(self.leaders, some, strict=True)
         self.centre = np.array([values[which][at if at.any() else slice(None)].mean() for which, at in pairs])
 
@@ -84,8 +84,8 @@ class ScoreParts:
         values, offline = self.values(), self.state.columns.offline[self.rows]
         spreads: Floats = np.stack([values[which] for which in self.leaders])[:, ~offline]
         spreads -= self.centre[:, np.newaxis]
-        if self.looked is not None:
-            spreads *= self.looked
+        if self.counted is not None:
+            spreads *= self.counted
         aggregates = self.table.aggregates
         rest = sum(
             self.every[which] * float(values[which][offline if aggregates[which] is LOST else ~offline].sum())

@@ -145,7 +145,7 @@ def _filled(
     row = kind.instance(size)
     if limit is not None and limit < 0:
         limit = None
-    room = fit(site.pools.left(state), state, row)
+    room = fit(site.pools.free_after(state), state, row)
     bounded = room is not None and (limit is None or limit >= room)
     if bounded:
         limit = room

@@ -51,7 +51,7 @@ def storage_left(
         return None
     local = state.units.local if state.units.known else ()
     units = tuple(_unit(state, at, unit) for at, unit in enumerate(local))
-    left = site.pools.left(state)
+    left = site.pools.free_after(state)
     pools = tuple(
         Left(pool.type, pool.key, pool.total, left.get(pool.unit))
         for pool in storage_of(state.cluster, state.units).pools
@@ -75,7 +75,7 @@ def _ends_first(before: State, result: Capacity, row: Instance, site: Site) -> s
     state, failures = result.state, result.failures
     if site.closed or not any(failures.values()):
         return None
-    pool = lacking(site.pools.left(state), state, row)
+    pool = lacking(site.pools.free_after(state), state, row)
     if pool and not failures.get(Fail.N1):
         return pool
     asked = state.requested_instance(row)

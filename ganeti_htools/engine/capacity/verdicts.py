@@ -49,7 +49,7 @@ class Verdicts:
         self.columns = state.columns.take(site.nodes)
         self.groups = by_group(state, site.nodes)
         self.few = sum(len(at) ** 2 for at in self.groups) <= FEW
-        self.pools = site.pools.left(state)
+        self.pools = site.pools.free_after(state)
         self.known: dict[InstanceSize, Verdict] = {}
         self.refused = self._always_refused(state.policies)
 

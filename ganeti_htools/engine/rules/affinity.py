@@ -1,4 +1,4 @@
-"""What tags say of an instance on a node: exclusion, migration, location (``htools(1)``, ``hbal(1)``)."""
+"""Effects of tags on an instance's places: exclusion, migration, location (``htools(1)``, ``hbal(1)``)."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from ganeti_htools.model.types import Fail
 
 
 def tag_conflicts(state: State, asked: RequestedInstance) -> Ints:
-    """For each node, how many of the instance's exclusion tags some other primary there has too."""
+    """Count, for each node, the exclusion tags of the instance that another primary of the node also has."""
     counts = state.tag_counts[asked.tags]
     if asked.index != NOWHERE:
         counts = counts.copy()
@@ -20,24 +20,25 @@ def tag_conflicts(state: State, asked: RequestedInstance) -> Ints:
 
 
 def unmet_locations(state: State, asked: RequestedInstance) -> Ints:
-    """For each node, how many desired locations of the instance it lacks."""
+    """Count, for each node, the desired locations of the instance that the node lacks."""
     met = np.count_nonzero(state.location_tags[:, asked.desired], axis=1)
     return np.asarray(len(asked.desired) + asked.unknown_desires - met)
 
 
 def shared_locations(state: State, pnode: Any, snode: Any) -> Any:
-    """How many location tags primary and secondary share; arrays broadcast."""
+    """Count the location tags that primary and secondary share; arrays broadcast."""
     return np.count_nonzero(state.location_tags[pnode] & state.location_tags[snode], axis=-1)
 
 
 def location_score(state: State, asked: RequestedInstance) -> int:
-    """The location score an instance has where it is."""
+    """Return the location score of an instance on its present nodes."""
     pnode, snode = state.pnode[asked.index], state.snode[asked.index]
     return int(shared_locations(state, pnode, snode)) if snode != NOWHERE else 0
 
 
 def location_exclusion(state: State, scope: Bools) -> float:
-    """The location exclusion score: settled instances in excess of one per location and exclusion tag.
+    """Compute the location exclusion score: settled instances in excess of one per location and exclusion
+    tag.
 
     Only online nodes in scope count. A primary counts at each location that its node is tagged with.
     """
@@ -46,7 +47,7 @@ def location_exclusion(state: State, scope: Bools) -> float:
 
 
 def _crowds(state: State, scope: Bools, tags: Any) -> Ints:
-    """How many settled instances with each exclusion tag there are at each location: locations by tags."""
+    """Count the settled instances with each exclusion tag at each location (locations by tags)."""
     counted = scope & ~state.columns.offline
     crowds: Ints = (
         state.location_tags[counted].T.astype(np.int64) @ state.settled_tag_counts[tags][:, counted].T
@@ -55,7 +56,7 @@ def _crowds(state: State, scope: Bools, tags: Any) -> Ints:
 
 
 def location_exclusion_change(state: State, asked: RequestedInstance, targets: Ints, scope: Bools) -> Any:
-    """The change of :func:`location_exclusion` when the instance goes to each target."""
+    """Compute the change of :func:`location_exclusion` when the instance goes to each target."""
     if asked.forthcoming or not len(asked.tags) or not state.location_rows:
         return 0.0
     crowds = _crowds(state, scope, asked.tags)
@@ -71,7 +72,7 @@ def location_exclusion_change(state: State, asked: RequestedInstance, targets: I
 
 
 def migration_codes(state: State, source: int, targets: Ints, codes: Codes) -> Codes:
-    """The codes, or that the instance must not migrate from its node to a target: that is looked at first."""
+    """Return the codes, or the code of a forbidden migration, which precedes all other reasons."""
     if state.allowed_migrations is None:
         return codes
     return np.where(state.allowed_migrations[source, targets], codes, np.int8(CODE[Fail.MIGRATION]))

@@ -1,13 +1,16 @@
-"""Choosing the best candidate of a trial.
+"""Choice of the best candidate of a trial.
 
-Scores of candidates are computed by updating the statistics of the whole; the order of additions then
-differs from that of a fresh computation, and what should be a tie differs in the last bits. Where the
-best lie that close together, they are computed afresh, in node order, so that the winner of a tie is
-the same on any machine, and the same as with Ganeti's htools: the last.
+Scores of candidates come from updated statistics. The order of additions then differs from that of a fresh
+computation, so candidates that tie differ in the last bits. Candidates that lie close together are therefore
+scored afresh, in node order. The winner of a tie is then the same on any machine and the same as with
+Ganeti's htools: the last one.
 
-An online node without CPUs or memory leaves no score that is a number. Such a score never wins against
-one that is; where there is no other, Ganeti's htools take the first place for an instance that is made
-anew, the last for one that moves, and for a mirrored one the last primary and its first secondary.
+An online node without CPUs or memory leaves no score that is a number. Such a score never wins against a
+number. If no score is a number, Ganeti's htools take:
+
+* for a new instance the first place
+* for an instance that moves the last place
+* for a mirrored instance the last primary and its first secondary
 """
 
 from collections.abc import Sequence
@@ -33,9 +36,9 @@ CLOSE = 1e-9
 
 
 def base(state: State, scope: Bools, exclusion: float | None = None) -> Statistics:
-    """What the score of the nodes in scope is made of.
+    """Compute the statistics of the nodes in scope.
 
-    ``exclusion`` is their location exclusion score, which is found out unless it is given.
+    ``exclusion`` is their location exclusion score, which is computed unless it is given.
     """
     exclusion = affinity.location_exclusion(state, scope) if exclusion is None else exclusion
     columns = state.columns if scope.all() else state.columns.take(np.flatnonzero(scope))
@@ -43,7 +46,7 @@ def base(state: State, scope: Bools, exclusion: float | None = None) -> Statisti
 
 
 def near_best(scores: Floats) -> Ints:
-    """Candidates that may be the best but for the last bits, in order; all if no score is a number."""
+    """Find the candidates that may be the best but for the last bits; all if no score is a number."""
     best = np.fmin.reduce(scores, initial=np.inf)
     if not np.isfinite(best):
         return np.arange(len(scores))
@@ -51,14 +54,14 @@ def near_best(scores: Floats) -> Ints:
 
 
 def last_near_best(scores: Sequence[float]) -> int:
-    """The last of :func:`near_best`, where scores are a few plain numbers, all finite."""
+    """Find the last of :func:`near_best`; scores are a few plain numbers, all finite."""
     best = min(scores)
     limit = best + CLOSE * max(1.0, abs(best))
     return max(at for at, score in enumerate(scores) if score <= limit)
 
 
 def fresh_score(state: State, trial: Trial, candidate: int, scope: Bools, exclusion: float = 0.0) -> float:
-    """The score of the nodes in scope with one candidate chosen, computed from nothing."""
+    """Compute the score of the nodes in scope with one candidate chosen, from nothing."""
     columns = state.columns.map(np.copy)
     if trial.asked.forthcoming:
         columns = columns.with_forthcoming_apart()
@@ -81,26 +84,26 @@ def fresh_scores(
     values: NodeValues,
     exclusion: Floats,
 ) -> Floats:
-    """The score of each candidate, computed from nothing; ``exclusion`` is its location exclusion score.
+    """Compute the score of each candidate from nothing; ``exclusion`` is its location exclusion score.
 
     The nodes that count are ``rows``, in order, with their ``columns`` and ``values``.
     """
-    told = []
+    node_changes = []
     for node in changes:
         at = np.minimum(np.searchsorted(rows, node.rows), len(rows) - 1)
         old = node_values(node.old)
         position = np.where(rows[at] == node.rows, at, NOWHERE)
-        told.append((position, old, node_values(node.new, (node.old, old))))
-    return variant_scores(columns, values, told, exclusion)
+        node_changes.append((position, old, node_values(node.new, (node.old, old))))
+    return variant_scores(columns, values, node_changes, exclusion)
 
 
 def restricted(trial: Trial, scope: Bools) -> Trial:
-    """The trial without touched nodes out of scope, for scoring."""
+    """Drop touched nodes out of scope from a trial, for scoring."""
     return replace(trial, changes=tuple(node for node in trial.changes if scope[node.rows].all()))
 
 
 def best(state: State, trial: Trial, scope: Bools, exclusion: float = 0.0, exact: bool = True) -> int | None:
-    """The candidate that fits and leaves the nodes in scope with the lowest score, None if none fits."""
+    """Find the candidate that fits and leaves the nodes in scope with the lowest score; None if none fits."""
     fits = np.flatnonzero(trial.codes == FITS)
     if len(fits) < 2:
         return int(fits[0]) if len(fits) else None

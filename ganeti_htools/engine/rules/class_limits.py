@@ -1,7 +1,7 @@
-"""What demands of custom resource classes ask of nodes (OpenStack Placement's inventories).
+"""Limits of custom resource classes (OpenStack Placement's inventories).
 
-An instance takes its amount on its primary node. As with memory, its secondary has to be able to run it: it
-keeps free what the worst of its peers would need.
+An instance takes its amount on its primary. Its secondary keeps free what the worst of its peers needs, as it
+does for memory.
 """
 
 from collections.abc import Sequence
@@ -14,19 +14,20 @@ from ganeti_htools.engine.rules.limits import AT_LEAST, AT_MOST, PRIMARY, SECOND
 from ganeti_htools.model.columns import Columns, Shape, of_class
 from ganeti_htools.model.types import Fail
 
-# An amount has to be a multiple of the step; of what exceeds one, the rest is missing.
+# An amount must be a multiple of the step; the distance to the next multiple is missing.
 IN_STEPS = Relation(lambda step, amount: amount % step != 0, lambda step, amount: -amount % step)
 
 
 def _position(shape: Shape, which: int) -> int:
-    """Where a class stands in :attr:`.RequestedInstance.wants`."""
+    """Return the position of a class in :attr:`.RequestedInstance.wants`."""
     return len(shape.units) + len(shape.pools) + which
 
 
 @lru_cache(maxsize=256)
 def allowed_limits(shape: Shape, which: int) -> tuple[Limit, ...]:
-    """Which amounts a node has for one instance, whatever is used; with what there is at all, that is what
-    :meth:`.Inventory.allows` says.
+    """Build the limits of the amount that one instance may take of a class, whatever is in use.
+
+    Together with the capacity they equal :meth:`.Inventory.allows`.
     """
     name, of = shape.classes[which], _position(shape, which)
     least, most, step = (of_class(figure, which) for figure in ("least", "most", "step"))
@@ -50,13 +51,13 @@ def allowed_limits(shape: Shape, which: int) -> tuple[Limit, ...]:
 
 @lru_cache(maxsize=32)
 def all_allowed(shape: Shape) -> tuple[Limit, ...]:
-    """The same of all classes."""
+    """Build :func:`allowed_limits` of all classes."""
     return tuple(each for which in range(len(shape.classes)) for each in allowed_limits(shape, which))
 
 
 @lru_cache(maxsize=256)
 def class_limits(shape: Shape, which: int) -> tuple[Limit, ...]:
-    """What must be there of a class, and free on a primary whatever is forced."""
+    """Build the hard limits of a class: allowed amounts, and what must be free on a primary."""
     free = Limit(
         Fail.RESOURCE,
         of_class("f", which),
@@ -70,8 +71,9 @@ def class_limits(shape: Shape, which: int) -> tuple[Limit, ...]:
 
 @lru_cache(maxsize=256)
 def kept_limits(shape: Shape, which: int) -> tuple[Limit, ...]:
-    """What must be free of a class on a secondary, and beside what is kept free already. A node that has not
-    kept enough may go on so.
+    """Build the limits of the amount that a secondary keeps free of a class.
+
+    A node that keeps too little already may go on so.
     """
     free, kept = of_class("f", which), of_class("r", which)
     enough = Limit(
@@ -97,13 +99,13 @@ def kept_limits(shape: Shape, which: int) -> tuple[Limit, ...]:
 
 
 class _Amounts(NamedTuple):
-    """Instances as limits of classes see them: of each class one amount, or an array."""
+    """Amounts of each class as limits see them: one amount for each class, or an array."""
 
     classes: Sequence[Any]
 
 
 def refused(columns: Columns, which: int, amounts: Any) -> Any:
-    """Where nodes do not give these amounts of a class to one instance, whatever is used."""
+    """Whether nodes refuse these amounts of a class to one instance, whatever is in use."""
     asked: Any = _Amounts([amounts] * len(columns.shape.classes))
     limits = allowed_limits(columns.shape, which)
     return np.any(

@@ -1,8 +1,7 @@
-"""What the score is made of: one entry for each component (``hbal(1)``).
+"""Components of the score, each declared by one entry (``hbal(1)``).
 
-A new component is one entry in :func:`components`. Everything else follows from its declaration: how the
-statistics are kept, what a move changes, what is computed once for components that are the same, what reports
-show.
+A new component is one entry in :func:`components`. The declaration decides how statistics are kept, what a
+move changes, which components are computed once, and what reports show.
 """
 
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from ganeti_htools.model.columns import FORTHCOMING, SINGLE, Columns, Floats, Sh
 
 
 class Aggregate(Enum):
-    """How the nodes' values become one figure."""
+    """Aggregation of the nodes' values to one figure."""
 
     SPREAD = "standard deviation over the online nodes"
     COUNT = "sum over the online nodes"
@@ -33,13 +32,16 @@ def _everywhere(_columns: Columns) -> Any:
 class Component:
     """A component of the score.
 
-    ``formula`` gives what each node contributes. It gets the columns of the nodes, of which it may use
-    those that no placement changes, and the columns named in ``figures``, which placements change.
-    ``divisors`` are the columns it divides by. ``proportional``: what an instance changes on a node is an
-    amount of the instance times a unit of the node, whatever else is there. ``counted`` tells at which of the
-    online nodes it looks; what placements change on others must not change what they contribute. Components
-    with the same word in ``shared`` share their weight if there is a node at which they look (Ganeti's design
-    "multi-storage htools", "Balancing").
+    * ``formula`` computes the contribution of each node. Its arguments are the columns of the nodes, of which
+      it may use those that no placement changes, and the columns named in ``figures``, which placements
+      change.
+    * ``divisors`` are the columns that it divides by.
+    * ``proportional``: an instance changes a node by an amount of the instance times a unit of the node,
+      whatever else the node has.
+    * ``counted`` selects the online nodes that count. Placements on other nodes must not change their
+      contribution.
+    * Components with the same word in ``shared`` share their weight, those that count any node (Ganeti's
+      design "multi-storage htools", "Balancing").
     """
 
     name: str
@@ -53,7 +55,7 @@ class Component:
     shared: str = ""
 
     def of(self, columns: Columns) -> Any:
-        """What each node contributes."""
+        """Compute the contribution of each node."""
         return self.formula(columns, *(getattr(columns, name) for name in self.figures))
 
 
@@ -70,7 +72,9 @@ def _as_it_is(_c: Columns, amount: Any) -> Any:
 
 
 def free_disk_share(c: Columns, f_dsk: Any, f_spindles: Any) -> Floats:
-    """Free share of a node's disk, or of its spindles with exclusive storage; 1 where it has none."""
+    """Compute the free share of a node's disk, or of its spindles with exclusive storage; 1 where it has
+    none.
+    """
     free = np.where(c.excl_stor, f_spindles, f_dsk)
     return _share(free, np.where(c.excl_stor, c.t_spindles, c.t_dsk))
 
@@ -80,7 +84,7 @@ def _share(free: Any, total: Any) -> Floats:
 
 
 def _free_disk(shape: Shape) -> tuple[Component, ...]:
-    """The spread of the free shares of each storage unit, over nodes that have it once some tell theirs."""
+    """Declare the spread of the free shares of each storage unit, over the nodes that have the unit."""
     first = Component("free_disk_cv", 0.5, SPREAD, ("f_dsk", "f_spindles"), free_disk_share)
     if not shape.told:
         return (first,)
@@ -99,7 +103,7 @@ def _has_disk(c: Columns) -> Any:
 
 
 def _free_unit(unit: int) -> dict[str, Any]:
-    """How another unit than the default volume group differs, of which alone there are spindles."""
+    """The differences of a storage unit without spindles from the default volume group."""
     whole = of_unit("t_dsk", unit)
     return {
         "figures": (of_unit("f_dsk", unit),),
@@ -109,7 +113,7 @@ def _free_unit(unit: int) -> dict[str, Any]:
 
 
 def _forthcoming(component: Component) -> Component:
-    """The counterpart of a component in the view that includes forthcoming instances."""
+    """Declare the counterpart of a component that includes forthcoming instances."""
     figures = tuple(
         f"{name}_forth" if name.startswith("f_dsk") else FORTHCOMING.get(name, name)
         for name in component.figures
@@ -130,7 +134,7 @@ _SPINDLES = Component(
 
 @lru_cache(maxsize=32)
 def components(shape: Shape) -> tuple[Component, ...]:
-    """The components of a cluster's score, in the order in which Ganeti's htools add them up."""
+    """Declare the components of a cluster's score, in the order in which Ganeti's htools add them up."""
     disk = _free_disk(shape)
     return (
         Component(
@@ -167,7 +171,7 @@ def components(shape: Shape) -> tuple[Component, ...]:
 
 
 class ComponentTable(NamedTuple):
-    """The components of a cluster's score, and what is often asked about them; all by their position."""
+    """The components of a cluster's score, with derived tables; all by the component's position."""
 
     components: tuple[Component, ...]
     weights: tuple[float, ...]
@@ -180,7 +184,7 @@ class ComponentTable(NamedTuple):
 
 @lru_cache(maxsize=32)
 def table(shape: Shape = SINGLE) -> ComponentTable:
-    """The components of columns of that shape."""
+    """Build the table of the components of columns of a shape."""
     found, names = components(shape), columns_type(shape)._fields
     assert all(set(component.figures) <= set(columns_type(shape).changing()) for component in found)
     (location_exclusion,) = (which for which, component in enumerate(found) if component.aggregate is CLUSTER)

@@ -1,4 +1,4 @@
-"""Why the instance policy of a node's group refuses an instance (``gnt-cluster(8)``, ``--ipolicy-...``)."""
+"""Refusals by the instance policy of a node's group (``gnt-cluster(8)``, ``--ipolicy-...``)."""
 
 from collections.abc import Sequence
 
@@ -11,13 +11,13 @@ from ganeti_htools.model.state import RequestedInstance, State
 
 
 def codes(state: State, asked: RequestedInstance, targets: Ints) -> Codes:
-    """Why the instance policy of each target's group refuses the instance."""
+    """Find the reason why the instance policy of each target's group refuses the instance."""
     codes: Codes = codes_of(state, (asked.row.demand,), targets)[0]
     return codes
 
 
 def codes_of(state: State, demands: Sequence[Demand], targets: Ints) -> Codes:
-    """Why the policy of each target's group refuses instances with these demands: a row for each demand."""
+    """Find the reasons for instances with these demands: a row for each demand, a column for each target."""
     kinds = list(zip(state.group[targets].tolist(), state.columns.excl_stor[targets].tolist(), strict=True))
     codes = np.zeros((len(demands), len(kinds)), np.int8)
     for group, exclusive in set(kinds):

@@ -1,4 +1,4 @@
-"""What a limit is. Those that there are stand in :mod:`.resources` and :mod:`.storage_limits`."""
+"""Limits of figures of nodes, as :mod:`.resources` and :mod:`.storage_limits` declare them."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -14,7 +14,7 @@ MIB = "MiB"
 
 
 class Role(Enum):
-    """What a node is to an instance."""
+    """Role of a node for an instance."""
 
     PRIMARY = "primary"
     SECONDARY = "secondary"
@@ -26,7 +26,7 @@ BOTH = (PRIMARY, SECONDARY)
 
 
 class Relation(NamedTuple):
-    """How a figure has to relate to its bound: when it does not, and by how much it misses."""
+    """Relation of a figure to its bound: a test whether it is broken, and the amount that is missing."""
 
     broken: Callable[[Any, Any], Any]
     missing: Callable[[Any, Any], Any]
@@ -42,15 +42,19 @@ def _nothing(_old: Columns, _new: Columns, _asked: Any) -> Any:
 
 
 class Limit(NamedTuple):
-    """Something that must hold once an instance has come to a node.
+    """A condition on a node that must hold once an instance has come.
 
-    ``figure`` is the column that is limited; ``bound`` gets the columns before and after, and the instance.
-    ``soft``: may be broken with ``force``. ``of``: only for instances that want this storage unit, pool or
-    custom class, by its position in :attr:`.RequestedInstance.wants`.
-    ``settled``: only for figures without forthcoming instances; else those with them are limited likewise,
-    but never with ``force``. ``applies``: for which nodes, given the columns before. ``per``: the column by
-    which the figure is divided first. ``thing`` and ``unit``: what users are told is missing. ``fixed``: no
-    placement changes the figure.
+    * ``figure`` is the limited column. ``bound`` computes the bound from the columns before and after, and
+      the instance.
+    * ``soft``: ``force`` drops the limit.
+    * ``of``: the position in :attr:`.RequestedInstance.wants` of the storage unit, pool or custom class that
+      the limit concerns. It holds only for instances that want this unit.
+    * ``settled``: only for figures without forthcoming instances. Other limits also hold for figures with
+      forthcoming instances, but never with ``force``.
+    * ``applies``: selects nodes by the columns before.
+    * ``per``: the column that divides the figure.
+    * ``thing`` and ``unit``: the name of what is missing, for users.
+    * ``fixed``: no placement changes the figure.
     """
 
     fail: Fail
@@ -68,14 +72,14 @@ class Limit(NamedTuple):
     fixed: bool = False
 
     def broken(self, figure: Any, old: Columns, new: Columns, asked: RequestedInstance | None = None) -> Any:
-        """Where a figure of the nodes after the instance has come breaks the limit."""
+        """Find the nodes whose figure breaks the limit after the instance has come."""
         if self.per is not None:
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # nodes that report nothing
                 figure = figure / getattr(old, self.per)
         return self._where_it_applies(old, self.relation.broken(figure, self.bound(old, new, asked)))
 
     def broken_now(self, columns: Columns) -> Any:
-        """Where nodes break the limit as they are; for limits that ask nothing of the instance."""
+        """Find the nodes that break the limit now; for limits that do not depend on the instance."""
         broken = self.relation.broken(getattr(columns, self.figure), self.bound(columns, columns, None))
         return self._where_it_applies(columns, broken)
 
@@ -83,6 +87,9 @@ class Limit(NamedTuple):
         return broken if self.applies is None else self.applies(old) & broken
 
     def missing(self, figure: Any, old: Columns, new: Columns, asked: RequestedInstance | None = None) -> Any:
-        """How much a figure lacks to keep the limit, whether it applies or not; above 0 where it does not."""
+        """Compute the amount that a figure lacks to keep the limit, whether it applies or not.
+
+        The amount is above 0 where the limit is broken.
+        """
         bound = self.bound(old, new, asked)
         return self.relation.missing(figure, bound if self.per is None else bound * getattr(old, self.per))

@@ -1,8 +1,8 @@
-"""What happens to a node when an instance comes or goes, and when it must not come.
+"""Effects of an instance on a node, and the reasons why it must not come.
 
-These functions are the only place where the figures of a node change, as :mod:`.resources` declares.
-They take columns of any shapes that broadcast, so one call tries an instance on every candidate at once. Soft
-limits hold unless ``force`` is set; hard limits (memory, disk and spindles that do not exist) always do.
+Only these functions change the figures of a node, as :mod:`.resources` declares. Columns may have any shapes
+that broadcast, so one call tries an instance on every candidate. Soft limits hold unless ``force`` is set.
+Hard limits (memory, disk, spindles that do not exist) always hold.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ _CODE = {fail: np.int8(code) for fail, code in CODE.items()}
 
 @lru_cache(maxsize=256)
 def _changing(shape: Shape, role: Role, forthcoming: bool) -> tuple[tuple[Resource, tuple[int, ...]], ...]:
-    """The resources that an instance changes, each with the positions of the columns."""
+    """Find the resources that an instance changes, each with the positions of its columns."""
     names = columns_type(shape)._fields
     found = [(each, each.views(shape, forthcoming)) for each in resources(shape) if role in each.roles]
     return tuple((each, tuple(map(names.index, figures))) for each, figures in found if figures)
@@ -47,7 +47,7 @@ def _changing(shape: Shape, role: Role, forthcoming: bool) -> tuple[tuple[Resour
 def limits(
     shape: Shape, role: Role, forthcoming: bool, wants: tuple[bool, ...], force: bool
 ) -> tuple[tuple[Limit, str], ...]:
-    """The limits that hold for an instance, in the order they are looked at, each with its figure."""
+    """Find the limits that hold for an instance, in the order of their checks, each with its figure."""
     counted, declared = views(shape), declared_limits(shape)
     if forthcoming and force:  # what is free is not looked at, but without its units it can never be made
         declared += unit_limits(shape)
@@ -64,9 +64,10 @@ def limits(
 
 
 def _changed(columns: Columns, change: InstanceOnNode, sign: int, role: Role) -> tuple[Columns, Ints | None]:
-    """The columns after an instance has come (1) or gone (-1); and unless it is forthcoming, ``unallocated``.
+    """Compute the columns after an instance has come (1) or gone (-1).
 
-    Columns that equal each other and change by the same amount are equal again.
+    Also ``unallocated``, unless the instance is forthcoming. Aliases that change by the same amount stay
+    aliases.
     """
     forthcoming, new, firsts = change.asked.forthcoming, list(columns), columns.firsts
     done: dict[int, tuple[Any, Any]] = {}
@@ -90,7 +91,7 @@ def _changed(columns: Columns, change: InstanceOnNode, sign: int, role: Role) ->
 
 
 def fails_n1(unallocated: Any, r_mem: Any) -> Any:
-    """Whether nodes fail N+1: they have too little memory for what they keep free for their peers (MiB)."""
+    """Whether nodes fail N+1: their memory is too small for what they keep free for their peers (MiB)."""
     return RESERVE.relation.broken(unallocated, r_mem)
 
 
@@ -99,7 +100,8 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def first_reason(codes: Codes, *later: Codes) -> Codes:
-    """The first reason against, of several parts of a placement in order: FITS where none has any.
+    """Combine the codes of several parts of a placement: the first reason against it, FITS where there is
+    none.
 
     Arrays broadcast against each other.
     """
@@ -117,7 +119,7 @@ def _codes(
     force: bool,
     ignored: tuple[Limit, ...] = (),
 ) -> Codes:
-    """The code of the first broken limit, element by element; FITS where none is."""
+    """Find the code of the first broken limit, element by element; FITS where no limit is broken."""
 
     def figure(name: str) -> Any:
         return unallocated if name == "unallocated" else getattr(new, name)
@@ -131,14 +133,15 @@ def _codes(
 
 
 def remove_primary(columns: Columns, asked: RequestedInstance, conflicts: Any, location: Any) -> Columns:
-    """The columns once a primary is gone. ``conflicts``, ``location``: see :class:`.InstanceOnNode`."""
+    """Compute the columns without a primary. ``conflicts``, ``location``: see :class:`.InstanceOnNode`."""
     return _changed(columns, InstanceOnNode(asked, conflicts, location), -1, PRIMARY)[0]
 
 
 def add_primary(
     columns: Columns, asked: RequestedInstance, conflicts: Any, location: Any, force: bool = False
 ) -> tuple[Columns, Codes]:
-    """The columns once a primary has come, and for each candidate why it must not (FITS if it may).
+    """Compute the columns with a new primary, and for each candidate the reason against it (FITS if it may
+    come).
 
     ``conflicts``, ``location``: see :class:`.InstanceOnNode`.
     """
@@ -149,8 +152,10 @@ def add_primary(
 def remove_secondary(
     columns: Columns, asked: RequestedInstance, r_mem: Any, kept: Sequence[Any] = ()
 ) -> Columns:
-    """The columns once a secondary is gone; ``r_mem`` (MiB) is the largest reservation that remains there,
-    ``kept`` that of each custom class.
+    """Compute the columns without a secondary.
+
+    ``r_mem`` (MiB) is the largest reservation that remains on the node, ``kept`` the same of each custom
+    class.
     """
     return _changed(
         columns, InstanceOnNode(asked, reserved=r_mem, kept=_concerned(asked, kept)), -1, SECONDARY
@@ -165,11 +170,13 @@ def add_secondary(
     ignore_disk: bool = False,
     peers: Sequence[Any] = (),
 ) -> tuple[Columns, Codes]:
-    """The columns once a secondary has come, and for each candidate why it must not. Only DRBD has one.
+    """Compute the columns with a new secondary, and for each candidate the reason against it. Only DRBD has
+    one.
 
-    ``peer_mem`` (MiB) is what the candidate keeps free already for the same primary, ``peers`` the same of
-    each custom class, nothing unless given. With ``ignore_disk`` a full disk is no obstacle, nor what amounts
-    the node gives of custom classes: the instance's disk is there, its primary was lost.
+    * ``peer_mem`` (MiB) is what the candidate already keeps free for the same primary, ``peers`` the same of
+      each custom class; by default nothing.
+    * With ``ignore_disk`` the disk is on the node already, because the primary was lost. Full disks and the
+      amounts that the node gives of custom classes are then no obstacle.
     """
     together = [kept + own for kept, own in zip(peers or (0,) * len(asked.kept), asked.kept, strict=True)]
     reserved = peer_mem + asked.secondary_mem
@@ -183,11 +190,11 @@ def add_secondary(
 
 
 def _concerned(asked: RequestedInstance, kept: Sequence[Any]) -> Sequence[Any]:
-    """What is kept of each custom class, None of those of which an instance takes nothing."""
+    """Replace by None what is kept of custom classes that the instance does not use."""
     wanted = asked.wants[len(asked.wants) - len(kept) :]
     return [amount if wants else None for amount, wants in zip(kept, wanted, strict=True)] if kept else ()
 
 
 def copy_codes(columns: Columns, asked: RequestedInstance) -> Codes:
-    """For each node why disks must not be copied from it to a new secondary, which nothing forces."""
+    """Find, for each node, the reason why disks must not be copied from it; ``force`` does not help."""
     return _codes(columns, columns, None, asked, SOURCE, force=False)

@@ -22,8 +22,9 @@ def _row(row: int) -> Ints:
 
 
 def kept_without(state: State, node: int, primary: int, asked: RequestedInstance) -> tuple[int, list[int]]:
-    """What a node keeps free for the worst of its peers once it is no longer secondary of an instance: memory
-    (MiB), and of each custom class.
+    """Compute what a node keeps free for the worst of its peers once the instance is no longer its secondary.
+
+    That is memory (MiB), and the amount of each custom class.
     """
 
     def largest(peers: Ints, own: int) -> int:
@@ -43,27 +44,29 @@ def _as_secondary(
     force: bool,
     ignore_disk: bool = False,
 ) -> tuple[Columns, Codes]:
-    """What becomes of secondaries (rows, with their columns) of an instance with these primaries."""
+    """Compute the columns of secondaries (rows, with their columns) of an instance with these primaries."""
     memory, kept = state.peers[primary, secondary], class_peers(state, primary, secondary)
     return node_rules.add_secondary(columns, asked, memory, force, ignore_disk, kept)
 
 
 def class_peers(state: State, primary: Any, secondary: Any) -> list[Any]:
-    """What secondaries keep free of each custom class for primaries (rows that broadcast)."""
+    """Return what secondaries keep free of each custom class for primaries (rows that broadcast)."""
     return [peers[primary, secondary] for peers in state.class_peers]
 
 
 def _without_secondary(
     state: State, columns: Columns, asked: RequestedInstance, node: int, primary: int
 ) -> Columns:
-    """The columns of a node (row) once it is no longer secondary of an instance with that primary (row)."""
+    """Compute the columns of a node (row) that is no longer the secondary of an instance with that primary
+    (row).
+    """
     return node_rules.remove_secondary(columns, asked, *kept_without(state, node, primary, asked))
 
 
 def allocate_one(
     state: State, asked: RequestedInstance, targets: Ints, scope: Bools, force: bool = False
 ) -> Trial:
-    """A new instance, or one to be recreated, on each target."""
+    """Try a new instance, or one to be recreated, on each target."""
     fresh = replace(asked, index=NOWHERE)
     old = state.columns.take(targets)
     conflicts = affinity.tag_conflicts(state, fresh)[targets]
@@ -83,7 +86,7 @@ def allocate_pairs(
     peer_mem: Any,
     force: bool = False,
 ) -> Trial:
-    """A new mirrored instance on pairs of nodes: rows that broadcast against each other.
+    """Try a new mirrored instance on pairs of nodes: rows that broadcast against each other.
 
     ``peer_mem`` (MiB) is what each secondary keeps free for its primary already.
     """
@@ -108,10 +111,11 @@ def allocate_pairs(
 def move_pairs(
     state: State, asked: RequestedInstance, targets: Ints, scope: Bools, force: bool = False
 ) -> tuple[Trial, list[Codes]]:
-    """A mirrored instance moved off both its nodes to each pair of targets (primaries by secondaries).
+    """Try to move a mirrored instance off both its nodes, to each pair of targets (primaries by secondaries).
 
-    The new primary becomes secondary, takes over, and gets a secondary of its own: the trial, and the codes
-    of these three steps. From a lost primary the instance has to be failed over first.
+    The new primary first becomes secondary, then takes over, then gets a secondary. Returns the trial, and
+    the codes of these three steps. Precondition: the primary is online; otherwise the instance fails over
+    before.
     """
     source, rest = int(state.pnode[asked.index]), int(state.snode[asked.index])
     lost = bool(state.columns.offline[source])
@@ -153,7 +157,7 @@ def move_pairs(
 
 
 def failover(state: State, asked: RequestedInstance, scope: Bools, force: bool = False) -> Trial:
-    """A mirrored instance started on its secondary; the nodes change roles."""
+    """Try to start a mirrored instance on its secondary; the nodes exchange roles."""
     primary, secondary = int(state.pnode[asked.index]), int(state.snode[asked.index])
     p, s = _row(primary), _row(secondary)
     old_p, old_s = state.columns.take(p), state.columns.take(s)
@@ -172,7 +176,7 @@ def failover(state: State, asked: RequestedInstance, scope: Bools, force: bool =
 def failover_to(
     state: State, asked: RequestedInstance, targets: Ints, scope: Bools, force: bool = False
 ) -> Trial:
-    """An instance on storage all nodes see, started on each target."""
+    """Try to start an instance on each target, on storage that all nodes see."""
     trial = _to_primary(state, asked, targets, scope, force)
     primary = int(state.pnode[asked.index])
     return replace(trial, codes=affinity.migration_codes(state, primary, targets, trial.codes))
@@ -181,10 +185,10 @@ def failover_to(
 def move_to(
     state: State, asked: RequestedInstance, targets: Ints, scope: Bools, force: bool = False
 ) -> Trial:
-    """An instance on local disks without a copy, stopped and copied to each target.
+    """Try to stop an instance on local disks without a mirror, and to copy it to each target.
 
-    It does not migrate, so migration tags do not count. No target is reached from an offline node, where the
-    data is, nor by a forthcoming instance, which Ganeti does not move.
+    It does not migrate, so migration tags do not count. An offline node, which has the data, and a
+    forthcoming instance, which Ganeti does not move, rule out all targets.
     """
     trial = _to_primary(state, asked, targets, scope, force)
     if asked.forthcoming or state.columns.offline[state.pnode[asked.index]]:
@@ -193,7 +197,7 @@ def move_to(
 
 
 def _to_primary(state: State, asked: RequestedInstance, targets: Ints, scope: Bools, force: bool) -> Trial:
-    """An instance that has a primary only, on each target instead."""
+    """Try an instance that has a primary only on each target instead."""
     primary = int(state.pnode[asked.index])
     p = _row(primary)
     old_p, old_t = state.columns.take(p), state.columns.take(targets)
@@ -208,7 +212,7 @@ def _to_primary(state: State, asked: RequestedInstance, targets: Ints, scope: Bo
 
 
 def replace_secondary(state: State, asked: RequestedInstance, targets: Ints, force: bool = False) -> Trial:
-    """A mirrored instance with its secondary on each target instead."""
+    """Try each target as the secondary of a mirrored instance."""
     primary, secondary = int(state.pnode[asked.index]), int(state.snode[asked.index])
     p, s = _row(primary), _row(secondary)
     old_p, old_s, old_t = (state.columns.take(rows) for rows in (p, s, targets))

@@ -1,6 +1,7 @@
-"""How many more instances pools have room for. A pool is one for all nodes, so it is no node's limit.
+"""Free space in storage pools, and the number of instances that fit there.
 
-Where nothing tells what a pool has free it has no limit; moves take nothing of a pool.
+A pool is shared by all nodes, so it is no limit of a node. A pool of unknown size has no limit. Moves take
+nothing of a pool.
 """
 
 from collections import Counter
@@ -14,10 +15,10 @@ from ganeti_htools.model.units import Units, taken_of_pools
 
 
 def pool_units(cluster: Cluster, units: Units) -> dict[DesiredUnit, Unit]:
-    """What is known of each pool.
+    """Find the total and free space of each pool.
 
-    Of different figures that nodes tell the least counts, as they may be of different times. Where no node
-    tells any, the cluster may: then there is what instances leave of it.
+    If nodes report different figures, which may be of different times, the lowest free space counts. If no
+    node reports a pool, the cluster's figure counts, less what instances take.
     """
     found: dict[DesiredUnit, Unit] = {}
     for unit in (unit for node in cluster.nodes for unit in node.storage or () if unit.desired.type.pool):
@@ -32,13 +33,13 @@ def pool_units(cluster: Cluster, units: Units) -> dict[DesiredUnit, Unit]:
 
 
 class PoolRoom(NamedTuple):
-    """What pools have free (MiB), where that is known, without the instances from row ``first`` on."""
+    """Free space (MiB) of pools of known size, without the instances from row ``first`` on."""
 
     free: Mapping[DesiredUnit, int]
     first: int
 
-    def left(self, state: State) -> dict[DesiredUnit, int]:
-        """What is free with them."""
+    def free_after(self, state: State) -> dict[DesiredUnit, int]:
+        """Compute the free space less what the later instances take."""
         new = taken_of_pools(state.units, state.cluster.instances[self.first :]) if self.free else Counter()
         return {pool: free - new[pool] for pool, free in self.free.items()}
 
@@ -47,7 +48,7 @@ NO_POOLS = PoolRoom({}, 0)
 
 
 def pool_room(state: State) -> PoolRoom:
-    """What pools have free as far as that is known, less what forthcoming instances are going to take."""
+    """Compute the free space of known pools, less what forthcoming instances are going to take."""
     free = {pool: unit.free for pool, unit in pool_units(state.cluster, state.units).items()}
     rows = state.cluster.instances
     waiting = taken_of_pools(state.units, (row for row in rows if row.forthcoming)) if free else Counter()
@@ -55,14 +56,14 @@ def pool_room(state: State) -> PoolRoom:
 
 
 def fit(left: Mapping[DesiredUnit, int], state: State, row: Instance) -> int | None:
-    """How many instances like ``row`` leave something free of pools with so much left; None if any number."""
+    """Count the instances like ``row`` that leave some space free in pools; None if there is no limit."""
     wants = state.units.of_pools(row) if left else {}
     counts = [max(0, left[pool] - 1) // size for pool, size in wants.items() if size and pool in left]
     return min(counts, default=None)
 
 
 def lacking(left: Mapping[DesiredUnit, int], state: State, row: Instance) -> str | None:
-    """Which pool lacks how much for one like ``row``, in words; None if none does."""
+    """Describe which pool lacks how much for an instance like ``row``; None if no pool does."""
     wants = state.units.of_pools(row) if left else {}
     for pool, size in wants.items():
         if size and size >= left.get(pool, size + 1):

@@ -1,8 +1,8 @@
-"""What instances take of nodes, and what limits that: one entry for each resource.
+"""Resources that instances take of nodes, and their limits: one entry for each resource.
 
-A new resource is one entry in :func:`resources`, beside its columns. Each storage unit is one. The order of
-the entries is the order in which limits are looked at; so it decides which reason is told where several speak
-against a node. The rules are those of Ganeti's htools (``Node.hs``; ``hbal(1)``).
+A new resource is one entry in :func:`resources`, beside its columns. Each storage unit is a resource. Limits
+are checked in the order of the entries. If several limits are broken, the first one is reported. The rules
+are those of Ganeti's htools (``Node.hs``; ``hbal(1)``).
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -31,17 +31,18 @@ from ganeti_htools.model.types import Fail
 
 @lru_cache(maxsize=32)
 def views(shape: Shape) -> dict[str, str]:
-    """For each figure, the one that includes forthcoming instances."""
+    """Map each figure to the one that includes forthcoming instances."""
     return forthcoming(shape) | {"unallocated": "f_mem_forth"}
 
 
 class InstanceOnNode(NamedTuple):
-    """An instance that comes to a node or goes from it, with what the node's other instances make of it.
+    """An instance that comes to a node or leaves it, with what depends on the node's other instances.
 
-    ``conflicts``: how many of its exclusion tags other primaries of the node have. ``location``: its location
-    score and unmet desired locations there. ``reserved`` (MiB), of a secondary: what the node keeps free for
-    all instances with this primary when it comes; for all its instances once it is gone. ``kept`` is the same
-    of each custom class, None of those of which the instance takes nothing.
+    * ``conflicts``: the number of its exclusion tags that other primaries of the node have.
+    * ``location``: its location score and unmet desired locations on the node.
+    * ``reserved`` (MiB), of a secondary: what the node keeps free. When the instance comes: for all instances
+      with this primary. When it leaves: for all remaining instances.
+    * ``kept`` is the same for each custom class, None for classes that the instance does not use.
     """
 
     asked: RequestedInstance
@@ -60,15 +61,13 @@ def _taken(_columns: Columns, free: Any, amount: Any, sign: int) -> Any:
 
 
 def _disk_taken(_columns: Columns, free: Any, amount: Any, sign: int) -> Any:
-    """Free disk space, or what is free of a custom class. It is the same object where nothing is taken: most
-    units and classes are not concerned.
-    """
+    """Compute free disk space, or the free amount of a custom class; the same object if nothing is taken."""
     return free if type(amount) is int and amount == 0 else _taken(_columns, free, amount, sign)
 
 
 @lru_cache(maxsize=32)
 def _unit_taken(unit: int) -> Callable[[Columns, Any, Any, int], Any]:
-    """Free space of a storage unit; what an instance has on a node without the unit leaves nothing there."""
+    """Compute free space of a storage unit; nodes without the unit do not change."""
     whole = of_unit("t_dsk", unit)
 
     def after(columns: Columns, free: Any, amount: Any, sign: int) -> Any:
@@ -79,8 +78,10 @@ def _unit_taken(unit: int) -> Callable[[Columns, Any, Any, int], Any]:
 
 
 def _spindles(columns: Columns, free: Any, amount: Any, sign: int) -> Any:
-    """Free spindles count 0 without exclusive storage. With it, an instance that does not say how many it
-    needs cannot come (-1) and gives nothing back.
+    """Compute free spindles, which count 0 without exclusive storage.
+
+    With exclusive storage, an instance without a known number of spindles cannot come (-1), and gives nothing
+    back.
     """
     if amount is not None:
         free = _taken(columns, free, amount, sign)
@@ -90,21 +91,22 @@ def _spindles(columns: Columns, free: Any, amount: Any, sign: int) -> Any:
 
 
 def _reserved(_columns: Columns, r_mem: Any, amount: Any, sign: int) -> Any:
-    """A node keeps free what the worst of its peers needs, so what is left must be known when one goes."""
+    """Compute what a node keeps free for the worst of its peers; a departure states what remains."""
     return np.maximum(r_mem, amount) if sign > 0 else np.full_like(r_mem, amount)
 
 
-def _kept(_columns: Columns, kept: Any, amount: Any, sign: int) -> Any:
-    """What a node keeps free of a custom class, the same object if the instance takes nothing of it."""
+def _reserved_of_class(_columns: Columns, kept: Any, amount: Any, sign: int) -> Any:
+    """Compute what a node keeps free of a custom class; the same object if the instance takes nothing."""
     return kept if amount is None else _reserved(_columns, kept, amount, sign)
 
 
 class Resource(NamedTuple):
-    """A column that changes when an instance comes (sign 1) or goes (-1), and its limits.
+    """A column that changes when an instance comes (sign 1) or leaves (-1), and its limits.
 
-    ``amount`` is by how much, from the columns and the instance; ``after`` makes the column after of the
-    columns, this one, the amount and the sign. Forthcoming instances change the column's other view, or with
-    ``everyone`` this one, or none.
+    * ``amount`` is the change, computed from the columns and the instance.
+    * ``after`` computes the new column from the columns, this column, the amount and the sign.
+    * Forthcoming instances change the column's view that includes them. With ``everyone`` they change this
+      column, otherwise nothing.
     """
 
     figure: str
@@ -116,11 +118,11 @@ class Resource(NamedTuple):
 
     @property
     def is_sum(self) -> bool:
-        """Whether instances add amounts to the column, or take them, whatever else is there."""
+        """Whether instances add amounts to the column, or take them, whatever else the node has."""
         return self.after in (_added, _taken, _disk_taken)
 
     def views(self, shape: Shape, forthcoming: bool) -> tuple[str, ...]:
-        """The columns that an instance changes."""
+        """Find the columns that an instance changes."""
         view = views(shape).get(self.figure)
         if view is not None:
             return (view,) if forthcoming else (self.figure, view)
@@ -194,7 +196,7 @@ def _disk(shape: Shape, unit: int) -> Resource:
 
 
 def _class(shape: Shape, which: int) -> tuple[Resource, Resource]:
-    """A custom class: what is free of it, and what is kept free for instances whose primary may fail."""
+    """Declare a custom class: the free amount, and what is kept free for instances whose primary may fail."""
     return (
         Resource(
             of_class("f", which),
@@ -207,7 +209,7 @@ def _class(shape: Shape, which: int) -> tuple[Resource, Resource]:
             of_class("r", which),
             (SECONDARY,),
             lambda _c, change: change.kept[which],
-            _kept,
+            _reserved_of_class,
             kept_limits(shape, which),
         ),
     )
@@ -215,7 +217,7 @@ def _class(shape: Shape, which: int) -> tuple[Resource, Resource]:
 
 @lru_cache(maxsize=32)
 def resources(shape: Shape) -> tuple[Resource, ...]:
-    """The resources of a cluster."""
+    """Declare the resources of a cluster."""
     return (
         Resource("i_mem", (PRIMARY,), lambda _c, change: change.asked.record_mem, limits=(MEMORY,)),
         Resource("f_mem_forth", (PRIMARY,), lambda _c, change: change.asked.mem, _taken, everyone=True),
@@ -240,16 +242,16 @@ def resources(shape: Shape) -> tuple[Resource, ...]:
 
 @lru_cache(maxsize=32)
 def declared_limits(shape: Shape) -> tuple[Limit, ...]:
-    """All limits of a cluster, in the order they are looked at."""
+    """Collect all limits of a cluster, in the order of their checks."""
     of_resources = (limit for resource in resources(shape) for limit in resource.limits)
     group = (default_group(shape),) if shape.told else ()
     return (*pool_limits(shape), *of_resources, *group)
 
 
 def check(declared: tuple[Resource, ...], shape: Shape) -> None:
-    """Every column that placements change is declared once, but for ``fail_n1``, which follows from others.
+    """Check that every changing column is declared once, except ``fail_n1``, which follows from others.
 
-    Raises ValueError naming those that are not.
+    Raises ValueError with the names of the other columns.
     """
     figures = [figure for resource in declared for figure in resource.views(shape, forthcoming=False)]
     changing = set(columns_type(shape).changing())
@@ -267,9 +269,9 @@ VIEWS = views(SINGLE)
 
 
 def check_hard(known: Collection[Limit], place: str) -> None:
-    """For a place that restates the hard limits for speed: it must know all of them.
+    """Check that a module which restates the hard limits for speed knows all of them.
 
-    Raises ValueError naming the figures of those that it does not know.
+    Raises ValueError with the figures of unknown limits.
     """
     unknown = [limit.figure for limit in LIMITS if not limit.soft and limit not in known]
     if unknown:

@@ -1,9 +1,8 @@
 """The cluster score: twenty weighted figures that are 0 on a perfectly even cluster (``hbal(1)``).
 
-Most are standard deviations over the online nodes, a few are counts. A standard deviation is kept as
-(count, sum, variance), so replacing one node's value costs the same on any cluster and many
-candidates are scored in a few array operations. Sums run in node order and updates use the same
-arithmetic as Ganeti's htools: scores are then equal to the last bit, and so are ties.
+Most components are standard deviations over the online nodes (:mod:`.deviation`), a few are counts. An update
+of one node's value costs the same on any cluster, and a few array operations score many candidates. Sums run
+in node order with the arithmetic of Ganeti's htools: scores and ties are equal to the last bit.
 """
 
 import math
@@ -37,8 +36,8 @@ def _repeats(shape: Shape, firsts: Sequence[int]) -> Repeats:
     values: dict[Any, int] = {}
     leaders: dict[Any, int] = {}
     found = []
-    told = table(shape)
-    for which, (component, parts) in enumerate(zip(told.components, told.parts, strict=True)):
+    score_table = table(shape)
+    for which, (component, parts) in enumerate(zip(score_table.components, score_table.parts, strict=True)):
         key = component.formula, *(firsts[part] for part in parts)
         alike = *key, component.aggregate, component.counted
         found.append((values.setdefault(key, which), leaders.setdefault(alike, which)))
@@ -69,9 +68,11 @@ def node_values(columns: Columns, before: tuple[Columns, NodeValues] | None = No
     Values of ``before`` (columns with their values) are taken over where the columns have not been touched.
     """
     values: list[Any] = []
-    told, repeats = table(columns.shape), _repeats(columns.shape, columns.firsts)
+    score_table, repeats = table(columns.shape), _repeats(columns.shape, columns.firsts)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        for which, (component, parts) in enumerate(zip(told.components, told.parts, strict=True)):
+        for which, (component, parts) in enumerate(
+            zip(score_table.components, score_table.parts, strict=True)
+        ):
             if (first := repeats.values[which]) != which:
                 values.append(values[first])
             elif before and all(columns[part] is before[0][part] for part in parts):
@@ -93,18 +94,18 @@ def distinct_spreads(
 
 
 def changed_values(which: int, old: Columns, new: Columns) -> tuple[Any, Any] | None:
-    """What nodes contribute to a component before and after, None if it is made of the same columns."""
-    told = table(old.shape)
-    if all(old[part] is new[part] for part in told.parts[which]):
+    """Compute a component's values before and after; None if its columns are untouched."""
+    score_table = table(old.shape)
+    if all(old[part] is new[part] for part in score_table.parts[which]):
         return None
-    return told.components[which].of(old), told.components[which].of(new)
+    return score_table.components[which].of(old), score_table.components[which].of(new)
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """The score's components as running figures: on how many nodes each looks, sums and variances.
+    """The score's components as running figures: number of counted nodes, sum and variance of each.
 
-    ``weights`` are those that the components have on these nodes. Entries of ``sums`` and ``variances`` are
+    ``weights`` are the effective weights of the components. Entries of ``sums`` and ``variances`` are
     numbers, or arrays over candidates. ``variances`` is 0 where the aggregate is a sum. ``leaders``: see
     :class:`Repeats`.
     """
@@ -124,19 +125,21 @@ class Statistics:
 
     @property
     def rated(self) -> bool:
-        """Whether there is a score: none is a number once an online node reports 0 CPUs or memory, or has no
-        spindles. This is so for all candidates then, for no placement changes what is divided by.
+        """Whether the score is a number.
+
+        It is none if an online node reports 0 CPUs or 0 memory, or has no spindles. No placement changes
+        these divisors, so the answer holds for all candidates.
         """
         return math.isfinite(sum(self.sums))
 
     def repaired(self) -> "Statistics":
-        """With 0 for variances that are no numbers: what Ganeti's htools make of them in an update."""
+        """Replace variances that are no numbers by 0, as Ganeti's htools do in an update."""
         return replace(self, variances=tuple(0.0 if math.isnan(each) else each for each in self.variances))
 
     def replaced(self, old: NodeValues, new: NodeValues, offline: Bools) -> "Statistics":
-        """The statistics after the values of one node (for each candidate, one) have changed.
+        """Compute the statistics after the values of one node (for each candidate, one) have changed.
 
-        ``offline`` tells which of the nodes are. Values that are one object in both cost nothing.
+        ``offline`` marks nodes that are offline. Values that are one object in both cost nothing.
         """
         if not self.online:
             return self
@@ -161,12 +164,12 @@ class Statistics:
         return replace(self, sums=tuple(sums), variances=tuple(variances), leaders=leaders)
 
     def rows(self, block: slice) -> "Statistics":
-        """The statistics of some rows, where candidates stand in rows and columns."""
+        """Select some rows of candidates that stand in rows and columns."""
         sums, variances = rows_of(self.sums, block), rows_of(self.variances, block)
         return replace(self, sums=tuple(sums), variances=tuple(variances))
 
     def components(self) -> Iterator[Any]:
-        """The value of each component, unweighted."""
+        """Compute the value of each component, unweighted."""
         roots: dict[int, Any] = {}
         for which, (leader, aggregate) in enumerate(zip(self.leaders, self.table.aggregates, strict=True)):
             if aggregate is not SPREAD:
@@ -177,14 +180,14 @@ class Statistics:
             yield roots[leader]
 
     def score(self) -> Any:
-        """The weighted sum of all components, for each candidate."""
+        """Compute the weighted sum of all components, for each candidate."""
         values = list(self.components())
         shape = np.broadcast_shapes(*{np.shape(value) for value in values})
         return weighted(self.weights, values, shape)
 
 
 def weighted(weights: Sequence[float], values: Iterable[Any], shape: tuple[int, ...]) -> Any:
-    """The weighted sum, in this shape, of values as :meth:`Statistics.components` gives them."""
+    """Compute the weighted sum, in this shape, of values from :meth:`Statistics.components`."""
     total = np.zeros(shape)
     for weight, value in zip(weights, values, strict=True):
         total += value if weight == 1.0 else weight * value
@@ -192,83 +195,84 @@ def weighted(weights: Sequence[float], values: Iterable[Any], shape: tuple[int, 
 
 
 def rows_of(values: Sequence[Any], block: slice) -> list[Any]:
-    """Some rows of each of the arrays that have more than one."""
+    """Select some rows of each array that has more than one."""
     return [value[block] if np.ndim(value) == 2 and len(value) > 1 else value for value in values]
 
 
 @lru_cache(maxsize=256)
 def common_leaders(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
-    """For each component the first that is the same by both tables of leaders."""
+    """Find, for each component, the first one that is the same by both tables of leaders."""
     first: dict[tuple[int, int], int] = {}
     pairs = zip(one, other, strict=True)
     return tuple(first.setdefault(pair, which) for which, pair in enumerate(pairs))
 
 
-def _moments(values: Floats, offline: Bools, looked: Bools | None) -> tuple[Floats, Floats, Floats]:
-    """Along the last axis, which is that of nodes, added up in their order: sums and variances of those that
-    are online and ``looked`` at, and sums of those that are offline; 0 without any.
+def _moments(values: Floats, offline: Bools, counted: Bools | None) -> tuple[Floats, Floats, Floats]:
+    """Compute sums and variances of the counted online nodes, and sums of the offline nodes; 0 without any.
+
+    The last axis is that of nodes, which are added up in order.
     """
     online = ~offline
-    at = None if looked is None else looked[..., online]
+    at = None if counted is None else counted[..., online]
     _, sums, variances = Deviation.of(values[..., online], at)
     return sums, variances, in_order(values[..., offline])
 
 
 def counted_nodes(columns: Columns) -> Bools | None:
-    """At which nodes each component looks while they are online (components by nodes); None if at all."""
-    told = table(columns.shape)
-    if not told.partial:
+    """Find the nodes that each component counts while they are online (components by nodes); None if all."""
+    score_table = table(columns.shape)
+    if not score_table.partial:
         return None
-    found: Bools = np.ones((len(told.components), len(columns.offline)), np.bool_)
-    for which in told.partial:
-        found[which] = told.components[which].counted(columns)
+    found: Bools = np.ones((len(score_table.components), len(columns.offline)), np.bool_)
+    for which in score_table.partial:
+        found[which] = score_table.components[which].counted(columns)
     return found
 
 
-def node_counts(columns: Columns, looked: Bools | None) -> list[float]:
-    """At how many online nodes each component looks."""
+def node_counts(columns: Columns, counted: Bools | None) -> list[float]:
+    """Count the online nodes that each component counts."""
     online = ~columns.offline
-    if looked is None:
+    if counted is None:
         return [float(np.count_nonzero(online))] * len(table(columns.shape).components)
-    counts: list[float] = np.count_nonzero(looked & online, axis=1).astype(np.float64).tolist()
+    counts: list[float] = np.count_nonzero(counted & online, axis=1).astype(np.float64).tolist()
     return counts
 
 
-def effective_weights(told: ComponentTable, counts: Sequence[float]) -> tuple[float, ...]:
-    """The weights of the components: some share theirs, those that look at some node."""
-    if not told.partial:
-        return told.weights
-    families = [component.shared for component in told.components]
+def effective_weights(score_table: ComponentTable, counts: Sequence[float]) -> tuple[float, ...]:
+    """Compute the weights; components of one family that count any node share the family's weight."""
+    if not score_table.partial:
+        return score_table.weights
+    families = [component.shared for component in score_table.components]
     having = Counter(family for family, count in zip(families, counts, strict=True) if count)
     return tuple(
         weight / max(1, having[family]) if family else weight
-        for family, weight in zip(families, told.weights, strict=True)
+        for family, weight in zip(families, score_table.weights, strict=True)
     )
 
 
 def statistics(columns: Columns, values: NodeValues, exclusion: float = 0.0) -> Statistics:
-    """The statistics of nodes in order; all 0 without online nodes."""
-    told, offline, looked = table(columns.shape), columns.offline, counted_nodes(columns)
+    """Compute the statistics of nodes in order; all 0 without online nodes."""
+    score_table, offline, counted = table(columns.shape), columns.offline, counted_nodes(columns)
     matrix = np.array([np.broadcast_to(value, offline.shape) for value in values], np.float64)
-    counts = node_counts(columns, looked)
+    counts = node_counts(columns, counted)
     n, weights, nothing = (
         float(np.count_nonzero(~offline)),
-        effective_weights(told, counts),
+        effective_weights(score_table, counts),
         (0.0,) * len(counts),
     )
     if not n:
-        return Statistics(told, n, tuple(counts), weights, nothing, nothing, values.repeats.leaders)
+        return Statistics(score_table, n, tuple(counts), weights, nothing, nothing, values.repeats.leaders)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):  # nodes that report nothing
-        sums, variances, lost = (each.tolist() for each in _moments(matrix, offline, looked))
+        sums, variances, lost = (each.tolist() for each in _moments(matrix, offline, counted))
     figures = [
         (sums[which], variances[which])
         if aggregate is SPREAD
         else ((lost if aggregate is LOST else sums)[which], 0.0)
-        for which, aggregate in enumerate(told.aggregates)
+        for which, aggregate in enumerate(score_table.aggregates)
     ]
-    figures[told.location_exclusion] = exclusion, 0.0
+    figures[score_table.location_exclusion] = exclusion, 0.0
     totals, spreads = zip(*figures, strict=True)
-    return Statistics(told, n, tuple(counts), weights, totals, spreads, values.repeats.leaders)
+    return Statistics(score_table, n, tuple(counts), weights, totals, spreads, values.repeats.leaders)
 
 
 def variant_scores(
@@ -277,7 +281,7 @@ def variant_scores(
     changes: Sequence[tuple[Ints, NodeValues, NodeValues]],
     exclusion: Floats,
 ) -> Floats:
-    """The scores of many variant_scores of nodes, each computed afresh as :func:`statistics` does.
+    """Compute the scores of many variants of nodes, each from nothing as :func:`statistics` does.
 
     A change gives every variant one node (by position, NOWHERE for none) another value: positions, old values
     and new values. Values that are one object in both cost nothing.
@@ -286,15 +290,15 @@ def variant_scores(
     for _, _, new in changes:
         leaders = common_leaders(leaders, new.repeats.leaders)
     base, number, offline = statistics(columns, values), len(exclusion), columns.offline
-    told = base.table
+    score_table = base.table
     sums, spreads = list(base.sums), list(base.variances)
-    sums[told.location_exclusion] = exclusion
+    sums[score_table.location_exclusion] = exclusion
     groups: dict[int, list[int]] = {}  # components that change, those with the same values together
-    for which in range(len(told.aggregates)):
+    for which in range(len(score_table.aggregates)):
         if any(old[which] is not new[which] for _, old, new in changes):
             groups.setdefault(leaders[which], []).append(which)
     if groups:
-        firsts, looked = [group[0] for group in groups.values()], counted_nodes(columns)
+        firsts, counted = [group[0] for group in groups.values()], counted_nodes(columns)
         matrix = np.empty((len(groups), number, len(offline)))
         matrix[:] = np.array([values[which] for which in firsts], np.float64)[:, np.newaxis]
         for places, old, new in changes:
@@ -302,15 +306,15 @@ def variant_scores(
             for row, which in enumerate(firsts):
                 if old[which] is not new[which]:
                     matrix[row, there, places[there]] = np.broadcast_to(new[which], places.shape)[there]
-        found = _moments(matrix, offline, None if looked is None else looked[firsts][:, np.newaxis])
+        found = _moments(matrix, offline, None if counted is None else counted[firsts][:, np.newaxis])
         for group, total, variance, lost in zip(groups.values(), *found, strict=True):
             for which in group:
-                sums[which] = lost if told.aggregates[which] is LOST else total
-                spreads[which] = variance if told.aggregates[which] is SPREAD else 0.0
+                sums[which] = lost if score_table.aggregates[which] is LOST else total
+                spreads[which] = variance if score_table.aggregates[which] is SPREAD else 0.0
     scores: Floats = replace(base, sums=tuple(sums), variances=tuple(spreads), leaders=leaders).score()
     return scores
 
 
 def score(columns: Columns, exclusion: float = 0.0) -> float:
-    """The score of these nodes."""
+    """Compute the score of these nodes."""
     return float(statistics(columns, node_values(columns), exclusion).score())

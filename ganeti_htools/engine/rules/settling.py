@@ -1,4 +1,4 @@
-"""Carrying out a placement that was tried: the only functions that change a state, in place."""
+"""Placements carried out after a trial: the only functions that change a state, in place."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ from ganeti_htools.model.types import DiskTemplate
 
 
 def settle(state: State, trial: Trial) -> int:
-    """Carry out a trial with one candidate, in place; the instance's row. A new instance gets a row."""
+    """Carry out a trial with one candidate, in place; returns the row. A new instance gets a row."""
     asked = trial.asked
     pnode, snode = int(trial.pnode[0]), int(trial.snode[0])
     if asked.forthcoming:
@@ -35,13 +35,13 @@ def settle(state: State, trial: Trial) -> int:
 
 
 def place(state: State, rows: Any, pnodes: Sequence[int] | Ints, snodes: Sequence[int] | Ints) -> None:
-    """Write where instances are, in place, which were placed in this order; some perhaps more than once."""
+    """Write the nodes of instances that were placed in this order, in place; rows may repeat."""
     state.pnode[rows], state.snode[rows] = pnodes, snodes
     state.stamp[rows] = state.stamp.max() + np.arange(1, len(pnodes) + 1)
 
 
 def without_primary(state: State, index: int) -> State:
-    """A state in which an instance with a primary only is taken off it, to be placed anew as mirrored."""
+    """Copy a state without an instance that has a primary only, to place it anew as mirrored."""
     state = state.copy()
     asked, node = state.instance(index), int(state.pnode[index])
     conflicts = affinity.tag_conflicts(state, asked)[[node]]
@@ -59,7 +59,7 @@ def without_primary(state: State, index: int) -> State:
 
 
 def _count(state: State, asked: RequestedInstance, pnode: int, snode: int, sign: int) -> None:
-    """Count the tags of an instance that comes (1) or goes (-1), and what its secondary keeps free."""
+    """Count the tags of an instance that comes (1) or leaves (-1), and what its secondary keeps free."""
     state.tag_counts[asked.tags, pnode] += sign
     if not asked.forthcoming and state.settled_tag_counts is not state.tag_counts:
         state.settled_tag_counts[asked.tags, pnode] += sign
@@ -72,14 +72,16 @@ def _count(state: State, asked: RequestedInstance, pnode: int, snode: int, sign:
 def add_rows(
     state: State, asked: RequestedInstance, rows: Sequence[Instance], nodes: Sequence[tuple[int, int]]
 ) -> None:
-    """Rows for new instances like ``asked`` whose nodes (primary, secondary) have their figures already."""
+    """Append rows for new instances like ``asked``; the figures of their nodes (primary, secondary) include
+    them.
+    """
     if rows:
         first = _append(state, asked, rows)
         place(state, slice(first, None), *np.array(nodes).T)
 
 
 def _append(state: State, asked: RequestedInstance, rows: Sequence[Instance]) -> int:
-    """Rows for instances like ``asked``; the first of them."""
+    """Append rows for instances like ``asked``; returns the first row."""
     first, number = len(state.pnode), len(rows)
     state.cluster = replace(state.cluster, instances=(*state.cluster.instances, *rows))
     for name, value in (

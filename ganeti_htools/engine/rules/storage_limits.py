@@ -1,4 +1,4 @@
-"""What disks ask of nodes: storage units with enough free space, and access to pools.
+"""Limits of disks: storage units with enough free space, and access to pools.
 
 Each unit and each pool has limits of its own.
 """
@@ -14,18 +14,18 @@ from ganeti_htools.model.types import Fail
 
 
 def _room(shape: Shape, unit: int) -> Limit:
-    """What must be free on a storage unit, whatever is forced."""
+    """Declare the hard limit of free space on a storage unit."""
     thing = f"disk space on {shape.units[unit]}" if shape.told else "disk"
     return Limit(Fail.DISK, of_unit("f_dsk", unit), ABOVE, of=unit, thing=thing, unit=MIB)
 
 
 @dataclass(frozen=True, slots=True)
 class _Spare:
-    """Free space (MiB) that a unit must keep where Ganeti makes disks (:attr:`.RequestedInstance.spare`).
+    """Free space (MiB) that a unit must keep where Ganeti creates disks (:attr:`.RequestedInstance.spare`).
 
-    Disks are made on all nodes of a new instance, and on the secondary of one that becomes mirrored. On the
-    primary of the latter only metadata is made: if that is on a unit of its own, nothing else has to stay
-    free. A dataclass, as limits are compared.
+    Ganeti creates disks on all nodes of a new instance, and on the secondary of one that becomes mirrored.
+    The primary of the latter gets metadata only. If the metadata has a unit of its own, the primary needs no
+    spare space. A dataclass, because limits are compared.
     """
 
     unit: int
@@ -38,7 +38,7 @@ class _Spare:
 
 
 def reserved_room(shape: Shape, unit: int) -> Limit:
-    """What an administrator wants to stay free on a storage unit (``--min-disk``)."""
+    """Declare the limit of free space that the administrator reserves (``--min-disk``)."""
     reserved = of_unit("lo_dsk", unit)
     return _room(shape, unit)._replace(
         relation=AT_LEAST, bound=lambda old, _new, _asked: getattr(old, reserved), soft=True
@@ -46,7 +46,7 @@ def reserved_room(shape: Shape, unit: int) -> Limit:
 
 
 def pool_limits(shape: Shape) -> tuple[Limit, ...]:
-    """A node must see the pools that the instance is on."""
+    """Declare that a node must see the pools of the instance."""
     return tuple(
         Limit(Fail.DISK, of_pool(pool), ABOVE, of=position, thing=f"access to {name}", fixed=True)
         for pool, (position, name) in enumerate(enumerate(shape.pools, len(shape.units)))
@@ -55,7 +55,7 @@ def pool_limits(shape: Shape) -> tuple[Limit, ...]:
 
 @lru_cache(maxsize=32)
 def unit_limits(shape: Shape) -> tuple[Limit, ...]:
-    """Nodes must have the storage units, if those are told. (What must be free there implies it.)"""
+    """Declare that nodes must have the storage units, if nodes report units. Free space implies this."""
     return tuple(
         Limit(Fail.DISK, of_unit("t_dsk", unit), ABOVE, of=unit, thing=name, fixed=True)
         for unit, name in enumerate(shape.units if shape.told else ())
@@ -64,7 +64,7 @@ def unit_limits(shape: Shape) -> tuple[Limit, ...]:
 
 @lru_cache(maxsize=32)
 def disk_limits(shape: Shape) -> tuple[Limit, ...]:
-    """What must be free on each storage unit, whatever is forced."""
+    """Declare the hard limits of free space on all storage units."""
     if not shape.told:
         return (_room(shape, 0),)
     return tuple(
@@ -76,9 +76,11 @@ def disk_limits(shape: Shape) -> tuple[Limit, ...]:
 
 @lru_cache(maxsize=32)
 def default_group(shape: Shape) -> Limit:
-    """The node from which disks are copied must have the cluster's own volume group, whatever groups they are
-    on: Ganeti looks for it (``TLReplaceDisks``, ``lib/cmdlib/instance_storage.py``). A node that is offline
-    does not tell; one that has the group for mirrored disks has it.
+    """Declare that the source of a disk copy must have the cluster's own volume group.
+
+    Ganeti looks for this group whatever groups the disks are on (``TLReplaceDisks``,
+    ``lib/cmdlib/instance_storage.py``). Offline nodes do not report groups, so they pass. A node with the
+    group for mirrored disks passes, too.
     """
     name = shape.units[0]
     mirrored = [of_unit("t_dsk", unit) for unit in shape.own_group[1:]]

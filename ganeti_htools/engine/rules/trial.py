@@ -1,4 +1,4 @@
-"""A placement tried on all candidates at once: what speaks against each, and what becomes of the nodes."""
+"""A placement tried on all candidates at once: reasons against each, and the nodes afterwards."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ BLOCK = 1 << 15
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeChange:
-    """The change of a node: of one node (``rows`` has one row), or of another one for each candidate.
+    """The change of a node: of one node (``rows`` has one row), or of another node for each candidate.
 
     ``old`` and ``new`` are the columns of ``rows`` before and after. Several placements may share a change.
     """
@@ -28,7 +28,7 @@ class NodeChange:
 
 
 def updated(base: Statistics, changes: Iterable[NodeChange], exclusion: Any) -> Statistics:
-    """The statistics after changes of nodes, and of the location exclusion score, for each candidate."""
+    """Update the statistics by changes of nodes, and of the location exclusion score, for each candidate."""
     sums = list(base.sums)
     sums[base.table.location_exclusion] = sums[base.table.location_exclusion] + exclusion
     base = replace(base, sums=tuple(sums))
@@ -43,8 +43,9 @@ def updated(base: Statistics, changes: Iterable[NodeChange], exclusion: Any) -> 
 class Trial:
     """An instance tried with ``pnode`` and ``snode``: rows, one for all candidates or one for each.
 
-    ``codes`` tell for each candidate why it must not be (FITS if it may), ``changes`` what becomes of the
-    nodes concerned, ``location_exclusion`` by how much the location exclusion score changes.
+    * ``codes``: for each candidate the reason against it, FITS if there is none.
+    * ``changes``: the changes of the nodes concerned.
+    * ``location_exclusion``: the change of the location exclusion score.
     """
 
     asked: RequestedInstance
@@ -55,7 +56,7 @@ class Trial:
     location_exclusion: Any = 0.0
 
     def scores(self, base: Statistics) -> Floats:
-        """The score of each candidate, fit or not."""
+        """Compute the score of each candidate, whether it fits or not."""
         *first, last = self.changes
         base = updated(base, first, self.location_exclusion)
         with np.errstate(invalid="ignore", over="ignore"):  # nodes that report nothing
@@ -72,7 +73,7 @@ class Trial:
             return scores
 
     def only(self, candidate: int) -> "Trial":
-        """The trial of one candidate, ready to be settled."""
+        """Select one candidate, ready to be settled."""
         if self.codes.size == 1:
             return self
 

@@ -36,14 +36,14 @@ def test_a_pool_is_one_for_all_nodes(nodes: int) -> None:
     found = standard(here, KIND, InstanceSize(128, 1024, 1), site(here), None)
     assert found.placed == 9
     assert found.failures == dict.fromkeys(Fail, 0) | {Fail.DISK: nodes}
-    assert site(here).pools.left(found.state)[VMS] == 1024
+    assert site(here).pools.free_after(found.state)[VMS] == 1024
 
 
 def test_what_is_saved_has_no_room_that_new_instances_took() -> None:
     here = state()
     found = standard(here, KIND, InstanceSize(128, 1024, 1), site(here), 4)
     saved = derive(found.state.to_cluster())
-    assert site(saved).pools.left(saved) == site(here).pools.left(found.state)
+    assert site(saved).pools.free_after(saved) == site(here).pools.free_after(found.state)
     assert standard(saved, KIND, InstanceSize(128, 1024, 1), site(saved), None).placed == 5
     assert derive(saved.to_cluster()).cluster == saved.cluster
 

@@ -49,21 +49,21 @@ def test_of_what_nodes_tell_the_least_counts() -> None:
 @pytest.mark.parametrize(("size", "number"), [(1, 10239), (3413, 3), (3414, 2), (10239, 1), (10240, 0)])
 def test_something_of_a_pool_stays_free(size: int, number: int) -> None:
     here = state()
-    left = pool_room(here).left(here)
+    left = pool_room(here).free_after(here)
     assert fit(left, here, on((size, VMS))) == number
     assert (lacking(left, here, on((size, VMS))) is None) == (number > 0)
 
 
 def test_of_several_pools_the_scarcest_counts() -> None:
     here = state()
-    left, row = pool_room(here).left(here), on((1024, VMS), (1024, FAST))
+    left, row = pool_room(here).free_after(here), on((1024, VMS), (1024, FAST))
     assert fit(left, here, row) == 2
     assert lacking(left, here, on((1024, VMS), (3072, FAST))) == "space in rados/fast, which lacks 1 MiB"
 
 
 def test_what_has_no_known_size_has_no_bound() -> None:
     here = state()
-    left = pool_room(here).left(here)
+    left = pool_room(here).free_after(here)
     for row in (instance("new", DiskTemplate.PLAIN, ""), on((1, DesiredUnit(StorageType.EXT, "san")))):
         assert (fit(left, here, row), lacking(left, here, row)) == (None, None)
 
@@ -71,7 +71,7 @@ def test_what_has_no_known_size_has_no_bound() -> None:
 def test_forthcoming_instances_have_taken_theirs() -> None:
     rows = (on((1000, VMS), name="waits", forthcoming=True), on((500, VMS), name="runs"))
     here = state(replace(CLUSTER, instances=rows))
-    assert pool_room(here).left(here) == {VMS: 9240, FAST: 3072}
+    assert pool_room(here).free_after(here) == {VMS: 9240, FAST: 3072}
 
 
 def test_where_only_the_cluster_tells_instances_have_taken_theirs() -> None:
@@ -80,7 +80,7 @@ def test_where_only_the_cluster_tells_instances_have_taken_theirs() -> None:
     waiting = replace(row, name="waits", forthcoming=True)
     pools = (Pool(san, 1000, 100), Pool(VMS, 1, 0))
     here = state(replace(CLUSTER, instances=(row, waiting), pools=pools))
-    assert pool_room(here).left(here) == {VMS: 10240, FAST: 3072, san: 300}
+    assert pool_room(here).free_after(here) == {VMS: 10240, FAST: 3072, san: 300}
 
 
 def test_a_new_instance_needs_room_in_its_pool() -> None:
@@ -121,7 +121,7 @@ def test_a_pool_binds_where_no_node_tells_its_units() -> None:
     )
     start = state(known)
     assert not start.units.known
-    left = pool_room(start).left(start)
+    left = pool_room(start).free_after(start)
     assert left == {VMS: 3600, FAST: 500}
     new = place(
         replace(on((3599, VMS)), disks=(Disk(3599),)), replace(on((3600, VMS)), disks=(Disk(3600),)), rows[2]
