@@ -22,7 +22,7 @@ from ganeti_htools.model.inconsistencies import inconsistencies
 from ganeti_htools.model.request import Allocate
 from ganeti_htools.model.state import State
 from ganeti_htools.planning.decision import respond_on, state_for
-from ganeti_htools.planning.inter_group import prepared
+from ganeti_htools.planning.inter_group import prepare
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,7 +44,7 @@ def run(line: CommandLine) -> None:
         iallocator.check_known(request, cluster)
     elif not line.ignore_dynu:
         cluster = with_load(cluster, line)
-    cluster, options, note = prepared(cluster, request, options, None)
+    cluster, options, note = prepare(cluster, request, options, None)
     state = state_for(cluster, request, options)
     say(inconsistency_warning((*warnings, *inconsistencies(state))))
     if line.explain is not None:

@@ -17,9 +17,7 @@ from ganeti_htools.model.state import State
 
 
 def success(request: Request, decision: Decision, note: str = "", **more: Any) -> str:
-    """The answer that carries out a decision; ``note`` is what else there is to say, ``more`` is what else
-    the answer has.
-    """
+    """Return the answer that carries out a decision; ``note`` extends its text, ``more`` adds fields."""
     info, result = (
         _evacuated(request, decision)
         if isinstance(decision.result, Evacuation)
@@ -29,14 +27,14 @@ def success(request: Request, decision: Decision, note: str = "", **more: Any) -
 
 
 def failure(reason: str, note: str = "", **more: Any) -> str:
-    """The answer to a request that cannot be satisfied."""
+    """Return the answer to a request that cannot be satisfied."""
     return _answer(False, f"Request failed: {reason}{note}", [], more)
 
 
-def noted(answer: str, note: str) -> str:
-    """An answer that says something more."""
-    told = orjson.loads(answer)
-    return orjson.dumps(told | {"info": told["info"] + note}).decode()
+def with_note(answer: str, note: str) -> str:
+    """Append a note to the text of an answer."""
+    document = orjson.loads(answer)
+    return orjson.dumps(document | {"info": document["info"] + note}).decode()
 
 
 def _answer(success: bool, info: str, result: Any, more: Mapping[str, Any]) -> str:
@@ -44,10 +42,10 @@ def _answer(success: bool, info: str, result: Any, more: Mapping[str, Any]) -> s
 
 
 def ranking(request: Request, decision: Decision) -> list[dict[str, Any]]:
-    """Of each new instance the groups that could take it, as JSON, the best first, which does take it.
+    """Rank the groups that could take each new instance, the chosen group first, as JSON.
 
-    (Ganeti's design "synchronising htools to Ganeti 2.3", allocation changes.) A score that is no finite
-    number is null.
+    A score that is not finite is null. (Ganeti's design "synchronising htools to Ganeti 2.3", allocation
+    changes.)
     """
     if isinstance(decision.result, Evacuation) or isinstance(request, AllocateSecondary):
         return []
@@ -110,6 +108,6 @@ def _evacuated(request: Request, decision: Decision) -> tuple[str, Any]:
 
 
 def _job(state: State, row: Instance, parts: Sequence[MovePart]) -> list[Opcode]:
-    """The opcodes that move an instance."""
+    """Return the opcodes that move an instance."""
     names = [node.name for node in state.cluster.nodes]
     return [moving(part.operation, row.name, names[part.node], row.forthcoming) for part in parts]

@@ -1,4 +1,4 @@
-"""One iallocator decision: the bytes of a request in, the answer out."""
+"""An iallocator decision: from the bytes of a request to the answer."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,9 +24,9 @@ from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning import answer
-from ganeti_htools.planning.inter_group import prepared
+from ganeti_htools.planning.inter_group import prepare
 from ganeti_htools.planning.known_units import (
-    Memory,
+    CompletedRows,
     lacks_disks,
     names_units,
     unused_units,
@@ -40,13 +40,17 @@ from ganeti_htools.planning.summary import DecisionSummary, summarize
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """``answer`` is one line of JSON, ``summary`` sums it up for a log; ``warnings`` are about the cluster.
+    """The response to a request.
 
-    ``names_units`` tells whether other storage units than the default ones were asked for, ``not_enabled``
-    whether a disk template that the cluster did not enable when its configuration was asked for. ``ranking``
-    has the groups that could take each new instance (see :func:`.answer.ranking`). ``promises`` are what is
-    promised by it, of the instances that it is ``about``. ``there`` are instances in the request to which
-    room was promised before.
+    * ``answer``: one line of JSON for Ganeti.
+    * ``warnings``: about the cluster.
+    * ``summary``: for the log and the history.
+    * ``names_units``: whether the request names storage units other than the default units.
+    * ``not_enabled``: whether it names a disk template that the known configuration does not enable.
+    * ``ranking``: the groups that could take each new instance (:func:`.answer.ranking`).
+    * ``promises``: the promises that the answer makes.
+    * ``about``: names of the instances of the request.
+    * ``there``: existing instances with earlier promises, by name.
     """
 
     answer: str
@@ -64,10 +68,10 @@ class Response:
 class Known:
     """The cluster as known apart from the request.
 
-    Its nodes reported their figures ``age`` seconds ago, and their storage units ``units_age`` seconds ago.
-    ``naming`` gives the cluster whose nodes also have units that no disk is on yet. ``to_be_asked``: nodes
-    will be asked for units once these are needed, but have not been yet, or not all of them. ``promised`` is
-    what instances of other clusters were promised (MiB) of pools, by name; the pools have it reserved.
+    * ``age``, ``units_age``: seconds since nodes reported their figures, and their storage units.
+    * ``naming``: returns the cluster with the given units too, which no disk uses yet.
+    * ``to_be_asked``: some nodes will be asked for their units when these are needed.
+    * ``promised``: MiB of pools promised to instances of other clusters, by name; the pools reserve them.
     """
 
     cluster: Cluster
@@ -80,22 +84,22 @@ class Known:
 
 Places = tuple[tuple[int, ...], ...]  # rows of nodes
 
-MOST_NODES = 3000  # all pairs of nodes are looked at at once
-MOST_NAMES = 3  # of instances to which room is promised
+MAX_NODES = 3000  # memory for all pairs of nodes at once
+MAX_NAMES = 3  # of instances with promises, in a note
 
 
 class TooLargeError(HtoolsError):
-    """A cluster too large to decide on while others wait or need the memory."""
+    """A cluster that is too large to decide on in the daemon."""
 
 
 class Cache:
-    """What is kept of the last request for the next. Not to be used by two decisions at once."""
+    """Parts of the last request that the next one may reuse. One decision at a time may use a cache."""
 
     def __init__(self) -> None:
         self.reader = incremental.Reader()
         self.figures: Figures | None = None
-        self.furnished = Memory()
-        # The last decision for which no promises counted, and on what it was made.
+        self.completed = CompletedRows()
+        # The last decision without promises, with its input.
         self.alone: tuple[tuple[Cluster, Request, PlacementOptions], Places] | None = None
 
 
@@ -106,21 +110,21 @@ def respond(
     known: Known | None = None,
     promises: Collection[Promise] = (),
 ) -> Response:
-    """Read and decide a request, with what ``cache`` has of the last one.
+    """Read and decide a request; ``cache`` saves work on requests that resemble the last one.
 
-    What the request says is taken for true; ``known`` is looked at only for what it cannot say, and
-    ``promises`` of earlier requests, which it does not know of, are counted as if they were kept already.
-    Raises DataError if the request is wrong, TooLargeError if it has more than MOST_NODES nodes.
+    The request is the authority. ``known`` only fills in what requests lack. ``promises`` of earlier requests
+    are counted as if they were fulfilled. Raises DataError for a wrong request, TooLargeError for more than
+    MAX_NODES nodes.
     """
     cache = cache or Cache()
     message = cache.reader.read(data)
     cluster, request, note = message.cluster, message.request, ""
     about, requested = instances_of(request), new_instances(request)
-    if len(cluster.nodes) > MOST_NODES:
-        raise TooLargeError(f"the request has more than {MOST_NODES} nodes")
+    if len(cluster.nodes) > MAX_NODES:
+        raise TooLargeError(f"the request has more than {MAX_NODES} nodes")
     if known:
-        cluster, note = _furnished(cluster, request, known, cache)
-    cluster, options, more = prepared(cluster, request, options, known.cluster if known else None)
+        cluster, note = _complete(cluster, request, known, cache)
+    cluster, options, more = prepare(cluster, request, options, known.cluster if known else None)
     counting, names = with_promises(cluster, promises, about)
     unreserved, others = without_reserved(cluster, requested, known.promised if known else {})
     state = state_for(counting, request, options, cache.figures)
@@ -129,11 +133,11 @@ def respond(
     places, asked = _places(outcome), (unreserved, anonymous(request), options)
     if names or others:
         alone = cache.alone[1] if cache.alone and cache.alone[0] == asked else None
-        if _found(places) < len(about):  # for all others to decide once more takes too long
+        if _placed_count(places) < len(about):  # a second decision would take too long for all others
             alone = _places(
                 _outcome(state_for(unreserved, request, options, state.figures), request, options)
             )
-        more += _changed([*names, *others], places, alone)
+        more += _promise_note([*names, *others], places, alone)
     else:
         cache.alone = asked, places
     return Response(
@@ -149,19 +153,19 @@ def respond(
     )
 
 
-def noted(response: Response, note: str) -> Response:
-    """A response whose answer also says this."""
-    return replace(response, answer=answer.noted(response.answer, note)) if note else response
+def with_note(response: Response, note: str) -> Response:
+    """Append a note to the text of the answer."""
+    return replace(response, answer=answer.with_note(response.answer, note)) if note else response
 
 
 def _among(rows: Sequence[Instance], promises: Collection[Promise]) -> dict[str, Instance]:
-    """The instances to which something is promised."""
+    """Return the instances with promises, by name."""
     names = {promise.name for promise in promises}
     return {row.name: row for row in rows if row.name in names} if names else {}
 
 
 def _places(outcome: Decision | RequestFailed) -> Places:
-    """The nodes of each instance, none if it has found no place; of instances that move, of those that do."""
+    """Return the nodes of each instance, none without a place; of an evacuation, those that move."""
     if isinstance(outcome, RequestFailed):
         return ()
     if isinstance(outcome.result, Evacuation):
@@ -169,54 +173,54 @@ def _places(outcome: Decision | RequestFailed) -> Places:
     return tuple(each.nodes for each in outcome.result)
 
 
-def _found(places: Places) -> int:
-    """How many instances have found a place."""
+def _placed_count(places: Places) -> int:
+    """Count the instances with a place."""
     return sum(map(bool, places))
 
 
-def _changed(names: Sequence[str], places: Places, alone: Places | None) -> str:
-    """What it has changed, in words, that room is promised to these; nothing if nothing.
+def _promise_note(names: Sequence[str], places: Places, alone: Places | None) -> str:
+    """Describe how promises changed a decision; empty if they did not.
 
-    ``alone`` is what would have been decided otherwise, None if that is not known.
+    ``alone`` is the decision without promises, None if unknown.
     """
     if places == alone:
         return ""
     others = "" if alone is None else ", without which other nodes would be chosen"
-    if alone is not None and _found(alone) > _found(places):
+    if alone is not None and _placed_count(alone) > _placed_count(places):
         others = ", without which more would find a place"
-    return f"; room is promised to {_listed(names)}{others}"
+    return f"; room is promised to {_first_names(names)}{others}"
 
 
-def _listed(names: Sequence[str]) -> str:
-    """Names, not too many."""
-    more = len(names) - MOST_NAMES
-    return ", ".join(names[:MOST_NAMES]) + f" and {more} more" * (more > 0)
+def _first_names(names: Sequence[str]) -> str:
+    """List the first names, and the number of the others."""
+    more = len(names) - MAX_NAMES
+    return ", ".join(names[:MAX_NAMES]) + f" and {more} more" * (more > 0)
 
 
-def _furnished(cluster: Cluster, request: Request, known: Known, cache: Cache) -> tuple[Cluster, str]:
-    """The cluster of a request with what that cannot say, and what there is to tell of it."""
+def _complete(cluster: Cluster, request: Request, known: Known, cache: Cache) -> tuple[Cluster, str]:
+    """Fill in what the request lacks. Returns the cluster and a note for the answer."""
     requested, note = new_instances(request), ""
     unused = unused_units(requested, known.cluster)
-    there = known.naming(unused) if unused and known.naming else known.cluster
-    furnished = with_known(cluster, request, there, cache.furnished)
-    if furnished.nodes is not cluster.nodes:
+    source = known.naming(unused) if unused and known.naming else known.cluster
+    completed = with_known(cluster, request, source, cache.completed)
+    if completed.nodes is not cluster.nodes:
         note = f"; storage units, which the request lacks, as reported {known.units_age:.0f} s ago"
     if known.to_be_asked and names_units(requested, known.cluster):
         note = "; storage units, which the request lacks, are not known yet and will be asked for"
     filled = (
-        with_disks(furnished, known.cluster, cache.furnished) if lacks_disks(cluster, request) else furnished
+        with_disks(completed, known.cluster, cache.completed) if lacks_disks(cluster, request) else completed
     )
-    if filled is not furnished:
+    if filled is not completed:
         note += f"; disk space of nodes, which the request lacks, as reported {known.age:.0f} s ago"
-    return with_known_inventories(filled, known.cluster, cache.furnished), note
+    return with_known_inventories(filled, known.cluster, cache.completed), note
 
 
 def state_for(
     cluster: Cluster, request: Request, options: PlacementOptions, known: Figures | None = None
 ) -> State:
-    """The state on which a request is decided."""
+    """Derive the state on which a request is decided."""
     asked = new_instances(request)
-    if isinstance(request, AllocateSecondary):  # which may be on more units than it was
+    if isinstance(request, AllocateSecondary):  # the converted instance may be on more units
         asked = tuple(
             replace(row, template=DiskTemplate.DRBD)
             for row in cluster.instances
@@ -228,9 +232,9 @@ def state_for(
 def respond_on(
     state: State, request: Request, options: PlacementOptions, note: str = "", ranked: bool = False
 ) -> tuple[str, State]:
-    """The answer, with a ``note``, and the state it leads to.
+    """Decide on a state. Returns the answer, with a ``note``, and the state after it.
 
-    If it is to be ``ranked``, the answer also has the ranking of groups for each new instance.
+    With ``ranked`` the answer also ranks the groups for each new instance.
     """
     outcome = _outcome(state, request, options)
     after = state if isinstance(outcome, RequestFailed) else outcome.state

@@ -1,4 +1,4 @@
-"""The health of the node groups of a cluster, in the words of ``hregroup(1)``."""
+"""Health of the node groups of a cluster, in the words of ``hregroup(1)``."""
 
 from typing import Any
 
@@ -11,8 +11,8 @@ from ganeti_htools.planning import view
 from ganeti_htools.planning.view import View
 
 
-def told(cluster: Cluster) -> list[dict[str, Any]]:
-    """Each group that has nodes, with its health and why, as JSON."""
+def group_health(cluster: Cluster) -> list[dict[str, Any]]:
+    """Report each group that has nodes, with its health and the reasons, as JSON."""
     state, found = view.state_of(cluster, View()), []
     for row in check.groups(state):
         scope = state.group == row

@@ -1,7 +1,6 @@
-"""What there has to be known before a node is evacuated into other groups (``hail(1)``, ``--inter-group``).
+"""Preparation of an evacuation into other groups (``hail(1)``, ``--inter-group``).
 
-These are whether the request is about the whole cluster, and the networks of its instances, which Ganeti's
-requests leave out.
+The request must be about the whole cluster. The networks of instances, which requests lack, are filled in.
 """
 
 from collections.abc import Mapping
@@ -12,40 +11,42 @@ from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.request import NodeEvacuate, Request
 
 
-def prepared(
+def prepare(
     cluster: Cluster, request: Request, options: PlacementOptions, known: Cluster | None
 ) -> tuple[Cluster, PlacementOptions, str]:
-    """The cluster and the options by which a request is decided, and what there is to say.
+    """Return the cluster and the options to decide with, and a note for the answer.
 
-    ``known`` is the cluster as it is followed over LUXI, if it is.
+    ``known`` is the cluster as followed over LUXI, if it is followed.
     """
     if not options.inter_group or not isinstance(request, NodeEvacuate):
         return cluster, options, ""
     problem = _partial(cluster, known)
     if problem is not None:
-        return cluster, replace(options, inter_group=False), f"; no other groups are looked at: {problem}"
-    return _connected(cluster, frozenset(request.instances), known), options, ""
+        return cluster, replace(options, inter_group=False), f"; other groups are not considered: {problem}"
+    return _with_networks_of(cluster, frozenset(request.instances), known), options, ""
 
 
 def _partial(cluster: Cluster, known: Cluster | None) -> str | None:
-    """Why the cluster may not be all of it."""
+    """Return why the request may lack a part of the cluster; None if it does not."""
     inhabited = {node.group for node in cluster.nodes}
     empty = next((group.name for group in cluster.groups if group.uuid not in inhabited), None)
     if empty is not None:
         return f"the request has no nodes of group {empty}"
     if known is None:
         return None
-    here, there = ({node.name for node in each.nodes} for each in (cluster, known))
-    other = min(here ^ there, default=None)
+    requested, followed = ({node.name for node in each.nodes} for each in (cluster, known))
+    other = min(requested ^ followed, default=None)
     if other is None:
         return None
-    return f"node {other} is in the request, but not known" if other in here else f"node {other} is missing"
+    if other in requested:
+        return f"node {other} is in the request, but not known"
+    return f"node {other} is missing"
 
 
-def _connected(cluster: Cluster, names: frozenset[str], known: Cluster | None) -> Cluster:
-    """The cluster with the networks of these instances, as far as they are known.
+def _with_networks_of(cluster: Cluster, names: frozenset[str], known: Cluster | None) -> Cluster:
+    """Fill in the networks of these instances.
 
-    An instance of which none is known may be connected to any network of its group.
+    An instance without known networks may be connected to any network of its group.
     """
     rows = {row.name: row for row in known.instances} if known else {}
     groups = {group.uuid: group for group in cluster.groups}

@@ -1,8 +1,9 @@
-"""What a request does not tell of storage and inventories, from what else is known of the cluster.
+"""Storage and inventories that a request lacks, filled in from the known cluster.
 
-Ganeti tells one figure of disk space for each node: that of the disk template asked for, of an instance that
-is to be relocated, or else of the first that is enabled (``lib/masterd/iallocator.py``). It speaks of the
-default unit of that type, for which it wins over what is known; the other units are filled in.
+A request has one figure of disk space per node: the space for the requested disk template, for the template
+of the relocated instance, or for the first enabled template (``lib/masterd/iallocator.py``). The figure is
+about the default unit of that storage type, and overrides what is known of this unit. All other units are
+filled in.
 """
 
 from collections.abc import Mapping
@@ -17,54 +18,55 @@ from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.model.units_in_use import pools_of_tags, units_of_disks
 
 
-class Memory:
-    """What was made the last time: of an instance or node and what is known of it, by its identity.
+class CompletedRows:
+    """Cache of the rows completed for the last request, by the identity of the request's rows.
 
-    The rows are kept with it, so that no other gets theirs.
+    Each entry holds the rows that it was made from, so that no identity is reused.
     """
 
     def __init__(self) -> None:
         self.nodes: dict[int, tuple[Node, Node, DesiredUnit | None, Node]] = {}
         self.instances: dict[int, tuple[Instance, Instance | None, Instance]] = {}
         self.filled: dict[tuple[int, int], tuple[Node, Node, Node]] = {}
-        self.having: dict[int, tuple[Node, Inventories, Node]] = {}
+        self.inventories: dict[int, tuple[Node, Inventories, Node]] = {}
         self._known: tuple[Instance, ...] = ()
         self._named: dict[str, Instance] = {}
 
     def named(self, known: Cluster) -> dict[str, Instance]:
-        """The instances that are known, by their names."""
+        """Return the known instances by name."""
         if known.instances is not self._known:
             self._known, self._named = known.instances, {row.name: row for row in known.instances}
         return self._named
 
 
-def with_known_inventories(cluster: Cluster, known: Cluster, memory: Memory) -> Cluster:
-    """The cluster of a request whose nodes have the inventories that they are known to have.
+def with_known_inventories(cluster: Cluster, known: Cluster, cache: CompletedRows) -> Cluster:
+    """Fill in the known inventories of nodes.
 
-    The same object if none are known, or the request tells some.
+    Returns the same object if no inventories are known, or the request has some.
     """
-    there = {node.name: node.inventories for node in known.nodes if node.inventories}
-    if not there or any(node.inventories for node in cluster.nodes):
+    by_name = {node.name: node.inventories for node in known.nodes if node.inventories}
+    if not by_name or any(node.inventories for node in cluster.nodes):
         return cluster
-    before, memory.having = memory.having, {}
+    before, cache.inventories = cache.inventories, {}
     rows = []
     for node in cluster.nodes:
-        if (inventories := there.get(node.name)) is not None:
-            kept = before.get(id(node))
-            if kept is None or kept[1] is not inventories:
-                kept = node, inventories, replace(node, inventories=inventories)
-            memory.having[id(node)] = kept
-            node = kept[-1]
+        if (inventories := by_name.get(node.name)) is not None:
+            entry = before.get(id(node))
+            if entry is None or entry[1] is not inventories:
+                entry = node, inventories, replace(node, inventories=inventories)
+            cache.inventories[id(node)] = entry
+            node = entry[-1]
         rows.append(node)
     return replace(cluster, nodes=tuple(rows))
 
 
 def lacks_disks(cluster: Cluster, request: Request) -> bool:
-    """Whether no node seems to have disk space where there are instances on local disks.
+    """Whether the request has no disk space of any node, although instances have local disks.
 
-    Ganeti tells the disk space for the disk template of an allocation, of other requests for the first that
-    is enabled (``lib/masterd/iallocator.py``); for shared or external storage and diskless instances: none.
-    Then no instance on local disks seems to fit anywhere. An allocation on local disks tells all there is.
+    Ganeti reports the disk space for the template of an allocation, and for the first enabled template in
+    other requests (``lib/masterd/iallocator.py``). It reports none for shared, external and diskless
+    templates, and then no instance on local disks would fit anywhere. The figures of an allocation on local
+    disks are complete.
     """
     if any(node.t_dsk or node.f_dsk for node in cluster.nodes):
         return False
@@ -73,10 +75,10 @@ def lacks_disks(cluster: Cluster, request: Request) -> bool:
     return any(row.template.local_storage for row in (*cluster.instances, *new_instances(request)))
 
 
-def with_disks(cluster: Cluster, other: Cluster, memory: Memory) -> Cluster:
-    """The cluster with the disk space (and spindles) that its nodes have in the ``other`` one.
+def with_disks(cluster: Cluster, other: Cluster, cache: CompletedRows) -> Cluster:
+    """Fill in the disk space (and spindles) that nodes have in the ``other`` cluster.
 
-    Nodes that report nothing, or are not known there, stay as they are. The same object if all stay.
+    Nodes that report nothing or are unknown there stay as they are. Returns the same object if all stay.
     """
     others = {node.name: node for node in other.nodes if node.t_dsk}
     nodes, filled = [], {}
@@ -84,21 +86,20 @@ def with_disks(cluster: Cluster, other: Cluster, memory: Memory) -> Cluster:
         source = others.get(node.name)
         if source is not None and node.t_mem:
             key = id(node), id(source)
-            filled[key] = memory.filled.get(key) or (node, source, with_disk(node, source))
+            filled[key] = cache.filled.get(key) or (node, source, with_disk(node, source))
             node = filled[key][-1]
         nodes.append(node)
-    memory.filled = filled
+    cache.filled = filled
     return replace(cluster, nodes=tuple(nodes)) if filled else cluster
 
 
-_TOLD = (StorageType.LVM_VG, StorageType.FILE)  # of others Ganeti tells no space (``STS_REPORT``)
+_REPORTED_BY_GANETI = (StorageType.LVM_VG, StorageType.FILE)  # ``STS_REPORT``
 
 
-def with_known(cluster: Cluster, request: Request, known: Cluster, memory: Memory) -> Cluster:
-    """The cluster with what the ``known`` one tells of storage besides.
+def with_known(cluster: Cluster, request: Request, known: Cluster, cache: CompletedRows) -> Cluster:
+    """Fill in the storage of the known cluster: settings, pools, and the units of nodes and disks.
 
-    These are its settings and pools, and the units that nodes and disks have there. The nodes stay as they
-    are if nothing is known of units, or the request tells some. ``memory`` is what was made the last time.
+    The nodes stay as they are if no units are known, or the request has some.
     """
     groups = {group.uuid: group for group in known.groups}
     cluster = replace(
@@ -112,10 +113,10 @@ def with_known(cluster: Cluster, request: Request, known: Cluster, memory: Memor
     if any(node.storage is not None for node in cluster.nodes):
         return cluster
     if nodes:
-        spoken = _spoken_of(cluster, request, known)
-        cluster = replace(cluster, nodes=_nodes(cluster, nodes, spoken, memory))
+        unit = _reported_unit(cluster, request, known)
+        cluster = replace(cluster, nodes=_nodes(cluster, nodes, unit, cache))
     if nodes or known.pools or pools_of_tags(cluster):
-        cluster = replace(cluster, instances=_instances(cluster, memory.named(known), memory))
+        cluster = replace(cluster, instances=_instances(cluster, cache.named(known), cache))
     return cluster
 
 
@@ -124,35 +125,35 @@ def _group(group: Group, known: Group | None) -> Group:
 
 
 def _nodes(
-    cluster: Cluster, known: Mapping[str, Node], spoken: DesiredUnit | None, memory: Memory
+    cluster: Cluster, known: Mapping[str, Node], unit: DesiredUnit | None, cache: CompletedRows
 ) -> tuple[Node, ...]:
-    before, memory.nodes = memory.nodes, {}
+    before, cache.nodes = cache.nodes, {}
     rows = []
     for node in cluster.nodes:
         other = known.get(node.name)
         if other is not None and node.t_mem:
-            kept = before.get(id(node))
-            if kept is None or kept[1] is not other or kept[2] != spoken:
-                kept = node, other, spoken, _with_storage(node, other, spoken)
-            memory.nodes[id(node)] = kept
-            node = kept[-1]
+            entry = before.get(id(node))
+            if entry is None or entry[1] is not other or entry[2] != unit:
+                entry = node, other, unit, _with_storage(node, other, unit)
+            cache.nodes[id(node)] = entry
+            node = entry[-1]
         rows.append(node)
     return tuple(rows)
 
 
-def _instances(cluster: Cluster, known: Mapping[str, Instance], memory: Memory) -> tuple[Instance, ...]:
-    before, now = memory.instances, {}
+def _instances(cluster: Cluster, known: Mapping[str, Instance], cache: CompletedRows) -> tuple[Instance, ...]:
+    before, now = cache.instances, {}
     for row in cluster.instances:
-        kept, other = before.get(id(row)), known.get(row.name)
-        if kept is None or kept[1] is not other:
-            kept = row, other, with_disk_units(row, other.disks) if other else row
-        now[id(row)] = kept
-    memory.instances = now
-    return tuple(kept[-1] for kept in now.values())
+        entry, other = before.get(id(row)), known.get(row.name)
+        if entry is None or entry[1] is not other:
+            entry = row, other, with_disk_units(row, other.disks) if other else row
+        now[id(row)] = entry
+    cache.instances = now
+    return tuple(entry[-1] for entry in now.values())
 
 
-def _spoken_of(cluster: Cluster, request: Request, known: Cluster) -> DesiredUnit | None:
-    """The unit of which the nodes' single figure speaks; None if it speaks of none that is known."""
+def _reported_unit(cluster: Cluster, request: Request, known: Cluster) -> DesiredUnit | None:
+    """Return the unit that the single figure of nodes is about; None if it is about no known unit."""
     template: DiskTemplate | None = next(iter(known.enabled_templates or ()), None)
     match request:
         case Allocate(placement, _):
@@ -160,23 +161,25 @@ def _spoken_of(cluster: Cluster, request: Request, known: Cluster) -> DesiredUni
         case Relocate(name, _, _):
             template = next(row.template for row in cluster.instances if row.name == name)
     kind = TYPE_OF[template] if template else None
-    return next((unit for unit in known.default_units if unit.type is kind and kind in _TOLD), None)
+    return next(
+        (unit for unit in known.default_units if unit.type is kind and kind in _REPORTED_BY_GANETI), None
+    )
 
 
-def _with_storage(node: Node, known: Node, spoken: DesiredUnit | None) -> Node:
-    units = [unit for unit in known.storage or () if unit.desired != spoken]
-    if spoken and node.t_dsk:
-        params = (True,) if node.excl_stor and spoken.type is StorageType.LVM_VG else ()
-        units.insert(0, Unit(spoken, int(node.t_dsk), node.f_dsk, params))
+def _with_storage(node: Node, known: Node, reported: DesiredUnit | None) -> Node:
+    units = [unit for unit in known.storage or () if unit.desired != reported]
+    if reported and node.t_dsk:
+        params = (True,) if node.excl_stor and reported.type is StorageType.LVM_VG else ()
+        units.insert(0, Unit(reported, int(node.t_dsk), node.f_dsk, params))
     return replace(node, storage=tuple(units))
 
 
 def names_units(rows: tuple[Instance, ...], known: Cluster) -> bool:
-    """Whether disks of new instances name units that nodes can be asked for, other than the default ones."""
+    """Whether disks of new instances name units other than the default units that nodes can report."""
     return any(unit.type in REPORTED for unit in units_of_disks(rows) - set(known.default_units))
 
 
 def unused_units(rows: tuple[Instance, ...], known: Cluster) -> frozenset[DesiredUnit]:
-    """The units on nodes that disks of new instances name, and of which no node is known to have one."""
+    """Return the local units that disks of new instances name and that no node is known to have."""
     named = {unit for unit in units_of_disks(rows) if unit.type.local and unit not in known.default_units}
     return frozenset(named and named - {unit.desired for node in known.nodes for unit in node.storage or ()})

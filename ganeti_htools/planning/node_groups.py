@@ -1,4 +1,4 @@
-"""Which node groups there are to be balanced, and in which order (``hbal(1)``)."""
+"""Selection and order of the node groups to balance (``hbal(1)``)."""
 
 import math
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from ganeti_htools.model.state import State
 
 
 class NoGroupError(HtoolsError):
-    """It is not clear which node group is meant. ``title`` says why, ``names`` are the groups there are."""
+    """The node group is unknown or ambiguous. ``title`` says why, ``names`` are the existing groups."""
 
     def __init__(self, title: str, names: Iterable[str]) -> None:
         self.title, self.names = title, tuple(names)
@@ -20,7 +20,7 @@ class NoGroupError(HtoolsError):
 
 
 def select(state: State, wanted: str | None) -> tuple[str, Bools]:
-    """Name and nodes of the group to be balanced. Raises NoGroupError."""
+    """Return name and nodes of the group to balance. Raises NoGroupError."""
     groups = state.cluster.groups
     if wanted is None:
         present = sorted(set(state.group.tolist()))
@@ -35,10 +35,10 @@ def select(state: State, wanted: str | None) -> tuple[str, Bools]:
 
 
 def worst_first(state: State) -> list[tuple[str, Bools]]:
-    """Names and nodes of all groups that have nodes, the worst score first.
+    """Return names and nodes of all groups that have nodes, the worst score first.
 
-    A score that is no number comes last, for nothing improves it. (Ganeti's design "synchronising htools to
-    Ganeti 2.3", balancing changes.)
+    A score that is not a number comes last, for no move improves it. (Ganeti's design "synchronising htools
+    to Ganeti 2.3", balancing changes.)
     """
     rows = sorted_unique(state.group).tolist()
     scopes = {row: state.group == row for row in rows}

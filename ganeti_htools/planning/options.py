@@ -1,7 +1,6 @@
-"""Options of plans as JSON, one flat object: written and read by the dataclasses that declare them.
+"""Options of plans as one flat JSON object, by the dataclasses that declare them.
 
-The options of a part, a dataclass within the dataclass, stand with those of the whole. Options that are not
-there have their defaults.
+Nested dataclasses are flattened. Missing options have their defaults.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,25 +16,25 @@ T = TypeVar("T")
 
 
 def to_json(options: Any) -> dict[str, Any]:
-    """The options that differ from their defaults."""
-    told: dict[str, Any] = {}
+    """Return the options that differ from their defaults."""
+    changed: dict[str, Any] = {}
     for field in fields(options):
         value = getattr(options, field.name)
         if is_dataclass(value):
-            told |= to_json(value)
+            changed |= to_json(value)
         elif value != field.default:
-            told[field.name] = list(value) if isinstance(value, tuple) else value
-    return told
+            changed[field.name] = list(value) if isinstance(value, tuple) else value
+    return changed
 
 
 def names(cls: type[Any]) -> Iterator[str]:
-    """The options that a dataclass declares, those of its parts among them."""
+    """Yield the names of the options of a dataclass and its nested dataclasses."""
     for name, (hint, _) in _declared(cls).items():
         yield from names(hint) if _is_part(hint) else [name]
 
 
 def from_json(cls: type[T], values: Mapping[str, Any]) -> T:
-    """The options of a dataclass. Raises DataError for one that is unknown or not of its type."""
+    """Parse the options of a dataclass. Raises DataError for an unknown option or a wrong type."""
     known = set(names(cls))
     for name in values:
         if name not in known:
@@ -67,7 +66,7 @@ def _value(name: str, hint: Any, default: Any, value: Any) -> Any:
         if value is None:
             return None
         hint = get_args(hint)[0]
-    # Where the default is below 0, that stands for no bound.
+    # A negative default means no limit.
     low = -MAX_MIB if default is not MISSING and isinstance(default, int | float) and default < 0 else 0
     number = type(value) in (int, float) and low <= value <= MAX_MIB
     if get_origin(hint) is Literal:

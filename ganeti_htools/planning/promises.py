@@ -1,5 +1,10 @@
-"""Room that decisions have promised, counted as if what they decided had been carried out already."""
+"""Promises of earlier decisions, counted as if the decisions had been carried out.
 
+A new instance takes its place at once. An instance that moves leaves its old nodes only when it has left; its
+new nodes reserve until then, by resource class, what they lack.
+"""
+
+import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -9,22 +14,24 @@ from ganeti_htools.engine.decide import Decision
 from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.disk_defaults import with_disk_defaults
+from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.request import AllocateSecondary, Request
+from ganeti_htools.model.resource_classes import is_own
+from ganeti_htools.model.resource_usage import local_unit_classes, usage_on
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.model.types import Status
 from ganeti_htools.model.units import Units, needs_of
 from ganeti_htools.model.units_in_use import reported_units
-from ganeti_htools.planning.promised_moves import keeping, lacking
 
-_PROMISED = ("pnode", "snode", "template", "disks", "dsk")  # of an instance that is there
+_PROMISED = ("pnode", "snode", "template", "disks", "dsk")  # fields of an existing instance
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """Where an instance was promised room: its row with the nodes and disks that it will have.
+    """A promise to an instance: its row with its future nodes and disks.
 
-    A ``new`` one is to be created; others are there, and get other nodes or disks.
+    A ``new`` instance is created; any other exists, and gets other nodes or disks.
     """
 
     row: Instance
@@ -32,16 +39,16 @@ class Promise:
 
     @property
     def name(self) -> str:
-        """The instance's name."""
+        """Name of the instance."""
         return self.row.name
 
-    def kept_by(self, row: Instance) -> Instance:
-        """The instance, which is there, once it has the nodes and disks that it was promised."""
+    def fulfilled(self, row: Instance) -> Instance:
+        """Return the existing instance with the promised nodes and disks."""
         return replace(row, **{name: getattr(self.row, name) for name in _PROMISED})
 
 
 def promised(request: Request, decision: Decision) -> tuple[Promise, ...]:
-    """What a decision promises, in the order in which it found places."""
+    """Return the promises of a decision, in the order of its placements."""
     state = decision.state
     if isinstance(decision.result, Evacuation):
         return tuple(Promise(_placed(state, each.instance), False) for each in decision.result.moved)
@@ -55,13 +62,13 @@ def promised(request: Request, decision: Decision) -> tuple[Promise, ...]:
         row = _placed(state, index)
         promise = Promise(row, row.name not in known)
         if not promise.new:  # its disks are made anew
-            promise = replace(promise, row=promise.kept_by(state.cluster.instances[known[row.name]]))
+            promise = replace(promise, row=promise.fulfilled(state.cluster.instances[known[row.name]]))
         promises.append(promise)
     return tuple(promises)
 
 
 def _placed(state: State, index: int) -> Instance:
-    """An instance's row as it stands in a state."""
+    """Return the row of an instance with its nodes in a state."""
     nodes, snode = state.cluster.nodes, int(state.snode[index])
     return replace(
         state.cluster.instances[index],
@@ -72,26 +79,29 @@ def _placed(state: State, index: int) -> Instance:
 
 @dataclass(slots=True)
 class _Taken:
-    """What is taken of a node: memory (MiB), space of its units (MiB), spindles (None: nobody can tell); and
-    what it keeps for instances that move there, by resource class.
+    """Resources that promises take of a node.
+
+    Memory and space of units are in MiB; ``spindles`` is None if unknown. ``reserved`` are amounts by
+    resource class for instances that move to the node.
     """
 
     mem: int = 0
     disk: Counter[DesiredUnit] = field(default_factory=Counter)
     spindles: int | None = 0
-    kept: Counter[str] = field(default_factory=Counter)
+    reserved: Counter[str] = field(default_factory=Counter)
 
 
 def with_promises(
     cluster: Cluster, promises: Iterable[Promise], own: Collection[str] = ()
 ) -> tuple[Cluster, list[str]]:
-    """The cluster with what was promised, and the names of the instances for which that makes a difference.
+    """Count promises. Returns the cluster, and the names of the instances whose promises change it.
 
-    Promises to the instances that the request itself is about (``own``) are left out. An instance that is not
-    there yet stands where it was promised room. One that is there already has its disks, as Ganeti says, but
-    as long as it is down its memory is still to be taken, wherever it is. For one that is to move its new
-    nodes keep what it does not have there yet.
-    Rows of nodes and instances that nothing was promised on or to stay the same objects.
+    * Promises to the request's own instances (``own``) are left out.
+    * An instance that does not exist yet is added at its promised place.
+    * An instance that exists but is down has its disks already; its memory is taken too.
+    * The new nodes of an instance that will move reserve what it lacks there.
+
+    Rows of nodes and instances without promises stay the same objects.
     """
     counted = {promise.name: promise for promise in promises if promise.name not in own}
     if not counted:
@@ -99,14 +109,14 @@ def with_promises(
     units, nodes = reported_units(cluster), {node.name: node for node in cluster.nodes}
     taken, pools = defaultdict[str, _Taken](_Taken), Counter[DesiredUnit]()
     rows, names = list(cluster.instances), []
-    there = [index for index, row in enumerate(cluster.instances) if row.name in counted]
-    for index, row in ((index, rows[index]) for index in there):
+    existing = [index for index, row in enumerate(cluster.instances) if row.name in counted]
+    for index, row in ((index, rows[index]) for index in existing):
         promise = counted.pop(row.name)
         if not promise.new:
-            kept = lacking(row, promise.kept_by(row), units, nodes)
-            for name, amounts in kept.items():
-                taken[name].kept.update(amounts)
-            names += [row.name] * bool(kept)
+            missing = _missing_amounts(row, promise.fulfilled(row), units, nodes)
+            for name, amounts in missing.items():
+                taken[name].reserved.update(amounts)
+            names += [row.name] * bool(missing)
         elif row.status is Status.DOWN and not row.forthcoming:
             rows[index] = replace(row, status=Status.RUNNING)
             taken[row.pnode].mem += row.mem
@@ -120,18 +130,19 @@ def with_promises(
                 pools.update(units.of_pools(row))
     if not names:
         return cluster, []
-    left = tuple(
-        _left(node, taken.get(node.name), units, pools) if pools or node.name in taken else node
+    remaining = tuple(
+        _remaining(node, taken.get(node.name), units, pools) if pools or node.name in taken else node
         for node in cluster.nodes
     )
-    return replace(cluster, nodes=left, instances=tuple(rows)), names
+    return replace(cluster, nodes=remaining, instances=tuple(rows)), names
 
 
 def without_reserved(
     cluster: Cluster, requested: Iterable[Instance], promised: Mapping[str, Mapping[DesiredUnit, int]]
 ) -> tuple[Cluster, list[str]]:
-    """The cluster as if nothing were reserved of pools for those that are ``promised`` it (MiB, by name);
-    and the names of those of them that have something of a pool that those ``requested`` want.
+    """Release what pools reserve for instances of other clusters (``promised``: MiB, by name).
+
+    Also returns the names of those instances that hold space of a pool that the requested instances use.
     """
     if not promised:
         return cluster, []
@@ -147,7 +158,7 @@ def without_reserved(
 
 
 def _take(row: Instance, units: Units, taken: Mapping[str, _Taken]) -> None:
-    """Count what an instance takes of its nodes."""
+    """Count the resources that an instance takes of its nodes."""
     taken[row.pnode].mem += row.mem if row.uses_memory else 0
     disk, spindles = units.wants(row), needs_of(row, units).spindles
     for name in (row.pnode, row.snode):
@@ -157,14 +168,14 @@ def _take(row: Instance, units: Units, taken: Mapping[str, _Taken]) -> None:
             node.spindles = None if spindles is None or node.spindles is None else node.spindles + spindles
 
 
-def _left(node: Node, taken: _Taken | None, units: Units, pools: Counter[DesiredUnit]) -> Node:
-    """The node with what is left of it and of the pools that it lists; the same object if all is."""
+def _remaining(node: Node, taken: _Taken | None, units: Units, pools: Counter[DesiredUnit]) -> Node:
+    """Return the node with what remains of it and of its pools; the same object if all remains."""
     if taken is None:
         if not pools or all(unit.desired not in pools for unit in node.storage or ()):
             return node
         taken = _Taken()
-    if taken.kept:
-        node = keeping(node, taken.kept)
+    if taken.reserved:
+        node = _with_reserved(node, taken.reserved)
     storage, disk = node.storage, taken.disk + pools
     if storage is not None:
         storage = tuple(unit._replace(free=unit.free - disk[unit.desired]) for unit in storage)
@@ -176,3 +187,31 @@ def _left(node: Node, taken: _Taken | None, units: Units, pools: Counter[Desired
         f_spindles=spindles if node.excl_stor else node.f_spindles,
         storage=storage,
     )
+
+
+def _missing_amounts(
+    row: Instance, target: Instance, units: Units, nodes: Mapping[str, Node]
+) -> dict[str, Counter[str]]:
+    """Return what an instance still lacks on its future nodes, by node and resource class."""
+    classes, found = local_unit_classes(units), dict[str, Counter[str]]()
+    for node in (nodes[name] for name in (target.pnode, target.snode) if name and name in nodes):
+        is_to_have, has = (
+            Counter(usage_on(node.name, each, units, classes, node.excl_stor)) for each in (target, row)
+        )
+        if amounts := is_to_have - has:
+            found[node.name] = amounts
+    return found
+
+
+def _with_reserved(node: Node, amounts: Mapping[str, int]) -> Node:
+    """Reserve amounts on a node. A class without an inventory is not counted, unless Ganeti counts it."""
+    inventories = dict(node.inventories)
+    for name, amount in amounts.items():
+        inventory = inventories.get(name)
+        if is_own(name):
+            inventory = inventory or Inventory(0)
+            inventories[name] = replace(inventory, reserved=inventory.reserved + amount)
+        elif inventory is not None and inventory.allocation_ratio > 0:
+            physical = math.ceil(amount / inventory.allocation_ratio)
+            inventories[name] = replace(inventory, reserved=inventory.reserved + physical)
+    return replace(node, inventories=tuple(inventories.items()))

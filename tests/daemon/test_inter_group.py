@@ -73,6 +73,6 @@ def test_a_request_without_some_nodes_stays_in_its_group(daemon: Daemon, tmp_pat
     del data["nodes"][name]
     told = asked(daemon.socket, tmp_path, data, request, "--inter-group=")
     assert not told["result"][0]
-    assert told["info"].endswith(f"; no other groups are looked at: node {name} is missing")
+    assert told["info"].endswith(f"; other groups are not considered: node {name} is missing")
     # Without the daemon nobody knows of that node.
     assert asked(tmp_path / "nowhere", tmp_path, data, request, "--inter-group=")["result"][0]

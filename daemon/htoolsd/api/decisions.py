@@ -14,7 +14,7 @@ from ganeti_htools.backends.documents import has_at_most
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.model.errors import HtoolsError, inconsistency_warning, untraced
 from ganeti_htools.model.options import PlacementOptions
-from ganeti_htools.planning.decision import Cache, Known, Response, TooLargeError, noted, respond
+from ganeti_htools.planning.decision import Cache, Known, Response, TooLargeError, respond, with_note
 from ganeti_htools.planning.promises import Promise
 from htoolsd.api.request import claimant_of, read_request, understand
 from htoolsd.api.turn import MAX_HUNG, DecisionAttempt, DecisionTurn
@@ -236,7 +236,7 @@ class Decisions:
             outcome = trio.from_thread.run(claims.record, response, claimant, basis, rest == 0)
             if not outcome.again:
                 break
-        return noted(response, outcome.note)
+        return with_note(response, outcome.note)
 
     def _basis(self, claims: ClaimWriter) -> tuple[Known | None, DecisionBasis]:
         return self._known()[0], claims.basis()

@@ -9,7 +9,7 @@ from typing import Any
 import trio
 
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.planning import group_health
+from ganeti_htools.planning.group_health import group_health
 from ganeti_htools.version import VERSION
 from htoolsd.api.decisions import Decisions
 from htoolsd.claims.claims import Claims
@@ -48,7 +48,7 @@ class GroupHealthCache:
             self._cluster, size = cluster, (len(cluster.nodes) + len(cluster.instances)) * ROW_BYTES
 
             def compute() -> None:
-                self._health = group_health.told(cluster)
+                self._health = group_health(cluster)
 
             with trio.move_on_after(_PATIENCE):
                 await run_by_size(size, compute, abandon=True)

@@ -42,7 +42,7 @@ def _claimed(claim: Claim, row: Instance | None, resources: ClusterResources) ->
     if claim.promise.new:
         running = replace(row, status=Status.RUNNING) if row.status is Status.DOWN else row
         return instance_use(running, resources)
-    return largest_use([instance_use(row, resources), instance_use(claim.promise.kept_by(row), resources)])
+    return largest_use([instance_use(row, resources), instance_use(claim.promise.fulfilled(row), resources)])
 
 
 def is_written(entry: LedgerEntry, written: LedgerEntry | None) -> bool:

@@ -211,4 +211,4 @@ def test_evacuation_into_another_group(tmp_path: Path, capsys: pytest.CaptureFix
     assert hail.main([str(path), "--inter-group"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert not told["result"][0]
-    assert told["info"].endswith("; no other groups are looked at: the request has no nodes of group empty")
+    assert told["info"].endswith("; other groups are not considered: the request has no nodes of group empty")

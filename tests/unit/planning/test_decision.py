@@ -12,7 +12,7 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.decision import Cache, Known, respond
-from ganeti_htools.planning.known_units import Memory, with_disks
+from ganeti_htools.planning.known_units import CompletedRows, with_disks
 from tests.support import messages
 from tests.support.clusters import Json, Shape, cluster
 
@@ -143,10 +143,10 @@ def test_nodes_that_stay_as_they_are_stay_the_same_objects() -> None:
     given = text(without_disks(data), request)
     answer(given, known, cache)
     assert cache.figures is not None
-    first, filled = cache.figures, cache.furnished.filled
+    first, filled = cache.figures, cache.completed.filled
     answer(text(without_disks(data), {**request, "name": "other.example.org"}), known, cache)
-    assert [row for *_, row in cache.furnished.filled.values()] == [row for *_, row in filled.values()]
-    assert all(cache.furnished.filled[key] is filled[key] for key in filled)
+    assert [row for *_, row in cache.completed.filled.values()] == [row for *_, row in filled.values()]
+    assert all(cache.completed.filled[key] is filled[key] for key in filled)
     assert all(a is b for a, b in zip(cache.figures.rows, first.rows, strict=True))
 
 
@@ -157,8 +157,8 @@ def test_a_node_that_the_request_has_no_figures_of_gets_none() -> None:
     known = rows(online, request)
     without = replace(known, nodes=tuple(node for node in known.nodes if node.name != lost))
     assert len(without.nodes) < len(known.nodes)
-    filled = with_disks(rows(without_disks(offline), request), known, Memory())
-    assert filled == with_disks(rows(without_disks(offline), request), without, Memory())
+    filled = with_disks(rows(without_disks(offline), request), known, CompletedRows())
+    assert filled == with_disks(rows(without_disks(offline), request), without, CompletedRows())
     assert sum(node.t_dsk > 0 for node in filled.nodes) == len(filled.nodes) - 1
 
 

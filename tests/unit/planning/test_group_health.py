@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.planning import group_health
+from ganeti_htools.planning.group_health import group_health
 from tests.support import by_hand
 
 DRBD, EXT = DiskTemplate.DRBD, DiskTemplate.EXT
@@ -24,7 +24,7 @@ def cluster(*rows: str, offline: str = "") -> Cluster:
 
 def health(described: Cluster) -> tuple[str, list[str]]:
     """Of the first group; the other one is healthy."""
-    first, other = group_health.told(described)
+    first, other = group_health(described)
     assert (first["name"], other) == ("a", {"name": "b", "health": "healthy", "why": []})
     return first["health"], first["why"]
 

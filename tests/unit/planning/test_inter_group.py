@@ -13,7 +13,7 @@ from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.request import ChangeGroup, NodeEvacuate
 from ganeti_htools.model.types import DiskTemplate, EvacMode
 from ganeti_htools.planning.decision import Known, respond
-from ganeti_htools.planning.inter_group import prepared
+from ganeti_htools.planning.inter_group import prepare
 from tests.support import messages
 from tests.support.by_hand import instance, node
 from tests.support.clusters import Shape, cluster, uuid_of
@@ -41,18 +41,18 @@ def networks(made: Cluster) -> list[list[str | None]]:
 
 def test_nothing_is_done_where_it_is_not_wanted() -> None:
     for request, options in ((REQUEST, PlacementOptions()), (ChangeGroup(("a",), ()), OPTIONS)):
-        made, after, note = prepared(CLUSTER, request, options, None)
+        made, after, note = prepare(CLUSTER, request, options, None)
         assert made is CLUSTER
         assert (after, note) == (options, "")
 
 
 def test_networks_are_known_or_any_of_the_group() -> None:
-    made, options, note = prepared(CLUSTER, REQUEST, OPTIONS, None)
+    made, options, note = prepare(CLUSTER, REQUEST, OPTIONS, None)
     assert (options, note) == (OPTIONS, "")
     assert networks(made) == [[None, "net", "more"], ["other"], [], [None]]
     rows = (replace(ROWS[0], nics=(NET,)), replace(ROWS[1], nics=()), replace(ROWS[2], nics=(NET, OTHER)))
     known = replace(CLUSTER, instances=rows)
-    made, _, _ = prepared(CLUSTER, REQUEST, OPTIONS, known)
+    made, _, _ = prepare(CLUSTER, REQUEST, OPTIONS, known)
     assert networks(made) == [["net"], ["other"], ["net", "other"], [None]]
 
 
@@ -71,9 +71,9 @@ def test_a_request_about_a_part_of_the_cluster(
     nodes = {"n0": node("n0", group="u0"), "n1": node("n1", group="u1"), "n2": node("n2", group="u1")}
     asked = replace(CLUSTER, nodes=tuple(nodes[name] for name in here))
     known = None if there is None else replace(CLUSTER, nodes=tuple(nodes[name] for name in there))
-    made, options, note = prepared(asked, REQUEST, OPTIONS, known)
+    made, options, note = prepare(asked, REQUEST, OPTIONS, known)
     assert made is asked
-    assert (options, note) == (PlacementOptions(), f"; no other groups are looked at: {why}")
+    assert (options, note) == (PlacementOptions(), f"; other groups are not considered: {why}")
 
 
 def crowded(networks: bool = False) -> tuple[Any, Any]:
@@ -131,7 +131,7 @@ def test_the_cluster_that_is_followed_has_other_nodes() -> None:
     assert told["result"] == usual["result"]
     missing = known.nodes[0].name
     assert told["info"] == (
-        f"{usual['info']}; no other groups are looked at: node {missing} is in the request, but not known"
+        f"{usual['info']}; other groups are not considered: node {missing} is in the request, but not known"
     )
 
 

@@ -15,7 +15,7 @@ from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate, EvacMode
 from ganeti_htools.planning.decision import Known, respond
 from ganeti_htools.planning.known_units import (
-    Memory,
+    CompletedRows,
     names_units,
     unused_units,
     with_known,
@@ -71,7 +71,7 @@ def units(cluster: Cluster, name: str = "one") -> set[Unit] | None:
 )
 def test_the_requests_figure_wins_for_the_unit_it_speaks_of(request_: Any, own: DesiredUnit | None) -> None:
     web = instance("web", DiskTemplate.DRBD, Disk(5))
-    filled = with_known(asked(web), request_, known(web), Memory())
+    filled = with_known(asked(web), request_, known(web), CompletedRows())
     others = {unit for unit in STORAGE if unit.desired != own}
     assert units(filled) == others | ({Unit(own, 7000, 5000)} if own else set())
     assert units(filled, "two") is None
@@ -80,12 +80,12 @@ def test_the_requests_figure_wins_for_the_unit_it_speaks_of(request_: Any, own: 
 
 
 def test_a_node_that_has_nothing_of_a_unit_does_not_have_it() -> None:
-    filled = with_known(asked(t_dsk=0.0, f_dsk=0), new(DiskTemplate.DRBD), known(), Memory())
+    filled = with_known(asked(t_dsk=0.0, f_dsk=0), new(DiskTemplate.DRBD), known(), CompletedRows())
     assert units(filled) == {unit for unit in STORAGE if unit.desired != HDD}
 
 
 def test_offline_nodes_stay_as_they_are() -> None:
-    assert units(with_known(asked(t_mem=0.0), EVACUATE, known(), Memory())) is None
+    assert units(with_known(asked(t_mem=0.0), EVACUATE, known(), CompletedRows())) is None
 
 
 def test_nothing_is_filled_in_where_nothing_is_known_or_the_request_tells() -> None:
@@ -93,7 +93,7 @@ def test_nothing_is_filled_in_where_nothing_is_known_or_the_request_tells() -> N
     there = known(instance("web", DiskTemplate.DRBD, Disk(5, unit=SSD)))
     told = replace(request, nodes=asked(storage=()).nodes)
     for cluster_, known_ in ((request, replace(there, nodes=request.nodes)), (told, there)):
-        filled = with_known(cluster_, EVACUATE, known_, Memory())
+        filled = with_known(cluster_, EVACUATE, known_, CompletedRows())
         assert (filled.nodes, filled.instances) == (cluster_.nodes, cluster_.instances)
 
 
@@ -106,16 +106,16 @@ def test_disks_get_the_units_that_they_do_not_tell() -> None:
         (Disk(5, unit=HDD), Disk(5, unit=HDD)),
     ):
         row = instance("web", DiskTemplate.DRBD, own, Disk(6))
-        filled = with_known(asked(row), EVACUATE, known(there), Memory())
+        filled = with_known(asked(row), EVACUATE, known(there), CompletedRows())
         assert filled.instances[0].disks == (expected, Disk(6, unit=HDD))
     grown = instance("web", DiskTemplate.DRBD, Disk(7), Disk(6))
-    assert with_known(asked(grown), EVACUATE, known(there), Memory()).instances[0] is grown
+    assert with_known(asked(grown), EVACUATE, known(there), CompletedRows()).instances[0] is grown
 
 
 def test_what_was_made_of_the_same_rows_is_the_same_object() -> None:
     web = instance("web", DiskTemplate.DRBD, Disk(5))
     there = known(instance("web", DiskTemplate.DRBD, Disk(5, unit=SSD)))
-    request, memory = asked(web), Memory()
+    request, memory = asked(web), CompletedRows()
     first, again = (with_known(request, EVACUATE, there, memory) for _ in range(2))
     assert first.nodes[0] is again.nodes[0]
     assert first.instances[0] is again.instances[0]
@@ -275,7 +275,7 @@ def with_gpus(described: Cluster, *names: str) -> Cluster:
 
 
 def test_nodes_have_the_inventories_that_are_known_unless_the_request_tells_some() -> None:
-    plain, there, memory = asked(), with_gpus(known(), "one"), Memory()
+    plain, there, memory = asked(), with_gpus(known(), "one"), CompletedRows()
     assert with_known_inventories(plain, known(), memory) is plain
     found = with_known_inventories(plain, there, memory)
     assert {each.name: each.inventories for each in found.nodes if each.inventories} == {"one": GPUS}
