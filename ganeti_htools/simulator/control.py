@@ -128,7 +128,7 @@ class Control:
         self._faults.odd[method] = results
 
     def _power(self, name: str, how: str) -> None:
-        """Set the out-of-band program of a node: it ``works``, ``fails``, or there is ``none``."""
+        """Let the out-of-band program of a node work, fail, or be absent (``works``, ``fails``, ``none``)."""
         if how not in ("works", "fails", "none"):
             raise DataError(f"expected works, fails or none, not {how!r}")
         world, nodes = self._jobs.world, {self._check_node(name)}

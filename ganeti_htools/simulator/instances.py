@@ -1,6 +1,6 @@
 """Opcodes that change instances (``lib/cmdlib/instance*.py``).
 
-An instance can move to a node of another group if the instance policy of that group allows it
+An instance can move to a node of another group if the policy of the group allows the instance
 (``CheckTargetNodeIPolicy``). As in Ganeti, the networks of the group do not matter.
 """
 

@@ -41,7 +41,7 @@ class QueuedOpcode:
 
 @dataclass(slots=True)
 class QueuedJob:
-    """A job and its opcodes, which run one after the other."""
+    """A job with its opcodes, which run in order."""
 
     number: int
     ops: list[QueuedOpcode]
@@ -146,7 +146,7 @@ class Jobs:
         return list(accepted)
 
     def find(self, number: int) -> QueuedJob | None:
-        """Return the job of that number, None for an unknown or archived one."""
+        """Return a job by its number, None if the number is unknown or the job is archived."""
         return None if number in self.archived else self._jobs.get(number)
 
     def unarchived(self) -> list[QueuedJob]:

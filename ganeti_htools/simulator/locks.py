@@ -15,7 +15,7 @@ EXCLUSIVE, SHARED = "exclusive", "shared"
 
 @dataclass(slots=True)
 class Lock:
-    """A lock: its mode, the numbers of the jobs that hold it, and those of waiting jobs with their modes."""
+    """A lock: its mode, the jobs that hold the lock, and the waiting jobs with their modes (job numbers)."""
 
     name: str
     mode: str | None = None

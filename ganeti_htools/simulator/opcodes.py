@@ -1,4 +1,4 @@
-"""Opcodes, the JSON objects of which jobs consist: luxid's checks on arrival, summaries, duration, locks.
+"""Opcodes, the JSON objects in jobs: luxid's checks on arrival, summaries, duration, locks.
 
 The simulator knows the opcodes that the tools submit, and a few for tests.
 """

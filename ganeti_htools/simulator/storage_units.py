@@ -147,7 +147,7 @@ def query_storage(world: World, opcode: Opcode) -> list[list[Any]]:
 
 
 def _asked_type(world: World, name: str | None) -> StorageType | None:
-    """Return the type of the query; None for physical volumes, of which there are none."""
+    """Return the type of the query; None for physical volumes, which the simulation lacks."""
     enabled = _enabled(world)
     types = [TYPE_OF[template] for template in enabled]
     if name is None:

@@ -41,11 +41,11 @@ class World:
     name: str = "cluster"
 
     def node(self, name: str) -> Node | None:
-        """Return the node of that name, None for an unknown one."""
+        """Return a node by its name, None if the name is unknown."""
         return next((node for node in self.cluster.nodes if node.name == name), None)
 
     def instance(self, name: str) -> Instance | None:
-        """Return the instance of that name, None for an unknown one."""
+        """Return an instance by its name, None if the name is unknown."""
         return next((instance for instance in self.cluster.instances if instance.name == name), None)
 
     def answers(self, name: str) -> bool:

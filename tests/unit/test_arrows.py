@@ -53,7 +53,7 @@ MAY_IMPORT = {
     "cli.runs": f"{_LIBRARY} commandline cli.terminal cli.report cli.cluster",
     "cli": f"{_LIBRARY} commandline cli.glossary cli.terminal cli.report cli.cluster cli.runs",
     "htoolsd.reservations": "model",
-    "htoolsd.keys": "model",
+    "htoolsd.config_keys": "model",
     "htoolsd.socket": "model backends luxi client sockets",
     "htoolsd.sync": "model backends luxi sources files htoolsd.reservations",
     "htoolsd.plans": f"{_LIBRARY} htoolsd.sync htoolsd.claims",
@@ -61,7 +61,7 @@ MAY_IMPORT = {
     "htoolsd.ledger": "model htoolsd.reservations",
     "htoolsd.claims": f"{_LIBRARY} htoolsd.reservations htoolsd.sync htoolsd.ledger",
     "htoolsd.policies": (
-        f"{_LIBRARY} htoolsd.keys htoolsd.sync htoolsd.plans htoolsd.history htoolsd.claims"
+        f"{_LIBRARY} htoolsd.config_keys htoolsd.sync htoolsd.plans htoolsd.history htoolsd.claims"
     ),
     "htoolsd.api": (
         f"{_LIBRARY} commandline htoolsd.socket htoolsd.sync htoolsd.plans"
@@ -69,7 +69,7 @@ MAY_IMPORT = {
     ),
     "htoolsd.process": (
         f"{_LIBRARY} htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.history"
-        " htoolsd.api htoolsd.keys htoolsd.ledger htoolsd.claims htoolsd.policies"
+        " htoolsd.api htoolsd.config_keys htoolsd.ledger htoolsd.claims htoolsd.policies"
     ),
     "htoolsd.__main__": "htoolsd.process",
 }

@@ -1,1 +1,1 @@
-"""Claims: what decisions and plans have promised and Ganeti does not show yet, and when a promise ends."""
+"""Claims: the promises of decisions and plans that Ganeti does not show yet, in memory and in the ledger."""

@@ -173,7 +173,7 @@ class ClaimWriter:
 
     async def wait_for_round(self) -> None:
         """Return when a round that begins after this call has ended."""
-        await self._trigger.again()
+        await self._trigger.rerun()
 
     async def _ledger_has_changed(self, basis: DecisionBasis) -> bool:
         """Whether the ledger, read again in time, differs from the basis of the decision."""

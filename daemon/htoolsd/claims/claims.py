@@ -50,7 +50,7 @@ class Claims:
     def record(self, response: Response, claimant: Claimant | None) -> None:
         """Claim what a decision promised, if there is a claimant.
 
-        End claims that its request shows fulfilled.
+        Claims that the request shows as fulfilled end.
         """
         if not self._follows_ganeti():  # only requests show then which promises are fulfilled
             present = response.there

@@ -26,8 +26,8 @@ class LedgerEntry(NamedTuple):
 def ledger_entry(claim: Claim, row: Instance | None, synced: SyncedState, expires: float) -> LedgerEntry:
     """Return the entry of a claim that ``expires`` (seconds of the epoch).
 
-    ``row`` is the instance if it already exists. A new one still has to take its memory, wherever it is. One
-    that moves has its old and its new resources.
+    ``row`` is the instance if it already exists. A new instance still has to take its memory, wherever it is.
+    A moving instance has both its old and its new resources.
     """
     resources = synced.desired.resources
     name = full_name(resources.cluster, claim.promise.name)
@@ -61,7 +61,7 @@ def unconfirmed(entry: LedgerEntry) -> LedgerEntry:
 
 
 def write_claims(ledger: "Ledger", entries: Iterable[LedgerEntry], generations: Mapping[str, int]) -> None:
-    """Write claims one after the other, while the providers that they touch have these generations.
+    """Write claims in order, while the providers have the given generations.
 
     Raises ConflictError, CapacityError and other LedgerErrors.
     """

@@ -58,7 +58,7 @@ class PlanClaims:
         return with_reservations(cluster, reserved)
 
     def claimed_nodes(self) -> set[str]:
-        """Return the nodes of which a claim holds something."""
+        """Return the nodes with claimed resources."""
         synced = self._reconciler.synced
         promised = {
             node for each in self._claims.promises() for node in (each.row.pnode, each.row.snode) if node
@@ -66,13 +66,12 @@ class PlanClaims:
         return promised | (claimed_nodes(*synced) if synced is not None else set())
 
     async def claim(self, plan: str, jobs: Sequence[Job]) -> str | None:
-        """Claim what the next jobs of a plan need, on the state of the last review; return None if that
-        worked.
+        """Claim what the next jobs of a plan need, on the state of the last review; return None on success.
 
-        The claim replaces the plan's earlier one. If the state has changed, or the jobs change a node of
-        which others have claimed something, the reason is returned, and the jobs need another review. The
-        claim may exceed the capacity, as rules that are not strict allow. Without a usable ledger the plan
-        goes on.
+        The claim replaces the plan's earlier claim. It is not made, and the reason is returned, if the state
+        has changed or others have claimed resources of the jobs' nodes. Then the jobs need another review.
+        The claim may exceed the capacity, as rules that are not strict allow. Without a usable ledger the
+        plan goes on.
         """
         claimed = {node for job in jobs for node in job.nodes} & self.claimed_nodes()
         if claimed:

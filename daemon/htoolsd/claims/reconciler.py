@@ -65,7 +65,7 @@ class Reconciler:
 
     async def reconcile(self) -> None:
         """Return when a reconciliation that begins after this call has ended."""
-        await self._trigger.again()
+        await self._trigger.rerun()
 
     def release_other_plans(self, running: Callable[[], Collection[str]]) -> None:
         """Release, at each reconciliation, the claims of all plans but the running ones (ids)."""

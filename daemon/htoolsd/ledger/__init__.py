@@ -1,1 +1,1 @@
-"""The placement ledger: resource providers, what they have, and who has been promised what of it."""
+"""The ledger: resource providers, their inventories, and the allocations to consumers, in a database."""

@@ -108,7 +108,7 @@ def release(connection: Connection, consumer: str, generation: int | None = None
 
 
 def providers_of(connection: Connection, consumer_ids: Collection[int]) -> set[int]:
-    """Return the ids of the providers of which these consumers (ids) have allocations."""
+    """Return the ids of the providers with allocations to these consumers (ids)."""
     found: set[int] = set()
     for some in chunks(consumer_ids):
         query = select(allocations.c.resource_provider_id).where(allocations.c.consumer_id.in_(some))

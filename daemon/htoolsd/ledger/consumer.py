@@ -66,7 +66,7 @@ def write_consumer(connection: Connection, consumer: Consumer) -> tuple[int, int
 def write_consumers(
     connection: Connection, changed: Collection[Consumer], gone: Collection[Consumer]
 ) -> dict[str, int]:
-    """Write consumers, lock them and those that are gone; return the ids by uuid. Raises ConflictError."""
+    """Write the changed consumers, lock all, and return the ids by uuid. Raises ConflictError."""
     ids, generations = dict[str, int](), dict[str, int]()
     for some in chunks([each.uuid for each in (*changed, *gone)]):
         raised = update(consumers).where(consumers.c.uuid.in_(some))

@@ -24,7 +24,7 @@ from htoolsd.ledger.resources import (
 
 
 class DesiredConsumer(NamedTuple):
-    """A consumer that exists in Ganeti, and what it uses."""
+    """A consumer that exists in Ganeti, and its allocations."""
 
     consumer: Consumer
     allocations: Allocations
@@ -49,8 +49,8 @@ class DesiredInstance(NamedTuple):
 class DesiredState:
     """The providers and consumers of a cluster by uuid, as the ledger should have them.
 
-    ``nodes`` and ``instances`` are the parts of which they are made, kept so that the next state can reuse
-    them. ``instances`` are by the ``id`` of the row, which the entry keeps alive.
+    ``nodes`` and ``instances`` are parts of the state, from which the next state takes unchanged objects.
+    ``instances`` are by the ``id`` of the row, which the entry keeps alive.
     """
 
     cluster: Cluster = field(repr=False)
@@ -64,7 +64,7 @@ class DesiredState:
 def desired_state(
     cluster: Cluster, name: str, static_kvm_node_memory: int = 0, before: DesiredState | None = None
 ) -> DesiredState:
-    """Return the desired state of the ledger for a cluster of that name.
+    """Return the desired state of the ledger for a cluster with a name.
 
     The parts that are as in the state ``before``, which was computed with the same arguments, are the same
     objects. ``static_kvm_node_memory``: see :func:`.derive.derive`.

@@ -1,6 +1,6 @@
 """The difference between the desired state and the ledger.
 
-Ganeti decides which providers there are, which instances exist, and the total and ratio of what it counts.
+Ganeti determines the providers, the instances, and the totals and ratios of the resources that it counts.
 Everything else stays: the administrator's settings, and promises as long as they live.
 """
 
@@ -53,7 +53,7 @@ class LedgerUpdater:
         self.writes = 0
 
     def apply(self, ledger: "Ledger", cluster: Cluster, name: str) -> SyncedState:
-        """Write the differences between a cluster of that name and the ledger. Raises LedgerError."""
+        """Write the differences between a cluster and the ledger. Raises LedgerError."""
         desired = self._desired = desired_state(cluster, name, self._static_memory, self._desired)
         for _ in range(_TRIES):
             known = self._snapshot
@@ -156,7 +156,7 @@ def _changed_inventories(
 
 
 def _classes_after(snapshot: LedgerSnapshot, changed: _Inventories) -> Mapping[str, Collection[str]]:
-    """Return the classes of which each provider has an inventory after the change."""
+    """Return the classes in the inventories of each provider after the change."""
     found: dict[str, Collection[str]] = {uuid: each.keys() for uuid, each in snapshot.inventories.items()}
     for uuid, each in changed.items():
         removed = {name for name, inventory in each.items() if inventory is None}

@@ -145,7 +145,7 @@ def plan_name(cluster: str, plan: str) -> str:
 
 
 def provider_uuid(name: str) -> str:
-    """Return the uuid of the resource provider of that name, the same in every daemon.
+    """Return the uuid of a resource provider by its name. Every daemon computes the same uuid.
 
     A pool that clusters share has a name without a cluster.
     """
@@ -153,7 +153,7 @@ def provider_uuid(name: str) -> str:
 
 
 def consumer_uuid(name: str) -> str:
-    """Return the uuid of the consumer of that name, the same in every daemon."""
+    """Return the uuid of a consumer by its name. Every daemon computes the same uuid."""
     return str(uuid5(_CONSUMERS, name))
 
 

@@ -66,7 +66,7 @@ def _claimed(desired: DesiredState, snapshot: LedgerSnapshot, promised: bool) ->
 
 
 def claimed_nodes(desired: DesiredState, snapshot: LedgerSnapshot) -> set[str]:
-    """Return the nodes of which a claim holds something."""
+    """Return the nodes with claimed resources."""
     claimed = {
         provider
         for uuid, each in snapshot.consumers.items()

@@ -59,7 +59,7 @@ class ClusterResources(NamedTuple):
 
 
 def cluster_resources(cluster: Cluster, name: str) -> ClusterResources:
-    """Return the resources of a cluster of that name."""
+    """Return the resources of a cluster. ``name`` is the cluster's."""
     units = units_in_use(cluster)
     classes = local_unit_classes(units)
     nodes = {node.name: _node_resources(node, units, classes, name) for node in cluster.nodes}

@@ -30,7 +30,7 @@ from htoolsd.ledger.records import (
 )
 from htoolsd.ledger.tables import allocations, consumers, delete_rows, inventories, providers
 
-_FEW = 50  # providers that are read one by one
+_FEW = 50  # changed providers; more are not read one by one
 
 
 def count(connection: Connection) -> Mapping[str, int]:
@@ -46,7 +46,7 @@ def count(connection: Connection) -> Mapping[str, int]:
 
 
 def read_provider_usages(connection: Connection, provider: str | None = None) -> tuple[ProviderUsage, ...]:
-    """Return providers with inventories and usage, by name; or only the one with this uuid."""
+    """Return providers with inventories and usage, by name; or only one of them (uuid)."""
     found, used = read_inventories(connection, provider), read_usage(connection, provider)
     return tuple(
         ProviderUsage(each, found.get(each.uuid, {}), used.get(each.uuid, {}))

@@ -13,7 +13,7 @@ from ganeti_htools.files import read_regular_file
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import Pool
 from ganeti_htools.version import VERSION
-from htoolsd.keys import check_table, key, one_of, text
+from htoolsd.config_keys import check_table, key, one_of, text
 from htoolsd.policies.settings import RebalanceSettings, RedistributeSettings, SqueezeSettings
 
 _LARGEST = 1 << 20  # bytes of the file

@@ -57,8 +57,8 @@ class Model:
     ``asked`` has the times (of trio's clock) of the last poll for each kind of data. The others are None
     until both kinds were polled: ``answers`` joins the tables; ``without_storage`` is the cluster in them;
     ``without_reservations`` adds ``storage``; ``cluster`` also adds ``reservations`` and ``standby``.
-    ``silent`` nodes are in use but do not report; they count as offline. ``changed_nodes`` have got other
-    instances, at the time of that poll.
+    ``silent`` nodes are in use but do not report; they count as offline. ``changed_nodes`` have other
+    instances since the time of a poll.
     """
 
     tables: Mapping[str, ModelTable] = field(default_factory=dict)

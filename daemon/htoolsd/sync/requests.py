@@ -1,4 +1,4 @@
-"""Requests to luxid for the tables of the model, and answers that are read again at the cost of what changed.
+"""Requests to luxid for the tables of the model. Only the changed rows of an answer are parsed.
 
 Luxid writes answers compactly, rows last. The text can therefore be cut between rows without parsing it, and
 the text of a known row gives the same object again. As with iallocator requests

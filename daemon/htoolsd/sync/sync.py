@@ -136,7 +136,7 @@ class Sync:
     def recent_model(self, generations: object) -> Model | None:
         """Return the recent model with these generations, the newest for None.
 
-        None if there is no such model.
+        None if no model has them.
         """
         if generations is None:
             return self.model
@@ -172,7 +172,7 @@ class Sync:
         polls = self._polls[CONFIGURATION]
         if self.master is not False and polls.error is None:
             with trio.move_on_after(FRESH_PATIENCE) as waiting:
-                await self._triggers[CONFIGURATION].again()
+                await self._triggers[CONFIGURATION].rerun()
             if waiting.cancelled_caught:
                 return f"configuration: no answer within {FRESH_PATIENCE:g} s"
         return polls.error if self.master else "this is not the master node"
@@ -182,7 +182,7 @@ class Sync:
         if self.master is not False:
             async with trio.open_nursery() as nursery:
                 for trigger in self._triggers.values():
-                    nursery.start_soon(trigger.again)
+                    nursery.start_soon(trigger.rerun)
         if not self.master:
             raise NotSyncedError("this is not the master node")
         for kind, polls in self._polls.items():

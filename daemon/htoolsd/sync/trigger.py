@@ -46,7 +46,7 @@ class Trigger:
         self._begun += 1
         self.end()
 
-    async def again(self) -> None:
+    async def rerun(self) -> None:
         """Have work begin at once; return when work that begins after this call has ended or was given up."""
         self.by(-inf)
         number = self._begun + 1

@@ -35,7 +35,7 @@ async def test_who_waits_gets_one_that_began_later(autojump_clock: MockClock) ->
     trigger, begun, waited = Trigger(), list[float](), list[float]()
 
     async def wait() -> None:
-        await trigger.again()
+        await trigger.rerun()
         waited.append(trio.current_time())
 
     async with trio.open_nursery() as nursery:
@@ -54,12 +54,12 @@ async def test_nobody_waits_for_what_was_given_up(autojump_clock: MockClock) -> 
     trigger, begun = Trigger(), list[float]()
     await trigger.begin()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(trigger.again)
+        nursery.start_soon(trigger.rerun)
         await wait_all_tasks_blocked()
         trigger.give_up()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(work, trigger, begun)
         await trio.sleep(1)
-        await trigger.again()
+        await trigger.rerun()
         assert begun == [0, 1]
         nursery.cancel_scope.cancel()
