@@ -11,6 +11,7 @@ from ganeti_htools.cli.cluster.loading import load
 from ganeti_htools.cli.cluster.viewing import seen
 from ganeti_htools.cli.report import health, keys, losses, storage, tables
 from ganeti_htools.cli.report.health import GroupFindings, HealthFindings, Outlook
+from ganeti_htools.cli.report.layout import wrapped
 from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.cli.terminal.saying import progress, say, warn
 from ganeti_htools.commandline.line import CommandLine
@@ -160,7 +161,7 @@ def _what_if_lost(state: State, line: CommandLine, name: str) -> int:
     if line.json:
         print_json(losses.as_json(state, lost, tolerances))
     elif line.verbose >= 1:
-        print(losses.as_text(state, lost, tolerances, one or line.verbose > 1), end="")
+        print(wrapped(losses.as_text(state, lost, tolerances, one or line.verbose > 1)), end="")
     if any(loss.lost for loss in lost):
         return 1
     return 2 if any(loss.recreated for loss in lost) else 0

@@ -8,6 +8,7 @@ from ganeti_htools.cli.cluster.loading import load_dated
 from ganeti_htools.cli.cluster.saving import save
 from ganeti_htools.cli.cluster.viewing import seen
 from ganeti_htools.cli.report import regroup, tables
+from ganeti_htools.cli.report.layout import wrapped
 from ganeti_htools.cli.report.script import give_commands, job_script
 from ganeti_htools.cli.runs import plans
 from ganeti_htools.cli.terminal.program import check_exec, execute, print_json, printer
@@ -69,19 +70,19 @@ def run(line: CommandLine) -> int:
         if line.json:
             print_json(regroup.groups_json(before))
         else:
-            tell(regroup.groups_text(before).removesuffix("\n"))
+            tell(wrapped(regroup.groups_text(before).removesuffix("\n")))
         return 0
     if line.explain is not None:
         choices = regroup.choices(before, view.instance(state, line.explain))
         if line.json:
             print_json(choices)
         else:
-            tell(regroup.choices_text(choices).removesuffix("\n"))
+            tell(wrapped(regroup.choices_text(choices).removesuffix("\n")))
         return 0
     save(line, "original", "before regrouping", lambda: view.without_options(state, reading.cluster))
     plan, answer = plans.make(line, planning.HREGROUP, state, options, reading.generations)
     after = plan.outcome.after.state
-    tell(*regroup.about(state, options, plan.outcome, plan.moves, line.verbose))
+    tell(*map(wrapped, regroup.about(state, options, plan.outcome, plan.moves, line.verbose)))
     give_commands(line, "Commands to run:", job_script(plan.jobs()), tell)
     save(line, "regrouped", "after regrouping", lambda: planning.reported(state, after))
     _show(line, "Final", after)

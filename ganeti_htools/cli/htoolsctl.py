@@ -14,6 +14,7 @@ from ganeti_htools import streams
 from ganeti_htools.cli import glossary, ledger_commands
 from ganeti_htools.cli.report import daemon, daemon_plans, decisions, history, policies, storage
 from ganeti_htools.cli.report import glossary as glossary_report
+from ganeti_htools.cli.report.layout import wrapped
 from ganeti_htools.cli.terminal.arguments import count
 from ganeti_htools.client.calls import PATIENCE, CallRefusedError, ask, default_socket
 from ganeti_htools.client.plan_changes import follow
@@ -138,7 +139,7 @@ def _look(options: Namespace) -> None:
 
 def _print(options: Namespace, answer: Any, text: Callable[[Any], str]) -> int:
     """Print an answer of the daemon, as it is with ``--json``; the exit status."""
-    print(json.dumps(answer, indent=2) if options.json else text(answer))
+    print(json.dumps(answer, indent=2) if options.json else wrapped(text(answer)))
     return 0
 
 
@@ -187,7 +188,7 @@ def _follow(options: Namespace) -> int:
                 *(daemon_plans.description(change.plan) if plan is None else ()),
                 *(line for _, line in change.lines),
             ]
-            print(*lines, sep="\n", end="\n" if lines else "", flush=True)
+            print(*map(wrapped, lines), sep="\n", end="\n" if lines else "", flush=True)
         plan = change.plan
     assert plan is not None
     _print(options, plan, daemon_plans.ending)

@@ -25,7 +25,7 @@ class CommandLine(Values):
     simulate = Option(
         _NO_NAMES,
         lambda groups, group: (group, *groups),
-        "simulate a node group without instances: POLICY,NODES,DISK,MEMORY,CPUS[,SPINDLES]; may be repeated",
+        "simulate an empty node group (may be repeated): POLICY,NODES,DISK,MEMORY,CPUS[,SPINDLES]",
         takes=Takes.ARGUMENT,
         metavar="SPEC",
         completion="string",
@@ -34,7 +34,7 @@ class CommandLine(Values):
     simulate_storage = Option(
         _NO_NAMES,
         _with_storage,
-        "give the nodes of the last --simulate a storage unit: TYPE,KEY,SIZE; may be repeated",
+        "give the nodes of the last --simulate a storage unit (may be repeated): TYPE,KEY,SIZE",
         takes=Takes.ARGUMENT,
         metavar="UNIT",
         completion="string",

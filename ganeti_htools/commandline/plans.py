@@ -1,9 +1,13 @@
 """Typed options of plans, from a command line."""
 
+from typing import TYPE_CHECKING
+
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.model.options import BalancingOptions
-from ganeti_htools.planning.plan import Execution
 from ganeti_htools.planning.view import View
+
+if TYPE_CHECKING:
+    from ganeti_htools.planning.plan import Execution
 
 
 def view_of(line: CommandLine) -> View:
@@ -38,6 +42,8 @@ def balancing_of(line: CommandLine) -> BalancingOptions:
     )
 
 
-def execution_of(line: CommandLine) -> Execution:
+def execution_of(line: CommandLine) -> "Execution":
     """Take the options with which a plan is carried out."""
+    from ganeti_htools.planning.plan import Execution  # many tools need no plan
+
     return Execution(line.on_change, line.wait_for_nodes, line.reason, line.priority)

@@ -7,6 +7,8 @@ from typing import Any
 from ganeti_htools.commandline.line import Program
 from ganeti_htools.commandline.option import Option, Takes
 
+_NARROWEST = 40  # columns
+
 
 def usage(program: Program) -> str:
     """The answer to ``--help``."""
@@ -33,13 +35,24 @@ def completion(program: Program) -> str:
 
 
 def table(options: Sequence[Option[Any]]) -> str:
-    """A line for each option: its names with their argument, and what it does."""
+    """List the options: their names with their argument, and their help, wrapped to fit the terminal."""
+    import shutil  # like textwrap, rarely needed
+    import textwrap
+
+    screen = max(shutil.get_terminal_size().columns, _NARROWEST)
     names = [_names(option) for option in options]
     width = [max(map(len, column)) for column in zip(*names, strict=True)]
-    return "".join(
-        f"  {short:{width[0]}}  {long:{width[1]}}  {option.help}\n"
-        for option, (short, long) in zip(options, names, strict=True)
-    )
+    column = min(width[0] + width[1] + 6, screen // 2)
+    lines = []
+    for option, (short, long) in zip(options, names, strict=True):
+        title = f"  {short:{width[0]}}  {long}"
+        texts = textwrap.wrap(option.help, screen - column)
+        if len(title) + 2 > column:
+            lines.append(title)
+        else:
+            lines.append(f"{title:{column}}{texts.pop(0)}")
+        lines += [" " * column + text for text in texts]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _names(option: Option[Any]) -> tuple[str, str]:

@@ -62,7 +62,7 @@ def jobs(ganeti: Simulator) -> int:
 def test_a_policy_is_off_until_the_configuration_says_otherwise(tmp_path: Path) -> None:
     with following(tmp_path, uneven()) as (daemon, ganeti):
         assert ctl(daemon, "run", "rebalance").stdout == "rebalance is off\n"
-        assert "\nrebalance: off; 40 moves and 1048576 MiB left" in ctl(daemon, "policies").stdout
+        assert "\nrebalance: off; 40 moves and 1.0 TiB left" in ctl(daemon, "policies").stdout
         assert not (daemon.state / "policies.json").exists()
         daemon.configure(config("shadow"))
         daemon.signal(signal.SIGHUP)

@@ -150,23 +150,37 @@ def about_plan(before: Before, after: After, verbose: int) -> Iterator[str]:
 
 def cost_line(cost: Mapping[str, Any], by_unit: bool = False) -> str:
     """Describe the cost of a plan in one line; ``by_unit`` adds the MiB to copy of each storage unit."""
-    units = ", ".join(f"{mib} on {unit}" for unit, mib in cost.get("disk_mib_by_unit", {}).items())
-    disks = f"MiB of disks ({units})" if by_unit and units else "MiB of disks"
-    moves = ", ".join(f"{number} {name}" for name, number in cost["moves"].items())
-    return (
-        f"Cost: {moves}; to copy: {cost['disk_mib']} {disks}, {cost['memory_mib']} MiB of memory; "
-        f"{cost['jobsets']} jobsets"
+    units = ", ".join(
+        f"{layout.size(mib)} on {unit}" for unit, mib in cost.get("disk_mib_by_unit", {}).items()
     )
+    disks = f"{layout.size(cost['disk_mib'])} of disks{f' ({units})' if by_unit and units else ''}"
+    moves = ", ".join(f"{number} {_moves(number, name)}" for name, number in cost["moves"].items())
+    jobsets = layout.counted(cost["jobsets"], "jobset")
+    return f"Cost: {moves}; to copy: {disks}, {layout.size(cost['memory_mib'])} of memory; {jobsets}"
+
+
+_SINGULAR = {
+    "failovers": "failover",
+    "secondaries": "secondary",
+    "primaries": "primary",
+    "moves of stopped instances": "move of a stopped instance",
+}
+
+
+def _moves(number: int, name: str) -> str:
+    """Put the name of a kind of moves in the singular if there is only one."""
+    for many, one in _SINGULAR.items():
+        name = name.replace(many, one, 1) if number == 1 else name
+    return name
 
 
 def brief(title: str, made: Sequence[BalancingMove], initial: float) -> str:
     """A line about a plan, to compare it with another for the same group."""
     figures = _rival(made, initial)
     cost = figures["cost"]
-    return (
-        f"{title} score {fixed(figures['score'], 8)}, {len(made)} moves; to copy: {cost['disk_mib']} MiB of "
-        f"disks, {cost['memory_mib']} MiB of memory"
-    )
+    copied = f"{layout.size(cost['disk_mib'])} of disks, {layout.size(cost['memory_mib'])} of memory"
+    score = fixed(figures["score"], 8)
+    return f"{title} score {score}, {layout.counted(len(made), 'move')}; to copy: {copied}"
 
 
 def components(figures: Statistics) -> str:

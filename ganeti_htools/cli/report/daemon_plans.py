@@ -5,15 +5,15 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from ganeti_htools.cli.report.layout import fitting_table
+
 _HEADER = ("Plan", "Tool", "State", "Made", "Jobs", "Score", "Groups")
 
 
 def table(plans: Any) -> str:
     """A line for each plan, below a header."""
-    rows = [_HEADER, *map(_row, plans)]
-    width = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    padded = ((cell.ljust(size) for cell, size in zip(row, width, strict=True)) for row in rows)
-    return "\n".join("  ".join(cells).rstrip() for cells in padded)
+    text = fitting_table(_HEADER, [_row(plan) for plan in plans], [False] * len(_HEADER), gap="  ")
+    return "\n".join(line[1:].rstrip() for line in text.splitlines())
 
 
 def _row(plan: Any) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ def ranking(answer: Any, alternates: int) -> str:
         for each in answer
         for group in each["groups"][: alternates + 1]
     ]
-    return layout.table(_HEADER, rows, (False, False, False, True, False)) if rows else ""
+    return layout.fitting_table(_HEADER, rows, (False, False, False, True, False)) if rows else ""
 
 
 def _score(group: Mapping[str, Any]) -> str:

@@ -4,12 +4,10 @@ In tables the best comes first, what must not be last.
 """
 
 import math
-import textwrap
 from collections.abc import Sequence
 
 import numpy as np
 
-from ganeti_htools import streams
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.report import layout
 from ganeti_htools.cli.terminal.program import print_json
@@ -44,7 +42,9 @@ def tell_moves(
         print_json(document)
         return
     row = state.cluster.instances[index]
-    print(f"Moves of {row.name}, {row.template.value}, on {', '.join(_places(state, index))}:")
+    print(
+        layout.wrapped(f"Moves of {row.name}, {row.template.value}, on {', '.join(_places(state, index))}:")
+    )
     if not found:
         print("  none: it cannot be moved")
         return
@@ -55,7 +55,7 @@ def tell_moves(
         move = Names(state).move(step)
         rows.append((":".join(move.now), move.summary, *_figures(place, score, before)))
     header = ("Nodes", "Moves", "Score", "Change", COMPONENTS_CHANGED)
-    print(_fitted(header, rows, (False, False, True, True, False)), end="")
+    print(layout.noted_table(header, rows, (False, False, True, True, False)), end="")
 
 
 def tell_places(state: State, request: Request, options: PlacementOptions, json: bool) -> None:
@@ -77,22 +77,25 @@ def _print_explanation(state: State, request: Request, each: Explanation) -> Non
     header: tuple[str, ...]
     rows: list[tuple[str, ...]]
     if each.before is None:
-        by, header = "by lost allocations", ("Nodes", "Lost allocations", "Disk left (MiB)")
+        by, header = "by lost allocations", ("Nodes", "Lost allocations", "Disk left")
         rows = [(name, *_losses(place)) for name, place in zip(names, places, strict=True)]
     else:
         before, score = each.before, float(each.before.score())
         about = "now" if isinstance(request, Relocate | NodeEvacuate) else "without it"
         by, header = f"score {about} {fixed(score, 8)}", ("Nodes", "Score", "Change", COMPONENTS_CHANGED)
         rows = [(name, *_figures(place, score, before)) for name, place in zip(names, places, strict=True)]
-    print(f"Places for {row.name}, {row.template.value}, {by}:")
+    print(layout.wrapped(f"Places for {row.name}, {row.template.value}, {by}:"))
     if places:
-        print(_fitted(header, rows, [False, True, True, False][: len(header)]), end="")
-    print(f"Chosen: {', '.join(state.names(each.nodes))}" if each.nodes else f"No place: {each.why}")
+        print(layout.noted_table(header, rows, [False, True, True, False][: len(header)]), end="")
+    chosen = f"Chosen: {', '.join(state.names(each.nodes))}" if each.nodes else f"No place: {each.why}"
+    print(layout.wrapped(chosen))
 
 
 def _losses(place: ExplainedPlace) -> tuple[str, str]:
     """What a place costs, or why it does not do."""
-    return (place.why, place.lacks) if place.why else (",".join(map(str, place.lost)), str(place.disk))
+    return (
+        (place.why, place.lacks) if place.why else (",".join(map(str, place.lost)), layout.size(place.disk))
+    )
 
 
 def _figures(place: ExplainedPlace, score: float, before: Statistics) -> tuple[str, str, str]:
@@ -115,16 +118,6 @@ def _best_first(places: Sequence[ExplainedPlace]) -> list[ExplainedPlace]:
     """The best places first, refused ones last. Of equally good ones the last comes first: it is chosen."""
     possible = [place for place in reversed(places) if not place.why]
     return [*sorted(possible, key=lambda place: place.rank), *(place for place in places if place.why)]
-
-
-def _fitted(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool]) -> str:
-    """A table; the last column loses its last words where it does not fit the terminal."""
-    if (screen := streams.width()) is not None:
-        columns = zip(header[:-1], *(row[:-1] for row in rows), strict=True)
-        room = screen - sum(1 + max(map(len, cells)) for cells in columns) - 1
-        rows = [(*row[:-1], textwrap.shorten(row[-1], max(room, 3), placeholder=" ...")) for row in rows]
-        header = (*header[:-1], textwrap.shorten(header[-1], max(room, 3), placeholder=" ..."))
-    return layout.table(header, rows, numeric)
 
 
 def _explanation_json(state: State, each: Explanation) -> dict[str, object]:

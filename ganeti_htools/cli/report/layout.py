@@ -1,26 +1,130 @@
-"""Text in columns, and names in a line."""
+"""Text in columns and lines: widths, names, sizes, numbers of things.
 
-from collections.abc import Iterable, Sequence
+Reports fit the terminal. What goes to a pipe or a file is never cut.
+"""
 
-# So many nodes, and instances of each, are named in a text.
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+
+from ganeti_htools import streams
+
+# The most nodes, and instances of each, that a text names.
 NAMED = 8
+_USUAL = 80  # columns, if there is no terminal to ask
+_NARROW = 30  # columns that a text needs beside a table
+_SHORTEST = 8  # columns that a cell keeps
+
+
+def columns() -> int:
+    """Return the width of the terminal, or 80 if standard output is none."""
+    return streams.width() or _USUAL
 
 
 def some(names: Sequence[str]) -> str:
-    """The first names, and how many more there are."""
+    """Join the first names, and say how many more there are."""
     more = len(names) - NAMED
     return ", ".join(names) if more <= 0 else f"{', '.join(names[:NAMED])} and {more} more"
 
 
-def table(
-    header: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence[bool], prefix: str = ""
-) -> str:
-    """Lines of cells, each padded to the width of its column; cells of ``numeric`` columns are right-aligned.
+def counted(number: int, noun: str) -> str:
+    """Format a number of things: "1 move", "2 moves"."""
+    return f"{number} {noun if number == 1 else f'{noun}s'}"
 
-    Each line begins with ``prefix`` and a blank.
+
+def size(mib: float) -> str:
+    """Format a size given in MiB: "512 MiB", "1.5 GiB", "2.0 TiB"."""
+    if abs(mib) >= 1024 * 1024:
+        return f"{mib / 1024 / 1024:.1f} TiB"
+    return f"{mib / 1024:.1f} GiB" if abs(mib) >= 1024 else f"{mib:.0f} MiB"
+
+
+def gib(mib: float) -> str:
+    """Format a size given in MiB as GiB without the unit, for tables."""
+    return f"{mib / 1024:.1f}"
+
+
+def table(
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    numeric: Sequence[bool],
+    prefix: str = "",
+    gap: str = " ",
+) -> str:
+    """Lay out cells in columns as Ganeti's tools do; cells of ``numeric`` columns are right-aligned.
+
+    Each line begins with ``prefix`` and a blank; there is a ``gap`` between columns.
     """
     columns = []
     for cells, right in zip(zip(header, *rows, strict=True), numeric, strict=True):
         width = max(map(len, cells))
         columns.append([cell.rjust(width) if right else cell.ljust(width) for cell in cells])
-    return "".join(f"{prefix} {' '.join(line)}\n" for line in zip(*columns, strict=True))
+    return "".join(f"{prefix} {gap.join(line)}\n" for line in zip(*columns, strict=True))
+
+
+def fitting_table(
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    numeric: Sequence[bool],
+    prefix: str = "",
+    gap: str = " ",
+) -> str:
+    """Lay out a table for the terminal: its widest cells of text are cut, with a mark, until it fits."""
+    rows = list(rows)
+    screen = streams.width()
+    if screen is None:
+        return table(header, rows, numeric, prefix, gap)
+    widths = [max(map(len, cells)) for cells in zip(header, *rows, strict=True)]
+    texts = [place for place, right in enumerate(numeric) if not right]
+    while texts and len(prefix) + 1 + sum(widths) + len(gap) * (len(widths) - 1) > screen:
+        widest = max(texts, key=lambda place: widths[place])
+        if widths[widest] <= _SHORTEST:
+            break
+        widths[widest] -= 1
+    title, *cut = ([_cut(*cell) for cell in zip(row, widths, strict=True)] for row in (header, *rows))
+    return table(title, cut, numeric, prefix, gap)
+
+
+def _cut(cell: str, width: int) -> str:
+    return cell if len(cell) <= width else f"{cell[: width - 1]}…"
+
+
+def noted_table(header: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence[bool]) -> str:
+    """Lay out a table whose last column is words, which wrap: beside the other columns, or below each row."""
+    rows = list(rows)
+    lines = table(header[:-1], [row[:-1] for row in rows], numeric[:-1]).splitlines()
+    beside = len(lines[0]) + 1 + _NARROW <= columns()
+    indent = len(lines[0]) + 1 if beside else 6
+    result = []
+    for line, words in zip(lines, [header[-1], *(row[-1] for row in rows)], strict=True):
+        parts = textwrap.wrap(
+            words, max(columns() - indent, 1), break_long_words=False, break_on_hyphens=False
+        )
+        if beside:
+            line = f"{line} {parts.pop(0) if parts else ''}"
+        result += [line.rstrip(), *(" " * indent + part for part in parts)]
+    return "".join(f"{line}\n" for line in result)
+
+
+def wrapped(text: str) -> str:
+    """Wrap the lines of a text at the width of the terminal; keep them in a pipe or file."""
+    screen = streams.width()
+    if screen is None:
+        return text
+    return "\n".join(part for line in text.split("\n") for part in _wrapped_line(line, screen))
+
+
+def _wrapped_line(line: str, screen: int) -> Iterator[str]:
+    if len(line.rstrip()) <= screen:
+        yield line
+        return
+    label = re.match(r" *\S+  +| *", line)  # what follows a label stays behind it
+    indent = label.end() + 2 * (not label[0].strip()) if label else 0
+    yield from textwrap.wrap(
+        line,
+        screen,
+        subsequent_indent=" " * min(indent, screen // 2),
+        break_long_words=False,
+        break_on_hyphens=False,
+        drop_whitespace=True,
+    )

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ganeti_htools.cli.report.layout import table
+from ganeti_htools.cli.report.layout import fitting_table
 
 _FIGURES = ("total", "reserved", "min_unit", "max_unit", "step_size", "allocation_ratio", "capacity")
 
@@ -68,4 +68,4 @@ def _shown(figure: int | float | None) -> str:
 def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]], nothing: str, text: int = 1) -> str:
     """A table, of which columns after the first few (and uuids) are numbers."""
     numeric = [place >= text and name not in ("UUID", "Hosts") for place, name in enumerate(header)]
-    return table(header, rows, numeric).rstrip("\n") if rows else nothing
+    return fitting_table(header, rows, numeric).rstrip("\n") if rows else nothing

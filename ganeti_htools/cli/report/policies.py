@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ganeti_htools.backends.haskell import fixed
+from ganeti_htools.cli.report.layout import counted, size
 
 
 def summaries(policies: Any) -> str:
@@ -55,9 +56,11 @@ def _when(seconds: float) -> str:
 
 def _summary(policy: Mapping[str, Any]) -> Iterator[str]:
     left, due = policy["left"], policy["next"]
-    state = f"switched off after {policy['failed']} plans that failed" if policy["off"] else policy["mode"]
+    failed = counted(policy["failed"], "failed plan")
+    state = f"switched off after {failed}" if policy["off"] else policy["mode"]
     soon = f"; next {_when(due)}" if due is not None else ""
-    yield f"{policy['name']}: {state}{soon}; {left['moves']} moves and {left['mib']} MiB left of the day"
+    rest = f"{counted(left['moves'], 'move')} and {size(left['mib'])}"
+    yield f"{policy['name']}: {state}{soon}; {rest} left of the day"
     if policy["error"]:
         yield f"  failed in a row: {policy['failed']}, the last one: {policy['error']}"
     for decision in policy["last"]:
@@ -65,7 +68,7 @@ def _summary(policy: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _group(policy: str, group: Mapping[str, Any]) -> Iterator[str]:
-    lost = f", {group['n1']} nodes fail N+1" if group["n1"] else ""
+    lost = f", {counted(group['n1'], 'node')} not N+1" if group["n1"] else ""
     what = "" if group["remedy"] == policy else f", {group['remedy']}"
     yield f"Now in {group['group']}{what}: score {_score(group['score']['before'])}{lost}"
     for held in group["held"]:
@@ -74,6 +77,6 @@ def _group(policy: str, group: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {group['remedy']}: {', '.join(group['powered'])}"
     if group["moves"]:
         score = _score(group["score"]["before"]) + _becomes(group["score"]["after"])
-        yield f"  {len(group['moves'])} moves, {group['mib']} MiB, score {score}:"
+        yield f"  {counted(len(group['moves']), 'move')}, {size(group['mib'])}, score {score}:"
     for move in group["moves"]:
         yield f"    {move['instance']}: {':'.join(move['from'])} => {':'.join(move['to'])}"

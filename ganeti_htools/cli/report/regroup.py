@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli.report.layout import table
+from ganeti_htools.cli.report.layout import counted, fitting_table, gib, size
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.groups.health import reasons
 from ganeti_htools.engine.groups.loads import DYNAMIC, STATIC, Loads, measured
@@ -45,8 +45,8 @@ def groups_text(now: Regrouping) -> str:
             str(each["nodes"]),
             str(each["instances"]),
             each["health"],
-            f"{each['used']['memory']}/{each['free']['memory']}",
-            *(f"{each['used']['disk'][unit]}/{each['free']['disk'][unit]}" for unit in units),
+            f"{gib(each['used']['memory'])}/{gib(each['free']['memory'])}",
+            *(f"{gib(each['used']['disk'][unit])}/{gib(each['free']['disk'][unit])}" for unit in units),
             f"{each['used']['vcpus']}/{each['free']['vcpus']}",
             fixed(sum(each["load"].values()), 2),
             fixed(each["score"], 8),
@@ -55,7 +55,7 @@ def groups_text(now: Regrouping) -> str:
         for each in told["groups"]
     ]
     numeric = (False, True, True, False, *[True] * (len(disks) + 4), False)
-    lines = ["Node groups (used/free, memory and disk in MiB):\n", table(header, rows, numeric, " ")]
+    lines = ["Node groups (used/free, memory and disk in GiB):\n", fitting_table(header, rows, numeric, " ")]
     for each in told["groups"]:
         lines += [f"{each['name']} is {each['health']}: {why}\n" for why in each["why"]]
     if told["closed"]:
@@ -150,7 +150,9 @@ def choices_text(told: dict[str, Any]) -> str:
         for each in told["places"]
     ]
     if rows:
-        lines.append(table(("Group", "Policy", "Nodes", "Score"), rows, (False, False, False, True), " "))
+        lines.append(
+            fitting_table(("Group", "Policy", "Nodes", "Score"), rows, (False, False, False, True), " ")
+        )
     lines += [f"  {each['group']}: {each['why']}\n" for each in told["refused"]]
     return "".join(lines)
 
@@ -169,13 +171,14 @@ def about(
     for group, why in outcome.failed:
         yield f"Not {_DONE[options.action].lower()}: {groups[group].name}: {why}"
     for each in outcome.possible:
-        yield f"Could be emptied: {groups[each.group].name}: {each.moves} moves, {each.copied} MiB"
+        effort = f"{counted(each.moves, 'move')}, {size(each.copied)}"
+        yield f"Could be emptied: {groups[each.group].name}: {effort}"
     if options.action == "balance":
         yield from _about_load(state, outcome, verbose)
     if moves:
         total = cost_of(moves)
-        copied = f"{total['disk_mib']} MiB of disks and {total['memory_mib']} MiB of memory copied"
-        yield f"{len(moves)} moves in {total['jobsets']} jobsets, {copied}"
+        made = f"{counted(len(moves), 'move')} in {counted(total['jobsets'], 'jobset')}"
+        yield f"{made}, {size(total['disk_mib'])} of disks and {size(total['memory_mib'])} of memory copied"
     elif not outcome.failed:
         yield "Nothing to do"
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ganeti_htools.cli.report.layout import counted, size
 from ganeti_htools.cli.report.script import move_script
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.engine.squeezing import candidates
@@ -39,9 +40,10 @@ def details(plan: SqueezePlan, verbose: int) -> Iterator[str]:
         yield "Onlining all nodes will not yield enough capacity"
     if verbose > 2:
         steps, cost = len(plan.power.steps), plan.cost()
-        yield f"{steps} moves: {cost['disk_mib']} MiB of disks, {cost['memory_mib']} MiB of memory"
+        copied = f"{size(cost['disk_mib'])} of disks, {size(cost['memory_mib'])} of memory"
+        yield f"{counted(steps, 'move')}: {copied}"
         for group, mib in least_free(plan.power).items():
-            yield f"Group {group}: at least {mib} MiB free"
+            yield f"Group {group}: at least {size(mib)} free"
         for node, why in _unchanged(plan).items():
             yield f"Node {node} stays: {why}"
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ganeti_htools.cli.report.layout import some, table
+from ganeti_htools.cli.report.layout import fitting_table, gib, size, some
 
 if TYPE_CHECKING:
     from ganeti_htools.engine.capacity.storage_faults import Missing, StorageFaults
@@ -16,13 +16,18 @@ def text(storage: Any) -> str:
 
 def _tables(storage: Any) -> Iterator[str]:
     units, pools = storage["units"], storage["pools"]
-    yield "Storage units (free/total MiB):\n"
-    room = [{each["node"]: f"{each['free']}/{each['total']}" for each in unit["nodes"]} for unit in units]
-    rows = [(node, *(there.get(node, "-") for there in room)) for node in storage["nodes"]]
-    yield table(("Node", *map(name, units)), rows, (False, *[True] * len(units)), "  ")
+    yield "Storage units (free/total GiB):\n"
+    space = [
+        {each["node"]: f"{gib(each['free'])}/{gib(each['total'])}" for each in unit["nodes"]}
+        for unit in units
+    ]
+    rows = [(node, *(figures.get(node, "-") for figures in space)) for node in storage["nodes"]]
+    yield fitting_table(("Node", *map(name, units)), rows, (False, *[True] * len(units)), "  ")
     if pools:
-        yield "Storage pools (MiB):\n"
-        yield table(("Pool", "Free", "Total", "Nodes"), map(_pool, pools), (False, True, True, False), "  ")
+        yield "Storage pools (GiB):\n"
+        yield fitting_table(
+            ("Pool", "Free", "Total", "Nodes"), map(_pool, pools), (False, True, True, False), "  "
+        )
 
 
 def name(unit: Any) -> str:
@@ -31,7 +36,7 @@ def name(unit: Any) -> str:
 
 
 def _pool(pool: Any) -> tuple[str, str, str, str]:
-    free, total = ("-" if pool[figure] is None else str(pool[figure]) for figure in ("free", "total"))
+    free, total = ("-" if pool[figure] is None else gib(pool[figure]) for figure in ("free", "total"))
     return name(pool), free, total, "all" if pool["everywhere"] else ",".join(pool["nodes"])
 
 
@@ -43,7 +48,7 @@ def warnings(faults: "StorageFaults") -> Iterator[str]:
             yield f"node {node} {lacks} {unit}, where {what} of {some(instances)} are"
     for place, unit, total, free in faults.full:
         where = f"{unit} of node {place}" if place else str(unit)
-        yield f"{where} is {100 * (total - free) // total} % full: {free} of {total} MiB are free"
+        yield f"{where} is {100 * (total - free) // total} % full: {size(free)} of {size(total)} are free"
 
 
 def faults_json(faults: "StorageFaults") -> dict[str, Any]:

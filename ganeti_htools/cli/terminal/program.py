@@ -66,7 +66,7 @@ def check_exec(program: Program, line: CommandLine) -> None:
 
 
 def printer(line: CommandLine) -> Callable[..., None]:
-    """A function that prints lines of the report on standard output. With ``--json`` it prints nothing."""
+    """Return a function that prints lines of the report on standard output, or nothing with ``--json``."""
 
     def tell(*texts: str) -> None:
         if not line.json:

@@ -132,7 +132,7 @@ def test_explain_where_lost_allocations_decide(
     else:
         title, header, first, *_, last = out.splitlines()
         assert title == "Places for new.example.org, plain, by lost allocations:"
-        assert header.split() == ["Nodes", "Lost", "allocations", "Disk", "left", "(MiB)"]
+        assert header.split() == ["Nodes", "Lost", "allocations", "Disk", "left"]
         assert last == f"Chosen: {first.split()[0]}" == f"Chosen: {answer['result'][0]}"
 
 

@@ -139,7 +139,7 @@ def test_storage_that_is_wrong_is_a_warning_and_no_failure(
     made = replace(made, nodes=(full, *made.nodes[1:]))
     assert run(tmp_path, made) == 0
     told, warned = capsys.readouterr()
-    assert warned == "Warning: lvm-vg/ssdvg of node node-01-001 is 99 % full: 1 of 1024 MiB are free\n"
+    assert warned == "Warning: lvm-vg/ssdvg of node node-01-001 is 99 % full: 1 MiB of 1.0 GiB are free\n"
     assert "No need to rebalance cluster" in told
     assert run(tmp_path, made, "-q") == 0
     assert capsys.readouterr() == ("", "")

@@ -89,7 +89,7 @@ def test_the_report_as_json(file: str, capsys: pytest.CaptureFixture[str]) -> No
 def test_storage_is_shown_where_it_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--simulate=p,1,100,4,4", "--simulate-storage=lvm-vg,ssdvg,20"]
     assert hinfo.main([*words, "--storage"]) == 0
-    assert "\n   node-01-001      100/100        20/20\n" in capsys.readouterr().out
+    assert "\n   node-01-001      0.1/0.1      0.0/0.0\n" in capsys.readouterr().out
     assert hinfo.main([*words, "--storage", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["storage"]
     assert [unit["key"] for unit in told["units"]] == ["xenvg", "ssdvg"]

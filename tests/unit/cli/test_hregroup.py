@@ -103,7 +103,7 @@ def test_disk_is_told_by_storage_unit(tmp_path: Path, capsys: pytest.CaptureFixt
     assert hregroup.main(["groups", "-t", str(path)]) == 0
     told = capsys.readouterr().out.splitlines()
     assert "Disk lvm-vg/hdd Disk lvm-vg/ssd" in told[1]
-    assert "100/1900" in told[2]
+    assert "0.1/1.9" in told[2]
 
 
 def test_places_of_an_instance(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -201,7 +201,7 @@ def test_every_group_that_could_be_emptied_is_told(
     assert told["emptied"] == ["east"]
     assert {move["to_group"] for move in told["moves"]} == {"west"}
     assert full(tmp_path, "compress") == 0
-    assert "Could be emptied: west: 2 moves, 6000 MiB" in capsys.readouterr().out
+    assert "Could be emptied: west: 2 moves, 5.9 GiB" in capsys.readouterr().out
 
 
 def test_a_reserve_stays_free_or_nothing_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from ganeti_htools.backends import text
 from ganeti_htools.cli import hsqueeze
+from ganeti_htools.cli.report.layout import counted, size
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.planning.hsqueeze import SqueezeOptions
 from tests.support.squeezing import outgrown
@@ -265,8 +266,8 @@ def test_what_it_costs_and_why_nodes_stay(tmp_path: Path, capsys: pytest.Capture
     report = json.loads(capsys.readouterr().out)
     assert set(report["kept"]) | set(report["nodes"]) == {f"node{row}.org" for row in range(1, 5)}
     moves = sum(report["cost"]["moves"].values())
-    assert f"{moves} moves: 0 MiB of disks, {report['cost']['memory_mib']} MiB of memory" in told
-    assert f"Group g: at least {report['least_free_mib']['g']} MiB free" in told
+    assert f"{counted(moves, 'move')}: 0 MiB of disks, {size(report['cost']['memory_mib'])} of memory" in told
+    assert f"Group g: at least {size(report['least_free_mib']['g'])} free" in told
 
 
 # Four nodes with an instance each that is on its node; node1 is the master.

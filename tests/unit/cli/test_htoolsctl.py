@@ -84,9 +84,9 @@ def test_storage_is_shown_as_hinfo_does(
     assert run("storage") == 0
     assert asked == [("storage", {})]
     assert capsys.readouterr().out.splitlines() == [
-        "Storage units (free/total MiB):",
+        "Storage units (free/total GiB):",
         "   Node  lvm-vg/ssdvg",
-        "   node1          7/9",
+        "   node1      0.0/0.0",
         "   node2            -",
         "storage 10 min old",
     ]

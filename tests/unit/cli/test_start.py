@@ -8,7 +8,7 @@ import pytest
 from ganeti_htools.commandline.programs import PROGRAMS
 
 SLOW = {"httpx", "importlib.metadata", "structlog", "trio"}
-SLOW_OURS = {"ganeti_htools.version", "ganeti_htools.execution", "ganeti_htools.client"}
+SLOW_OURS = {"ganeti_htools.version", "ganeti_htools.execution.execute", "ganeti_htools.client"}
 
 
 def modules(script: str) -> set[str]:

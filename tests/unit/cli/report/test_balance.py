@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ganeti_htools.backends import simu
-from ganeti_htools.cli.report import balance
+from ganeti_htools.cli.report import balance, layout
 from ganeti_htools.cli.report.balance import After, Before, GroupReport
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.engine.balancing.balance import score_of
@@ -101,7 +101,7 @@ def test_what_is_copied_by_storage_unit_is_told_when_asked_for() -> None:
     assert by_unit
     _, _, short = balance.about_plan(before, after, 1)
     _, _, long, _ = balance.about_plan(before, after, 2)
-    assert long == short.replace(" MiB of disks", f" MiB of disks ({by_unit} on lvm-vg/xenvg)")
+    assert long == short.replace(" of disks", f" of disks ({layout.size(by_unit)} on lvm-vg/xenvg)")
 
 
 def test_no_plan() -> None:
@@ -115,7 +115,7 @@ def test_two_plans_are_compared() -> None:
     after = balanced(before)
     best = after._replace(plan=replace(after.plan, greedy=after.plan.moves[:1]))
     greedy, optimised = list(balance.about_plan(before, best, 1))[-2:]
-    assert greedy.startswith(f"Greedy plan:    score {after.plan.moves[0].step.score:.8f}, 1 moves")
+    assert greedy.startswith(f"Greedy plan:    score {after.plan.moves[0].step.score:.8f}, 1 move;")
     assert optimised.startswith(f"Optimised plan: score {after.score:.8f}, {len(after.plan.moves)} moves")
 
 

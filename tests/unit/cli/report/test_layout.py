@@ -1,6 +1,8 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ganeti_htools import streams
 from ganeti_htools.cli.report import layout
 
 cells = st.text("ab1 ", max_size=5)
@@ -20,3 +22,52 @@ def test_cells_of_a_column_stand_below_each_other(rows: list[list[str]], numeric
             found, line = line[1 : 1 + width], line[1 + width :]
             assert found == (" " * (width - len(cell)) + cell if right else cell + " " * (width - len(cell)))
         assert not line
+
+
+@pytest.mark.parametrize(
+    ("mib", "text"),
+    [(0, "0 MiB"), (1023, "1023 MiB"), (1024, "1.0 GiB"), (1024 * 1024, "1.0 TiB"), (-2048, "-2.0 GiB")],
+)
+def test_size_has_unit_that_people_read(mib: int, text: str) -> None:
+    assert layout.size(mib) == text
+
+
+def test_one_is_singular() -> None:
+    assert [layout.counted(number, "move") for number in (0, 1, 2)] == ["0 moves", "1 move", "2 moves"]
+
+
+WIDE = [("a" * 30, "1", "x, y"), ("b", "22", "z")]
+
+
+def test_table_is_cut_with_mark_on_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "width", lambda: 25)
+    lines = layout.fitting_table(("Name", "Number", "Text"), WIDE, (False, True, False)).splitlines()
+    assert {len(line) for line in lines} == {25}
+    assert lines[1] == f" {'a' * 11}…      1 x, y"
+
+
+def test_table_is_whole_in_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "width", lambda: None)
+    header, numeric = ("Name", "Number", "Text"), (False, True, False)
+    assert layout.fitting_table(header, WIDE, numeric) == layout.table(header, WIDE, numeric)
+
+
+@pytest.mark.parametrize(("screen", "beside"), [(80, True), (60, False), (None, True)])
+def test_words_of_last_column_wrap(monkeypatch: pytest.MonkeyPatch, screen: int | None, beside: bool) -> None:
+    monkeypatch.setattr(streams, "width", lambda: screen)
+    words = " ".join(f"word{number}" for number in range(20))
+    text = layout.noted_table(("Name", "Words"), [("a" * 35, words)], (False, False))
+    assert max(map(len, text.splitlines())) <= (screen or 80)
+    assert text.split() == ["Name", "Words", "a" * 35, *words.split()]
+    assert (text.splitlines()[0].split() == ["Name", "Words"]) == beside
+
+
+def test_lines_wrap_behind_their_label_on_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "width", lambda: None)
+    text = "short\n  label   one two three four\n    five six seven eight nine"
+    assert layout.wrapped(text) == text
+    monkeypatch.setattr(streams, "width", lambda: 20)
+    assert layout.wrapped(text).splitlines() == [
+        *("short", "  label   one two", "          three four"),
+        *("    five six seven", "      eight nine"),
+    ]

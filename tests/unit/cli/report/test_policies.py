@@ -47,7 +47,7 @@ def test_a_decision() -> None:
 def test_a_policy_that_is_switched_off() -> None:
     failed = POLICY | {"failed": 3, "error": "job 1 failed", "off": True, "last": []}
     assert policies.summaries([failed]).splitlines() == [
-        "rebalance: switched off after 3 plans that failed; 3 moves and 5 MiB left of the day",
+        "rebalance: switched off after 3 failed plans; 3 moves and 5 MiB left of the day",
         "  failed in a row: 3, the last one: job 1 failed",
     ]
 
@@ -56,9 +56,9 @@ def test_what_it_would_do() -> None:
     lines = policies.explanation(POLICY | {"groups": [GROUP]}).splitlines()
     assert lines[0] == "rebalance: act; 3 moves and 5 MiB left of the day"
     assert lines[2:] == [
-        "Now in rack1: score 3.00000000, 2 nodes fail N+1",
+        "Now in rack1: score 3.00000000, 2 nodes not N+1",
         "  held back by jobs: jobs have not ended: 1",
-        "  1 moves, 500 MiB, score 3.00000000 => 1.50000000:",
+        "  1 move, 500 MiB, score 3.00000000 => 1.50000000:",
         "    web: node1 => node2",
     ]
 

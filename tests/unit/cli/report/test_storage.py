@@ -14,28 +14,28 @@ def told(cluster: Cluster) -> list[str]:
 
 
 def test_units_and_pools() -> None:
-    cluster = simu.parse(["p,1,100,4,4;lvm-vg,ssdvg,20;rbd,vms,5", "p,2,30,4,4;file,/srv,7"])
+    cluster = simu.parse(["p,1,100,4,4;lvm-vg,ssdvg,2g;rbd,vms,5g", "p,2,30,4,4;file,/srv,7"])
     tagged = replace(
         cluster, nodes=(*cluster.nodes[:2], replace(cluster.nodes[2], tags=("htools:storage:ext/san",)))
     )
     assert told(tagged) == [
-        "Storage units (free/total MiB):",
+        "Storage units (free/total GiB):",
         "   Node        lvm-vg/xenvg file//srv lvm-vg/ssdvg",
-        "   node-01-001      100/100         -        20/20",
-        "   node-02-001        30/30       7/7            -",
-        "   node-02-002        30/30       7/7            -",
-        "Storage pools (MiB):",
+        "   node-01-001      0.1/0.1         -      2.0/2.0",
+        "   node-02-001      0.0/0.0   0.0/0.0            -",
+        "   node-02-002      0.0/0.0   0.0/0.0            -",
+        "Storage pools (GiB):",
         "   Pool      Free Total Nodes      ",
         "   ext/san      -     - node-02-002",
-        "   rados/vms    5     5 node-01-001",
+        "   rados/vms  5.0   5.0 node-01-001",
     ]
 
 
 def test_nodes_that_do_not_tell_their_units() -> None:
     assert told(simu.parse(["p,1,100,4,4"])) == [
-        "Storage units (free/total MiB):",
+        "Storage units (free/total GiB):",
         "   Node           disk",
-        "   node-01-001 100/100",
+        "   node-01-001 0.1/0.1",
     ]
 
 
@@ -50,7 +50,7 @@ def test_what_is_wrong_is_told_in_lines_and_counted() -> None:
         "node n1 does not report lvm-vg/ssdvg, where disks of a, b are",
         "node n1 does not see rados/vms, where disks of b are",
         "node n2 does not report lvm-vg/ssdvg, where mirrors of c are",
-        "lvm-vg/ssdvg of node n1 is 96 % full: 33 of 1000 MiB are free",
-        "rados/vms is 101 % full: -1 of 100 MiB are free",
+        "lvm-vg/ssdvg of node n1 is 96 % full: 33 MiB of 1000 MiB are free",
+        "rados/vms is 101 % full: -1 MiB of 100 MiB are free",
     ]
     assert storage.faults_json(faults) == {"missing": 2, "unmirrored": 1, "full": 2, "warnings": lines}
