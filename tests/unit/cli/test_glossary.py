@@ -9,6 +9,7 @@ import pytest
 
 from ganeti_htools.cli import glossary, htoolsctl
 from ganeti_htools.engine.rules.components import components
+from ganeti_htools.execution.run import Ending
 from ganeti_htools.model.columns import SINGLE
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.moves import Operation
@@ -82,3 +83,12 @@ def test_is_found_where_the_package_is_installed(tmp_path: Path, monkeypatch: py
     (tmp_path / "share/htoolsd").mkdir(parents=True)
     (tmp_path / "share/htoolsd/glossary.md").write_text("## Things\n\n* **thing**: a `thing`.\n")
     assert glossary.load() == [glossary.GlossaryEntry(("thing",), "Things", "a thing.")]
+
+
+def test_explains_endings_states_and_conditions() -> None:
+    """What reports and ``--json`` name: how runs end, how plans stand, what holds policies back."""
+    assert {ending.value for ending in Ending} <= NAMES
+    page = (Path(glossary.__file__).parents[2] / "man/htools-policies.7.md").read_text("utf-8")
+    conditions = re.findall(r"(?m)^\| (\w+) \|", page.split("# CONDITIONS")[1].split("\n# ")[0])[1:]
+    assert len(conditions) > 10
+    assert {f"{name} condition" for name in conditions} <= NAMES
