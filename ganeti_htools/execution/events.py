@@ -1,4 +1,4 @@
-"""What happens while a plan is carried out. Each event is reported before anything else happens."""
+"""Events of a run. Each event is reported before the run goes on."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ class Submitting:
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """Tasks that have been submitted: they have numbers, or errors where Ganeti did not take them."""
+    """Submitted tasks: they have numbers, or errors if Ganeti did not accept them."""
 
     tasks: Sequence[Task]
 
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """A task has another status, or says something."""
+    """A task has a new status, or a new line in its log (``said``)."""
 
     task: Task
     said: str | None = None
@@ -31,7 +31,7 @@ class News:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The plan did not fit the cluster any more. ``plan`` is the new one, None if there is none."""
+    """The plan no longer fits the cluster. ``plan`` is the new plan, None if the run stops."""
 
     obstacle: str
     plan: Jobsets | None
@@ -39,7 +39,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Away:
-    """Ganeti cannot be asked, or a node does not report, as ``reason`` says. None: that is over."""
+    """Ganeti cannot be asked or a node does not report, for a ``reason``; None when this is over."""
 
     reason: str | None
 

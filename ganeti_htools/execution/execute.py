@@ -1,8 +1,8 @@
-"""A plan carried out: one set of jobs after the other, each time with a look at the cluster before.
+"""Execution of a plan: one jobset after the other, each after a review on the present cluster.
 
-Nothing here prints, reads the clock of the day or knows of signals. The caller says how the cluster is read
-and what is done when the plan does not fit it any more, is told all that happens, and may stop the run
-between two sets. However the run ends, its :class:`Run` says what has been done.
+This module does not print, read the time of day, or handle signals. The caller passes in how to read the
+cluster, how to review the plan and who hears of events, and may stop the run between two jobsets. The
+:class:`Run` records what has been done, however the run ends.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,13 +23,14 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 
 Read = Callable[[], Awaitable[Cluster]]
-# Claims what jobs need, nothing for none; why the cluster has to be looked at once more first, if it has.
+# Claims what jobs need, or releases the claims if there are no jobs. Returns why the plan has to be reviewed
+# again first, None if the jobs may be submitted.
 Claim = Callable[[Sequence[Job]], Awaitable[str | None]]
-Over = Callable[[], str | None]  # why no further set of jobs is to be submitted, if that is so
+Over = Callable[[], str | None]  # returns why no further jobset may be submitted, None if it may
 
-_LOOKS = 10  # at the cluster, if each time somebody else claims something
-_PAUSE = 15.0  # seconds before a job that failed is tried again
-_TRIALS = 40  # of a job: 10 minutes, until a node has come up
+_MAX_REVIEWS = 10  # of one jobset, when other claims keep interfering
+_PAUSE = 15.0  # seconds before a failed job is repeated
+_TRIALS = 40  # of a job: 10 minutes for a node to come up
 
 
 async def _unclaimed(_jobs: Sequence[Job]) -> None:
@@ -49,14 +50,17 @@ async def execute(
     claim: Claim = _unclaimed,
     over: Over = lambda: None,
 ) -> None:
-    """Carry out what is left of a run, until it has an ending.
+    """Carry out the rest of a run, until it has an ending.
 
-    ``read`` asks Ganeti for the cluster; ``stop`` ends the run before the next set of jobs; ``time_ns`` is
-    the time of the day for the jobs' reason trail; ``answers`` asks node daemons; ``claim`` is called once a
-    set has been reviewed, and with no jobs when it has ended; ``over`` is asked before each set, and may end
-    the run like ``stop``. A run that was interrupted is continued: jobs that may have been submitted are
-    looked for in the queue. When this is cancelled, ``run`` tells how far it
-    came, and jobs go on.
+    * ``read`` asks Ganeti for the cluster, ``check`` reviews the remaining jobs on it.
+    * ``on_event`` receives events.
+    * ``stop`` ends the run before the next jobset, and so does a reason from ``over``.
+    * ``time_ns`` is the time of day for the reason trail of jobs.
+    * ``answers`` asks node daemons.
+    * ``claim`` is called after the review of a jobset, and without jobs after its end.
+
+    An interrupted run is continued: jobs that may have been submitted are searched for in the queue. After a
+    cancellation ``run`` records what was done, and submitted jobs go on.
     """
     queue = Queue(run, ganeti, on_event, patience)
     unsure = bool(run.current)
@@ -75,11 +79,11 @@ async def execute(
 
 
 async def _undo(queue: Queue, time_ns: Callable[[], int]) -> None:
-    """Take back what nodes cannot stay once a run has ended early."""
+    """Submit the jobs that undo unfinished changes of nodes after a run has ended early."""
     run = queue.run
     undo = {job.undo.title: job.undo for job in run.nodes.values() if job.undo is not None}
     if undo and run.ending not in (Ending.DONE, Ending.LOST):
-        ending, run.ending = run.ending, None  # under way again, for whoever looks
+        ending, run.ending = run.ending, None  # the record shows a run under way
         run.rest = [list(undo.values()), *run.rest]
         await queue.begin()
         await queue.finish(time_ns)
@@ -89,25 +93,25 @@ async def _undo(queue: Queue, time_ns: Callable[[], int]) -> None:
 async def _next(
     queue: Queue, read: Read, check: Check, stop: trio.Event, answers: Answers, claim: Claim, over: Over
 ) -> tuple[Ending | None, str]:
-    """See that the next jobset fits the cluster. If the run ends instead, the result says how and why."""
+    """Prepare the next jobset to fit the cluster. Returns ending and reason if the run ends instead."""
     run, late = queue.run, None
     await claim(())
     failed = [task for task in run.tasks if task.failed]
     if failed:
-        others = [_instead(run, task) for task in failed]
+        others = [_retry(run, task) for task in failed]
         if None in others:
             return Ending.FAILED, "; ".join(_failure(task) for task in failed)
-        again = [other for other in others if other is not None]
-        if any(other.opcodes == task.job.opcodes for other, task in zip(again, failed, strict=True)):
+        retries = [other for other in others if other is not None]
+        if any(other.opcodes == task.job.opcodes for other, task in zip(retries, failed, strict=True)):
             with trio.move_on_after(_PAUSE):
                 await stop.wait()
         for task in failed:
             task.repeated = True
-        run.rest = [again, *run.rest]
+        run.rest = [retries, *run.rest]
     if not run.rest:
         return Ending.DONE, ""
-    for _ in range(_LOOKS):
-        ended = await _reviewed(queue, read, check, stop, answers)
+    for _ in range(_MAX_REVIEWS):
+        ended = await _review(queue, read, check, stop, answers)
         if ended is not None:
             return ended
         if not run.rest:
@@ -117,18 +121,18 @@ async def _next(
         late = await claim(run.rest[0])
         if late is None:
             return None, ""
-    return Ending.CHANGED, f"again and again, {late}"
+    return Ending.CHANGED, f"{late}, {_MAX_REVIEWS} times in a row"
 
 
-async def _reviewed(
+async def _review(
     queue: Queue, read: Read, check: Check, stop: trio.Event, answers: Answers
 ) -> tuple[Ending, str] | None:
-    """See that the rest fits the cluster, or make it anew. If the run ends instead: how, and why."""
+    """Review the rest of the plan, or replace it. Returns ending and reason if the run ends instead."""
     run = queue.run
     review: Review | tuple[Ending, str] = Review()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_cancel_when, stop, nursery.cancel_scope)
-        review = await _look(queue, read, check, answers)
+        review = await _review_now(queue, read, check, answers)
         nursery.cancel_scope.cancel()
     if stop.is_set():
         return Ending.STOPPED, REQUESTED
@@ -144,10 +148,12 @@ async def _reviewed(
     return None
 
 
-async def _look(queue: Queue, read: Read, check: Check, answers: Answers) -> Review | tuple[Ending, str]:
-    """Wait for the nodes that the next jobs need, read the cluster, and review the rest of the plan on it.
+async def _review_now(
+    queue: Queue, read: Read, check: Check, answers: Answers
+) -> Review | tuple[Ending, str]:
+    """Wait for the nodes that the next jobs need, read the cluster, and review the rest of the plan.
 
-    Where that cannot be, the result is how the run ends, and why.
+    Returns ending and reason if this fails.
     """
     run, failing = queue.run, Ending.FAILED
     awaited = [node for job in run.rest[0] for node in job.awaits]
@@ -168,11 +174,11 @@ async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
-def _instead(run: Run, task: Task) -> Job | None:
-    """The job to be tried instead of one that failed, if there is one."""
+def _retry(run: Run, task: Task) -> Job | None:
+    """Return the job to try after a failed one; None if there is none."""
     trials = sum(each.job.title == task.job.title for each in run.tasks)
-    again, error = task.job.again, task.error
-    return None if again is None or error is None or trials >= _TRIALS else again(error)
+    retry, error = task.job.retry, task.error
+    return None if retry is None or error is None or trials >= _TRIALS else retry(error)
 
 
 def _failure(task: Task) -> str:

@@ -1,4 +1,4 @@
-"""The jobs of a plan, and the opcodes by which Ganeti makes a move."""
+"""Jobs of a plan, and the opcodes of moves."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,8 +10,10 @@ from ganeti_htools.model.moves import NamedMove, NamedStep
 
 
 class JobVerdict(NamedTuple):
-    """What the results of a job that ended well say: why it failed all the same (for which ``nodes``, if not
-    for all that it changes), and what else.
+    """Judgement of the results of a job that succeeded for Ganeti.
+
+    ``error`` says why the job failed nevertheless, for ``nodes`` if it succeeded for the others. ``note`` is
+    a remark for people.
     """
 
     error: str | None = None
@@ -23,14 +25,16 @@ class JobVerdict(NamedTuple):
 class Job:
     """A job of a plan.
 
-    ``title`` is for people, ``commands`` say the same as shell commands. ``step`` is the move that the job
-    makes, None if it makes none.
-
-    ``nodes`` are nodes that the job changes themselves, ``standing`` what they are then, ``otherwise`` what
-    they are if it fails and no job before it has changed them, ``undo`` the job that takes this back should
-    the plan end early while they are that. ``judge`` looks at the results of the opcodes; ``again`` gets the
-    error of the job that failed and tells which one to try instead, if any. The daemons of the nodes in
-    ``awaits`` have to answer before it is submitted.
+    * ``title``: for people.
+    * ``commands``: the shell commands that do the same.
+    * ``step``: the move that the job makes, None if it makes none.
+    * ``nodes``: the nodes whose own state the job changes.
+    * ``standing``: the state of these nodes after the job.
+    * ``otherwise``: their state if the job fails and no earlier job has changed them.
+    * ``undo``: the job that reverts this state if the run ends early.
+    * ``judge``: judges the results of the opcodes.
+    * ``retry``: returns the job to try after a failure with this error, None for none.
+    * ``awaits``: nodes whose daemons have to answer before the job is submitted.
     """
 
     title: str
@@ -42,27 +46,27 @@ class Job:
     otherwise: str = ""
     undo: "Job | None" = None
     judge: Callable[[Any], JobVerdict] | None = None
-    again: "Callable[[str], Job | None] | None" = None
+    retry: "Callable[[str], Job | None] | None" = None
     awaits: tuple[str, ...] = ()
 
 
-# The jobs of a set touch no node twice; a set is submitted when the one before has ended.
+# The jobs of a set touch no node twice. A set is submitted when the previous set has ended.
 Jobsets = Sequence[Sequence[Job]]
 
 
 def opcodes_of(step: NamedStep, forthcoming: bool) -> tuple[Opcode, ...]:
-    """The opcodes of a step, as Ganeti's htools submit them (``Cluster.Utils.iMoveToJob``).
+    """Return the opcodes of a step, as Ganeti's htools submit them (``Cluster.Utils.iMoveToJob``).
 
-    A ``forthcoming`` instance is failed over, any other one is migrated.
+    A ``forthcoming`` instance is failed over, any other instance is migrated.
     """
     return tuple(
-        opcodes.moving(operation, step.instance, step.node or "", forthcoming)
+        opcodes.opcode_of(operation, step.instance, step.node or "", forthcoming)
         for operation in step.kind.operations
     )
 
 
-def opcodes_on_way(move: NamedMove, forthcoming: bool) -> tuple[Opcode, ...]:
-    """The opcodes of a move between node groups, as Ganeti gets them from an iallocator."""
+def opcodes_of_group_move(move: NamedMove, forthcoming: bool) -> tuple[Opcode, ...]:
+    """Return the opcodes of a move between node groups, as an iallocator gives them to Ganeti."""
     return tuple(
-        opcodes.moving(operation, move.instance, node or "", forthcoming) for operation, node in move.parts
+        opcodes.opcode_of(operation, move.instance, node or "", forthcoming) for operation, node in move.parts
     )

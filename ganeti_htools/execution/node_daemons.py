@@ -1,4 +1,4 @@
-"""Whether Ganeti's node daemons answer: a node that is powered on is of use only then."""
+"""Ganeti's node daemons: a node that was powered on is usable once its daemon answers."""
 
 import socket
 from collections.abc import Awaitable, Callable, Iterable
@@ -9,14 +9,14 @@ from ganeti_htools.luxi import queries
 from ganeti_htools.luxi.client import LuxiClient
 from ganeti_htools.model.errors import DataError
 
-Answers = Callable[[str], Awaitable[bool]]  # whether the node daemon at an address does
+Answers = Callable[[str], Awaitable[bool]]  # whether the node daemon at an address answers
 
 _PORT = 1811
 _PATIENCE = 5.0  # seconds for a connection
 
 
 async def answers(address: str) -> bool:
-    """Whether the node daemon at an address takes a connection."""
+    """Whether the node daemon at an address accepts a connection."""
     try:
         with trio.fail_after(_PATIENCE):
             stream = await trio.open_tcp_stream(address, _port())
@@ -27,7 +27,7 @@ async def answers(address: str) -> bool:
 
 
 def _port() -> int:
-    """Where node daemons listen: as for Ganeti (``GetDaemonPort``), ``services(5)`` may name another port."""
+    """Return the port of node daemons, which ``services(5)`` may change (Ganeti's ``GetDaemonPort``)."""
     try:
         return socket.getservbyname("ganeti-noded", "tcp")
     except OSError:
@@ -35,7 +35,7 @@ def _port() -> int:
 
 
 async def expect(ganeti: LuxiClient, nodes: Iterable[str], answers: Answers) -> None:
-    """Raises DataError if there are nodes whose daemon does not answer at the address that luxid tells."""
+    """Ask the daemons of nodes, at luxid's addresses. Raises DataError if any does not answer."""
     wanted, silent = ["|", *(["=", "name", node] for node in nodes)], list[str]()
 
     async def look(name: str, address: str) -> None:

@@ -1,4 +1,4 @@
-"""Ganeti's queue as a run uses it: a set of jobs submitted, and followed until it has ended."""
+"""Submission of one jobset of a run to Ganeti's queue, and following it to its end."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from ganeti_htools.luxi.jobs import PATIENCE, Patience, Value
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """Ganeti's queue, as a run uses it for the present set of its jobs. All raise GivenUpError."""
+    """Ganeti's queue for the present jobset of a run. All methods raise GivenUpError."""
 
     run: Run
     ganeti: LuxiClient
@@ -23,20 +23,20 @@ class Queue:
     patience: Patience
 
     async def away(self, reason: str | None) -> None:
-        """Tell that Ganeti cannot be asked, or (None) that it can again."""
+        """Report that Ganeti cannot be asked, or (None) that it answers again."""
         await self.on_event(Away(reason))
 
     async def persistently(self, request: Callable[[], Awaitable[Value]]) -> Value:
-        """The result of a request, for which Ganeti is waited for."""
+        """Repeat a request until Ganeti answers, and return its result."""
         return await jobs.persistently(request, self.patience, self.away)
 
     async def begin(self) -> None:
-        """Take the next set."""
+        """Begin the next jobset."""
         self.run.next_set()
         await self.on_event(Submitting(self.run.current))
 
     async def finish(self, time_ns: Callable[[], int], unsure: bool = False) -> None:
-        """Submit the jobs that have not been (if ``unsure``, they are looked for first), and wait for all."""
+        """Submit jobs without a number and wait for all; ``unsure`` searches the queue for them first."""
         await self._submit(time_ns, unsure)
         await self.follow()
 
@@ -53,23 +53,23 @@ class Queue:
             await self.on_event(Submitted(waiting))
 
     async def follow(self) -> None:
-        """Wait until all are over."""
+        """Wait until all tasks have ended."""
         tasks = {task.number: task for task in self.run.current if task.number is not None}
 
-        async def news(number: int, told: JobStatus | str | None) -> None:
+        async def news(number: int, found: JobStatus | str | None) -> None:
             task = tasks[number]
-            if isinstance(told, str):
-                await self.on_event(News(task, told))
+            if isinstance(found, str):
+                await self.on_event(News(task, found))
                 return
-            if told is None:
-                task.error = "Ganeti does not know it any more"
-            elif told.final and told is not JobStatus.SUCCESS:
+            if found is None:
+                task.error = "Ganeti no longer knows the job"
+            elif found.final and found is not JobStatus.SUCCESS:
                 errors = await jobs.failures(self.ganeti, [number], self.patience, self.away)
                 task.error = errors[number]
-            elif told.final and task.job.judge is not None:
+            elif found.final and task.job.judge is not None:
                 results = await jobs.results(self.ganeti, number, self.patience, self.away)
                 task.error, task.note, task.failing = task.job.judge(results)
-            task.status = told
+            task.status = found
             await self.on_event(News(task))
 
         if tasks:
@@ -77,7 +77,7 @@ class Queue:
 
 
 async def trace(run: Run, ganeti: LuxiClient, on_event: OnEvent, patience: Patience = PATIENCE) -> None:
-    """Learn what became of the jobs of a run that was left; nothing is submitted. Raises GivenUpError."""
+    """Find out how the jobs of an interrupted run end; nothing is submitted. Raises GivenUpError."""
     queue = Queue(run, ganeti, on_event, patience)
     unsure = [task for task in run.current if task.number is None]
     if unsure:

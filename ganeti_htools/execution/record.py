@@ -1,7 +1,7 @@
-"""A run as JSON, and its form on disk.
+"""The record of a run: its JSON form in ``--json`` and in the daemon, and its form on disk.
 
-``record`` is what ``--json`` and the daemon tell. A document that goes to disk has the number of its form as
-``version`` (:func:`versioned`); what a reader gets (:func:`upgraded`) is always of the newest form.
+A document on disk has the number of its form as ``version`` (:func:`versioned`). Readers upgrade it to the
+newest form (:func:`upgraded`).
 """
 
 from collections import Counter
@@ -18,25 +18,25 @@ from ganeti_htools.model.moves import TITLES, NamedMove
 
 INTERRUPTED = "interrupted"  # instead of an ending
 
-VERSION = 1  # of the form on disk: one more whenever a reader of the last one would not understand it
+VERSION = 1  # of the form on disk; raise it when a reader of the last form would misread a document
 
 
 def _with_options(document: dict[str, Any]) -> dict[str, Any]:
-    """The first files had no number, and the options of a plan as a command line, in ``arguments``."""
+    """Upgrade version 0, which has the options of a plan as a command line in ``arguments``."""
     return {"options": None, **document}
 
 
-# For each older version: makes a document of the next version.
+# For each older version: returns a document of the next version.
 _UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {0: _with_options}
 
 
 def versioned(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document as it goes to disk."""
+    """Return the document for disk, with its version."""
     return {"version": VERSION, **document}
 
 
 def upgraded(stored: Any) -> dict[str, Any]:
-    """The document that was read from disk in today's form, without its number. Raises ValueError."""
+    """Return a document from disk in the newest form, without its version. Raises ValueError."""
     if not isinstance(stored, dict):
         raise ValueError("expected an object")
     document: dict[str, Any] = {key: value for key, value in stored.items() if key != "version"}
@@ -49,7 +49,7 @@ def upgraded(stored: Any) -> dict[str, Any]:
 
 
 def record(run: Run) -> dict[str, Any]:
-    """A run that is over, as JSON. One without an ending was interrupted."""
+    """Describe a run that is over as JSON. A run without an ending was interrupted."""
     return {
         "ending": INTERRUPTED if run.ending is None else run.ending.value,
         "reason": run.reason or None,
@@ -59,7 +59,7 @@ def record(run: Run) -> dict[str, Any]:
         "going_on": going_on(run) or None,
         "jobs": [
             {
-                **_described(task.job),
+                **_job_to_json(task.job),
                 "jobset": int(task.place.partition("/")[0]),
                 "id": task.number,
                 "status": task.status and task.status.value,
@@ -67,17 +67,17 @@ def record(run: Run) -> dict[str, Any]:
             }
             for task in run.tasks
         ],
-        "not_submitted": [[_described(job) for job in jobs] for jobs in run.rest],
+        "not_submitted": [[_job_to_json(job) for job in jobs] for jobs in run.rest],
     }
 
 
 def is_identifier(value: object) -> bool:
-    """Whether a value can be a run's id, which is searched for in comments of jobs and may name a file."""
+    """Whether a value can be the id of a run, which occurs in comments of jobs and names of files."""
     return type(value) is str and value.isascii() and value.isalnum() and len(value) <= 32
 
 
 def is_count(value: object) -> bool:
-    """Whether a value is a whole number from 0 up."""
+    """Whether a value is a whole number of at least 0."""
     return type(value) is int and 0 <= value < 1 << 53
 
 
@@ -107,7 +107,7 @@ RUN: Shape = {
 }
 
 
-def _described(job: Job) -> dict[str, Any]:
+def _job_to_json(job: Job) -> dict[str, Any]:
     step = job.step
     return {
         "title": job.title,
@@ -121,10 +121,10 @@ def _described(job: Job) -> dict[str, Any]:
 
 
 def run_from_record(program: str, recorded: Mapping[str, Any]) -> Run:
-    """The run of a program from its record, which is of the shape ``RUN``. Raises ValueError, TypeError.
+    """Restore the run of a program from its record, of the shape ``RUN``. Raises ValueError, TypeError.
 
-    It can be told of, and its jobs can be traced. It cannot be carried out: of opcodes only the names are
-    recorded.
+    The run can be described and its jobs traced. It cannot be carried out, for the record has only the names
+    of opcodes.
     """
     signature = Signature(program, "", recorded["purpose"], recorded["run"])
     run = Run(signature, [[_job_from_record(job) for job in jobs] for jobs in recorded["not_submitted"]])

@@ -1,4 +1,4 @@
-"""A run: what has been submitted of a plan, what became of it, and what is left."""
+"""A run: the submitted jobs of a plan with their results, and the jobs that remain."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,10 +13,12 @@ from ganeti_htools.luxi.opcodes import Signature
 class Task:
     """A job that is about to be submitted, or has been.
 
-    ``place`` is like 2/1: the first job of the second set. ``number`` is Ganeti's, None as long as it
-    is not known. ``status`` is the last one known, ``error`` why it failed; with ``repeated`` another job has
-    taken its place. ``note`` is what there is to say of its results, ``failing`` are the nodes for which it
-    failed, if it did its work on others.
+    * ``place``: 2/1 is the first job of the second jobset.
+    * ``number``: Ganeti's, None if unknown.
+    * ``status``: the last known status.
+    * ``error``: why the job failed; with ``repeated`` another job has replaced it.
+    * ``note``: a remark about its results.
+    * ``failing``: the nodes for which it failed, if it succeeded for others.
     """
 
     job: Job
@@ -30,41 +32,42 @@ class Task:
 
     @property
     def failed(self) -> bool:
-        """Whether the job failed for good."""
+        """Whether the job failed and is not repeated."""
         return self.error is not None and not self.repeated
 
     @property
     def done(self) -> bool:
-        """Whether the job has ended well."""
+        """Whether the job has succeeded."""
         return self.status is JobStatus.SUCCESS and self.error is None
 
     @property
     def over(self) -> bool:
-        """Whether the job has ended or was not taken."""
+        """Whether the job has ended or was not accepted."""
         return self.error is not None or (self.status is not None and self.status.final)
 
 
 class Ending(Enum):
-    """How a run ended."""
+    """Ending of a run."""
 
     DONE = "done"
-    STOPPED = "stopped"  # as the caller wished
-    FAILED = "failed"  # a job did
-    CHANGED = "changed"  # the cluster, so that the plan does not fit it any more
+    STOPPED = "stopped"  # at the caller's request
+    FAILED = "failed"  # a job failed
+    CHANGED = "changed"  # the plan no longer fits the cluster
     LOST = "lost"  # Ganeti could not be asked
 
 
-REQUESTED = "as requested"  # why a run was stopped, unless there is something else to say
+REQUESTED = "as requested"  # reason of a run that was stopped, if there is no other
 
 
 @dataclass(slots=True)
 class Run:
-    """How far a plan is carried out.
+    """Progress of a plan.
 
-    ``rest`` has not been submitted. ``tasks`` have been, or may have been where they have no number.
-    ``sets`` is how many jobsets have been begun.
-
-    ``changes`` are the reasons why the plan was made anew; ``reason`` says why it ended.
+    * ``rest``: the jobs that have not been submitted.
+    * ``tasks``: the submitted jobs; without a number they may have been submitted.
+    * ``sets``: the number of jobsets begun.
+    * ``changes``: the reasons of new plans.
+    * ``reason``: why the run ended.
     """
 
     signature: Signature
@@ -77,27 +80,27 @@ class Run:
 
     @property
     def current(self) -> list[Task]:
-        """The tasks that have not ended."""
+        """Tasks that have not ended."""
         return [task for task in self.tasks if not task.over]
 
     @property
     def switches(self) -> bool:
-        """Whether jobs are left that change nodes themselves."""
+        """Whether remaining jobs change the state of nodes."""
         return any(job.nodes for jobs in self.rest for job in jobs)
 
     @property
     def moved(self) -> int:
-        """The number of moves that have been made."""
+        """Number of moves made."""
         return sum(task.status is JobStatus.SUCCESS and task.job.step is not None for task in self.tasks)
 
     @property
     def nodes(self) -> dict[str, Job]:
-        """For each node that jobs have changed: the last of them that ended well."""
+        """The last successful job of each node whose state jobs have changed."""
         return {node: task.job for task in self.tasks if task.done for node in task.job.nodes}
 
     @property
     def standings(self) -> dict[str, str]:
-        """What each node is that jobs have changed, or should have."""
+        """State of each node that jobs have changed, or should have changed."""
         found: dict[str, str] = {}
         for task in self.tasks:
             for node in task.job.nodes:
@@ -108,13 +111,13 @@ class Run:
         return found
 
     def next_set(self) -> None:
-        """Take the next set of jobs to be submitted."""
+        """Take the next jobset as tasks."""
         self.sets += 1
         first, *self.rest = self.rest
         self.tasks += [Task(job, f"{self.sets}/{number}") for number, job in enumerate(first, 1)]
 
     def take_back(self, tasks: Sequence[Task]) -> None:
-        """Put tasks of the last set back: they have not been submitted after all."""
+        """Return tasks of the last jobset to the remaining jobs: they were not submitted."""
         if tasks:
             self.rest = [[task.job for task in tasks], *self.rest]
             self.tasks = [task for task in self.tasks if task not in tasks]

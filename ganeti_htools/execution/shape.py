@@ -1,19 +1,19 @@
-"""Checks JSON against shapes that are written down like the JSON itself."""
+"""Checks of JSON values against shapes, which are written like the JSON itself."""
 
 from typing import Any
 
-# A type; a list of the shape of its items; an object with the shapes of what it has to have; a tuple of
-# shapes, of which one is enough; a predicate; or None itself.
+# A shape is a type; a list with the shape of its items; an object with the shapes of its required keys;
+# a tuple of alternative shapes; a predicate; or None.
 Shape = Any
 
 
 def fits(value: Any, shape: Shape) -> bool:
-    """Whether a value has a shape. Objects may have more keys than the shape names."""
+    """Whether a value has a shape. Objects may have additional keys."""
     match shape:
         case None:
             return value is None
         case type():
-            return type(value) is shape  # bool is a subclass of int, but True is not a number here
+            return type(value) is shape  # bool is a subclass of int, but True is no number
         case tuple():
             return any(fits(value, each) for each in shape)
         case [item]:

@@ -1,6 +1,6 @@
-"""A run in words: its events, how far it is and how it ended.
+"""Text about a run: events, progress, summary and complaint.
 
-The tools print these lines; the daemon keeps them with the plan, and tools print them from there.
+The tools print the lines. The daemon keeps them with the plan, from where the tools print them with ``-D``.
 """
 
 from collections.abc import Mapping
@@ -12,17 +12,17 @@ from ganeti_htools.execution.run import REQUESTED, Ending, Run, Task
 from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.model.errors import on_one_line
 
-_SAID = 60  # characters of what a job says that fit on a line with the rest
+_LOG_WIDTH = 60  # characters of a job's log line in the progress line
 
 
 def event_reporter(run: Run, say: Say, warn: Say, live: Say) -> OnEvent:
-    """A function that tells people of events.
+    """Make a function that reports events to people.
 
-    ``say`` gets lines of the report, ``warn`` lines about Ganeti's absence; ``live`` gets how far the run is,
-    which replaces what it got before (an empty text: nothing).
+    ``say`` receives lines of the report, ``warn`` lines about Ganeti's absence. ``live`` receives the
+    progress line, which replaces the last one; an empty text removes it.
     """
 
-    async def tell(event: Event) -> None:
+    async def report(event: Event) -> None:
         live("")
         match event:
             case Submitted(tasks):
@@ -40,7 +40,7 @@ def event_reporter(run: Run, say: Say, warn: Say, live: Say) -> OnEvent:
                 warn(reason)
         live(_standing(run, event.said if isinstance(event, News) else None))
 
-    return tell
+    return report
 
 
 def _ended(task: Task) -> str:
@@ -54,24 +54,25 @@ def _ended(task: Task) -> str:
 def _standing(run: Run, said: str | None) -> str:
     states = [task.status.value for task in run.current if task.status]
     counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-    told = f" - {on_one_line(said)[:_SAID]}" if said else ""
-    return f"jobset {run.sets} of {run.sets + len(run.rest)}{f': {counts}' if counts else ''}{told}"
+    log = f" - {on_one_line(said)[:_LOG_WIDTH]}" if said else ""
+    return f"jobset {run.sets} of {run.sets + len(run.rest)}{f': {counts}' if counts else ''}{log}"
 
 
 def summary(run: Run) -> list[str]:
-    """What was done and what was not."""
+    """Summarise a run: numbers of jobs, remaining jobs, states of nodes."""
     done = sum(task.done for task in run.tasks)
     failed = sum(task.error is not None for task in run.tasks)
     rest = [job for jobs in run.rest for job in jobs]
     counts = {"succeeded": done, "failed": failed, "not ended": len(run.current), "not submitted": len(rest)}
-    told = ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "none"
+    numbers = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count) or "none"
     nodes = [f"  node {node} is {standing}" for node, standing in run.standings.items()]
-    return [f"Jobs: {told}", *(f"  not submitted: {job.title}" for job in rest), *nodes]
+    return [f"Jobs: {numbers}", *(f"  not submitted: {job.title}" for job in rest), *nodes]
 
 
 def complaint(outcome: Mapping[str, Any]) -> str | None:
-    """The error that a run ended with, or what else stopped it than a wish, from its record (:mod:`.record`);
-    None if it ended well.
+    """Describe the failure of a run from its record (:mod:`.record`).
+
+    Returns None for a run that is done or was stopped on request.
     """
     reason, doing = outcome["reason"], outcome["going_on"]
     match outcome["ending"]:
@@ -87,7 +88,7 @@ def complaint(outcome: Mapping[str, Any]) -> str | None:
 
 
 def going_on(run: Run) -> str:
-    """The jobs that may still be going on in Ganeti; an empty text if there are none."""
+    """Describe the jobs that may still run in Ganeti; empty if there are none."""
     known = ", ".join(str(task.number) for task in run.current if task.number is not None)
     hidden = sum(task.number is None for task in run.current)
     comment = f"with 'run {run.signature.run}' in their comments"

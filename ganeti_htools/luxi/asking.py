@@ -1,4 +1,4 @@
-"""A request to luxid, and its answer as what it has to be."""
+"""Requests to luxid whose answers are checked for their shape."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ async def ask(
     read: Callable[[Any], Value],
     patience: float = PATIENCE,
 ) -> Value:
-    """What ``read`` makes of the result of a request; it may raise TypeError, ValueError and LookupError."""
+    """Return what ``read`` makes of a result; it may raise TypeError, ValueError and LookupError."""
 
     def expect(result: Any) -> Value:
         with expecting(method):
@@ -28,7 +28,7 @@ async def ask(
 
 @contextmanager
 def expecting(what: str) -> Iterator[None]:
-    """Errors about the shape of an answer become AnswerError, which names ``what`` was asked."""
+    """Turn errors about the shape of an answer to ``what`` into AnswerError."""
     try:
         yield
     except (TypeError, ValueError, LookupError) as error:
@@ -36,14 +36,14 @@ def expecting(what: str) -> Iterator[None]:
 
 
 def of(kind: type[Value], value: object) -> Value:
-    """The value, which has to be of that type and no other. Raises TypeError."""
+    """Return the value if it is exactly of that type. Raises TypeError."""
     if type(value) is not kind:
         raise TypeError
     return value
 
 
 def listed(value: object, length: int | None = None) -> list[Any]:
-    """The value, which has to be a list, perhaps of a known length. Raises TypeError, ValueError."""
+    """Return the value if it is a list, of that length if given. Raises TypeError, ValueError."""
     values = of(list, value)
     if length is not None and len(values) != length:
         raise ValueError

@@ -1,4 +1,4 @@
-"""A client of luxid, Ganeti's master daemon: one request at a time, each with its answer. Runs under trio."""
+"""A client of luxid, Ganeti's master daemon, under trio: one request at a time, each with its answer."""
 
 import errno
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,12 +10,12 @@ import trio
 from ganeti_htools.luxi.framing import Decoder, FramingError, decode, encode
 from ganeti_htools.model.errors import HtoolsError, on_one_line
 
-PATIENCE = 180.0  # seconds for a request and its answer, as long as Ganeti's own clients wait
+PATIENCE = 180.0  # seconds for a request and its answer, as in Ganeti's own clients
 FIRST_PAUSE, LAST_PAUSE = 1.0, 30.0  # seconds before the next connection after a failure; doubling
 
 _LARGEST = 1 << 28  # bytes of an answer
 _CHUNK = 1 << 18
-_ROOM = 0.05  # seconds until the next look at a full queue
+_QUEUE_FULL = 0.05  # seconds until the next attempt to connect
 
 _NO_ANSWER = (OSError, ValueError, trio.BrokenResourceError, trio.ClosedResourceError, FramingError)
 
@@ -30,7 +30,7 @@ class LuxiError(HtoolsError):
 class NoAnswerError(LuxiError):
     """luxid could not be asked, or its reply was not an answer.
 
-    ``sent`` tells whether luxid may have got the request, and so may have carried it out.
+    ``sent``: luxid may have received the request, and may have carried it out.
     """
 
     def __init__(self, text: str, sent: bool) -> None:
@@ -39,16 +39,16 @@ class NoAnswerError(LuxiError):
 
 
 class AnswerError(NoAnswerError):
-    """An answer of an unexpected shape: it does not tell what luxid has done."""
+    """An answer of an unexpected shape, after which it is unknown what luxid has done."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text, sent=True)
 
 
 class RefusedError(LuxiError):
-    """luxid answered that it failed.
+    """luxid answered with an error.
 
-    ``kind`` is the name of Ganeti's exception, empty if there is none; ``arguments`` are those it has.
+    ``kind`` is the name of Ganeti's exception, empty if there is none; ``arguments`` are its arguments.
     """
 
     def __init__(self, text: str, kind: str, arguments: Sequence[object]) -> None:
@@ -58,12 +58,11 @@ class RefusedError(LuxiError):
 
 
 class LuxiClient:
-    """One connection, used by any number of tasks in turn; made when it is needed, and again when it is lost.
+    """One connection to luxid, made when needed, for any number of tasks in turn.
 
-    luxid hangs up on clients that are silent for some minutes. A request that finds the connection closed
-    goes over a new one; that is safe, because luxid acts on complete messages only. Each request makes at
-    most one connection, after a pause if the last request got no answer, so callers may simply repeat a
-    request without pausing themselves.
+    luxid closes connections that are silent for some minutes. A request that finds the connection closed
+    uses a new one; this is safe because luxid acts on complete messages only. Each request makes at most one
+    connection, after a pause if the last request got no answer. Callers may repeat a request without a pause.
     """
 
     def __init__(
@@ -79,7 +78,7 @@ class LuxiClient:
         self._not_before = 0.0
 
     def another(self) -> "LuxiClient":
-        """A client of the same luxid, with a connection of its own."""
+        """Return a client of the same luxid with a connection of its own."""
         return LuxiClient(self.path, self._connect)
 
     async def __aenter__(self) -> "LuxiClient":
@@ -101,11 +100,10 @@ class LuxiClient:
         read: Callable[[bytes], Awaitable[object]] | None = None,
         expect: Callable[[Any], object] | None = None,
     ) -> Any:
-        """The result of a request. ``patience`` seconds are allowed for all of it, waiting included.
+        """Return the result of a request within ``patience`` seconds, waiting included.
 
-        ``read`` makes a value of the answer's bytes where that takes long or can be spared; ``expect`` makes
-        of the result what is returned. They raise AnswerError for an unexpected answer, after which the
-        connection is given up as after any other loss.
+        ``read`` parses the bytes of the answer, where that takes long or is not needed. ``expect`` converts
+        the result. Both raise AnswerError for an unexpected answer, which ends the connection.
 
         Raises NoAnswerError, RefusedError; FramingError for arguments that cannot be sent.
         """
@@ -123,7 +121,7 @@ class LuxiClient:
                     result = expect(result) if expect else result
                 except RefusedError as error:
                     self._pause = 0.0
-                    if not error.kind:  # luxid closes the connection when it does not understand a request
+                    if not error.kind:  # luxid closes the connection after an unknown request
                         await self._hang_up()
                     raise RefusedError(f"{method}: {error}", error.kind, error.arguments) from None
                 except AnswerError:
@@ -135,7 +133,7 @@ class LuxiClient:
                     during = method if sent else "Ganeti cannot be reached"
                     raise NoAnswerError(f"{self.path}: {during}: {reason}", sent) from error
                 except trio.Cancelled:
-                    # A late answer may still arrive and must not be taken for the answer to the next request.
+                    # A late answer must not be taken for that of the next request.
                     await (self._fail() if deadline.cancel_called else self._hang_up())
                     raise
                 self._pause = 0.0
@@ -153,7 +151,7 @@ class LuxiClient:
         await self._stream.send_all(message)
 
     async def _receive(self) -> bytes:
-        """The next message, after which nothing may follow. Raises FramingError, trio.BrokenResourceError."""
+        """Receive one message and nothing after it. Raises FramingError, trio.BrokenResourceError."""
         assert self._stream is not None
         decoder = Decoder(_LARGEST)
         while data := bytes(await self._stream.receive_some(_CHUNK)):
@@ -177,22 +175,22 @@ class LuxiClient:
 
 
 async def reach(path: str) -> trio.abc.Stream:
-    """A connection to a Unix socket, as soon as there is room in its queue. Raises OSError, ValueError."""
+    """Connect to a Unix socket as soon as its queue has room. Raises OSError, ValueError."""
     while True:
         stream = await trio.open_unix_socket(path)
         try:
             stream.socket.getpeername()
-        except OSError as error:  # how a socket that does not block reports a full queue
+        except OSError as error:  # a non-blocking socket reports a full queue so
             await trio.aclose_forcefully(stream)
             if error.errno != errno.ENOTCONN:
                 raise
-            await trio.sleep(_ROOM)
+            await trio.sleep(_QUEUE_FULL)
         else:
             return stream
 
 
 def _result(answer: object) -> Any:
-    """The result in an answer. Raises RefusedError, FramingError."""
+    """Return the result in an answer. Raises RefusedError, FramingError."""
     match answer:
         case {"success": True, "result": result}:
             return result
@@ -204,6 +202,6 @@ def _result(answer: object) -> Any:
 
 
 def exception_text(arguments: Sequence[object]) -> str:
-    """Arguments of one of Ganeti's exceptions: usually a text, and perhaps a word that classifies it."""
+    """Describe the arguments of a Ganeti exception: a text, perhaps with a word that classifies it."""
     first, *others = [str(argument) for argument in arguments] or [""]
     return f"{first} ({', '.join(others)})" if others else first

@@ -1,8 +1,7 @@
-"""How messages are cut out of a stream: JSON, then the byte 0x03.
+"""Framing of messages in a stream, for LUXI and htoolsd's own socket: JSON, then the byte 0x03.
 
-LUXI frames its messages so, and so does htoolsd's own socket. The byte cannot stand inside a message,
-because JSON escapes control characters. Nothing here does I/O: feed what was received, send what
-:func:`encode` returns.
+The byte never occurs inside a message, because JSON escapes control characters. This module does no I/O:
+feed received bytes to :class:`Decoder`, send the bytes that :func:`encode` returns.
 """
 
 import orjson
@@ -17,7 +16,7 @@ class FramingError(HtoolsError):
 
 
 def encode(value: object) -> bytes:
-    """One framed message. Raises FramingError for what JSON, UTF-8 or 64 bits cannot express."""
+    """Frame a message. Raises FramingError for a value that JSON, UTF-8 or 64 bits cannot express."""
     try:
         return orjson.dumps(value) + END
     except TypeError as err:
@@ -25,7 +24,7 @@ def encode(value: object) -> bytes:
 
 
 def decode(message: bytes) -> object:
-    """The value of one message, as :class:`Decoder` returned it. Raises FramingError."""
+    """Parse one message that :class:`Decoder` returned. Raises FramingError."""
     try:
         return orjson.loads(message)
     except orjson.JSONDecodeError as err:
@@ -33,9 +32,9 @@ def decode(message: bytes) -> object:
 
 
 class Decoder:
-    """Cuts a stream, fed in pieces of any size, into messages of at most ``limit`` bytes.
+    """Splits a stream, fed in pieces of any size, into messages of at most ``limit`` bytes.
 
-    After a FramingError message boundaries are unknown, and the stream cannot be used any more.
+    After a FramingError the boundaries of messages are unknown and the stream is unusable.
     """
 
     def __init__(self, limit: int) -> None:
@@ -43,7 +42,7 @@ class Decoder:
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The messages that ``data`` completes, without their end bytes, in order.
+        """Return the messages that ``data`` completes, without their end bytes, in order.
 
         Raises FramingError as soon as a message is longer than allowed, before it is complete.
         """
@@ -57,7 +56,7 @@ class Decoder:
         return messages
 
     def finish(self) -> None:
-        """The stream has ended. Raises FramingError if it did so inside a message."""
+        """End the stream. Raises FramingError if it ended inside a message."""
         if self._rest:
             raise FramingError(f"the stream ended inside a message, after {len(self._rest)} bytes of it")
 

@@ -1,4 +1,4 @@
-"""What is asked of luxid about jobs, as in :mod:`.queries`."""
+"""Requests to luxid about jobs, with typed answers, as in :mod:`.queries`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
@@ -10,7 +10,7 @@ from ganeti_htools.luxi.queries import query
 
 Value = TypeVar("Value")
 
-LONGEST_WAIT = 89  # seconds that luxid waits for a job to change; it accepts no longer wait
+LONGEST_WAIT = 89  # seconds that luxid waits for a job to change at most
 
 
 class JobStatus(Enum):
@@ -37,7 +37,7 @@ async def each_job(
     read: Callable[..., Value],
     patience: float = PATIENCE,
 ) -> list[Value]:
-    """What ``read`` makes of the ``fields`` of each job; without ids, of each job in the queue.
+    """Return what ``read`` makes of the ``fields`` of each job; without ids, of each job in the queue.
 
     ``read`` may raise TypeError, ValueError and LookupError for fields of an unexpected shape.
     """
@@ -51,7 +51,7 @@ async def each_job(
 async def job_statuses(
     client: LuxiClient, ids: Sequence[int], patience: float = PATIENCE
 ) -> list[JobStatus | None]:
-    """States of jobs, in the order of ``ids``; None for a job that is not there."""
+    """Return the states of jobs in the order of ``ids``; None for a job that does not exist."""
     return await each_job(client, ids, ["status"], _status, patience) if ids else []
 
 
@@ -62,7 +62,7 @@ def _status(value: object) -> JobStatus | None:
 async def opcodes(
     client: LuxiClient, patience: float = PATIENCE
 ) -> list[tuple[int, list[Mapping[str, Any]]]]:
-    """The number and the opcodes of each job in the queue; no opcodes for a job that has just left it."""
+    """Return number and opcodes of each job in the queue; no opcodes if the job has just left."""
     return await each_job(client, [], ["id", "ops"], _work, patience)
 
 
@@ -71,7 +71,7 @@ def _work(number: object, opcodes: object) -> tuple[int, list[Mapping[str, Any]]
 
 
 async def unfinished(client: LuxiClient) -> list[tuple[int, list[Mapping[str, Any]]]]:
-    """The number and the opcodes of each job that has not ended."""
+    """Return number and opcodes of each job that has not ended."""
     states = ["|", *(["=", "status", status.value] for status in JobStatus if not status.final)]
     rows = await query(client, "job", ["id", "ops"], states)
     with expecting("Query of jobs"):
@@ -81,14 +81,14 @@ async def unfinished(client: LuxiClient) -> list[tuple[int, list[Mapping[str, An
 async def submit(
     client: LuxiClient, work: Sequence[Sequence[Mapping[str, Any]]], patience: float = PATIENCE
 ) -> list[int | str]:
-    """Submit jobs, each a sequence of opcodes: the id of each, or why Ganeti did not take it.
+    """Submit jobs, each a sequence of opcodes. Returns the id of each, or why Ganeti did not accept it.
 
-    When NoAnswerError says that the request was sent, luxid may have accepted the jobs.
+    After a NoAnswerError with ``sent`` luxid may have accepted the jobs.
     """
 
     def read(answer: Any) -> list[int | str]:
         pairs = listed(answer, len(work))
-        results = [of(int, told) if of(bool, taken) else of(str, told) for taken, told in pairs]
+        results = [of(int, value) if of(bool, accepted) else of(str, value) for accepted, value in pairs]
         numbers = [result for result in results if isinstance(result, int)]
         if len(set(numbers)) < len(numbers):
             raise ValueError
@@ -98,7 +98,7 @@ async def submit(
 
 
 class JobChange(NamedTuple):
-    """News of a job: the fields asked for, and entries of its log: [serial, time, kind, message]."""
+    """Values of the requested fields of a job, and new entries of its log: [serial, time, kind, message]."""
 
     fields: list[Any]
     log: list[list[Any]]
@@ -115,8 +115,8 @@ async def wait_for_change(
 ) -> JobChange | None:
     """Wait until ``fields`` of a job differ from ``known`` or its log is longer; None if nothing changed.
 
-    ``timeout`` is seconds, at most LONGEST_WAIT; ``patience`` for the answer is added. The connection is
-    busy that long, so it should be one of its own.
+    ``timeout`` is in seconds, at most LONGEST_WAIT; ``patience`` for the answer is added. Use a separate
+    connection, for it is busy while it waits.
     """
     args = [job, fields, known, log_serial, min(timeout, LONGEST_WAIT)]
 
@@ -137,10 +137,10 @@ def _entry(serial: object, time: object, kind: object, message: object) -> list[
 
 
 async def cancel(client: LuxiClient, job: int) -> tuple[bool, str]:
-    """Cancel a job that waits: whether it worked, and what Ganeti says."""
+    """Cancel a waiting job. Returns whether this worked, and Ganeti's message."""
 
     def read(answer: Any) -> tuple[bool, str]:
-        done, told = answer
-        return of(bool, done), of(str, told)
+        done, message = answer
+        return of(bool, done), of(str, message)
 
     return await ask(client, "CancelJob", [job, False], read)

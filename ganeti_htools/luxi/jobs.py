@@ -1,4 +1,4 @@
-"""Jobs submitted exactly once, and followed until they end, although luxid may go away meanwhile."""
+"""Jobs submitted exactly once and followed until they end, even if luxid goes away meanwhile."""
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,18 +15,18 @@ from ganeti_htools.model.errors import DataError, HtoolsError
 
 Value = TypeVar("Value")
 
-# Called with a text that says what is being waited for, and with None once the wait is over.
+# Called with a description of what is awaited, and with None once the wait is over.
 Away = Callable[[str | None], Awaitable[None]]
-# Called with the number of a job and its new state (None if it has left the queue) or a line of its log.
+# Called with the number of a job and either its new state (None: not in the queue) or a line of its log.
 News = Callable[[int, JobStatus | str | None], Awaitable[None]]
 
-_FIRST_LOOK, _LAST_LOOK = 1, 15  # seconds until all jobs are looked at again; doubling, as long as Ganeti's
-_PAUSE = 1.0  # seconds before the next question after an answer
+_FIRST_LOOK, _LAST_LOOK = 1, 15  # seconds between polls of all jobs; doubling, as in Ganeti
+_PAUSE = 1.0  # seconds between an answer and the next request
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Seconds to wait: for an answer, for luxid to come back, for a submission without answer to show."""
+    """Seconds to wait for an answer, for luxid to come back, and for an unanswered submission to appear."""
 
     answer: float = 180.0
     away: float = 600.0
@@ -37,11 +37,11 @@ PATIENCE = Patience()
 
 
 class GivenUpError(LuxiError):
-    """Ganeti has been out of reach for too long."""
+    """Ganeti has been unreachable for too long."""
 
 
 class _Absence:
-    """How long Ganeti has been out of reach."""
+    """Period in which Ganeti cannot be reached."""
 
     def __init__(self, patience: Patience, away: Away) -> None:
         self._patience = patience
@@ -49,7 +49,7 @@ class _Absence:
         self._since: float | None = None
 
     async def note(self, error: HtoolsError) -> None:
-        """Note a failure. Raises GivenUpError once failures have gone on for too long."""
+        """Count a failure. Raises GivenUpError once failures have lasted too long."""
         now = trio.current_time()
         if self._since is None:
             self._since = now
@@ -59,17 +59,16 @@ class _Absence:
             raise GivenUpError(f"{error}; given up after {self._patience.away:g} s") from error
 
     async def end(self) -> None:
-        """Note an answer: the absence, if any, is over."""
+        """End the period after an answer."""
         if self._since is not None:
             self._since = None
             await self._away(None)
 
 
 async def persistently(request: Callable[[], Awaitable[Value]], patience: Patience, away: Away) -> Value:
-    """The result of a request that changes nothing, repeated until there is an answer.
+    """Repeat a request that changes nothing until there is an answer, and return its result.
 
-    A node that should report and does not (DataError) is no answer either: it may be starting up.
-    Raises GivenUpError.
+    A DataError counts as no answer: a node that does not report may be starting. Raises GivenUpError.
     """
     absence = _Absence(patience, away)
     while True:
@@ -91,11 +90,11 @@ async def submit(
     away: Away,
     unsure: bool = False,
 ) -> list[int | str]:
-    """Submit jobs: the number of each, or why Ganeti did not take it.
+    """Submit jobs. Returns the number of each, or why Ganeti did not accept it.
 
-    Jobs are recognised by the comment of their first opcode. When the answer is lost, or with
-    ``unsure`` because they may have been submitted before, those found in the queue are taken; what has
-    not shown after ``patience.late`` seconds is submitted again. Raises GivenUpError: then nobody knows.
+    The comment of its first opcode identifies a job. After a lost answer, or with ``unsure`` (the jobs may
+    have been submitted before), jobs found in the queue count as submitted. Jobs that have not appeared after
+    ``patience.late`` seconds are submitted again. After a GivenUpError the outcome is unknown.
     """
     comments = [opcodes[0]["comment"] for opcodes in work]
     numbers: dict[int, int | str] = {}
@@ -122,9 +121,9 @@ async def submit(
 async def find(
     ganeti: LuxiClient, comments: Sequence[str], patience: Patience, away: Away, until: float
 ) -> dict[int, int]:
-    """Which of the jobs with these comments are in the queue, and their numbers there.
+    """Find jobs by their comments. Returns the numbers of those in the queue, by place in ``comments``.
 
-    Waits for them until ``until`` (a time of trio's clock). Raises GivenUpError.
+    Waits for the jobs until ``until`` (a time of trio's clock). Raises GivenUpError.
     """
     while True:
         found = await persistently(lambda: _in_queue(ganeti, comments, patience), patience, away)
@@ -146,7 +145,7 @@ async def _in_queue(ganeti: LuxiClient, comments: Sequence[str], patience: Patie
 async def follow(
     ganeti: LuxiClient, numbers: Sequence[int], patience: Patience, away: Away, news: News
 ) -> None:
-    """Wait until jobs have ended, telling what happens to them. Raises GivenUpError."""
+    """Wait until jobs have ended, and pass on their news. Raises GivenUpError."""
     known: dict[int, JobStatus] = {}
     pending, look, serial = list(numbers), _FIRST_LOOK, None
 
@@ -154,7 +153,7 @@ async def follow(
         return await job_queries.job_statuses(ganeti, pending, patience.answer)
 
     async def listen() -> None:
-        """Listen to the first job's log until its state changes or all jobs are due to be looked at."""
+        """Follow the first job's log until its state changes or the next poll of all jobs is due."""
         nonlocal serial
         first, until = pending[0], trio.current_time() + look
         while (left := until - trio.current_time()) > 0:
@@ -169,7 +168,7 @@ async def follow(
                 return
             if change is None:
                 return
-            if not change.log and change.fields == state:  # the answer may come earlier than the timeout
+            if not change.log and change.fields == state:  # luxid may answer before the timeout
                 await trio.sleep(min(_PAUSE, max(0.0, until - trio.current_time())))
             for entry in change.log:
                 serial = entry[0]
@@ -195,10 +194,12 @@ async def follow(
 
 
 async def results(ganeti: LuxiClient, number: int, patience: Patience, away: Away) -> Any:
-    """The results of a job's opcodes, a list; None if Ganeti does not know the job. Raises GivenUpError."""
+    """Return the results of a job's opcodes; None for an unknown job. Raises GivenUpError."""
 
     async def ask() -> list[Any]:
-        return await job_queries.each_job(ganeti, [number], ["opresult"], lambda told: told, patience.answer)
+        return await job_queries.each_job(
+            ganeti, [number], ["opresult"], lambda values: values, patience.answer
+        )
 
     return (await persistently(ask, patience, away))[0]
 
@@ -206,18 +207,18 @@ async def results(ganeti: LuxiClient, number: int, patience: Patience, away: Awa
 async def failures(
     ganeti: LuxiClient, numbers: Sequence[int], patience: Patience, away: Away
 ) -> dict[int, str]:
-    """Why jobs failed: for each, the first opcode that failed and its error. Raises GivenUpError."""
+    """Return why jobs failed: the first failed opcode of each, and its error. Raises GivenUpError."""
 
     async def ask() -> list[str]:
         fields = ["summary", "opstatus", "opresult"]
         return await job_queries.each_job(ganeti, numbers, fields, failure, patience.answer)
 
-    told = await persistently(ask, patience, away) if numbers else []
-    return dict(zip(numbers, told, strict=True))
+    reasons = await persistently(ask, patience, away) if numbers else []
+    return dict(zip(numbers, reasons, strict=True))
 
 
 def failure(summary: Any, states: Any, results: Any) -> str:
-    """Why a job failed: its first opcode that failed, and its error."""
+    """Return why a job failed: its first failed opcode, and the error."""
     for title, state, result in zip(summary or (), states or (), results or (), strict=False):
         if state in ("error", "canceled"):
             match result:

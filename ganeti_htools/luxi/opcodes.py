@@ -1,6 +1,6 @@
-"""The opcodes that are submitted, with the fields that Ganeti's htools give them (``OpCodes.hs``).
+"""Opcodes as JSON objects, with the fields that Ganeti's htools give them (``OpCodes.hs``).
 
-They are the JSON objects of the protocol. Objects are named by their full names.
+Nodes and instances are given by their full names.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ _POWER_DELAY = 2.0
 
 
 def migrate(instance: str, target: str | None = None) -> Opcode:
-    """Migrate, or fail over what does not run, to the secondary; on shared storage to ``target``."""
+    """Migrate, or fail over if stopped, to the secondary; on shared storage to ``target``."""
     return {
         "OP_ID": "OP_INSTANCE_MIGRATE",
         "instance_name": instance,
@@ -33,7 +33,7 @@ def migrate(instance: str, target: str | None = None) -> Opcode:
 
 
 def failover(instance: str, target: str | None = None) -> Opcode:
-    """Fail over a forthcoming instance (it cannot migrate); on shared storage to ``target``."""
+    """Fail over a forthcoming instance, which cannot migrate; on shared storage to ``target``."""
     return {
         "OP_ID": "OP_INSTANCE_FAILOVER",
         "instance_name": instance,
@@ -63,7 +63,7 @@ def replace_secondary(instance: str, node: str) -> Opcode:
 
 
 def move(instance: str, node: str) -> Opcode:
-    """Stop an instance, copy its local disks to a new primary, and start it there if it is to run."""
+    """Stop an instance, copy its local disks to a new primary, and start it there if it was up."""
     return {
         "OP_ID": "OP_INSTANCE_MOVE",
         "instance_name": instance,
@@ -75,8 +75,8 @@ def move(instance: str, node: str) -> Opcode:
     }
 
 
-def moving(operation: Operation, instance: str, node: str, forthcoming: bool) -> Opcode:
-    """The opcode of an operation of a move; ``node`` is the new one, if it takes one."""
+def opcode_of(operation: Operation, instance: str, node: str, forthcoming: bool) -> Opcode:
+    """Return the opcode of an operation; ``node`` is its new node, if the operation takes one."""
     if operation is Operation.REPLACE_SECONDARY:
         return replace_secondary(instance, node)
     if operation is Operation.MOVE:
@@ -86,20 +86,19 @@ def moving(operation: Operation, instance: str, node: str, forthcoming: bool) ->
 
 
 def tag_node(node: str, tags: Sequence[str]) -> Opcode:
-    """Give a node tags."""
+    """Add tags to a node."""
     return {"OP_ID": "OP_TAGS_SET", "kind": "node", "tags": list(tags), "name": node}
 
 
 def untag_node(node: str, tags: Sequence[str]) -> Opcode:
-    """Take tags from a node."""
+    """Remove tags from a node."""
     return {"OP_ID": "OP_TAGS_DEL", "kind": "node", "tags": list(tags), "name": node}
 
 
 def set_node(node: str, role: str, holds: bool, auto_promote: bool = False) -> Opcode:
-    """Mark a node ``drained`` or ``offline``, or not any more.
+    """Set or clear a node's flag ``drained`` or ``offline``.
 
-    With ``auto_promote`` others become master candidates if there are too few then, for which Ganeti locks
-    all nodes.
+    With ``auto_promote`` other nodes become master candidates if too few remain; Ganeti then locks all nodes.
     """
     return {
         "OP_ID": "OP_NODE_SET_PARAMS",
@@ -111,7 +110,7 @@ def set_node(node: str, role: str, holds: bool, auto_promote: bool = False) -> O
 
 
 def power(nodes: Sequence[str], on: bool) -> Opcode:
-    """Power nodes up or down by their out-of-band programs; offline ones, Ganeti wants."""
+    """Power offline nodes up or down by their out-of-band programs."""
     return {
         "OP_ID": "OP_OOB_COMMAND",
         "node_names": list(nodes),
@@ -122,7 +121,7 @@ def power(nodes: Sequence[str], on: bool) -> Opcode:
     }
 
 
-STORAGE_FIELDS = ("node", "name", "size", "free")  # for "used" nodes would walk through directories
+STORAGE_FIELDS = ("node", "name", "size", "free")  # "used" would make nodes walk directories
 
 
 def query_storage(kind: str, nodes: Sequence[str]) -> Opcode:
@@ -136,7 +135,7 @@ def query_storage(kind: str, nodes: Sequence[str]) -> Opcode:
 
 
 def query_disks(instances: Sequence[str]) -> Opcode:
-    """Ask for the configuration of instances, where their disks are among it, without locks."""
+    """Ask for the configuration of instances, with the places of their disks, without locks."""
     return {
         "OP_ID": "OP_INSTANCE_QUERY_DATA",
         "instances": list(instances),
@@ -146,18 +145,17 @@ def query_disks(instances: Sequence[str]) -> Opcode:
 
 
 def sources(opcode: Opcode) -> list[Any]:
-    """The programs that its reason trail names."""
+    """Return the programs in the reason trail of an opcode."""
     reasons = opcode.get("reason") or ()
     return [reason[0] for reason in reasons if isinstance(reason, list | tuple) and reason]
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What jobs say about their origin.
+    """Origin of jobs, in their reason trail and comment.
 
-    ``source`` is the program, ``reason`` why it was run, ``purpose`` what the jobs are for; ``run``
-    tells one run from all others. With ``purpose``, ``run`` and its number every job has a comment
-    that no other job has, by which it is recognised in the queue.
+    ``source`` is the program, ``reason`` why it was started, ``purpose`` the purpose of the jobs, ``run`` a
+    unique id. Purpose, run and number make a unique comment, which identifies the job in the queue.
     """
 
     source: str
@@ -167,11 +165,11 @@ class Signature:
     priority: int = 0
 
     def comment(self, number: str) -> str:
-        """The comment of a job, whose number is like 2/1: the first job of the second jobset."""
+        """Return the comment of a job. Number 2/1 is the first job of the second jobset."""
         return f"{self.purpose}, run {self.run}, job {number}"
 
     def sign(self, opcodes: Sequence[Opcode], number: str, time_ns: int) -> list[Opcode]:
-        """The opcodes of a job, ready to be submitted."""
+        """Return the opcodes of a job with reason trail, comment and priority, ready to submit."""
         common = {
             "priority": self.priority,
             "depends": None,

@@ -1,4 +1,4 @@
-"""What is asked of luxid, with typed answers; the methods are those of Ganeti's ``lib/luxi.py``.
+"""Requests to luxid with typed answers; the methods are those of Ganeti's ``lib/luxi.py``.
 
 All raise what :meth:`.LuxiClient.call` raises, also AnswerError for an answer of an unexpected shape.
 """
@@ -24,9 +24,9 @@ INSTANCE_FIELDS = (
 GROUP_FIELDS = ("uuid", "name", "alloc_policy", "ipolicy", "tags", "diskparams")
 NETWORK_FIELDS = ("name", "uuid", "group_list")
 
-# The fields above, divided by how often they are read. If only one field is such that nodes have to be
-# asked for it, luxid asks all nodes; configuration fields it has in memory (``Ganeti.Query.Node`` and
-# ``Instance``). A status is read together with the wish and the node that it was found for.
+# The fields above, divided by how often they are read. For live fields luxid asks all nodes, even for a
+# single field; configuration fields are in its memory (``Ganeti.Query.Node`` and ``Instance``). The status of
+# an instance is read together with the intended status and the node that it belongs to.
 NODE_LIVE_FIELDS = (
     "name",
     *("mtotal", "mnode", "mfree", "dtotal", "dfree", "ctotal", "cnos", "sptotal", "spfree"),
@@ -45,12 +45,12 @@ INFO_KEYS = (
 
 
 def default_socket() -> str:
-    """Where luxid listens on a master node; below ``GANETI_ROOTDIR`` as for Ganeti's own programs."""
+    """Return luxid's socket on a master node, below ``GANETI_ROOTDIR`` as in Ganeti's own programs."""
     return os.environ.get("GANETI_ROOTDIR", "") + "/var/run/ganeti/socket/ganeti-query"
 
 
 class MissingReason(Enum):
-    """Why a field has no value: Ganeti's result states, 0 aside."""
+    """Reason why a field has no value: Ganeti's result states except 0."""
 
     UNKNOWN = 1  # no such field in this version
     NO_DATA = 2
@@ -59,7 +59,7 @@ class MissingReason(Enum):
 
 
 class QueryRow(NamedTuple):
-    """An object: the fields that have a value, and why the others have none."""
+    """An object: its fields with a value, and the reasons of its fields without."""
 
     values: Mapping[str, Any]
     missing: Mapping[str, MissingReason]
@@ -68,12 +68,12 @@ class QueryRow(NamedTuple):
 async def query(
     client: LuxiClient, what: str, fields: Sequence[str], qfilter: Sequence[object] | None = None
 ) -> list[QueryRow]:
-    """``fields`` of all objects of a kind (``node``, ``instance``...), or of those a filter matches."""
+    """Query ``fields`` of all objects of a kind (``node``, ...), or of those that a filter matches."""
     return await ask(client, "Query", [what, fields, qfilter], lambda answer: rows(what, fields, answer))
 
 
 def rows(what: str, fields: Sequence[str], answer: Any) -> list[QueryRow]:
-    """The rows in an answer to Query."""
+    """Parse the rows in an answer to Query."""
     with expecting(f"Query of {what}s"):
         return [_row(fields, cells) for cells in answer["data"]]
 
@@ -89,18 +89,18 @@ def _row(fields: Sequence[str], cells: Sequence[Sequence[Any]]) -> QueryRow:
 
 
 async def cluster_info(client: LuxiClient) -> dict[str, Any]:
-    """The cluster's own configuration."""
+    """Query the configuration of the cluster."""
     return await ask(client, "QueryClusterInfo", (), info)
 
 
 def info(answer: Any) -> dict[str, Any]:
-    """The cluster's own configuration in an answer to QueryClusterInfo."""
+    """Parse the configuration of the cluster in an answer to QueryClusterInfo."""
     with expecting("QueryClusterInfo"):
         return of(dict, answer)
 
 
 class ClusterAnswers(NamedTuple):
-    """What the answers to the requests say that describe a cluster."""
+    """Answers to the requests that describe a cluster."""
 
     nodes: list[QueryRow]
     instances: list[QueryRow]
@@ -110,7 +110,7 @@ class ClusterAnswers(NamedTuple):
 
 
 async def whole_cluster(client: LuxiClient) -> ClusterAnswers:
-    """All that decisions need, asked as Ganeti's tools ask, and the networks, which these do not ask for.
+    """Query all that decisions need, as Ganeti's tools do, and the networks.
 
     For the first two requests luxid asks every node.
     """
@@ -124,7 +124,7 @@ async def whole_cluster(client: LuxiClient) -> ClusterAnswers:
 
 
 async def watcher_pause(client: LuxiClient) -> float | None:
-    """Until when ganeti-watcher does not act, in seconds of the epoch; None if it is not paused."""
+    """Return the end of ganeti-watcher's pause, in seconds of the epoch; None if it is not paused."""
 
     def read(answer: Any) -> float | None:
         [until] = listed(answer, 1)

@@ -1,6 +1,6 @@
-"""Jobs that only ask: submitted at low priority, waited for, and cancelled if they have to wait too long.
+"""Jobs that only query: submitted at low priority, awaited, and cancelled if they wait too long.
 
-Ganeti answers a few questions by jobs alone. Such a job waits for locks as any other, and holds them.
+Ganeti answers a few queries by jobs only. Such a job waits for locks and holds them, like any other.
 """
 
 import time
@@ -16,15 +16,15 @@ from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.jobs import failure
 from ganeti_htools.luxi.opcodes import PRIORITIES, Opcode, Signature
 
-_PAUSE = 1.0  # seconds before the next question after an answer that came too early
-_GOODBYE = 5.0  # seconds to cancel a job
+_PAUSE = 1.0  # seconds before the next request after an early answer
+_CANCEL_PATIENCE = 5.0  # seconds to cancel a job
 
 
-async def answered(ganeti: LuxiClient, opcodes: Sequence[Opcode], about: str, seconds: float) -> list[Any]:
-    """What the opcodes of a job result in; ``about`` stands in the job's comment.
+async def results_of(ganeti: LuxiClient, opcodes: Sequence[Opcode], about: str, seconds: float) -> list[Any]:
+    """Submit a job and return the results of its opcodes; ``about`` is part of the job's comment.
 
-    Raises LuxiError, also if Ganeti does not take the job, or it fails, or has not ended after so many
-    seconds: it is cancelled then, unless it runs already. So it is when this is cancelled.
+    Raises LuxiError, also if the job is not accepted, fails, or has not ended after ``seconds``. In the last
+    case, and when the caller is cancelled, the job is cancelled unless it already runs.
     """
     now = time.time_ns()
     signature = Signature("htoolsd", "asks for storage", f"asks for {about}", f"{now:x}", PRIORITIES["low"])
@@ -39,7 +39,7 @@ async def answered(ganeti: LuxiClient, opcodes: Sequence[Opcode], about: str, se
             ended = True
     finally:
         if not ended:
-            with trio.CancelScope(shield=True), trio.move_on_after(_GOODBYE):
+            with trio.CancelScope(shield=True), trio.move_on_after(_CANCEL_PATIENCE):
                 await _cancel(ganeti, number)
     if not ended:
         raise LuxiError(f"job {number}, which asks for {about}, has not ended within {seconds:g} s")
@@ -58,14 +58,14 @@ async def _end(ganeti: LuxiClient, number: int) -> None:
             continue
         if JobStatus(change.fields[0]).final:
             return
-        if change.fields == known and not change.log:  # the answer may come earlier than the timeout
+        if change.fields == known and not change.log:  # luxid may answer before the timeout
             await trio.sleep(_PAUSE)
         known, serial = change.fields, change.log[-1][0] if change.log else serial
 
 
 async def _cancel(ganeti: LuxiClient, number: int) -> None:
-    """Cancel a job, over a connection of its own: the usual one may be waiting."""
-    with suppress(LuxiError):  # it only asks, and ends by itself
+    """Cancel a job over a separate connection, for the usual one may be busy."""
+    with suppress(LuxiError):  # the job changes nothing and ends by itself
         async with ganeti.another() as cancelling:
             await job_queries.cancel(cancelling, number)
 

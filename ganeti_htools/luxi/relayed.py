@@ -1,4 +1,4 @@
-"""Ganeti's answers as htoolsd passes them on: one JSON object of tables in luxid's own form."""
+"""Ganeti's answers as htoolsd relays them: one JSON object of tables in luxid's own form."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +24,7 @@ FIELDS = {
 
 
 def to_json(fields: Sequence[str], table: Sequence[QueryRow]) -> dict[str, Any]:
-    """A table in luxid's form: for each row and field a state and a value."""
+    """Return a table in luxid's form: a state and a value for each row and field."""
     return {"fields": list(fields), "data": [[_cell(row, field) for field in fields] for row in table]}
 
 
@@ -34,10 +34,12 @@ def _cell(row: QueryRow, field: str) -> list[Any]:
     return [0, row.values[field]]
 
 
-def from_json(told: Any) -> ClusterAnswers:
-    """The answers, read from what :func:`to_json` wrote. Raises AnswerError."""
+def from_json(document: Any) -> ClusterAnswers:
+    """Parse answers from the tables of :func:`to_json`. Raises AnswerError."""
     try:
-        tables = {name: rows(name.removesuffix("s"), told[name]["fields"], told[name]) for name in FIELDS}
-        return ClusterAnswers(**tables, info=info(told["info"]))
+        tables = {
+            name: rows(name.removesuffix("s"), document[name]["fields"], document[name]) for name in FIELDS
+        }
+        return ClusterAnswers(**tables, info=info(document["info"]))
     except (TypeError, LookupError) as error:
-        raise AnswerError("the cluster is not told as expected") from error
+        raise AnswerError("htoolsd's description of the cluster has an unexpected shape") from error

@@ -9,7 +9,7 @@ import orjson
 from ganeti_htools.engine.allocation.evacuate import Evacuation
 from ganeti_htools.engine.allocation.solution import Metric
 from ganeti_htools.engine.decide import Decision
-from ganeti_htools.luxi.opcodes import Opcode, moving
+from ganeti_htools.luxi.opcodes import Opcode, opcode_of
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.moves import MovePart
 from ganeti_htools.model.request import AllocateSecondary, MultiAllocate, Relocate, Request
@@ -110,4 +110,4 @@ def _evacuated(request: Request, decision: Decision) -> tuple[str, Any]:
 def _job(state: State, row: Instance, parts: Sequence[MovePart]) -> list[Opcode]:
     """Return the opcodes that move an instance."""
     names = [node.name for node in state.cluster.nodes]
-    return [moving(part.operation, row.name, names[part.node], row.forthcoming) for part in parts]
+    return [opcode_of(part.operation, row.name, names[part.node], row.forthcoming) for part in parts]

@@ -5,7 +5,7 @@ from typing import Any
 
 from ganeti_htools.engine.allocation.evacuate import MovedInstance
 from ganeti_htools.engine.groups.outcome import Outcome
-from ganeti_htools.execution.jobs import Job, Jobsets, opcodes_on_way
+from ganeti_htools.execution.jobs import Job, Jobsets, opcodes_of_group_move
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.moves import NamedMove, title_of
 from ganeti_htools.model.state import State
@@ -50,6 +50,6 @@ def jobs_of(state: State, moves: Sequence[GroupMove]) -> Jobsets:
     forthcoming = {row.name for row in state.cluster.instances if row.forthcoming}
 
     def job(move: GroupMove) -> Job:
-        return job_of(move, opcodes_on_way(move.step, move.step.instance in forthcoming), move.step)
+        return job_of(move, opcodes_of_group_move(move.step, move.step.instance in forthcoming), move.step)
 
     return [[job(move) for move in moves] for moves in jobsets(moves)]

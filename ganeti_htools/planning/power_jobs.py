@@ -26,12 +26,12 @@ _Work = tuple[Opcode, str]  # with the shell command that does the same
 def drain(node: str, promote: bool = False) -> Job:
     """Drain a node. Other nodes become master candidates only if Ganeti asks for more."""
 
-    def again(error: str) -> Job | None:
+    def retry(error: str) -> Job | None:
         return drain(node, promote=True) if "Not enough master candidates" in error and not promote else None
 
     work = _tag(node, SQUEEZING), _role(node, "drained", True, promote)
     title, otherwise = f"drain {node}", "online, not drained"
-    return Job(title, *_both(*work), None, (node,), "drained", otherwise, undrain(node), again=again)
+    return Job(title, *_both(*work), None, (node,), "drained", otherwise, undrain(node), retry=retry)
 
 
 def drain_and_empty(nodes: Sequence[str], moves: Jobsets, late: Collection[str]) -> list[Sequence[Job]]:
@@ -137,12 +137,12 @@ def _offline(node: str) -> Job:
 def _online(node: str) -> Job:
     """Mark a node online. Ganeti refuses until the node daemon answers, so the job is repeated."""
 
-    def again(error: str) -> Job | None:
+    def retry(error: str) -> Job | None:
         return _online(node) if "fails to report its version" in error else None
 
     work = _role(node, "offline", False)
     title = f"mark {node} online"
-    return Job(title, *_both(work), None, (node,), "online", "still offline", again=again, awaits=(node,))
+    return Job(title, *_both(work), None, (node,), "online", "still offline", retry=retry, awaits=(node,))
 
 
 def _power(nodes: Sequence[str], on: bool) -> list[Job]:

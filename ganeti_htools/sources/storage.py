@@ -12,7 +12,7 @@ from ganeti_htools.backends.storage import Found
 from ganeti_htools.files import read_bytes
 from ganeti_htools.luxi import opcodes, queries
 from ganeti_htools.luxi.client import LuxiClient, LuxiError
-from ganeti_htools.luxi.questions import answered
+from ganeti_htools.luxi.questions import results_of
 from ganeti_htools.model import known_storage
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
@@ -61,7 +61,7 @@ async def units_of(
     if not kinds:
         return {}, ()
     work = [opcodes.query_storage(kind.value, nodes) for kind in kinds]
-    results = await answered(ganeti, work, "storage units", seconds)
+    results = await results_of(ganeti, work, "storage units", seconds)
     return storage.reports(dict(zip(kinds, results, strict=True)))
 
 
@@ -83,7 +83,7 @@ async def where_disks_are(ganeti: LuxiClient, cluster: Cluster) -> Found:
 async def disks_of(ganeti: LuxiClient, names: Sequence[str], cluster: Cluster, seconds: float) -> Found:
     """Where the disks of instances are, by a job. Raises LuxiError, DataError."""
     work = [opcodes.query_disks(names)]
-    [result] = await answered(ganeti, work, "disks of instances", seconds)
+    [result] = await results_of(ganeti, work, "disks of instances", seconds)
     pools = {group.uuid: group.rbd_pool for group in cluster.groups if group.rbd_pool}
     return storage.queried_disks(result, cluster.default_units, pools)
 

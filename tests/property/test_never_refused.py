@@ -75,7 +75,7 @@ def made_by(state: State, request: Request, result: Any) -> list[Any]:
     if isinstance(result, Evacuation):
         names = [node.name for node in cluster.nodes]
         return [
-            opcodes.moving(part.operation, row.name, names[part.node], row.forthcoming)
+            opcodes.opcode_of(part.operation, row.name, names[part.node], row.forthcoming)
             for moved in result.moved
             for row in [cluster.instances[moved.instance]]
             for part in moved.parts

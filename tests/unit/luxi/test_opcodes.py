@@ -38,7 +38,7 @@ def test_a_move_has_the_fields_of_gnt_instance_move() -> None:
         "compress": "none",
         "ignore_consistency": False,
     }
-    assert opcodes.moving(Operation.MOVE, "inst1", "node2", forthcoming=False) == expected
+    assert opcodes.opcode_of(Operation.MOVE, "inst1", "node2", forthcoming=False) == expected
 
 
 def test_questions() -> None:

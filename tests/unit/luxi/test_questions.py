@@ -8,7 +8,7 @@ from trio.testing import MockClock
 
 from ganeti_htools.luxi import job_queries, opcodes
 from ganeti_htools.luxi.client import LuxiError
-from ganeti_htools.luxi.questions import answered
+from ganeti_htools.luxi.questions import results_of
 from tests.support.simulated import Simulated, simulated
 from tests.support.worlds import role, world
 
@@ -24,7 +24,7 @@ async def keep(master: Simulated, client: Any, seconds: float) -> None:
 
 async def test_the_results_of_all_opcodes(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
-        groups, disks = await answered(client, [UNITS, DISKS], "units", 60)
+        groups, disks = await results_of(client, [UNITS, DISKS], "units", 60)
         assert groups == [["one", "xenvg", 9000, 8000], ["two", "xenvg", 9000, 8500]]
         assert list(disks) == ["stuck"]
         [job] = master.jobs.unarchived()
@@ -35,7 +35,7 @@ async def test_the_results_of_all_opcodes(autojump_clock: MockClock) -> None:
 async def test_a_job_that_waits_for_locks_is_waited_for(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
         await keep(master, client, 50)
-        assert await answered(client, [UNITS], "units", 120)
+        assert await results_of(client, [UNITS], "units", 120)
         assert master.states() == ["success", "success"]
 
 
@@ -43,7 +43,7 @@ async def test_one_that_waits_too_long_is_cancelled(autojump_clock: MockClock) -
     async with simulated(world()) as (master, client):
         await keep(master, client, 500)
         with pytest.raises(LuxiError, match="job 2, which asks for units, has not ended within 60 s"):
-            await answered(client, [UNITS], "units", 60)
+            await results_of(client, [UNITS], "units", 60)
         assert master.states() == ["running", "canceled"]
 
 
@@ -51,7 +51,7 @@ async def test_so_is_one_that_nobody_waits_for_any_more(autojump_clock: MockCloc
     async with simulated(world()) as (master, client):
         await keep(master, client, 500)
         with trio.move_on_after(5):
-            await answered(client, [UNITS], "units", 60)
+            await results_of(client, [UNITS], "units", 60)
         assert master.states() == ["running", "canceled"]
 
 
@@ -62,11 +62,11 @@ async def test_a_job_that_fails_says_why(autojump_clock: MockClock) -> None:
             (opcodes.query_storage("lvm-vg", ["nobody"]), "NODE_QUERY_STORAGE: .*Node 'nobody' not known"),
         ):
             with pytest.raises(LuxiError, match=f"^job ., which asks for units: {text}"):
-                await answered(client, [UNITS, work], "units", 60)
+                await results_of(client, [UNITS, work], "units", 60)
 
 
 async def test_a_closed_queue(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
         master.jobs.drained = True
         with pytest.raises(LuxiError, match="Queue drained"):
-            await answered(client, [UNITS], "units", 60)
+            await results_of(client, [UNITS], "units", 60)

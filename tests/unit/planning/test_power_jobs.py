@@ -353,13 +353,13 @@ async def test_master_candidates_are_replaced_where_ganeti_asks_for_it(
 
 def test_only_where_ganeti_asks_for_it_others_are_promoted() -> None:
     job = power_jobs.drain("one")
-    assert job.again is not None
-    assert job.again("OpPrereqError: something else") is None
-    other = job.again("OpPrereqError: Not enough master candidates, please pass auto promote option")
+    assert job.retry is not None
+    assert job.retry("OpPrereqError: something else") is None
+    other = job.retry("OpPrereqError: Not enough master candidates, please pass auto promote option")
     assert other is not None
     assert (job.opcodes[-1]["auto_promote"], other.opcodes[-1]["auto_promote"]) == (False, True)
-    assert other.again is not None
-    assert other.again("OpPrereqError: Not enough master candidates") is None
+    assert other.retry is not None
+    assert other.retry("OpPrereqError: Not enough master candidates") is None
     assert other.undo == job.undo
 
 
