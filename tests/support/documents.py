@@ -9,7 +9,7 @@ An example is a block that is indented by four spaces. A comment on a line of it
 * ``<!-- text -->``: something else.
 * ``<!-- not run: WHY -->``: commands that are only parsed.
 
-``<!-- daemon FILE -->`` above the examples: a daemon follows this sample cluster. ``-L`` and ``-D`` find it
+``<!-- daemon FILE [KEY=VALUE] -->`` above the examples: a daemon follows this sample cluster. ``-L`` and ``-D`` find it
 without an argument. ``<!-- new session -->`` starts a new shell and a new daemon.
 
 ``python -m tests.support.documents FILE...`` runs the examples of documents and writes their output there.
@@ -163,7 +163,10 @@ class Shell:
 
 @contextmanager
 def shell(directory: Path, sample: str) -> Iterator[Shell]:
-    """Run a shell in a copy of the sample clusters; with ``sample`` beside a daemon that follows it."""
+    """Run a shell in a copy of the sample clusters; with ``sample`` beside a daemon that follows it.
+
+    A line of the daemon's configuration may follow the name of the sample.
+    """
     work = directory / "examples"
     shutil.copytree(SAMPLES, work)
     environment = os.environ | {
@@ -173,14 +176,15 @@ def shell(directory: Path, sample: str) -> Iterator[Shell]:
     }
     with ExitStack() as stack:
         if sample:
-            cluster = text.parse((SAMPLES / sample).read_text("utf-8"), sample)
+            name, _, line = sample.partition(" ")
+            cluster = text.parse((SAMPLES / name).read_text("utf-8"), name)
             served = directory / "d"
             served.mkdir()
             ganeti = stack.enter_context(simulator(served, cluster, "--job-seconds=0"))
             root = directory / "root/var/run/ganeti/socket"
             root.mkdir(parents=True)
             (root / "ganeti-query").symlink_to(ganeti.socket)
-            daemon = stack.enter_context(running(served, config="config_seconds = 0.05\n"))
+            daemon = stack.enter_context(running(served, config=f"config_seconds = 0.05\n{line}\n"))
             wait_until(lambda: daemon.status()["ledger"]["behind_s"] is not None)
             environment |= {"HTOOLSD_SOCKET": str(daemon.socket), "GANETI_ROOTDIR": str(directory / "root")}
         started = Shell(work, environment)
