@@ -1,4 +1,4 @@
-"""One request decided on one state."""
+"""Decision of one request on one state."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -27,10 +27,10 @@ from ganeti_htools.model.state import RequestedInstance, State
 
 @dataclass(frozen=True, slots=True)
 class PlacedInstance:
-    """Where one new instance goes, in words too; ``nodes`` are rows, none if it finds no place.
+    """The place of one new instance, also in words; ``nodes`` are rows, empty without a place.
 
-    ``metric`` is what the place was chosen by: the score of the cluster, or lost allocations. ``ranked`` are
-    the places in all groups that could take the instance, the best first; that is where it goes.
+    ``metric`` is the minimised figure: the score of the cluster, or lost allocations. ``ranked`` are the
+    places in all groups that can take the instance, the best first, which is the chosen one.
     """
 
     instance: str
@@ -42,7 +42,7 @@ class PlacedInstance:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What was decided, and the state it leads to.
+    """The result of a request, and the state afterwards.
 
     ``result`` has a place for each instance of an allocation, or is an evacuation.
     """
@@ -54,9 +54,9 @@ class Decision:
 def decide(
     state: State, request: wanted.Request, options: PlacementOptions, reporter: Reporter = SILENT
 ) -> Decision:
-    """Decide a request, and tell the reporter what is judged.
+    """Decide a request; the reporter gets what is judged.
 
-    Raises RequestFailed with the reason, as Ganeti's administrator is to read it.
+    Raises RequestFailed with the reason for Ganeti's administrator.
     """
     indices = {row.name: index for index, row in enumerate(state.cluster.instances)}
     match request:
@@ -99,9 +99,9 @@ def place(
     reporter: Reporter = SILENT,
     pools: PoolRoom = NO_POOLS,
 ) -> PlacedInstance:
-    """Place a new instance, in place: by score, or by lost allocations where all nodes are ``dedicated``.
+    """Place a new instance, in place: by score, or by lost allocations if all nodes are ``dedicated``.
 
-    ``pools`` is what pools had free before the request. Raises RequestFailed where no group can be tried.
+    ``pools`` are the pools' free space before the request. Raises RequestFailed if no group can be tried.
     """
     asked, count = state.requested_instance(placement.instance), placement.count
     if placement.group is not None:
@@ -145,9 +145,9 @@ def place(
 
 
 def not_enabled(cluster: Cluster, row: Instance) -> str | None:
-    """That the cluster does not enable the disk template of a new instance, in words; None if it does.
+    """Describe that the cluster does not enable the disk template of a new instance; None if it does.
 
-    Disks that are made anew are asked for like a new instance's (``gnt-instance recreate-disks``), but their
+    Requests for recreated disks look like those for a new instance (``gnt-instance recreate-disks``), but the
     template stays.
     """
     enabled = cluster.enabled_templates
@@ -170,7 +170,7 @@ def _why(
 
 
 def _group_row(state: State, name: str) -> int:
-    """The row of the group with that name or UUID. Raises RequestFailed."""
+    """Return the row of the group with that name or UUID. Raises RequestFailed."""
     for row, group in enumerate(state.cluster.groups):
         if name in (group.name, group.uuid):
             return row
@@ -195,7 +195,7 @@ def _settled(
 
 
 def _secondary(state: State, index: int, options: PlacementOptions, reporter: Reporter) -> Decision:
-    """A secondary for an instance that has none and is to become mirrored, in its group."""
+    """Find a secondary, in its group, for an instance that has none and is going to be mirrored."""
     if state.snode[index] != NOWHERE:
         raise RequestFailed("Instance already has a secondary")
     primary = int(state.pnode[index])

@@ -9,7 +9,7 @@ import pytest
 
 from ganeti_htools.backends import iallocator
 from ganeti_htools.engine.allocation.allocate import lacks_network
-from ganeti_htools.engine.allocation.evacuate import Evacuation, MovedInstance, emptied, evacuate_nodes
+from ganeti_htools.engine.allocation.evacuate import Evacuation, MovedInstance, evacuate_nodes
 from ganeti_htools.engine.allocation.move_parts import carry_out
 from ganeti_htools.engine.groups.evacuation import evacuate_over_groups
 from ganeti_htools.engine.groups.regrouping import Regrouping
@@ -95,7 +95,7 @@ def checked(state: State, rows: list[int], mode: EvacMode, result: Evacuation) -
     for column, expected, found in zip(Columns._fields, after.columns, result.state.columns, strict=True):
         assert np.array_equal(expected, found), column
     groups = state.cluster.groups
-    closed = set(state.group[emptied(state, rows, mode)].tolist())
+    closed = set(state.group[nodes_to_leave(state, rows, mode)].tolist())
     for moved in elsewhere:
         target, home = moved.group, int(state.group[state.pnode[moved.instance]])
         assert {int(state.group[row]) for row in moved.nodes} == {target}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ganeti_htools.engine.balancing.balance import rebalance, score_of
 from ganeti_htools.engine.balancing.batches import batches_of
 from ganeti_htools.engine.balancing.optimise import optimise
-from ganeti_htools.engine.balancing.relocate import tried
+from ganeti_htools.engine.balancing.relocate import try_move
 from ganeti_htools.engine.balancing.replay import RatedPlan
 from ganeti_htools.engine.balancing.traffic import copied
 from ganeti_htools.engine.explaining.possible_moves import possible_moves
@@ -56,7 +56,7 @@ def check_steps(state: State, plan: RatedPlan, options: BalancingOptions) -> Sta
         assert (found.place.pnode, found.place.snode) == (step.pnode, step.snode)
         assert found.place.score == pytest.approx(step.score, abs=CLOSE)
         (batch,), facts = batches_of(state, chosen)
-        settling.settle(state, tried(facts, batch, 0, step.kind, step.node, options.ignore_soft_errors))
+        settling.settle(state, try_move(facts, batch, 0, step.kind, step.node, options.ignore_soft_errors))
         volume += sum(copied(step.kind, state.cluster.instances[step.instance]))
     assert plan.volume == volume
     assert plan.score == score_of(state, scope)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from ganeti_htools.engine.allocation.move_parts import tried_on
+from ganeti_htools.engine.allocation.move_parts import try_operation
 from ganeti_htools.engine.balancing.batches import batches_of
-from ganeti_htools.engine.balancing.relocate import location_exclusion_change, tried
+from ganeti_htools.engine.balancing.relocate import location_exclusion_change, try_move
 from ganeti_htools.engine.rules import affinity, settling
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
 from ganeti_htools.model.cluster import Instance
@@ -33,12 +33,12 @@ def test_moves_are_their_operations(force: bool, case: tuple[State, Instance]) -
             continue  # which only a balancing does that is told that the node is not off yet
         for kind in KINDS[batch.mirror]:
             for node in sorted({*range(len(scope))} - own) if kind.takes_node else [NOWHERE]:
-                found = tried(facts, batch, member, kind, node, force)
+                found = try_move(facts, batch, member, kind, node, force)
                 after, expected, codes = state.copy(), state.copy(), []
                 settling.settle(after, found)
                 for each in kind.operations:
                     asked, options = expected.instance(row), PlacementOptions(ignore_soft_errors=force)
-                    trial = tried_on(expected, asked, each, np.array([node]), options)
+                    trial = try_operation(expected, asked, each, np.array([node]), options)
                     codes.append(int(trial.codes[0]))
                     settling.settle(expected, trial)
                 assert (after.pnode[row], after.snode[row]) == (expected.pnode[row], expected.snode[row])

@@ -1,7 +1,7 @@
-"""Placing new instances: in the group asked for, or in the best.
+"""Places for new instances: in the group asked for, or in the best group.
 
-The rules are those of ``hail(1)``: only online nodes, for mirrored instances pairs within a group; of
-several groups the best by allocation policy, then by score.
+The rules are those of ``hail(1)``: only online nodes; pairs within a group for mirrored instances; of several
+groups the best by allocation policy, then by score.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ LACKS_NETWORK = "group lacks a network"
 
 
 def candidates(state: State, scope: Bools, restrict_to: Sequence[str] | None) -> Ints:
-    """Rows of the online nodes in scope (a mask); with ``restrict_to`` only of those with these names."""
+    """Return the rows of the online nodes in scope (a mask); ``restrict_to`` are the only allowed names."""
     usable = scope & ~state.columns.offline
     if restrict_to is not None:
         allowed = np.zeros_like(usable)
@@ -44,9 +44,9 @@ def in_scope(
     redundancy: Check | None,
     reporter: Reporter = SILENT,
 ) -> Solution:
-    """A new instance on one of ``nodes`` (rows), or with ``count`` 2 on a pair of them.
+    """Find a place for a new instance on one of ``nodes`` (rows), or with ``count`` 2 on a pair of them.
 
-    Scores are those of the nodes in ``scope``. Raises RequestFailed where there are too few nodes.
+    Scores are those of the nodes in ``scope``. Raises RequestFailed if there are too few nodes.
     """
     check_number(count, nodes, reporter)
     if count == 1:
@@ -56,7 +56,7 @@ def in_scope(
 
 
 def check_number(count: int, nodes: Ints, reporter: Reporter) -> None:
-    """Raises RequestFailed unless an instance on ``count`` nodes, 1 or 2, finds so many among these."""
+    """Check that an instance on ``count`` nodes, 1 or 2, has enough nodes. Raises RequestFailed."""
     if count not in (1, 2):
         raise RequestFailed("Unsupported number of nodes, only one or two  supported")
     if not len(nodes) and count == 1:
@@ -69,7 +69,7 @@ def check_number(count: int, nodes: Ints, reporter: Reporter) -> None:
 def check_networks(
     state: State, group: int, asked: RequestedInstance, nodes: Ints, reporter: Reporter
 ) -> None:
-    """Raises RequestFailed if the one group that is tried, with these nodes, misses a network."""
+    """Check that the only group to try has the instance's networks. Raises RequestFailed."""
     if lacks_network(state, group, asked):
         reporter.rejecting(nodes, LACKS_NETWORK)
         name = state.cluster.groups[group].name
@@ -79,7 +79,7 @@ def check_networks(
 
 
 def lacks_network(state: State, group: int, asked: RequestedInstance) -> bool:
-    """Whether the group misses a network that the instance is to be connected to."""
+    """Whether the group lacks a network of the instance."""
     networks = state.cluster.groups[group].networks
     return any(nic.network is not None and nic.network not in networks for nic in asked.row.nics)
 
@@ -87,7 +87,9 @@ def lacks_network(state: State, group: int, asked: RequestedInstance) -> bool:
 def by_group(
     state: State, groups: Sequence[int], options: PlacementOptions, reporter: Reporter
 ) -> Iterator[tuple[int, Ints]]:
-    """Each of some groups (rows) that has nodes, in input order, with its candidates; it is told."""
+    """Yield the groups (rows) that have nodes, in input order, each with its candidates; the reporter gets
+    them.
+    """
     for group in sorted_unique(state.group).tolist():
         if group in groups:
             nodes = candidates(state, state.group == group, options.restrict_to)
@@ -103,9 +105,9 @@ def in_group(
     options: PlacementOptions,
     reporter: Reporter = SILENT,
 ) -> GroupOutcome:
-    """A new instance in the group (row) it was asked for; only this group is looked at and scored.
+    """Find a place for a new instance in the group (row) it was asked for; scores are those of this group.
 
-    Raises RequestFailed where nothing can be tried: the group lacks a network, or has too few nodes.
+    Raises RequestFailed if nothing can be tried: the group lacks a network, or has too few nodes.
     """
     asked, scope = state.with_disk_defaults(group, asked), state.group == group
     nodes = candidates(state, scope, options.restrict_to)
@@ -124,9 +126,9 @@ def in_groups(
     groups: Sequence[int],
     reporter: Reporter = SILENT,
 ) -> list[GroupOutcome]:
-    """A new instance tried in each of some groups (rows), in input order; :func:`ranked` has the best.
+    """Try a new instance in each of some groups (rows), in input order; :func:`ranked` finds the best.
 
-    Groups without nodes are left out, those that lack a network come first.
+    Groups without nodes are left out, groups that lack a network come first.
     """
     everyone = np.ones(len(state.group), np.bool_)
     reporter.starting(state, asked, everyone)
@@ -137,7 +139,7 @@ def in_groups(
             reporter.rejecting(nodes, LACKS_NETWORK)
             skipped.append(GroupOutcome(group, unconnected=True))
             continue
-        heard = listening(state, group, nodes, reporter)
+        heard = reporter_for(state, group, nodes, reporter)
         try:
             made = state.with_disk_defaults(group, asked)
             solution = in_scope(state, made, count, nodes, everyone, options, redundancy, heard)
@@ -147,8 +149,8 @@ def in_groups(
     return [*skipped, *tried]
 
 
-def listening(state: State, group: int, nodes: Ints, reporter: Reporter) -> Reporter:
-    """Who is told of tries in one of several groups: nobody if it is unallocable, so never the best."""
+def reporter_for(state: State, group: int, nodes: Ints, reporter: Reporter) -> Reporter:
+    """Select the reporter for tries in one of several groups: a silent one if the group is unallocable."""
     if state.cluster.groups[group].alloc_policy is not AllocPolicy.UNALLOCABLE:
         return reporter
     reporter.rejecting(nodes, "group is unallocable")
@@ -156,15 +158,15 @@ def listening(state: State, group: int, nodes: Ints, reporter: Reporter) -> Repo
 
 
 def best_outcome(state: State, outcomes: Sequence[GroupOutcome]) -> GroupOutcome | None:
-    """The best outcome with a place, None if there is none; never one in an unallocable group."""
+    """Return the best outcome with a place, None if there is none; never in an unallocable group."""
     return next(iter(ranked(state, outcomes)), None)
 
 
 def ranked(state: State, outcomes: Sequence[GroupOutcome]) -> list[GroupOutcome]:
-    """The outcomes with a place, the best first; never one in an unallocable group.
+    """Sort the outcomes with a place, the best first, without unallocable groups.
 
-    A preferred group comes before a last resort. Then the lowest metric wins, of equal ones the last; where
-    no metric is a number, the first.
+    A preferred group comes before a last resort. Then the lowest metric wins, of equal ones the last; if no
+    metric is a number, the first.
     """
     willing = list(AllocPolicy)
 

@@ -1,4 +1,4 @@
-"""The pairs of nodes for a new mirrored instance."""
+"""Pairs of nodes for a new mirrored instance."""
 
 from dataclasses import dataclass
 
@@ -17,9 +17,10 @@ from ganeti_htools.model.state import RequestedInstance, State
 class CandidatePairs:
     """A new mirrored instance on all pairs of nodes; the arrays are primaries by secondaries.
 
-    ``codes`` say why a pair does not do, FITS also for a node with itself; ``fits`` are the pairs of two
-    nodes that nothing speaks against but perhaps redundancy, ``admitted`` those of them that it does not
-    rule out at once. Scores are infinite for pairs that do not fit.
+    * ``codes``: reasons against a pair, FITS also for a node with itself.
+    * ``fits``: pairs of two nodes without a reason against them, except perhaps redundancy.
+    * ``admitted``: those pairs that redundancy does not rule out at once.
+    * ``scores``: infinite for pairs that do not fit.
     """
 
     state: State
@@ -35,11 +36,11 @@ class CandidatePairs:
 
     @property
     def few(self) -> bool:
-        """Whether all are tried before patience ends."""
+        """Whether all pairs are tried before patience ends."""
         return int(np.count_nonzero(self.fits)) <= PATIENCE
 
     def trial(self, rows: Ints, columns: Ints) -> Trial:
-        """Some of the pairs, by their positions, as candidates of a trial."""
+        """Try some pairs, by their positions."""
         primaries, secondaries = self.primaries[rows], self.secondaries[columns]
         peer_mem = self.state.peers[primaries, secondaries]
         return placements.allocate_pairs(self.state, self.asked, primaries, secondaries, peer_mem, self.force)

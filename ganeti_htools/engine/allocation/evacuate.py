@@ -1,7 +1,7 @@
-"""Moving instances off nodes and out of groups, one after the other, each to the best place then.
+"""Moves of instances off nodes and out of groups, one after the other, each to the best place then.
 
-The rules are those of ``hail(1)`` (node evacuation, group change, relocation): targets are the online
-nodes of a group that are not to be emptied themselves; scores are those of the target group.
+The rules are those of ``hail(1)`` (node evacuation, group change, relocation): targets are the online nodes
+of a group that are not to be emptied. Scores are those of the target group.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ from ganeti_htools.model.types import EvacMode, MirrorType
 
 @dataclass(frozen=True, slots=True)
 class MovedInstance:
-    """An instance that found a place: rows of itself, its group and nodes, and how it gets there."""
+    """An instance with a new place: rows of the instance, its group and nodes, and the parts of its move."""
 
     instance: int
     group: int
@@ -34,9 +34,9 @@ class MovedInstance:
 
 @dataclass(frozen=True, slots=True)
 class Evacuation:
-    """What moves, in order; what does not, and why; and the state afterwards.
+    """The moves in order, the failures with their reasons, and the state afterwards.
 
-    ``left`` are those that move to another group though they should have stayed in theirs, and why.
+    ``left``: instances that move to another group because their own has no place, with the reason.
     """
 
     moved: tuple[MovedInstance, ...]
@@ -53,7 +53,7 @@ def evacuate_nodes(
     reporter: Reporter = SILENT,
 ) -> Evacuation:
     """Move each instance off its primary, its secondary or both, within its group."""
-    state, away = state.copy(), emptied(state, instances, mode)
+    state, away = state.copy(), nodes_to_leave(state, instances, mode)
 
     def move(index: int) -> list[MovePart]:
         asked, group = state.instance(index), int(state.group[state.pnode[index]])
@@ -65,8 +65,8 @@ def evacuate_nodes(
     return _one_by_one(state, instances, move, reporter)
 
 
-def emptied(state: State, instances: Sequence[int], mode: EvacMode) -> Bools:
-    """The nodes that some of the instances are to leave."""
+def nodes_to_leave(state: State, instances: Sequence[int], mode: EvacMode) -> Bools:
+    """Find the nodes that some of the instances are to leave."""
     nodes = np.zeros(len(state.group), np.bool_)
     for index in instances:
         if mode is not EvacMode.SECONDARY:
@@ -79,7 +79,7 @@ def emptied(state: State, instances: Sequence[int], mode: EvacMode) -> Bools:
 def _one_by_one(
     state: State, instances: Sequence[int], move: Callable[[int], list[MovePart]], reporter: Reporter
 ) -> Evacuation:
-    """Each instance moved, in place; ``move`` returns the parts of its move or raises RequestFailed."""
+    """Move each instance, in place; ``move`` returns the parts of its move or raises RequestFailed."""
     moved, failed = [], []
     for index in instances:
         try:
@@ -100,9 +100,9 @@ def change_group(
     options: PlacementOptions,
     reporter: Reporter = SILENT,
 ) -> Evacuation:
-    """Move each instance to the best of the target groups, of all others if none are given.
+    """Move each instance to the best of the target groups, of all other groups if no targets are given.
 
-    What is reported are the places of a new instance like it, by which the group is chosen.
+    The reporter gets the places of an equal new instance, which decide about the group.
     """
     left = {int(state.group[state.pnode[index]]) for index in instances}
     allowed = [group for group in (targets or range(len(state.cluster.groups))) if group not in left]
@@ -138,7 +138,7 @@ def relocate(
     options: PlacementOptions,
     reporter: Reporter = SILENT,
 ) -> Evacuation:
-    """Move one instance off the one node named: its secondary if mirrored, else its primary."""
+    """Move one instance off the one node named: the secondary if it is mirrored, else the primary."""
     mode = _relocation_mode(state, index, count, leaving)
     result = evacuate_nodes(state, [index], mode, options, reporter)
     if result.failed:
@@ -147,7 +147,7 @@ def relocate(
 
 
 def _relocation_mode(state: State, index: int, count: int, leaving: Sequence[int]) -> EvacMode:
-    """What the one node named is to an instance. Raises RequestFailed if it is not the one to leave."""
+    """Determine the mode by the one node to leave. Raises RequestFailed if it must not be left."""
     if count != 1:
         raise RequestFailed(f"Exchange {count} nodes mode is not implemented")
     mirror = state.cluster.instances[index].template.mirror
@@ -165,7 +165,7 @@ def _relocation_mode(state: State, index: int, count: int, leaving: Sequence[int
 
 
 def _moved(state: State, index: int, parts: list[MovePart]) -> MovedInstance:
-    """An instance that has moved, in the state afterwards."""
+    """Describe an instance that has moved, in the state afterwards."""
     nodes = [int(state.pnode[index])]
     if state.instance(index).mirrored:
         nodes.append(int(state.snode[index]))

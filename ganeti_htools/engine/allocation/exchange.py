@@ -1,4 +1,4 @@
-"""Mirrored instances that leave both their nodes: all pairs of targets scored at once."""
+"""Mirrored instances that leave both nodes: all pairs of targets are scored at once."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ def to_best_pair(
 ) -> list[MovePart]:
     """Move a mirrored instance to the best pair of targets, in place; returns the parts of the move.
 
-    Raises RequestFailed if there is none.
+    Raises RequestFailed if no pair fits.
     """
     scope, parts, trying = state.group == group, [], state
     prefix = "Can't find any good nodes for relocation: "
@@ -56,7 +56,7 @@ def to_best_pair(
 
 
 def exchange(primary: int, secondary: int) -> list[MovePart]:
-    """How an instance gets to a pair of nodes (rows): the new primary is its secondary for a while."""
+    """Return the parts of a move to a pair of nodes (rows): the new primary is the secondary for a while."""
     return [
         MovePart(Operation.REPLACE_SECONDARY, primary),
         MovePart(Operation.FAILOVER),
@@ -73,10 +73,9 @@ def _best_pair(
     targets: Ints,
     options: PlacementOptions,
 ) -> tuple[int, int] | None:
-    """Rows of the pair that leaves the group with the lowest score, None if no pair fits.
+    """Find the pair (rows) that leaves the group with the lowest score, None if no pair fits.
 
-    Scores that are too close to tell apart are computed afresh; of equal pairs the last is taken, as in
-    :mod:`.choice`.
+    Scores that lie close together are computed afresh. Of equal pairs the last wins, as in :mod:`.choice`.
     """
     fits = np.flatnonzero(((trial.codes == FITS) & apart).ravel())
     if not len(fits):
@@ -105,7 +104,7 @@ STEP_NAMES = (
 
 
 def _last_reason(codes: Sequence[Codes], apart: Bools) -> str:
-    """Why the last of all pairs failed, and at which part: that is what Ganeti's htools tell."""
+    """Describe the reason against the last of all pairs, and its step, as Ganeti's htools do."""
     p, s = np.argwhere(apart)[-1]
     for name, code in zip(STEP_NAMES, codes, strict=True):
         reason = int(np.broadcast_to(code, apart.shape)[p, s])

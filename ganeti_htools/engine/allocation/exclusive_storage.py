@@ -1,8 +1,8 @@
-"""Allocation where every node has exclusive storage: lose as few later allocations as possible.
+"""Allocation on nodes with exclusive storage: lose as few later allocations as possible.
 
-For each interval of the instance policy, largest disks first, count how many smallest instances a
-node still takes, before and after. The node (or pair) with the lowest difference wins, then the one
-with the least disk left (``hail(1)``, "lost-allocations metrics").
+For each interval of the instance policy, largest disks first, the number of smallest instances that a node
+still takes is counted before and after. The node (or pair) with the lowest difference wins, then the one with
+the least disk left (``hail(1)``, "lost-allocations metrics").
 """
 
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from ganeti_htools.engine.allocation.allocate import (
     candidates,
     check_networks,
     check_number,
-    listening,
+    reporter_for,
 )
 from ganeti_htools.engine.allocation.lost_allocations import lost_allocations, smallest_instances
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
-from ganeti_htools.engine.allocation.solution import GroupOutcome, Solution, counted
+from ganeti_htools.engine.allocation.solution import GroupOutcome, Solution, count_failures
 from ganeti_htools.engine.rules import placements
 from ganeti_htools.model.columns import NOWHERE, Ints
 from ganeti_htools.model.errors import RequestFailed
@@ -29,7 +29,7 @@ from ganeti_htools.model.types import AllocPolicy
 
 
 def is_dedicated(state: State, request: Request) -> bool:
-    """Whether new instances are placed by lost allocations: all nodes concerned have exclusive storage.
+    """Whether lost allocations decide about new instances: all nodes concerned have exclusive storage.
 
     These are the nodes of the one group that the request names, or else of all allocable groups.
     """
@@ -58,9 +58,9 @@ def in_group(
     options: PlacementOptions,
     reporter: Reporter = SILENT,
 ) -> GroupOutcome:
-    """A new instance in the group (row) it was asked for; only this group is looked at.
+    """Find a place for a new instance in the group (row) it was asked for.
 
-    Raises RequestFailed where nothing can be tried: the group lacks a network, or has too few nodes.
+    Raises RequestFailed if nothing can be tried: the group lacks a network, or has too few nodes.
     """
     asked, scope = state.with_disk_defaults(group, asked), state.group == group
     nodes = candidates(state, scope, options.restrict_to)
@@ -77,11 +77,11 @@ def in_groups(
     groups: Sequence[int],
     reporter: Reporter = SILENT,
 ) -> list[GroupOutcome]:
-    """A new instance tried in each of the groups, in input order."""
+    """Try a new instance in each of the groups, in input order."""
     reporter.starting(state, asked, np.ones(len(state.group), np.bool_), rated=False)
     outcomes = []
     for group, nodes in by_group(state, groups, options, reporter):
-        heard = listening(state, group, nodes, reporter)
+        heard = reporter_for(state, group, nodes, reporter)
         try:
             solution = _solution(
                 state, state.with_disk_defaults(group, asked), count, group, nodes, options, heard
@@ -101,7 +101,7 @@ def _solution(
     options: PlacementOptions,
     reporter: Reporter,
 ) -> Solution:
-    """Of some nodes of a group the one, or the pair, that costs the fewest later instances.
+    """Find the node of a group, or the pair, that costs the fewest later instances.
 
     Raises RequestFailed.
     """
@@ -116,7 +116,7 @@ def _solution(
         trial, secondaries = placements.allocate_pairs(state, asked, rows, nodes, peer_mem, force), nodes
     losses = lost_allocations(trial, nodes, secondaries, smallest_instances(state, policy))
     reporter.judged_losses(losses)
-    failures, fits = counted(losses.codes[losses.real], 0), losses.fits
+    failures, fits = count_failures(losses.codes[losses.real], 0), losses.fits
     if not fits.any():
         return Solution(failures, 0)
     p, s = losses.best(fits)

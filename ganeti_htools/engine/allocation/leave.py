@@ -1,4 +1,4 @@
-"""One instance moved off its primary, its secondary or both, to the best place there is."""
+"""One instance moved off its primary, its secondary or both, to the best place."""
 
 from ganeti_htools.engine.allocation.exchange import to_best_pair
 from ganeti_htools.engine.allocation.move_parts import check_source, fail_over
@@ -24,8 +24,8 @@ def leave(
 ) -> list[MovePart]:
     """Move an instance off its nodes, in place; returns the parts of the move. Raises RequestFailed.
 
-    ``mode`` tells which of its nodes it leaves, ``targets`` (rows) are the nodes of the group that it may
-    take instead.
+    ``mode`` selects the nodes that it leaves, ``targets`` (rows) are the nodes of the group that it may take
+    instead.
     """
     operation = _operation(state, asked, mode)
     if operation is Operation.FAILOVER:
@@ -38,7 +38,7 @@ def leave(
 
 
 def _operation(state: State, asked: RequestedInstance, mode: EvacMode) -> Operation | None:
-    """How an instance moves, None if it leaves both its nodes. Raises RequestFailed if it cannot."""
+    """Determine the operation that moves an instance, None if it leaves both nodes. Raises RequestFailed."""
     template = asked.row.template
     if not asked.mirrored:
         if template.mirror is MirrorType.NONE:
@@ -66,7 +66,7 @@ def _to_best_node(
 ) -> list[MovePart]:
     """Move to the target that leaves the group with the lowest score, in place; returns the parts.
 
-    Raises RequestFailed with what speaks against each target, if none does.
+    Raises RequestFailed with the reason against each target if none fits.
     """
     scope, force = state.group == group, options.ignore_soft_errors
     if not len(targets):

@@ -20,7 +20,7 @@ MOST = 1 << 20  # a node is taken to have room for fewer instances of one size t
 
 
 def smallest_instances(state: State, policy: IPolicy) -> list[RequestedInstance]:
-    """The smallest instance of each interval, largest disk first."""
+    """Return the smallest instance of each interval of the policy, largest disk first."""
     smallest = sorted((pair.min for pair in policy.minmax), key=lambda spec: -spec.disk_size)
     return [
         state.requested_instance(
@@ -40,7 +40,7 @@ def smallest_instances(state: State, policy: IPolicy) -> list[RequestedInstance]
 
 
 def capacities(columns: Columns, samples: Sequence[RequestedInstance], shape: tuple[int, ...]) -> Ints:
-    """How many more instances like each sample each node takes: samples by nodes, these in ``shape``.
+    """Count how many more instances like each sample each node takes (samples by nodes, these in ``shape``).
 
     The largest number that fits is found by bisection, below ``MOST``.
     """
@@ -67,10 +67,11 @@ def capacities(columns: Columns, samples: Sequence[RequestedInstance], shape: tu
 class LostAllocations:
     """A new instance tried on all nodes, or on all pairs of nodes; the arrays are primaries by secondaries.
 
-    Where it takes one node only, there is one column of secondaries, which is NOWHERE. ``codes`` say why a
-    candidate does not do; ``real`` is false for a node paired with itself. ``lost`` has the intervals of the
-    instance policy as one more axis, in front, largest disks first: how many later instances of the smallest
-    size a candidate costs. ``disk`` is what it leaves on its nodes (MiB).
+    * For an instance with one node there is one column of secondaries, which is NOWHERE.
+    * ``codes``: reasons against a candidate. ``real`` is false for a node paired with itself.
+    * ``lost``: the later instances of the smallest size that a candidate costs. Its first axis is that of the
+      intervals of the instance policy, largest disks first.
+    * ``disk``: free disk of the candidate's nodes afterwards (MiB).
     """
 
     primaries: Ints
@@ -82,25 +83,25 @@ class LostAllocations:
 
     @property
     def fits(self) -> Bools:
-        """The candidates that nothing speaks against."""
+        """The candidates without a reason against them."""
         return np.asarray(self.real & (self.codes == FITS))
 
     def best(self, some: Bools) -> tuple[int, int]:
-        """Of some candidates the one that loses least, then leaves least disk, then is last: its position."""
+        """Find the position of the candidate that loses least, then leaves least disk, then is last."""
         flat = np.flatnonzero(some.ravel())
         lost, disk = self.lost.reshape(len(self.lost), self.disk.size), self.disk.ravel()
         order = np.lexsort((-flat, disk[flat], *lost[::-1, flat]))
         return divmod(int(flat[order[0]]), len(self.secondaries))
 
     def metric(self, row: int, column: int) -> Metric:
-        """What a candidate is chosen by."""
+        """Return the metric of a candidate."""
         return tuple(self.lost[:, row, column].tolist()), int(self.disk[row, column])
 
 
 def lost_allocations(
     trial: Trial, primaries: Ints, secondaries: Ints, samples: Sequence[RequestedInstance]
 ) -> LostAllocations:
-    """What the candidates of a trial cost, summed up over the nodes that they change."""
+    """Compute the costs of the candidates of a trial, summed up over the nodes that they change."""
     pairs = trial.codes.ndim == 2
     shape = (len(primaries), len(secondaries)) if pairs else (len(primaries),)
     lost, disk = np.zeros((len(samples), *shape), np.int64), np.zeros(shape, np.int64)

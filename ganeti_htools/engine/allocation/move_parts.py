@@ -1,4 +1,4 @@
-"""What a move off nodes is made of: operations of Ganeti, carried out one by one."""
+"""Parts of a move off nodes: operations of Ganeti, carried out one by one."""
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from ganeti_htools.model.state import RequestedInstance, State
 def fail_over(
     state: State, asked: RequestedInstance, options: PlacementOptions, reporter: Reporter = SILENT
 ) -> None:
-    """A mirrored instance started on its secondary, in place. Raises RequestFailed if it cannot be."""
+    """Start a mirrored instance on its secondary, in place. Raises RequestFailed if it must not be."""
     trial = placements.failover(state, asked, np.ones(len(state.group), np.bool_), options.ignore_soft_errors)
     reporter.judged(trial.pnode, trial)
     if trial.codes[0] != FITS:
@@ -25,15 +25,15 @@ def fail_over(
     settling.settle(state, trial)
 
 
-def tried(state: State, asked: RequestedInstance, part: MovePart, options: PlacementOptions) -> Trial:
-    """A part of the way of an instance, tried."""
-    return tried_on(state, asked, part.operation, np.array([part.node]), options)
+def try_part(state: State, asked: RequestedInstance, part: MovePart, options: PlacementOptions) -> Trial:
+    """Try a part of the way of an instance."""
+    return try_operation(state, asked, part.operation, np.array([part.node]), options)
 
 
-def tried_on(
+def try_operation(
     state: State, asked: RequestedInstance, operation: Operation, targets: Ints, options: PlacementOptions
 ) -> Trial:
-    """An operation on an instance, tried with each target (rows) if it takes a node."""
+    """Try an operation on an instance, with each target (rows) if it takes a node."""
     scope, force = np.ones(len(state.group), np.bool_), options.ignore_soft_errors
     match operation:
         case Operation.FAILOVER:
@@ -49,15 +49,15 @@ def tried_on(
 def check_source(
     state: State, asked: RequestedInstance, targets: Ints, prefix: str, reporter: Reporter
 ) -> None:
-    """Raises RequestFailed, in words after a prefix, if its primary is no source of disks for targets."""
+    """Check that disks can be copied from the instance's primary to targets. Raises RequestFailed."""
     primary = int(state.pnode[asked.index])
     lacks = shortage.no_source(state, asked, primary)
     if lacks:
         why = f"its primary {state.cluster.nodes[primary].name} {lacks}"
         reporter.rejecting(targets, why)
-        raise RequestFailed(f"{prefix}{why}, which Ganeti wants there to replace a secondary")
+        raise RequestFailed(f"{prefix}{why}, which Ganeti requires to replace a secondary")
 
 
 def carry_out(state: State, asked: RequestedInstance, part: MovePart, options: PlacementOptions) -> None:
-    """Do a part that has been tried before, so nothing can be against it, in place."""
-    settling.settle(state, tried(state, asked, part, options))
+    """Carry out a part that fits, in place."""
+    settling.settle(state, try_part(state, asked, part, options))

@@ -1,9 +1,9 @@
-"""A new instance on one node: all candidates scored at once, the best that keeps the cluster redundant."""
+"""Place for a new instance on one node: the best candidate that keeps the cluster redundant."""
 
 import numpy as np
 
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
-from ganeti_htools.engine.allocation.solution import PATIENCE, Solution, counted, last_lowest
+from ganeti_htools.engine.allocation.solution import PATIENCE, Solution, count_failures, last_lowest
 from ganeti_htools.engine.redundancy.global_n1 import Check
 from ganeti_htools.engine.rules import affinity, choice, placements
 from ganeti_htools.engine.rules.node_rules import FITS
@@ -21,10 +21,11 @@ def on_nodes(
     redundancy: Check | None,
     reporter: Reporter = SILENT,
 ) -> Solution:
-    """A new instance on one of ``nodes`` (rows). Scores are those of the nodes in ``scope`` (a mask).
+    """Find a place for a new instance on one of ``nodes`` (rows). Scores are those of nodes in ``scope`` (a
+    mask).
 
-    Counted as failures are candidates that do not fit, and those that are better than the one chosen but do
-    not leave the cluster redundant, as Ganeti's htools count.
+    As with Ganeti's htools, failures are the candidates that do not fit, and the candidates that are better
+    than the chosen one but leave the cluster not redundant.
     """
     trial = placements.allocate_one(state, asked, nodes, scope, options.ignore_soft_errors)
     reporter.judged(nodes, trial, redundancy)
@@ -41,7 +42,7 @@ def on_nodes(
         good = np.flatnonzero(fits & allowed)
         if not len(good):
             dropped = int(fits.sum())
-            return Solution(counted(trial.codes, dropped), int(fits.sum()) - dropped)
+            return Solution(count_failures(trial.codes, dropped), int(fits.sum()) - dropped)
         near = good[choice.near_best(scores[good])]
         if len(near) > 1:
             fresh = [
@@ -58,7 +59,7 @@ def on_nodes(
         if redundancy is None or redundancy.confirms(chosen, suspects):
             better = (scores < scores[best]) | ((scores == scores[best]) & (np.arange(len(nodes)) > best))
             dropped = int(np.count_nonzero(fits & ~allowed & better))
-            return Solution(counted(trial.codes, dropped), int(fits.sum()) - dropped, metric, chosen)
+            return Solution(count_failures(trial.codes, dropped), int(fits.sum()) - dropped, metric, chosen)
         allowed[best] = False
         tries += 1
         if tries == PATIENCE and redundancy.hopeless(suspects):

@@ -1,4 +1,4 @@
-"""A new mirrored instance: all pairs of nodes scored at once, the best that keeps the cluster redundant."""
+"""Places for a new mirrored instance: the best of all pairs that keeps the cluster redundant."""
 
 import math
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from ganeti_htools.engine.allocation.candidate_pairs import CandidatePairs
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
-from ganeti_htools.engine.allocation.solution import PATIENCE, Solution, counted, last_lowest
+from ganeti_htools.engine.allocation.solution import PATIENCE, Solution, count_failures, last_lowest
 from ganeti_htools.engine.redundancy.global_n1 import Check
 from ganeti_htools.engine.rules import placements
 from ganeti_htools.engine.rules.node_rules import FITS, Codes
@@ -26,7 +26,9 @@ def on_pairs(
     redundancy: Check | None,
     reporter: Reporter = SILENT,
 ) -> Solution:
-    """A new mirrored instance on a pair of different nodes. ``base``: statistics of all nodes that count."""
+    """Find a pair of different nodes for a new mirrored instance. ``base``: statistics of all nodes that
+    count.
+    """
     shape = len(primaries), len(secondaries)
     base = base.repaired()
     unrated = float(base.score())
@@ -61,19 +63,19 @@ def on_pairs(
             chosen = pairs.trial(np.array([p]), np.array([s]))
             dropped = _dropped(scores, fits, allowed)
             metric = float(scores[p, s]) if rated else unrated
-            return Solution(counted(codes, dropped), number - dropped, metric, chosen)
+            return Solution(count_failures(codes, dropped), number - dropped, metric, chosen)
         tries += 1
         if tries == PATIENCE and redundancy and redundancy.hopeless(suspects):
             break
         rejected = (p, s) if tries < PATIENCE else (p, slice(None))
         allowed[rejected], left[rejected] = False, np.inf
-    return Solution(counted(codes, number), 0)
+    return Solution(count_failures(codes, number), 0)
 
 
 def _judged(
     state: State, asked: RequestedInstance, primaries: Ints, secondaries: Ints, base: Statistics, force: bool
 ) -> tuple[Floats, Codes]:
-    """Scores and codes of all pairs, primaries by secondaries; the code of a node with itself is FITS."""
+    """Compute scores and codes of all pairs, primaries by secondaries; FITS for a node with itself."""
     rows = primaries[:, np.newaxis]
     trial = placements.allocate_pairs(state, asked, rows, secondaries, 0, force)
     scores, codes = np.array(trial.scores(base)), np.array(trial.codes)
@@ -88,7 +90,7 @@ def _judged(
 
 
 def _peers(state: State, primaries: Ints, secondaries: Ints) -> tuple[Ints, Ints]:
-    """Positions of the pairs that have instances in common, primary for primary."""
+    """Find the positions of the pairs that have instances in common, primary for primary."""
     row, column = np.full(len(state.group), NOWHERE), np.full(len(state.group), NOWHERE)
     row[primaries], column[secondaries] = np.arange(len(primaries)), np.arange(len(secondaries))
     doubled = (state.snode != NOWHERE) & (state.pnode != NOWHERE)
@@ -98,7 +100,7 @@ def _peers(state: State, primaries: Ints, secondaries: Ints) -> tuple[Ints, Ints
 
 
 def _dropped(scores: Floats, fits: Bools, allowed: Bools) -> int:
-    """How many pairs would be better than the first redundant one with the same primary."""
+    """Count the pairs that would be better than the first redundant pair with the same primary."""
     if np.array_equal(fits, allowed):
         return 0
     redundant = np.where(allowed, scores, np.inf)

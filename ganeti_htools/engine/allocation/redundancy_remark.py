@@ -1,4 +1,4 @@
-"""Why N+1 redundancy rules all places out, in words."""
+"""Explanation why N+1 redundancy rules out all places."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from ganeti_htools.model.state import RequestedInstance, State
 
 
 def redundancy_remark(state: State, asked: RequestedInstance, nodes: Ints, options: PlacementOptions) -> str:
-    """Which node's loss could not be survived with a new instance on any of some nodes (rows), or without."""
+    """Describe which node's loss cannot be survived with a new instance on any of some nodes (rows)."""
     everyone = np.ones(len(state.group), np.bool_)
     redundancy = assess(state, everyone, options)
     thing = "N+1 redundancy"
@@ -45,7 +45,7 @@ def redundancy_remark(state: State, asked: RequestedInstance, nodes: Ints, optio
 
 
 def _scarce(redundancy: Redundancy, broken: Ints) -> Iterator[str]:
-    """Which node has how much less of a custom class than would fail over to it, the least for each class."""
+    """Describe, for each custom class, the node that lacks least for what would fail over to it."""
     state, (lost, heirs) = redundancy.state, redundancy.pairs
     for each in redundancy.classes:
         missing = each.missing(state.columns, lost, heirs)
@@ -58,7 +58,7 @@ def _scarce(redundancy: Redundancy, broken: Ints) -> Iterator[str]:
 
 
 def _full(state: State, lost: int, heirs: Ints) -> Iterator[str]:
-    """The secondaries of a lost node's instances that have no space left where the mirrors are, in words."""
+    """Describe the secondaries of a lost node's instances that have no space where the mirrors are."""
     names, told = state.columns.shape.units, state.columns.shape.told
     for unit, free in enumerate(by_unit(state.columns, "f_dsk")):
         mirrored = (state.pnode == lost) & state.wants[:, unit] & ~state.forthcoming

@@ -1,6 +1,6 @@
-"""What the algorithms that place and move instances tell while they judge, to whoever wants to know.
+"""Events of the algorithms that place and move instances, for whoever explains decisions.
 
-The default listens to nothing, so a decision that nobody asks about pays for a few empty calls.
+The default reporter ignores all events, so a decision without explanation pays for a few empty calls.
 """
 
 from collections.abc import Sequence
@@ -14,26 +14,26 @@ from ganeti_htools.model.state import RequestedInstance, State
 
 
 class Reporter:
-    """Is told what an algorithm judges. A listener overrides the methods for what it wants to know.
+    """The receiver of events of an algorithm. A subclass overrides the methods of interest.
 
-    Nodes are rows. States and arrays are the algorithm's own, which goes on to change them: a listener
-    takes what it needs before it returns, and changes nothing.
+    Nodes are rows. States and arrays belong to the algorithm, which goes on to change them: a reporter copies
+    what it needs before it returns, and changes nothing.
     """
 
     def starting(self, state: State, asked: RequestedInstance, scope: Bools, rated: bool = True) -> None:
-        """An instance is to get a place, by the score of the nodes in scope.
+        """An instance is going to get a place, by the score of the nodes in scope.
 
         If it is not ``rated``, lost allocations decide instead.
         """
 
     def trying(self, group: int, nodes: Ints, primary: int = NOWHERE) -> None:
-        """These nodes of a group may be taken, no others of it; with a primary, as its secondary only."""
+        """Only these nodes of a group may be taken; with a primary, as its secondary only."""
 
     def rejecting(self, nodes: Ints, why: str) -> None:
-        """None of these nodes does, for the same reason."""
+        """All of these nodes are refused for the same reason."""
 
     def judged(self, nodes: Ints, trial: Trial, redundancy: Check | None = None) -> None:
-        """A trial has a candidate for each of these nodes; ``redundancy`` still filters them."""
+        """A trial has a candidate for each of these nodes; ``redundancy`` is still going to filter them."""
 
     def judged_pairs(self, pairs: CandidatePairs) -> None:
         """A new mirrored instance was tried on all pairs of nodes."""
@@ -41,8 +41,8 @@ class Reporter:
     def judged_exchanges(self, state: State, nodes: Ints, trial: Trial) -> None:
         """An instance was tried on all pairs of these nodes instead of both its own.
 
-        The trial has primaries by secondaries, a node with itself too. The state is the one tried on: from a
-        lost primary the instance has failed over.
+        The trial has primaries by secondaries, also a node with itself. If the primary is lost, the instance
+        has failed over in ``state``.
         """
 
     def judged_losses(self, losses: LostAllocations) -> None:

@@ -1,4 +1,4 @@
-"""Why an instance found no place: the constraint that kept it off most candidates, and the nearest miss."""
+"""Reasons why an instance found no place: the constraint that refused most nodes, and the nearest miss."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ from ganeti_htools.model.types import Fail
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """What nodes (rows) lack of one thing: amounts above 0, in ``unit``."""
+    """The amounts, in ``unit``, that nodes (rows) lack of one thing: above 0 where they have too little."""
 
     thing: str
     unit: str
@@ -34,7 +34,7 @@ class Lack:
 
     @property
     def short(self) -> Bools:
-        """Which of the nodes have too little."""
+        """The nodes that have too little."""
         return np.asarray(self.amounts > 0)
 
 
@@ -46,9 +46,9 @@ def explain(
     options: PlacementOptions,
     primary: int = NOWHERE,
 ) -> str | None:
-    """A remark on why none of the groups tried has a place; None where counts say it all.
+    """Explain why none of the groups tried has a place; None if the counts of reasons suffice.
 
-    With a ``primary`` (row) only a secondary for it was looked for.
+    With a ``primary`` (row) only a secondary was searched.
     """
     tried = [outcome for outcome in outcomes if outcome.solution is not None]
     counts = [outcome.solution.failures for outcome in outcomes if outcome.solution is not None]
@@ -74,7 +74,7 @@ def remark(
     secondaries: Ints,
     options: PlacementOptions,
 ) -> str | None:
-    """What is missing where most candidates were counted as ``fail``, and which node misses least."""
+    """Describe what most candidates counted as ``fail`` lack, and the node that lacks least."""
     if fail is Fail.N1:
         return redundancy_remark(state, asked, primaries, options)
     refused = primaries[instance_policy.codes(state, asked, primaries) == CODE[fail]]
@@ -107,10 +107,10 @@ def remark(
 def lacking(
     state: State, asked: RequestedInstance, node: int, secondary: bool = False, fail: Fail = Fail.DISK
 ) -> str:
-    """What a node (row) lacks of the storage units and pools that an instance wants, as either role; or of
-    custom classes, where that is why it is refused.
+    """Describe what a node (row) lacks of the instance's storage units and pools, in either role.
 
-    Empty where that is nothing, and while nothing tells nodes apart but how much is free.
+    With ``fail`` RESOURCE: of custom classes. Empty if it lacks nothing, or if nodes differ in free space
+    only.
     """
     if not state.columns.shape.binds:
         return ""
@@ -122,13 +122,13 @@ def lacking(
 
 
 def no_source(state: State, asked: RequestedInstance, node: int) -> str:
-    """Why disks cannot be copied from a node (row); empty if they can."""
+    """Describe why disks cannot be copied from a node (row); empty if they can."""
     refused = node_rules.copy_codes(state.columns.take([node]), asked)[0] != FITS
     return f"has no {state.columns.shape.units[0]}" if refused else ""
 
 
 def _lack(state: State, lack: Lack) -> str:
-    """What the only node of a lack lacks."""
+    """Describe the lack of a single node."""
     absent = _absent(state, lack)
     if absent and absent[1].any():
         return absent[0]
@@ -137,8 +137,9 @@ def _lack(state: State, lack: Lack) -> str:
 
 
 def _absent(state: State, lack: Lack) -> tuple[str, Bools] | None:
-    """That nodes do not have a storage unit or custom class, or do not see a pool, and for which of the nodes
-    that is so. None where something is about none of them.
+    """Describe that nodes do not have a storage unit or custom class, or do not see a pool.
+
+    Also returns those nodes. None if the lack is about another thing.
     """
     shape = state.columns.shape
     if lack.of is None or not (shape.told or lack.of >= len(shape.units)):
@@ -156,7 +157,7 @@ def _name(state: State, row: int) -> str:
 def _lacks(
     state: State, asked: RequestedInstance, fail: Fail, primaries: Ints, secondaries: Ints, force: bool
 ) -> Iterable[Lack]:
-    """For each thing, what nodes lack to keep the limits that are counted as ``fail``, as either role."""
+    """Compute the lacks of nodes in either role, for each thing whose limits are counted as ``fail``."""
     everyone = np.union1d(primaries, secondaries)
     same, peers = primaries[:, np.newaxis] == secondaries, state.peers[primaries][:, secondaries]
     # With the primary that leaves most to a secondary.
@@ -183,10 +184,9 @@ def _lacks(
 def _missing(
     held: Sequence[tuple[Limit, str]], old: Columns, new: Columns, asked: RequestedInstance
 ) -> dict[Limit, Floats | Ints]:
-    """By how much nodes miss each of some limits, given with the figures that they hold for.
+    """Compute by how much nodes miss each of some limits, given with their figures.
 
-    What is missing to what nodes keep free for others is missing of the same thing, so it is added to the
-    limits of that: N+1 to those of memory.
+    What nodes must keep free for others is part of the same thing, so its lack is added: N+1 to memory.
     """
     found: dict[Limit, Any] = {}
     for limit, figure in held:
@@ -211,13 +211,13 @@ def _missing(
 
 
 def _free(columns: Columns, reserve: Limit) -> Any:
-    """What nodes have free of what they keep for others; memory that is not accounted for does not count."""
+    """Compute what nodes have free for others; unaccounted memory does not count."""
     free = getattr(columns, reserve.figure)
     return free - np.minimum(columns.x_mem, 0) if reserve is RESERVE else free
 
 
 def _policy(demand: Demand, policy: IPolicy, fail: Fail, exclusive: bool) -> str:
-    """What an instance policy allows of what it refused as ``fail``, and what was asked for."""
+    """Describe the bounds of an instance policy that refused an instance as ``fail``, and the demand."""
     asked: Any
     match fail:
         case Fail.MEM:

@@ -1,4 +1,4 @@
-"""What came of trying candidates for a new instance, in a node group or on a whole cluster."""
+"""Results of trying candidates for a new instance, in a node group or on a whole cluster."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -25,9 +25,10 @@ Metric = tuple[tuple[int, ...], int]
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """How many candidates fit, why others did not, and the trial that was chosen.
+    """The number of candidates that fit, the reasons against others, and the chosen trial.
 
-    ``metric`` is what was minimised, ``trial`` has the one candidate to settle; both None if none fits.
+    ``metric`` is the minimised figure, ``trial`` has the one candidate to settle; both None if no candidate
+    fits.
     """
 
     failures: dict[Fail, int]
@@ -46,7 +47,7 @@ class Solution:
 
 @dataclass(frozen=True, slots=True)
 class GroupOutcome:
-    """What came of a node group: a solution, or why it could not be tried.
+    """The result of trying a node group: a solution, or the error that prevented it.
 
     ``unconnected`` groups lack a network of the instance.
     """
@@ -57,8 +58,8 @@ class GroupOutcome:
     unconnected: bool = False
 
 
-def counted(codes: Codes, not_redundant: int) -> dict[Fail, int]:
-    """How often each reason kept the instance off, candidates that are not redundant added."""
+def count_failures(codes: Codes, not_redundant: int) -> dict[Fail, int]:
+    """Count the candidates that each reason refused, with those that are not redundant."""
     counts = np.bincount(codes[codes != FITS], minlength=len(FAIL) + 1)
     failures = {fail: int(counts[code]) for code, fail in FAIL.items()}
     failures[Fail.N1] += not_redundant
@@ -66,5 +67,5 @@ def counted(codes: Codes, not_redundant: int) -> dict[Fail, int]:
 
 
 def last_lowest(scores: Floats) -> int:
-    """Position of the lowest score, of equal ones the last."""
+    """Return the position of the lowest score, of equal ones the last."""
     return int(np.flatnonzero(scores == scores.min())[-1])

@@ -1,4 +1,4 @@
-"""Solutions in words, as Ganeti's htools put them: ganeti and its users look for these."""
+"""Solutions in the words of Ganeti's htools: ganeti and its users search for them."""
 
 import math
 
@@ -8,7 +8,7 @@ from ganeti_htools.model.types import Fail
 
 
 def solution_line(state: State, solution: Solution) -> str:
-    """How good the chosen place is, or why there is none."""
+    """Describe the chosen place with its score, or the reasons against all places."""
     order = [fail for fail in Fail if fail in solution.failures]
     reasons = ", ".join(f"{fail.value}: {solution.failures[fail]}" for fail in order)
     if solution.trial is None:
@@ -30,7 +30,7 @@ def _metric(metric: float | Metric) -> str:
 
 
 def outcome_line(state: State, outcome: GroupOutcome, instance: str) -> str:
-    """What came of a group in which the instance was to be placed."""
+    """Describe the outcome of a group."""
     group = state.cluster.groups[outcome.group]
     if outcome.unconnected:
         return f"group {group.name} is not connected to a network required by instance {instance}"

@@ -1,4 +1,4 @@
-"""Rebalancing: the best single move again and again, until none helps (``hbal(1)``)."""
+"""Rebalancing: make the best single move repeatedly, until no move helps (``hbal(1)``)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,8 +19,8 @@ from ganeti_htools.model.state import State
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A move that was made: rows of the instance, of the new node (NOWHERE for a failover), and of
-    primary and secondary afterwards; and the score then.
+    """A move of a plan: rows of the instance, of its new node (NOWHERE for a failover), and of primary and
+    secondary afterwards, with the score then.
     """
 
     instance: int
@@ -34,9 +34,9 @@ class Step:
 def rebalance(
     state: State, scope: Bools, options: BalancingOptions, movable: Bools | None = None
 ) -> tuple[State, list[Step]]:
-    """The state after balancing the nodes in scope, and the steps that lead there.
+    """Balance the nodes in scope; returns the state afterwards, and the steps.
 
-    Instances with their primary in scope move, unless ``movable`` says no or they are not to be
+    Instances with their primary in scope move, unless ``movable`` excludes them or they are not to be
     balanced automatically.
     """
     state = state.copy()
@@ -46,7 +46,7 @@ def rebalance(
 def stepwise(
     state: State, scope: Bools, options: BalancingOptions, movable: Bools | None = None
 ) -> Iterator[Step]:
-    """Balances the nodes in scope, in place; yields each step once it has been made."""
+    """Balance the nodes in scope, in place; yields each step once it has been made."""
     limit = optimal_score(state, scope) + options.min_score
     current = score_of(state, scope)
     if not current > limit:
@@ -87,13 +87,13 @@ def stepwise(
 
 
 def search_of(facts: NodeFacts, batches: Sequence[Batch], scope: Bools, options: BalancingOptions) -> Search:
-    """The search for moves of the batches that the options allow, to nodes in scope."""
+    """Build the search for moves of the batches that the options allow, to nodes in scope."""
     force = options.ignore_soft_errors
     return Search(facts, batches, scope, force, lambda batch, kind: allowed(facts, batch, kind, options))
 
 
 def candidates(state: State, scope: Bools, movable: Bools | None) -> Bools:
-    """Instances that are to be balanced, with all their nodes in scope."""
+    """Find the instances to be balanced: those with all their nodes in scope."""
     auto = np.array([instance.auto_balance for instance in state.cluster.instances], np.bool_)
     here: Bools = auto & (state.pnode != NOWHERE) & scope[state.pnode]
     here &= (state.snode == NOWHERE) | scope[state.snode]
@@ -101,21 +101,22 @@ def candidates(state: State, scope: Bools, movable: Bools | None) -> Bools:
 
 
 def gains(current: float, score: float, options: BalancingOptions) -> bool:
-    """Whether a step from one score to another is worth it."""
+    """Whether a step from one score to another is worth making."""
     enough = current > options.min_gain_limit or current - score >= options.min_gain
     return score < current and enough
 
 
 def score_of(state: State, scope: Bools) -> float:
-    """The score of the nodes in scope; 0 if none is online."""
+    """Compute the score of the nodes in scope; 0 if none is online."""
     if not (scope & ~state.columns.offline).any():
         return 0.0
     return float(choice.base(state, scope, affinity.location_exclusion(state, scope)).score())
 
 
 def optimal_score(state: State, scope: Bools) -> float:
-    """What no distribution of the instances on these nodes can fall below, for memory reserved for
-    secondaries (``hbal(1)``, ``--min-score``).
+    """Compute a lower bound of the score of any distribution of the instances on these nodes.
+
+    It follows from the memory that is reserved for secondaries (``hbal(1)``, ``--min-score``).
     """
     sizes = state.columns.t_mem[scope].tolist()
     total = sum(sizes)
@@ -127,7 +128,7 @@ def optimal_score(state: State, scope: Bools) -> float:
 
 
 def allowed(facts: NodeFacts, batch: Batch, kind: MoveKind, options: BalancingOptions) -> Bools:
-    """Which members of the batch may move in this way at all."""
+    """Find the members of the batch that may move in this way at all."""
     offline = facts.state.columns.offline
     p, s = facts.state.pnode[batch.rows], facts.state.snode[batch.rows]
     lost = offline[p]

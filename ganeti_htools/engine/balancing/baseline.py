@@ -1,4 +1,4 @@
-"""The score as it is before a step, ready to be computed for many changes at once."""
+"""The score before a step, ready to be computed for many changes at once."""
 
 from typing import Any
 
@@ -15,12 +15,12 @@ TINIEST = float(np.finfo(float).tiny)
 
 
 class Baseline:
-    """The statistics of the nodes in scope.
+    """The statistics of the nodes in scope before a step.
 
-    Of each spread: ``deviation`` and ``means``, both about its centre, ``numbers`` (how many nodes it looks
-    at), ``above`` (how far each node is from the mean, twice) and ``doubts`` (what its variance may be off
-    by). ``rest`` is the weighted sum of all that is no spread, with the location
-    exclusion score, which is ``exclusion``.
+    Figures of each spread, about its centre: ``deviation``, ``means``, ``numbers`` (of counted nodes),
+    ``above`` (twice the distance of each node from the mean) and ``doubts`` (rounding errors of the
+    variance). ``rest`` is the weighted sum of all other components, with the location exclusion score
+    ``exclusion``.
     """
 
     def __init__(self, parts: ScoreParts, exclusion: float) -> None:
@@ -40,11 +40,11 @@ class Baseline:
 
     @property
     def doubt(self) -> float:
-        """What the score may be off by, for the variances."""
+        """The rounding error of the score that follows from the variances."""
         return float((self.weights * np.sqrt(self.doubts)).sum())
 
     def scores(self, changes: Floats, squares: Floats, rest: Any) -> Floats:
-        """Scores with some sums and sums of squares changed (spreads by moves), and all else."""
+        """Compute scores after changes of sums and sums of squares (spreads by moves), and of the rest."""
         scores: Floats = self.rest + rest + np.zeros(changes.shape[1])
         variances = np.maximum(self._variances(changes, squares), 0.0)
         for weight, deviation in zip(self.weights.tolist(), np.sqrt(variances), strict=True):
@@ -57,7 +57,7 @@ class Baseline:
         return variances
 
     def score_doubts(self, changes: Floats, squares: Floats) -> Floats:
-        """What such scores may be off by."""
+        """Compute the rounding errors of such scores."""
         doubts = self.doubts[:, np.newaxis]
         variances = np.maximum(np.maximum(self._variances(changes, squares), 0.0) + doubts, TINIEST)
         weights = (self.weights * self.doubts)[:, np.newaxis]
@@ -65,7 +65,7 @@ class Baseline:
         return total
 
     def chords(self, own: OwnNodes, new: NewNodes) -> tuple[Floats, float]:
-        """Slopes of a linear lower bound, in changes of the sums of squares about the mean, and its start."""
+        """Compute the slopes of a linear lower bound, in changes of the sums of squares, and its start."""
         low, high, largest = own.bounds(self.means, self.numbers)
         low_new, high_new, largest_new = new.bounds(self.above, self.numbers)
         cross = ((largest + largest_new) / self.numbers) ** 2

@@ -1,4 +1,4 @@
-"""Instances to be moved, in batches: those to which the same rules apply stand together, as columns."""
+"""Batches of instances to be moved: columns of instances to which the same rules apply."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -18,8 +18,8 @@ from ganeti_htools.model.types import DiskTemplate, MirrorType
 class Batch:
     """Instances to which the same rules apply, as arrays over them, in row order.
 
-    ``asked`` stands for all of them: its figures are arrays. ``tags`` and ``desires`` number the sets of
-    exclusion tags and of desired locations that occur (see :class:`NodeFacts`).
+    ``asked`` stands for all instances: its figures are arrays. ``tags`` and ``desires`` number the sets of
+    exclusion tags and of desired locations (see :class:`NodeFacts`).
     """
 
     rows: Ints
@@ -29,12 +29,12 @@ class Batch:
 
     @property
     def mirror(self) -> MirrorType:
-        """How the disks of all of them reach another node."""
+        """The way in which the disks of all instances reach another node."""
         mirror: MirrorType = self.asked.row.template.mirror
         return mirror
 
     def take(self, which: Any) -> "Batch":
-        """Some of them, or all with another shape."""
+        """Select some instances, or all in another shape."""
         asked = self.asked
 
         def pick(values: Any) -> Any:
@@ -55,9 +55,9 @@ AMOUNTS = ("disk", "classes", "kept")
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """A state, and for each set of tags (their rows in ``tag_sets``) what it meets on each node.
+    """A state, and the conflicts of each set of tags (rows in ``tag_sets``) on each node.
 
-    For one instance :mod:`ganeti_htools.engine.rules.affinity` says so; a test compares moves by both.
+    :mod:`ganeti_htools.engine.rules.affinity` computes the same for one instance; a test compares the two.
     """
 
     state: State
@@ -69,7 +69,7 @@ class NodeFacts:
     kept: tuple[Ints, ...]  # the same of each custom class
 
     def refresh(self, nodes: Ints) -> None:
-        """Take note of moves that touched these nodes."""
+        """Update the figures of nodes that moves have touched."""
         state = self.state
         for row, chosen in enumerate(self.tag_sets):
             counts = state.tag_counts[chosen][:, nodes]
@@ -80,10 +80,10 @@ class NodeFacts:
             kept[:, nodes] = _two_largest(peers[:, nodes])
 
     def kept_without(self, batch: Batch, p: Ints, s: Ints) -> tuple[Ints, list[Ints]]:
-        """What each secondary keeps free for the worst of its peers once it is no longer the instance's
-        secondary: memory (MiB), and of each custom class.
+        """Compute what each secondary keeps free for the worst of its peers without the instance.
 
-        For one instance :func:`.placements.kept_without` says it; a test compares moves by both.
+        That is memory (MiB), and the amount of each custom class. :func:`.placements.kept_without` computes
+        the same for one instance; a test compares the two.
         """
         state, asked = self.state, batch.asked
         own = (0,) * (1 + len(self.kept)) if asked.forthcoming else (asked.secondary_mem, *asked.kept)
@@ -95,7 +95,7 @@ class NodeFacts:
 
 
 def _without(kept: Ints, largest: Ints, own: Any) -> Ints:
-    """The largest of what nodes keep free once they keep so much less for one of their peers."""
+    """Compute the largest amount that nodes keep free once they keep less for one of their peers."""
     second, first = largest
     return np.asarray(np.maximum(np.where(kept == first, second, first), kept - own))
 
@@ -108,10 +108,10 @@ def _two_largest(peers: Ints) -> Ints:
 
 
 def batches_of(state: State, movable: Bools, unmirrored: bool = False) -> tuple[list[Batch], NodeFacts]:
-    """The movable instances that are mirrored in any way, as batches, and what surrounds them.
+    """Group the movable instances with a mirror into batches, and collect the facts about nodes.
 
-    Diskless instances are not balanced, although they could be; those without a mirror only if asked for, and
-    not while they are forthcoming, since Ganeti does not move these.
+    Diskless instances are not balanced, although they could be. Instances without a mirror are included only
+    with ``unmirrored``, and not while they are forthcoming: Ganeti does not move forthcoming ones.
     """
     cluster = state.cluster
     figures_of = tabulate(cluster.instances, state.figures, units=state.units)
@@ -174,15 +174,13 @@ def batches_of(state: State, movable: Bools, unmirrored: bool = False) -> tuple[
 
 
 def _amounts(taken: Ints) -> tuple[Any, ...]:
-    """What instances take of each unit or class (instances by these), 0 where none takes anything: rules need
-    not look at that.
-    """
+    """Split amounts (instances by units or classes) into columns, 0 where no instance takes anything."""
     amounts = (np.ascontiguousarray(column) for column in taken.T)
     return tuple(column if column.any() else 0 for column in amounts)
 
 
 def _numbered(size: int, tagged: Sequence[int], what: Callable[[int], Any]) -> tuple[Ints, list[Any]]:
-    """A number for what each instance has, 0 for nothing, and what the numbers stand for."""
+    """Number the different values of ``what`` among instances; 0 stands for the value of NOWHERE."""
     numbers: dict[Any, int] = {what(NOWHERE): 0}
     result = np.zeros(size, np.int64)
     for row in tagged:

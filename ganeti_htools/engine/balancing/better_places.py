@@ -1,9 +1,9 @@
 """Better places than those where a greedy plan ends.
 
-A greedy plan ends where no single move gains. From there a move that loses is made, the one that loses
-least first, and then whatever gains: at first without the instance just moved, so that the answer is
-not the way back. Two instances that change places are such a move and the answer to it. Where this ends
-better than it began, it is kept and gone on from; otherwise it is taken back and the next move is tried.
+A greedy plan ends where no single move gains. The search then makes a move that loses, beginning with the
+smallest loss, and after that all moves that gain. At first the instance just moved stays, so that the next
+move is not the way back. An exchange of two instances consists of such a move and its answer. If the result
+is better, the search goes on from there; otherwise the moves are taken back and the next one is tried.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ import numpy as np
 
 from ganeti_htools.engine.balancing.balance import gains, optimal_score, score_of, search_of
 from ganeti_htools.engine.balancing.batches import Batch, batches_of
-from ganeti_htools.engine.balancing.relocate import tried
+from ganeti_htools.engine.balancing.relocate import try_move
 from ganeti_htools.engine.balancing.replay import DIGITS, MoveRows
 from ganeti_htools.engine.balancing.search import Search
 from ganeti_htools.engine.balancing.ways import goals_of, shortest
@@ -36,9 +36,9 @@ def improvements(
     concerned: Bools,
     going: Callable[[float], bool],
 ) -> Iterator[list[MoveRows]]:
-    """Make ``found`` better, in place, as often as that is possible; yields what was done each time.
+    """Improve ``found`` in place, as often as possible; yields the moves of each improvement.
 
-    Better is a lower score or, with the same, less to copy from ``state``.
+    An improvement has a lower score or, with the same score, less to copy from ``state``.
     """
     limit = optimal_score(found, scope) + options.min_score
     score = score_of(found, scope)
@@ -55,7 +55,7 @@ def improvements(
             if not going(score):
                 return
             moves = TentativeMoves(search)
-            if not moves.make(tried(facts, batch, member, kind, node, search.space.force), kind, node):
+            if not moves.make(try_move(facts, batch, member, kind, node, search.space.force), kind, node):
                 continue
             now = score_of(found, scope)
             for held in (True, False):
@@ -80,7 +80,7 @@ def improvements(
 
 
 def _staying(state: State, found: State, options: BalancingOptions) -> Bools:
-    """Instances that stay where they are, as the plan is as long as it may get."""
+    """Find the instances that must stay because the plan has reached its maximum length."""
     staying = np.zeros(len(state.pnode), np.bool_)
     if options.max_length >= 0:
         goals = goals_of(state, found)
@@ -97,7 +97,7 @@ class TentativeMoves:
         self.search, self.made, self.back = search, list[MoveRows](), list[Trial]()
 
     def make(self, trial: Trial, kind: MoveKind, node: int) -> bool:
-        """Make a move; whether it could be made."""
+        """Make a move; returns whether it is possible."""
         if trial.codes[0] != FITS:
             return False
         state, index = self.search.state, trial.asked.index
@@ -110,7 +110,7 @@ class TentativeMoves:
         return True
 
     def take_back(self) -> None:
-        """Leave the state as it was."""
+        """Restore the state before the moves."""
         for trial in reversed(self.back):
             settling.settle(self.search.state, trial)
         self.search.note(*self.back)
@@ -119,8 +119,10 @@ class TentativeMoves:
 def _least_bad(
     search: Search, score: float, barred: Bools, loss: float
 ) -> Iterator[tuple[Batch, int, MoveKind, int, float]]:
-    """Moves that are possible, the best first: batch and member, what is done, the new node, and what it may
-    lose to be looked at. That is ``loss`` for a start.
+    """Find possible moves, the best first: batch and member, kind, new node, and the allowed loss at that
+    time.
+
+    The allowed loss begins with ``loss`` and doubles.
     """
     seen = 0
     while loss < 100 * max(score, 1.0):

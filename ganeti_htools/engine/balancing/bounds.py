@@ -1,4 +1,4 @@
-"""Lower bounds of the scores that moves lead to: what they cannot fall below, found without scoring them."""
+"""Lower bounds of the scores that moves lead to, found without scoring the moves."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -18,9 +18,9 @@ BATCH = BLOCK >> 3  # from so many on, promising moves are scored before more ar
 class ScoreBounds(NamedTuple):
     """Lower bounds for candidates with a new node: ``least`` for all moves of each member together.
 
-    That of one move is what the member adds (``base``) and what the new node adds (``lines``: classes of
-    instances by targets, infinite where an instance does not fit), without and with force; ``forced`` tells
-    for which members soft limits do not count.
+    The bound of one move is the member's part (``base``) plus the new node's part (``lines``: classes of
+    instances by targets, infinite where an instance does not fit; without and with force). ``forced`` marks
+    members for which soft limits do not count.
     """
 
     candidates: MoveCandidates
@@ -31,8 +31,9 @@ class ScoreBounds(NamedTuple):
     least: Floats
 
     def promising(self, members: Ints, limit: Callable[[], float] | None) -> Iterator[tuple[Ints, Ints]]:
-        """Members with places of new nodes among the targets, as many as are scored together: those moves
-        that may be as good as the limit by then, without one all that are possible.
+        """Yield members with places of new nodes among the targets, in portions that are scored together.
+
+        Only moves within the current limit are yielded; without a limit all possible moves.
         """
         classes = self.new.classes
         width = max(1, BLOCK // max(1, len(self.new.targets)))
@@ -54,7 +55,7 @@ class ScoreBounds(NamedTuple):
 def bounds_of(
     space: SearchSpace, baseline: Baseline, candidates: MoveCandidates, new: NewNodes
 ) -> ScoreBounds:
-    """The lower bounds of candidates."""
+    """Compute the lower bounds of candidates."""
     state, own, kind = space.facts.state, candidates.own, candidates.kind
     slopes, start = baseline.chords(own, new)
     base: Floats = np.einsum("i,ij->j", slopes, own.squares)

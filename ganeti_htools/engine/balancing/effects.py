@@ -1,4 +1,4 @@
-"""What changes of nodes do to the score: to the sums behind its deviations, and to all else."""
+"""Effects of changed nodes on the score: on the sums behind its deviations, and on the rest."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -21,14 +21,14 @@ from ganeti_htools.model.state import State
 
 
 class Effect(NamedTuple):
-    """What a change of nodes does: to sum and sum of squares of some spreads, and to all else."""
+    """The effect of a change of nodes: on sum and sum of squares of some spreads, and on the rest."""
 
     spreads: dict[int, tuple[Any, Any]]
     rest: Any
 
 
 def added(effects: Iterable[Effect], spreads: int, moves: int) -> tuple[Floats, Floats]:
-    """The changes of all sums, and of sums of squares (spreads by moves)."""
+    """Add up effects: the changes of all sums, and of the sums of squares (spreads by moves)."""
     changes, squares = np.zeros((2, spreads, moves))
     for effect in effects:
         for group, (change, square) in effect.spreads.items():
@@ -38,9 +38,11 @@ def added(effects: Iterable[Effect], spreads: int, moves: int) -> tuple[Floats, 
 
 
 class Totals(NamedTuple):
-    """Of each spread: on how many online nodes it looks, how far these are from the centre (spreads by nodes;
-    0 on others), sums of that and of its squares; the weighted sum of all that is no spread, and the values
-    of all nodes.
+    """Statistics of each spread over its counted online nodes, about its centre.
+
+    ``heights`` are the nodes' distances from the centre (spreads by nodes, 0 on nodes that do not count),
+    ``sums`` and ``squares`` the sums of the distances and of their squares. ``rest`` is the weighted sum of
+    all other components, ``values`` are those of all nodes.
     """
 
     numbers: Floats
@@ -52,10 +54,10 @@ class Totals(NamedTuple):
 
 
 class ScoreParts:
-    """How nodes count in the score: components that are the same thing put together.
+    """The parts of the score: components that are the same are put together.
 
-    ``weights`` are those of the spreads, ``numbers`` on how many online nodes they look, ``centre`` a value
-    near the mean of each, so that sums of squares keep their precision.
+    ``weights`` are those of the spreads, ``numbers`` their counts of online nodes. ``centre`` is a value near
+    the mean of each spread, so that sums of squares keep their precision.
     """
 
     def __init__(self, state: State, scope: Bools) -> None:
@@ -76,11 +78,11 @@ class ScoreParts:
         self.centre = np.array([values[which][at if at.any() else slice(None)].mean() for which, at in pairs])
 
     def values(self) -> NodeValues:
-        """The values of the nodes in scope now."""
+        """Compute the present values of the nodes in scope."""
         return node_values(self.state.columns.take(self.rows))
 
     def totals(self) -> Totals:
-        """The statistics of the nodes in scope now."""
+        """Compute the present statistics of the nodes in scope."""
         values, offline = self.values(), self.state.columns.offline[self.rows]
         spreads: Floats = np.stack([values[which] for which in self.leaders])[:, ~offline]
         spreads -= self.centre[:, np.newaxis]
@@ -96,7 +98,7 @@ class ScoreParts:
 
     @np.errstate(divide="ignore", invalid="ignore", over="ignore")  # nodes that report nothing
     def effect(self, touched: NodeChange) -> Effect:
-        """What the change of some nodes does."""
+        """Compute the effect of a change of nodes."""
         old, new = touched.old, touched.new
         offline = old.offline
         some, every = bool(offline.any()), bool(offline.all())

@@ -1,4 +1,4 @@
-"""What nodes would become with instances that are new to them."""
+"""Changes of nodes that get a new instance."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,12 +19,12 @@ SMALL = 1 << 18  # products that a library for matrices does not spread over thr
 
 
 class NewNodes:
-    """What nodes would become with a new instance of each class, as primary or as secondary.
+    """Changes of the target nodes with a new instance of each class, as primary or as secondary.
 
-    Most spreads change by an amount of the instance times a unit of the node (``amounts``, ``units``);
-    what does not is kept for each pair (``pairs``, classes by nodes). ``rest`` is what all but spreads add
-    to the score of each pair; ``prices`` (without and with force) are that where an instance fits, and
-    infinite where it does not. Nodes are the ``targets``.
+    Most spreads change by an amount of the instance times a unit of the node (``amounts``, ``units``). Other
+    changes are kept for each pair (``pairs``, classes by nodes). ``rest`` is the change of all other
+    components for each pair. ``prices`` (without and with force) equal ``rest`` where an instance fits, and
+    are infinite elsewhere.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class NewNodes:
         self.amounts, self.units, self.pairs = _factorised(kept, self._irregular())
 
     def _irregular(self) -> set[int]:
-        """The spreads whose changes are no product: they depend on what is on a node already."""
+        """Find the spreads whose changes are no product: they depend on the node's other instances."""
         # An instance that does not say how many spindles it needs takes all that are left (resources.py).
         vague = {"f_spindles", FORTHCOMING["f_spindles"]} if self.batch.asked.spindles is None else set[str]()
         leaders = [self.parts.table.components[which] for which in self.parts.leaders]
@@ -72,7 +72,7 @@ class NewNodes:
         return result
 
     def refresh(self, nodes: Ints) -> None:
-        """Take note of moves that touched these nodes."""
+        """Update the nodes that moves have touched."""
         some = np.flatnonzero(np.isin(self.targets, nodes))
         if not len(some):
             return
@@ -81,9 +81,9 @@ class NewNodes:
             changes[:, some] = result[which][0]
 
     def bounds(self, heights: Floats, numbers: Floats) -> tuple[Floats, Floats, Floats]:
-        """The least and most that each variance can change, and the most that a sum can.
+        """Compute the lowest and highest change of each variance, and the largest change of each sum.
 
-        ``heights``: how far the targets are from the mean, twice (spreads by nodes).
+        ``heights``: twice the distance of the targets from the mean (spreads by nodes).
         """
         size = len(self.parts.leaders)
         low, high, largest = np.zeros(size), np.zeros(size), np.zeros(size)
@@ -102,7 +102,7 @@ class NewNodes:
         return low, high, largest
 
     def linear(self, heights: Floats, slopes: Floats) -> Floats:
-        """What spreads of each pair add to the lower bound, with these slopes; ``heights`` as for bounds."""
+        """Compute the spreads' part of the lower bound of each pair, with these slopes and heights."""
         result: Floats = np.zeros(self.rest.shape)
         if self.amounts:
             amounts = np.stack(list(self.amounts.values()), axis=1)
@@ -118,14 +118,14 @@ class NewNodes:
         return result
 
     def changes(self, classes: Ints, places: Ints) -> dict[int, Floats]:
-        """How the sums change with instances of these classes on targets in these places."""
+        """Compute the changes of the sums with instances of these classes on targets in these places."""
         return {
             which: amounts[classes] * self.units[which][places] for which, amounts in self.amounts.items()
         } | {which: changes[classes, places] for which, changes in self.pairs.items()}
 
 
 def instance_classes(batch: Batch, kind: MoveKind = MoveKind.REPLACE_PRIMARY) -> tuple[Ints, Ints]:
-    """A class for each instance, of those that a new node cannot tell apart; the first of each class."""
+    """Number the classes of instances that a new node cannot distinguish; also the first of each class."""
     asked, load = batch.asked, batch.asked.row.load
     figures = [getattr(asked, name) for name in FIGURES if getattr(asked, name) is not None]
     disk = [amounts for amounts in (*asked.disk, *asked.classes, *asked.kept) if np.ndim(amounts)]
@@ -144,6 +144,7 @@ def instance_classes(batch: Batch, kind: MoveKind = MoveKind.REPLACE_PRIMARY) ->
 def _factorised(
     kept: dict[int, Floats], irregular: set[int]
 ) -> tuple[dict[int, Floats], dict[int, Floats], dict[int, Floats]]:
+    """Split changes into products of amounts and units, and into changes of pairs."""
     amounts: dict[int, Floats] = {}
     units: dict[int, Floats] = {}
     pairs: dict[int, Floats] = {}

@@ -18,10 +18,10 @@ def optimise(
     movable: Bools | None,
     going: Callable[[float], bool],
 ) -> tuple[RatedPlan, RatedPlan]:
-    """The greedy plan and the best one found, which may be the same.
+    """Compute the greedy plan and the best plan found, which may be the same.
 
-    Both keep to the options. ``going``, given the best score so far, tells whether to look for one more move;
-    with the same answers the plans are the same.
+    Both obey the options. ``going`` gets the best score so far and decides whether to look for one more move;
+    equal answers lead to equal plans.
     """
     found, steps = rebalance(state, scope, options, movable)
     volume = sum(volume_of(state, step.instance, step.kind) for step in steps)

@@ -1,4 +1,4 @@
-"""What the nodes that instances have would become without them, or with them in another role."""
+"""Changes of the nodes that instances leave, or on which their role changes."""
 
 from collections.abc import Callable, Sequence
 
@@ -17,10 +17,11 @@ May = Callable[[Batch, MoveKind], Bools]  # which members may move in this way a
 
 
 class OwnNodes:
-    """What the nodes that instances of a batch have would become when these moved in one way.
+    """Changes of the nodes of a batch's instances by moves of one kind.
 
-    ``changes`` and ``squares`` of each spread (spreads by members of the batch), ``rest`` of all else; which
-    members ``may`` move so at all, and which of them are ``free`` to go, as far as these nodes are concerned.
+    ``changes`` and ``squares`` are those of each spread (spreads by members), ``rest`` the change of all
+    other components. ``may`` marks the members that may move in this way, ``free`` those of them that their
+    own nodes do not prevent.
     """
 
     def __init__(self, spreads: int, members: int) -> None:
@@ -28,14 +29,14 @@ class OwnNodes:
         self.rest, self.may, self.free = np.zeros(members), *np.zeros((2, members), np.bool_)
 
     def put(self, members: Ints, effects: Sequence[Effect], may: Bools, fits: Bools) -> None:
-        """Write what is known of some members."""
+        """Write the effects on some members."""
         self.may[members], self.free[members] = may, may & fits
         self.rest[members] = sum(effect.rest for effect in effects)
         changes, squares = added(effects, len(self.changes), len(members))
         self.changes[:, members], self.squares[:, members] = changes, squares
 
     def bounds(self, means: Floats, numbers: Floats) -> tuple[Floats, Floats, Floats]:
-        """The least and most that each variance can change, and the most that a sum can."""
+        """Compute the lowest and highest change of each variance, and the largest change of each sum."""
         changes, squares = self.changes, self.squares
         if not self.free.all():
             changes, squares = changes[:, self.free], squares[:, self.free]
@@ -45,7 +46,7 @@ class OwnNodes:
 
 
 class OwnNodesByKind:
-    """What the nodes of a batch would become, for each kind of moves that it may make."""
+    """Changes of the nodes of a batch, for each kind of moves that it may make."""
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class OwnNodesByKind:
             self.refresh(everyone[start : start + BLOCK])
 
     def refresh(self, members: Ints) -> None:
-        """Compute them anew for members of the batch."""
+        """Compute the changes of members of the batch anew."""
         batch = self.batch.take(members)
         effects: dict[NodeChange, Effect] = {}
         for kind, (touched, codes) in own_node_changes(self.facts, batch, self.kinds, self.force).items():

@@ -1,6 +1,4 @@
-"""A plan looked at again: whether its steps can still be made on a cluster that may have changed.
-
-And a plan made again, step by step, on the cluster that it was found for.
+"""Check of a plan on a cluster that may have changed, and repetition of a plan on an equal cluster.
 
 The rules are those by which steps are found (:mod:`.relocate`, :func:`.balance.allowed`).
 """
@@ -11,7 +9,7 @@ import numpy as np
 
 from ganeti_htools.engine.balancing.balance import Step, allowed, candidates
 from ganeti_htools.engine.balancing.batches import Batch, NodeFacts, batches_of
-from ganeti_htools.engine.balancing.relocate import settle, tried
+from ganeti_htools.engine.balancing.relocate import settle, try_move
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import DataError
@@ -44,7 +42,7 @@ def _names(state: State, *rows: int) -> tuple[str, ...]:
 def obstacle(
     state: State, scope: Bools, steps: Sequence[NamedStep], options: BalancingOptions, movable: Bools
 ) -> str | None:
-    """Make steps one after the other, in place; why one cannot be made, which is where it ends."""
+    """Make steps one after the other, in place, up to the first impossible one; returns the reason."""
     rows, facts, members = _rows(state), *_members(state, scope, movable, options.unmirrored)
     for step in steps:
         row = rows.get(step.instance)
@@ -67,7 +65,7 @@ def obstacle(
         batch, place = members[row]
         if not allowed(facts, batch.take(np.array([place])), step.kind, options)[0]:
             return f"instance {step.instance}: {step.kind.value} is not possible, or not wanted any more"
-        trial = tried(facts, batch, place, step.kind, target, options.ignore_soft_errors)
+        trial = try_move(facts, batch, place, step.kind, target, options.ignore_soft_errors)
         if trial.codes[0] != FITS:
             nodes, why = ", ".join(step.now), FAIL[int(trial.codes[0])].value
             return f"instance {step.instance} does not fit on {nodes} any more ({why})"
@@ -76,8 +74,9 @@ def obstacle(
 
 
 def retrace(state: State, movable: Bools, steps: Iterable[tuple[NamedStep, float]]) -> Iterator[Step]:
-    """Make steps, each with the score afterwards, that were found for an equal state, in place: each when
-    it has been made. Raises DataError where the state is another.
+    """Make the steps of a plan for an equal state, each with the score afterwards, in place.
+
+    Yields each step once it has been made. Raises DataError if the state differs.
     """
     everywhere = np.ones(len(state.group), np.bool_)
     rows, facts, members = _rows(state), *_members(state, everywhere, movable, True)
@@ -86,7 +85,7 @@ def retrace(state: State, movable: Bools, steps: Iterable[tuple[NamedStep, float
         node = NOWHERE if step.node is None else state.nodes.get(step.node, NOWHERE)
         if row not in members or step.kind.takes_node is (node == NOWHERE):
             raise DataError(f"the plan moves instance {step.instance}, which cannot be moved like that")
-        trial = tried(facts, *members[row], step.kind, node, force=True)
+        trial = try_move(facts, *members[row], step.kind, node, force=True)
         settle(facts, trial)
         yield Step(row, step.kind, node, int(trial.pnode[0]), int(trial.snode[0]), score)
 
@@ -98,6 +97,6 @@ def _rows(state: State) -> dict[str, int]:
 def _members(
     state: State, scope: Bools, movable: Bools, unmirrored: bool
 ) -> tuple[NodeFacts, dict[int, tuple[Batch, int]]]:
-    """The facts, and the place in its batch of each instance that may be moved."""
+    """Collect the facts, and the position in its batch of each instance that may be moved."""
     batches, facts = batches_of(state, candidates(state, scope, movable), unmirrored)
     return facts, {int(row): (batch, place) for batch in batches for place, row in enumerate(batch.rows)}

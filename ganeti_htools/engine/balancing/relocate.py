@@ -1,12 +1,11 @@
 """Many instances tried at once in all the ways in which one move changes one of their nodes (``hbal(1)``).
 
-A move by failovers and replaced secondaries leaves an instance with its own nodes in other roles, or with
-one new node. :func:`own_node_changes` tells what becomes of the nodes that instances have,
-:func:`new_node_change` what becomes of a node that is new to them. Everything is computed by the rules in
-:mod:`ganeti_htools.engine.rules.node_rules`, instance by instance.
+A move of failovers and replaced secondaries leaves an instance with its own nodes in other roles, or with one
+new node. :func:`own_node_changes` computes the changes of its present nodes, :func:`new_node_change` those of
+new nodes. Both use the rules in :mod:`ganeti_htools.engine.rules.node_rules`, instance by instance.
 
-In which order nodes come and go stands a second time in :mod:`ganeti_htools.engine.rules.placements`, for one
-instance and many candidates; a test with random clusters holds the two together.
+:mod:`ganeti_htools.engine.rules.placements` has the same order of arrivals and departures, for one instance
+and many candidates. A test with random clusters compares the two.
 """
 
 from collections.abc import Callable, Iterable
@@ -29,7 +28,7 @@ _BARRED = np.int8(CODE[Fail.MIGRATION])
 def _coded(
     rule: Callable[..., tuple[Columns, Codes]], *arguments: Any, force: bool, lost: Any, **leniency: bool
 ) -> tuple[Columns, Codes]:
-    """What a rule says; instances with a lost node are judged with force and with ``leniency``."""
+    """Apply a rule; instances with a lost node are judged with force and with ``leniency``."""
     new, codes = rule(*arguments, force=force)
     if np.any(lost) and (leniency or not force):
         codes = np.where(lost, rule(*arguments, force=True, **leniency)[1], codes)
@@ -39,7 +38,7 @@ def _coded(
 def _as_secondary(
     state: State, primary: Ints | None, secondary: Ints
 ) -> Callable[..., tuple[Columns, Codes]]:
-    """The rule for secondaries (rows) of these primaries. They share nothing with one that is unknown."""
+    """Return the rule for secondaries (rows); an unknown primary has no instances in common with them."""
     memory: Any = 0 if primary is None else state.peers[primary, secondary]
     kept = () if primary is None else placements.class_peers(state, primary, secondary)
 
@@ -54,11 +53,11 @@ def _as_secondary(
 def own_node_changes(
     facts: NodeFacts, batch: Batch, kinds: Iterable[MoveKind], force: bool, new: Ints | None = None
 ) -> dict[MoveKind, tuple[list[NodeChange], Codes]]:
-    """What becomes of primary and secondary (if it has one) when instances move, and why it must not be.
+    """Compute the changes of primary and secondary (if any) when instances move, and the reasons against.
 
-    For each kind of move; what is the same for several is one object. ``new`` are rows of the new nodes,
-    one for each instance. Without them, the nodes are taken to have no instances and no location in
-    common with them, and migration to them is not looked at.
+    The result has an entry for each kind of move; kinds share equal changes. ``new`` are rows of the new
+    nodes, one for each instance. Without them, new nodes are assumed to have no instances and no location in
+    common with the own nodes, and migration to new nodes is not checked.
     """
     state, asked = facts.state, batch.asked
     columns = state.columns
@@ -86,7 +85,7 @@ def own_node_changes(
     known: dict[str | None, tuple[NodeChange, Codes]] = {}
 
     def takes_over(other: str) -> tuple[NodeChange, Codes]:
-        """The secondary becomes primary; ``other`` tells which other node the instance has then, if any."""
+        """Compute the secondary's change to primary; ``other`` names the instance's other node then."""
         node = beside.get(other)
         key = None if node is None else other
         if key not in known:
@@ -132,7 +131,7 @@ def own_node_changes(
 
 
 def migrates(state: State, kind: MoveKind, p: Ints, s: Ints, new: Ints | None) -> Any:
-    """Whether instances may go as such moves have them go; to nodes that are not known yet they may."""
+    """Whether instances may migrate as such moves require; unknown nodes are no obstacle."""
     good: Any = np.True_
     if state.allowed_migrations is not None:
         for source, target in kind.migrations(p, s, new):
@@ -142,7 +141,7 @@ def migrates(state: State, kind: MoveKind, p: Ints, s: Ints, new: Ints | None) -
 
 
 def leave_lost(state: State, rows: Ints, kind: MoveKind) -> Bools:
-    """Which instances leave an offline node for the new one, which gets them even if soft limits say no."""
+    """Find the instances that leave an offline node for the new one: soft limits do not count for them."""
     if kind is MoveKind.REPLACE_AND_FAILOVER:
         return np.zeros(rows.shape, np.bool_)
     left = state.snode if kind is MoveKind.REPLACE_SECONDARY else state.pnode
@@ -153,10 +152,10 @@ def leave_lost(state: State, rows: Ints, kind: MoveKind) -> Bools:
 def new_node_change(
     facts: NodeFacts, batch: Batch, kind: MoveKind, force: bool, new: Ints, apart: bool = False
 ) -> tuple[NodeChange, Codes]:
-    """What becomes of the new nodes (rows), and why the instances must not come.
+    """Compute the changes of the new nodes (rows), and the reasons why the instances must not come.
 
-    Arrays broadcast against each other; with ``apart``, nodes are taken to have no instances and no
-    location in common with those that instances have.
+    Arrays broadcast against each other. With ``apart``, new nodes are assumed to have no instances and no
+    location in common with the own nodes.
     """
     state, asked = facts.state, batch.asked
     old = state.columns.take(new)
@@ -185,7 +184,7 @@ def new_node_change(
 
 
 def nodes_after(state: State, batch: Batch, kind: MoveKind, new: Ints | None) -> tuple[Ints, Ints]:
-    """Rows of primary and secondary after the move."""
+    """Return the rows of primary and secondary after the move."""
     p, s = state.pnode[batch.rows], state.snode[batch.rows]
     after: tuple[Ints, Ints] = kind.nodes(p, s, new)
     return after
@@ -194,7 +193,7 @@ def nodes_after(state: State, batch: Batch, kind: MoveKind, new: Ints | None) ->
 def relocate(
     facts: NodeFacts, batch: Batch, kind: MoveKind, force: bool, new: Ints | None
 ) -> tuple[list[NodeChange], Codes]:
-    """The moves of instances, each to its own new node: what becomes of all nodes, and why it must not be."""
+    """Try to move instances, each to its own new node: the changes of all nodes, and the reasons against."""
     touched, codes = own_node_changes(facts, batch, [kind], force, new)[kind]
     if new is None:
         return touched, codes
@@ -202,8 +201,10 @@ def relocate(
     return [*touched, came], first_reason(codes, more)
 
 
-def tried(facts: NodeFacts, batch: Batch, member: int, kind: MoveKind, node: int, force: bool) -> Trial:
-    """The move of one member to one new node (a row, NOWHERE for a failover), to be settled if it fits."""
+def try_move(facts: NodeFacts, batch: Batch, member: int, kind: MoveKind, node: int, force: bool) -> Trial:
+    """Try to move one member to a new node (a row, NOWHERE for a failover); ready to be
+    settled if it fits.
+    """
     batch, new = batch.take(np.array([member])), None if node == NOWHERE else np.array([node])
     touched, codes = relocate(facts, batch, kind, force, new)
     asked = facts.state.instance(int(batch.rows[0]))
@@ -219,7 +220,7 @@ def settle(facts: NodeFacts, trial: Trial) -> None:
 def location_exclusion_change(
     facts: NodeFacts, batch: Batch, kind: MoveKind, new: Ints | None, scope: Bools
 ) -> Any:
-    """How the location exclusion score changes with each move."""
+    """Compute the change of the location exclusion score by each move."""
     state = facts.state
     if kind is MoveKind.REPLACE_SECONDARY or not state.location_rows or batch.asked.forthcoming:
         return 0.0

@@ -1,7 +1,7 @@
-"""A plan made from the start: moves, each of which may be made once those before it are.
+"""A plan made from the start: moves, each checked on the state that the moves before it leave.
 
-Instances go to their final places directly; those that are alike share their final places out so that little
-is copied. Where no such way is found, all moves are made as they were found.
+Instances go to their final places directly; equal instances exchange final places so that little is copied.
+If no such way is found, all moves are made as they were found.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ import numpy as np
 
 from ganeti_htools.engine.balancing.balance import Step, allowed, score_of
 from ganeti_htools.engine.balancing.batches import batches_of
-from ganeti_htools.engine.balancing.relocate import settle, tried
+from ganeti_htools.engine.balancing.relocate import settle, try_move
 from ganeti_htools.engine.balancing.ways import NodePair, exchanged_goals, first_moves, volume_of
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.columns import Bools
@@ -24,7 +24,7 @@ DIGITS = 8  # of scores that are compared, as many as are shown
 
 
 class MoveRows(NamedTuple):
-    """A move that was made: rows of the instance and of its new node (NOWHERE for a failover)."""
+    """A move in rows: the instance, its kind, and the new node (NOWHERE for a failover)."""
 
     instance: int
     kind: MoveKind
@@ -33,7 +33,7 @@ class MoveRows(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RatedPlan:
-    """Steps, the score they lead to, what they copy (MiB), and the state in the end."""
+    """Steps, the score at the end, the data they copy (MiB), and the state at the end."""
 
     steps: tuple[Step, ...]
     score: float
@@ -42,12 +42,12 @@ class RatedPlan:
 
     @property
     def rank(self) -> tuple[float, int, int]:
-        """Lower is better."""
+        """The rank of the plan; lower is better."""
         return round(self.score, DIGITS), self.volume, len(self.steps)
 
 
 class Replay:
-    """Moves made one after the other on a copy of a state, each only if it may be made then."""
+    """Moves made one after the other on a copy of a state, each only if it is possible then."""
 
     def __init__(self, state: State, scope: Bools, options: BalancingOptions, concerned: Bools) -> None:
         self.start, self.state = state, state.copy()
@@ -60,11 +60,11 @@ class Replay:
         }
 
     def make(self, index: int, kind: MoveKind, node: int) -> bool:
-        """Make a move; whether it could be made."""
+        """Make a move; returns whether it is possible."""
         batch, member = self.member[index]
         if not allowed(self.facts, batch.take(np.array([member])), kind, self.options)[0]:
             return False
-        trial = tried(self.facts, batch, member, kind, node, self.options.ignore_soft_errors)
+        trial = try_move(self.facts, batch, member, kind, node, self.options.ignore_soft_errors)
         if trial.codes[0] != FITS:
             return False
         settle(self.facts, trial)
@@ -73,18 +73,18 @@ class Replay:
         return True
 
     def lead(self, index: int, goal: NodePair) -> bool:
-        """Move an instance to a place, or half the way there; whether it has arrived."""
+        """Move an instance to a place, or half the way; returns whether it has arrived."""
         while (place := self.place(index)) != goal:
             if not any(self.make(index, kind, node) for kind, node in first_moves(self.state, place, goal)):
                 return False
         return True
 
     def place(self, index: int) -> NodePair:
-        """Where an instance is by now."""
+        """Return the present nodes of an instance."""
         return int(self.state.pnode[index]), int(self.state.snode[index])
 
     def plan(self) -> RatedPlan | None:
-        """The moves made, unless there are more than the options allow."""
+        """Build the plan of the moves made; None if it is longer than the options allow."""
         if 0 <= self.options.max_length < len(self.steps):
             return None
         volume = sum(volume_of(self.start, step.instance, step.kind) for step in self.steps)
@@ -99,7 +99,9 @@ def plan_of(
     made: Sequence[MoveRows],
     goals: Mapping[int, NodePair],
 ) -> RatedPlan | None:
-    """A plan that leads to some places: by the shortest ways, or else by all moves that were made."""
+    """Build a plan that leads to some places: by the shortest ways, or else by all moves
+    as they were found.
+    """
     replay = Replay(state, scope, options, concerned)
     shared = exchanged_goals(state, replay.batches, goals)
     # Who moved first gained most.

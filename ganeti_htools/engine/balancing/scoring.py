@@ -1,7 +1,7 @@
-"""Moves scored by what they change, many at once; and moves of which the score is known.
+"""Scores of many moves at once, computed from what the moves change.
 
-:func:`relocations` puts together what is known of own and new nodes, :func:`exact` what the rules say of all
-nodes of a move; tests compare the two with each other and with the score of the state that a move leads to.
+:func:`relocations` combines the known changes of own and new nodes. :func:`exact` applies the rules to all
+nodes of a move. Tests compare the two with each other and with the score of the state after the move.
 """
 
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ PER_LOCATION = sum(
 
 
 class SearchSpace(NamedTuple):
-    """Where moves are searched: the nodes in scope, those that may be new to instances (``targets``, rows),
+    """The space of a search: the nodes in scope, the nodes that may be new to instances (``targets``, rows),
     and whether soft limits are dropped (``force``).
     """
 
@@ -44,9 +44,11 @@ class SearchSpace(NamedTuple):
 class MoveCandidates(NamedTuple):
     """The moves of one kind that members of a batch may make now.
 
-    ``may`` tells which members are allowed to, ``free`` which of them their own nodes let go. ``own`` and
-    ``new`` are the changes of nodes (``new`` is None if the move takes no new node). ``location_exclusion``
-    is what the location exclusion score adds when members go to nodes (members by nodes), None if it stays.
+    * ``may``: the members that are allowed to move.
+    * ``free``: those of them that their own nodes do not prevent.
+    * ``own`` and ``new``: the changes of nodes; ``new`` is None if the move takes no new node.
+    * ``location_exclusion``: the weighted change of the location exclusion score when members go to nodes
+      (members by nodes), None if there is none.
     """
 
     batch: Batch
@@ -68,7 +70,7 @@ class ScoredMoves(NamedTuple):
     scores: Floats
 
     def take(self, which: Any) -> "ScoredMoves":
-        """Some of them."""
+        """Select some moves."""
         return ScoredMoves(self.batch, self.kind, self.members[which], self.new[which], self.scores[which])
 
     @property
@@ -76,8 +78,8 @@ class ScoredMoves(NamedTuple):
         """The new nodes, None if the moves take none."""
         return self.new if self.kind.takes_node else None
 
-    def tried(self, space: SearchSpace) -> Trial:
-        """The moves as candidates of a trial, each of a member of its own."""
+    def trial(self, space: SearchSpace) -> Trial:
+        """Try the moves: a trial whose candidates each have a member of their own."""
         batch, new = self.batch.take(self.members), self.new_nodes
         changes, codes = relocate(space.facts, batch, self.kind, space.force, new)
         location_exclusion = location_exclusion_change(space.facts, batch, self.kind, new, space.scope)
@@ -86,7 +88,7 @@ class ScoredMoves(NamedTuple):
 
 
 def location_exclusion_changes(space: SearchSpace, batch: Batch) -> Floats | None:
-    """What the location exclusion score adds, weighted, when members go to nodes, None if it stays."""
+    """Compute the weighted change of location exclusion when members go to nodes; None if there is none."""
     state, tagged = space.facts.state, np.flatnonzero(batch.tags)
     if batch.asked.forthcoming or not len(tagged) or not state.location_rows:
         return None
@@ -101,7 +103,7 @@ def location_exclusion_changes(space: SearchSpace, batch: Batch) -> Floats | Non
 
 
 def failovers(space: SearchSpace, baseline: Baseline, candidates: MoveCandidates) -> ScoredMoves:
-    """All failovers, which are few: they are scored without bounds."""
+    """Score all failovers, without bounds: they are few."""
     batch, own, location_exclusion = candidates.batch, candidates.own, candidates.location_exclusion
     members = np.flatnonzero(candidates.free)
     rest = own.rest[members]
@@ -114,10 +116,10 @@ def failovers(space: SearchSpace, baseline: Baseline, candidates: MoveCandidates
 def relocations(
     space: SearchSpace, baseline: Baseline, candidates: MoveCandidates, members: Ints, places: Ints
 ) -> tuple[ScoredMoves, Ints]:
-    """Moves of members to new nodes, given by their places among the targets: those that may be made.
+    """Score possible moves of members to new nodes, given by their places among the targets.
 
-    Also which of them are rated too well or too badly: those with a new node that keeps something free for
-    the instance's other node already, which is taken to be nothing.
+    Also returns the moves with an inexact score. Their new node already keeps something free for the
+    instance's other node, which the score neglects.
     """
     state, batch, kind = space.facts.state, candidates.batch, candidates.kind
     own, arriving = candidates.own, candidates.new
@@ -145,9 +147,7 @@ def relocations(
 
 
 def exact(space: SearchSpace, baseline: Baseline, trial: Trial) -> tuple[Floats, Floats]:
-    """Scores with everything taken into account, infinite for moves that must not be; and what they may be
-    off by.
-    """
+    """Score moves by the rules, infinite for impossible ones; also returns the rounding errors."""
     effects = [space.parts.effect(node) for node in trial.changes]
     changes, squares = added(effects, len(baseline.means), len(trial.codes))
     rest = sum((effect.rest for effect in effects), WEIGHTS[LOCATION_EXCLUSION] * trial.location_exclusion)

@@ -1,16 +1,17 @@
-"""The best of all moves of all instances to all nodes, found without looking at most of them.
+"""Search for the best of all moves of all instances to all nodes, without looking at most moves.
 
-A move replaces the figures of up to three nodes. For each component of the score that is a standard
-deviation, what the nodes that are left contribute to its variance is known for each instance, what a
-new node contributes for each kind of instance and each node. The root of a sum is not the sum of the
-roots, but a chord of the root, from the least to the most that a variance can become, lies below it:
-with chords, the score of a move is at least what the nodes that are left give plus what the new node
-gives. The least of these bounds for an instance tells whether any of its moves can be the best. Those
-that can are scored; what lies closest together is scored afresh, as Ganeti's htools do it.
+A move replaces the figures of up to three nodes. The changes of the nodes that are left are known for each
+instance, those of new nodes for each class of instances and each node.
 
-A new node that has instances in common with the nodes that an instance has keeps memory free for them
-already. It is rated as if it had none, which is never worse (on few nodes, not by much: see
-:func:`.step_search.worth`), and looked at when it would win.
+A lower bound of each move follows from chords. The root of a sum is not the sum of the roots. But a chord of
+the root, from the lowest to the highest possible variance, lies below the root. With chords, the score of a
+move is at least the part of the nodes that are left plus the part of the new node. The lowest bound of an
+instance decides whether any of its moves can be the best. Only those moves are scored. Moves whose scores lie
+close together are scored afresh, as Ganeti's htools do it.
+
+A new node that has instances in common with the instance's other node keeps memory free for them already. The
+bound neglects this, which makes a score lower, but on few nodes it can be higher (see
+:func:`.step_search.worth`). Such moves are scored by the rules if they would win.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,10 +38,10 @@ from ganeti_htools.model.moves import KINDS
 
 
 class Search:
-    """Finds the best move, again and again as moves are made. ``may`` says which are allowed at all.
+    """The search for the best move, repeated as moves are made. ``may`` selects the allowed moves.
 
-    For each batch it keeps what becomes of the nodes its instances have (``own``), and of new ones (``new``:
-    as secondaries and as primaries, see :attr:`MoveKind.to_primary`).
+    For each batch it keeps the changes of the instances' own nodes (``own``) and of new nodes (``new``: as
+    secondaries and as primaries, see :attr:`MoveKind.to_primary`).
     """
 
     @np.errstate(invalid="ignore", divide="ignore", over="ignore")  # nodes that report nothing
@@ -64,7 +65,7 @@ class Search:
             )
 
     def note(self, *trials: Trial) -> None:
-        """Take note of moves that have been settled."""
+        """Update the search after moves that have been settled."""
         nodes = np.array(sorted({int(node.rows[0]) for trial in trials for node in trial.changes}))
         self.space.facts.refresh(nodes)
         concerned = np.zeros(len(self.space.scope) + 1, np.bool_)  # the last one stands for NOWHERE
@@ -81,11 +82,11 @@ class Search:
     def best(
         self, current: float, barred: Bools | None = None, report: MoveReport | None = None
     ) -> BestMove | None:
-        """The move that leaves the lowest score below the ``current`` one; of equal ones the first.
+        """Find the move that leaves the lowest score below the ``current`` one; of equal ones the first.
 
-        That is in the order of instances, a failover before all else, new nodes in order, and for each of
-        them kinds in the order of their table. Instances that are ``barred`` stay. Who wants to know of each
-        move gives a ``report``.
+        The order is that of instances; a failover comes before all other moves, then new nodes in order, and
+        for each new node the kinds in the order of their table. Instances that are ``barred`` stay.
+        ``report`` gets each move.
         """
         baseline = self._baseline()
         search = StepSearch(self.space, baseline, current, report=report)
@@ -94,8 +95,9 @@ class Search:
 
     @np.errstate(invalid="ignore", divide="ignore", over="ignore")
     def within(self, current: float, loss: float, barred: Bools, most: int) -> list[ScoredMoves]:
-        """Moves that leave a score of at most ``loss`` above the lower of ``current`` and the best: all,
-        or about as many as ``most``.
+        """Find moves that leave a score of at most ``loss`` above the lower of ``current`` and the best.
+
+        Finds all such moves, or about as many as ``most``.
         """
         search = StepSearch(self.space, self._baseline(), current, loss, most)
         return search.moves(list(self._candidates(barred)))
@@ -104,7 +106,7 @@ class Search:
         return Baseline(self.space.parts, affinity.location_exclusion(self.state, self.space.scope))
 
     def _candidates(self, barred: Bools | None) -> Iterator[MoveCandidates]:
-        """All moves that may be made now, by batch and kind."""
+        """Yield all moves that may be made now, by batch and kind."""
         for batch, own, new in zip(self.batches, self.own, self.new, strict=True):
             exclusion = location_exclusion_changes(self.space, batch)
             for kind, nodes in own.kinds.items():

@@ -1,9 +1,8 @@
-"""The instances that balancing would move, where all of them are on storage that every node sees.
+"""Instances on storage that every node sees, if balancing moves no others.
 
-Such an instance changes a node only by adding to, or taking from, a few columns, whatever else is there. What
-that does to the score is known beforehand, if components are of the forms that :func:`check` asks for.
-Everything follows from :mod:`ganeti_htools.engine.rules.resources` and
-:mod:`ganeti_htools.engine.rules.components`.
+Such an instance only adds to a few columns of its node, or takes from them, whatever else the node has. Its
+effect on the score is known beforehand for components of the forms that :func:`check` requires. Everything
+follows from :mod:`ganeti_htools.engine.rules.resources` and :mod:`ganeti_htools.engine.rules.components`.
 """
 
 from collections.abc import Iterable
@@ -20,7 +19,7 @@ from ganeti_htools.model import tags
 from ganeti_htools.model.columns import NOWHERE, SINGLE, Bools, Floats, Ints, availability
 from ganeti_htools.model.state import State
 
-# The columns that a primary on shared storage may change: sums of what instances take.
+# The columns that a primary on shared storage may change, which are sums.
 SUMS = frozenset(
     view
     for resource in RESOURCES
@@ -30,18 +29,18 @@ SUMS = frozenset(
 
 
 def check(components: Iterable[Component]) -> None:
-    """What primaries change in a component is known beforehand.
+    """Check that the effect of primaries on each component is known beforehand.
 
-    In a spread it is proportional to what they change in one column; other components are made of columns
-    that instances change and of nothing else, those of offline nodes of the number of primaries only. Raises
-    ValueError naming those that are not.
+    A spread is proportional to one column that primaries change. Other components depend on changing columns
+    only, those of offline nodes on the number of primaries only. Raises ValueError with the names of other
+    components.
     """
-    wrong = [each.name for each in components if not _known(each)]
+    wrong = [each.name for each in components if not _is_foreseeable(each)]
     if wrong:
         raise ValueError(f"balancing of shared storage does not know what changes {', '.join(wrong)}")
 
 
-def _known(component: Component) -> bool:
+def _is_foreseeable(component: Component) -> bool:
     sums = SUMS.intersection(component.figures)
     match component.aggregate:
         case aggregate if aggregate is SPREAD:
@@ -72,10 +71,10 @@ PER_LOST: float = sum(
 class SharedInstances:
     """The instances that move (``rows``, a ``batch``), all on storage that every node sees.
 
-    ``changes`` are what each adds to columns of the node it comes to, and to ``unallocated``; columns that
-    no instance changes are left out, and aliases of others. ``alike`` numbers instances
-    that change the same and may go to the same nodes. ``reach`` tells which nodes see the pools of each
-    (instances by nodes), None if all do.
+    * ``changes``: the amounts that each instance adds to columns of its node, and to ``unallocated``; without
+      columns that no instance changes, and without aliases.
+    * ``alike``: numbers of equal instances, which change the same and may go to the same nodes.
+    * ``reach``: the nodes that see the pools of each instance (instances by nodes), None if all do.
     """
 
     facts: NodeFacts
@@ -87,8 +86,9 @@ class SharedInstances:
 
 
 def shared_instances(state: State, movable: Bools) -> SharedInstances | None:
-    """The instances that balancing would move, None if some of them are others, or rules apply to them for
-    which the columns of :data:`SUMS` do not suffice.
+    """Collect the instances that balancing would move.
+
+    None if some are on other storage, or if rules apply to them that need more columns than :data:`SUMS`.
     """
     columns, cluster = state.columns, state.cluster
     if (
@@ -121,7 +121,7 @@ def shared_instances(state: State, movable: Bools) -> SharedInstances | None:
 
 
 def _reach(state: State, rows: Ints) -> Bools | None:
-    """Which nodes see all pools of each instance (instances by nodes), None if all do."""
+    """Find the nodes that see all pools of each instance (instances by nodes); None if all do."""
     units = len(state.units.local)
     if not state.units.pools:
         return None
@@ -130,7 +130,7 @@ def _reach(state: State, rows: Ints) -> Bools | None:
 
 
 def _added(state: State, batch: Batch) -> dict[str, Floats]:
-    """What each instance changes on an empty node, by figure: those that any of them changes, and memory."""
+    """Compute the non-zero changes of an empty node by each instance, by figure; always with memory."""
     nothing = np.zeros(len(batch.rows), np.int64)
     changing = state.columns.changing()
     empty = state.columns.take(state.pnode[batch.rows]).changed(**dict.fromkeys(changing, nothing))
@@ -145,7 +145,7 @@ def _added(state: State, batch: Batch) -> dict[str, Floats]:
 
 
 def regular(state: State, scope: Bools) -> bool:
-    """Whether all online nodes in scope report figures that can be divided by, and there is one."""
+    """Whether an online node in scope exists, and all report figures that can be divided by."""
     columns = state.columns
     divisors = {name for component in COMPONENTS for name in component.divisors}
     figures = np.array([getattr(columns, name) for name in divisors])[:, scope & ~columns.offline]

@@ -1,10 +1,9 @@
-"""Rebalancing to the end where all that moves is on storage that every node sees: the same steps, sooner.
+"""Rebalancing to the end on storage that every node sees: the steps of :func:`.balance.rebalance`, sooner.
 
-To find which nodes can be powered down, small clusters are balanced many times over, and each of
-:func:`.balance.rebalance`'s steps has a price that does not depend on the size of the cluster. Here a state
-is a small table, and a step a few operations on it. What decides is the same: candidates whose scores are
-too close to tell apart are scored afresh, by the same functions. A property test compares all steps and
-states with :func:`.balance.rebalance`.
+To find nodes that can be powered down, a cluster is balanced many times. A step of :func:`.balance.rebalance`
+has fixed costs; here a state is a small table, and a step a few operations on it. Candidates whose scores lie
+too close together are scored afresh, by the same functions. A property test compares all steps and states
+with :func:`.balance.rebalance`.
 """
 
 from dataclasses import replace
@@ -21,14 +20,14 @@ from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
 from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.state import State
 
-# Scores closer than this are not told apart by the table.
+# The table cannot distinguish scores that are closer than this.
 CLOSE = 3e-8
 
 
 def rebalance(state: State, scope: Bools, instances: SharedInstances) -> tuple[State, list[Step]]:
-    """The state after balancing the nodes in scope to the end, and the steps (their scores to about 1e-9).
+    """Balance the nodes in scope to the end; returns the state and the steps (scores to about 1e-9).
 
-    The instances are all in scope.
+    Precondition: the instances are all in scope.
     """
     if not len(instances.rows):
         return state.copy(), []
@@ -43,7 +42,9 @@ def rebalance(state: State, scope: Bools, instances: SharedInstances) -> tuple[S
 
 
 def best(table: SharedTable) -> tuple[int, int] | None:
-    """The instance and the position of the node that leave the lowest score, None if none lowers it."""
+    """Find the instance and the position of the node that leave the lowest score; None if
+    no move lowers it.
+    """
     lost = np.flatnonzero(table.place == NOWHERE)
     found: list[tuple[Ints, Floats, float]] = []
     if len(lost):
@@ -74,13 +75,15 @@ def best(table: SharedTable) -> tuple[int, int] | None:
 
 
 def _unlike(table: SharedTable, members: Ints) -> Ints:
-    """Of members that are alike and in the same place the first; all offline nodes are one place."""
+    """Select the first of equal members in the same place; all offline nodes are one place."""
     keys = table.instances.alike[members] * (len(table.nodes) + 1) + table.place[members]
     return np.sort(members[np.unique(keys, return_index=True)[1]])
 
 
 def _exactly(table: SharedTable, near: list[tuple[int, int]]) -> tuple[tuple[int, int], float]:
-    """Of candidates close to the lowest the first that is lowest computed afresh, and its score."""
+    """Find, of candidates close to the lowest score, the first that is lowest computed
+    afresh, and its score.
+    """
     state, here, instances = table.settled(), np.flatnonzero(table.scope), table.instances
     assert instances.batch is not None
     pairs = np.array(sorted(near))

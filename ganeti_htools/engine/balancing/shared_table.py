@@ -1,7 +1,7 @@
 """The online nodes of a state as a small table: moves of instances on shared storage, scored and made.
 
-What instances change is found by the rules (:mod:`.shared_instances`), limits and formulas are asked as they
-are declared.
+The rules compute what instances change (:mod:`.shared_instances`). Limits and formulas are those that are
+declared.
 """
 
 from collections.abc import Mapping
@@ -23,14 +23,15 @@ _MUCH = 2.0**20
 
 
 class SharedTable:
-    """The online nodes and the place of each instance among them, NOWHERE if its node is offline.
+    """The online nodes, and the place of each instance among them, NOWHERE if its node is offline.
 
-    Of each spread of the score (components that are the same put together): its weight, its ``values``
-    (spreads by nodes), and the ``units`` by which these change with a column; ``amounts`` (spreads by
-    instances) are what instances change of that column. ``room`` has the columns that change and
-    ``unallocated`` (``figures`` by nodes); ``needs`` is what instances change of them. ``here`` are all
-    columns of the nodes. ``limits`` (without and with force) and ``counts`` are declarations, each with the
-    names of the figures that it looks at.
+    * Of each distinct spread of the score: weight, ``values`` (spreads by nodes), and the ``units`` by which
+      values change with a column. ``amounts`` (spreads by instances) are the instances' changes of that
+      column.
+    * ``room``: the columns that change and ``unallocated`` (``figures`` by nodes); ``needs``: the instances'
+      changes of ``room``.
+    * ``here``: all columns of the nodes.
+    * ``limits`` (without and with force) and ``counts``: declarations, each with the names of its figures.
     """
 
     def __init__(self, state: State, scope: Bools, instances: SharedInstances) -> None:
@@ -66,7 +67,7 @@ class SharedTable:
         self._note()
 
     def _note(self) -> None:
-        """The spreads around their means, what each node counts for, and the score of this table."""
+        """Compute the spreads around their means, the counts of each node, and the score of this table."""
         number = len(self.nodes)
         self.heights = self.values - np.add.reduce(self.values, axis=1, keepdims=True) / number
         variances = np.add.reduce(self.heights * self.heights, axis=1) / number
@@ -76,7 +77,7 @@ class SharedTable:
         self.current = float(self.weights @ np.sqrt(variances)) + self.total
 
     def _counted(self, after: Mapping[str, Any], at: Any) -> Any:
-        """What nodes in some positions add to the score besides spreads, with figures as they are after."""
+        """Compute the part of nodes in the score besides spreads, with figures as they are after a move."""
         total: Any = 0.0
         for each, names in self.counts:
             figures = [after[name] if name in after else getattr(self.here, name)[at] for name in names]
@@ -84,16 +85,16 @@ class SharedTable:
         return total
 
     def _after(self, room: Any, needs: Any, r_mem: Any) -> dict[str, Any]:
-        """The figures that change, of nodes with this room once they have these needs more."""
+        """Compute the changed figures of nodes with this room and additional needs."""
         after = dict(zip(self.figures, room + needs, strict=True))
         after["fail_n1"] = node_rules.fails_n1(after["unallocated"], r_mem)
         return after
 
     def scores(self, members: Ints, forced: bool) -> Floats:
-        """The part of the table in the score for each member on each node; infinite where it must not be.
+        """Compute the table's part of the score for each member on each node; infinite for impossible moves.
 
-        Members that leave an offline node are ``forced``: soft limits do not count, and no other
-        node changes.
+        Members that leave an offline node are ``forced``: soft limits do not count, and no other node
+        changes.
         """
         amounts, needs = self.amounts[:, members], self.needs[:, members]
         after = self._after(self.room[:, np.newaxis], needs[:, :, np.newaxis], self.here.r_mem)
@@ -121,7 +122,7 @@ class SharedTable:
         return scores
 
     def move(self, member: int, node: int) -> None:
-        """Take note of a step."""
+        """Make a step in the table."""
         here, amounts, needs = self.here, self.amounts[:, member], self.needs[:, member]
         free, place = self.room[self.figures.index("unallocated")], int(self.place[member])
         for position, sign in ((place, -1), (node, 1)):
@@ -136,11 +137,11 @@ class SharedTable:
         self._note()
 
     def score(self) -> float:
-        """What the sums and the instances on offline nodes contribute to the score."""
+        """Compute the part of the score that changes, with the instances on offline nodes."""
         return self.current + PER_LOST * int(np.count_nonzero(self.place == NOWHERE))
 
     def settled(self) -> State:
-        """The real state, with all steps so far."""
+        """Return the real state, with all steps so far."""
         state, columns = self.state, self.state.columns
         if not self.unsettled:
             return state
@@ -162,9 +163,9 @@ class SharedTable:
 
 
 def _spreads(here: Columns, figures: list[str]) -> tuple[list[str], list[float], Floats, Floats]:
-    """The spreads of the score that change with one of the columns: which, weights, values, units.
+    """Find the spreads of the score that change with one of the columns: columns, weights, values, units.
 
-    Components that are the same formula of the same column are one spread.
+    Components with the same formula of the same column are one spread.
     """
     found: dict[tuple[object, str], int] = {}
     names, weights, values, units = list[str](), list[float](), list[Floats](), list[Floats]()

@@ -1,4 +1,4 @@
-"""The search for one step: of all moves that may be made now, those that may be the best."""
+"""The search for one step: the moves that may be the best, of all moves that may be made now."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -25,28 +25,29 @@ _EVEN, _TOTAL = (
     sum(each.weight for each in COMPONENTS if each.aggregate is aggregate and each.figures == ("r_mem",))
     for aggregate in (SPREAD, COUNT)
 )
-# Parts of what a move could gain at best.
+# Shares of the highest possible gain of a move.
 SHARES = (1 / 16, 1 / 4, 1.0)
 
 
 def worth(nodes: float) -> float:
-    """What a score can gain at most by each part of its memory that one of so many nodes keeps free.
+    """Compute the highest gain of a score by each part of its memory that one of so many nodes keeps free.
 
-    It costs in total and may be even: the standard deviation of n values changes by no more than one of them
-    does, divided by the root of n. On many nodes nothing is gained.
+    Memory kept free costs in total, but may be even: the standard deviation of n values changes by at most
+    the change of one value divided by the root of n. On many nodes nothing is gained.
     """
     return max(0.0, _EVEN / math.sqrt(nodes) - _TOTAL)
 
 
-# Is told of moves that were judged, with what becomes of the nodes: a trial with a candidate for each move.
+# Gets moves that were judged, with a trial that has a candidate for each move.
 MoveReport = Callable[[ScoredMoves, Trial], None]
 
 
 class StepSearch:
-    """Moves that leave a score of at most ``loss`` above the lower of ``current`` and the best one.
+    """The search for moves that leave a score of at most ``loss`` above the lower of ``current`` and the
+    best.
 
-    ``bound`` is the lowest score known so far. Once ``most`` moves are found, no others are looked for. With
-    a ``report`` no move is ruled out by bounds: each that is allowed is judged by itself, and told of.
+    ``bound`` is the lowest known score. The search ends once ``most`` moves are found. With a ``report`` no
+    move is ruled out by bounds: each allowed move is judged by itself, and reported.
     """
 
     def __init__(
@@ -65,20 +66,20 @@ class StepSearch:
 
     @property
     def limit(self) -> float:
-        """No move with a higher score is looked for."""
+        """The highest score of interest."""
         return self.bound + self.slack
 
     def moves(self, candidates: Sequence[MoveCandidates]) -> list[ScoredMoves]:
-        """Those of the candidates."""
+        """Find the moves among the candidates."""
         if self.report is not None:
             for each in candidates:
-                self._tell(each, self.report)
+                self._report_all(each, self.report)
         else:
             self._look(candidates)
         return [found.take(found.scores <= self.limit) for found in self.found]
 
-    def _tell(self, candidates: MoveCandidates, report: MoveReport) -> None:
-        """Judge each move by itself, and tell of it, whatever speaks against it."""
+    def _report_all(self, candidates: MoveCandidates, report: MoveReport) -> None:
+        """Judge and report each move by itself, even if it is impossible."""
         batch, kind, state = candidates.batch, candidates.kind, self.space.facts.state
         targets = self.space.targets if kind.takes_node else np.array([NOWHERE])
         allowed, width = np.flatnonzero(candidates.may), max(1, BLOCK // max(1, len(targets)))
@@ -88,13 +89,13 @@ class StepSearch:
             rows = batch.rows[members]
             others = (new == NOWHERE) | ((new != state.pnode[rows]) & (new != state.snode[rows]))
             found = ScoredMoves(batch, kind, members, new, np.zeros(len(new))).take(others)
-            trial = found.tried(self.space)
+            trial = found.trial(self.space)
             found = found._replace(scores=self._exact(trial))
             report(found, trial)
             self._keep(found)
 
     def _look(self, candidates: Sequence[MoveCandidates]) -> None:
-        """Score those moves that bounds do not rule out."""
+        """Score the moves that bounds do not rule out."""
         bounds = []
         self.loose = self._looseness(candidates)
         for each in candidates:
@@ -110,10 +111,9 @@ class StepSearch:
                 self._score(each_bounds, np.flatnonzero(each_bounds.candidates.free), np.inf)
 
     def _looseness(self, candidates: Sequence[MoveCandidates]) -> float:
-        """How much better a move can be than it is rated; infinite if that is not known.
+        """Compute by how much a move can be better than its rating; infinite if that is unknown.
 
-        The new secondary may keep more memory free than it is taken to, by up to what it keeps for the
-        instance.
+        The new secondary may keep more memory free than the rating assumes, by up to the instance's memory.
         """
         gain = worth(self.baseline.numbers.max())
         if not gain:
@@ -127,14 +127,14 @@ class StepSearch:
         return exact(self.space, self.baseline, trial)[0]
 
     def _keep(self, found: ScoredMoves) -> None:
-        """Take note of moves that may be the best."""
+        """Keep moves that may be the best."""
         least = np.fmin.reduce(found.scores, initial=np.inf)
         self.bound = min(self.bound, float(least))
         if least <= self.limit:
             self.found.append(found.take(found.scores <= self.limit))
 
     def _best_first(self, bounds: Sequence[ScoreBounds]) -> None:
-        """Score the most promising moves first, more if none is that good."""
+        """Score the most promising moves first, and more if none is that good."""
         least = min((float(each.least.min(initial=np.inf)) for each in bounds), default=np.inf)
         known, hope = list(self.found), self.limit + self.loose - least
         for share in SHARES if hope >= 0 else ():
@@ -157,7 +157,7 @@ class StepSearch:
                     found.scores[doubtful] <= min(self.bound, least) + self.slack + self.loose
                 ]
             if len(doubtful):
-                found.scores[doubtful] = self._exact(found.take(doubtful).tried(self.space))
+                found.scores[doubtful] = self._exact(found.take(doubtful).trial(self.space))
             self._keep(found)
 
     def _promising(self, bounds: ScoreBounds, members: Ints, limit: float) -> Iterator[tuple[Ints, Ints]]:

@@ -1,4 +1,4 @@
-"""Of moves that are close to the best, the one that is: scored afresh, as Ganeti's htools do it."""
+"""The best of moves whose scores lie close together, scored afresh as Ganeti's htools do it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,7 +18,7 @@ TIES = 1 << 14  # so many figures are looked at to settle ties
 
 
 class BestMove(NamedTuple):
-    """The best move: what to settle, its kind and new node (a row), and the score it leads to."""
+    """The best move: its trial to settle, its kind, its new node (a row), and the score afterwards."""
 
     trial: Trial
     kind: MoveKind
@@ -29,7 +29,7 @@ class BestMove(NamedTuple):
 def best_of(
     space: SearchSpace, baseline: Baseline, found: Sequence[ScoredMoves], limit: float
 ) -> BestMove | None:
-    """Of moves with a score of at most ``limit`` the one that is best when computed from nothing."""
+    """Find the best move by scores computed from nothing, among moves with a score of at most ``limit``."""
     state = space.facts.state
     nodes, columns = space.parts.rows, state.columns.take(space.parts.rows)
     lowest: tuple[float, int, int, int] = (np.inf, 0, 0, 0)
@@ -38,7 +38,7 @@ def best_of(
         width = max(1, 8 * BLOCK // len(columns.offline))
         for start in range(0, len(near.members), width):
             some = near.take(slice(start, start + width))
-            trial, rows = some.tried(space), some.batch.rows[some.members]
+            trial, rows = some.trial(space), some.batch.rows[some.members]
             exclusion = np.broadcast_to(
                 baseline.location_exclusion + trial.location_exclusion, trial.codes.shape
             )
@@ -59,12 +59,12 @@ def best_of(
 def _near(
     space: SearchSpace, baseline: Baseline, found: Sequence[ScoredMoves], limit: float
 ) -> list[ScoredMoves]:
-    """Those found that cannot be told from the best but by computing their scores afresh."""
+    """Select the moves that only a fresh score can distinguish from the best."""
     near = [each.take(each.scores <= limit) for each in found]
     near = [each for each in near if len(each.members)]
     if sum(len(each.members) for each in near) < 2:
         return near
-    figures = [exact(space, baseline, each.tried(space)) for each in near]
+    figures = [exact(space, baseline, each.trial(space)) for each in near]
     bound = min(float((scores + doubts).min()) for scores, doubts in figures)
     near = [each.take(scores - doubts <= bound) for each, (scores, doubts) in zip(near, figures, strict=True)]
     # So many ties are between moves that are the same for all that matters: the first will do.

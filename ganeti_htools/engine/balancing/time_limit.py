@@ -1,8 +1,8 @@
-"""Steps that gain too little for the time they take (``hbal --avoid-long-solutions``).
+"""A limit for steps that gain too little for their time (``hbal --avoid-long-solutions``).
 
-A plan that takes less than a threshold may go on in any case. Otherwise a step has to divide the score,
-above the best one possible, by more than a factor times what the plan takes then, in thresholds
-(Ganeti's design "migration speed accounting in hbal").
+A plan below a threshold goes on in any case. Otherwise a step must divide the score by more than a given
+factor. The score counts from the best one possible. The factor is a constant times the plan's time then, in
+thresholds (Ganeti's design "migration speed accounting in hbal").
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ NEGLIGIBLE = 0.01  # factors below this make no difference
 
 
 class TimeLimit:
-    """What a plan that is being made takes so far, and what it may take: seconds."""
+    """The time of a growing plan and its limit, in seconds."""
 
     def __init__(self, state: State, threshold: float, factor: float, optimum: float) -> None:
         self.state, self.speeds = state, bandwidths(state)
@@ -24,7 +24,7 @@ class TimeLimit:
         self.spent = 0.0
 
     def best(self, search: Search, current: float) -> BestMove | None:
-        """The best of all moves that are an instance's best one and do not take too long."""
+        """Find the best move, of each instance's best ones, that does not take too long."""
         barred = np.zeros(len(self.state.pnode), np.bool_)
         while best := search.best(current, barred):
             if not self._too_long(current, best.score, self.spent + self._takes(best)):
@@ -35,7 +35,7 @@ class TimeLimit:
         return None
 
     def note(self, best: BestMove) -> None:
-        """Take note of a move that is about to be made."""
+        """Add the time of a move that is about to be made."""
         self.spent += self._takes(best)
 
     def _takes(self, best: BestMove) -> float:

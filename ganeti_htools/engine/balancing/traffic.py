@@ -1,4 +1,4 @@
-"""What moves copy over the network, and how long that takes."""
+"""Data that moves copy over the network, and the time that takes."""
 
 from collections.abc import Sequence
 
@@ -11,16 +11,16 @@ from ganeti_htools.model.moves import MoveKind, Operation
 from ganeti_htools.model.state import State
 from ganeti_htools.model.units import Units
 
-USUAL = 100  # Mbit/s between nodes of which no tag tells
+USUAL = 100  # Mbit/s between nodes without bandwidth tags
 
 
 def copied(kind: MoveKind, row: Instance) -> tuple[int, int]:
-    """What such a move of an instance copies of disks and of memory, MiB."""
+    """Compute the disks and the memory (MiB) that a move of an instance copies."""
     return copied_by(kind.operations, row)
 
 
 def copied_by(operations: Sequence[Operation], row: Instance) -> tuple[int, int]:
-    """What these operations on an instance copy of disks and of memory, MiB.
+    """Compute the disks and the memory (MiB) that these operations on an instance copy.
 
     Memory is copied by migrations, and only instances that run are migrated.
     """
@@ -30,7 +30,7 @@ def copied_by(operations: Sequence[Operation], row: Instance) -> tuple[int, int]
 
 
 def copied_by_unit(operations: Sequence[Operation], row: Instance, units: Units) -> dict[str, int]:
-    """What they copy of disks on each storage unit, MiB; nothing while no node tells its units."""
+    """Compute the disks (MiB) that operations copy, by storage unit; empty while no node reports units."""
     disks = _times_disks(operations)
     if not disks or not units.known:
         return {}
@@ -38,12 +38,12 @@ def copied_by_unit(operations: Sequence[Operation], row: Instance, units: Units)
 
 
 def _times_disks(operations: Sequence[Operation]) -> int:
-    """How often all disks of an instance are copied."""
+    """Count the copies of all disks of an instance."""
     return sum(operation.copies_disks for operation in operations)
 
 
 def bandwidths(state: State) -> Ints:
-    """Mbit/s from each node to each other by the cluster's tags, the least if several tell."""
+    """Compute the bandwidth (Mbit/s) between nodes by the cluster's tags; the lowest if there are several."""
     cluster = state.cluster
     classes = [
         tags.bandwidth_tags(cluster.tags, cluster.groups[group].tags, node.tags)
@@ -63,7 +63,7 @@ def bandwidths(state: State) -> Ints:
 
 
 def seconds(state: State, speeds: Ints, index: int, kind: MoveKind, node: int) -> float:
-    """How long a move of an instance to a new node (a row) takes, with :func:`bandwidths`."""
+    """Compute the time of a move of an instance to a new node (a row), with :func:`bandwidths`."""
     row = state.cluster.instances[index]
     memory = row.mem if row.status.running else 0
     total = 0.0

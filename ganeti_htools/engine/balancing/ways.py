@@ -1,4 +1,6 @@
-"""The shortest ways of instances to their final places, and who takes which, so that little is copied."""
+"""The shortest ways of instances to their final places, and the exchange of places so
+that little is copied.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +17,7 @@ NodePair = tuple[int, int]  # rows of primary and secondary (NOWHERE for none)
 
 
 def goals_of(state: State, found: State) -> dict[int, NodePair]:
-    """Where instances are that are not where they were."""
+    """Find the final nodes of the instances that have moved."""
     changed = np.flatnonzero((found.pnode != state.pnode) | (found.snode != state.snode))
     return {int(row): (int(found.pnode[row]), int(found.snode[row])) for row in changed}
 
@@ -25,7 +27,7 @@ def volume_of(state: State, index: int, kind: MoveKind) -> int:
 
 
 def first_moves(state: State, place: NodePair, goal: NodePair) -> list[tuple[MoveKind, int]]:
-    """Moves from a place to another, or half the way where two are needed: what copies least comes first.
+    """Return the moves to a place, or half the way if two are needed; the one that copies least comes first.
 
     A lost primary is left before anything else.
     """
@@ -48,7 +50,7 @@ def first_moves(state: State, place: NodePair, goal: NodePair) -> list[tuple[Mov
 
 
 def _distance(state: State, index: int, goal: NodePair) -> tuple[int, int]:
-    """What the shortest way of an instance to a place copies (MiB), and how many moves it takes."""
+    """Compute the data (MiB) that the shortest way of an instance copies, and its number of moves."""
     place = int(state.pnode[index]), int(state.snode[index])
     if place == goal:
         return 0, 0
@@ -58,7 +60,7 @@ def _distance(state: State, index: int, goal: NodePair) -> tuple[int, int]:
 
 
 def shortest(state: State, goals: Mapping[int, NodePair]) -> tuple[int, int]:
-    """What the shortest ways of all instances copy together (MiB), and how many moves they take."""
+    """Compute the data (MiB) that the shortest ways of all instances copy, and their number of moves."""
     ways = [_distance(state, index, goal) for index, goal in goals.items()]
     return sum(volume for volume, _ in ways), sum(length for _, length in ways)
 
@@ -66,7 +68,7 @@ def shortest(state: State, goals: Mapping[int, NodePair]) -> tuple[int, int]:
 def exchanged_goals(
     state: State, batches: Sequence[Batch], goals: Mapping[int, NodePair]
 ) -> dict[int, NodePair]:
-    """The goals, exchanged between instances that are alike where that copies less."""
+    """Exchange goals between equal instances where that copies less."""
     result = dict(goals)
     for batch in batches:
         classes, _ = instance_classes(batch)
@@ -83,7 +85,7 @@ def exchanged_goals(
 
 
 def _dealt(state: State, members: Sequence[int], goals: Mapping[int, NodePair]) -> dict[int, NodePair]:
-    """The goals of some instances dealt out anew, the shortest way first."""
+    """Deal the goals of some instances anew, the shortest way first."""
     owners: dict[int, list[int]] = {}  # of goals, by the nodes of these
     for index in members:
         for node in goals[index]:

@@ -1,4 +1,4 @@
-"""Of all pairs of nodes that an algorithm judged, the one with the best secondary for each primary."""
+"""The best secondary for each primary, of all pairs of nodes that an algorithm judged."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,9 @@ from ganeti_htools.model.types import Fail
 
 
 def for_new(pairs: CandidatePairs, base: Statistics) -> Iterator[ExplainedPlace]:
-    """Each node as primary of a new instance. Where no secondary does: what most of them are rejected for."""
+    """Yield each node as primary of a new instance. Without a secondary that fits: with
+    the commonest reason.
+    """
     hopeless = False
     for row, node in enumerate(pairs.primaries.tolist()):
         best, gave_up = (None, False) if hopeless else _first_redundant(pairs, row)
@@ -32,9 +34,9 @@ def for_new(pairs: CandidatePairs, base: Statistics) -> Iterator[ExplainedPlace]
 
 
 def _first_redundant(pairs: CandidatePairs, row: int) -> tuple[Trial | None, bool]:
-    """The best pair with a primary that leaves the cluster redundant; whether none can with any primary.
+    """Find the best redundant pair with a primary, and whether no pair with any primary can be redundant.
 
-    The algorithm stops at the best of all pairs; what it has not come to is looked at here, as it would.
+    The algorithm stops at the best of all pairs. Pairs after that are judged here, in the same way.
     """
     order = np.lexsort((-np.arange(len(pairs.secondaries)), pairs.scores[row]))
     suspects: list[int] = []
@@ -47,9 +49,9 @@ def _first_redundant(pairs: CandidatePairs, row: int) -> tuple[Trial | None, boo
 
 
 def for_losses(losses: LostAllocations) -> Iterator[ExplainedPlace]:
-    """Each node as primary of a new instance, with its best secondary if there is one.
+    """Yield each node as primary of a new instance, with its best secondary if it needs one.
 
-    Lost allocations decide. Where no candidate fits: what most of them are rejected for.
+    Lost allocations decide. Without a candidate that fits: with the commonest reason.
     """
     fits = losses.fits
     for row, node in enumerate(losses.primaries.tolist()):
@@ -64,7 +66,7 @@ def for_losses(losses: LostAllocations) -> Iterator[ExplainedPlace]:
 
 
 def for_exchange(trial: Trial, nodes: Ints, base: Statistics) -> Iterator[ExplainedPlace]:
-    """Each node as primary of an instance that leaves both its nodes; a trial of all pairs of nodes."""
+    """Yield each node as primary of an instance that leaves both its nodes; a trial of all pairs."""
     apart = nodes[:, np.newaxis] != nodes
     fits = apart & (trial.codes == FITS)
     ranks = trial.scores(base)

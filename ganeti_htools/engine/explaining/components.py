@@ -1,4 +1,4 @@
-"""Scores of candidates with what they are made of."""
+"""Scores of candidates with their components."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -14,10 +14,10 @@ from ganeti_htools.model.columns import Floats
 def scored(
     base: Statistics, touched: Iterable[NodeChange], exclusion: Any, shape: tuple[int, ...]
 ) -> tuple[Floats, list[Floats]]:
-    """Scores, and their components (unweighted), of candidates that touch some of the nodes in ``base``.
+    """Compute scores, and their components (unweighted), of candidates that touch some nodes in ``base``.
 
     ``exclusion`` is the change of the location exclusion score. A component that is no number in ``base``
-    stays none.
+    stays so.
     """
     after = updated(base, touched, exclusion)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):

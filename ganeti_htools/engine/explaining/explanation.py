@@ -1,4 +1,4 @@
-"""What a decision looks at: for each instance of a request in turn, all its places, and what comes of it."""
+"""Explanation of a decision: for each instance of a request, all its places and the result."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,12 +27,12 @@ from ganeti_htools.model.state import RequestedInstance, State
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What was told of one instance.
+    """The explanation of one instance.
 
-    ``before`` are the statistics before it has got a place, None where lost allocations decide instead of
-    the score. There is one place for each node that it might get, in the order of nodes; where two nodes are
-    looked for, one for each primary, with its best secondary; none at all where an instance of its kind
-    cannot move. ``nodes`` (rows, primary first) were chosen, or ``why`` says why there are none.
+    * ``before``: the statistics before it gets a place, None if lost allocations decide instead of the score.
+    * ``places``: one for each node that it might get, in the order of nodes. For two nodes: one for each
+      primary, with its best secondary. Empty if an instance of its kind cannot move.
+    * ``nodes`` (rows, primary first): the chosen ones; if there are none, ``why`` has the reason.
     """
 
     asked: RequestedInstance
@@ -43,9 +43,9 @@ class Explanation:
 
 
 def explained(state: State, request: wanted.Request, options: PlacementOptions) -> Iterator[Explanation]:
-    """What :func:`.decide` tells of each instance of a request while it decides, with those before it moved.
+    """Explain each instance of a request while :func:`.decide` decides, with the instances before it placed.
 
-    Raises RequestFailed where nothing can be tried.
+    Raises RequestFailed if nothing can be tried.
     """
     match request:
         case wanted.MultiAllocate(placements):
@@ -61,7 +61,7 @@ def explained(state: State, request: wanted.Request, options: PlacementOptions) 
 
 
 def _heard(listener: "ExplanationCollector", decision: Callable[[Reporter], object]) -> Sequence[Explanation]:
-    """What a listener has to tell after a decision, unless that failed before anything was tried."""
+    """Return the explanations of a decision; a failure before anything was tried is raised."""
     try:
         decision(listener)
     except RequestFailed as failure:
@@ -73,9 +73,9 @@ def _heard(listener: "ExplanationCollector", decision: Callable[[Reporter], obje
 
 
 class ExplanationCollector(Reporter):
-    """Collects the explanations of a decision.
+    """A reporter that collects the explanations of a decision.
 
-    ``one_group``: the instance has a group that it stays in, and nodes of others are told of as such.
+    ``one_group``: the instance stays in its group, and nodes of other groups are marked so.
     """
 
     asked: RequestedInstance | None = None
@@ -142,7 +142,7 @@ class ExplanationCollector(Reporter):
         self.places[node] = ExplainedPlace(*rows, why)
 
     def _obstacle(self, node: int, group: int) -> str:
-        """Why a node may not be taken at all."""
+        """Describe why a node may not be taken at all."""
         assert self.asked is not None
         index = self.asked.index
         if self.one_group and index != NOWHERE and node in (self.state.pnode[index], self.state.snode[index]):

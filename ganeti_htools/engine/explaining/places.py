@@ -1,4 +1,4 @@
-"""Places of an instance: why each must not be, or what it would do to the score."""
+"""Places of an instance: the reason against each, or its effect on the score."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -21,10 +21,10 @@ from ganeti_htools.model.types import Fail
 class ExplainedPlace:
     """A primary and a secondary: rows, NOWHERE for none.
 
-    Either ``why`` says why it does not do, or there is the score with its components (unweighted). Where lost
-    allocations decide there are these instead: later instances ``lost`` for each interval of the instance
-    policy, largest disks first, and ``disk`` left (MiB). ``lacks`` says what it lacks of
-    storage units or custom resource classes, where that is why.
+    * ``why`` is the reason against it. If empty, there is a ``score`` with its ``components`` (unweighted).
+    * If lost allocations decide instead: ``lost`` later instances for each interval of the instance policy,
+      largest disks first, and ``disk`` left (MiB).
+    * ``lacks``: the missing storage units or custom resource classes, if they are the reason.
     """
 
     pnode: int
@@ -38,12 +38,12 @@ class ExplainedPlace:
 
     @property
     def rank(self) -> tuple[float, tuple[int, ...], int]:
-        """What is lowest for the best place."""
+        """The rank of the place; lower is better."""
         return self.score, self.lost, self.disk
 
 
 def places(trial: Trial, redundant: Bools, base: Statistics) -> Iterator[ExplainedPlace]:
-    """The place that each candidate of a trial is, with what it does to the statistics ``base``."""
+    """Yield the place of each candidate of a trial, with its effect on the statistics ``base``."""
     scores, parts = scored(base, trial.changes, trial.location_exclusion, trial.codes.shape)
     primaries, secondaries = (
         np.broadcast_to(rows, trial.codes.shape).tolist() for rows in (trial.pnode, trial.snode)
@@ -59,9 +59,10 @@ def places(trial: Trial, redundant: Bools, base: Statistics) -> Iterator[Explain
 
 
 def redundant(trial: Trial, asked: RequestedInstance, redundancy: Check | None) -> Bools:
-    """Which candidates of a trial leave the cluster redundant: all of one node, or pairs with one primary.
+    """Find the candidates of a trial that leave the cluster redundant: single nodes, or pairs with one
+    primary.
 
-    The algorithms stop at the best that does; here the others are looked at too.
+    The algorithms stop at the best redundant candidate; here all candidates are judged.
     """
     if redundancy is None:
         return np.ones(trial.codes.shape, np.bool_)
@@ -79,9 +80,9 @@ def redundant(trial: Trial, asked: RequestedInstance, redundancy: Check | None) 
 def with_lacks(
     place: ExplainedPlace, state: State, asked: RequestedInstance, node: int, source: int = NOWHERE
 ) -> ExplainedPlace:
-    """A place with what its node (row) lacks of storage units or custom classes, if it is refused for these.
+    """Add to a place what its node (row) lacks of storage units or custom classes, if that is the reason.
 
-    ``source`` is the node (row) from which they would be copied to a new secondary.
+    ``source`` is the node (row) from which disks would be copied to a new secondary.
     """
     if place.why == Fail.RESOURCE.value:
         as_secondary = node == place.snode
@@ -100,5 +101,5 @@ def with_lacks(
 
 
 def commonest(codes: Codes) -> str:
-    """The reason that occurs most often."""
+    """Return the most frequent reason."""
     return FAIL[int(np.bincount(codes).argmax())].value

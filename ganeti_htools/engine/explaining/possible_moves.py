@@ -1,4 +1,4 @@
-"""All single moves of instances: why each must not be, or what it would do to the score."""
+"""All single moves of instances: the reason against each, or its effect on the score."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ from ganeti_htools.model.state import State
 
 @dataclass(frozen=True, slots=True)
 class PossibleMove:
-    """A move: the row of the new node (NOWHERE for a failover), and the place that it leads to."""
+    """A move: the row of the new node (NOWHERE for a failover), and the resulting place."""
 
     kind: MoveKind
     node: int
@@ -28,10 +28,10 @@ class PossibleMove:
 def possible_moves(
     state: State, scope: Bools, chosen: Bools, options: BalancingOptions
 ) -> dict[int, list[PossibleMove]]:
-    """For each chosen instance (row) what the search for a balancing step tells of it.
+    """Explain all moves of each chosen instance (row) in the search for a balancing step.
 
-    These are all moves that the options allow, to the online nodes in scope, in node order; none for an
-    instance on local storage without a copy.
+    These are all moves that the options allow, to the online nodes in scope, in node order. Instances on
+    local storage without a mirror have none.
     """
     found: dict[int, list[PossibleMove]] = {index: [] for index in np.flatnonzero(chosen).tolist()}
     base = choice.base(state, scope)

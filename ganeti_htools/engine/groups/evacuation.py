@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.evacuate import Evacuation, emptied, evacuate_nodes
+from ganeti_htools.engine.allocation.evacuate import Evacuation, evacuate_nodes, nodes_to_leave
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.rules import Rules
@@ -31,7 +31,7 @@ def evacuate_over_groups(
     inside = evacuate_nodes(state, instances, mode, options, reporter)
     if not inside.failed:
         return inside
-    others = set(state.group.tolist()) - set(state.group[emptied(state, instances, mode)].tolist())
+    others = set(state.group.tolist()) - set(state.group[nodes_to_leave(state, instances, mode)].tolist())
     everyone = np.ones(len(state.pnode), np.bool_)
     now = Regrouping(inside.state, Rules(everyone, frozenset(others)))
     stuck = dict(inside.failed)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.allocation.evacuate import MovedInstance
-from ganeti_htools.engine.allocation.move_parts import tried, tried_on
+from ganeti_htools.engine.allocation.move_parts import try_operation, try_part
 from ganeti_htools.engine.allocation.solution import Solution
 from ganeti_htools.engine.groups.detached import Detached, best_place, detached, has_room
 from ganeti_htools.engine.groups.health import Health, health
@@ -167,7 +167,9 @@ class Regrouping:
             if isinstance(failed_over, Fail):
                 return nodes[:0]
             state = failed_over
-        trial = tried_on(state, asked, Operation.REPLACE_SECONDARY, alone.nodes[nodes], PlacementOptions())
+        trial = try_operation(
+            state, asked, Operation.REPLACE_SECONDARY, alone.nodes[nodes], PlacementOptions()
+        )
         source = copy_codes(alone.state.columns.take(nodes), asked)
         reached: Ints = nodes[(trial.codes == FITS) & (source == FITS)]
         return reached
@@ -197,7 +199,7 @@ class Regrouping:
         """The state after an instance has gone its way, or why it cannot."""
         after, asked = self.state.copy(), self.state.instance(index)
         for part in parts:
-            trial = tried(after, asked, part, PlacementOptions())
+            trial = try_part(after, asked, part, PlacementOptions())
             code = int(trial.codes.ravel()[0])
             if code != FITS:
                 return FAIL[code]

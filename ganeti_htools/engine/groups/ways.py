@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from ganeti_htools.engine.allocation.exchange import exchange
-from ganeti_htools.engine.allocation.move_parts import tried, tried_on
+from ganeti_htools.engine.allocation.move_parts import try_operation, try_part
 from ganeti_htools.engine.balancing.traffic import copied_by
 from ganeti_htools.engine.groups.rules import Rules, held
 from ganeti_htools.engine.rules import affinity, choice, settling
@@ -72,7 +72,7 @@ def ways_within(state: State, rules: Rules, index: int, group: int) -> Iterator[
     for first, last in _SHORT[asked.row.template.mirror]:
         trying = state
         if first is not None:
-            trial = tried(state, asked, MovePart(first), PlacementOptions())
+            trial = try_part(state, asked, MovePart(first), PlacementOptions())
             if trial.codes.ravel()[0] != FITS or state.columns.offline[state.snode[index]]:
                 continue
             settling.settle(trying := state.copy(), trial)
@@ -98,7 +98,7 @@ def _in_order(
     if not len(targets):
         return
     trial, location_exclusion = (
-        tried_on(state, asked, operation, targets, PlacementOptions()),
+        try_operation(state, asked, operation, targets, PlacementOptions()),
         affinity.location_exclusion(state, scope),
     )
     codes = trial.codes.copy()

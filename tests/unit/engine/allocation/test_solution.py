@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.allocation.solution import Solution, counted, last_lowest
+from ganeti_htools.engine.allocation.solution import Solution, count_failures, last_lowest
 from ganeti_htools.engine.rules import placements
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
 from ganeti_htools.model.derive import derive
@@ -29,8 +29,8 @@ def solution(state: State, template: DiskTemplate) -> Solution:
 
 def test_reasons_are_counted() -> None:
     codes = np.array([FITS, CODE[Fail.MEM], CODE[Fail.MEM], CODE[Fail.DISK]], np.int8)
-    assert counted(codes, 0) == {Fail.MEM: 2, Fail.DISK: 1}
-    assert counted(codes, 3) == {Fail.MEM: 2, Fail.DISK: 1, Fail.N1: 3}
+    assert count_failures(codes, 0) == {Fail.MEM: 2, Fail.DISK: 1}
+    assert count_failures(codes, 3) == {Fail.MEM: 2, Fail.DISK: 1, Fail.N1: 3}
 
 
 def test_of_equal_scores_the_last_counts() -> None:

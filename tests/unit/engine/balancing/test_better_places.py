@@ -6,7 +6,7 @@ import numpy as np
 
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.balancing.better_places import TentativeMoves, improvements
-from ganeti_htools.engine.balancing.relocate import tried
+from ganeti_htools.engine.balancing.relocate import try_move
 from ganeti_htools.engine.balancing.replay import MoveRows
 from ganeti_htools.model.columns import Columns
 from ganeti_htools.model.derive import derive
@@ -37,7 +37,7 @@ def test_what_was_attempted_is_taken_back() -> None:
     before, search = state.copy(), searching(state)
     moves = TentativeMoves(search)
     for member, node in ((0, 1), (3, 0), (0, 0)):
-        trial = tried(search.space.facts, search.batches[0], member, MoveKind.FAILOVER_TO, node, False)
+        trial = try_move(search.space.facts, search.batches[0], member, MoveKind.FAILOVER_TO, node, False)
         assert moves.make(trial, MoveKind.FAILOVER_TO, node)
     assert moves.made[:2] == [MoveRows(0, MoveKind.FAILOVER_TO, 1), MoveRows(3, MoveKind.FAILOVER_TO, 0)]
     assert state.pnode.tolist() == [0, 0, 0, 0, 1, 1]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.balancing.batches import batches_of
-from ganeti_htools.engine.balancing.relocate import own_node_changes, tried
+from ganeti_htools.engine.balancing.relocate import own_node_changes, try_move
 from ganeti_htools.engine.rules import placements
 from ganeti_htools.model.columns import NOWHERE, Columns
 from ganeti_htools.model.derive import derive
@@ -40,7 +40,7 @@ def test_moves_of_one_operation(seed: int) -> None:
                 else {MoveKind.FAILOVER_TO: placements.failover_to(state, asked, target, scope)}
             )
             for kind, trial in expected.items():
-                found = tried(facts, batch, member, kind, node if kind.takes_node else NOWHERE, False)
+                found = try_move(facts, batch, member, kind, node if kind.takes_node else NOWHERE, False)
                 assert found.codes.tolist() == trial.codes.tolist()
                 assert (found.pnode[0], found.snode[0]) == (trial.pnode[0], trial.snode[0])
                 after = {int(each.rows[0]): each.new for each in found.changes}

@@ -7,7 +7,7 @@ import pytest
 
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.balancing.bounds import bounds_of
-from ganeti_htools.engine.balancing.relocate import tried
+from ganeti_htools.engine.balancing.relocate import try_move
 from ganeti_htools.engine.balancing.scoring import PER_LOCATION, ScoredMoves, exact, failovers, relocations
 from ganeti_htools.engine.balancing.search import Search
 from ganeti_htools.engine.rules import settling
@@ -31,7 +31,7 @@ def score_after(search: Search, found: ScoredMoves, which: int) -> float:
     """The score once one of the moves has been made on a copy of the state."""
     space, after = search.space, search.state.copy()
     batch, member, node = found.batch, int(found.members[which]), int(found.new[which])
-    trial = tried(space.facts, batch, member, found.kind, node, space.force)
+    trial = try_move(space.facts, batch, member, found.kind, node, space.force)
     assert trial.codes.tolist() == [FITS]
     settling.settle(after, trial)
     return score_of(after, space.scope)
@@ -62,7 +62,7 @@ def test_scores_are_those_with_everything_taken_into_account(seed: int) -> None:
         bounds = bounds_of(search.space, baseline, each, each.new)
         for members, places in bounds.promising(np.flatnonzero(each.free), None):
             found, doubtful = relocations(search.space, baseline, each, members, places)
-            scores, doubts = exact(search.space, baseline, found.tried(search.space))
+            scores, doubts = exact(search.space, baseline, found.trial(search.space))
             sure = np.setdiff1d(np.arange(len(scores)), doubtful)
             fits = sure[np.isfinite(scores[sure])]
             assert found.scores[fits] == pytest.approx(scores[fits], abs=CLOSE)
@@ -82,7 +82,7 @@ def test_instances_that_exclude_each_other_in_a_location() -> None:
         assert each.location_exclusion is not None
         members, places = (indices.ravel() for indices in np.indices((2, 4)))
         found, doubtful = relocations(search.space, baseline, each, members, places)
-        fits = np.flatnonzero(found.tried(search.space).codes == FITS)
+        fits = np.flatnonzero(found.trial(search.space).codes == FITS)
         for which in np.setdiff1d(fits, doubtful).tolist():
             assert found.scores[which] == pytest.approx(score_after(search, found, which), abs=CLOSE)
             kinds.add(each.kind)
@@ -99,6 +99,6 @@ def test_scores_are_those_of_the_state_that_moves_lead_to(seed: int) -> None:
         members = np.flatnonzero(each.free)[:3].repeat(2)
         places = np.arange(len(members)) % len(search.space.targets)
         found, _ = relocations(search.space, baseline, each, members, places)
-        scores, _ = exact(search.space, baseline, found.tried(search.space))
+        scores, _ = exact(search.space, baseline, found.trial(search.space))
         for which in np.flatnonzero(np.isfinite(scores)).tolist():
             assert scores[which] == pytest.approx(score_after(search, found, which), abs=CLOSE)

@@ -5,7 +5,7 @@ import pytest
 
 from ganeti_htools.engine.balancing.balance import candidates, score_of, search_of
 from ganeti_htools.engine.balancing.batches import batches_of
-from ganeti_htools.engine.balancing.relocate import tried
+from ganeti_htools.engine.balancing.relocate import try_move
 from ganeti_htools.engine.balancing.scoring import ScoredMoves
 from ganeti_htools.engine.explaining.possible_moves import possible_moves
 from ganeti_htools.engine.rules import settling
@@ -94,7 +94,7 @@ def test_what_is_known_stays_right_as_moves_are_made(seed: int) -> None:
         member = rng.choice(np.flatnonzero(each.free).tolist())
         others = {int(state.pnode[each.batch.rows[member]]), int(state.snode[each.batch.rows[member]])}
         targets = [node for node in search.space.targets.tolist() if node not in others]
-        trial = tried(search.space.facts, each.batch, member, each.kind, rng.choice(targets or [0]), False)
+        trial = try_move(search.space.facts, each.batch, member, each.kind, rng.choice(targets or [0]), False)
         if targets and trial.codes[0] == FITS:
             settling.settle(state, trial)
             search.note(trial)

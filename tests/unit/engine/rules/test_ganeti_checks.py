@@ -107,7 +107,7 @@ def test_no_disks_are_copied_from_a_node_without_the_own_group(mode: EvacMode) -
     moved = decide(mirrored(), NodeEvacuate(("db",), mode), OPTIONS).result
     assert not isinstance(moved, tuple)
     [(_, why)] = moved.failed
-    assert why.endswith(f"its primary a {OWN}, which Ganeti wants there to replace a secondary")
+    assert why.endswith(f"its primary a {OWN}, which Ganeti requires to replace a secondary")
     (told,) = explained(mirrored(), NodeEvacuate(("db",), mode), OPTIONS)
     assert [place.why for place in told.places if place.why != "has it already"] != []
     assert f"its primary a {OWN}" in {place.why for place in told.places}
