@@ -9,7 +9,7 @@ import pytest
 
 from ganeti_htools.backends import iallocator
 from ganeti_htools.engine.allocation.allocate import lacks_network
-from ganeti_htools.engine.allocation.evacuate import Evacuation, MovedInstance, evacuate_nodes
+from ganeti_htools.engine.allocation.evacuate import Evacuation, MovedInstance, evacuate_nodes, nodes_to_leave
 from ganeti_htools.engine.allocation.move_parts import carry_out
 from ganeti_htools.engine.groups.evacuation import evacuate_over_groups
 from ganeti_htools.engine.groups.regrouping import Regrouping

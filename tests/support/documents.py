@@ -217,9 +217,7 @@ def carry_out(started: Shell, block: Block, expected: str | None) -> str:
         good = status < 2 if expected is None else matches(expected, printed)
         if good:
             return printed
-        assert time.monotonic() - begin < PATIENCE, (
-            f"{block.text}\nprints:\n{first}\nexpected:\n{expected}"
-        )
+        assert time.monotonic() - begin < PATIENCE, f"{block.text}\nprints:\n{first}\nexpected:\n{expected}"
         time.sleep(0.2)
 
 
