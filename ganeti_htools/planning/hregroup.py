@@ -89,7 +89,7 @@ class RegroupPlan(ToolPlan[RegroupOptions]):
 
     @property
     def incomplete(self) -> bool:
-        """Whether the plan leaves undone a part of what was asked for."""
+        """Whether the plan achieves only a part of the requested action."""
         asked = self.options.action != "compress" or bool(self.options.empty)
         return asked and bool(self.outcome.failed)
 

@@ -66,7 +66,7 @@ class SqueezeOptions(ToolOptions):
 
     @property
     def allowed(self) -> Allowed:
-        """Which instances may leave their nodes."""
+        """Instances that may leave their nodes."""
         if self.allow_all:
             return Allowed.ALL
         return Allowed.DRBD if self.allow_drbd else Allowed.POOLS
@@ -202,7 +202,7 @@ class _SqueezeReview:
         self._phases, self._enough = _named(found), found.power.enough
         self._on_change, self._say, self._watched = on_change, say, watched
         self._powered_up: set[str] = set()
-        self._without_power: set[str] = set()  # nodes of which this was said
+        self._without_power: set[str] = set()  # nodes reported to have no out-of-band program
 
     def __call__(self, cluster: Cluster, rest: Jobsets, _made: int) -> Review:
         options = self._options

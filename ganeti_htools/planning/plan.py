@@ -1,9 +1,9 @@
 """The protocol of planning tools: typed options, a plan, its description, its jobs and its review.
 
-A tool that plans is one module of this package. The module has a subclass of :class:`ToolOptions`, a subclass
-of :class:`Plan`, and a :class:`Tool` that :mod:`.tools` lists. The command line, the daemon and the daemon's
-policies need nothing else: they make a plan with :meth:`Tool.plan` (or get one from the daemon and restore it
-with :meth:`Tool.restore`), carry out its jobs, and review the remaining jobs before each jobset.
+A planning tool is one module of this package, with a subclass of :class:`ToolOptions`, a subclass of
+:class:`ToolPlan`, and a :class:`Tool` that :mod:`.tools` lists. The command line, the daemon and its policies
+need nothing else. They make a plan with :meth:`Tool.plan`, or restore another's plan with
+:meth:`Tool.restore`. Then they carry out its jobs, and review the remaining jobs before each jobset.
 """
 
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""``-D``: plans that htoolsd makes and carries out; the program tells of them as if they were its own."""
+"""``-D``: plans that htoolsd makes and carries out. The tool reports them like its own plans."""
 
 import signal
 from collections.abc import AsyncIterable, Callable, Mapping
@@ -19,13 +19,13 @@ from ganeti_htools.model.errors import HtoolsError, UsageError
 from ganeti_htools.planning.options import to_json
 from ganeti_htools.sources.source import Source, read
 
-_PLANNING = 3600.0  # seconds that a plan may take
+_PLANNING = 3600.0  # seconds to wait for a plan
 
 
 def plan(line: CommandLine, tool: str, options: Any, generations: Mapping[str, int] | None) -> Any:
-    """Ask the daemon for a plan, with the typed options of a tool; the answer to ``plan``.
+    """Ask htoolsd for the plan of a tool, for the cluster of these generations. Returns its answer.
 
-    The plan is for the cluster with these generations. Raises HtoolsError.
+    Raises HtoolsError.
     """
     for name in line.given:
         if name in LOCAL:
@@ -35,9 +35,9 @@ def plan(line: CommandLine, tool: str, options: Any, generations: Mapping[str, i
 
 
 def carry_out(line: CommandLine, number: str, say: Say) -> Mapping[str, Any]:
-    """Have a plan carried out, and save what comes of it (``-S``). The result is the record of the run.
+    """Have htoolsd carry out a plan, and save the outcome (``-S``). Returns the record of the run.
 
-    Lines about the run go to ``say``. If this program ends early, the plan goes on. Raises HtoolsError.
+    Lines about the run go to ``say``. The plan goes on if this program ends early. Raises HtoolsError.
     """
     if line.no_wait:
         _begin(line, number)
@@ -66,13 +66,13 @@ def _begin(line: CommandLine, number: str) -> None:
         wishes = {"on_change": line.on_change, "wait_for_nodes": line.wait_for_nodes}
         calls.ask(_socket(line), "execute", {"plan": number, **wishes})
     except calls.NoReplyError as error:
-        raise HtoolsError(f"{error}; 'htoolsctl plan {number}' tells whether it is carried out") from error
+        raise HtoolsError(f"{error}; 'htoolsctl plan {number}' shows whether it is carried out") from error
 
 
 async def _follow(path: str, number: str, begin: Callable[[], None], say: Say) -> Any:
-    """Begin a plan and tell what becomes of it until it has ended. The result is the plan at its end.
+    """Begin a plan and report its progress until it has ended. Returns the plan at its end.
 
-    An interrupt that comes while the plan begins takes effect afterwards, since it cannot be stopped before.
+    An interrupt that arrives while the plan begins takes effect once it has begun.
     """
     changes = plan_changes.follow(path, number)
     last: plan_changes.PlanChange | None = None
@@ -82,7 +82,9 @@ async def _follow(path: str, number: str, begin: Callable[[], None], say: Say) -
         await trio.to_thread.run_sync(begin)
         async with trio.open_nursery() as nursery:
             if signals is not None:
-                nursery.start_soon(_heed, signals, lambda now: _cancel(path, number, now), nursery)
+                nursery.start_soon(
+                    _handle_interrupts, signals, lambda now: _cancel(path, number, now), nursery
+                )
             try:
                 while change := await trio.to_thread.run_sync(next, changes, None, abandon_on_cancel=True):
                     live("")
@@ -97,16 +99,18 @@ async def _follow(path: str, number: str, begin: Callable[[], None], say: Say) -
                 problem = error
             nursery.cancel_scope.cancel()
     if problem is not None:
-        raise HtoolsError(f"{problem}; 'htoolsctl plan {number}' tells what becomes of the plan")
+        raise HtoolsError(f"{problem}; 'htoolsctl plan {number}' shows the plan's state")
     if last is None or not last.ended:
-        raise HtoolsError(f"not waiting any more; 'htoolsctl plan {number}' tells what becomes of the plan")
+        raise HtoolsError(f"not waiting any more; 'htoolsctl plan {number}' shows the plan's state")
     return last.plan
 
 
-async def _heed(signals: AsyncIterable[int], cancel: Callable[[bool], None], nursery: trio.Nursery) -> None:
-    """The first interrupt stops the plan after the current jobs, the second one at once.
+async def _handle_interrupts(
+    signals: AsyncIterable[int], cancel: Callable[[bool], None], nursery: trio.Nursery
+) -> None:
+    """Stop the plan after the current jobs at the first interrupt, and at once at the second.
 
-    The third one ends the program without waiting for an answer, since the daemon may be stuck.
+    The third interrupt ends the program without an answer, for htoolsd may hang.
     """
     interruptions = 0
     async for _ in signals:

@@ -1,4 +1,4 @@
-"""What a tool does when the plan that it had carried out has ended."""
+"""End of a run: files with its outcome, and the exit status."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,9 +16,9 @@ from ganeti_htools.model.errors import HtoolsError
 
 
 def save_outcome(line: CommandLine, cluster: Cluster | None, rest: Sequence[Sequence[Sequence[str]]]) -> None:
-    """Save what came of a run (``-S``): the cluster, if it could be read, and the commands not submitted.
+    """Save the outcome of a run (``-S``): the cluster, if it could be read, and the remaining commands.
 
-    ``rest`` are these commands, by job and jobset. Raises HtoolsError.
+    ``rest`` are the remaining commands by jobset and job. Raises HtoolsError.
     """
     if line.save is None:
         return
@@ -26,11 +26,11 @@ def save_outcome(line: CommandLine, cluster: Cluster | None, rest: Sequence[Sequ
         save(line, "executed", "after execution", lambda: cluster)
     path = f"{line.save}.remaining"
     write_text(path, script(listed(rest)))
-    say(f"What was not submitted has been written to file '{path}'\n")
+    say(f"The remaining commands have been written to file '{path}'\n")
 
 
 def conclude(outcome: Mapping[str, Any]) -> None:
-    """End the program as its run ended. Raises HtoolsError if that was badly, SystemExit if interrupted."""
+    """End the program like its run. Raises HtoolsError after a failure, SystemExit after an interrupt."""
     if outcome["ending"] == INTERRUPTED:
         sys.stdout.flush()
         raise SystemExit(2)

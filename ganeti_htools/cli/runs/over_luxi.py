@@ -1,4 +1,4 @@
-"""``-X``: a plan carried out over LUXI, told step by step, stopped by signals."""
+"""``-X``: carries out a plan over LUXI, reports its progress, and stops it at signals."""
 
 import signal
 import time
@@ -28,9 +28,9 @@ from ganeti_htools.sources import storage
 
 
 def carry_out(line: CommandLine, run: Run, check: Check, say: Say) -> Mapping[str, Any]:
-    """Carry a run out, and save what comes of it (``-S``). The result is the record of the run.
+    """Carry out a run, and save the outcome (``-S``). Returns the record of the run.
 
-    Lines about the run go to ``say``. The cluster that ``check`` gets has the dynamic load that the options
+    Lines about the run go to ``say``. ``check`` receives clusters with the dynamic load that the options
     name. Raises HtoolsError if files cannot be written.
     """
 
@@ -45,7 +45,7 @@ def carry_out(line: CommandLine, run: Run, check: Check, say: Say) -> Mapping[st
 
 
 def let_end(line: CommandLine, program: str) -> None:
-    """Wait until no job is under way that an earlier run of a program has left. Raises LuxiError."""
+    """Wait for the unfinished jobs of earlier runs of a program. Raises LuxiError."""
     trio.run(_let_end, line.luxi or queries.default_socket(), program)
 
 
@@ -53,14 +53,14 @@ async def _let_end(path: str, program: str) -> None:
     async def away(reason: str | None) -> None:
         _warn(reason or "Ganeti answers again")
 
-    async def ignore(_number: int, _told: object) -> None:
+    async def ignore(_number: int, _news: object) -> None:
         pass
 
     async with LuxiClient(path) as ganeti:
         try:
             known = await job_queries.unfinished(ganeti)
         except LuxiError:
-            return  # nobody can be asked; whoever reads the cluster says so
+            return  # the error appears when the cluster is read
         left = [number for number, work in known if work and program in sources(work[0])]
         if left:
             _warn(f"Waiting for jobs of an earlier run: {', '.join(map(str, left))}")
@@ -70,7 +70,7 @@ async def _let_end(path: str, program: str) -> None:
 async def _carry_out(
     path: str, run: Run, check: Check, say: Say, after: bool, ask_storage: bool
 ) -> Cluster | None:
-    """Carry a run out; the cluster afterwards, or None unless ``after`` is set and Ganeti answers."""
+    """Carry out a run. Returns the cluster afterwards if ``after`` is set and Ganeti answers, else None."""
     stop = trio.Event()
     async with LuxiClient(path) as ganeti:
 
@@ -83,7 +83,7 @@ async def _carry_out(
         heeded = streams.heeded(signal.SIGINT, signal.SIGHUP)
         with saying.progress() as live, trio.open_signal_receiver(signal.SIGTERM, *heeded) as signals:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(_heed, signals, stop, nursery.cancel_scope)
+                nursery.start_soon(_handle_signals, signals, stop, nursery.cancel_scope)
                 await execute(
                     run, ganeti, read, check, event_reporter(run, say, _warn, live), stop, time.time_ns
                 )
@@ -99,8 +99,8 @@ async def _carry_out(
     return cluster
 
 
-async def _heed(signals: AsyncIterable[int], stop: trio.Event, scope: trio.CancelScope) -> None:
-    """The first interrupt stops the run after the current jobs; another one, or any other signal, at once."""
+async def _handle_signals(signals: AsyncIterable[int], stop: trio.Event, scope: trio.CancelScope) -> None:
+    """Stop the run after the current jobs at the first interrupt, and at once at any further signal."""
     async for number in signals:
         if number != signal.SIGINT or stop.is_set():
             scope.cancel()

@@ -76,4 +76,4 @@ def test_it_is_not_known_whether_a_plan_has_begun(monkeypatch: pytest.MonkeyPatc
     line = obey(HBAL, ["-D/socket", "-X", "--no-wait"])
     with pytest.raises(HtoolsError) as raised:
         by_daemon.carry_out(line, "beef", print)
-    assert str(raised.value) == "no answer; 'htoolsctl plan beef' tells whether it is carried out"
+    assert str(raised.value) == "no answer; 'htoolsctl plan beef' shows whether it is carried out"

@@ -26,7 +26,7 @@ def test_the_cluster_and_the_rest_are_saved(tmp_path: Path, capsys: pytest.Captu
     ]
     assert capsys.readouterr().err.splitlines() == [
         f"The cluster state after execution has been written to file '{prefix}.executed'",
-        f"What was not submitted has been written to file '{prefix}.remaining'",
+        f"The remaining commands have been written to file '{prefix}.remaining'",
     ]
 
 
