@@ -342,8 +342,8 @@ file 1 1
 --socket file
 --control file
 --name string
---job-seconds float
---slow float
+--job-seconds string
+--slow string
 --fail string
 --lose onenode
 END
@@ -462,7 +462,7 @@ END
 -h,--help none
 oneinstance 1 1
 string 1 1
---seconds float
+--seconds string
 --json none
 END
             ;;

@@ -123,6 +123,7 @@ def described(program: Program) -> list[str]:
 
 # The kind of a value by what help calls it.
 KINDS = {
+    "AMOUNT": "integer",
     "DIR": "dir",
     "FILE": "file",
     "ID": "oneplan",
@@ -132,7 +133,7 @@ KINDS = {
     "NODE": "onenode",
     "PATH": "file",
     "PROVIDER": "onenode",
-    "PROVIDER:CLASS=N": "string",
+    "PROVIDER:CLASS=AMOUNT": "string",
     "POLICY": f"choices={','.join(POLICIES)}",
     "REGEX": "string",
     "SECONDS": "float",

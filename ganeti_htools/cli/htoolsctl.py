@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="htoolsctl", description="Asks a running htoolsd.", allow_abbrev=False
+        prog="htoolsctl", description="Ask and control a running htoolsd.", allow_abbrev=False
     )
     parser.add_argument("--version", action="version", version=f"htoolsctl {VERSION}")
     parser.add_argument(
@@ -72,19 +72,19 @@ def _parser() -> argparse.ArgumentParser:
         return command
 
     for name, run, doc in (
-        ("status", _status, "Shows how the daemon is and what it has done."),
-        ("refresh", _refresh, "Has the daemon ask Ganeti and all nodes anew."),
-        ("storage", _storage, "Shows the storage units of the nodes, and the pools."),
-        ("methods", _methods, "Lists what the daemon can be asked for."),
-        ("plans", _plans, "Lists the plans that the daemon has made, and how far they are."),
-        ("plan", _plan, "Tells of a plan until it has ended."),
-        ("execute", _execute, "Has a plan carried out, and tells of it until it has ended."),
-        ("cancel", _cancel, "Stops a plan once the jobs under way have ended."),
+        ("status", _status, "Show the state of the daemon and what it has done."),
+        ("refresh", _refresh, "Let the daemon ask Ganeti and all nodes again."),
+        ("storage", _storage, "Show the storage units of the nodes, and the pools."),
+        ("methods", _methods, "List the methods of the daemon."),
+        ("plans", _plans, "List the daemon's plans and their progress."),
+        ("plan", _plan, "Follow a plan until it has ended."),
+        ("execute", _execute, "Carry out a plan, and follow it until it has ended."),
+        ("cancel", _cancel, "Stop a plan after its current jobs."),
     ):
         command = add(name, run, doc)
         command.add_argument("--json", action="store_true", help="print the daemon's answer as JSON")
         if name in ("plan", "execute", "cancel"):
-            command.add_argument("plan", metavar="ID", help="the plan, or the beginning of its id")
+            command.add_argument("plan", metavar="ID", help="the plan's id, or the beginning of it")
         if name == "execute":
             command.add_argument(
                 "--wait-for-nodes",
@@ -92,40 +92,40 @@ def _parser() -> argparse.ArgumentParser:
                 help="wait for nodes that are in use but do not report",
             )
         if name == "cancel":
-            command.add_argument("--now", action="store_true", help="do not wait for the jobs under way")
-    listed = add("policies", _policies, "Lists the policies: mode, last decision, next time, what is left.")
+            command.add_argument("--now", action="store_true", help="do not wait for the current jobs")
+    listed = add("policies", _policies, "List the policies: mode, last and next decision, remaining budget.")
     listed.add_argument(
-        "--explain", metavar="POLICY", help="tell what a policy would do now, and what holds it back"
+        "--explain", metavar="POLICY", help="explain what a policy would do now, and why it does not"
     )
-    wanted = add("run", _run, "Has a policy considered at once, and does not wait for that.")
-    wanted.add_argument("policy", metavar="POLICY", help="its name, like rebalance")
+    wanted = add("run", _run, "Let a policy decide now; do not wait for the decision.")
+    wanted.add_argument("policy", metavar="POLICY", help="the policy, like rebalance")
     wanted.add_argument(
-        "--forget-failures", action="store_true", help="go on where plans that failed have switched it off"
+        "--forget-failures", action="store_true", help="switch the policy on again after failed plans"
     )
-    past = add("history", _history, "Lists what the daemon and its policies have decided, and plans.")
-    past.add_argument("--instance", metavar="INSTANCE", help="only what names this instance")
-    past.add_argument("--node", metavar="NODE", help="only what names this node")
-    since = "only since then: 2026-01-31, 2026-01-31T18:00, or 2h or 3d ago"
+    past = add("history", _history, "List decisions of the daemon and its policies, and plans.")
+    past.add_argument("--instance", metavar="INSTANCE", help="only entries about this instance")
+    past.add_argument("--node", metavar="NODE", help="only entries about this node")
+    since = "only entries since 2026-01-31, 2026-01-31T18:00, 2h ago (2h) or 3d ago (3d)"
     past.add_argument("--since", metavar="TIME", type=_time, help=since)
-    past.add_argument("--most", metavar="N", type=count, help="at most so many, the newest (100)")
-    why = add("why", _why, "Tells why an instance is where it is.")
-    why.add_argument("instance", metavar="INSTANCE", help="its name, or the beginning up to a dot")
+    past.add_argument("--most", metavar="N", type=count, help="at most the newest N entries (default: 100)")
+    why = add("why", _why, "Explain why an instance is on its nodes.")
+    why.add_argument("instance", metavar="INSTANCE", help="its name, or the beginning of it up to a dot")
     for command in (listed, wanted, past, why):
         command.add_argument("--json", action="store_true", help="print the daemon's answer as JSON")
     ledger_commands.declare(add, _print)
-    terms = add("glossary", _glossary, "explain the terms of the output; no daemon is needed")
+    terms = add("glossary", _glossary, "Explain the terms of the output; needs no daemon.")
     terms.add_argument("term", metavar="TERM", nargs="?", help="the term; all terms without it")
     terms.add_argument("--json", action="store_true", help="print entries as JSON")
-    decide = add("decide", _decide, "Decides an iallocator request.")
+    decide = add("decide", _decide, "Decide an iallocator request.")
     decide.usage = "htoolsctl decide FILE [--alternates=N] [--claim] [--KEY=VALUE ...]"
     decide.add_argument("file", metavar="FILE", help="the request; - for standard input")
     decide.add_argument(
         "--alternates",
         metavar="N",
         type=count,
-        help="list the group of each new instance, and up to so many others that could take it, too",
+        help="list the group of each new instance, and up to N others that could take it",
     )
-    decide.add_argument("--claim", action="store_true", help="have later decisions count what it promises")
+    decide.add_argument("--claim", action="store_true", help="reserve the resources of the decision")
     return parser
 
 

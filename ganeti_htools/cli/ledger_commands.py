@@ -5,18 +5,20 @@ from collections.abc import Callable
 from typing import Any
 
 from ganeti_htools.cli.report import ledger
-from ganeti_htools.cli.terminal.arguments import count, number
+from ganeti_htools.cli.terminal.arguments import amount, duration, number
 from ganeti_htools.client.calls import ask
 
 _PATIENCE = 30.0  # seconds; the database may keep the daemon waiting
 _COUNTS = {
-    "total": "how much there is",
-    "reserved": "how much of it is not to be allocated",
-    "min_unit": "the smallest amount that may be asked for",
-    "max_unit": "the largest amount that may be asked for at once, or none",
-    "step_size": "what other amounts have to be multiples of",
+    "total": "set the total amount",
+    "reserved": "keep this amount free of allocations",
+    "min_unit": "set the smallest amount of one allocation",
+    "max_unit": "set the largest amount of one allocation, or none",
+    "step_size": "set the step: amounts must be multiples of it",
 }
-_SET = " ".join(f"[--{name.replace('_', '-')} N]" for name in _COUNTS) + " [--allocation-ratio X] [--remove]"
+_SET = " ".join(
+    (*(f"[--{name.replace('_', '-')} AMOUNT]" for name in _COUNTS), "[--allocation-ratio X]", "[--remove]")
+)
 _ANY = "none"  # as the largest amount
 
 # Adds a command: its name, the function that carries it out, what it does.
@@ -36,49 +38,48 @@ def declare(add: Add, show: Print) -> None:
             report,
         )
 
-    providers = add("providers", asking("providers", ledger.providers), "Lists the nodes and pools.")
+    providers = add("providers", asking("providers", ledger.providers), "List the nodes and pools.")
     inventory = add(
         "inventory",
         lambda options: show(options, _inventory(options), ledger.inventories),
-        "Shows what nodes and pools have, or sets it.",
+        "Show the inventories of nodes and pools, or change them.",
     )
     inventory.usage = f"htoolsctl inventory [--json] [PROVIDER | set PROVIDER CLASS {_SET}]"
     inventory.set_defaults(refuse=inventory.error)
     inventory.add_argument("words", metavar="PROVIDER", nargs="*", help="a node or pool; all without it")
     for name, meaning in _COUNTS.items():
-        read = _most if name == "max_unit" else count
-        inventory.add_argument(f"--{name.replace('_', '-')}", metavar="N", type=read, help=meaning)
-    inventory.add_argument(
-        "--allocation-ratio", metavar="X", type=number, help="how often what is not reserved may be allocated"
-    )
-    inventory.add_argument("--remove", action="store_true", help="it has none any more")
+        inventory.add_argument(f"--{name.replace('_', '-')}", metavar="AMOUNT", help=meaning)
+    inventory.add_argument("--allocation-ratio", metavar="X", type=number, help="set the overcommit factor")
+    inventory.add_argument("--remove", action="store_true", help="remove this inventory, unless it is in use")
     usage = add(
         "usage",
         asking("usage", ledger.usages, "provider"),
-        "Shows how much is allocated of what nodes and pools have.",
+        "Show how much of the inventories is allocated.",
     )
     usage.add_argument("provider", metavar="PROVIDER", nargs="?", help="a node or pool; all without it")
     held = asking("allocations", ledger.allocations, "consumer")
-    allocations = add("allocations", held, "Shows what has been allocated to whom.")
+    allocations = add("allocations", held, "Show the allocations of consumers.")
     allocations.add_argument("consumer", metavar="INSTANCE", nargs="?", help="a consumer; all without it")
     claim = add(
         "claim",
         lambda options: show(options, _claim(options), ledger.allocations),
-        "Allocates resources to a consumer, instead of what it had claimed before.",
+        "Allocate resources to a consumer; replaces its earlier claim.",
     )
     claim.set_defaults(refuse=claim.error)
-    claim.add_argument("consumer", metavar="INSTANCE", help="who is to have them")
+    claim.add_argument("consumer", metavar="INSTANCE", help="the consumer")
     claim.add_argument(
         "amounts",
-        metavar="PROVIDER:CLASS=N",
+        metavar="PROVIDER:CLASS=AMOUNT",
         nargs="+",
         type=_amount,
-        help="how much of a node's or pool's class",
+        help="an amount of a resource class of a node or pool",
     )
-    claim.add_argument("--seconds", metavar="SECONDS", type=number, help="how long it lasts")
+    claim.add_argument(
+        "--seconds", metavar="TIME", type=duration, help="end the claim after this time, like 1h"
+    )
     ended = asking("release", ledger.released, "consumer")
-    release = add("release", ended, "Ends a claim.")
-    release.add_argument("consumer", metavar="INSTANCE", help="whose claim")
+    release = add("release", ended, "End a claim.")
+    release.add_argument("consumer", metavar="INSTANCE", help="the consumer of the claim")
     for command in (providers, inventory, usage, allocations, claim, release):
         command.add_argument("--json", action="store_true", help="print the daemon's answer as JSON")
 
@@ -90,39 +91,50 @@ def _ask(options: Namespace, method: str, arguments: dict[str, Any]) -> Any:
 
 def _inventory(options: Namespace) -> Any:
     keys = (*_COUNTS, "allocation_ratio")
-    given = {key: getattr(options, key) for key in keys if getattr(options, key) is not None}
+    given: dict[str, Any] = {key: getattr(options, key) for key in keys if getattr(options, key) is not None}
     given |= {"remove": True} if options.remove else {}
     match options.words:
         case ["set", provider, resource_class] if given:
+            changes = _amounts(options, resource_class, given)
             (found,) = _ask(options, "inventory", {"provider": provider})
-            which = {"provider": found["uuid"], "generation": found["generation"]}
-            if given.get("max_unit") == _ANY:
-                given["max_unit"] = None
-            arguments = {**which, "resource_class": resource_class, **given}
+            arguments = {
+                "provider": found["uuid"],
+                "generation": found["generation"],
+                "resource_class": resource_class,
+                **changes,
+            }
             return ask(options.socket, "set_inventory", arguments, patience=_PATIENCE)
         case [] | [_] if not given:
             return _ask(options, "inventory", {"provider": next(iter(options.words), None)})
     return options.refuse("expected nothing, a PROVIDER, or set PROVIDER CLASS with figures")
 
 
+def _amounts(options: Namespace, resource_class: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Read those arguments that are amounts of a resource class. Ends the program for a wrong one."""
+    read = dict(given)
+    for name in _COUNTS.keys() & given.keys():
+        try:
+            unlimited = name == "max_unit" and given[name] == _ANY
+            read[name] = None if unlimited else amount(resource_class, given[name])
+        except ArgumentTypeError as error:
+            options.refuse(f"argument --{name.replace('_', '-')}: {error}")
+    return read
+
+
 def _claim(options: Namespace) -> Any:
     wanted: dict[str, dict[str, int]] = {}
-    for provider, resource_class, amount in options.amounts:
+    for provider, resource_class, figure in options.amounts:
         if resource_class in wanted.setdefault(provider, {}):
             return options.refuse(f"{provider}:{resource_class} is named twice")
-        wanted[provider][resource_class] = amount
+        wanted[provider][resource_class] = figure
     arguments = {"consumer": options.consumer, "allocations": wanted, "seconds": options.seconds}
     return _ask(options, "claim", arguments)
 
 
 def _amount(text: str) -> tuple[str, str, int]:
-    """A provider, a class and an amount. Raises ArgumentTypeError."""
-    place, _, amount = text.rpartition("=")
+    """Read a provider, a class and an amount. Raises ArgumentTypeError."""
+    place, _, figure = text.rpartition("=")
     provider, _, resource_class = place.rpartition(":")
     if not provider or not resource_class:
-        raise ArgumentTypeError(f"expected PROVIDER:CLASS=N, got {text!r}")
-    return provider, resource_class, count(amount)
-
-
-def _most(text: str) -> int | str:
-    return text if text == _ANY else count(text)
+        raise ArgumentTypeError(f"expected PROVIDER:CLASS=AMOUNT, got {text!r}")
+    return provider, resource_class, amount(resource_class, figure)

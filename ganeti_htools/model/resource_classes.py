@@ -23,7 +23,12 @@ def is_custom(name: str) -> bool:
 
 def is_own(name: str) -> bool:
     """Whether what a class stands for is known to Ganeti itself: memory, CPUs, spindles, disk space."""
-    return name in (MEMORY, VCPU, SPINDLES) or name.startswith(_DISK)
+    return name in (MEMORY, VCPU, SPINDLES) or is_disk(name)
+
+
+def is_disk(name: str) -> bool:
+    """Whether a class is disk space (MiB)."""
+    return name.startswith(_DISK)
 
 
 def class_of_unit(unit: DesiredUnit, others: frozenset[str] = frozenset()) -> str:

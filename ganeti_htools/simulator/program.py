@@ -2,7 +2,6 @@
 
 import argparse
 import gc
-import math
 import signal
 import sys
 from collections.abc import Sequence
@@ -13,9 +12,9 @@ from functools import partial
 import trio
 
 from ganeti_htools import streams
-from ganeti_htools.backends import text
+from ganeti_htools.backends import text, values
 from ganeti_htools.files import read_text
-from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.simulator.connections import Faults, listen, serve_client
 from ganeti_htools.simulator.control import Control, Mastership
 from ganeti_htools.simulator.jobs import JobBehaviour, Jobs
@@ -62,13 +61,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--job-seconds",
-        type=_seconds,
+        type=_duration,
         default=1.0,
-        metavar="SECONDS",
+        metavar="TIME",
         help="duration of each opcode (default: 1)",
     )
     parser.add_argument(
-        "--slow", type=_seconds, default=0.0, metavar="SECONDS", help="delay before every answer (default: 0)"
+        "--slow", type=_duration, default=0.0, metavar="TIME", help="delay before every answer (default: 0)"
     )
     parser.add_argument(
         "--fail",
@@ -87,14 +86,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _seconds(value: str) -> float:
+def _duration(text: str) -> float:
     try:
-        seconds = float(value)
-    except ValueError:
-        seconds = math.nan
-    if not 0 <= seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"expected seconds, a number from 0 on, not '{value}'")
-    return seconds
+        return values.duration(text)
+    except DataError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 async def _run(

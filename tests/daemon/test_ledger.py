@@ -60,7 +60,7 @@ REFUSED: list[tuple[list[str], int, str]] = [
         "(no-capacity): c/node1.org: MEMORY_MB: 1001 requested",
     ),
     (["claim", "web", "node1:MEMORY_MB=1"], 1, "(bad-arguments): consumer: expected CLUSTER/web"),
-    (["claim", "web", "node1:MEMORY_MB"], 2, "expected PROVIDER:CLASS=N, got 'node1:MEMORY_MB'"),
+    (["claim", "web", "node1:MEMORY_MB"], 2, "expected PROVIDER:CLASS=AMOUNT, got 'node1:MEMORY_MB'"),
     (["claim", "web", "node1:MEMORY_MB=x"], 2, "expected a whole number, got 'x'"),
     (["release", "web"], 1, "(bad-arguments): there is no consumer web"),
     (["inventory", "--total=5"], 2, "expected nothing, a PROVIDER, or set PROVIDER CLASS with figures"),

@@ -1,20 +1,24 @@
-"""Arguments that argparse reads. All raise ArgumentTypeError for text that is something else."""
+"""Readers of arguments for argparse. All raise ArgumentTypeError for a text of another kind."""
 
 import math
 from argparse import ArgumentTypeError
+
+from ganeti_htools.backends import values
+from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.resource_classes import MEMORY, is_disk
 
 _DIGITS = 15
 
 
 def count(text: str) -> int:
-    """A whole number from 0 up."""
+    """Read a whole number from 0 on."""
     if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS):
         raise ArgumentTypeError(f"expected a whole number, got {text!r}")
     return int(text)
 
 
 def number(text: str) -> float:
-    """A number."""
+    """Read a number."""
     try:
         found = float(text)
     except ValueError:
@@ -22,3 +26,21 @@ def number(text: str) -> float:
     if not math.isfinite(found):
         raise ArgumentTypeError(f"expected a number, got {text!r}")
     return found
+
+
+def duration(text: str) -> float:
+    """Read seconds from a number and a unit: s, min, h or d; no unit is seconds."""
+    try:
+        return values.duration(text)
+    except DataError as error:
+        raise ArgumentTypeError(str(error)) from None
+
+
+def amount(resource_class: str, text: str) -> int:
+    """Read an amount of a resource class; that of memory and disk is MiB and may have a unit, like 4g."""
+    if text.isdigit() or not (resource_class == MEMORY or is_disk(resource_class)):
+        return count(text)
+    try:
+        return values.size(text)
+    except DataError as error:
+        raise ArgumentTypeError(str(error)) from None

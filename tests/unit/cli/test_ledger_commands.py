@@ -75,18 +75,34 @@ def test_what_is_set_rests_on_what_was_read(asked: list[Any], words: list[str], 
     assert asked == [("inventory", {"provider": "node1"}), ("set_inventory", which | dict(figures))]  # type: ignore[call-overload]
 
 
+@pytest.mark.usefixtures("capsys")
+def test_sizes_of_memory_and_disk_have_units(asked: list[Any]) -> None:
+    assert run("inventory", "set", "node1", "MEMORY_MB", "--reserved=4g") == 0
+    assert run("claim", "web", "node1:MEMORY_MB=1g", "c/p:CUSTOM_DISK_MIB_POOL=1t", "--seconds=1h") == 0
+    (_, changed), (_, claimed) = asked[1:]
+    assert changed["reserved"] == 4096
+    assert claimed["allocations"] == {"node1": {"MEMORY_MB": 1024}, "c/p": {"CUSTOM_DISK_MIB_POOL": 1048576}}
+    assert claimed["seconds"] == 3600
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
+        (["inventory", "set", "n", "VCPU", "--total=4g"], "--total: expected a whole number, got '4g'"),
+        (["inventory", "set", "n", "MEMORY_MB", "--total=4x"], "--total: unknown unit 'x'"),
+        (["inventory", "set", "n", "VCPU", "--total=none"], "--total: expected a whole number, got 'none'"),
         (["inventory", "set", "node1"], "expected nothing, a PROVIDER, or set PROVIDER CLASS with figures"),
         (["inventory", "set", "node1", "CUSTOM_X"], "expected nothing, a PROVIDER, or set PROVIDER CLASS"),
         (["inventory", "node1", "--total=5"], "expected nothing, a PROVIDER, or set PROVIDER CLASS with"),
         (["inventory", "set", "n", "C", "--total=-5"], "expected a whole number, got '-5'"),
         (["inventory", "set", "n", "C", "--total=1234567890123456"], "expected a whole number, got '1234"),
-        (["claim", "web", "VCPU=1"], "expected PROVIDER:CLASS=N, got 'VCPU=1'"),
-        (["claim", "web", "n:=1"], "expected PROVIDER:CLASS=N, got 'n:=1'"),
+        (["claim", "web", "VCPU=1"], "expected PROVIDER:CLASS=AMOUNT, got 'VCPU=1'"),
+        (["claim", "web", "n:=1"], "expected PROVIDER:CLASS=AMOUNT, got 'n:=1'"),
         (["claim", "web", "n:VCPU=1", "n:VCPU=2"], "n:VCPU is named twice"),
-        (["claim", "web", "n:VCPU=1", "--seconds=nan"], "expected a number, got 'nan'"),
+        (
+            ["claim", "web", "n:VCPU=1", "--seconds=nan"],
+            "cannot parse string 'nan', expected a time such as 90s",
+        ),
         (["inventory", "set", "n", "C", "--allocation-ratio=much"], "expected a number, got 'much'"),
         (["claim", "web", "n:VCPU=1.5"], "expected a whole number, got '1.5'"),
     ],
