@@ -1,4 +1,4 @@
-"""The manual pages tell of every program, of all its options, and of no others."""
+"""The manual pages: every program, option, key and tag is described, and no others."""
 
 import argparse
 import re
@@ -26,8 +26,8 @@ def page(name: str) -> str:
     return (MAN / f"{name}.md").read_text("utf-8").replace("\\-", "-").replace("**", "")
 
 
-def told(name: str) -> set[str]:
-    """Long options that the OPTIONS of a page tell of."""
+def documented_options(name: str) -> set[str]:
+    """Return the long options that the section OPTIONS of a page describes."""
     section = page(name).split("# OPTIONS\n")[1].split("\n# ")[0]
     terms = "\n".join(re.findall(r"(?m)^(-.*)\n:", section))
     return set(re.findall(r"--([a-z-]+)", terms))
@@ -36,7 +36,7 @@ def told(name: str) -> set[str]:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_option_of_a_tool(name: str) -> None:
     program = PROGRAMS[name]
-    assert told(f"{name}.1") == {option.long for option in program.all_options}
+    assert documented_options(f"{name}.1") == {option.long for option in program.all_options}
     for option in program.options:
         if option.short:
             assert re.search(rf"(?<![\w-])-{option.short}[ \[,]", page(f"{name}.1")), option.long
@@ -50,7 +50,7 @@ def test_every_option_of_the_other_programs(name: str) -> None:
             assert all(f"\n{command}\n:   " in page(name) for command in action.choices)
             actions += [each for parser in action.choices.values() for each in parser._actions]
     names = {name for action in actions for name in action.option_strings if name.startswith("--")}
-    assert {f"--{long}" for long in told(name)} == names
+    assert {f"--{long}" for long in documented_options(name)} == names
 
 
 def test_every_key_of_the_configuration() -> None:

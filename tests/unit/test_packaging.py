@@ -1,4 +1,4 @@
-"""What setup.cfg says is what is there."""
+"""``setup.cfg``: packages, programs and the version."""
 
 import configparser
 import re
@@ -31,8 +31,8 @@ def test_every_program_can_be_started() -> None:
         assert callable(program.load())
 
 
-def test_the_version_stands_in_one_place() -> None:
-    """Programs take it from what is installed; the changelog, which tells of all versions, is no copy."""
+def test_version_is_in_setup_cfg_only() -> None:
+    """Programs take the version from the installation. The changelog lists all versions."""
     config = configparser.ConfigParser()
     config.read(TOP / "setup.cfg")
     stated = config["metadata"]["version"]

@@ -1,4 +1,4 @@
-"""The systemd unit is what systemd understands, and names what is there."""
+"""The systemd unit: systemd accepts it, and its programs, options and directories exist."""
 
 import argparse
 import shlex
@@ -16,7 +16,7 @@ UNIT = Path(__file__).resolve().parents[2] / "systemd" / "htoolsd.service"
 
 
 def unit() -> dict[str, dict[str, list[str]]]:
-    """The settings by section; some stand more than once."""
+    """Return the settings by section; a key may have several values."""
     sections: dict[str, dict[str, list[str]]] = {}
     for line in UNIT.read_text().splitlines():
         if line.startswith("["):
@@ -38,26 +38,26 @@ def options(command: str) -> argparse.Namespace:
     return argument_parser().parse_args(words)
 
 
-def test_it_starts_a_program_of_ours_with_options_that_it_has() -> None:
+def test_unit_starts_installed_program_with_known_options() -> None:
     chosen = options(setting("Service", "ExecStart"))
     assert (chosen.config, chosen.stay) == ("/etc/htoolsd.toml", True)
     assert setting("Service", "Type") == "notify"
 
 
-def test_a_wrong_configuration_is_told_before_it_is_reloaded() -> None:
+def test_reload_checks_configuration_first() -> None:
     check, reload = unit()["Service"]["ExecReload"]
     assert options(check).check_config
     assert options(check).config == options(setting("Service", "ExecStart")).config
     assert reload == "/bin/kill -HUP $MAINPID"
 
 
-def test_it_is_there_at_boot_on_every_node_whatever_starts_ganeti() -> None:
+def test_unit_starts_at_boot_without_depending_on_ganeti_units() -> None:
     assert setting("Install", "WantedBy") == "multi-user.target"
     assert not {"PartOf", "Requires", "BindsTo", "Requisite"} & unit()["Unit"].keys()
     assert "ganeti" not in setting("Unit", "Wants")
 
 
-def test_directories_and_times_are_those_of_the_daemon() -> None:
+def test_directories_and_timeouts_match_the_daemon() -> None:
     config = Config()
     assert f"/run/{setting('Service', 'RuntimeDirectory')}" == str(Path(DEFAULT_SOCKET).parent)
     assert f"/var/lib/{setting('Service', 'StateDirectory')}" == config.state_dir
@@ -65,7 +65,7 @@ def test_directories_and_times_are_those_of_the_daemon() -> None:
     assert float(setting("Service", "WatchdogSec")) > 10
 
 
-def test_systemd_has_no_objections(tmp_path: Path) -> None:
+def test_systemd_accepts_unit(tmp_path: Path) -> None:
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
         pytest.skip("no systemd-analyze")
