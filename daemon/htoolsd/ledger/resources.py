@@ -132,7 +132,7 @@ def pool_providers(
 
 
 def instance_use(row: Instance, resources: ClusterResources) -> Allocations:
-    """Return what a placed instance uses of its nodes (see :func:`.uses.used_on`), and of pools for its
+    """Return what a placed instance uses of its nodes (see :func:`.resource_usage.usage_on`), and of pools for its
     disks.
     """
     found = defaultdict[str, dict[str, int]](dict)
