@@ -132,9 +132,7 @@ def pool_providers(
 
 
 def instance_use(row: Instance, resources: ClusterResources) -> Allocations:
-    """Return what a placed instance uses of its nodes (see :func:`.resource_usage.usage_on`), and of pools for its
-    disks.
-    """
+    """Return what a placed instance uses of its nodes (:func:`.resource_usage.usage_on`) and of pools."""
     found = defaultdict[str, dict[str, int]](dict)
     for name in (row.pnode, row.snode):
         node = resources.nodes.get(name) if name else None
