@@ -81,7 +81,7 @@ def decide(
         case wanted.NodeEvacuate(names, mode):
             evacuate = evacuate_nodes
             if options.inter_group:
-                from ganeti_htools.engine.groups.evacuation import evacuate_over_groups  # seldom needed
+                from ganeti_htools.engine.groups.evacuation import evacuate_over_groups  # rarely needed
 
                 evacuate = evacuate_over_groups
             moved = evacuate(state, [indices[name] for name in names], mode, options, reporter)
@@ -134,7 +134,7 @@ def place(
     lines = [outcome_line(state, outcome, asked.row.name) for outcome in outcomes]
     ranked = allocate.ranked(state, outcomes)
     if not ranked:
-        if outcomes and not alike:  # each lacks its own; the first is explained
+        if outcomes and not alike:  # each group lacks something else; explain the first
             asked, outcomes = made[outcomes[0].group], outcomes[:1]
         raise RequestFailed(", ".join(lines) + _why(state, asked, count, outcomes, options))
     names = [state.cluster.groups[outcome.group].name for outcome in ranked]

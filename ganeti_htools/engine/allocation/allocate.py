@@ -139,10 +139,10 @@ def in_groups(
             reporter.rejecting(nodes, LACKS_NETWORK)
             skipped.append(GroupOutcome(group, unconnected=True))
             continue
-        heard = reporter_for(state, group, nodes, reporter)
+        group_reporter = reporter_for(state, group, nodes, reporter)
         try:
             made = state.with_disk_defaults(group, asked)
-            solution = in_scope(state, made, count, nodes, everyone, options, redundancy, heard)
+            solution = in_scope(state, made, count, nodes, everyone, options, redundancy, group_reporter)
             tried.append(GroupOutcome(group, solution))
         except RequestFailed as failed:
             tried.append(GroupOutcome(group, error=f"{failed}"))

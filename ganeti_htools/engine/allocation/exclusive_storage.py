@@ -81,10 +81,10 @@ def in_groups(
     reporter.starting(state, asked, np.ones(len(state.group), np.bool_), rated=False)
     outcomes = []
     for group, nodes in by_group(state, groups, options, reporter):
-        heard = reporter_for(state, group, nodes, reporter)
+        group_reporter = reporter_for(state, group, nodes, reporter)
         try:
             solution = _solution(
-                state, state.with_disk_defaults(group, asked), count, group, nodes, options, heard
+                state, state.with_disk_defaults(group, asked), count, group, nodes, options, group_reporter
             )
             outcomes.append(GroupOutcome(group, solution))
         except RequestFailed as failure:

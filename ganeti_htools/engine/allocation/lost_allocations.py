@@ -16,7 +16,7 @@ from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import DiskTemplate
 
-MOST = 1 << 20  # a node is taken to have room for fewer instances of one size than this
+MOST = 1 << 20  # upper bound of the instances of one size that a node takes
 
 
 def smallest_instances(state: State, policy: IPolicy) -> list[RequestedInstance]:

@@ -32,7 +32,7 @@ def on_nodes(
     exclusion = affinity.location_exclusion(state, scope)
     fits = trial.codes == FITS
     base = choice.base(state, scope, exclusion)
-    # Where no score is a number the first will do.
+    # If no score is a number, the first candidate wins.
     scores = choice.restricted(trial, scope).scores(base) if base.rated else np.arange(float(len(nodes)))
     scores = np.where(fits, scores, np.inf)
     allowed = redundancy.admits(asked, nodes, None) if redundancy else np.ones_like(fits)

@@ -35,7 +35,7 @@ def on_pairs(
     rated = math.isfinite(unrated)
     scores, codes = _judged(state, asked, primaries, secondaries, base, options.ignore_soft_errors)
     fits = (primaries[:, np.newaxis] != secondaries) & (codes == FITS)
-    if not rated:  # the last primary, of its secondaries the first, or the last if the score is infinite
+    if not rated:  # the last primary; of its secondaries the first, or the last if the score is infinite
         rank = np.arange(float(shape[1])) * (1 if math.isnan(unrated) else -1)
         scores = rank - shape[1] * np.arange(shape[0])[:, np.newaxis]
     np.copyto(scores, np.inf, where=~fits)
@@ -79,7 +79,7 @@ def _judged(
     rows = primaries[:, np.newaxis]
     trial = placements.allocate_pairs(state, asked, rows, secondaries, 0, force)
     scores, codes = np.array(trial.scores(base)), np.array(trial.codes)
-    # Few pairs have instances in common already, whose memory the secondary then keeps free too.
+    # Few pairs have instances in common; the secondary then also keeps their memory free.
     peers = _peers(state, primaries, secondaries)
     if len(peers[0]):
         alone = primaries[peers[0]], secondaries[peers[1]]

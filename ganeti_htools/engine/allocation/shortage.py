@@ -30,7 +30,7 @@ class Lack:
     unit: str
     nodes: Ints
     amounts: Floats | Ints
-    of: int | None = None  # the storage unit, pool or custom class that it is about, see Limit
+    of: int | None = None  # the storage unit, pool or custom class concerned, see Limit
 
     @property
     def short(self) -> Bools:
@@ -160,7 +160,7 @@ def _lacks(
     """Compute the lacks of nodes in either role, for each thing whose limits are counted as ``fail``."""
     everyone = np.union1d(primaries, secondaries)
     same, peers = primaries[:, np.newaxis] == secondaries, state.peers[primaries][:, secondaries]
-    # With the primary that leaves most to a secondary.
+    # Assume the primary that leaves most to a secondary.
     shared = np.where(same, MAX_MIB, peers).min(axis=0, initial=MAX_MIB)
     old_p, old_s = state.columns.take(primaries), state.columns.take(secondaries)
     new_p, _ = node_rules.add_primary(old_p, asked, np.int64(0), np.int64(0))
@@ -169,7 +169,7 @@ def _lacks(
     new_s, _ = node_rules.add_secondary(old_s, asked, shared, peers=least)
     lacks: dict[str, Lack] = {}
     for role, nodes, old, new in ((PRIMARY, primaries, old_p, new_p), (SECONDARY, secondaries, old_s, new_s)):
-        # Secondaries keep to the soft limits all the same.
+        # Soft limits hold for secondaries even with force.
         held = node_rules.limits(
             state.columns.shape, role, asked.forthcoming, asked.wants, force and role is PRIMARY
         )
@@ -191,7 +191,7 @@ def _missing(
     found: dict[Limit, Any] = {}
     for limit, figure in held:
         if limit.settled or (limit is SPINDLES and asked.spindles is None):
-            continue  # how many spindles it needs is not known
+            continue  # the number of spindles is unknown
         amounts = limit.missing(getattr(new, figure), old, new, asked)
         if limit.applies is not None:
             amounts = np.where(limit.applies(old), amounts, 0)
@@ -204,7 +204,7 @@ def _missing(
         applies = np.True_ if reserve.applies is None else reserve.applies(old)
         for limit, bare in found.items():
             if limit.figure == figure:
-                # A node that keeps too little and still would with what is missing otherwise may go on so.
+                # A node that keeps too little, and still would with the bare amount, may go on so.
                 failing = ~applies & (free + np.maximum(bare, 0) < kept)
                 found[limit] = np.where(failing, bare, np.maximum(bare, missing))
     return found

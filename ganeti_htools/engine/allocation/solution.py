@@ -10,16 +10,17 @@ from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Floats
 from ganeti_htools.model.types import Fail
 
-# So many candidates are tried for redundancy, one by one. Each has to be: where room is scarce, the new
-# instance may bring the others into an order in which all find a place. After so many failures two things
-# are assumed. A node that cannot be lost without the new instance cannot be lost with it. And the secondary
-# does not matter, for it needs no memory unless its primary is lost: one pair speaks for all with the same
-# primary.
+# Number of candidates that are tried for redundancy one by one. Each try is needed: where room is scarce, the
+# new instance may change the order of the others so that all find a place. After so many failures two
+# assumptions end the search:
+# * A node whose loss is not survived without the new instance is not survived with it.
+# * The secondary does not matter, since it needs no memory unless its primary is lost. One pair speaks for
+#   all pairs with the same primary.
 PATIENCE = 64
 
 
-# By what places are chosen on exclusive storage: later instances lost for each interval of the instance
-# policy, largest disks first, and the disk that is left (MiB).
+# Metric of places on exclusive storage: later instances lost for each interval of the instance policy,
+# largest disks first, and the remaining disk (MiB).
 Metric = tuple[tuple[int, ...], int]
 
 

@@ -10,7 +10,7 @@ from ganeti_htools.engine.balancing.own_nodes import OwnNodes
 from ganeti_htools.engine.rules.deviation import Deviation
 from ganeti_htools.model.columns import Floats
 
-TINY = 1e-13  # what a sum may be off by, relatively
+TINY = 1e-13  # relative rounding error of a sum
 TINIEST = float(np.finfo(float).tiny)
 
 

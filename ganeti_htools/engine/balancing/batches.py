@@ -49,7 +49,7 @@ class Batch:
 
 
 FIGURES = ("mem", "record_mem", "secondary_mem", "vcpus", "spindles", "spindle_use")
-# Of each storage unit or custom class one.
+# One amount for each storage unit or custom class.
 AMOUNTS = ("disk", "classes", "kept")
 
 
@@ -62,9 +62,9 @@ class NodeFacts:
 
     state: State
     tag_sets: Sequence[Ints]
-    present: Ints  # how many tags of the set some primary there has (sets by nodes)
-    others: Ints  # how many tags at least two have
-    unmet: Ints  # how many desired locations the node lacks
+    present: Ints  # number of tags of the set that some primary has (sets by nodes)
+    others: Ints  # number of tags that at least two primaries have
+    unmet: Ints  # number of desired locations that the node lacks
     reserved: Ints  # the two largest reservations on each node (2 by nodes), larger last
     kept: tuple[Ints, ...]  # the same of each custom class
 

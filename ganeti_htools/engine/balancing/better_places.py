@@ -45,7 +45,7 @@ def improvements(
     if not score > limit:
         return
     batches, facts = batches_of(found, concerned)
-    # Those that may leave offline nodes may do so for any other node.
+    # Instances that may leave offline nodes may go to any other node.
     options = replace(options, evacuation=False)
     search = search_of(facts, batches, scope, options)
     way, expected = shortest(state, goals_of(state, found)), 1e-6 * max(score, 1e-3)

@@ -12,7 +12,7 @@ from ganeti_htools.engine.balancing.scoring import MoveCandidates, SearchSpace
 from ganeti_htools.model.columns import Bools, Floats, Ints
 from ganeti_htools.model.moves import MoveKind
 
-BATCH = BLOCK >> 3  # from so many on, promising moves are scored before more are looked for
+BATCH = BLOCK >> 3  # number of promising moves that are scored together
 
 
 class ScoreBounds(NamedTuple):

@@ -12,10 +12,10 @@ from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.columns import FORTHCOMING, Floats, Ints
 from ganeti_htools.model.moves import MoveKind
 
-BLOCK = 1 << 15  # pairs of instances and nodes that are looked at together
-# What a new secondary sees of an instance, besides its disks and their load; a test watches what is asked.
+BLOCK = 1 << 15  # pairs of instances and nodes in one computation
+# Figures of an instance that change a new secondary, besides disks and their load; a test holds this.
 SECONDARY_FIGURES = ("secondary_mem", "spindles", "spindle_use")
-SMALL = 1 << 18  # products that a library for matrices does not spread over threads, which costs more
+SMALL = 1 << 18  # product size up to which matrix libraries use one thread, which is cheaper here
 
 
 class NewNodes:
@@ -52,7 +52,7 @@ class NewNodes:
 
     def _irregular(self) -> set[int]:
         """Find the spreads whose changes are no product: they depend on the node's other instances."""
-        # An instance that does not say how many spindles it needs takes all that are left (resources.py).
+        # An instance with an unknown number of spindles takes all free ones (resources.py).
         vague = {"f_spindles", FORTHCOMING["f_spindles"]} if self.batch.asked.spindles is None else set[str]()
         leaders = [self.parts.table.components[which] for which in self.parts.leaders]
         return {

@@ -12,8 +12,8 @@ from ganeti_htools.engine.rules.trial import NodeChange
 from ganeti_htools.model.columns import Bools, Floats, Ints
 from ganeti_htools.model.moves import MoveKind
 
-BLOCK = 1 << 15  # instances that are looked at together
-May = Callable[[Batch, MoveKind], Bools]  # which members may move in this way at all
+BLOCK = 1 << 15  # instances in one computation
+May = Callable[[Batch, MoveKind], Bools]  # selects the members that may move in this way at all
 
 
 class OwnNodes:

@@ -20,7 +20,7 @@ from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 
-DIGITS = 8  # of scores that are compared, as many as are shown
+DIGITS = 8  # decimals of compared scores, as many as reports show
 
 
 class MoveRows(NamedTuple):
@@ -104,7 +104,7 @@ def plan_of(
     """
     replay = Replay(state, scope, options, concerned)
     shared = exchanged_goals(state, replay.batches, goals)
-    # Who moved first gained most.
+    # The first moves gained most.
     waiting = [index for index in dict.fromkeys(index for index, _, _ in made) if index in shared]
     before = -1
     while waiting and before < len(replay.steps):

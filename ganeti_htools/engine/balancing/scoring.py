@@ -21,7 +21,7 @@ from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
 from ganeti_htools.model.moves import MoveKind
 
-# What one more in the column of locations adds to the score.
+# Change of the score by one more in the column of locations.
 PER_LOCATION = sum(
     each.weight * (each.formula(None, 1) - each.formula(None, 0))
     for each in COMPONENTS

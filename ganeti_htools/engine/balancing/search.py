@@ -68,7 +68,7 @@ class Search:
         """Update the search after moves that have been settled."""
         nodes = np.array(sorted({int(node.rows[0]) for trial in trials for node in trial.changes}))
         self.space.facts.refresh(nodes)
-        concerned = np.zeros(len(self.space.scope) + 1, np.bool_)  # the last one stands for NOWHERE
+        concerned = np.zeros(len(self.space.scope) + 1, np.bool_)  # the last entry stands for NOWHERE
         concerned[nodes] = True
         for batch, own, new in zip(self.batches, self.own, self.new, strict=True):
             p, s = self.state.pnode[batch.rows], self.state.snode[batch.rows]
@@ -113,5 +113,5 @@ class Search:
                 may, free = nodes.may, nodes.free
                 if barred is not None:
                     may, free = may & ~barred[batch.rows], free & ~barred[batch.rows]
-                there = new.get(kind.to_primary) if kind.takes_node else None
-                yield MoveCandidates(batch, kind, may, free, nodes, there, exclusion)
+                arriving = new.get(kind.to_primary) if kind.takes_node else None
+                yield MoveCandidates(batch, kind, may, free, nodes, arriving, exclusion)

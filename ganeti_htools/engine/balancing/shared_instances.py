@@ -49,17 +49,17 @@ def _is_foreseeable(component: Component) -> bool:
             return False
     try:
         component.formula(None, *(False for _ in component.figures))
-    except AttributeError:  # it reads other columns
+    except AttributeError:  # the formula reads other columns
         return not sums and "fail_n1" not in component.figures
     return True
 
 
 check(COMPONENTS)
-# Components that are sums over the online nodes and may change.
+# Sums over the online nodes that may change.
 COUNTS = [
     each for each in COMPONENTS if each.aggregate is COUNT and {"fail_n1", *SUMS}.intersection(each.figures)
 ]
-# What an instance on an offline node adds to the score.
+# Part of the score of one instance on an offline node.
 PER_LOST: float = sum(
     each.weight * each.formula(None, *(figure == "primaries" for figure in each.figures))
     for each in COMPONENTS
@@ -101,7 +101,7 @@ def shared_instances(state: State, movable: Bools) -> SharedInstances | None:
     ):
         return None
     auto = np.array([instance.auto_balance for instance in cluster.instances], np.bool_)
-    # Which nodes see the pools of an instance is another matter than what it changes there.
+    # Pools decide where an instance may go, not what it changes there.
     batches, facts = batches_of(replace(state, wants=np.zeros_like(state.wants)), movable & auto)
     facts = replace(facts, state=state)
     if not batches:

@@ -32,7 +32,7 @@ def rebalance(state: State, scope: Bools, instances: SharedInstances) -> tuple[S
     if not len(instances.rows):
         return state.copy(), []
     table = SharedTable(state.copy(), scope, instances)
-    rest = score_of(state, scope) - table.score()  # does not change
+    rest = score_of(state, scope) - table.score()  # constant part
     steps = []
     while (found := best(table)) is not None:
         table.move(*found)
@@ -51,7 +51,7 @@ def best(table: SharedTable) -> tuple[int, int] | None:
         rows = _unlike(table, lost)
         scores = table.scores(rows, True)
         found.append((rows, scores, -PER_LOST))
-    # However even the others might make it all, they do not bring a lost instance back.
+    # No gain of evenness equals a lost instance that comes back.
     if not found or not found[0][1].min(initial=np.inf) - PER_LOST + CLOSE < 0:
         rows = _unlike(table, np.flatnonzero(table.place != NOWHERE))
         found.append((rows, table.scores(rows, False), 0.0))

@@ -18,7 +18,7 @@ from ganeti_htools.engine.rules.resources import resources
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints
 from ganeti_htools.model.state import State
 
-# By so much a column is changed to see what that does to a score. Dividing by it costs no precision.
+# Trial change of a column, to find the change of its spread; a power of 2, so division is exact.
 _MUCH = 2.0**20
 
 
@@ -62,7 +62,7 @@ class SharedTable:
         rows = dict(zip(self.figures, self.room, strict=True))
         del rows["unallocated"]
         self.here = here.with_figures(rows)
-        # Steps that the real state lacks: member, rows of the nodes before and after.
+        # Steps that the real state still lacks: member, rows of the nodes before and after.
         self.unsettled: list[tuple[int, int, int]] = []
         self._note()
 

@@ -20,7 +20,7 @@ from ganeti_htools.engine.rules.components import COMPONENTS, COUNT, SPREAD
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Floats, Ints
 
-# What memory kept free costs by being uneven and in total, by its share of a node's memory.
+# Cost of memory kept free, per share of a node's memory: by its spread, and in total.
 _EVEN, _TOTAL = (
     sum(each.weight for each in COMPONENTS if each.aggregate is aggregate and each.figures == ("r_mem",))
     for aggregate in (SPREAD, COUNT)

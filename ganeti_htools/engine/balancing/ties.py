@@ -14,7 +14,7 @@ from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.moves import RANK, MoveKind
 
-TIES = 1 << 14  # so many figures are looked at to settle ties
+TIES = 1 << 14  # figures that are computed to settle ties
 
 
 class BestMove(NamedTuple):
@@ -67,7 +67,7 @@ def _near(
     figures = [exact(space, baseline, each.trial(space)) for each in near]
     bound = min(float((scores + doubts).min()) for scores, doubts in figures)
     near = [each.take(scores - doubts <= bound) for each, (scores, doubts) in zip(near, figures, strict=True)]
-    # So many ties are between moves that are the same for all that matters: the first will do.
+    # More ties than this are between equivalent moves: the first ones suffice.
     most = max(1, TIES // len(space.parts.rows))
     ranks = sorted(
         (int(each.batch.rows[member]), node, RANK[each.kind], which, position)

@@ -30,7 +30,7 @@ class TimeLimit:
             if not self._too_long(current, best.score, self.spent + self._takes(best)):
                 return best
             if self._too_long(current, best.score, self.spent):
-                return None  # all others gain less
+                return None  # all other moves gain less
             barred[best.trial.asked.index] = True
         return None
 

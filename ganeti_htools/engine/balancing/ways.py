@@ -86,7 +86,7 @@ def exchanged_goals(
 
 def _dealt(state: State, members: Sequence[int], goals: Mapping[int, NodePair]) -> dict[int, NodePair]:
     """Deal the goals of some instances anew, the shortest way first."""
-    owners: dict[int, list[int]] = {}  # of goals, by the nodes of these
+    owners: dict[int, list[int]] = {}  # owners of goals, by the goals' nodes
     for index in members:
         for node in goals[index]:
             owners.setdefault(node, []).append(index)

@@ -49,7 +49,7 @@ def explained(state: State, request: wanted.Request, options: PlacementOptions) 
     """
     match request:
         case wanted.MultiAllocate(placements):
-            # The decision ends at the first that cannot be tried; the others are told of all the same.
+            # The decision ends at the first instance that cannot be tried; the others are explained as well.
             pools, dedicated, state = pool_room(state), is_dedicated(state, request), state.copy()
             for each in placements:
                 placed = partial(place, state, each, options, dedicated, pools=pools)
@@ -153,7 +153,7 @@ class ExplanationCollector(Reporter):
 
     def _end(self, nodes: tuple[int, ...], why: str = "") -> None:
         assert self.asked is not None
-        # Where both nodes are left, the new primary is what the disks of the new secondary are copied from.
+        # If both nodes are left, the disks of the new secondary are copied from the new primary.
         found = tuple(
             with_lacks(self.places[node], self.state, self.asked, node, node if self.exchanged else NOWHERE)
             for node in sorted(self.places)

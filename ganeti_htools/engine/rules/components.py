@@ -176,10 +176,10 @@ class ComponentTable(NamedTuple):
     components: tuple[Component, ...]
     weights: tuple[float, ...]
     aggregates: tuple[Aggregate, ...]
-    parts: tuple[tuple[int, ...], ...]  # where the columns stand that it is made of
-    first: dict[str, int]  # the first with that name
+    parts: tuple[tuple[int, ...], ...]  # positions of the columns of each component
+    first: dict[str, int]  # the first component with that name
     location_exclusion: int
-    partial: tuple[int, ...]  # those that do not look at all online nodes
+    partial: tuple[int, ...]  # components that do not count all online nodes
 
 
 @lru_cache(maxsize=32)

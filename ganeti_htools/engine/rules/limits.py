@@ -32,7 +32,7 @@ class Relation(NamedTuple):
     missing: Callable[[Any, Any], Any]
 
 
-ABOVE = Relation(np.less_equal, lambda figure, bound: bound + 1 - figure)  # of whole numbers
+ABOVE = Relation(np.less_equal, lambda figure, bound: bound + 1 - figure)  # for whole numbers
 AT_LEAST = Relation(np.less, lambda figure, bound: bound - figure)
 AT_MOST = Relation(np.greater, lambda figure, bound: figure - bound)
 

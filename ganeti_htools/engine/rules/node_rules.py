@@ -49,7 +49,7 @@ def limits(
 ) -> tuple[tuple[Limit, str], ...]:
     """Find the limits that hold for an instance, in the order of their checks, each with its figure."""
     counted, declared = views(shape), declared_limits(shape)
-    if forthcoming and force:  # what is free is not looked at, but without its units it can never be made
+    if forthcoming and force:  # free space does not count, but a missing unit prevents it forever
         declared += unit_limits(shape)
     held = [
         each

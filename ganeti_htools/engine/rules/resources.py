@@ -157,7 +157,7 @@ KEPT_MEMORY = Limit(
     thing="memory to be kept free on a secondary",
     unit=MIB,
 )
-# N+1: what a node keeps free for its peers. One that fails already may go on failing.
+# N+1: memory that a node keeps free for its peers. A node that fails already may go on failing.
 RESERVE = Limit(
     Fail.MEM,
     "unallocated",

@@ -153,7 +153,7 @@ class Statistics:
             if x is y or (every if aggregate is not LOST else not some):
                 continue
             if some and not every:
-                # The others may report nothing, and have no number to subtract.
+                # Other nodes may report nothing: their values are no numbers.
                 counts = offline if aggregate is LOST else ~offline
                 x, y = np.where(counts, x, 0.0), np.where(counts, y, 0.0)
             if aggregate is SPREAD:
@@ -293,7 +293,7 @@ def variant_scores(
     score_table = base.table
     sums, spreads = list(base.sums), list(base.variances)
     sums[score_table.location_exclusion] = exclusion
-    groups: dict[int, list[int]] = {}  # components that change, those with the same values together
+    groups: dict[int, list[int]] = {}  # changing components by leader
     for which in range(len(score_table.aggregates)):
         if any(old[which] is not new[which] for _, old, new in changes):
             groups.setdefault(leaders[which], []).append(which)

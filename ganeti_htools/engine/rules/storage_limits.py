@@ -86,9 +86,9 @@ def default_group(shape: Shape) -> Limit:
     mirrored = [of_unit("t_dsk", unit) for unit in shape.own_group[1:]]
 
     def applies(columns: Columns) -> Any:
-        there = columns.offline
+        passing = columns.offline
         for figure in mirrored:
-            there = there | (getattr(columns, figure) > 0)
-        return ~there
+            passing = passing | (getattr(columns, figure) > 0)
+        return ~passing
 
     return Limit(Fail.DISK, "t_dsk", ABOVE, roles=(SOURCE,), applies=applies, thing=name)

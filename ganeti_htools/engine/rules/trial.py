@@ -11,7 +11,7 @@ from ganeti_htools.engine.rules.score import Statistics, node_values
 from ganeti_htools.model.columns import Columns, Floats, Ints
 from ganeti_htools.model.state import RequestedInstance
 
-# Elements of a block of pairs: its arrays stay in the processor's cache.
+# Elements in a block of pairs, so that its arrays stay in the processor's cache.
 BLOCK = 1 << 15
 
 
