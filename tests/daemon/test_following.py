@@ -1,4 +1,4 @@
-"""The daemon and a Ganeti master that it follows, both as processes."""
+"""A daemon and the Ganeti master that it follows, both as processes."""
 
 import json
 import os
@@ -60,7 +60,7 @@ TOOLS = [
 ]
 
 
-def test_every_tool_says_the_same_as_if_it_had_asked_ganeti(daemon: Daemon, ganeti: Simulator) -> None:
+def test_tools_print_the_same_by_daemon_and_by_luxi(daemon: Daemon, ganeti: Simulator) -> None:
     for name, *options in TOOLS:
         ours = tool(name, f"-D{daemon.socket}", *options)
         asked = tool(name, f"-L{ganeti.socket}", *options)
@@ -68,13 +68,13 @@ def test_every_tool_says_the_same_as_if_it_had_asked_ganeti(daemon: Daemon, gane
         assert ours.stdout
 
 
-def test_a_cluster_is_saved_as_the_daemon_knows_it(daemon: Daemon, ganeti: Simulator, tmp_path: Path) -> None:
+def test_hscan_saves_the_daemons_cluster(daemon: Daemon, ganeti: Simulator, tmp_path: Path) -> None:
     finished = tool("hscan", f"-D{daemon.socket}", "-d", tmp_path)
     assert (finished.returncode, finished.stderr) == (0, "")
     assert (tmp_path / "LOCAL.data").read_text() == ganeti.cluster()
 
 
-def test_how_old_it_is_is_told_to_whom_it_may_concern(daemon: Daemon, ganeti: Simulator) -> None:
+def test_tools_warn_about_late_data(daemon: Daemon, ganeti: Simulator) -> None:
     ages = r"htoolsd: configuration data \d+ s old, live data \d+ s old"
     option = f"-D{daemon.socket}"
     assert tool("hinfo", option).stderr == ""
@@ -91,14 +91,14 @@ def test_how_old_it_is_is_told_to_whom_it_may_concern(daemon: Daemon, ganeti: Si
 
 
 def moved_away(rows: Cluster) -> str:
-    """An instance whose migration takes much memory from its node."""
+    """Return an instance whose migration frees much memory on its node."""
     return next(
         row.name for row in rows.instances if row.snode is not None and row.mem > 1024 and row.uses_memory
     )
 
 
-def test_the_configuration_is_no_older_than_the_question(tmp_path: Path) -> None:
-    """Also where the daemon would not have asked for it by itself, and live data is of before."""
+def test_configuration_is_polled_for_each_tool(tmp_path: Path) -> None:
+    """Even with rare polls: the configuration is polled on request, live data stays older."""
     (tmp_path / "daemon").mkdir()
     rows = generated(11, Shape(nodes=6, instances=24, templates={"drbd": 1}, fill=0.3))
     with (
@@ -117,7 +117,7 @@ def test_the_configuration_is_no_older_than_the_question(tmp_path: Path) -> None
         assert known(daemon)["polls"]["live"]["done"] == 1
 
 
-def test_a_node_that_does_not_report_is_named_and_not_used(daemon: Daemon, ganeti: Simulator) -> None:
+def test_silent_node_is_named_and_not_used(daemon: Daemon, ganeti: Simulator) -> None:
     lost = next(node.name for node in generated(11, SHAPE).nodes if not node.offline and not node.master)
     ganeti.tell("lose", lost)
     refreshed = tool("htoolsctl", "--socket", daemon.socket, "refresh")
@@ -130,7 +130,7 @@ def test_a_node_that_does_not_report_is_named_and_not_used(daemon: Daemon, ganet
     assert "Ganeti has no data" in tool("hinfo", f"-L{ganeti.socket}").stderr
 
 
-def test_jobs_show_in_the_model(daemon: Daemon, ganeti: Simulator) -> None:
+def test_job_changes_the_model(daemon: Daemon, ganeti: Simulator) -> None:
     before = known(daemon)["generations"]
     name = next(row.name for row in generated(11, SHAPE).instances)
     opcode = {
@@ -149,7 +149,7 @@ def test_jobs_show_in_the_model(daemon: Daemon, ganeti: Simulator) -> None:
     assert told["generations"] == before | {"instances": before["instances"] + 1}
 
 
-def test_what_is_not_known_yet_cannot_be_told(tmp_path: Path) -> None:
+def test_tool_fails_while_the_cluster_is_unknown(tmp_path: Path) -> None:
     with running(tmp_path / "daemon", config=OFTEN) as daemon:
         wait_until(lambda: daemon.status()["luxi"]["error"])
         finished = tool("hinfo", f"-D{daemon.socket}")
@@ -164,7 +164,7 @@ def test_what_is_not_known_yet_cannot_be_told(tmp_path: Path) -> None:
     assert re.fullmatch(r"Error: failed to load data, aborting: .*/socket: .*\n", finished.stderr)
 
 
-def test_one_source_at_a_time(tmp_path: Path) -> None:
+def test_tools_refuse_two_sources(tmp_path: Path) -> None:
     for other in ("-L", "-mhost", "-tfile"):
         finished = tool("hinfo", "-D", other)
         assert finished.stderr == (
@@ -172,9 +172,7 @@ def test_one_source_at_a_time(tmp_path: Path) -> None:
         )
 
 
-def test_a_request_without_disk_space_is_decided_with_what_nodes_reported(
-    tmp_path: Path, daemon: Daemon
-) -> None:
+def test_missing_disk_space_is_taken_from_the_model(tmp_path: Path, daemon: Daemon) -> None:
     data = cluster(11, SHAPE)
     none = {"total_disk": 0, "free_disk": 0}
     nodes = {name: node if node["offline"] else node | none for name, node in data["nodes"].items()}
@@ -187,7 +185,7 @@ def test_a_request_without_disk_space_is_decided_with_what_nodes_reported(
     assert re.search(r"as reported \d+ s ago$", decided["info"])
 
 
-def test_elsewhere_than_on_the_master_it_does_not_start(tmp_path: Path) -> None:
+def test_daemon_does_not_start_on_other_nodes(tmp_path: Path) -> None:
     (tmp_path / "ssconf_master_node").write_text("other.example.org\n")
     (tmp_path / "config").write_text(f'ssconf_dir = "{tmp_path}"\nsocket = "{tmp_path}/socket"\n')
     finished = run(
@@ -206,7 +204,7 @@ def test_elsewhere_than_on_the_master_it_does_not_start(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["config", "ssconf_master_node"]
 
 
-def test_the_role_is_handed_over_and_back(tmp_path: Path, ganeti: Simulator) -> None:
+def test_daemon_follows_the_master_role(tmp_path: Path, ganeti: Simulator) -> None:
     named = tmp_path / "daemon" / "ssconf_master_node"
     named.write_text("node1\n")
     with running(tmp_path / "daemon", config=OFTEN, environment={"GANETI_HOSTNAME": "node1"}) as daemon:
@@ -221,7 +219,7 @@ def test_the_role_is_handed_over_and_back(tmp_path: Path, ganeti: Simulator) -> 
         wait_until(lambda: not known(daemon)["late"])
 
 
-def test_the_service_manager_is_kept_informed(tmp_path: Path, ganeti: Simulator) -> None:
+def test_service_manager_is_notified(tmp_path: Path, ganeti: Simulator) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.settimeout(PATIENCE)
         manager.bind(str(tmp_path / "notify"))
@@ -238,7 +236,7 @@ def test_the_service_manager_is_kept_informed(tmp_path: Path, ganeti: Simulator)
             assert daemon.wait() == 0
 
 
-def test_a_large_cluster_keeps_nobody_waiting(tmp_path: Path) -> None:
+def test_large_cluster_serves_several_tools_at_once(tmp_path: Path) -> None:
     (tmp_path / "daemon").mkdir()
     shape = Shape(nodes=100, instances=1000)
     with (

@@ -1,4 +1,4 @@
-"""What administrators say in the ledger decides where new instances go: real programs."""
+"""Inventories set by administrators limit decisions: real programs."""
 
 import json
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
 
 
 def say(daemon: Daemon, node: str, name: str, *figures: str) -> None:
-    """Set an inventory; decisions know of it then."""
+    """Set an inventory; return when decisions count it."""
     before = daemon.status()["cluster"]["generations"].get("ledger", 0)
     assert ctl(daemon, "inventory", "set", node, name, *figures).returncode == 0
     wait_until(lambda: daemon.status()["cluster"]["generations"].get("ledger", 0) > before)
@@ -39,7 +39,7 @@ def decide(daemon: Daemon, directory: Path, name: str, memory: int = 128, tags: 
     return answer
 
 
-def test_custom_classes(daemon: Daemon, tmp_path: Path) -> None:
+def test_instances_go_where_their_custom_class_is(daemon: Daemon, tmp_path: Path) -> None:
     say(daemon, NODE, "CUSTOM_GPU", "--total=2", "--reserved=1")
     assert decide(daemon, tmp_path, "new1.example.org", tags=(GPU,))["result"] == [NODE]
     assert "CUSTOM_GPU" in ctl(daemon, "allocations", "new1.example.org").stdout
@@ -49,7 +49,7 @@ def test_custom_classes(daemon: Daemon, tmp_path: Path) -> None:
     assert decide(daemon, tmp_path, "new3.example.org")["success"]
 
 
-def test_what_is_reserved(daemon: Daemon, tmp_path: Path) -> None:
+def test_reserved_memory_is_not_allocated(daemon: Daemon, tmp_path: Path) -> None:
     free = min(node["free_memory"] for node in DATA["nodes"].values())
     others = [name for name in DATA["nodes"] if name != NODE]
     for name in others:

@@ -1,4 +1,4 @@
-"""What a plan has claimed outlives the daemon as long as its jobs do, and no longer."""
+"""Claims of plans survive the daemon exactly as long as the plans' jobs."""
 
 import json
 import signal
@@ -15,12 +15,12 @@ pytestmark = pytest.mark.usefixtures("heeding")
 
 
 def claimed(daemon: Daemon) -> list[Any]:
-    """What plans have claimed."""
+    """Return the claims of plans."""
     consumers = json.loads(ctl(daemon, "allocations", "--json").stdout)
     return [each for each in consumers if each["kind"] == "plan"]
 
 
-def test_a_daemon_that_was_killed(tmp_path: Path) -> None:
+def test_claim_of_a_plan_survives_a_daemon_kill(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
         plan = made(daemon, max_length=3)["id"]
         call(daemon, "execute", plan=plan)
@@ -38,7 +38,7 @@ def test_a_daemon_that_was_killed(tmp_path: Path) -> None:
             wait_until(lambda: not claimed(again))
 
 
-def test_where_nothing_is_to_be_claimed(tmp_path: Path) -> None:
+def test_plan_claims_nothing_when_claims_are_off(tmp_path: Path) -> None:
     config = f'{OFTEN}claims = "never"\n'
     with following(tmp_path, generated(3, DRAINED), FOR_EVER, config) as (daemon, _):
         call(daemon, "execute", plan=made(daemon, max_length=3)["id"])

@@ -1,4 +1,4 @@
-"""Two clusters with one pool, each with its daemon, and one PostgreSQL: what one has the other lacks."""
+"""Two clusters with one pool and one PostgreSQL: each daemon counts the use of both."""
 
 import json
 from collections.abc import Iterator
@@ -29,19 +29,19 @@ DISK = "CUSTOM_DISK_MIB_POOL"
 
 @dataclass
 class Both:
-    """The daemons of the clusters a and b, each of which has an instance on the pool."""
+    """The daemons of the clusters a and b, each with an instance on the pool."""
 
     a: Daemon
     b: Daemon
 
     def used(self) -> int:
-        """What the ledger says that is used of the pool."""
+        """Return the used space (MiB) of the pool in the ledger."""
         (told,) = json.loads(ctl(self.a, "usage", "san.example.org", "--json").stdout)
         return int(told["usages"][DISK]["used"])
 
 
 def rows() -> Cluster:
-    """One node, and an instance that has a disk on the pool."""
+    """Return one node, and an instance with a disk on the pool."""
     row = replace(instance("web", DiskTemplate.EXT, "one"), dsk=EACH, disks=(Disk(EACH, unit=SAN),))
     one = node("one", master=True, f_mem=3000, storage=(Unit(GROUP, 9000, 9000),))
     return Cluster((Group("default", "uuid"),), (one,), (row,))
@@ -56,7 +56,7 @@ def configuration(ledger: str, seconds: float) -> str:
 
 @pytest.fixture
 def seconds() -> float:
-    """How often each daemon looks."""
+    """The seconds between two polls of each daemon."""
     return 0.05
 
 
@@ -75,7 +75,7 @@ def both(tmp_path: Path, postgresql: Server, seconds: float) -> Iterator[Both]:
 
 
 def request(name: str, size: int) -> str:
-    """For an instance with a disk of that size on the pool."""
+    """Return a request for an instance with a disk of that size on the pool."""
     wanted = messages.allocate(name, "ext", disks=[size])
     wanted["disks"][0] |= {"provider": "san"}
     data = cluster(3, Shape(nodes=3, instances=0, templates={"ext": 1}))
@@ -83,24 +83,24 @@ def request(name: str, size: int) -> str:
 
 
 def decide(daemon: Daemon, name: str, size: int, **more: bool) -> Any:
-    """The answer to a request."""
+    """Return the answer to a request."""
     answer: Any = ask(str(daemon.socket), "decide", {"request": request(name, size), **more})
     return json.loads(answer["stdout"])
 
 
 def room(daemon: Daemon) -> int:
-    """What decisions think is free of the pool."""
+    """Return the free space (MiB) of the pool in decisions."""
     told = json.loads(ctl(daemon, "storage", "--json").stdout)
     (pool,) = told["pools"]
     return int(pool["free"])
 
 
 def wait_for_room(both: Both, size: int) -> None:
-    """Until both know that so much is free of the pool."""
+    """Wait until both daemons count so much free space on the pool."""
     wait_until(lambda: room(both.a) == room(both.b) == size)
 
 
-def test_instances_of_the_other_cluster_take_room(both: Both) -> None:
+def test_instances_of_the_other_cluster_take_space(both: Both) -> None:
     wait_for_room(both, TOTAL - RESERVED - 2 * EACH)
     # The request shows a cluster without instances; the pool has what the other cluster's instance leaves.
     assert decide(both.a, "new", TOTAL - RESERVED - EACH - 1)["success"]
@@ -108,7 +108,7 @@ def test_instances_of_the_other_cluster_take_room(both: Both) -> None:
     assert "most missing: space in ext/san, which lacks 1 MiB" in refused["info"]
 
 
-def test_claims_in_the_other_cluster_take_room(both: Both) -> None:
+def test_claims_in_the_other_cluster_take_space(both: Both) -> None:
     before = TOTAL - RESERVED - 2 * EACH
     assert ctl(both.b, "claim", "backup", f"san.example.org:{DISK}=700").returncode == 0
     wait_for_room(both, before - 700)
@@ -118,7 +118,7 @@ def test_claims_in_the_other_cluster_take_room(both: Both) -> None:
     wait_for_room(both, before)
 
 
-def test_what_the_other_daemon_has_promised_takes_room(both: Both) -> None:
+def test_promises_of_the_other_daemon_take_space(both: Both) -> None:
     before = TOTAL - RESERVED - 2 * EACH
     wait_for_room(both, before)
     answer = decide(both.b, "new", 1100, claim=True)
@@ -126,13 +126,13 @@ def test_what_the_other_daemon_has_promised_takes_room(both: Both) -> None:
     wait_until(lambda: room(both.a) == before - 1100)
 
 
-def test_what_administrators_reserve_counts_for_both(both: Both) -> None:
+def test_reserved_space_counts_for_both_clusters(both: Both) -> None:
     before = TOTAL - RESERVED - 2 * EACH
     assert ctl(both.a, "inventory", "set", "san.example.org", DISK, "--reserved=300").returncode == 0
     wait_for_room(both, before - 300)
 
 
-def test_a_cluster_whose_daemon_is_gone_goes_on_counting(both: Both) -> None:
+def test_cluster_without_daemon_still_counts(both: Both) -> None:
     both.b.process.kill()
     both.b.wait()
     wait_until(lambda: room(both.a) == TOTAL - RESERVED - 2 * EACH)
@@ -140,7 +140,7 @@ def test_a_cluster_whose_daemon_is_gone_goes_on_counting(both: Both) -> None:
 
 
 def race(both: Both, files: list[Path]) -> list[Any]:
-    """The answers when the executable asks both daemons at once."""
+    """Run the executable on both daemons at once; return the answers."""
     with ThreadPoolExecutor(2) as pool:
         ran = list(pool.map(executable, [both.a.socket, both.b.socket], files))
     assert [(each.returncode, each.stderr) for each in ran] == [(0, "")] * 2
@@ -148,7 +148,7 @@ def race(both: Both, files: list[Path]) -> list[Any]:
 
 
 def take_back(both: Both) -> None:
-    """Release what was promised, once the ledger knows of it."""
+    """Release the promises once they are in the ledger."""
     daemons = both.a, both.b
     wait_until(
         lambda: (
@@ -161,7 +161,7 @@ def take_back(both: Both) -> None:
 
 
 @pytest.mark.parametrize("seconds", [3600.0])  # what the other one has promised is only met in the ledger
-def test_both_promise_the_last_room_at_once(both: Both, tmp_path: Path) -> None:
+def test_one_of_two_concurrent_decisions_gets_the_last_space(both: Both, tmp_path: Path) -> None:
     ctl(both.a, "refresh")
     left = TOTAL - RESERVED - 2 * EACH
     wait_for_room(both, left)

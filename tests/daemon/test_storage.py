@@ -1,4 +1,4 @@
-"""Storage units from the master's jobs to decisions and tools, all of them as processes."""
+"""Storage units from jobs to decisions and tools, all as processes."""
 
 import json
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ HDD, SSD = DesiredUnit(StorageType.LVM_VG, "hdd"), DesiredUnit(StorageType.LVM_V
 
 
 def rows() -> Cluster:
-    """Three mirrored instances on two nodes; on the third one group is full."""
+    """Return three mirrored instances on two nodes; a volume group of the third node is full."""
 
     def storage(free: int) -> tuple[Unit, ...]:
         return Unit(HDD, 9000, 8000), Unit(SSD, 9000, free)
@@ -63,7 +63,7 @@ def tool(name: str, *options: object) -> Finished:
     return run(PROGRAMS / name, *options)
 
 
-def test_tools_see_the_units_that_the_daemon_knows(daemon: Daemon, ganeti: Simulator, tmp_path: Path) -> None:
+def test_tools_use_the_daemons_units(daemon: Daemon, ganeti: Simulator, tmp_path: Path) -> None:
     assert tool("hscan", f"-D{daemon.socket}", "-d", tmp_path).returncode == 0
     saved, served = (tmp_path / "LOCAL.data").read_text(), ganeti.cluster()
     assert saved == served
@@ -73,7 +73,7 @@ def test_tools_see_the_units_that_the_daemon_knows(daemon: Daemon, ganeti: Simul
     assert ours.stdout == theirs.stdout
 
 
-def test_plans_of_the_daemon_respect_them_and_free_space_follows(
+def test_plan_respects_units_and_free_space_follows(
     daemon: Daemon, ganeti: Simulator, tmp_path: Path
 ) -> None:
     asked = storage(daemon)["done"]
@@ -92,7 +92,7 @@ def test_plans_of_the_daemon_respect_them_and_free_space_follows(
     assert storage(daemon)["done"] == asked
 
 
-def test_without_the_daemons_wish_nothing_is_submitted(tmp_path: Path, ganeti: Simulator) -> None:
+def test_default_mode_submits_no_jobs(tmp_path: Path, ganeti: Simulator) -> None:
     with running(tmp_path / "daemon", config="config_seconds = 0.05\n") as daemon:
         wait_until(lambda: daemon.status()["cluster"]["nodes"] == 4)
         assert storage(daemon)["mode"] == "never"
@@ -102,7 +102,7 @@ def test_without_the_daemons_wish_nothing_is_submitted(tmp_path: Path, ganeti: S
 
 
 def asked(template: str, size: int, disk: dict[str, object]) -> str:
-    """A request for an instance with this disk (MiB), on three empty nodes."""
+    """Return a request for an instance with this disk (MiB), on three empty nodes."""
     request = messages.allocate("new.example.org", template, disks=[size])
     request["disks"][0] |= disk
     shape = Shape(nodes=3, instances=0, templates={template: 1})
@@ -114,7 +114,7 @@ def decided(daemon: Daemon, request: str) -> Any:
     return json.loads(answer["stdout"])
 
 
-def test_the_first_disk_on_a_unit_goes_where_that_is(tmp_path: Path) -> None:
+def test_first_disk_on_a_unit_goes_to_a_node_with_it(tmp_path: Path) -> None:
     request = asked("plain", 1024, {"vg": "ssd"})
     rows = iallocator.read(request.encode()).cluster
     both = tuple(Unit(unit, 9000, 8000) for unit in (HDD, SSD))
@@ -125,7 +125,7 @@ def test_the_first_disk_on_a_unit_goes_where_that_is(tmp_path: Path) -> None:
         assert decided(daemon, request)["result"] == [nodes[-1].name]
 
 
-def test_a_pool_of_the_configuration_binds_without_jobs(tmp_path: Path, ganeti: Simulator) -> None:
+def test_configured_pool_limits_decisions_without_jobs(tmp_path: Path, ganeti: Simulator) -> None:
     config = 'config_seconds = 0.05\n[[pool]]\ntype = "ext"\nkey = "san"\ntotal = 5000\nreserved = 1000\n'
 
     def decide(daemon: Daemon, size: int) -> Any:

@@ -1,4 +1,4 @@
-"""Between two questions the free space that is known of units is that which nodes have, whatever moves."""
+"""Between two polls the known free space of units equals the nodes' free space, whatever moves."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -37,7 +37,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 3), st.sampled_from([None, *NODES])), 
 
 
 def world(rows: list[list[Disk]]) -> World:
-    """Instances with these disks on the first two nodes; all nodes have all groups, and enough of them."""
+    """Return instances with these disks on the first two nodes; all nodes have large groups."""
     units = tuple(Unit(DesiredUnit(StorageType.LVM_VG, name), 9000, 5000) for name in GROUPS)
     nodes = tuple(node(name, storage=units) for name in NODES)
     placed = [
@@ -52,7 +52,7 @@ def world(rows: list[list[Disk]]) -> World:
 
 
 def plain(now: World) -> Cluster:
-    """What LUXI tells of a world: no units but the default ones."""
+    """Return a world as LUXI reports it, with the default units only."""
 
     def bare(row: Instance) -> Instance:
         return replace(row, disks=tuple(Disk(disk.size) for disk in row.disks))
@@ -70,7 +70,9 @@ def plain(now: World) -> Cluster:
 
 
 @given(st.lists(DISKS, min_size=1, max_size=4), STEPS)
-def test_free_space_is_that_of_the_nodes(rows: list[list[Disk]], steps: list[tuple[int, str | None]]) -> None:
+def test_free_space_equals_that_of_the_nodes(
+    rows: list[list[Disk]], steps: list[tuple[int, str | None]]
+) -> None:
     start = world(rows)
     found = storage.queried_disks(query_disks(start, {}), start.units.defaults, {})
     known = revise_storage(KnownStorage(), found.disks, complete=True)

@@ -1,4 +1,4 @@
-"""The ledger against a plain account of the same, whatever is done to it in whatever order."""
+"""The ledger agrees with a plain account after any calls in any order."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -40,7 +40,7 @@ inventories = st.builds(
 
 @dataclass
 class Account:
-    """What is to stand in the ledger."""
+    """The expected content of the ledger."""
 
     has: dict[str, dict[str, Inventory]] = field(default_factory=dict)
     held: dict[str, Allocations] = field(default_factory=dict)
@@ -48,12 +48,12 @@ class Account:
     of_consumers: dict[str, int] = field(default_factory=dict)
 
     def used(self, provider: str, name: str, without: str = "") -> int:
-        """What all, but one, use."""
+        """Return what all consumers use, except one."""
         held = (each for uuid, each in self.held.items() if uuid != without)
         return sum(each.get(provider, {}).get(name, 0) for each in held)
 
     def fits(self, consumer: str, wanted: Allocations) -> bool:
-        """Whether it may have what it wants: Placement's rule."""
+        """Whether a consumer may have the wanted amounts, by Placement's rule."""
         mine: Mapping[str, Mapping[str, int]] = self.held.get(consumer, {})
         return all(
             amount <= mine.get(provider, {}).get(name, 0)
@@ -66,13 +66,13 @@ class Account:
         )
 
     def give(self, consumer: str, wanted: Allocations) -> None:
-        """Let a consumer have this and nothing else."""
+        """Give a consumer these allocations only."""
         self.touch({*wanted, *self.held.get(consumer, {})})
         self.held[consumer] = wanted
         self.of_consumers[consumer] = self.of_consumers.get(consumer, 0) + 1
 
     def take(self, consumer: str) -> None:
-        """Forget a consumer."""
+        """Delete a consumer."""
         self.touch(set(self.held.pop(consumer, {})))
         self.of_consumers.pop(consumer, None)
 
@@ -82,7 +82,7 @@ class Account:
 
 
 class LedgerMachine(RuleBasedStateMachine):
-    """Calls in any order, each also on views that have passed."""
+    """Calls in any order, also on outdated views."""
 
     @initialize()
     def begin(self) -> None:

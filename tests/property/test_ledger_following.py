@@ -1,4 +1,4 @@
-"""Whatever happens to a cluster, the ledger ends with what one says that is told only of the end."""
+"""A ledger that follows a cluster through events equals one that gets only the final cluster."""
 
 import random
 import tempfile
@@ -33,7 +33,7 @@ def opened() -> Iterator[Ledger]:
 
 @dataclass
 class World:
-    """A cluster, the ledger that follows it, and whoever tells it."""
+    """A cluster, the ledger that follows it, and the updater between them."""
 
     rng: random.Random
     cluster: Cluster
@@ -41,7 +41,7 @@ class World:
     telling: LedgerUpdater
 
     def some(self) -> tuple[int, Instance]:
-        """Any of the instances, with its place."""
+        """Return a random instance with its position."""
         place = self.rng.randrange(len(self.cluster.instances))
         return place, self.cluster.instances[place]
 
@@ -127,7 +127,7 @@ EVENTS: list[Callable[[World], None]] = [
 
 
 def said(ledger: Ledger) -> tuple[Mapping[str, Any], ...]:
-    """What a ledger says, but for generations and what administrators set."""
+    """Return a ledger's content without generations and administrators' figures."""
     found = ledger.snapshot()
     inventories = {
         uuid: {name: (each.total, each.allocation_ratio) for name, each in there.items() if each.total}
@@ -139,7 +139,7 @@ def said(ledger: Ledger) -> tuple[Mapping[str, Any], ...]:
 
 @settings(max_examples=15)
 @given(st.integers(0, 1 << 30), st.lists(st.sampled_from(EVENTS), max_size=25))
-def test_what_happened_before_does_not_matter(seed: int, events: list[Callable[[World], None]]) -> None:
+def test_ledger_depends_only_on_the_last_cluster(seed: int, events: list[Callable[[World], None]]) -> None:
     start = rows(case_with_units(seed).data)
     with opened() as ledger, opened() as other:
         other_cluster = replace(start, instances=start.instances[:3])

@@ -1,4 +1,4 @@
-"""Whatever happens to claims, in whatever order: the ledger says what it would if all had gone one by one."""
+"""The ledger of concurrent claims equals a ledger in which everything happened one by one."""
 
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -42,7 +42,7 @@ def row_of(name: str, place: Place, **facts: Any) -> Instance:
 
 
 def said(contents: LedgerSnapshot) -> dict[str, Any]:
-    """What a ledger says of consumers: which there are, who was promised something, and what they have."""
+    """Return the consumers of a ledger: kinds, promises and allocations."""
     return {
         each.name: (each.kind, each.promised is not None, contents.allocations.get(uuid, {}))
         for uuid, each in contents.consumers.items()
@@ -50,7 +50,7 @@ def said(contents: LedgerSnapshot) -> dict[str, Any]:
 
 
 def standing(contents: LedgerSnapshot) -> dict[str, Any]:
-    """What stands of each provider: what it has, and who uses what of it."""
+    """Return inventories and allocations of each provider."""
     return {
         uuid: (
             contents.inventories.get(uuid),
@@ -61,7 +61,7 @@ def standing(contents: LedgerSnapshot) -> dict[str, Any]:
 
 
 class Steps(RuleBasedStateMachine):
-    """A daemon's claims on its ledger, what happens to them in Ganeti, and to the daemon.
+    """A daemon's claims on its ledger, under events in Ganeti and restarts of the daemon.
 
     Beside it is what is expected: ``promised``, and the ``serial`` ledger, to which the outcome of each step
     is written before the next.
@@ -117,7 +117,7 @@ class Steps(RuleBasedStateMachine):
     # What happens.
 
     def decided(self, name: str, promise: Promise | None, reachable: bool, meanwhile: str) -> None:
-        """A decision is made, with the ledger within reach or not, and something happens at the same time."""
+        """Make a decision, with a reachable ledger or not, and something else at the same time."""
         promises = (promise,) if promise else ()
         response = Response("", (), DecisionSummary("", [name]), promises=promises, about=(name,))
         view, self.synced = self.synced, self.synced if reachable else None
@@ -144,7 +144,7 @@ class Steps(RuleBasedStateMachine):
 
     @rule(name=NAMES, place=PLACES, reachable=st.booleans(), meanwhile=MEANWHILE)
     def decide(self, name: str, place: Place, reachable: bool, meanwhile: str) -> None:
-        """For a new instance, which a job is going to make; or, once it has, for one that is to move."""
+        """Decide for a new instance that a job creates; or, if it exists, for its move."""
         row = self.rows.get(name)
         if row is None:
             self.jobs[name] = "CREATE"
@@ -231,7 +231,7 @@ class Steps(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """What had not been written is lost; what had ended, but was not released, comes back."""
+        """Unwritten claims are lost; ended claims that were not released return."""
         kept = {
             name.removeprefix("c/") for name, (_, promised, _) in said(self.contents()).items() if promised
         }
@@ -240,7 +240,7 @@ class Steps(RuleBasedStateMachine):
         self.promised = {name: claim.promise for name, claim in self.claims.living.items()}
 
     def concerned(self, promise: Promise) -> set[str | None]:
-        """The nodes where an instance has something, or is going to."""
+        """Return the present and future nodes of an instance."""
         row = self.rows.get(promise.name)
         there = {row.pnode, row.snode} if row else set()
         return there if row and promise.new else there | {promise.row.pnode, promise.row.snode}
@@ -253,7 +253,7 @@ class Steps(RuleBasedStateMachine):
 
     @invariant()
     def generations_only_grow(self) -> None:
-        """Whenever something is written of a provider, and never otherwise back."""
+        """The generation of a provider rises with each write, and never falls."""
         before, now = self.before, self.contents()
         if before is not None:
             was, stands = standing(before), standing(now)
@@ -263,7 +263,7 @@ class Steps(RuleBasedStateMachine):
 
     @invariant()
     def one_by_one(self) -> None:
-        """The serial ledger is told what exists and what is promised."""
+        """Write the cluster and the promises to the serial ledger."""
         view = self.look(self.serial)
         claims = [new_claim(promise, 0.0, SECONDS, "job") for promise in self.promised.values()]
         entries = [ledger_entry(claim, self.rows.get(claim.promise.name), view, 0.0) for claim in claims]
@@ -274,7 +274,7 @@ class Steps(RuleBasedStateMachine):
 
     @rule()
     def settle(self) -> None:
-        """In the end both ledgers say the same; what is promised stands with all nodes that it concerns."""
+        """Check that both ledgers agree, and that each promise is on all its nodes."""
         for work in (self.reconcile, self.round, self.reconcile):
             self.run(work)
         found = said(self.contents())

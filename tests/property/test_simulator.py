@@ -1,4 +1,4 @@
-"""Whatever clients send, the simulator answers, and its world stays sound."""
+"""The simulator answers all requests, and its world stays consistent."""
 
 from typing import Any
 
@@ -82,7 +82,7 @@ DAMAGED = st.builds(
 
 
 def answers(*requests: tuple[str, list[Any]]) -> tuple[list[dict[str, Any]], Jobs]:
-    """What is said to the requests, and the jobs after they all have ended."""
+    """Return the answers to the requests, and the jobs after all have ended."""
 
     async def talk() -> tuple[list[dict[str, Any]], Jobs]:
         said = []
@@ -109,7 +109,7 @@ def test_every_request_has_an_answer(requests: list[tuple[str, list[Any]]]) -> N
 
 @settings(max_examples=50)
 @given(st.lists(st.lists(OPCODES | DAMAGED, max_size=4), max_size=6))
-def test_jobs_leave_a_sound_world(lists: list[list[dict[str, Any]]]) -> None:
+def test_jobs_leave_a_consistent_world(lists: list[list[dict[str, Any]]]) -> None:
     _, jobs = answers(*(("SubmitJob", [opcodes]) for opcodes in lists))
     assert all(job.state.final for job in jobs.unarchived())
     before, after = grouped().cluster, jobs.world.cluster
@@ -120,6 +120,6 @@ def test_jobs_leave_a_sound_world(lists: list[list[dict[str, Any]]]) -> None:
 
 
 def memory(cluster: Cluster) -> int:
-    """What is free, and what instances use: one that was being copied may stand still."""
+    """Return the free and the used memory together, which does not depend on stopped instances."""
     free = sum(row.f_mem for row in cluster.nodes)
     return free + sum(row.mem for row in cluster.instances if row.uses_memory)

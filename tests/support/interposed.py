@@ -1,4 +1,4 @@
-"""Somebody between a program and luxid, who is deaf and dumb to the program from a certain moment on.
+"""A relay between a program and luxid that stops answering the program at a certain moment.
 
 A program that is killed then was cut off exactly there, however fast it is.
 """
@@ -17,14 +17,14 @@ from tests.support.simulators import ask, raw, until_end
 
 
 class Moment(Enum):
-    """When a program is cut off. A step is what it submits at once; one of which no job succeeds is none."""
+    """The moment at which a program is cut off. Steps are its submissions with a successful job."""
 
     ENDED = "a step has ended"
     UNANSWERED = "a step was submitted, and the program does not know whether it was accepted"
 
 
 class Interposed(socketserver.ThreadingUnixStreamServer):
-    """A socket at which luxid can be asked until a moment, and then no more; ``reached`` is set then."""
+    """A socket that relays to luxid until a moment, and then sets ``reached``."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -54,7 +54,7 @@ class Interposed(socketserver.ThreadingUnixStreamServer):
         self.path.unlink()
 
     def answer(self, message: bytes) -> bytes:
-        """What luxid answers; after the moment nothing as long as this is there."""
+        """Return luxid's answer; after the moment, wait until the relay ends."""
         if self.reached.is_set() or self._ended():
             return self._silence()
         answer = raw(self._luxid, message)
@@ -65,7 +65,7 @@ class Interposed(socketserver.ThreadingUnixStreamServer):
         return answer
 
     def _ended(self) -> bool:
-        """Whether what the program has submitted has ended, and not in vain."""
+        """Whether the program's last submission has ended with a successful job."""
         if not self._submitted:
             return False
         states = [JobStatus(state) for (state,) in ask(self._luxid, "QueryJobs", self._submitted, ["status"])]

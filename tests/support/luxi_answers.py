@@ -1,4 +1,4 @@
-"""Generated clusters as luxid tells of them, and a luxid that does nothing else."""
+"""Generated clusters as answers of luxid, and a server that sends them."""
 
 import json
 import socketserver
@@ -16,7 +16,7 @@ Cell = list[Any]
 
 
 def answers(data: Json) -> dict[str, Any]:
-    """The results of the requests, by what is asked for; the first node in use is the master."""
+    """Return the results of requests by kind; the first node in use is the master."""
     used = [name for name, node in data["nodes"].items() if not (node["offline"] or node["drained"])]
     groups = [{"uuid": uuid, "diskparams": {}, **group} for uuid, group in data["nodegroups"].items()]
     return {
@@ -35,7 +35,7 @@ def answers(data: Json) -> dict[str, Any]:
 
 
 def table(fields: tuple[str, ...], rows: list[dict[str, Cell]]) -> Json:
-    """A result of a query; each cell is a state and a value."""
+    """Return a result of a query; each cell is a state and a value."""
     kinds = [{"name": field, "title": field, "kind": "other", "doc": field} for field in fields]
     return {"fields": kinds, "data": [[row[field] for field in fields] for row in rows]}
 
@@ -97,7 +97,7 @@ class _Handler(socketserver.StreamRequestHandler):
 
 
 def _result(results: dict[str, Any], request: Json) -> Any:
-    """The result of a request; of a query, with the fields that are asked for."""
+    """Return the result of a request; for a query, with the requested fields."""
     if request["method"] != "Query":
         return results[request["method"]]
     what, names, _ = request["args"]
@@ -120,7 +120,7 @@ class _Server(socketserver.ThreadingUnixStreamServer):
 
 @contextmanager
 def luxid(path: Path, results: dict[str, Any]) -> Generator[list[Json], None, None]:
-    """Answer requests at a socket with these results; yields the list of what has been asked."""
+    """Answer requests at a socket with these results; yield the list of the requests."""
     with _Server(str(path), results) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()

@@ -1,4 +1,4 @@
-"""A Ganeti without sockets: the simulator's luxid at the other end of memory streams, and who is master."""
+"""A Ganeti without sockets: the simulator's luxid behind memory streams, and the master role."""
 
 import errno
 import os
@@ -53,14 +53,14 @@ class MemoryGaneti:
         return self.master
 
     def leave(self) -> None:
-        """luxid ends."""
+        """End luxid and all connections."""
         self.away = True
         for line in self._lines:
             line.cancel()
         self._lines.clear()
 
     def times(self, what: str) -> list[float]:
-        """When something was asked for."""
+        """Return the times at which a request was made."""
         return [when for when, asked in self.asked if asked == what]
 
     async def _serve(self, stream: trio.abc.Stream) -> None:
@@ -89,7 +89,7 @@ class MemoryGaneti:
 async def ganeti(
     start: World | None = None, job_seconds: float = 1.0, jobs: type[Jobs] = Jobs
 ) -> AsyncIterator[MemoryGaneti]:
-    """It is there as long as it is needed."""
+    """Run a Ganeti within the block."""
     async with trio.open_nursery() as nursery:
         yield MemoryGaneti(nursery, jobs(nursery, start or world(), JobBehaviour(job_seconds)))
         nursery.cancel_scope.cancel()
@@ -97,7 +97,7 @@ async def ganeti(
 
 @asynccontextmanager
 async def following(ganeti: MemoryGaneti, configuration: float = 5, live: float = 300) -> AsyncIterator[Sync]:
-    """A synchronisation at work."""
+    """Run a synchronisation within the block."""
     sync = Sync("/luxi", ganeti.is_master, configuration, live, ganeti.connect)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(sync.run)
@@ -106,10 +106,10 @@ async def following(ganeti: MemoryGaneti, configuration: float = 5, live: float 
 
 
 def described(sync: Sync) -> str | None:
-    """The model in the text format."""
+    """Return the model in the text format."""
     return None if sync.model.cluster is None else text.dump(sync.model.cluster)
 
 
 def truth(ganeti: MemoryGaneti) -> str:
-    """The cluster that Ganeti really has, in the text format."""
+    """Return Ganeti's cluster in the text format."""
     return text.dump(ganeti.jobs.world.file_cluster())

@@ -1,4 +1,4 @@
-"""A luxid without a socket, whose every byte a test decides."""
+"""A luxid without a socket; tests decide every byte of its answers."""
 
 import errno
 import os
@@ -16,7 +16,7 @@ class Connection:
         self._stream = stream
 
     async def hear(self) -> bytes:
-        """The next request as it came, with its end; less if the client has hung up."""
+        """Return the next request with its terminator; less if the client has closed the connection."""
         message = b""
         while not message.endswith(b"\x03"):
             byte = bytes(await self._stream.receive_some(1))
@@ -36,7 +36,7 @@ class Connection:
 
 
 class MemoryLuxid:
-    """Takes connections, at once or, with an error in ``refusals``, not. ``attempts`` are their times."""
+    """Accepts connections, or raises the next error in ``refusals``. ``attempts`` are times."""
 
     def __init__(self) -> None:
         self.refusals: list[int] = []
@@ -54,7 +54,7 @@ class MemoryLuxid:
         return ours
 
     async def accept(self) -> Connection:
-        """The next connection that was made."""
+        """Return the next connection."""
         return await self._receive.receive()
 
 

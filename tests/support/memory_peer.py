@@ -13,7 +13,7 @@ from htoolsd.socket.peer import Credentials, PassedFile
 
 
 class MemoryPeer:
-    """The server's side of a client; ``client`` is the other side."""
+    """The server's side of a connection; ``client`` is the other side."""
 
     def __init__(self, *, lockstep: bool = False, uid: int = 2) -> None:
         self.credentials = Credentials(pid=1, uid=uid, gid=3)
@@ -40,7 +40,7 @@ class MemoryPeer:
         await self._gone.wait()
 
     def pass_along(self, *descriptors: int) -> None:
-        """Let files go with the next bytes."""
+        """Send files with the next bytes."""
         self._files.append([PassedFile(descriptor) for descriptor in descriptors])
 
     async def say(self, data: bytes) -> None:
@@ -50,7 +50,7 @@ class MemoryPeer:
         await self.say(orjson.dumps({"method": method, "args": args or {}, "version": version}) + b"\x03")
 
     async def hear(self) -> Any:
-        """The next answer, None if the server has hung up."""
+        """Return the next answer, None if the server has closed the connection."""
         answer = b""
         while not answer.endswith(b"\x03"):
             piece = await self.client.receive_some(1)
@@ -61,17 +61,17 @@ class MemoryPeer:
         return orjson.loads(answer[:-1])
 
     async def hang_up(self) -> None:
-        """What the server's owner does when ``serve`` has returned."""
+        """Close the server's side, as its owner does after ``serve``."""
         await self._stream.aclose()
 
     async def leave(self) -> None:
-        """What a client that is killed does."""
+        """Close the client's side, as a killed client does."""
         self._gone.set()
         await self.client.aclose()
 
 
 def open_file(path: Path, text: str = "") -> int:
-    """A descriptor of a new file."""
+    """Return the descriptor of a new file."""
     path.write_text(text)
     return os.open(path, os.O_RDONLY)
 

@@ -1,4 +1,4 @@
-"""A real PostgreSQL server, of Debian's package: on a Unix socket in a directory of its own."""
+"""A PostgreSQL server of Debian's package, on a Unix socket in a directory of its own."""
 
 import os
 import shutil
@@ -28,27 +28,27 @@ _QUIET: dict[str, Any] = {"cwd": "/", "stdin": subprocess.DEVNULL, "stdout": sub
 
 
 def programs() -> Path | None:
-    """Where PostgreSQL's programs are, the newest; None if it is not installed."""
+    """Return the directory of the newest PostgreSQL's programs, None if it is not installed."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[4]))
     return found[-1].parent if found else None
 
 
 class Server:
-    """A server, which is started by a command, with its socket in a directory."""
+    """A server with its socket in a directory, and the command that starts it."""
 
     def __init__(self, directory: Path, command: Sequence[str | Path]) -> None:
         self._directory = directory
         self._command = [str(word) for word in command]
 
     def start(self) -> None:
-        """Returns when it answers."""
+        """Start the server; return when it answers."""
         with (self._directory / "log").open("a") as log:
             self._running = subprocess.Popen(self._command, stderr=log, **_QUIET)
         wait_until(lambda: self._running.poll() is not None or self.answers())
         assert self._running.poll() is None, (self._directory / "log").read_text()
 
     def stop(self) -> None:
-        """At once, whoever is connected."""
+        """Stop the server at once, and end its connections."""
         self._running.send_signal(signal.SIGQUIT)
         self._running.wait()
 
@@ -60,7 +60,7 @@ class Server:
         return True
 
     def database(self) -> str:
-        """The URL of a new place for tables, which is empty."""
+        """Return the URL of a new, empty schema."""
         schema = f"ledger_{uuid4().hex}"
         with psycopg.connect(self._url, autocommit=True) as connection:
             connection.execute(f"CREATE SCHEMA {schema}".encode())
@@ -73,7 +73,7 @@ class Server:
 
 @contextmanager
 def serving(programs: Path) -> Iterator[Server]:
-    """A server while the context lasts. It does not run as root, so root runs it as nobody."""
+    """Run a server within the block. It refuses to run as root, so root runs it as nobody."""
     directory = Path(tempfile.mkdtemp(prefix="htoolsd-postgresql-"))
     as_user = ["setpriv", "--pdeathsig=QUIT"]  # it ends with the tests, however they end
     if os.getuid() == 0:

@@ -1,4 +1,4 @@
-"""The simulated Ganeti without processes and sockets, under a clock that tests move on."""
+"""The simulated Ganeti without processes and sockets; tests control its clock."""
 
 import errno
 import os
@@ -16,7 +16,7 @@ from ganeti_htools.simulator.world import World
 
 
 class Simulated:
-    """A master, its jobs, and what is wrong with the line. While it is not ``there`` nobody is connected."""
+    """A master, its jobs, and the faults of its connections. Without ``there``, connections fail."""
 
     def __init__(self, nursery: trio.Nursery, world: World, seconds: float) -> None:
         self.jobs = Jobs(nursery, world, JobBehaviour(seconds))
@@ -36,19 +36,19 @@ class Simulated:
         return ours
 
     async def go(self) -> None:
-        """Give up the master role: jobs go on, conversations end."""
+        """Give up the master role: jobs go on, connections end."""
         self.there = False
         for stream in self._streams:
             await trio.aclose_forcefully(stream)
 
     def states(self) -> list[str]:
-        """Those of all jobs, oldest first."""
+        """Return the states of all jobs, oldest first."""
         return [job.state.value for job in self.jobs.unarchived()]
 
 
 @asynccontextmanager
 async def simulated(world: World, seconds: float = 1.0) -> AsyncIterator[tuple[Simulated, LuxiClient]]:
-    """A master whose opcodes take that long, and a client of it."""
+    """Run a master whose opcodes take so many seconds, and a client of it."""
     async with trio.open_nursery() as nursery:
         master = Simulated(nursery, world, seconds)
         async with LuxiClient("/socket", master.connect) as client:

@@ -1,4 +1,4 @@
-"""The simulator as a process, and what tests say to it."""
+"""The simulator as a process, and orders of tests."""
 
 import selectors
 import socket
@@ -19,7 +19,7 @@ PATIENCE = 60.0  # seconds until a test fails for want of an event
 
 @dataclass(frozen=True)
 class Simulator:
-    """A running simulator, its two sockets and the file it serves."""
+    """A running simulator, its two sockets and the served file."""
 
     process: subprocess.Popen[str]
     socket: Path
@@ -27,7 +27,7 @@ class Simulator:
     file: Path
 
     def ask(self, method: str, *args: Any) -> Any:
-        """What LUXI answers."""
+        """Return the result of a LUXI request."""
         return ask(self.socket, method, *args)
 
     def tell(self, method: str, *args: Any) -> Any:
@@ -35,18 +35,18 @@ class Simulator:
         return ask(self.control, method, *args)
 
     def finish(self) -> None:
-        """The jobs under way end, and those to come take no time."""
+        """End the running jobs, and let later jobs take no time."""
         self.tell("job_seconds", 0)
         self.tell("finish")
 
     def cluster(self) -> str:
-        """The cluster as it is now, in the text format."""
+        """Return the present cluster in the text format."""
         return str(self.tell("cluster"))
 
 
 @contextmanager
 def simulator(directory: Path, cluster: Cluster, *options: object) -> Iterator[Simulator]:
-    """A simulator of a cluster, ready to be asked."""
+    """Run a simulator of a cluster, and wait until it serves."""
     file, luxi, control = directory / "served.data", directory / "luxi", directory / "control"
     file.write_text(text.dump(cluster))
     program = (sys.executable, "-m", "ganeti_htools.simulator.program")
@@ -67,7 +67,7 @@ def simulator(directory: Path, cluster: Cluster, *options: object) -> Iterator[S
 
 
 def ask(path: Path, method: str, *args: Any) -> Any:
-    """The result of a call. Fails for what is no success."""
+    """Return the result of a call; fail if it was not successful."""
     answer = raw(path, encode({"method": method, "args": args}))
     assert answer.endswith(END)
     message = decode(answer.removesuffix(END))
@@ -77,7 +77,7 @@ def ask(path: Path, method: str, *args: Any) -> Any:
 
 
 def raw(path: Path, data: bytes) -> bytes:
-    """What comes back until the end of an answer, or of the conversation."""
+    """Send a message; return the bytes up to the end of the answer or of the connection."""
     with socket.socket(socket.AF_UNIX) as sock:
         sock.settimeout(PATIENCE)
         sock.connect(str(path))
@@ -86,7 +86,7 @@ def raw(path: Path, data: bytes) -> bytes:
 
 
 def until_end(sock: socket.socket) -> bytes:
-    """What comes until the end of a message, or of the conversation."""
+    """Return the bytes up to the end of a message or of the connection."""
     received = b""
     while not received.endswith(END) and (more := sock.recv(1 << 20)):
         received += more

@@ -1,4 +1,4 @@
-"""A small world, and opcodes about it."""
+"""A small world, and opcodes for it."""
 
 from dataclasses import replace
 from typing import Any
@@ -10,19 +10,19 @@ from ganeti_htools.simulator.world import World, initial_world
 
 
 def node(name: str, **changes: Any) -> Node:
-    """A node with nothing on it."""
+    """Return an empty node."""
     row = Node(name, "uuid", t_mem=4096.0, n_mem=96, f_mem=4000, t_dsk=9000.0, f_dsk=9000, t_cpu=4.0)
     return replace(row, **changes)
 
 
 def instance(name: str, template: DiskTemplate, pnode: str, snode: str | None = None) -> Instance:
-    """A running instance."""
+    """Return a running instance."""
     row = Instance(name, 1000, 500, (Disk(500),), 1, pnode=pnode, snode=snode, template=template)
     return replace(row, status=Status.RUNNING)
 
 
 def world() -> World:
-    """Three nodes and the master, one instance of each way to move on the first node."""
+    """Return three nodes and the master; the first node has one instance for each way to move."""
     return initial_world(
         Cluster(
             groups=(Group("default", "uuid"),),
@@ -45,7 +45,7 @@ ANY = replace(DEFAULT_IPOLICY, minmax=())  # takes instances of all sizes
 
 
 def grouped(policy: IPolicy = ANY) -> World:
-    """The same, and a second group with this policy and two empty nodes."""
+    """Return that world with a second group that has this policy and two empty nodes."""
     first = world().cluster
     groups = (*first.groups, Group("second", "uuid-2", ipolicy=policy))
     nodes = (*first.nodes, node("four", group="uuid-2"), node("five", group="uuid-2"))
@@ -53,17 +53,17 @@ def grouped(policy: IPolicy = ANY) -> World:
 
 
 def opcode(name: str, /, **fields: Any) -> dict[str, Any]:
-    """An opcode as clients send it."""
+    """Return an opcode as clients send it."""
     return {"OP_ID": f"OP_{name}", "reason": [["test", "", 1]], **fields}
 
 
 def migrate(name: str, /, **fields: Any) -> dict[str, Any]:
-    """What htools send for a migration."""
+    """Return the tools' opcode for a migration."""
     return opcode("INSTANCE_MIGRATE", instance_name=name, allow_failover=True, **fields)
 
 
 def replace_disks(name: str, target: str) -> dict[str, Any]:
-    """What htools send for a new secondary."""
+    """Return the tools' opcode for a new secondary."""
     return opcode(
         "INSTANCE_REPLACE_DISKS",
         instance_name=name,
@@ -74,27 +74,27 @@ def replace_disks(name: str, target: str) -> dict[str, Any]:
 
 
 def move(name: str, target: str, **fields: Any) -> dict[str, Any]:
-    """What is sent for an instance on local disks."""
+    """Return the opcode that moves an instance on local disks."""
     return opcode("INSTANCE_MOVE", instance_name=name, target_node=target, **fields)
 
 
 def assign(group: str, *nodes: str, **fields: Any) -> dict[str, Any]:
-    """Nodes of which this is the group from now on."""
+    """Return the opcode that assigns nodes to a group."""
     return opcode("GROUP_ASSIGN_NODES", group_name=group, nodes=list(nodes), **fields)
 
 
 def role(name: str, **roles: bool) -> dict[str, Any]:
-    """A node marked offline, drained, or not."""
+    """Return the opcode that sets a node offline, drained, or neither."""
     return opcode("NODE_SET_PARAMS", node_name=name, **roles)
 
 
 def delay(seconds: float, **fields: Any) -> dict[str, Any]:
-    """Nothing but time."""
+    """Return an opcode that only takes time."""
     return opcode("TEST_DELAY", duration=seconds, **fields)
 
 
 def uneven() -> Cluster:
-    """Three nodes, and all instances on the first one; they are on storage that every node sees."""
+    """Return three nodes with all instances on the first one, on shared storage."""
     count = 6
     nodes = (node("one", f_mem=4000 - 500 * count, t_mem=8192.0), node("two", t_mem=8192.0), node("boss"))
     rows = [replace(instance(f"web{at}", DiskTemplate.EXT, "one"), mem=500) for at in range(count)]

@@ -12,7 +12,7 @@ CLUSTER = replace(
 GPU = (("CUSTOM_GPU", Inventory(2)),)
 
 
-def test_nodes_and_pools_keep_it() -> None:
+def test_nodes_and_pools_get_the_reservations() -> None:
     one, two = with_reservations(CLUSTER, Reservations({"node2": GPU}, {SAN: 300})).nodes
     assert one is CLUSTER.nodes[0]
     assert two == replace(CLUSTER.nodes[1], inventories=GPU)
@@ -22,15 +22,15 @@ def test_nodes_and_pools_keep_it() -> None:
     )
 
 
-def test_of_a_pool_no_more_than_there_is() -> None:
+def test_reservation_never_exceeds_the_pool() -> None:
     assert with_reservations(CLUSTER, Reservations({}, {NAS: 9000})).pools[1] == Pool(NAS, 500, 500)
 
 
-def test_where_nothing_is_kept_the_cluster_is_the_same() -> None:
+def test_cluster_without_reservations_is_the_same_object() -> None:
     assert with_reservations(CLUSTER, Reservations()) is CLUSTER
 
 
-def test_a_generation_is_of_a_change() -> None:
+def test_generation_rises_only_with_a_change() -> None:
     first = update_reservations(Reservations(), Reservations({"node2": GPU}))
     assert (first.inventories, first.generation) == ({"node2": GPU}, 1)
     assert update_reservations(first, Reservations({"node2": GPU})) is first

@@ -1,4 +1,4 @@
-"""Instances that leave their node group, and groups that are emptied and removed."""
+"""Instances that change their node group, and groups that are emptied and removed."""
 
 from dataclasses import replace
 from typing import Any
@@ -31,7 +31,7 @@ def place(now: World, name: str) -> tuple[str, str | None]:
     return row.pnode, row.snode
 
 
-def test_a_mirrored_instance_changes_its_group_in_three_steps() -> None:
+def test_mirrored_instance_changes_group_in_three_steps() -> None:
     steps = (replace_disks("mirrored", "four"), migrate("mirrored"), replace_disks("mirrored", "five"))
     now = after(grouped(), *steps)
     assert place(now, "mirrored") == ("four", "five")
@@ -42,7 +42,7 @@ def test_a_mirrored_instance_changes_its_group_in_three_steps() -> None:
     assert figures["five"] == (4000, 8500)
 
 
-def test_a_lost_primary_is_left_for_another_group_by_way_of_the_secondary() -> None:
+def test_instance_of_a_lost_primary_changes_group_over_its_secondary() -> None:
     steps = (
         migrate("mirrored"),
         replace_disks("mirrored", "four"),
@@ -56,7 +56,7 @@ def test_a_lost_primary_is_left_for_another_group_by_way_of_the_secondary() -> N
 
 
 @pytest.mark.parametrize("step", [migrate("shared", target_node="four"), FAIL_OVER])
-def test_an_instance_on_shared_storage_goes_to_a_node_of_another_group(step: dict[str, Any]) -> None:
+def test_shared_storage_instance_moves_to_another_group(step: dict[str, Any]) -> None:
     now = after(grouped(), step)
     assert place(now, "shared") == ("four", None)
     assert place(after(now, migrate("shared", target_node="five")), "shared") == ("five", None)
@@ -76,7 +76,7 @@ def test_an_instance_on_shared_storage_goes_to_a_node_of_another_group(step: dic
         ),
     ],
 )
-def test_the_policy_of_another_group_is_looked_at(policy: Any, step: dict[str, Any], named: str) -> None:
+def test_policy_of_another_group_is_checked(policy: Any, step: dict[str, Any], named: str) -> None:
     text = rf"^OpPrereqError: Instance does not meet target node group's \(uuid-2\) instance policy: {named}"
     with pytest.raises(OpcodeError, match=text) as caught:
         after(grouped(policy), step)
@@ -84,7 +84,7 @@ def test_the_policy_of_another_group_is_looked_at(policy: Any, step: dict[str, A
     after(grouped(policy), {**step, "ignore_ipolicy": True})
 
 
-def test_the_policy_of_the_own_group_is_not_looked_at() -> None:
+def test_policy_of_the_own_group_is_not_checked() -> None:
     start = grouped()
     first, second = start.cluster.groups
     tight = replace(start, cluster=replace(start.cluster, groups=(replace(first, ipolicy=LARGE), second)))
@@ -96,13 +96,13 @@ def test_the_policy_of_the_own_group_is_not_looked_at() -> None:
         after(tight, step)
 
 
-def test_a_migration_to_a_secondary_of_another_group_asks_its_policy() -> None:
+def test_migration_to_a_secondary_in_another_group_checks_its_policy() -> None:
     start = after(grouped(LARGE), {**replace_disks("mirrored", "four"), "ignore_ipolicy": True})
     with pytest.raises(OpcodeError, match="memory-size"):
         after(start, migrate("mirrored"))
 
 
-def test_an_emptied_group_is_left_by_its_nodes_and_removed() -> None:
+def test_empty_group_is_removed() -> None:
     now = after(grouped(), assign("second", "boss"), assign("uuid", "four", "five"))
     groups = {node.name: node.group for node in now.cluster.nodes}
     assert groups == {**dict.fromkeys(("one", "two", "three", "four", "five"), "uuid"), "boss": "uuid-2"}
@@ -120,25 +120,25 @@ def test_an_emptied_group_is_left_by_its_nodes_and_removed() -> None:
         (assign("second", "one"), "OpExecError", "instances get split .* was not given: mirrored"),
     ],
 )
-def test_refusals(step: dict[str, Any], kind: str, text: str) -> None:
+def test_refuses_invalid_group_changes(step: dict[str, Any], kind: str, text: str) -> None:
     with pytest.raises(OpcodeError, match=text) as caught:
         after(grouped(), step)
     assert caught.value.encoded[0] == kind
 
 
-def test_the_last_group_stays() -> None:
+def test_last_group_cannot_be_removed() -> None:
     start = grouped()
     alone = replace(start, cluster=replace(start.cluster, groups=start.cluster.groups[:1], nodes=()))
     with pytest.raises(OpcodeError, match="is the only group"):
         after(alone, opcode("GROUP_REMOVE", group_name="default"))
 
 
-def test_an_instance_may_be_split_if_that_is_wanted_and_then_stay_split() -> None:
+def test_force_splits_an_instance_over_groups() -> None:
     now = after(grouped(), assign("second", "one", force=True))
     after(now, assign("default", "four"))
     assert after(grouped(), assign("second", "one", "two"))  # together
 
 
-def test_an_offline_node_may_change_its_group() -> None:
+def test_offline_node_can_change_its_group() -> None:
     now = after(grouped(), role("five", offline=True), assign("default", "five"))
     assert now.node("five")

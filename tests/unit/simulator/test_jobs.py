@@ -14,7 +14,7 @@ from tests.support.worlds import delay, migrate, move, replace_disks, role, worl
 
 @asynccontextmanager
 async def queue(seconds: float = 10.0) -> AsyncIterator[Jobs]:
-    """A queue whose jobs end with it."""
+    """Run a queue within the block; its jobs end with it."""
     async with trio.open_nursery() as nursery:
         yield Jobs(nursery, world(), JobBehaviour(seconds))
         nursery.cancel_scope.cancel()
@@ -40,7 +40,7 @@ def status(job: QueuedJob) -> list[Any]:
     return [job.state.value]
 
 
-async def test_a_job_takes_its_time_and_changes_the_world_step_by_step(autojump_clock: MockClock) -> None:
+async def test_job_changes_the_world_opcode_by_opcode(autojump_clock: MockClock) -> None:
     async with queue() as jobs:
         assert jobs.submit([[migrate("mirrored"), replace_disks("mirrored", "three")]]) == [1]
         assert states(jobs) == ["queued"]
@@ -57,7 +57,7 @@ async def test_a_job_takes_its_time_and_changes_the_world_step_by_step(autojump_
         assert moved.snode == "three"
 
 
-async def test_an_instance_stands_still_while_it_is_copied(
+async def test_instance_is_stopped_while_it_is_copied(
     autojump_clock: MockClock,
 ) -> None:
     def told(jobs: Jobs) -> tuple[list[str], str, str]:
@@ -80,7 +80,7 @@ async def test_an_instance_stands_still_while_it_is_copied(
         assert told(jobs) == (["error", "error", "success"], "two", "running")
 
 
-async def test_jobs_for_the_same_instance_go_in_order(autojump_clock: MockClock) -> None:
+async def test_jobs_of_one_instance_run_in_order(autojump_clock: MockClock) -> None:
     async with queue() as jobs:
         jobs.submit([[migrate("mirrored")], [migrate("shared", target_node="two")], [migrate("mirrored")]])
         await trio.sleep(5)
@@ -92,7 +92,7 @@ async def test_jobs_for_the_same_instance_go_in_order(autojump_clock: MockClock)
         assert primary(jobs, "mirrored") == "one"
 
 
-async def test_a_node_waits_for_its_instances(autojump_clock: MockClock) -> None:
+async def test_job_of_a_node_waits_for_its_instances(autojump_clock: MockClock) -> None:
     async with queue() as jobs:
         jobs.submit([[migrate("shared", target_node="two")], [role("one", drained=True)]])
         await trio.sleep(5)
@@ -101,7 +101,7 @@ async def test_a_node_waits_for_its_instances(autojump_clock: MockClock) -> None
         assert states(jobs) == ["success", "success"]
 
 
-async def test_only_so_many_run(autojump_clock: MockClock) -> None:
+async def test_number_of_running_jobs_is_limited(autojump_clock: MockClock) -> None:
     async with queue() as jobs:
         jobs.submit([[delay(10)]] * (MOST_RUNNING + 2))
         await trio.sleep(5)
@@ -110,7 +110,7 @@ async def test_only_so_many_run(autojump_clock: MockClock) -> None:
         assert sorted(states(jobs)) == ["running"] * 2 + ["success"] * MOST_RUNNING
 
 
-async def test_a_refused_step_ends_its_job(autojump_clock: MockClock) -> None:
+async def test_refused_opcode_ends_its_job(autojump_clock: MockClock) -> None:
     async with queue() as jobs:
         jobs.submit([[migrate("stuck"), migrate("mirrored")]])
         await trio.sleep(100)
@@ -120,7 +120,7 @@ async def test_a_refused_step_ends_its_job(autojump_clock: MockClock) -> None:
         assert (states(jobs), jobs.world) == (["error"], world())
 
 
-async def test_jobs_fail_as_told_and_as_often(autojump_clock: MockClock) -> None:
+async def test_jobs_fail_as_often_as_ordered(autojump_clock: MockClock) -> None:
     async with queue() as jobs:
         jobs.behaviour.fail(r"MIGRATE\(mirr", 1)
         jobs.submit([[migrate("mirrored")], [migrate("shared", target_node="two")], [migrate("mirrored")]])
@@ -143,7 +143,9 @@ async def test_jobs_fail_as_told_and_as_often(autojump_clock: MockClock) -> None
         (True, ["success"], "error"),
     ],
 )
-async def test_dependencies(autojump_clock: MockClock, fails: bool, wanted: list[str], state: str) -> None:
+async def test_job_waits_for_its_dependencies(
+    autojump_clock: MockClock, fails: bool, wanted: list[str], state: str
+) -> None:
     async with queue() as jobs:
         if fails:
             jobs.behaviour.fail("DELAY", 1)
@@ -157,7 +159,7 @@ async def test_dependencies(autojump_clock: MockClock, fails: bool, wanted: list
             assert steps(jobs, 2) == [("error", ["OpExecError", [text]])]
 
 
-async def test_who_depends_on_a_cancelled_job_is_cancelled(autojump_clock: MockClock) -> None:
+async def test_job_is_cancelled_with_its_dependency(autojump_clock: MockClock) -> None:
     async with queue() as jobs:
         jobs.submit([[delay(10)], [delay(10, depends=[[1, []]])], [delay(1, depends=[[-1, ["success"]]])]])
         await wait_all_tasks_blocked()
@@ -167,14 +169,14 @@ async def test_who_depends_on_a_cancelled_job_is_cancelled(autojump_clock: MockC
         assert steps(jobs, 3) == [("canceled", "Job canceled by request")]
 
 
-async def test_an_unknown_dependency_is_an_error(autojump_clock: MockClock) -> None:
+async def test_unknown_dependency_is_an_error(autojump_clock: MockClock) -> None:
     async with queue() as jobs:
         jobs.submit([[delay(1, depends=[[77, []]])]])
         await trio.sleep(1)
         assert states(jobs) == ["error"]
 
 
-async def test_cancelling(autojump_clock: MockClock) -> None:
+async def test_only_unstarted_jobs_can_be_cancelled(autojump_clock: MockClock) -> None:
     async with queue() as jobs:
         jobs.submit([[migrate("mirrored")], [migrate("mirrored")]])
         await trio.sleep(5)
@@ -187,7 +189,7 @@ async def test_cancelling(autojump_clock: MockClock) -> None:
         assert jobs.cancel(9) == (False, "Job 9 not found in queue")
 
 
-async def test_a_cancelled_job_gives_its_place_back(autojump_clock: MockClock) -> None:
+async def test_cancelled_job_frees_its_place(autojump_clock: MockClock) -> None:
     async with queue() as jobs:
         jobs.submit([[migrate("mirrored")]] * MOST_RUNNING + [[delay(1)]])
         await wait_all_tasks_blocked()
@@ -197,7 +199,7 @@ async def test_a_cancelled_job_gives_its_place_back(autojump_clock: MockClock) -
         assert states(jobs)[-1] == "success"
 
 
-async def test_waiting_for_a_change(autojump_clock: MockClock) -> None:
+async def test_wait_returns_changed_fields_and_new_messages(autojump_clock: MockClock) -> None:
     async with queue() as jobs:
         jobs.submit([[delay(10), delay(10)]])
         assert await jobs.wait_for_change(1, status, None, None, 60) == (["queued"], [])
@@ -217,7 +219,7 @@ async def test_waiting_for_a_change(autojump_clock: MockClock) -> None:
         assert (told, [entry[0] for entry in said]) == (["success"], [1, 2])
 
 
-async def test_nobody_waits_for_ever(autojump_clock: MockClock) -> None:
+async def test_wait_ends_after_its_patience(autojump_clock: MockClock) -> None:
     async with queue(seconds=1000) as jobs:
         jobs.submit([[migrate("mirrored")]])
         await trio.sleep(1)
@@ -228,7 +230,7 @@ async def test_nobody_waits_for_ever(autojump_clock: MockClock) -> None:
             await jobs.wait_for_change(2, status, None, None, 1)
 
 
-async def test_a_refused_submission_leaves_nothing(autojump_clock: MockClock) -> None:
+async def test_refused_submission_adds_no_job(autojump_clock: MockClock) -> None:
     async with queue() as jobs:
         for bad in ({"OP_ID": "OP_TEST_DELAY"}, delay(1, depends=[1]), delay(1, depends=[[1, ["soon"]]])):
             with pytest.raises(DataError):
@@ -239,7 +241,7 @@ async def test_a_refused_submission_leaves_nothing(autojump_clock: MockClock) ->
             jobs.submit([[delay(1)]])
 
 
-async def test_only_what_has_ended_is_archived(autojump_clock: MockClock) -> None:
+async def test_only_finished_jobs_are_archived(autojump_clock: MockClock) -> None:
     async with queue() as jobs:
         jobs.submit([[delay(10)]])
         assert not jobs.archive(1)
@@ -249,7 +251,7 @@ async def test_only_what_has_ended_is_archived(autojump_clock: MockClock) -> Non
         assert jobs.submit([[delay(1)]]) == [2]
 
 
-async def test_times_and_messages(autojump_clock: MockClock) -> None:
+async def test_jobs_have_times_and_messages(autojump_clock: MockClock) -> None:
     async with queue() as jobs:
         jobs.submit([[delay(1), delay(2)]])
         await trio.sleep(10)

@@ -30,10 +30,10 @@ def test_jobs_hold_and_wait_for_locks() -> None:
     }
 
 
-def test_nodes_that_change_their_group_are_locked() -> None:
+def test_nodes_are_locked_while_they_change_group() -> None:
     found = locks(world(), [job(1, JobStatus.RUNNING, assign("default", "two"))])
     assert [(lock.name, lock.mode) for lock in found] == [(f"node/{object_uuid('two')}", "exclusive")]
 
 
-def test_a_question_keeps_away_what_works_on_the_instances_of_its_nodes() -> None:
+def test_storage_query_blocks_jobs_on_the_instances_of_its_nodes() -> None:
     assert subjects(world(), QUESTION) == {"two", "mirrored"}

@@ -28,14 +28,14 @@ def figures(now: World) -> dict[str, tuple[int, int]]:
     return {node.name: (node.f_mem, node.f_dsk) for node in now.cluster.nodes}
 
 
-def test_a_mirrored_instance_changes_sides_with_its_memory() -> None:
+def test_failover_swaps_roles_and_moves_memory() -> None:
     for name in ("INSTANCE_MIGRATE", "INSTANCE_FAILOVER"):
         now = after(opcode(name, instance_name="mirrored"))
         assert place(now, "mirrored") == ("two", "one", Status.RUNNING)
         assert figures(now) == figures(world()) | {"one": (2000, 8000), "two": (3000, 8500)}
 
 
-def test_a_forthcoming_instance_is_only_written_down() -> None:
+def test_forthcoming_instance_moves_without_resources() -> None:
     start = world()
     rows = (replace(row, forthcoming=row.name == "mirrored") for row in start.cluster.instances)
     start = replace(start, cluster=replace(start.cluster, instances=tuple(rows)))
@@ -48,19 +48,19 @@ def test_a_forthcoming_instance_is_only_written_down() -> None:
         after(migrate("mirrored"), start=start)
 
 
-def test_an_instance_on_shared_storage_goes_where_it_is_sent() -> None:
+def test_shared_storage_instance_moves_to_the_target() -> None:
     now = after(migrate("shared", target_node="three"))
     assert place(now, "shared") == ("three", None, Status.RUNNING)
     assert figures(now) == figures(world()) | {"one": (2000, 8000), "three": (3000, 9000)}
 
 
-def test_a_new_secondary_takes_the_disk() -> None:
+def test_new_secondary_takes_the_disk() -> None:
     now = after(replace_disks("mirrored", "three"))
     assert place(now, "mirrored") == ("one", "three", Status.RUNNING)
     assert figures(now) == figures(world()) | {"two": (4000, 9000), "three": (4000, 8500)}
 
 
-def test_an_instance_on_local_disks_is_stopped_copied_and_started() -> None:
+def test_move_stops_copies_and_starts_the_instance() -> None:
     meanwhile = world_during(world(), check(move("stuck", "three")))
     assert place(meanwhile, "stuck") == ("one", None, Status.ERROR_DOWN)
     assert figures(meanwhile) == figures(world()) | {"one": (2000, 8000)}
@@ -80,7 +80,7 @@ def test_an_instance_on_local_disks_is_stopped_copied_and_started() -> None:
         (Status.USER_DOWN, Status.RUNNING),
     ],
 )
-def test_an_instance_that_was_copied_runs_if_it_is_meant_to(found: Status, afterwards: Status) -> None:
+def test_moved_instance_runs_if_it_should(found: Status, afterwards: Status) -> None:
     start = world()
     row = start.instance("stuck")
     assert row is not None
@@ -93,14 +93,14 @@ def test_an_instance_that_was_copied_runs_if_it_is_meant_to(found: Status, after
     assert figures(now)["three"] == (3000 if afterwards is Status.RUNNING else 4000, 8500)
 
 
-def test_nothing_but_a_move_changes_the_world_before_its_end() -> None:
+def test_only_a_move_changes_the_world_before_its_end() -> None:
     start = world()
     assert world_during(start, check(migrate("mirrored"))) is start
     with pytest.raises(OpcodeError, match="already on the node one"):
         world_during(world(), check(move("stuck", "one")))
 
 
-def test_there_and_back_leaves_nothing_behind() -> None:
+def test_moving_back_restores_the_world() -> None:
     steps = (migrate("mirrored"), replace_disks("mirrored", "three"))
     back = (
         migrate("mirrored"),
@@ -111,12 +111,12 @@ def test_there_and_back_leaves_nothing_behind() -> None:
     assert after(*steps, *back) == world()
 
 
-def test_a_lost_primary_is_failed_over() -> None:
+def test_failover_from_a_lost_primary_works() -> None:
     now = after(migrate("mirrored"), start=lose_node(world(), "one"))
     assert place(now, "mirrored") == ("two", "one", Status.RUNNING)
 
 
-def test_roles_exclude_each_other() -> None:
+def test_node_roles_exclude_each_other() -> None:
     now = after(role("one", drained=True), role("one", offline=True))
     assert (now.drained, now.offline) == (frozenset(), frozenset({"one"}))
     now = after(role("one", drained=True), start=now)
@@ -124,7 +124,7 @@ def test_roles_exclude_each_other() -> None:
     assert after(role("one", drained=False), start=now) == world()
 
 
-def test_power() -> None:
+def test_out_of_band_programs_switch_power() -> None:
     off = opcode("OOB_COMMAND", node_names=["three"], command="power-off")
     now = after(role("three", offline=True), off)
     assert not now.answers("three")
@@ -135,8 +135,8 @@ def test_power() -> None:
 
 
 @pytest.mark.parametrize(("how", "state"), [("unpowered", 3), ("stuck", 2)])
-def test_power_that_cannot_be_switched(how: str, state: int) -> None:
-    """The opcode succeeds; its result tells."""
+def test_failing_out_of_band_programs_are_reported(how: str, state: int) -> None:
+    """The opcode succeeds; its result has the failure."""
     off = opcode("OOB_COMMAND", node_names=["two", "three"], command="power-off")
     start = replace(world(), **{how: frozenset({"three"})})  # type: ignore[arg-type]
     start = after(role("two", offline=True), role("three", offline=True), start=start)
@@ -148,7 +148,7 @@ def test_power_that_cannot_be_switched(how: str, state: int) -> None:
 @pytest.mark.parametrize(
     ("kind", "name"), [("cluster", None), ("node", "one"), ("instance", "stuck"), ("nodegroup", "default")]
 )
-def test_tags_come_and_go(kind: str, name: str | None) -> None:
+def test_tags_are_added_and_removed(kind: str, name: str | None) -> None:
     now = after(opcode("TAGS_SET", kind=kind, name=name, tags=["b", "a", "b"]))
     assert tags_of_object(now, kind, name or "") == ("a", "b")
     assert after(opcode("TAGS_DEL", kind=kind, name=name, tags=["a", "b"]), start=now) == world()
@@ -197,7 +197,9 @@ def test_tags_come_and_go(kind: str, name: str | None) -> None:
         ),
     ],
 )
-def test_refusals(steps: tuple[dict[str, Any], ...], why: str, code: str) -> None:
+def test_refuses_invalid_opcodes_as_ganeti_does(
+    steps: tuple[dict[str, Any], ...], why: str, code: str
+) -> None:
     with pytest.raises(OpcodeError) as caught:
         after(*steps)
     kind, (text, told) = caught.value.encoded
@@ -211,7 +213,7 @@ def filled(name: str, f_mem: int = 4000, f_dsk: int = 9000) -> World:
     return world().with_nodes([replace(node, f_mem=f_mem, f_dsk=f_dsk)])
 
 
-def test_memory_and_disk_have_to_be_there() -> None:
+def test_refuses_targets_without_memory_or_disk() -> None:
     with pytest.raises(OpcodeError, match="Not enough memory on node two"):
         after(migrate("mirrored"), start=filled("two", f_mem=999))
     after(migrate("mirrored"), start=filled("two", f_mem=1000))
@@ -223,6 +225,6 @@ def test_memory_and_disk_have_to_be_there() -> None:
     after(replace_disks("mirrored", "three"), start=filled("three", f_dsk=500))
 
 
-def test_nothing_is_copied_from_a_node_that_does_not_answer() -> None:
+def test_refuses_copies_from_a_silent_node() -> None:
     with pytest.raises(OpcodeError, match="OpExecError: Could not shutdown instance stuck on node one"):
         after(move("stuck", "three"), start=lose_node(world(), "one"))

@@ -38,7 +38,7 @@ async def ask(server: Luxid, method: str, *args: Any) -> Any:
     return answer["result"]
 
 
-async def test_networks_tell_of_their_groups() -> None:
+async def test_networks_list_their_groups() -> None:
     start = grouped()
     first, second = start.cluster.groups
     groups = (replace(first, networks=("b", "a")), replace(second, networks=("a",)))
@@ -55,7 +55,7 @@ async def test_networks_tell_of_their_groups() -> None:
         assert told["data"] == [[[0, [None, "a"]]], [[0, []]], [[0, []]]]
 
 
-async def test_a_query_gives_any_fields_in_any_order() -> None:
+async def test_query_returns_any_fields_in_any_order() -> None:
     async with luxid() as server:
         assert await ask(server, "Query", "node", ["mfree", "nosuchfield", "name"], ["=", "name", "two"]) == {
             "fields": [
@@ -77,7 +77,7 @@ async def test_a_query_gives_any_fields_in_any_order() -> None:
         }
 
 
-async def test_nodes_without_live_data() -> None:
+async def test_silent_and_offline_nodes_have_no_live_data() -> None:
     start = lose_node(with_role(world(), "three", offline=True, drained=False), "two")
     async with luxid(start) as server:
         answer = await ask(server, "Query", "node", ["name", "mtotal", "offline", "spfree"], None)
@@ -99,7 +99,7 @@ async def test_nodes_without_live_data() -> None:
         (["?", "forthcoming"], []),
     ],
 )
-async def test_filters(expression: Any, names: list[str]) -> None:
+async def test_filters_select_rows(expression: Any, names: list[str]) -> None:
     async with luxid() as server:
         answer = await ask(server, "Query", "instance", ["name"], expression)
         assert [row[0][1] for row in answer["data"]] == names
@@ -129,7 +129,7 @@ async def test_filters(expression: Any, names: list[str]) -> None:
         (b'{"method":"SubmitJob","args":[5]}', "SubmitJob: "),
     ],
 )
-async def test_what_cannot_be_read_ends_the_conversation(message: bytes, text: str) -> None:
+async def test_unreadable_request_ends_the_connection(message: bytes, text: str) -> None:
     async with luxid() as server:
         answer, goes_on = await said(server, message)
         assert (answer["success"], goes_on) == (False, False)
@@ -158,13 +158,13 @@ async def test_what_cannot_be_read_ends_the_conversation(message: bytes, text: s
         ("WaitForJobChange", [99999, ["status"], None, 0, 2], ["JobLost", ["Can't load job file"]]),
     ],
 )
-async def test_refusals_leave_the_conversation(method: str, args: list[Any], error: list[Any]) -> None:
+async def test_refusal_keeps_the_connection(method: str, args: list[Any], error: list[Any]) -> None:
     async with luxid() as server:
         answer = await said(server, encode({"method": method, "args": args})[:-1])
         assert answer == ({"success": False, "result": error}, True)
 
 
-async def test_other_queries() -> None:
+async def test_other_methods_answer() -> None:
     async with luxid() as server:
         assert await ask(server, "QueryNodes", ["one"], ["name", "pinst_cnt"], False) == [["one", 3]]
         assert await ask(server, "QueryGroups", ["nosuch"], ["name"], False) == []
@@ -178,7 +178,7 @@ async def test_other_queries() -> None:
         assert await ask(server, "SetWatcherPause", None) is None
 
 
-async def test_jobs(autojump_clock: MockClock) -> None:
+async def test_jobs_are_submitted_and_queried(autojump_clock: MockClock) -> None:
     async with luxid() as server:
         assert await ask(server, "SubmitManyJobs", [[migrate("mirrored")], [delay(3)]]) == [
             [True, 1],
@@ -202,7 +202,7 @@ async def test_jobs(autojump_clock: MockClock) -> None:
         assert [row[0] for row in await ask(server, "QueryJobs", [], ["id"])] == [1, 2, 3]
 
 
-async def test_a_known_time_is_no_change(autojump_clock: MockClock) -> None:
+async def test_known_timestamp_is_no_change(autojump_clock: MockClock) -> None:
     async with luxid() as server:
         await ask(server, "SubmitJob", [delay(10)])
         await trio.sleep(5)
@@ -212,14 +212,14 @@ async def test_a_known_time_is_no_change(autojump_clock: MockClock) -> None:
         assert trio.current_time() == began + 2
 
 
-async def test_a_job_without_opcodes_does_nothing() -> None:
+async def test_job_without_opcodes_succeeds() -> None:
     async with luxid() as server:
         assert await ask(server, "SubmitJob", []) == 1
         await wait_all_tasks_blocked()
         assert await ask(server, "QueryJobs", [1], ["status", "priority", "ops"]) == [["success", 0, []]]
 
 
-async def test_bytes_may_come_in_any_pieces() -> None:
+async def test_requests_may_arrive_in_pieces() -> None:
     async with luxid() as server, trio.open_nursery() as nursery:
         here, there = memory_stream_pair()
         nursery.start_soon(serve_client, there, server.answer, Faults())
@@ -233,7 +233,7 @@ async def test_bytes_may_come_in_any_pieces() -> None:
         await here.aclose()
 
 
-async def test_answers_can_be_late_and_cut_off(autojump_clock: MockClock) -> None:
+async def test_answers_are_delayed_and_cut_as_ordered(autojump_clock: MockClock) -> None:
     async with luxid() as server, trio.open_nursery() as nursery:
         here, there = memory_stream_pair()
         trouble = Faults(seconds=5, cuts=1)
@@ -247,7 +247,7 @@ async def test_answers_can_be_late_and_cut_off(autojump_clock: MockClock) -> Non
         assert trouble.cuts == 0
 
 
-async def test_requests_can_be_dropped(autojump_clock: MockClock) -> None:
+async def test_requests_are_dropped_as_ordered(autojump_clock: MockClock) -> None:
     async with luxid() as server, trio.open_nursery() as nursery:
         here, there = memory_stream_pair()
         nursery.start_soon(serve_client, there, server.answer, Faults(drops=1))
@@ -259,7 +259,7 @@ async def test_requests_can_be_dropped(autojump_clock: MockClock) -> None:
         }
 
 
-async def test_who_says_nothing_is_left_alone(autojump_clock: MockClock) -> None:
+async def test_idle_client_is_disconnected(autojump_clock: MockClock) -> None:
     async with luxid() as server:
         here, there = memory_stream_pair()
         await here.send_all(b'{"method":')
@@ -268,7 +268,7 @@ async def test_who_says_nothing_is_left_alone(autojump_clock: MockClock) -> None
         assert await here.receive_some() == b""
 
 
-async def test_orders(autojump_clock: MockClock) -> None:
+async def test_orders_change_the_simulation(autojump_clock: MockClock) -> None:
     async with trio.open_nursery() as nursery:
         jobs, trouble, mastership = Jobs(nursery, world(), JobBehaviour(10)), Faults(), Mastership()
         control = Control(jobs, trouble, mastership)

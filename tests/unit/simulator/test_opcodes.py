@@ -5,7 +5,7 @@ from ganeti_htools.simulator.opcodes import check, seconds, subjects, summary
 from tests.support.worlds import assign, delay, migrate, opcode, role, world
 
 
-def test_what_luxid_would_not_accept() -> None:
+def test_refuses_what_luxid_refuses() -> None:
     for bad, why in (
         (5, "JSObject"),
         ({"OP_ID": "OP_TEST_DELAY"}, "key 'reason' not found, object contains only [\"OP_ID\"]"),
@@ -24,19 +24,19 @@ def test_what_luxid_would_not_accept() -> None:
         assert why in str(caught.value)
 
 
-def test_summaries_are_those_of_job_lists() -> None:
+def test_summaries_are_like_in_job_lists() -> None:
     assert summary(migrate("web")) == "INSTANCE_MIGRATE(web)"
     assert summary(role("one", offline=True)) == "NODE_SET_PARAMS(one)"
     assert summary(assign("default", "one")) == "GROUP_ASSIGN_NODES(default)"
     assert summary(opcode("TAGS_SET", kind="cluster", tags=[])) == "TAGS_SET"
 
 
-def test_only_delays_say_how_long_they_take() -> None:
+def test_only_delays_have_a_duration_of_their_own() -> None:
     assert seconds(delay(3), usual=1.0) == 3.0
     assert seconds(migrate("web"), usual=1.0) == 1.0
 
 
-def test_jobs_wait_for_those_that_work_on_the_same() -> None:
+def test_subjects_are_the_instances_and_nodes_of_an_opcode() -> None:
     assert subjects(world(), migrate("mirrored")) == {"mirrored"}
     on_one = {row.name for row in world().cluster.instances if row.pnode == "one"}
     assert on_one

@@ -14,7 +14,7 @@ from tests.support.worlds import delay, migrate, world
 CLUSTER = world().file_cluster()
 
 
-def test_what_happens_to_a_master(tmp_path: Path) -> None:
+def test_program_serves_loses_and_regains_the_role(tmp_path: Path) -> None:
     with simulator(tmp_path, CLUSTER, "--job-seconds=0", "--lose=three") as ganeti:
         assert ganeti.ask("Query", "node", ["mfree"], ["=", "name", "three"])["data"] == [[[2, None]]]
         ganeti.tell("find", "three")
@@ -58,7 +58,7 @@ def test_errors_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         assert "none/luxi: No such file" in error(f"--socket={tmp_path}/none/luxi")
 
 
-def test_a_socket_left_behind_is_replaced(tmp_path: Path) -> None:
+def test_stale_socket_is_replaced(tmp_path: Path) -> None:
     for _ in range(2):
         with simulator(tmp_path, CLUSTER) as ganeti:
             assert ganeti.ask("QueryTags", "cluster", "") == []

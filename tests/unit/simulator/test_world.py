@@ -13,7 +13,7 @@ def statuses(now: World) -> dict[str, Status]:
     return {row.name: row.status for row in now.cluster.instances}
 
 
-def test_unused_nodes_are_drained_if_they_report_something() -> None:
+def test_unused_node_with_figures_is_drained() -> None:
     nodes = (
         node("used"),
         node("drained", offline=True),
@@ -25,7 +25,7 @@ def test_unused_nodes_are_drained_if_they_report_something() -> None:
     assert now.file_cluster().nodes == (replace(nodes[0], master=True), nodes[1], replace(nodes[2], n_cpu=0))
 
 
-def test_a_node_nobody_knows_comes_up_like_its_neighbours_with_its_instances() -> None:
+def test_offline_node_gets_the_figures_of_its_group() -> None:
     off = node("off", offline=True, t_mem=0.0, n_mem=0, f_mem=0, t_dsk=0.0, f_dsk=0, t_cpu=0.0)
     rows = Cluster(
         groups=(Group("default", "uuid"),),
@@ -36,12 +36,12 @@ def test_a_node_nobody_knows_comes_up_like_its_neighbours_with_its_instances() -
     assert up == node("off", f_mem=3000, f_dsk=8500)
 
 
-def test_somebody_has_to_be_master() -> None:
+def test_refuses_file_without_a_possible_master() -> None:
     with pytest.raises(DataError, match="no node can be the master"):
         initial_world(Cluster())
 
 
-def test_a_lost_node_keeps_its_figures_for_later() -> None:
+def test_lost_node_keeps_its_figures() -> None:
     before = world()
     lost = lose_node(before, "one")
     assert set(statuses(lost).values()) == {Status.NODE_DOWN}
@@ -49,7 +49,7 @@ def test_a_lost_node_keeps_its_figures_for_later() -> None:
     assert restore_node(lost, "one") == before
 
 
-def test_an_offline_node_keeps_its_figures_for_later() -> None:
+def test_offline_node_keeps_its_figures() -> None:
     before = world()
     off = with_role(before, "one", offline=True, drained=False)
     assert set(statuses(off).values()) == {Status.NODE_OFFLINE}
@@ -57,7 +57,7 @@ def test_an_offline_node_keeps_its_figures_for_later() -> None:
     assert with_role(off, "one", offline=False, drained=False) == before
 
 
-def test_a_node_both_lost_and_offline_needs_both_to_end() -> None:
+def test_lost_offline_node_needs_both_to_end() -> None:
     both = with_role(lose_node(world(), "one"), "one", offline=True, drained=False)
     assert set(statuses(both).values()) == {Status.NODE_OFFLINE}
     assert not restore_node(both, "one").answers("one")

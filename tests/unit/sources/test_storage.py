@@ -16,7 +16,7 @@ from ganeti_htools.sources import storage
 from ganeti_htools.sources.source import Source, read
 from tests.support.simulated import Simulated, simulated
 from tests.support.simulators import simulator
-from tests.unit.simulator.test_storage import FILES, HDD, SSD, units, world
+from tests.unit.simulator.test_storage_units import FILES, HDD, SSD, units, world
 
 
 async def asked(master: Simulated, client: LuxiClient, warnings: list[str]) -> Cluster:

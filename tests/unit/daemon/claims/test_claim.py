@@ -1,4 +1,4 @@
-"""When a claim ends: nobody carries out any more what was promised."""
+"""The end of a claim: no job carries out the promise any more."""
 
 from dataclasses import replace
 from typing import Any
@@ -21,7 +21,7 @@ def opcode(kind: str, **fields: Any) -> dict[str, Any]:
 
 
 def work(asked: float, *opcodes: dict[str, Any]) -> PendingWork:
-    """Jobs of two opcodes, the second of which says nothing."""
+    """Return the work of jobs that have one of these opcodes and a delay each."""
     return PendingWork(asked, {number: [each, opcode("TEST_DELAY")] for number, each in enumerate(opcodes)})
 
 
@@ -30,7 +30,7 @@ MANY = opcode("INSTANCE_MULTI_ALLOC", instances=[opcode("INSTANCE_CREATE", insta
 
 
 @pytest.mark.parametrize("job", [CREATING, MANY, CREATING | {"instance_name": "new"}])
-def test_the_time_in_which_its_job_lives_does_not_count(job: dict[str, Any]) -> None:
+def test_time_of_its_job_does_not_count(job: dict[str, Any]) -> None:
     first = check_claim(CLAIM, work(150.0, job))
     assert first
     assert (first.expires, first.job_seen) == (750.0, True)
@@ -53,11 +53,11 @@ def test_the_time_in_which_its_job_lives_does_not_count(job: dict[str, Any]) -> 
         opcode("INSTANCE_MULTI_ALLOC", instances=["new.example.org"]),
     ],
 )
-def test_other_jobs_do_not_carry_it_out(job: dict[str, Any]) -> None:
+def test_unrelated_jobs_do_not_keep_a_claim(job: dict[str, Any]) -> None:
     assert check_claim(CLAIM, work(101.0, job)) is None
 
 
-def test_an_earlier_look_tells_nothing() -> None:
+def test_earlier_poll_changes_nothing() -> None:
     assert check_claim(CLAIM, work(100.0)) is CLAIM
     assert check_claim(CLAIM, work(99.0)) is CLAIM
 
@@ -72,13 +72,13 @@ def test_an_earlier_look_tells_nothing() -> None:
         opcode("INSTANCE_SET_PARAMS", instance_name="new.example.org"),
     ],
 )
-def test_moves_are_carried_out_by_jobs_of_their_own(job: dict[str, Any]) -> None:
+def test_moves_match_move_opcodes_only(job: dict[str, Any]) -> None:
     moving = new_claim(MOVED, 100.0, 600.0, "job")
     assert check_claim(moving, work(101.0, job))
     assert check_claim(moving, work(101.0, CREATING)) is None
 
 
-def test_what_is_claimed_by_hand_waits_for_a_job() -> None:
+def test_claim_by_hand_waits_for_its_job() -> None:
     by_hand: Claim | None = new_claim(CREATED, 100.0, 600.0, "hand")
     for asked, jobs in ((200.0, []), (300.0, []), (400.0, [CREATING])):
         assert by_hand
@@ -88,7 +88,7 @@ def test_what_is_claimed_by_hand_waits_for_a_job() -> None:
     assert check_claim(by_hand, work(401.0)) is None
 
 
-def test_without_jobs_a_promise_is_kept_by_what_is_there() -> None:
+def test_promise_is_fulfilled_by_the_instance() -> None:
     assert is_fulfilled(CREATED, replace(ROW, pnode="c", snode=None))
     assert not is_fulfilled(CREATED, replace(ROW, status=Status.DOWN))
     assert is_fulfilled(MOVED, replace(ROW, status=Status.DOWN))

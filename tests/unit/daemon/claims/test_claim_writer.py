@@ -1,6 +1,6 @@
-"""What is claimed stands in the ledger, sooner or later; a decision does not wait for it.
+"""Claims are written to the ledger sooner or later; a decision does not wait for that.
 
-The clock stands still, so that nothing takes too long but what is to.
+The clock stands still, so only what a test delays is late.
 """
 
 import sqlite3
@@ -46,7 +46,7 @@ def response(*promises: Promise, about: Sequence[str] = ()) -> Response:
 
 
 class Looking:
-    """A view of the ledger: what the cluster is, as far as somebody has looked."""
+    """A view of the ledger that tests update."""
 
     def __init__(self, worker: LedgerWorker, *rows: Instance) -> None:
         self.synced: SyncedState | None = None
@@ -81,13 +81,13 @@ class Daemon:
         self.writer = ClaimWriter(self.claims, self.worker, self.view, lambda: "c" if self.leads else None)
 
     async def decided(self, *promises: Promise, last: bool = True, about: Sequence[str] = ()) -> str:
-        """The note for the answer, or "again"."""
+        """Record a decision; return the note for the answer, or "again"."""
         told = response(*promises, about=about)
         outcome = await self.writer.record(told, "job", self.writer.basis(), last)
         return "again" if outcome.again else outcome.note
 
     async def memory(self) -> dict[str, int]:
-        """What is promised of memory on a node, by instance."""
+        """Return the promised memory by instance."""
         contents = await self.worker.do(lambda ledger: ledger.snapshot())
         return {
             contents.consumers[uuid].name: each[MEMORY]
@@ -99,7 +99,7 @@ class Daemon:
 
 @asynccontextmanager
 async def daemon(path: Path, *rows: Instance) -> AsyncIterator[Daemon]:
-    """A daemon that has looked at the ledger, and then writes to it."""
+    """Run a daemon that has reconciled the ledger once."""
     here = Daemon(path, *rows)
     await here.view.reconcile()
     async with trio.open_nursery() as nursery:
@@ -114,11 +114,11 @@ def path(tmp_path: Path) -> Path:
 
 
 async def round_of(here: Daemon) -> None:
-    """Returns when what is missing has been written."""
+    """Return when missing entries have been written."""
     await here.writer.wait_for_round()
 
 
-async def test_what_is_decided_stands_in_the_ledger(path: Path, mock_clock: MockClock) -> None:
+async def test_decision_is_written_to_the_ledger(path: Path, mock_clock: MockClock) -> None:
     async with daemon(path) as here:
         assert await here.decided(promise("new"), promise("two", "b")) == ""
         assert await here.memory() == {"c/new": 1000, "c/two": 1000}
@@ -129,7 +129,7 @@ async def test_what_is_decided_stands_in_the_ledger(path: Path, mock_clock: Mock
         assert await here.memory() == {"c/two": 1000}
 
 
-async def test_somebody_else_is_first(path: Path, mock_clock: MockClock) -> None:
+async def test_decides_again_when_another_client_was_first(path: Path, mock_clock: MockClock) -> None:
     async with daemon(path) as here:
 
         def claim(ledger: Ledger) -> None:
@@ -145,7 +145,7 @@ async def test_somebody_else_is_first(path: Path, mock_clock: MockClock) -> None
         assert await here.memory() == {"c/new": 1000}
 
 
-async def test_somebody_else_has_taken_the_room(path: Path, mock_clock: MockClock) -> None:
+async def test_decides_again_when_capacity_was_taken(path: Path, mock_clock: MockClock) -> None:
     async with daemon(path) as here:
         held = Consumer("x", "x", "claim"), {A: {MEMORY: 9500}}
         await here.worker.do(lambda ledger: ledger.claim(*held, {}))
@@ -153,7 +153,7 @@ async def test_somebody_else_has_taken_the_room(path: Path, mock_clock: MockCloc
         assert "500 of 10000 free" in await here.decided(promise("new"), last=False)
 
 
-async def test_what_exceeds_is_claimed_and_marked(path: Path, mock_clock: MockClock) -> None:
+async def test_claim_beyond_the_capacity_is_written_and_marked(path: Path, mock_clock: MockClock) -> None:
     async with daemon(path) as here:
         large = promise("new", mem=20_000)
         told = "; exceeds the capacity in the ledger: c/a: MEMORY_MB: 20000 requested, 10000 of 10000 free"
@@ -163,7 +163,7 @@ async def test_what_exceeds_is_claimed_and_marked(path: Path, mock_clock: MockCl
         assert kept.beyond
 
 
-async def test_a_slow_ledger_is_not_waited_for(path: Path, mock_clock: MockClock) -> None:
+async def test_decision_does_not_wait_for_a_slow_ledger(path: Path, mock_clock: MockClock) -> None:
     begun, gate = threading.Event(), threading.Event()
 
     def slow(_ledger: Ledger) -> None:
@@ -199,7 +199,7 @@ async def test_a_slow_ledger_is_not_waited_for(path: Path, mock_clock: MockClock
         assert await here.memory() == {}
 
 
-async def test_a_ledger_that_is_locked_does_not_matter(path: Path, mock_clock: MockClock) -> None:
+async def test_decision_passes_when_ledger_is_locked(path: Path, mock_clock: MockClock) -> None:
     async with daemon(path) as here:
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
@@ -209,7 +209,7 @@ async def test_a_ledger_that_is_locked_does_not_matter(path: Path, mock_clock: M
         other.close()
 
 
-async def test_before_the_ledger_says_what_there_is_claims_wait(path: Path, mock_clock: MockClock) -> None:
+async def test_claims_wait_for_the_first_reconciliation(path: Path, mock_clock: MockClock) -> None:
     async with daemon(path) as here:
         here.view.synced, here.view.pending = None, True
         told = "; decided without the ledger: the ledger does not have the cluster yet"
@@ -221,7 +221,7 @@ async def test_before_the_ledger_says_what_there_is_claims_wait(path: Path, mock
         assert await here.memory() == {"c/new": 1000}
 
 
-async def test_a_ledger_that_was_never_there_is_told_of(tmp_path: Path, mock_clock: MockClock) -> None:
+async def test_note_names_the_error_of_the_ledger(tmp_path: Path, mock_clock: MockClock) -> None:
     here = Daemon(tmp_path)  # a directory
     async with trio.open_nursery() as nursery:
         nursery.start_soon(here.writer.run)
@@ -231,7 +231,7 @@ async def test_a_ledger_that_was_never_there_is_told_of(tmp_path: Path, mock_clo
         nursery.cancel_scope.cancel()
 
 
-async def test_a_defect_is_no_reason_to_end(
+async def test_defect_is_logged_once_and_rounds_go_on(
     path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Ledger, "consumers", None)
@@ -244,7 +244,7 @@ async def test_a_defect_is_no_reason_to_end(
     assert [line["event"] for line in log] == ["claims not written to the ledger"]
 
 
-async def test_an_instance_that_appears_is_claimed_where_it_is(path: Path, mock_clock: MockClock) -> None:
+async def test_created_instance_is_claimed_where_it_is(path: Path, mock_clock: MockClock) -> None:
     async with daemon(path) as here:
         await here.decided(promise("new"))
         down = replace(instance("new", DiskTemplate.PLAIN, "b"), status=Status.DOWN)
@@ -263,7 +263,7 @@ async def test_an_instance_that_appears_is_claimed_where_it_is(path: Path, mock_
         assert MEMORY not in contents.allocations[consumer_uuid("c/new")][B]
 
 
-async def test_claims_outlive_the_daemon(path: Path, mock_clock: MockClock) -> None:
+async def test_claims_are_restored_by_the_next_daemon(path: Path, mock_clock: MockClock) -> None:
     async with daemon(path) as here:
         await here.decided(promise("new"), promise("two", "b"))
         mock_clock.jump(100)
@@ -279,7 +279,7 @@ async def test_claims_outlive_the_daemon(path: Path, mock_clock: MockClock) -> N
         assert await there.memory() == {"c/new": 1000}
 
 
-async def test_claims_go_with_the_role(path: Path, mock_clock: MockClock) -> None:
+async def test_claims_go_with_the_master_role(path: Path, mock_clock: MockClock) -> None:
     async with daemon(path) as here, daemon(path) as there:
         there.leads = False
         await round_of(there)
@@ -293,7 +293,7 @@ async def test_claims_go_with_the_role(path: Path, mock_clock: MockClock) -> Non
         assert await there.memory() == {"c/new": 1000}
 
 
-async def test_what_cannot_be_read_back_is_released(path: Path, mock_clock: MockClock) -> None:
+async def test_unreadable_claim_is_released(path: Path, mock_clock: MockClock) -> None:
     async with daemon(path) as here:
         consumer = Consumer("u", "c/new", "instance", promised="nonsense")
         await here.worker.do(lambda ledger: ledger.claim(consumer, {A: {MEMORY: 1}}, {}))

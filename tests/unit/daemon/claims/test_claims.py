@@ -16,7 +16,7 @@ from tests.support.by_hand import instance
 
 @dataclass
 class Ganeti:
-    """Whether it is followed."""
+    """Whether Ganeti is followed."""
 
     followed: bool = True
 
@@ -41,7 +41,7 @@ def claims(ganeti: Ganeti) -> Claims:
     return Claims("auto", 600.0, lambda: ganeti.followed)
 
 
-async def test_what_was_promised_last_counts(claims: Claims) -> None:
+async def test_last_promise_counts(claims: Claims) -> None:
     claims.record(response(promise("one"), promise("two")), "job")
     claims.record(response(promise("two", "b")), "job")
     assert claims.promises() == (promise("one"), promise("two", "b"))
@@ -49,13 +49,13 @@ async def test_what_was_promised_last_counts(claims: Claims) -> None:
     assert claims.promises() == (promise("two", "b"),)
 
 
-async def test_only_what_is_claimed_counts(claims: Claims) -> None:
+async def test_decision_without_claimant_claims_nothing(claims: Claims) -> None:
     claims.record(response(promise("one")), "job")
     claims.record(response(promise("one", "b"), promise("two")), None)
     assert claims.promises() == (promise("one"),)
 
 
-async def test_a_claim_expires(claims: Claims, mock_clock: MockClock) -> None:
+async def test_claim_expires(claims: Claims, mock_clock: MockClock) -> None:
     claims.record(response(promise("one")), "job")
     mock_clock.jump(599)
     claims.record(response(promise("two")), "job")
@@ -64,7 +64,7 @@ async def test_a_claim_expires(claims: Claims, mock_clock: MockClock) -> None:
     assert claims.promises() == (promise("two"),)
 
 
-async def test_jobs_end_claims(claims: Claims, mock_clock: MockClock) -> None:
+async def test_claim_ends_when_its_job_is_gone(claims: Claims, mock_clock: MockClock) -> None:
     assert not claims.needs_queue()
     claims.record(response(promise("one"), promise("two")), "job")
     assert claims.needs_queue()
@@ -78,16 +78,14 @@ async def test_jobs_end_claims(claims: Claims, mock_clock: MockClock) -> None:
     assert not claims.needs_queue()
 
 
-async def test_a_cancelled_claim_ends(claims: Claims) -> None:
+async def test_cancelled_claim_ends(claims: Claims) -> None:
     claims.record(response(promise("one"), promise("two")), "job")
     assert claims.cancel("one")
     assert not claims.cancel("one")
     assert claims.promises() == (promise("two"),)
 
 
-async def test_where_ganeti_is_not_followed_requests_tell_what_is_there(
-    claims: Claims, ganeti: Ganeti
-) -> None:
+async def test_requests_end_claims_when_ganeti_is_not_followed(claims: Claims, ganeti: Ganeti) -> None:
     claims.configure("always", 600.0)
     claims.record(response(promise("one"), promise("two")), "job")
     up, down = instance("one", DiskTemplate.PLAIN, "b"), instance("two", DiskTemplate.PLAIN, "a")
@@ -108,7 +106,7 @@ async def test_where_ganeti_is_not_followed_requests_tell_what_is_there(
         ("never", True, False),
     ],
 )
-async def test_when_claims_count(claims: Claims, ganeti: Ganeti, mode, followed, active) -> None:  # type: ignore[no-untyped-def]
+async def test_mode_decides_when_claims_count(claims: Claims, ganeti: Ganeti, mode, followed, active) -> None:  # type: ignore[no-untyped-def]
     claims.record(response(promise("one")), "job")
     ganeti.followed = followed
     claims.configure(mode, 600.0)

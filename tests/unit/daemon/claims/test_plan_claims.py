@@ -1,4 +1,4 @@
-"""Plans claim what their jobs need, and leave what others have claimed."""
+"""Plans claim what their jobs need, and respect the claims of others."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -30,7 +30,7 @@ from tests.support.worlds import instance
 
 @dataclass
 class Daemon:
-    """Plans that claim, on a Ganeti in memory and a ledger on disk."""
+    """A daemon with plans and claims, on a Ganeti in memory and a ledger on disk."""
 
     luxid: MemoryGaneti
     sync: Sync
@@ -40,14 +40,14 @@ class Daemon:
     plans: Plans
 
     async def made(self) -> Plan:
-        """A plan: drained nodes are emptied, which takes jobs."""
+        """Make a plan that empties drained nodes."""
         before = {plan.id for plan in self.plans.all}
         await PlanMethods(self.plans, self.sync, none_again).plan({"tool": "hbal"}, None)
         (plan,) = (plan for plan in self.plans.all if plan.id not in before)
         return plan
 
     async def begun(self, plan: Plan) -> Plan:
-        """A plan whose first jobs are submitted."""
+        """Begin a plan; return it when its first jobs are submitted."""
         await self.plans.begin(plan, "stop", False)
         while plan.state.going and not any(task.number for task in plan.run.current):
             await plan.news.wait()
@@ -58,7 +58,7 @@ class Daemon:
             await plan.news.wait()
 
     async def claimed(self) -> Mapping[str, Mapping[str, Mapping[str, int]]]:
-        """What plans have claimed, by their names and by providers."""
+        """Return the claims of plans, by their names and by providers."""
         contents = await self.worker.do(lambda ledger: ledger.snapshot())
         names = {uuid: each.name for uuid, each in contents.providers.items()}
         return {
@@ -68,14 +68,14 @@ class Daemon:
         }
 
     def reserved(self, name: str) -> dict[str, int]:
-        """What decisions leave of a node, by class."""
+        """Return what is reserved of a node, by class."""
         cluster = self.sync.model.cluster
         assert cluster is not None
         (node,) = (row for row in cluster.nodes if row.name == name)
         return {each: inventory.reserved for each, inventory in node.inventories}
 
     async def promise(self, name: str, memory: int) -> None:
-        """Have an instance be promised memory of every node."""
+        """Promise memory of every node to an instance."""
         name = f"{self.sync.model.name}/{name}"
         cluster = self.sync.model.cluster
         assert cluster is not None
@@ -90,7 +90,7 @@ class Daemon:
 
 @asynccontextmanager
 async def daemon(directory: Path, luxid: MemoryGaneti) -> AsyncIterator[Daemon]:
-    """A daemon that knows the cluster, and whose ledger says what exists."""
+    """Run a daemon whose ledger is in step with the cluster."""
     caller.set(Credentials(pid=1, uid=2, gid=3))
     async with following(luxid) as sync:
         worker = LedgerWorker(f"sqlite:///{directory}/ledger.sqlite")
@@ -108,7 +108,7 @@ async def daemon(directory: Path, luxid: MemoryGaneti) -> AsyncIterator[Daemon]:
             nursery.cancel_scope.cancel()
 
 
-async def test_a_plan_claims_until_its_jobs_have_ended(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_plan_claims_until_its_jobs_have_ended(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with ganeti(job_seconds=100) as luxid, daemon(tmp_path, luxid) as here:
         plan = await here.begun(await here.made())
         ((name, claimed),) = (await here.claimed()).items()
@@ -121,7 +121,7 @@ async def test_a_plan_claims_until_its_jobs_have_ended(autojump_clock: MockClock
         assert await here.claimed() == {}
 
 
-async def test_claims_outlive_a_daemon_until_the_jobs_have_ended(
+async def test_claims_survive_the_daemon_until_the_jobs_have_ended(
     autojump_clock: MockClock, tmp_path: Path
 ) -> None:
     async with ganeti(job_seconds=100) as luxid:
@@ -141,7 +141,7 @@ async def test_claims_outlive_a_daemon_until_the_jobs_have_ended(
             assert not kept.run.current
 
 
-async def test_claims_of_plans_that_are_gone_are_released(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_claims_of_unknown_plans_are_released(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with ganeti() as luxid, daemon(tmp_path, luxid) as here:
         name = f"{here.sync.model.name}/plan/gone"
         node = provider_uuid(f"{here.sync.model.name}/one")
@@ -153,7 +153,7 @@ async def test_claims_of_plans_that_are_gone_are_released(autojump_clock: MockCl
         assert here.reserved("one") == {"MEMORY_MB": 1}  # at no look more
 
 
-async def test_what_was_promised_meanwhile_stops_a_plan(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_promise_on_its_nodes_stops_a_plan(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with ganeti() as luxid, daemon(tmp_path, luxid) as here:
         plan = await here.made()
         await here.promise("new", 1_000_000)
@@ -164,8 +164,10 @@ async def test_what_was_promised_meanwhile_stops_a_plan(autojump_clock: MockCloc
         assert await here.claimed() == {}
 
 
-async def test_who_was_first_is_seen_at_the_next_look(autojump_clock: MockClock, tmp_path: Path) -> None:
-    """Between the look at the cluster and the plan's claim somebody else claims."""
+async def test_plan_is_reviewed_again_when_another_client_was_first(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    """Another client claims between the plan's review and its claim."""
     async with ganeti() as luxid, daemon(tmp_path, luxid) as here:
         plan, looks, look = await here.made(), [], here.claims.available_cluster
 
@@ -182,7 +184,7 @@ async def test_who_was_first_is_seen_at_the_next_look(autojump_clock: MockClock,
         assert [*await here.claimed()] == [f"{here.sync.model.name}/plan/{plan.id}"]
 
 
-async def test_without_a_ledger_plans_go_on(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_plan_runs_without_a_ledger(autojump_clock: MockClock, tmp_path: Path) -> None:
     (tmp_path / "ledger.sqlite").mkdir()
     async with ganeti() as luxid, daemon(tmp_path, luxid) as here:
         plan = await here.begun(await here.made())
@@ -207,7 +209,7 @@ async def test_nodes_with_claims_are_not_powered_down(autojump_clock: MockClock,
         assert await here.claims.claim("plan", [job]) == "others have claimed resources of one"
 
 
-async def test_what_is_promised_counts_before_it_stands_in_the_ledger(tmp_path: Path) -> None:
+async def test_promise_counts_before_it_is_in_the_ledger(tmp_path: Path) -> None:
     async with ganeti() as luxid, following(luxid) as sync:
         worker = LedgerWorker(f"sqlite:///{tmp_path}/ledger.sqlite")
         promise = Promise(instance("new", DiskTemplate.DRBD, "one", "two"), new=True)

@@ -1,4 +1,4 @@
-"""The ledger follows Ganeti, and decisions leave what it keeps."""
+"""The ledger follows Ganeti, and decisions respect its reservations."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,7 +20,7 @@ from tests.support.memory_ganeti import MemoryGaneti, following, ganeti
 
 
 class Parts:
-    """A daemon's model and ledger, and what keeps them in step."""
+    """A daemon's model and ledger, and the reconciler between them."""
 
     def __init__(self, luxid: MemoryGaneti, sync: Sync, url: str) -> None:
         self.luxid, self.sync = luxid, sync
@@ -29,17 +29,17 @@ class Parts:
         sync.on_poll(self.reconciler.trigger)
 
     async def poll(self) -> None:
-        """Ask Ganeti, and have the ledger follow."""
+        """Poll Ganeti, and reconcile the ledger."""
         await self.sync.poll_all()
         await self.reconciler.reconcile()
 
     async def used(self, node: str, name: str) -> int:
-        """What is used of a class of a node's."""
+        """Return the used amount of a node's class."""
         uuid = provider_uuid(f"{self.sync.model.name}/{node}")
         return (await self.worker.do(lambda ledger: ledger.usage(uuid))).get(name, 0)
 
     async def reserve(self, node: str, name: str, inventory: Inventory) -> None:
-        """Set what a node has."""
+        """Set figures of a node's inventory."""
         uuid = provider_uuid(f"{self.sync.model.name}/{node}")
 
         def work(ledger: Ledger) -> None:
@@ -48,7 +48,7 @@ class Parts:
         await self.worker.do(work)
 
     def inventories(self, node: str) -> dict[str, Inventory]:
-        """What decisions see of a node."""
+        """Return the inventories of a node that decisions get."""
         cluster = self.sync.model.cluster
         assert cluster is not None
         return dict(next(row.inventories for row in cluster.nodes if row.name == node))
@@ -65,7 +65,7 @@ async def parts(tmp_path: Path) -> AsyncIterator[Parts]:
             nursery.cancel_scope.cancel()
 
 
-async def test_after_a_poll_the_ledger_says_what_exists(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_poll_writes_the_cluster_to_the_ledger(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with parts(tmp_path) as made:
         assert made.reconciler.status()["behind_s"] is None
         await made.poll()
@@ -80,7 +80,7 @@ async def test_after_a_poll_the_ledger_says_what_exists(autojump_clock: MockCloc
         assert made.reconciler.status()["written"] == written  # there was nothing more to be written
 
 
-async def test_what_is_set_reaches_decisions(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_inventory_reaches_decisions(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with parts(tmp_path) as made:
         await made.poll()
         before = made.sync.model
@@ -100,7 +100,7 @@ async def test_what_is_set_reaches_decisions(autojump_clock: MockClock, tmp_path
         assert known.cluster is before.cluster  # who was told of it can still refer to it
 
 
-async def test_what_plans_have_claimed_is_kept_free(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_claims_of_plans_are_reserved(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with parts(tmp_path) as made:
         await made.poll()
         cluster = made.sync.model.cluster
@@ -116,7 +116,7 @@ async def test_what_plans_have_claimed_is_kept_free(autojump_clock: MockClock, t
         assert made.inventories(node) == {}
 
 
-async def test_a_ledger_that_cannot_be_used_is_behind(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_unusable_ledger_is_behind(autojump_clock: MockClock, tmp_path: Path) -> None:
     (tmp_path / "ledger.sqlite").mkdir()
     async with parts(tmp_path) as made:
         await made.poll()
@@ -126,7 +126,7 @@ async def test_a_ledger_that_cannot_be_used_is_behind(autojump_clock: MockClock,
         assert made.sync.model.cluster is not None
 
 
-async def test_who_is_not_master_says_nothing(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_only_the_master_writes(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with parts(tmp_path) as made:
         made.sync.master = False
         await made.reconciler.reconcile()
@@ -134,10 +134,10 @@ async def test_who_is_not_master_says_nothing(autojump_clock: MockClock, tmp_pat
 
 
 @pytest.mark.parametrize("promised", [None, "{}"])
-async def test_what_an_instance_was_promised_is_not_kept(
+async def test_promise_to_an_instance_is_not_reserved(
     autojump_clock: MockClock, tmp_path: Path, promised: Any
 ) -> None:
-    """It will be where it was promised room, which decisions are told apart."""
+    """Decisions count the instance on its new nodes instead."""
     async with parts(tmp_path) as made:
         await made.poll()
         name = f"{made.sync.model.name}/new"

@@ -1,4 +1,4 @@
-"""The ledger's database: opened, made, moved to a newer schema; and what may be wrong with it."""
+"""The ledger's database: opening, creation, migration, and failures."""
 
 import shutil
 import sqlite3
@@ -53,18 +53,18 @@ def database(ledger_url: str) -> Iterator[LedgerDatabase]:
     found.close()
 
 
-def test_the_last_version_is_this_program_s() -> None:
+def test_program_knows_the_last_schema_version() -> None:
     scripts = ScriptDirectory(str(VERSIONS), version_locations=[str(VERSIONS)])
     assert scripts.get_current_head() == ledger_database.VERSION
 
 
-def test_versions_make_the_tables_that_are_used(database: LedgerDatabase) -> None:
+def test_migrations_create_the_declared_tables(database: LedgerDatabase) -> None:
     with database.reading() as connection:
         options = {"version_table": ledger_database.VERSION_TABLE, "compare_type": True}
         assert compare_metadata(MigrationContext.configure(connection, opts=options), metadata) == []
 
 
-def test_an_older_schema_is_moved(ledger_url: str, tmp_path: Path) -> None:
+def test_older_schema_is_migrated_and_keeps_its_rows(ledger_url: str, tmp_path: Path) -> None:
     ledger = Ledger(ledger_url)
     ledger.apply(MEMORY)
     ledger.close()
@@ -81,7 +81,7 @@ def test_an_older_schema_is_moved(ledger_url: str, tmp_path: Path) -> None:
         Ledger(ledger_url)
 
 
-def test_who_open_it_at_once_make_it_once(ledger_url: str) -> None:
+def test_concurrent_openers_create_the_schema_once(ledger_url: str) -> None:
     begin, opened = threading.Barrier(6), list[Ledger | Exception]()
 
     def work() -> None:
@@ -103,7 +103,7 @@ def test_who_open_it_at_once_make_it_once(ledger_url: str) -> None:
 
 
 @pytest.mark.parametrize("lock", ["IMMEDIATE", "EXCLUSIVE"])
-def test_who_has_begun_it_is_waited_for(tmp_path: Path, lock: str) -> None:
+def test_waits_for_another_program_that_creates_the_file(tmp_path: Path, lock: str) -> None:
     path = tmp_path / "ledger"
     other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     other.execute("CREATE TABLE begun (it)")
@@ -114,8 +114,8 @@ def test_who_has_begun_it_is_waited_for(tmp_path: Path, lock: str) -> None:
     timer.join()
 
 
-def test_two_are_made_at_once(tmp_path: Path) -> None:
-    """By threads that do not know of each other."""
+def test_two_files_are_created_at_once(tmp_path: Path) -> None:
+    """Independent threads create them."""
     begin = threading.Barrier(8)
 
     def made(number: int) -> None:
@@ -130,7 +130,7 @@ def sqlite_url(path: Path) -> str:
     return f"sqlite:///{path}"
 
 
-def test_the_file_is_for_its_owner_only(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_the_file(tmp_path: Path) -> None:
     ledger = Ledger(sqlite_url(tmp_path / "ledger"))
     ledger.apply(MEMORY)
     modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
@@ -138,21 +138,21 @@ def test_the_file_is_for_its_owner_only(tmp_path: Path) -> None:
     ledger.close()
 
 
-def test_a_file_that_was_made_half_is_made_whole(tmp_path: Path) -> None:
-    """What a daemon leaves that is killed before the schema is committed."""
+def test_half_created_file_is_completed(tmp_path: Path) -> None:
+    """A daemon that is killed before it commits the schema leaves such a file."""
     (tmp_path / "ledger").touch()
     ledger = Ledger(sqlite_url(tmp_path / "ledger"))
     assert ledger.providers() == ()
     ledger.close()
 
 
-def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
+def test_unavailable_when_file_cannot_be_opened(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "missing" / "ledger"):
         with pytest.raises(UnavailableError, match=rf"^{path}: [^\n]+$"):
             Ledger(sqlite_url(path))
 
 
-def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+def test_unavailable_when_file_is_no_database(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
     path.write_bytes(b"no database" * 1000)
     with pytest.raises(UnavailableError, match=rf"^{path}: file is not a database$"):
@@ -160,7 +160,7 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     assert path.read_bytes().startswith(b"no database")
 
 
-def test_a_damaged_file(tmp_path: Path) -> None:
+def test_unavailable_when_file_is_damaged(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
     ledger = Ledger(sqlite_url(path))
     ledger.apply(MEMORY)
@@ -171,7 +171,7 @@ def test_a_damaged_file(tmp_path: Path) -> None:
         Ledger(sqlite_url(path)).snapshot()
 
 
-def test_a_full_disk(tmp_path: Path) -> None:
+def test_unavailable_when_disk_is_full(tmp_path: Path) -> None:
     ledger = Ledger(sqlite_url(tmp_path / "ledger"))
     ledger.apply(MEMORY)
     with ledger._database.reading() as connection:
@@ -183,7 +183,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
     ledger.close()
 
 
-def test_a_disk_that_is_read_only(tmp_path: Path) -> None:
+def test_unavailable_when_disk_is_read_only(tmp_path: Path) -> None:
     ledger = Ledger(sqlite_url(tmp_path / "ledger"))
     with ledger._database.reading() as connection:
         connection.exec_driver_sql("PRAGMA query_only = ON")
@@ -193,7 +193,7 @@ def test_a_disk_that_is_read_only(tmp_path: Path) -> None:
     ledger.close()
 
 
-def test_a_database_that_others_keep_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unavailable_when_database_stays_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("htoolsd.ledger.database._PATIENCE", 0)
     ledger = Ledger(sqlite_url(tmp_path / "ledger"))
     other = sqlite3.connect(tmp_path / "ledger", isolation_level=None)
@@ -206,7 +206,7 @@ def test_a_database_that_others_keep_locked(tmp_path: Path, monkeypatch: pytest.
     ledger.close()
 
 
-def test_a_server_that_hangs_up(postgresql: Server) -> None:
+def test_unavailable_when_server_ends_the_connection(postgresql: Server) -> None:
     url = postgresql.database()
     ledger = Ledger(url)
     ledger.apply(MEMORY)
@@ -221,13 +221,13 @@ def test_a_server_that_hangs_up(postgresql: Server) -> None:
 
 
 def waiting(url: str) -> bool:
-    """Whether somebody waits for a lock."""
+    """Whether a transaction waits for a lock."""
     with psycopg.connect(url) as other:
         found = other.execute("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
         return found.fetchone() != (0,)
 
 
-def test_who_comes_second_with_a_new_consumer(postgresql: Server) -> None:
+def test_second_writer_of_a_new_consumer_gets_a_conflict(postgresql: Server) -> None:
     url = postgresql.database()
     first, second = Ledger(url), Ledger(url)
     with ThreadPoolExecutor() as threads:
@@ -242,7 +242,7 @@ def test_who_comes_second_with_a_new_consumer(postgresql: Server) -> None:
     second.close()
 
 
-def test_who_would_wait_for_each_other(postgresql: Server) -> None:
+def test_deadlock_is_a_conflict(postgresql: Server) -> None:
     """One of the transactions is refused as a conflict."""
     url = postgresql.database()
     ledger = Ledger(url)
@@ -267,13 +267,13 @@ def test_who_would_wait_for_each_other(postgresql: Server) -> None:
     ledger.close()
 
 
-def test_a_driver_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unavailable_when_driver_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(UnavailableError, match=r"^postgresql://h/d: .*psycopg"):
         Ledger("postgresql://h/d")
 
 
-def test_a_server_that_is_not_there(tmp_path: Path) -> None:
+def test_unavailable_when_server_does_not_exist(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError, match=r"^postgresql://u:\*\*\*@[^\n]+$") as failed:
         Ledger(f"postgresql://u:secret@/ledger?host={tmp_path}")
     assert "secret" not in str(failed.value)

@@ -38,7 +38,7 @@ def cluster(*rows: Instance) -> Cluster:
 
 
 def follow(ledger: Ledger, now: Cluster, name: str = "c1", synced: SyncedState | None = None) -> SyncedState:
-    """Have the ledger say what is so now; after that, there is nothing more to be desired."""
+    """Update the ledger, and check that nothing differs afterwards."""
     desired = desired_state(now, name, before=synced.desired if synced else None)
     before = ledger.refresh(synced.snapshot) if synced else ledger.snapshot()
     ledger.apply(diff(desired, before, synced))
@@ -50,7 +50,7 @@ def follow(ledger: Ledger, now: Cluster, name: str = "c1", synced: SyncedState |
 
 
 def used(ledger: Ledger, name: str) -> dict[str, Mapping[str, int]]:
-    """What a consumer has, by the names of providers."""
+    """Return the allocations of a consumer, by the names of providers."""
     names = {each.uuid: each.name for each in ledger.providers()}
     found: dict[str, dict[str, int]] = {}
     for each in ledger.allocations(consumer=consumer_uuid(name)):
@@ -63,29 +63,29 @@ def inventory(ledger: Ledger, provider: str, name: str) -> Inventory | None:
 
 
 def administer(ledger: Ledger, provider: str, name: str, **figures: Any) -> None:
-    """Set what a provider has."""
+    """Set figures of a provider's inventory."""
     known = ledger.provider(provider_uuid(provider))
     here = ledger.inventories(known.uuid).get(name, Inventory(0))
     ledger.set_inventory(known.uuid, known.generation, name, replace(here, **figures))
 
 
 def claim(ledger: Ledger, name: str, provider: str, promised: str | None = "{}", **amounts: int) -> None:
-    """Have a consumer claim something of a provider."""
+    """Claim amounts of a provider for a consumer."""
     consumer = Consumer(consumer_uuid(name), name, "instance" if promised else "claim", promised=promised)
     ledger.claim(consumer, {provider_uuid(provider): amounts}, {})
 
 
-class TestWhatIsWritten:
-    """All of a cluster at first, later only what has changed."""
+class TestChanges:
+    """The first update writes the whole cluster, later ones only the changes."""
 
-    def test_a_cluster_at_first(self, ledger: Ledger) -> None:
+    def test_empty_ledger_gets_the_whole_cluster(self, ledger: Ledger) -> None:
         follow(ledger, cluster(web(1)))
         assert [each.name for each in ledger.providers()] == ["c1/node1", "c1/node2", "c1/node3"]
         assert inventory(ledger, "c1/node3", "MEMORY_MB") == Inventory(10_000)
         assert used(ledger, "c1/web1")["c1/node1"]["MEMORY_MB"] == 1000
         assert ledger.usage(provider_uuid("c1/node1"))["VCPU"] == 2  # the instance's, and the node's own
 
-    def test_an_instance_that_changes_touches_its_nodes_only(self, ledger: Ledger) -> None:
+    def test_changed_instance_touches_only_its_nodes(self, ledger: Ledger) -> None:
         synced = follow(ledger, cluster(web(1), web(2)))
         was = {each.name: each.generation for each in ledger.providers()}
         follow(ledger, cluster(web(1), web(2, mem=700)), synced=synced)
@@ -94,14 +94,14 @@ class TestWhatIsWritten:
         assert all(now[name] >= was[name] for name in now)
         assert used(ledger, "c1/web2")["c1/node1"]["MEMORY_MB"] == 700
 
-    def test_where_nothing_changes_nothing_is_written(self, ledger: Ledger) -> None:
+    def test_unchanged_cluster_writes_nothing(self, ledger: Ledger) -> None:
         now = cluster(web(1))
         synced = follow(ledger, now)
         again = desired_state(now, "c1", before=synced.desired)
         assert diff(again, ledger.snapshot(), synced) == NOTHING
         assert again.consumers[consumer_uuid("c1/web1")] is synced.desired.consumers[consumer_uuid("c1/web1")]
 
-    def test_an_instance_that_moves_or_vanishes_or_is_renamed(self, ledger: Ledger) -> None:
+    def test_moved_gone_and_renamed_instances_are_updated(self, ledger: Ledger) -> None:
         follow(ledger, cluster(web(1), web(2)))
         follow(ledger, cluster(replace(web(1), pnode="node3"), replace(web(2), name="web3")))
         assert [*used(ledger, "c1/web1")] == ["c1/node2", "c1/node3"]
@@ -109,25 +109,25 @@ class TestWhatIsWritten:
         assert "c1/web2" not in [each.name for each in ledger.consumers()]
         assert used(ledger, "c1/web3")["c1/node1"]["MEMORY_MB"] == 1000
 
-    def test_one_that_uses_nothing_any_more_is_no_consumer(self, ledger: Ledger) -> None:
+    def test_instance_without_use_is_no_consumer(self, ledger: Ledger) -> None:
         row = by_hand.instance("web1", DiskTemplate.DISKLESS, "node1")
         follow(ledger, cluster(row))
         follow(ledger, cluster(replace(row, status=Status.OFFLINE)))
         assert "c1/web1" not in [each.name for each in ledger.consumers()]
 
-    def test_a_node_that_vanishes_or_is_renamed(self, ledger: Ledger) -> None:
+    def test_gone_and_renamed_nodes_are_updated(self, ledger: Ledger) -> None:
         follow(ledger, cluster(web(1)))
         follow(ledger, by_hand.cluster({"node1": 10_000, "node2": 10_000, "node4": 500}, [web(1)]))
         assert [each.name for each in ledger.providers()] == ["c1/node1", "c1/node2", "c1/node4"]
         assert inventory(ledger, "c1/node4", "MEMORY_MB") == Inventory(500)
 
-    def test_a_node_that_says_nothing_has_what_it_had(self, ledger: Ledger) -> None:
+    def test_silent_node_keeps_its_inventories(self, ledger: Ledger) -> None:
         follow(ledger, cluster())
         follow(ledger, by_hand.cluster(SIZES | {"node1": 0}, []))
         assert inventory(ledger, "c1/node1", "MEMORY_MB") == Inventory(10_000)
         assert ledger.usage(provider_uuid("c1/node1")) == {"VCPU": 1}
 
-    def test_a_storage_unit_that_comes_and_goes(self, ledger: Ledger) -> None:
+    def test_storage_unit_is_added_and_removed(self, ledger: Ledger) -> None:
         row = replace(web(1), disks=(Disk(1000, unit=SSD),))
         one, *others = cluster(row).nodes
         told = replace(one, storage=(Unit(SSD, 5000, 9),))
@@ -140,22 +140,22 @@ class TestWhatIsWritten:
         assert "CUSTOM_DISK_MIB_LVM_VG_SSDVG" not in used(ledger, "c1/web1")["c1/node1"]
 
 
-class TestWhatIsTheAdministrators:
-    """Ganeti says totals and ratios; all else stays."""
+class TestAdministratorsFigures:
+    """Totals and ratios are Ganeti's; all other figures stay."""
 
-    def test_what_is_set_survives(self, ledger: Ledger) -> None:
+    def test_administrators_figures_survive_a_new_total(self, ledger: Ledger) -> None:
         follow(ledger, cluster())
         administer(ledger, "c1/node1", "MEMORY_MB", reserved=2000, max_unit=4000, step_size=4, min_unit=8)
         follow(ledger, by_hand.cluster(SIZES | {"node1": 12_000}, []))
         assert inventory(ledger, "c1/node1", "MEMORY_MB") == Inventory(12_000, 2000, 8, 4000, 4)
 
-    def test_totals_and_ratios_are_ganetis(self, ledger: Ledger) -> None:
+    def test_totals_and_ratios_return_to_ganetis(self, ledger: Ledger) -> None:
         follow(ledger, cluster())
         administer(ledger, "c1/node1", "VCPU", total=5, allocation_ratio=9.0, reserved=1)
         follow(ledger, cluster())
         assert inventory(ledger, "c1/node1", "VCPU") == Inventory(64, 1, allocation_ratio=4.0)
 
-    def test_custom_classes_stay_and_instances_use_them(self, ledger: Ledger) -> None:
+    def test_custom_class_stays_and_instances_use_it(self, ledger: Ledger) -> None:
         rows = [web(1, tags=("htools:resource:CUSTOM_GPU:1",))]
         follow(ledger, cluster(*rows))
         assert "CUSTOM_GPU" not in used(ledger, "c1/web1")["c1/node1"]  # nobody has it
@@ -164,7 +164,7 @@ class TestWhatIsTheAdministrators:
         assert inventory(ledger, "c1/node1", "CUSTOM_GPU") == Inventory(2)
         assert used(ledger, "c1/web1")["c1/node1"]["CUSTOM_GPU"] == 1
 
-    def test_what_is_set_for_a_unit_waits_for_it(self, ledger: Ledger) -> None:
+    def test_figures_of_a_missing_unit_hold_when_it_returns(self, ledger: Ledger) -> None:
         told = replace(cluster().nodes[0], storage=(Unit(SSD, 5000, 9),))
         here = replace(cluster(), nodes=(told,))
         follow(ledger, here)
@@ -175,10 +175,10 @@ class TestWhatIsTheAdministrators:
         assert inventory(ledger, "c1/node1", "CUSTOM_DISK_MIB_LVM_VG_SSDVG") == Inventory(5000, 700)
 
 
-class TestWhatIsPromised:
-    """Promises are left alone while they live."""
+class TestPromises:
+    """Living promises are not changed."""
 
-    def test_an_instance_whose_claim_lives(self, ledger: Ledger) -> None:
+    def test_claimed_instance_keeps_its_promise(self, ledger: Ledger) -> None:
         follow(ledger, cluster())
         claim(ledger, "c1/web1", "c1/node1", MEMORY_MB=1000)
         follow(ledger, cluster(web(1, status=Status.DOWN)))
@@ -187,7 +187,7 @@ class TestWhatIsPromised:
         follow(ledger, cluster(web(1, status=Status.DOWN)))
         assert "MEMORY_MB" not in used(ledger, "c1/web1")["c1/node1"]
 
-    def test_one_that_is_not_there_yet(self, ledger: Ledger) -> None:
+    def test_promise_to_a_missing_instance_stays(self, ledger: Ledger) -> None:
         follow(ledger, cluster())
         claim(ledger, "c1/web1", "c1/node1", MEMORY_MB=1000)
         claim(ledger, "somebody", "c1/node1", None, MEMORY_MB=1)
@@ -195,7 +195,7 @@ class TestWhatIsPromised:
         assert used(ledger, "c1/web1") == {"c1/node1": {"MEMORY_MB": 1000}}
         assert used(ledger, "somebody") == {"c1/node1": {"MEMORY_MB": 1}}
 
-    def test_a_node_that_is_gone_stays_as_long_as_something_is_promised_of_it(self, ledger: Ledger) -> None:
+    def test_gone_node_stays_while_it_has_claims(self, ledger: Ledger) -> None:
         follow(ledger, cluster())
         claim(ledger, "c1/web1", "c1/node3", MEMORY_MB=1000)
         left = by_hand.cluster({"node1": 10_000, "node2": 10_000}, [])
@@ -207,14 +207,14 @@ class TestWhatIsPromised:
 
 
 class TestSeveralClusters:
-    """Each cluster speaks for itself; they meet in pools of the same name."""
+    """Each cluster updates its own part; clusters share only pools of the same name."""
 
     def on_san(self, name: str, size: int, total: int) -> Cluster:
         row = by_hand.instance(name, DiskTemplate.EXT, "node1")
         row = replace(row, disks=(Disk(size, unit=SAN),), dsk=size)
         return replace(by_hand.cluster({"node1": 10_000}, [row]), pools=(Pool(SAN, total, 0, "san"),))
 
-    def test_they_leave_each_other_alone(self, ledger: Ledger) -> None:
+    def test_clusters_do_not_touch_each_other(self, ledger: Ledger) -> None:
         follow(ledger, cluster(web(1)), "c1")
         follow(ledger, cluster(web(1), web(2)), "c2")
         follow(ledger, cluster(), "c2")
@@ -222,13 +222,13 @@ class TestSeveralClusters:
         assert used(ledger, "c1/web1")["c1/node1"]["MEMORY_MB"] == 1000
         assert used(ledger, "c2/web1") == {}
 
-    def test_what_both_use_of_a_pool(self, ledger: Ledger) -> None:
+    def test_pool_counts_the_use_of_both_clusters(self, ledger: Ledger) -> None:
         follow(ledger, self.on_san("web1", 100, 1000), "c1")
         follow(ledger, self.on_san("web1", 250, 1000), "c2")
         assert ledger.usage(provider_uuid("san")) == {"CUSTOM_DISK_MIB_POOL": 350}
         assert inventory(ledger, "san", "CUSTOM_DISK_MIB_POOL") == Inventory(1000)
 
-    def test_those_that_do_not_agree_do_not_write_all_the_time(self, ledger: Ledger) -> None:
+    def test_different_pool_sizes_are_not_written_endlessly(self, ledger: Ledger) -> None:
         one = follow(ledger, self.on_san("web1", 100, 1000), "c1")
         follow(ledger, self.on_san("web1", 250, 2000), "c2")
         same = desired_state(self.on_san("web1", 100, 1000), "c1", before=one.desired)

@@ -1,4 +1,4 @@
-"""The ledger on both databases: what is claimed, what is refused, and what grows."""
+"""The ledger on both databases: claims, refusals and generations."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -53,21 +53,21 @@ def generations(ledger: Ledger) -> dict[str, int]:
     return {each.uuid: each.generation for each in ledger.providers()}
 
 
-def test_an_empty_ledger(empty: Ledger) -> None:
+def test_empty_ledger_has_nothing(empty: Ledger) -> None:
     assert (empty.providers(), empty.consumers(), empty.allocations()) == ((), (), ())
     assert (empty.inventories(NODE), empty.usage(NODE)) == ({}, {})
     with pytest.raises(UnknownError, match=NODE):
         empty.provider(NODE)
 
 
-def test_what_was_written_is_read(ledger: Ledger) -> None:
+def test_applied_changes_are_read_back(ledger: Ledger) -> None:
     assert [(each.uuid, each.name, each.can_host) for each in ledger.providers()] == [
         (each.uuid, each.name, each.can_host) for each in sorted(PROVIDERS, key=lambda each: each.name)
     ]
     assert {uuid: ledger.inventories(uuid) for uuid in (NODE, OTHER, POOL)} == INVENTORIES
 
 
-def test_a_claim_is_there_for_all_to_see(ledger: Ledger) -> None:
+def test_claim_is_visible_in_all_views(ledger: Ledger) -> None:
     before = generations(ledger)
     wanted = {NODE: {"MEMORY_MB": 600, "VCPU": 1}, POOL: {DISK: 100}}
     written = ledger.claim(replace(WEB, expires=77.5, promised='{"a": 1}'), wanted, before)
@@ -84,7 +84,7 @@ def test_a_claim_is_there_for_all_to_see(ledger: Ledger) -> None:
     assert generations(ledger) == raised
 
 
-def test_who_decided_on_a_view_that_has_passed_comes_too_late(ledger: Ledger) -> None:
+def test_claim_on_an_old_generation_is_a_conflict(ledger: Ledger) -> None:
     before = generations(ledger)
     ledger.claim(WEB, {NODE: {"MEMORY_MB": 100}}, before)
     with pytest.raises(ConflictError, match=r"c/node1: changed by another client since generation"):
@@ -94,7 +94,7 @@ def test_who_decided_on_a_view_that_has_passed_comes_too_late(ledger: Ledger) ->
     ledger.claim(MAIL, {OTHER: {"MEMORY_MB": 100}}, before)  # of which nobody took anything
 
 
-def test_a_generation_is_compared_of_what_the_consumer_had(ledger: Ledger) -> None:
+def test_generation_of_a_former_provider_is_compared(ledger: Ledger) -> None:
     ledger.claim(WEB, {NODE: {"MEMORY_MB": 100}}, {})
     before = generations(ledger)
     ledger.claim(MAIL, {NODE: {"MEMORY_MB": 100}}, {})
@@ -102,7 +102,7 @@ def test_a_generation_is_compared_of_what_the_consumer_had(ledger: Ledger) -> No
         ledger.claim(WEB, {OTHER: {"MEMORY_MB": 100}}, {NODE: before[NODE]})
 
 
-def test_no_more_than_there_is(ledger: Ledger) -> None:
+def test_claim_over_the_capacity_is_refused(ledger: Ledger) -> None:
     ledger.claim(WEB, {NODE: {"MEMORY_MB": 600}}, {})
     with pytest.raises(CapacityError) as refused:
         ledger.claim(MAIL, {NODE: {"MEMORY_MB": 500, "VCPU": 1}}, {})
@@ -124,14 +124,16 @@ def test_no_more_than_there_is(ledger: Ledger) -> None:
         (Inventory(100, max_unit=8), 9, "9 requested, expected 1 or more, at most 8"),
     ],
 )
-def test_amounts_that_cannot_be_had(ledger: Ledger, inventory: Inventory, amount: int, told: str) -> None:
+def test_claim_of_a_disallowed_amount_is_refused(
+    ledger: Ledger, inventory: Inventory, amount: int, told: str
+) -> None:
     ledger.set_inventory(NODE, generation(ledger, NODE), "CUSTOM_GPU", inventory)
     with pytest.raises(CapacityError, match=told):
         ledger.claim(WEB, {NODE: {"CUSTOM_GPU": amount}}, {})
     ledger.claim(WEB, {NODE: {"CUSTOM_GPU": inventory.min_unit}}, {})
 
 
-def test_what_a_provider_does_not_have(ledger: Ledger) -> None:
+def test_claim_of_an_unknown_class_or_provider_is_refused(ledger: Ledger) -> None:
     with pytest.raises(CapacityError, match="c/node2: VCPU: no inventory of this class"):
         ledger.claim(WEB, {OTHER: {"VCPU": 1}}, {})
     with pytest.raises(UnknownError, match="there is no resource provider nobody"):
@@ -139,7 +141,7 @@ def test_what_a_provider_does_not_have(ledger: Ledger) -> None:
     assert ledger.consumers() == ()
 
 
-def test_a_claim_beyond_what_there_is_is_marked(ledger: Ledger) -> None:
+def test_claim_beyond_the_capacity_is_marked(ledger: Ledger) -> None:
     assert ledger.claim(WEB, {NODE: {"MEMORY_MB": 2000}}, {}, beyond=True).beyond
     assert ledger.usage(NODE) == {"MEMORY_MB": 2000}
     assert [each.beyond for each in ledger.consumers()] == [True]
@@ -147,7 +149,7 @@ def test_a_claim_beyond_what_there_is_is_marked(ledger: Ledger) -> None:
     assert [each.beyond for each in ledger.consumers()] == [False]
 
 
-def test_a_claim_replaces_what_the_consumer_had(ledger: Ledger) -> None:
+def test_claim_replaces_earlier_allocations(ledger: Ledger) -> None:
     ledger.claim(WEB, {NODE: {"MEMORY_MB": 800}}, {})
     before = generations(ledger)
     assert ledger.claim(WEB, {OTHER: {"MEMORY_MB": 300}}, {}).generation == 2
@@ -157,7 +159,7 @@ def test_a_claim_replaces_what_the_consumer_had(ledger: Ledger) -> None:
     assert ledger.usage(OTHER) == {"MEMORY_MB": 400}
 
 
-def test_who_needs_less_than_before_is_not_refused(ledger: Ledger) -> None:
+def test_smaller_claim_passes_on_an_overcommitted_provider(ledger: Ledger) -> None:
     ledger.claim(WEB, {NODE: {"MEMORY_MB": 800}}, {})
     ledger.apply(LedgerChanges(inventories={NODE: {"MEMORY_MB": Inventory(500)}}))
     ledger.claim(WEB, {NODE: {"MEMORY_MB": 700}}, {})
@@ -165,7 +167,7 @@ def test_who_needs_less_than_before_is_not_refused(ledger: Ledger) -> None:
         ledger.claim(WEB, {NODE: {"MEMORY_MB": 701}}, {})
 
 
-def test_generations_of_consumers(ledger: Ledger) -> None:
+def test_consumer_generations_are_compared_and_raised(ledger: Ledger) -> None:
     new = replace(WEB, generation=0)
     assert ledger.claim(new, {NODE: {"MEMORY_MB": 1}}, {}).generation == 1
     with pytest.raises(ConflictError, match="c/web: changed by another client: its generation is 1, not 0"):
@@ -178,7 +180,7 @@ def test_generations_of_consumers(ledger: Ledger) -> None:
         ledger.claim(replace(MAIL, generation=4), {}, {})
 
 
-def test_what_is_released_is_free(ledger: Ledger) -> None:
+def test_released_amount_is_free(ledger: Ledger) -> None:
     ledger.claim(WEB, {NODE: {"MEMORY_MB": 800}}, {})
     before = generations(ledger)
     assert ledger.release(WEB.uuid)
@@ -187,7 +189,7 @@ def test_what_is_released_is_free(ledger: Ledger) -> None:
     assert not ledger.release(WEB.uuid)
 
 
-def test_claims_whose_time_has_come(ledger: Ledger) -> None:
+def test_expired_claims_are_released(ledger: Ledger) -> None:
     kept = [replace(WEB, expires=11.0), replace(MAIL, expires=5.0, promised="{}")]
     due = Consumer(consumer_uuid("c/due"), "c/due", "claim", expires=10.0)
     for each in (*kept, due):
@@ -196,7 +198,7 @@ def test_claims_whose_time_has_come(ledger: Ledger) -> None:
     assert sorted(each.name for each in ledger.consumers()) == ["c/mail", "c/web"]
 
 
-def test_an_inventory_is_set_on_the_view_it_was_decided_on(ledger: Ledger) -> None:
+def test_inventory_needs_the_current_generation(ledger: Ledger) -> None:
     was = generation(ledger, NODE)
     gpus = Inventory(8, reserved=1, min_unit=2, max_unit=4, step_size=2, allocation_ratio=1.5)
     assert ledger.set_inventory(NODE, was, "CUSTOM_GPU", gpus).generation == was + 1
@@ -209,7 +211,7 @@ def test_an_inventory_is_set_on_the_view_it_was_decided_on(ledger: Ledger) -> No
         ledger.set_inventory("nobody", 0, "CUSTOM_GPU", gpus)
 
 
-def test_an_inventory_that_is_in_use_is_not_removed(ledger: Ledger) -> None:
+def test_inventory_in_use_is_not_removed(ledger: Ledger) -> None:
     ledger.set_inventory(NODE, generation(ledger, NODE), "CUSTOM_GPU", Inventory(8))
     ledger.claim(WEB, {NODE: {"CUSTOM_GPU": 1}}, {})
     with pytest.raises(ConflictError, match="in use"):
@@ -219,7 +221,7 @@ def test_an_inventory_that_is_in_use_is_not_removed(ledger: Ledger) -> None:
     assert "CUSTOM_GPU" not in ledger.inventories(NODE)
 
 
-def test_what_the_administrator_set_survives(ledger: Ledger) -> None:
+def test_administrators_figures_survive_changes(ledger: Ledger) -> None:
     ours = Inventory(1000, reserved=200, min_unit=2, max_unit=900, step_size=2)
     ledger.set_inventory(NODE, generation(ledger, NODE), "MEMORY_MB", ours)
     ledger.apply(LedgerChanges(inventories={NODE: {"MEMORY_MB": Inventory(2000, allocation_ratio=1.5)}}))
@@ -228,7 +230,7 @@ def test_what_the_administrator_set_survives(ledger: Ledger) -> None:
     assert ledger.inventories(NODE) == {"MEMORY_MB": replace(ours, total=0, allocation_ratio=1.5)}
 
 
-def test_what_exists_is_written_whether_there_is_room_or_not(ledger: Ledger) -> None:
+def test_changes_ignore_the_capacity(ledger: Ledger) -> None:
     ledger.claim(WEB, {NODE: {"MEMORY_MB": 10}}, {})
     before = generations(ledger)
     exists = replace(WEB, kind="instance")
@@ -240,7 +242,7 @@ def test_what_exists_is_written_whether_there_is_room_or_not(ledger: Ledger) -> 
     assert (ledger.usage(OTHER), ledger.consumers()) == ({}, ())
 
 
-def test_who_synchronises_on_a_view_that_has_passed(ledger: Ledger) -> None:
+def test_changes_on_an_old_consumer_generation_are_a_conflict(ledger: Ledger) -> None:
     ledger.claim(WEB, {NODE: {"MEMORY_MB": 10}}, {})
     with pytest.raises(ConflictError, match="c/web: changed by another client"):
         ledger.apply(
@@ -253,7 +255,7 @@ def test_who_synchronises_on_a_view_that_has_passed(ledger: Ledger) -> None:
     assert ledger.usage(NODE) == {"MEMORY_MB": 10}
 
 
-def test_providers_come_change_and_go(ledger: Ledger) -> None:
+def test_providers_are_added_changed_and_deleted(ledger: Ledger) -> None:
     ledger.claim(WEB, {NODE: {"MEMORY_MB": 10}, OTHER: {"MEMORY_MB": 10}}, {})
     was = generations(ledger)
     ledger.apply(
@@ -264,13 +266,13 @@ def test_providers_come_change_and_go(ledger: Ledger) -> None:
     assert ledger.allocations() == (ResourceAllocation(OTHER, WEB.uuid, "MEMORY_MB", 10),)
 
 
-def test_what_changes_is_all_that_is_touched(ledger: Ledger) -> None:
+def test_changes_raise_only_touched_generations(ledger: Ledger) -> None:
     before = generations(ledger)
     ledger.apply(LedgerChanges())
     assert generations(ledger) == before
 
 
-def test_everything_at_one_moment(ledger: Ledger) -> None:
+def test_snapshot_has_everything(ledger: Ledger) -> None:
     ledger.claim(WEB, {NODE: {"MEMORY_MB": 10, "VCPU": 1}, POOL: {DISK: 5}}, {})
     found = ledger.snapshot()
     assert found.providers == {each.uuid: each for each in ledger.providers()}
@@ -279,7 +281,7 @@ def test_everything_at_one_moment(ledger: Ledger) -> None:
     assert found.allocations == {WEB.uuid: {NODE: {"MEMORY_MB": 10, "VCPU": 1}, POOL: {DISK: 5}}}
 
 
-def test_many_at_once(ledger: Ledger) -> None:
+def test_many_consumers_are_written_at_once(ledger: Ledger) -> None:
     names = [f"c/instance{number}" for number in range(1200)]
     many = tuple(
         (Consumer(consumer_uuid(name), name, "instance"), {NODE: {"MEMORY_MB": 1}}) for name in names
@@ -291,7 +293,7 @@ def test_many_at_once(ledger: Ledger) -> None:
     assert len(ledger.consumers()) == 100
 
 
-def test_two_who_have_the_ledger_open(ledger_url: str, ledger: Ledger) -> None:
+def test_two_open_ledgers_see_each_others_changes(ledger_url: str, ledger: Ledger) -> None:
     other = Ledger(ledger_url)
     other.claim(WEB, {NODE: {"MEMORY_MB": 600}}, {})
     with pytest.raises(CapacityError):

@@ -1,4 +1,4 @@
-"""Where the ledger's database is."""
+"""The URL of the ledger's database."""
 
 from pathlib import Path
 
@@ -18,9 +18,9 @@ from htoolsd.ledger.records import display_url, file_url
         ("postgresql://h/d?password=secret&user=u", "postgresql://h/d?password=***&user=u"),
     ],
 )
-def test_what_people_see(url: str, told: str) -> None:
+def test_display_url_hides_the_password(url: str, told: str) -> None:
     assert display_url(url) == told
 
 
-def test_the_file_is_in_the_state_directory(tmp_path: Path) -> None:
+def test_file_url_is_in_the_state_directory(tmp_path: Path) -> None:
     assert display_url(file_url(str(tmp_path))) == str(tmp_path / "ledger.sqlite")

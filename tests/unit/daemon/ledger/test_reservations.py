@@ -15,20 +15,20 @@ NODE1 = provider_uuid("c1/node1")
 def contents(
     inventories: dict[str, Inventory], *uses: tuple[str, Kind, str | None, dict[str, int]]
 ) -> LedgerSnapshot:
-    """A ledger in which consumers have something of node1."""
+    """Return a ledger in which consumers have allocations of node1."""
     consumers = [Consumer(consumer_uuid(name), name, kind, promised=text) for name, kind, text, _ in uses]
     held = {consumer_uuid(name): {NODE1: amounts} for name, _, _, amounts in uses}
     return LedgerSnapshot({}, {NODE1: inventories}, {each.uuid: each for each in consumers}, held)
 
 
 def kept(*facts: Any, **options: bool) -> dict[str, Inventory]:
-    """What is kept of node1; nothing is of the other one."""
+    """Return the inventories of node1 that decisions get; node2 has none."""
     found = inventories_of_nodes(SAID, contents(*facts), **options)
     assert found.keys() <= {"node1"}
     return dict(found.get("node1", ()))
 
 
-def test_what_is_reserved() -> None:
+def test_reserved_amounts_are_kept_free() -> None:
     there = {"MEMORY_MB": Inventory(10_000, 500), "VCPU": Inventory(64, 2, allocation_ratio=4.0)}
     found = kept(there)
     assert found["MEMORY_MB"].reserved == 500
@@ -36,20 +36,20 @@ def test_what_is_reserved() -> None:
     assert kept({"MEMORY_MB": Inventory(10_000)}) == {}
 
 
-def test_custom_classes() -> None:
+def test_custom_classes_always_count() -> None:
     there = {"CUSTOM_GPU": Inventory(8, 1, 2, 4, 2, 2.0)}
     assert kept(there) == there
     claimed = kept(there, ("tests", "claim", None, {"CUSTOM_GPU": 3}))
     assert claimed == {"CUSTOM_GPU": Inventory(8, 3, 2, 4, 2, 2.0)}  # 3 of them take 2, each being two
 
 
-def test_what_plans_and_people_claim() -> None:
+def test_claims_of_plans_and_by_hand_are_reserved() -> None:
     there = {"MEMORY_MB": Inventory(10_000, 500)}
     uses = (("tests", "claim", None, {"MEMORY_MB": 70}), ("c1/plan/1", "plan", None, {"MEMORY_MB": 30}))
     assert kept(there, *uses)["MEMORY_MB"].reserved == 600
 
 
-def test_what_is_promised_and_not_used_yet_if_that_is_asked_for() -> None:
+def test_promises_are_reserved_on_request() -> None:
     there = {"MEMORY_MB": Inventory(10_000)}
     uses = (
         ("c1/new", "instance", "{}", {"MEMORY_MB": 70}),
@@ -60,6 +60,6 @@ def test_what_is_promised_and_not_used_yet_if_that_is_asked_for() -> None:
     assert kept(there, ("c1/old", "instance", None, {"MEMORY_MB": 70}), promised=True) == {}
 
 
-def test_nodes_of_which_something_is_claimed() -> None:
+def test_claimed_nodes_are_named() -> None:
     assert claimed_nodes(SAID, contents({}, ("c1/new", "instance", "{}", {"VCPU": 1}))) == {"node1"}
     assert claimed_nodes(SAID, contents({}, ("c1/node1", "node", None, {"VCPU": 1}))) == set()

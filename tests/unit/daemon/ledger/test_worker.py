@@ -26,14 +26,14 @@ async def tried(tmp_path: Path) -> AsyncIterator[LedgerWorker]:
         await worker.run()  # which closes what is open
 
 
-async def test_work_is_done_in_a_thread(tried: LedgerWorker) -> None:
+async def test_work_runs_in_a_thread(tried: LedgerWorker) -> None:
     found = await tried.do(lambda ledger: (threading.current_thread(), ledger.providers()))
     assert found[0] is not threading.current_thread()
     assert found[1] == ()
 
 
 @pytest.mark.parametrize("error", [ConflictError("changed"), AttributeError("create_table")])
-async def test_whatever_happens_it_goes_on(
+async def test_worker_survives_errors(
     autojump_clock: MockClock, tried: LedgerWorker, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     tries = 0
@@ -49,7 +49,7 @@ async def test_whatever_happens_it_goes_on(
     assert tries > 2
 
 
-async def test_one_after_the_other(tried: LedgerWorker) -> None:
+async def test_work_runs_in_order(tried: LedgerWorker) -> None:
     order, going = list[str](), threading.Event()
 
     def slow(_ledger: Ledger) -> None:
@@ -68,7 +68,7 @@ async def test_one_after_the_other(tried: LedgerWorker) -> None:
     assert order == ["begun", "done", "next"]
 
 
-async def test_who_has_no_patience_goes_on_and_the_work_is_done(tried: LedgerWorker) -> None:
+async def test_cancelled_caller_does_not_wait_and_work_completes(tried: LedgerWorker) -> None:
     going = threading.Event()
 
     def slow(ledger: Ledger) -> None:
@@ -85,7 +85,7 @@ async def test_who_has_no_patience_goes_on_and_the_work_is_done(tried: LedgerWor
     assert len(await tried.do(lambda ledger: ledger.providers())) == 1
 
 
-async def test_what_is_told_of_it(tried: LedgerWorker, tmp_path: Path) -> None:
+async def test_status_has_counts_and_conflicts(tried: LedgerWorker, tmp_path: Path) -> None:
     await tried.do(lambda ledger: ledger.apply(NODE))
     await tried.do(lambda ledger: ledger.claim(WEB, {"node": {"VCPU": 5}}, {}, beyond=True))
     with pytest.raises(ConflictError):
@@ -100,7 +100,7 @@ async def test_what_is_told_of_it(tried: LedgerWorker, tmp_path: Path) -> None:
     }
 
 
-async def test_a_database_that_cannot_be_used_is_tried_again_later(
+async def test_unavailable_database_is_tried_again_later(
     tried: LedgerWorker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0
@@ -118,7 +118,7 @@ async def test_a_database_that_cannot_be_used_is_tried_again_later(
     assert (await tried.status())["error"] is None
 
 
-async def test_claims_end(tried: LedgerWorker, autojump_clock: MockClock) -> None:
+async def test_expired_claims_are_released(tried: LedgerWorker, autojump_clock: MockClock) -> None:
     await tried.do(lambda ledger: ledger.apply(NODE))
     await tried.do(lambda ledger: ledger.claim(WEB, {"node": {"VCPU": 1}}, {}))
     due = Consumer("due", "c/due", "claim", expires=1.0)

@@ -13,14 +13,14 @@ def jobs(**states: str) -> list[QueryRow]:
     return [QueryRow({"id": int(name[1:]), "status": state}, {}) for name, state in states.items()]
 
 
-def test_the_first_look_is_at_all_jobs_and_tells_nothing() -> None:
+def test_first_poll_asks_for_all_jobs() -> None:
     assert status_filter(None) is None
     queue, ran_empty = after_poll(None, jobs(j3="success", j5="running", j4="error"))
     assert (queue, ran_empty) == (JobQueue(5, frozenset({5})), False)
     assert after_poll(None, []) == (JobQueue(), False)
 
 
-def test_the_next_are_at_those_that_may_have_changed() -> None:
+def test_next_poll_asks_for_unfinished_and_newer_jobs() -> None:
     assert status_filter(JobQueue(7, frozenset({5, 2}))) == [
         "|",
         [">", "id", 7],
@@ -29,7 +29,7 @@ def test_the_next_are_at_those_that_may_have_changed() -> None:
     ]
 
 
-def test_when_it_has_run_empty() -> None:
+def test_queue_became_empty_when_the_last_job_ended() -> None:
     busy, idle = JobQueue(7, frozenset({5, 7})), JobQueue(7)
     assert after_poll(busy, jobs(j5="success", j7="waiting")) == (JobQueue(7, frozenset({7})), False)
     assert after_poll(busy, jobs(j5="success", j7="canceled")) == (idle, True)
@@ -43,7 +43,7 @@ def test_when_it_has_run_empty() -> None:
     assert after_poll(idle, jobs(j8="success")) == (JobQueue(8), True)  # it came and went since the last look
 
 
-def test_what_jobs_are_to_do_is_asked_once() -> None:
+def test_opcodes_are_asked_for_once() -> None:
     create = [{"OP_ID": "OP_INSTANCE_CREATE"}]
     assert opcode_filter(JobQueue(7), None) is None
     assert opcode_filter(JobQueue(7, frozenset({5, 2})), None) == ["|", ["=", "id", 2], ["=", "id", 5]]

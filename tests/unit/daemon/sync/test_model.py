@@ -11,7 +11,7 @@ from tests.support.worlds import world
 
 
 def model(**changes: Any) -> Model:
-    """Of a small cluster; ``changes`` are made to the rows of its second node, of configuration and live."""
+    """Return the model of a small cluster, with ``changes`` to the rows of its second node."""
     made = Model()
     for kind in TABLES:
         tables = read(world(), kind)
@@ -37,14 +37,14 @@ def model(**changes: Any) -> Model:
         ({"sptotal": None, "ndp/exclusive_storage": True}, True),
     ],
 )
-def test_what_a_node_has_to_report(changes: dict[str, Any], silent: bool) -> None:
+def test_node_without_needed_figures_is_offline(changes: dict[str, Any], silent: bool) -> None:
     made = model(**changes)
     assert made.cluster is not None
     assert made.silent == (("two",) if silent else ())
     assert made.cluster.nodes[1].offline is (silent or changes.get("vm_capable") is False)
 
 
-def test_what_does_not_fit_together_is_refused_and_changes_nothing() -> None:
+def test_inconsistent_tables_are_refused_and_change_nothing() -> None:
     made = model()
     tables = read(world(), CONFIGURATION)
     with pytest.raises(DataError, match=r"^Unknown node 'one' for instance"):
@@ -53,13 +53,13 @@ def test_what_does_not_fit_together_is_refused_and_changes_nothing() -> None:
         set_tables(made, CONFIGURATION, {**tables, "nodes": [QueryRow({}, {})]}, 5.0)
 
 
-def test_ages() -> None:
+def test_ages_are_those_of_the_last_polls() -> None:
     made = set_tables(model(), CONFIGURATION, read(world(), CONFIGURATION), 7.0)
     assert made.ages(10.0) == {CONFIGURATION: 3.0, LIVE: 10.0}
 
 
-def test_figures_of_a_time_with_other_instances() -> None:
-    """Until live data was asked for after the change had shown."""
+def test_nodes_with_older_figures_are_updating() -> None:
+    """A node is updating until live data is polled after the change."""
     before = model()
     assert before.updating == []
     tables = read(world(), CONFIGURATION)

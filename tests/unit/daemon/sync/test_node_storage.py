@@ -42,7 +42,7 @@ def report(hdd: int, ssd: int, hdd_taken: int = 0, ssd_taken: int = 0) -> Storag
     return StorageReport(rooms, {HDD: hdd_taken, SSD: ssd_taken}, 0.0)
 
 
-def test_what_disks_take() -> None:
+def test_used_storage_is_by_node_and_unit() -> None:
     known = with_current_storage(
         cluster(mirrored("web", 500, 300), mirrored("mail", 100)), KnownStorage(DISKS)
     )
@@ -53,7 +53,7 @@ def test_what_disks_take() -> None:
     assert used_storage(coming) == {}
 
 
-def test_free_space_follows_the_disks_that_came_and_went() -> None:
+def test_free_space_follows_the_disks() -> None:
     known = KnownStorage(DISKS, {"one": report(8000, 8000, hdd_taken=756, ssd_taken=300)}, complete=True)
     web, mail = mirrored("web", 500, 300), mirrored("mail", 100)
 
@@ -70,25 +70,25 @@ def test_free_space_follows_the_disks_that_came_and_went() -> None:
     assert asked_for == (Unit(HDD, 9000, 8756), Unit(SSD, 9000, 8300))
 
 
-def test_there_is_never_more_free_than_there_is() -> None:
+def test_free_space_never_exceeds_the_size() -> None:
     known = KnownStorage(DISKS, {"one": report(8900, 100, hdd_taken=500)}, complete=True)
     nodes = with_current_storage(cluster(mirrored("mail", 100)), known).nodes
     assert nodes[0].storage == (Unit(HDD, 9000, 9000), Unit(SSD, 9000, 100 - 228))
 
 
-def test_reports_count_once_there_is_one_of_each_node() -> None:
+def test_reports_count_when_complete() -> None:
     known = KnownStorage({}, {"one": report(1, 1)})
     assert with_current_storage(cluster(), known) == cluster()
 
 
-def test_a_node_that_is_not_there_has_no_units() -> None:
+def test_silent_node_has_no_units() -> None:
     known = KnownStorage({}, {"one": report(1, 1), "gone": report(1, 1)}, complete=True)
     start = cluster()
     down = replace(start, nodes=(replace(start.nodes[0], t_mem=0.0), *start.nodes[1:]))
     assert with_current_storage(down, known) == down
 
 
-def test_a_disk_that_comes_or_goes_meanwhile_leaves_rather_too_little() -> None:
+def test_disk_changed_during_the_poll_leaves_too_little_rather_than_too_much() -> None:
     found = {"one": {HDD: UnitSpace(9000, 8000)}}
     for before, after in ((0, 500), (500, 0)):
         taken = {"one": {HDD: before}}, {"one": {HDD: after}}
@@ -97,14 +97,14 @@ def test_a_disk_that_comes_or_goes_meanwhile_leaves_rather_too_little() -> None:
         assert (known.asked, replace(known, complete=True).asked) == (None, 7.0)
 
 
-def test_nodes_that_did_not_answer_are_not_known_any_more() -> None:
+def test_node_without_answer_loses_its_report() -> None:
     known = KnownStorage({}, {"one": report(1, 1), "two": report(2, 2), "three": report(3, 3)}, generation=4)
     found = {"one": {HDD: UnitSpace(5, 5)}}
     new = add_reports(known, ["one", "two"], found, ({}, {}), 1.0)
     assert (set(new.reports), new.generation) == ({"one", "three"}, 5)
 
 
-def test_the_generation_tells_changes_and_nothing_else() -> None:
+def test_generation_rises_only_with_a_change() -> None:
     known = revise_storage(KnownStorage(), DISKS, {"one": report(1, 1)})
     assert known.generation == 1
     later = replace(report(1, 1), asked=9.0)
@@ -125,7 +125,7 @@ def test_the_generation_tells_changes_and_nothing_else() -> None:
         (Disk(1, unit=DesiredUnit(StorageType.EXT, "vendor")), False),
     ],
 )
-def test_when_units_matter(disk: Disk, needed: bool) -> None:
+def test_other_units_are_named_by_disks_pools_and_tags(disk: Disk, needed: bool) -> None:
     start = cluster(replace(mirrored("web"), disks=(disk,)))
     assert names_other_units(start) is needed
     tagged = replace(cluster(), nodes=(node("one", tags=("htools:storage:rbd/vms",)),))

@@ -1,4 +1,4 @@
-"""What is told of luxid and of the polls."""
+"""The state of luxid, and statistics of polls."""
 
 import structlog
 
@@ -19,7 +19,7 @@ def test_only_changes_are_logged() -> None:
     ]
 
 
-def test_the_time_is_that_of_the_state_not_of_its_reason() -> None:
+def test_time_is_that_of_the_state_not_of_its_error() -> None:
     luxi = LuxidState("path")
     luxi.update("unreachable", "gone")
     since = luxi.since
@@ -28,7 +28,7 @@ def test_the_time_is_that_of_the_state_not_of_its_reason() -> None:
     assert luxi.error == "still gone"
 
 
-def test_statistics() -> None:
+def test_statistics_keep_the_last_hundred() -> None:
     polls = PollStatistics()
     assert polls.status() == {"done": 0, "failed": 0, "error": None, "last_ms": None}
     polls.recent.extend(range(200))

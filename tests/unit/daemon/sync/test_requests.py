@@ -1,4 +1,4 @@
-"""However an answer is written, it is read as it would be the first time."""
+"""A repeated answer is read like a first one, however it is written."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def plain(message: bytes) -> object:
 
 
 @given(st.lists(st.tuples(ROWS, st.booleans()), max_size=4))
-def test_one_answer_after_the_other(answers: list[tuple[Any, bool]]) -> None:
+def test_answers_equal_those_read_as_a_whole(answers: list[tuple[Any, bool]]) -> None:
     reader = AnswerReader("thing", FIELDS)
     for rows, indented in answers:
         message = written(rows, orjson.OPT_INDENT_2 if indented else None)
@@ -43,7 +43,9 @@ def test_one_answer_after_the_other(answers: list[tuple[Any, bool]]) -> None:
 
 
 @given(ROWS, ROWS, st.data())
-def test_damaged_answers(first: Any, second: Any, data: st.DataObject) -> None:
+def test_damaged_answers_are_refused_as_when_read_as_a_whole(
+    first: Any, second: Any, data: st.DataObject
+) -> None:
     reader, message = AnswerReader("thing", FIELDS), bytearray(written(second))
     reader.read(written(first))
     place = data.draw(st.integers(0, len(message) - 1))
@@ -59,7 +61,7 @@ def test_damaged_answers(first: Any, second: Any, data: st.DataObject) -> None:
         assert reader.read(damaged) == expected
 
 
-def test_rows_that_stay_are_the_same_objects() -> None:
+def test_unchanged_rows_are_the_same_objects() -> None:
     reader = AnswerReader("thing", FIELDS)
 
     def read(*values: int) -> list[Any]:
@@ -74,12 +76,12 @@ def test_rows_that_stay_are_the_same_objects() -> None:
     assert read(1, 2)[1] is not two
 
 
-def test_a_refusal_is_told_as_it_is() -> None:
+def test_refusal_is_passed_on() -> None:
     refusal = {"success": False, "result": ["OpPrereqError", ["no"]]}
     assert AnswerReader("thing", FIELDS).read(orjson.dumps(refusal)) == refusal
 
 
-async def test_the_same_answer_is_read_once() -> None:
+async def test_same_answer_is_parsed_once() -> None:
     luxid, read = MemoryLuxid(), list[bytes]()
 
     def note(message: bytes) -> object:
@@ -101,13 +103,13 @@ async def test_the_same_answer_is_read_once() -> None:
     assert len(read) == 2
 
 
-def test_each_table_has_a_request() -> None:
+def test_every_table_has_a_request() -> None:
     asked = table_requests()
     assert {kind: set(requests) for kind, requests in asked.items()} == {
         kind: set(names) for kind, names in TABLES.items()
     }
 
 
-def test_what_an_object_names_is_asked_for_after_it() -> None:
+def test_objects_are_asked_for_before_those_that_they_name() -> None:
     configuration, _ = table_requests().values()
     assert list(configuration) == ["instances", "networks", "nodes", "groups", "cluster"]

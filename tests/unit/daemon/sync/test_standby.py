@@ -1,4 +1,4 @@
-"""What nodes had when they last reported is known when they do not any more, and outlives the daemon."""
+"""The figures that nodes last reported are kept while they are silent, also over a restart."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.support.by_hand import instance
 
 
 def described(**changes: object) -> Cluster:
-    """Three nodes with an instance each; the last one may be changed."""
+    """Return three nodes with an instance each, with changes to the last node."""
     rows = [instance(f"i{row}", DiskTemplate.PLAIN, f"n{row}", mem=1000) for row in range(3)]
     made = by_hand.cluster({"n0": 10_000, "n1": 10_000, "n2": 20_000}, rows)
     *others, last = made.nodes
@@ -22,14 +22,14 @@ def described(**changes: object) -> Cluster:
 
 
 def silent(cluster: Cluster, name: str) -> Cluster:
-    """As Ganeti tells it once the node is off."""
+    """Return the cluster as Ganeti reports it once the node is off."""
     nodes = [
         Node(node.name, node.group, offline=True) if node.name == name else node for node in cluster.nodes
     ]
     return replace(cluster, nodes=tuple(nodes), instances=cluster.instances[:2])
 
 
-def test_a_node_is_known_as_it_was_without_its_instances() -> None:
+def test_node_is_recorded_without_its_instances() -> None:
     before = described()
     known = revise_standby({}, None, before)
     assert {*known} == {"n0", "n1", "n2"}
@@ -40,7 +40,7 @@ def test_a_node_is_known_as_it_was_without_its_instances() -> None:
     assert with_standby(off, known) is off
 
 
-def test_nothing_is_new_as_long_as_only_instances_come_and_go() -> None:
+def test_changed_instances_record_nothing() -> None:
     known = revise_standby({}, None, described())
     assert revise_standby(known, described(), described(f_mem=5000)) is known
     larger = revise_standby(known, described(), described(t_mem=30_000.0, f_mem=25_000))
@@ -48,21 +48,21 @@ def test_nothing_is_new_as_long_as_only_instances_come_and_go() -> None:
     assert larger["n1"] is known["n1"]
 
 
-def test_what_a_node_told_last_counts() -> None:
+def test_last_report_counts() -> None:
     known = revise_standby({}, None, described())
     late = described(f_mem=7000)
     assert revise_standby(known, late, silent(late, "n2"))["n2"].f_mem == 8000
     assert revise_standby(known, None, silent(late, "n2")) == known
 
 
-def test_a_node_that_is_gone_is_forgotten() -> None:
+def test_removed_node_is_forgotten() -> None:
     cluster = described()
     known = revise_standby({}, None, cluster)
     left = replace(cluster, nodes=cluster.nodes[:2], instances=cluster.instances[:2])
     assert {*revise_standby(known, cluster, left)} == {"n0", "n1"}
 
 
-async def test_it_outlives_the_daemon(tmp_path: Path) -> None:
+async def test_figures_survive_the_daemon(tmp_path: Path) -> None:
     cluster, file = described(excl_stor=True, t_spindles=7, f_spindles=5), tmp_path / "standby.data"
     known = revise_standby({}, None, cluster)
     assert await StandbyFile(str(file)).read() == {}
@@ -74,7 +74,7 @@ async def test_it_outlives_the_daemon(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff", b"g|u|preferred||\n\nn0|x\n"])
-async def test_a_damaged_file_is_none(tmp_path: Path, content: bytes) -> None:
+async def test_damaged_file_counts_as_none(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "standby.data"
     file.write_bytes(content)
     assert await StandbyFile(str(file)).read() == {}
@@ -84,7 +84,7 @@ async def test_a_damaged_file_is_none(tmp_path: Path, content: bytes) -> None:
     assert await StandbyFile(str(file)).read() == known
 
 
-async def test_a_file_that_cannot_be_written_is_no_harm(tmp_path: Path) -> None:
+async def test_unwritable_file_is_logged_once(tmp_path: Path) -> None:
     cluster = described()
     known = revise_standby({}, None, cluster)
     await StandbyFile(str(tmp_path / "none" / "standby.data")).write(known, cluster)
@@ -92,7 +92,7 @@ async def test_a_file_that_cannot_be_written_is_no_harm(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_the_text_is_read_again() -> None:
+def test_written_text_is_read_back() -> None:
     cluster = described()
     nodes = tuple(revise_standby({}, None, cluster).values())
     assert standby.parse(standby.dump(cluster, nodes), "x") == nodes

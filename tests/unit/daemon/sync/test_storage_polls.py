@@ -1,4 +1,4 @@
-"""Storage is asked for when the configuration wants it, and no more often; nobody is kept waiting."""
+"""Storage is polled as the configuration demands, and delays nothing."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,7 +19,7 @@ from htoolsd.sync.sync import Sync
 from tests.support.configuration import config_data
 from tests.support.memory_ganeti import MemoryGaneti, ganeti
 from tests.support.worlds import delay, replace_disks, role
-from tests.unit.simulator.test_storage import HDD, SSD, world
+from tests.unit.simulator.test_storage_units import HDD, SSD, world
 
 ALWAYS, NEEDED = StoragePollSettings("always", 600), StoragePollSettings("when-needed", 600)
 UNITS, DISKS = "OP_NODE_QUERY_STORAGE", "OP_INSTANCE_QUERY_DATA"
@@ -29,7 +29,7 @@ UNITS, DISKS = "OP_NODE_QUERY_STORAGE", "OP_INSTANCE_QUERY_DATA"
 async def following(
     luxid: MemoryGaneti, settings: StoragePollSettings, file: Path | str = ""
 ) -> AsyncIterator[Sync]:
-    """A synchronisation at work."""
+    """Run a synchronisation within the block."""
     sync = Sync("/luxi", luxid.is_master, 5, 300, luxid.connect, configuration_file=str(file))
     sync.storage.settings = settings
     async with trio.open_nursery() as nursery:
@@ -39,7 +39,7 @@ async def following(
 
 
 def asked(luxid: MemoryGaneti) -> list[str]:
-    """The opcodes that ask for storage, oldest first."""
+    """Return the opcodes that ask for storage, oldest first."""
     names = [job.ops[0].opcode["OP_ID"] for job in luxid.jobs.unarchived()]
     return [name for name in names if name in (UNITS, DISKS)]
 
@@ -58,7 +58,7 @@ def write(file: Path, now: World) -> None:
 
 
 def single() -> World:
-    """A world whose disks are all on the default volume group."""
+    """Return a world with all disks on the default volume group."""
     start = world()
     rows = [
         replace(row, disks=tuple(replace(disk, unit=HDD) for disk in row.disks))
@@ -68,7 +68,7 @@ def single() -> World:
     return replace(start, cluster=replace(start.cluster, instances=tuple(rows)))
 
 
-async def test_never_means_never(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_mode_never_submits_nothing(autojump_clock: MockClock, tmp_path: Path) -> None:
     file = tmp_path / "config.data"
     write(file, world())
     async with ganeti(world()) as luxid, following(luxid, StoragePollSettings(), file) as sync:
@@ -99,14 +99,14 @@ async def test_nodes_and_disks_get_their_units(autojump_clock: MockClock) -> Non
 
 
 async def test_nodes_are_asked_once_they_are_known(autojump_clock: MockClock) -> None:
-    """As soon as the cluster is, not at the next regular look."""
+    """The poll does not wait for the next regular round."""
     async with ganeti(world()) as luxid, following(luxid, ALWAYS) as sync:
         await trio.sleep(2 * storage_polls.SHORT_PAUSE)
         assert sync.model.cluster is not None
         assert asked(luxid)
 
 
-async def test_where_disks_are_is_read_where_it_stands(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_disks_are_read_from_the_configuration_file(autojump_clock: MockClock, tmp_path: Path) -> None:
     file = tmp_path / "config.data"
     write(file, world())
     async with ganeti(world()) as luxid, following(luxid, ALWAYS, file) as sync:
@@ -115,7 +115,7 @@ async def test_where_disks_are_is_read_where_it_stands(autojump_clock: MockClock
         assert asked(luxid) == [UNITS]
 
 
-async def test_damage_changes_nothing(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_damaged_configuration_changes_nothing(autojump_clock: MockClock, tmp_path: Path) -> None:
     file = tmp_path / "config.data"
     write(file, world())
     async with ganeti(world()) as luxid, following(luxid, ALWAYS, file) as sync:
@@ -146,7 +146,7 @@ async def test_few_nodes_are_asked_at_a_time(
         assert nodes == [None, ["one", "two"], ["three"]]
 
 
-async def test_it_begins_once_something_names_another_unit(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_polls_begin_when_a_disk_names_another_unit(autojump_clock: MockClock, tmp_path: Path) -> None:
     file, start = tmp_path / "config.data", single()
     write(file, start)
     async with ganeti(start) as luxid, following(luxid, NEEDED, file) as sync:
@@ -166,7 +166,7 @@ async def test_it_begins_once_something_names_another_unit(autojump_clock: MockC
         assert set(units(sync).values()) == {None}
 
 
-async def test_it_begins_once_somebody_asks_for_another_unit(
+async def test_polls_begin_when_a_request_names_another_unit(
     autojump_clock: MockClock, tmp_path: Path
 ) -> None:
     write(tmp_path / "config.data", single())
@@ -187,7 +187,7 @@ async def test_free_space_follows_the_disks(autojump_clock: MockClock, tmp_path:
         assert asked(luxid) == [DISKS, UNITS]
 
 
-async def test_nodes_on_which_somebody_works_are_left_alone(autojump_clock: MockClock) -> None:
+async def test_locked_nodes_are_not_asked(autojump_clock: MockClock) -> None:
     async with ganeti(world(), job_seconds=300) as luxid:
         luxid.jobs.submit([[role("three", drained=True)]])
         await trio.sleep(1)
@@ -200,7 +200,7 @@ async def test_nodes_on_which_somebody_works_are_left_alone(autojump_clock: Mock
             assert units(sync) == truth(luxid)
 
 
-async def test_for_one_that_cannot_be_asked_the_others_do_not_wait_for_ever(
+async def test_other_nodes_do_not_wait_for_a_locked_one(
     autojump_clock: MockClock,
 ) -> None:
     async with ganeti(world(), job_seconds=5000) as luxid:
@@ -213,7 +213,7 @@ async def test_for_one_that_cannot_be_asked_the_others_do_not_wait_for_ever(
             assert (found["three"], found["one"]) == (None, truth(luxid)["one"])
 
 
-async def test_a_job_that_has_to_wait_too_long_is_cancelled(autojump_clock: MockClock) -> None:
+async def test_waiting_job_is_cancelled(autojump_clock: MockClock) -> None:
     async with ganeti(world()) as luxid, following(luxid, ALWAYS) as sync:
         await trio.sleep(60)
         before = sync.model.storage
@@ -230,7 +230,7 @@ async def test_a_job_that_has_to_wait_too_long_is_cancelled(autojump_clock: Mock
         assert sync.ages()["storage"] < 400
 
 
-async def test_a_node_that_does_not_answer_has_its_single_figure(autojump_clock: MockClock) -> None:
+async def test_silent_node_keeps_its_single_figure(autojump_clock: MockClock) -> None:
     async with ganeti(world()) as luxid, following(luxid, ALWAYS) as sync:
         await trio.sleep(60)
         luxid.jobs.change(lose_node(luxid.jobs.world, "two"))
@@ -238,7 +238,7 @@ async def test_a_node_that_does_not_answer_has_its_single_figure(autojump_clock:
         assert (units(sync)["two"], units(sync)["one"]) == (None, truth(luxid)["one"])
 
 
-async def test_told_to_stop_it_forgets(autojump_clock: MockClock) -> None:
+async def test_mode_never_forgets_the_reports(autojump_clock: MockClock) -> None:
     async with ganeti(world()) as luxid, following(luxid, ALWAYS) as sync:
         await trio.sleep(60)
         sync.storage.settings = StoragePollSettings()
@@ -262,7 +262,7 @@ async def test_pools_need_no_jobs(autojump_clock: MockClock) -> None:
         assert asked(luxid) == []
 
 
-async def test_what_is_asked_for_in_vain_is_not_asked_for_all_the_time(autojump_clock: MockClock) -> None:
+async def test_unanswered_disks_are_not_asked_for_endlessly(autojump_clock: MockClock) -> None:
     async with ganeti(world()) as luxid:
         luxid.garble = (b'"size":300', b'"size":301')  # of other disks, as it seems
         async with following(luxid, ALWAYS) as sync:
@@ -276,8 +276,8 @@ async def test_what_is_asked_for_in_vain_is_not_asked_for_all_the_time(autojump_
             assert asked(luxid).count(DISKS) == 3
 
 
-async def test_where_disks_are_is_known_with_pools(autojump_clock: MockClock, tmp_path: Path) -> None:
-    """Otherwise it would not be known how much of them is taken."""
+async def test_disks_are_known_with_configured_pools(autojump_clock: MockClock, tmp_path: Path) -> None:
+    """The use of the pools depends on the disks."""
     file = tmp_path / "config.data"
     write(file, world())
     fast = StoragePollSettings(pools=(Pool(DesiredUnit(StorageType.RADOS, "fast"), 500),))
@@ -294,9 +294,7 @@ async def test_where_disks_are_is_known_with_pools(autojump_clock: MockClock, tm
         assert asked(luxid) == []
 
 
-async def test_it_begins_once_the_configuration_names_another_unit(
-    autojump_clock: MockClock, tmp_path: Path
-) -> None:
+async def test_polls_begin_when_a_pool_is_configured(autojump_clock: MockClock, tmp_path: Path) -> None:
     write(tmp_path / "config.data", single())
     shared, rados = (
         Pool(DesiredUnit(kind, "/mnt"), 500) for kind in (StorageType.SHARED_FILE, StorageType.RADOS)

@@ -13,7 +13,7 @@ from tests.support.memory_ganeti import described, following, ganeti, truth
 from tests.support.worlds import delay, migrate, node, world
 
 
-async def test_the_model_is_the_cluster(autojump_clock: MockClock) -> None:
+async def test_model_equals_the_cluster(autojump_clock: MockClock) -> None:
     async with ganeti() as luxid, following(luxid) as sync:
         assert (sync.model.cluster, sync.late) == (None, True)
         await trio.sleep(1)
@@ -22,7 +22,7 @@ async def test_the_model_is_the_cluster(autojump_clock: MockClock) -> None:
         assert sync.ages() == {"configuration": 1, "live": 1}
 
 
-async def test_configuration_is_asked_for_often_and_live_data_rarely(autojump_clock: MockClock) -> None:
+async def test_configuration_is_polled_often_and_live_data_rarely(autojump_clock: MockClock) -> None:
     async with ganeti() as luxid, following(luxid):
         await trio.sleep(301)
         for table in ("node", "instance", "group", "QueryClusterInfo", "job"):
@@ -30,7 +30,7 @@ async def test_configuration_is_asked_for_often_and_live_data_rarely(autojump_cl
         assert luxid.times("live node") == luxid.times("live instance") == [0, 300]
 
 
-async def test_what_changes_in_the_configuration_is_known_at_the_next_poll(autojump_clock: MockClock) -> None:
+async def test_configuration_changes_are_known_at_the_next_poll(autojump_clock: MockClock) -> None:
     async with ganeti() as luxid, following(luxid) as sync:
         await trio.sleep(1)
         first = sync.model
@@ -43,7 +43,7 @@ async def test_what_changes_in_the_configuration_is_known_at_the_next_poll(autoj
         assert luxid.times("live node") == [0]
 
 
-async def test_when_jobs_have_ended_live_data_is_asked_for(autojump_clock: MockClock) -> None:
+async def test_live_data_is_polled_when_jobs_have_ended(autojump_clock: MockClock) -> None:
     async with ganeti(job_seconds=17) as luxid, following(luxid) as sync:
         await trio.sleep(101)
         luxid.jobs.submit([[migrate("mirrored")], [delay(50)]])
@@ -55,7 +55,7 @@ async def test_when_jobs_have_ended_live_data_is_asked_for(autojump_clock: MockC
         assert described(sync) == truth(luxid)
 
 
-async def test_a_job_that_came_and_went_between_two_polls_is_noticed(autojump_clock: MockClock) -> None:
+async def test_short_job_between_two_polls_is_noticed(autojump_clock: MockClock) -> None:
     async with ganeti() as luxid, following(luxid) as sync:
         await trio.sleep(101)
         luxid.jobs.submit([[migrate("mirrored")]])
@@ -64,7 +64,7 @@ async def test_a_job_that_came_and_went_between_two_polls_is_noticed(autojump_cl
         assert described(sync) == truth(luxid)
 
 
-async def test_jobs_that_end_all_the_time_do_not_make_nodes_busy(autojump_clock: MockClock) -> None:
+async def test_frequent_jobs_do_not_cause_frequent_live_polls(autojump_clock: MockClock) -> None:
     async with ganeti() as luxid, following(luxid):
         for _ in range(100):
             luxid.jobs.submit([[delay(1)]])
@@ -74,7 +74,7 @@ async def test_jobs_that_end_all_the_time_do_not_make_nodes_busy(autojump_clock:
         assert min(b - a for a, b in pairwise(times)) >= 10
 
 
-async def test_live_data_when_it_is_wanted(autojump_clock: MockClock) -> None:
+async def test_live_data_is_polled_on_request(autojump_clock: MockClock) -> None:
     async with ganeti() as luxid, following(luxid) as sync:
         await trio.sleep(11)
         sync.request_live_data()
@@ -85,7 +85,7 @@ async def test_live_data_when_it_is_wanted(autojump_clock: MockClock) -> None:
         assert sync.ages() == {"configuration": 0, "live": 0}
 
 
-async def test_a_node_that_appears_is_used_as_soon_as_it_has_reported(autojump_clock: MockClock) -> None:
+async def test_new_node_is_used_after_its_first_report(autojump_clock: MockClock) -> None:
     async with ganeti() as luxid, following(luxid) as sync:
         await trio.sleep(11)
         nodes = (*luxid.jobs.world.cluster.nodes, node("new"))
@@ -101,7 +101,7 @@ async def test_a_node_that_appears_is_used_as_soon_as_it_has_reported(autojump_c
         assert described(sync) == truth(luxid)
 
 
-async def test_a_node_that_comes_back_is_asked_at_once(autojump_clock: MockClock) -> None:
+async def test_returning_node_is_asked_at_once(autojump_clock: MockClock) -> None:
     start = with_role(world(), "two", offline=True, drained=False)
     async with ganeti(start) as luxid, following(luxid) as sync:
         await trio.sleep(1)
@@ -116,7 +116,7 @@ async def test_a_node_that_comes_back_is_asked_at_once(autojump_clock: MockClock
         assert described(sync) == truth(luxid)
 
 
-async def test_a_node_that_does_not_report_is_taken_for_offline(autojump_clock: MockClock) -> None:
+async def test_silent_node_counts_as_offline(autojump_clock: MockClock) -> None:
     async with ganeti() as luxid, following(luxid, live=20) as sync:
         luxid.jobs.change(lose_node(luxid.jobs.world, "two"))
         await trio.sleep(19)
@@ -129,7 +129,7 @@ async def test_a_node_that_does_not_report_is_taken_for_offline(autojump_clock: 
         assert described(sync) == truth(luxid)
 
 
-async def test_while_ganeti_is_away_the_last_is_kept_and_grows_old(autojump_clock: MockClock) -> None:
+async def test_model_stays_and_ages_while_luxid_is_unreachable(autojump_clock: MockClock) -> None:
     async with ganeti() as luxid, following(luxid) as sync:
         await trio.sleep(1)
         known, before = described(sync), len(luxid.attempts)
@@ -147,7 +147,7 @@ async def test_while_ganeti_is_away_the_last_is_kept_and_grows_old(autojump_cloc
         assert max(sync.ages().values()) < 36
 
 
-async def test_live_data_is_asked_for_when_ganeti_is_back(autojump_clock: MockClock) -> None:
+async def test_live_data_is_polled_when_luxid_is_back(autojump_clock: MockClock) -> None:
     async with ganeti() as luxid, following(luxid) as sync:
         await trio.sleep(41)
         luxid.leave()
@@ -160,7 +160,7 @@ async def test_live_data_is_asked_for_when_ganeti_is_back(autojump_clock: MockCl
         assert sync.ages()["live"] < 30
 
 
-async def test_a_refresh_says_why_it_could_not_be(autojump_clock: MockClock) -> None:
+async def test_failed_refresh_gives_the_reason(autojump_clock: MockClock) -> None:
     async with ganeti() as luxid, following(luxid) as sync:
         await trio.sleep(1)
         luxid.leave()
@@ -172,7 +172,7 @@ async def test_a_refresh_says_why_it_could_not_be(autojump_clock: MockClock) -> 
             await sync.poll_all()
 
 
-async def test_live_data_that_does_not_come_keeps_nothing_else_waiting(autojump_clock: MockClock) -> None:
+async def test_slow_live_data_does_not_delay_the_configuration(autojump_clock: MockClock) -> None:
     async with ganeti() as luxid, following(luxid) as sync:
         await trio.sleep(1)
         luxid.stuck = True
@@ -184,7 +184,7 @@ async def test_live_data_that_does_not_come_keeps_nothing_else_waiting(autojump_
         assert luxid.times("live node") == [0, 1, 1 + 180 + RETRY, 1 + 2 * (180 + RETRY)]
 
 
-async def test_the_role_goes_and_comes_back(autojump_clock: MockClock) -> None:
+async def test_polls_stop_and_resume_with_the_master_role(autojump_clock: MockClock) -> None:
     async with ganeti() as luxid:
         luxid.master = False
         async with following(luxid) as sync:
@@ -205,7 +205,7 @@ async def test_the_role_goes_and_comes_back(autojump_clock: MockClock) -> None:
             assert described(sync) == truth(luxid)
 
 
-async def test_whoever_waits_for_a_refresh_when_the_role_goes_is_told(autojump_clock: MockClock) -> None:
+async def test_waiting_refresh_fails_when_the_role_is_lost(autojump_clock: MockClock) -> None:
     async with ganeti() as luxid, following(luxid) as sync:
         await trio.sleep(1)
         luxid.stuck = True
@@ -234,7 +234,7 @@ async def test_whoever_waits_for_a_refresh_when_the_role_goes_is_told(autojump_c
         (b'"name":"cluster"', b'"name":null'),
     ],
 )
-async def test_nonsense_leaves_the_model_as_it_is(
+async def test_invalid_answer_leaves_the_model_unchanged(
     autojump_clock: MockClock, garble: tuple[bytes, bytes]
 ) -> None:
     async with ganeti() as luxid, following(luxid) as sync:
@@ -251,7 +251,7 @@ async def test_nonsense_leaves_the_model_as_it_is(
         assert described(sync) == truth(luxid)
 
 
-async def test_a_node_that_is_not_asked_for_its_figures_is_waited_for_once(
+async def test_node_without_figures_causes_no_extra_poll(
     autojump_clock: MockClock,
 ) -> None:
     async with ganeti() as luxid, following(luxid) as sync:
@@ -263,7 +263,7 @@ async def test_a_node_that_is_not_asked_for_its_figures_is_waited_for_once(
         assert luxid.times("live node") == [0, 1]
 
 
-async def test_jobs_of_another_queue_are_noticed_when_the_role_is_back(autojump_clock: MockClock) -> None:
+async def test_jobs_of_another_master_are_noticed(autojump_clock: MockClock) -> None:
     async with ganeti() as luxid, following(luxid) as sync:
         luxid.jobs.submit([[delay(1)] for _ in range(9)])
         await trio.sleep(41)

@@ -3,7 +3,7 @@ import trio
 from htoolsd.sync.threads import run_by_size
 
 
-async def test_much_work_is_done_run_by_size() -> None:
+async def test_runs_only_much_work_in_a_thread() -> None:
     def here() -> bool:
         return trio.lowlevel.in_trio_run()
 

@@ -15,7 +15,7 @@ async def work(trigger: Trigger, begun: list[float], seconds: float = 0.0, perio
         trigger.end()
 
 
-async def test_at_first_at_once_and_then_at_the_earliest_of_the_times_wanted(
+async def test_work_begins_at_the_earliest_requested_time(
     autojump_clock: MockClock,
 ) -> None:
     trigger, begun = Trigger(), list[float]()
@@ -31,7 +31,7 @@ async def test_at_first_at_once_and_then_at_the_earliest_of_the_times_wanted(
         nursery.cancel_scope.cancel()
 
 
-async def test_who_waits_gets_one_that_began_later(autojump_clock: MockClock) -> None:
+async def test_rerun_waits_for_work_that_begins_later(autojump_clock: MockClock) -> None:
     trigger, begun, waited = Trigger(), list[float](), list[float]()
 
     async def wait() -> None:
@@ -50,7 +50,7 @@ async def test_who_waits_gets_one_that_began_later(autojump_clock: MockClock) ->
         nursery.cancel_scope.cancel()
 
 
-async def test_nobody_waits_for_what_was_given_up(autojump_clock: MockClock) -> None:
+async def test_give_up_releases_waiting_tasks(autojump_clock: MockClock) -> None:
     trigger, begun = Trigger(), list[float]()
     await trigger.begin()
     async with trio.open_nursery() as nursery:

@@ -19,13 +19,13 @@ FILES = DesiredUnit(StorageType.FILE, "/srv/files")
 
 
 def units(hdd: int, ssd: int | None = None, *more: Unit) -> tuple[Unit, ...]:
-    """The units of a node, of 9,000 MiB each, with so much free."""
+    """Return the units of a node, of 9,000 MiB each, with so much free."""
     found = (Unit(HDD, 9000, hdd), *more)
     return found if ssd is None else (*found, Unit(SSD, 9000, ssd))
 
 
 def world(**storage: Any) -> World:
-    """Nodes with an instance whose disks lie on two groups, and with one in files."""
+    """Return nodes with an instance on two volume groups, and one in files."""
     disks = (Disk(500, unit=HDD), Disk(300, unit=SSD, metavg="hdd"))
     row = replace(instance("mirrored", DiskTemplate.DRBD, "one", "two"), disks=disks, dsk=1056)
     filed = replace(instance("filed", DiskTemplate.FILE, "one"), disks=(Disk(100, unit=FILES),), dsk=0)
@@ -54,7 +54,7 @@ def asked(now: World, kind: str | None = "lvm-vg", **fields: Any) -> Any:
     return ask(now, "NODE_QUERY_STORAGE", output_fields=columns, storage_type=kind, **fields)
 
 
-def test_a_new_secondary_takes_its_disks_from_their_groups_and_gives_others_back() -> None:
+def test_new_secondary_takes_disks_from_their_groups() -> None:
     now, _ = carry_out(world(), replace_disks("mirrored", "three"))
     assert free(now, "three") == {"hdd": 2000 - 500 - 128 - 128, "ssd": 2000 - 300}
     assert free(now, "two") == {"hdd": 8000 + 500 + 128 + 128, "ssd": 8000 + 300}
@@ -72,7 +72,7 @@ def test_a_new_secondary_takes_its_disks_from_their_groups_and_gives_others_back
         ({"one": (Unit(SSD, 9000, 8000),)}, "Volume group 'hdd' not found on node one"),
     ],
 )
-def test_a_group_that_is_full_or_missing_is_noticed(storage: Any, text: str) -> None:
+def test_refuses_full_or_missing_groups(storage: Any, text: str) -> None:
     with pytest.raises(OpcodeError, match=text):
         carry_out(world(**storage), replace_disks("mirrored", "three"))
     carry_out(world(three=units(756, 300)), replace_disks("mirrored", "three"))
@@ -85,7 +85,7 @@ def test_a_group_that_is_full_or_missing_is_noticed(storage: Any, text: str) -> 
         ((Unit(SSD, 9000, 8000), Unit(DesiredUnit(StorageType.DRBD, "hdd"), 9000, 8000)), False),
     ],
 )
-def test_the_own_group_may_be_for_mirrored_disks_and_a_reservation_needs_none(
+def test_drbd_group_counts_as_default_group_and_forthcoming_disks_need_none(
     storage: tuple[Unit, ...], forthcoming: bool
 ) -> None:
     now = world(one=storage)
@@ -98,7 +98,7 @@ def test_the_own_group_may_be_for_mirrored_disks_and_a_reservation_needs_none(
     assert moved.snode == "three"
 
 
-def test_a_node_is_asked_for_its_groups() -> None:
+def test_query_lists_the_groups_of_nodes() -> None:
     now = world()
     assert asked(now, nodes=["one", "three"]) == [
         ["one", "hdd", 9000, 8000],
@@ -113,13 +113,13 @@ def test_a_node_is_asked_for_its_groups() -> None:
     assert asked(now, "ext") == []
 
 
-def test_nodes_that_do_not_answer_are_missing() -> None:
+def test_query_omits_silent_nodes() -> None:
     now = with_role(lose_node(world(), "two"), "three", offline=True, drained=False)
     assert {row[0] for row in asked(now)} == {"one"}
     assert [row.storage for row in now.file_cluster().nodes[1:]] == [None, None]
 
 
-def test_a_node_that_tells_no_units_has_the_clusters_group() -> None:
+def test_node_without_units_has_the_default_group() -> None:
     assert asked(world(two=None), nodes=["two"]) == [["two", "hdd", 9000, 9000]]
     assert asked(worlds.world(), nodes=["one"]) == [["one", "xenvg", 9000, 8000]]
 
@@ -132,7 +132,7 @@ def test_a_node_that_tells_no_units_has_the_clusters_group() -> None:
         ({"kind": "ext"}, "No disk template of storage type 'ext' is enabled in this cluster. .* drbd,file"),
     ],
 )
-def test_questions_that_are_refused(fields: dict[str, Any], text: str) -> None:
+def test_refuses_invalid_storage_queries(fields: dict[str, Any], text: str) -> None:
     now = world()
     templates = (DiskTemplate.DRBD, DiskTemplate.FILE)
     policy = replace(now.cluster.ipolicy, disk_templates=templates)
@@ -141,13 +141,13 @@ def test_questions_that_are_refused(fields: dict[str, Any], text: str) -> None:
         asked(now, **fields)
 
 
-def test_the_settings_are_those_of_the_units() -> None:
+def test_settings_name_the_default_units() -> None:
     info = cluster_info(world())
     assert (info["volume_group_name"], info["file_storage_dir"]) == ("hdd", "/srv/files")
     assert cluster_info(worlds.world())["volume_group_name"] == "xenvg"
 
 
-def test_disks_tell_where_they_are() -> None:
+def test_instance_query_names_the_units_of_disks() -> None:
     answer = ask(world(), "INSTANCE_QUERY_DATA", instances=["mirrored"], static=True)
     disks = answer["mirrored"]["disks"]
     parts = [[part["logical_id"][0] for part in disk["children"]] for disk in disks]
@@ -160,7 +160,7 @@ def test_disks_tell_where_they_are() -> None:
 
 
 def created(now: World, **fields: Any) -> World:
-    """A new instance with a disk on ssd, whose metadata is on hdd."""
+    """Return the world with a new instance that has its disk on ssd and its metadata on hdd."""
     new = {
         "instance_name": "new",
         "disk_template": "drbd",
@@ -172,7 +172,7 @@ def created(now: World, **fields: Any) -> World:
     return carry_out(now, check(opcode("INSTANCE_CREATE", **(new | fields))))[0]
 
 
-def test_a_new_instance_takes_memory_and_disks() -> None:
+def test_new_instance_takes_memory_and_disks() -> None:
     now = created(world())
     row, primary = now.instance("new"), now.node("one")
     assert row
@@ -185,7 +185,7 @@ def test_a_new_instance_takes_memory_and_disks() -> None:
         assert free(now, name) == before | {"hdd": before["hdd"] - 128, "ssd": before["ssd"] - 300}
 
 
-def test_a_new_instance_is_in_the_rbd_pool_of_its_group() -> None:
+def test_new_instance_is_in_the_rbd_pool_of_its_group() -> None:
     now = world()
     pooled = replace(now.cluster, groups=(replace(now.cluster.groups[0], rbd_pool="fast"),))
     rbd = {"disk_template": "rbd", "disks": [{"size": 300}], "snode": None}
@@ -194,7 +194,7 @@ def test_a_new_instance_is_in_the_rbd_pool_of_its_group() -> None:
     assert row.disks == (Disk(300, unit=DesiredUnit(StorageType.RADOS, "fast")),)
 
 
-def test_metadata_is_looked_for_where_the_data_go() -> None:
+def test_metadata_counts_on_the_group_of_the_data() -> None:
     with pytest.raises(OpcodeError, match="vg ssd: required 428 MiB, available 427 MiB"):
         created(world(three=units(2000, 427)))
     assert free(created(world(three=units(2000, 428))), "three") == {"hdd": 1872, "ssd": 128}
@@ -211,7 +211,7 @@ def test_metadata_is_looked_for_where_the_data_go() -> None:
         ({"beparams": {"maxmem": 5000}}, "Not enough memory on node one"),
     ],
 )
-def test_new_instances_that_are_refused(fields: dict[str, Any], text: str) -> None:
+def test_refuses_impossible_new_instances(fields: dict[str, Any], text: str) -> None:
     with pytest.raises(OpcodeError, match=text):
         created(world(), **fields)
 
@@ -227,7 +227,7 @@ def test_new_instances_that_are_refused(fields: dict[str, Any], text: str) -> No
         {"pnode": 5},
     ],
 )
-def test_new_instances_that_cannot_be_read(fields: dict[str, Any]) -> None:
+def test_refuses_unreadable_new_instances(fields: dict[str, Any]) -> None:
     with pytest.raises(DataError):
         created(world(), **({"instance_name": "new"} | fields))
 
@@ -242,8 +242,8 @@ def plain(now: World, status: Status = Status.DOWN) -> World:
     return replace(now, cluster=cluster)
 
 
-def test_a_plain_instance_becomes_mirrored() -> None:
-    """Of its primary, where only the metadata is made, nothing is looked for."""
+def test_plain_instance_becomes_mirrored() -> None:
+    """The space on the primary, which only gets the metadata, is not checked."""
     now = plain(world(one=units(128, 0), three=units(128, 428)))
     now = converted(now, disk_template="drbd", remote_node="three")
     row = now.instance("plain")
@@ -261,7 +261,7 @@ def test_a_plain_instance_becomes_mirrored() -> None:
         ({"disk_template": "drbd", "remote_node": "three"}, "required 428 MiB, available 427 MiB"),
     ],
 )
-def test_conversions_that_are_refused(fields: dict[str, str], text: str) -> None:
+def test_refuses_other_conversions(fields: dict[str, str], text: str) -> None:
     with pytest.raises(OpcodeError, match=text):
         converted(plain(world(three=units(2000, 427))), **fields)
     with pytest.raises(OpcodeError):
