@@ -132,7 +132,10 @@ def pool_providers(
 
 
 def instance_use(row: Instance, resources: ClusterResources) -> Allocations:
-    """Return what a placed instance uses of its nodes (:func:`.resource_usage.usage_on`) and of pools."""
+    """Return what a placed instance uses of its nodes and, for its disks, of pools.
+
+    :func:`.resource_usage.usage_on` has the rule for nodes.
+    """
     found = defaultdict[str, dict[str, int]](dict)
     for name in (row.pnode, row.snode):
         node = resources.nodes.get(name) if name else None

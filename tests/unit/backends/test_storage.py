@@ -13,7 +13,7 @@ from ganeti_htools.model.known_storage import UnitSpace
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.simulator.storage_units import query_disks
-from tests.unit.simulator import test_storage as simulated
+from tests.unit.simulator import test_storage_units as simulated
 
 LVM, FILE, RADOS = StorageType.LVM_VG, StorageType.FILE, StorageType.RADOS
 SSD, HDD = DesiredUnit(LVM, "ssd"), DesiredUnit(LVM, "hdd")
