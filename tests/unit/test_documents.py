@@ -173,6 +173,8 @@ def test_docstrings_refer_to_what_there_is() -> None:
 
 
 TROUBLESHOOTING = (ROOT / "docs/troubleshooting.md").read_text("utf-8")
+# Modules with the states that the status shows.
+WORDS = {"polls", "health", "plan", "memory"}
 LEVELS = {"warning", "error", "exception", "critical"}
 
 
@@ -255,7 +257,12 @@ def test_troubleshooting_has_every_line_of_the_status() -> None:
     report = (ROOT / "ganeti_htools/cli/report/daemon.py").read_text("utf-8")
     labels = set(re.findall(r'"  (\w+) {2,}', report))
     assert len(labels) > 10
-    assert labels <= set(re.findall(r"(?m)^\| `(\w+)`", _section("In `htoolsctl status`")))
+    cells = re.findall(r"(?m)^\| (`[^|]+) \|", _section("In `htoolsctl status`"))
+    quoted = [re.findall(r"`([^`]+)`", cell) for cell in cells]
+    assert labels <= {label for label, *_ in quoted}
+    sources = [*(ROOT / "ganeti_htools").rglob("*.py"), *(ROOT / "daemon").rglob("*.py")]
+    printed = report + "".join(path.read_text("utf-8") for path in sources if path.stem in WORDS)
+    assert [word for _, *words in quoted for word in words if word not in printed] == []
 
 
 def _section(heading: str) -> str:
