@@ -63,7 +63,7 @@ def chosen(decision: Decision) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda each: type(each).__name__)
-def test_a_decision_tells_the_nodes_and_leaves_the_state(request_: Request) -> None:
+def test_decision_has_the_nodes_and_leaves_the_state(request_: Request) -> None:
     state, told = state_of(), Told()
     before = state.columns.unallocated.copy(), state.pnode.copy(), state.snode.copy()
     decision = decide(state, request_, OPTIONS, told)
@@ -105,7 +105,7 @@ def test_only_the_nodes_that_the_request_names_unless_the_options_do() -> None:
         (ChangeGroup(("drbd",), ("nowhere",)), "^Couldn't find group with name or UUID nowhere$"),
     ],
 )
-def test_why_not(request_: Request, why: str) -> None:
+def test_explains_why_no_place_is_found(request_: Request, why: str) -> None:
     with pytest.raises(RequestFailed, match=why):
         decide(state_of(), request_, OPTIONS)
 
@@ -140,7 +140,7 @@ def test_new_instances_have_templates_that_the_cluster_enables(
         assert chosen(decide(state, MultiAllocate((placement,)), OPTIONS))[0]
 
 
-def test_what_exists_moves_whatever_is_enabled() -> None:
+def test_existing_instances_move_whatever_templates_are_enabled() -> None:
     state = derive(replace(state_of().cluster, enabled_templates=()))
     for request in REQUESTS[2:]:
         assert all(chosen(decide(state, request, OPTIONS)))

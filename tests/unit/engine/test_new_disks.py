@@ -54,7 +54,7 @@ def where(decision: Decision) -> set[str]:
 
 @pytest.mark.parametrize("exclusive", [False, True])
 @pytest.mark.parametrize(("first", "second"), [("meta", "vg"), ("vg", "meta")])
-def test_each_group_has_metadata_where_it_says(first: str, second: str, exclusive: bool) -> None:
+def test_metadata_is_where_the_group_wants_it(first: str, second: str, exclusive: bool) -> None:
     """The volume group ``meta`` has no room for it, so the new instance goes where that is not wanted."""
     new = replace(instance(), disks=(Disk(1024, 1),))
     start = state(
@@ -67,7 +67,7 @@ def test_each_group_has_metadata_where_it_says(first: str, second: str, exclusiv
         assert where(decision) == (set() if metavg == "meta" else better)
 
 
-def test_where_groups_lack_different_units_that_of_the_first_is_told() -> None:
+def test_names_the_unit_that_the_first_group_lacks() -> None:
     new = instance()
     start = state((group(1, "meta"), group(2, "ssd")), nodes(1, 128), nodes(2, 128), asked=new)
     with pytest.raises(
@@ -76,7 +76,7 @@ def test_where_groups_lack_different_units_that_of_the_first_is_told() -> None:
         decide(start, Allocate(Placement(new, 2)), OPTIONS)
 
 
-def test_what_it_takes_is_there_afterwards() -> None:
+def test_new_disks_are_counted_afterwards() -> None:
     new = instance()
     start = state((group(1, "meta"),), nodes(1), asked=new)
     settled = decide(start, Allocate(Placement(new, 2)), OPTIONS).state.to_cluster()
@@ -98,7 +98,7 @@ def test_an_instance_that_becomes_mirrored(metavg: str) -> None:
             decide(start, AllocateSecondary("new"), OPTIONS)
 
 
-def test_what_exists_keeps_its_metadata_where_it_is() -> None:
+def test_existing_instance_keeps_its_metadata() -> None:
     row = instance(DiskTemplate.DRBD, "a1", "b1")
     start = state((group(1, "ssd"), group(2, "ssd")), nodes(1), nodes(2), asked=row, instances=(row,))
     assert decide(start, ChangeGroup(("new",), ()), OPTIONS)

@@ -53,7 +53,7 @@ def test_a_new_instance_goes_to_the_first_node() -> None:
     assert math.isnan(found.metric)
 
 
-def test_one_that_moves_goes_to_the_last_node() -> None:
+def test_moving_instance_goes_to_the_last_node() -> None:
     state = state_of("b")
     trial = placements.failover_to(state, state.instance(0), np.array([1, 2, 3]), everyone(state))
     assert choice.best(state, trial, everyone(state)) == 2
@@ -62,7 +62,7 @@ def test_one_that_moves_goes_to_the_last_node() -> None:
     assert choice.best(state, made_anew, everyone(state)) == 1
 
 
-def test_mirrored_ones_get_the_last_primary_and_its_first_secondary() -> None:
+def test_mirrored_instance_gets_last_primary_and_first_secondary() -> None:
     state = state_of("b", what="t_mem")
     asked, rows = state.requested_instance(instance("new", DiskTemplate.DRBD, "")), np.arange(4)
     base = choice.base(state, everyone(state))

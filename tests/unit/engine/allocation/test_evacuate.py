@@ -58,7 +58,7 @@ def test_off_both_nodes(offline: tuple[str, ...], first: tuple[MovePart, ...]) -
     assert (int(result.state.pnode[0]), int(result.state.snode[0])) == moved.nodes
 
 
-def test_what_cannot_move_is_told_and_the_others_move() -> None:
+def test_reports_failed_instance_and_moves_the_others() -> None:
     before = state_of("c", "d")
     result = evacuate_nodes(before, [0, 1, 2], EvacMode.ALL, PlacementOptions())
     assert [(moved.instance, moved.nodes) for moved in result.moved] == []

@@ -90,7 +90,7 @@ def test_a_secondary_that_cannot_take_over() -> None:
         ({"e": 10_000, "c": 2_000}, "Changing secondary to final secondary"),
     ],
 )
-def test_why_the_last_pair_does_not_do(sizes: dict[str, int], step: str) -> None:
+def test_reason_is_that_of_the_last_pair(sizes: dict[str, int], step: str) -> None:
     """That is e as primary and c as secondary; the state stays as it was."""
     state = state_of("", 3_000, **sizes)
     with pytest.raises(RequestFailed, match=f"Allocation failed: {step}: FailMem$"):

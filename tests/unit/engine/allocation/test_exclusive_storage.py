@@ -69,7 +69,7 @@ def test_a_mirrored_instance_takes_two_nodes() -> None:
         ({"a": 9_000}, 3, "Unsupported number of nodes, only one or two  supported"),
     ],
 )
-def test_what_cannot_be_placed_is_refused(nodes: dict[str, int], count: int, problem: str) -> None:
+def test_refuses_instance_without_place(nodes: dict[str, int], count: int, problem: str) -> None:
     state = state_of(memory=nodes, disks=dict.fromkeys(nodes, GIB))
     asked = state.requested_instance(instance("new", DiskTemplate.PLAIN, ""))
     with pytest.raises(RequestFailed, match=problem):
@@ -80,7 +80,7 @@ def wish(group: str | None = None) -> Placement:
     return Placement(instance("new", DiskTemplate.PLAIN, ""), 1, group)
 
 
-def test_a_cluster_is_dedicated_if_all_nodes_that_count_have_exclusive_storage() -> None:
+def test_dedicated_when_all_counted_nodes_have_exclusive_storage() -> None:
     memory, disks = {"a": 9_000}, {"a": GIB}
     assert is_dedicated(state_of(memory=memory, disks=disks), Allocate(wish()))
     shared = state_of(memory=memory, disks=disks, excl_stor=False)

@@ -48,7 +48,7 @@ def left(
         (EXT, EvacMode.ALL, [MovePart(Operation.FAILOVER_TO, 4)], (4, NOWHERE)),
     ],
 )
-def test_what_an_instance_does_to_leave(
+def test_operations_of_leaving_instances(
     index: int, mode: EvacMode, parts: list[MovePart], nodes: tuple[int, int]
 ) -> None:
     """Of the two empty nodes the last is taken."""
@@ -80,7 +80,7 @@ def test_only_the_targets_are_taken() -> None:
         (DRBD, EvacMode.SECONDARY, "c", "Can't find any good node:  Node c failed: FailMem;"),
     ],
 )
-def test_what_cannot_leave_stays(index: int, mode: EvacMode, targets: str, why: str) -> None:
+def test_instance_that_cannot_leave_stays(index: int, mode: EvacMode, targets: str, why: str) -> None:
     state = state_of()
     before = int(state.pnode[index]), int(state.snode[index])
     with pytest.raises(RequestFailed) as failure:

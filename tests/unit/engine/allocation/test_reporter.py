@@ -82,14 +82,14 @@ def state_of(request: Request, excl_stor: bool = False) -> State:
     ],
     ids=str,
 )
-def test_what_is_told_of_a_request(request_: Request, expected: str) -> None:
+def test_reporter_events_of_a_request(request_: Request, expected: str) -> None:
     recorder = Recorder()
     decide(state_of(request_), request_, OPTIONS, recorder)
     assert recorder.told == expected.split()
 
 
 @pytest.mark.parametrize("template", [DiskTemplate.PLAIN, DiskTemplate.DRBD])
-def test_what_is_told_on_exclusive_storage(template: DiskTemplate) -> None:
+def test_reporter_events_on_exclusive_storage(template: DiskTemplate) -> None:
     request, recorder = Allocate(new(template)), Recorder()
     decide(state_of(request, excl_stor=True), request, OPTIONS, recorder)
     assert recorder.told == ["starting", "trying", "judged_losses", "placed"]

@@ -70,7 +70,7 @@ def test_the_closest_node_is_one_that_has_the_unit(size: int, template: DiskTemp
     assert text in remark(template, size, StorageType.LVM_VG, "ssdvg")
 
 
-def test_where_no_node_has_the_unit() -> None:
+def test_says_that_no_node_has_the_unit() -> None:
     text = "most missing: disk space on lvm-vg/none; node-01-001 has no lvm-vg/none; counted as FailDisk: 4"
     assert text in remark(PLAIN, 1024, StorageType.LVM_VG, "none")
 
@@ -84,7 +84,7 @@ def test_where_no_node_has_the_unit() -> None:
     ],
 )
 @pytest.mark.parametrize("secondary", [False, True])
-def test_what_a_node_lacks(node: int, size: int, key: str, lacks: str, secondary: bool) -> None:
+def test_describes_the_lack_of_a_node(node: int, size: int, key: str, lacks: str, secondary: bool) -> None:
     state, one = asked(DRBD if secondary else PLAIN, size, StorageType.LVM_VG, key)
     assert shortage.lacking(state, one, node, secondary) == lacks
 
@@ -95,7 +95,7 @@ def test_a_pool_that_a_node_does_not_see() -> None:
     assert told == ["", "", "does not see rados/vms", "does not see rados/vms"]
 
 
-def test_nothing_is_told_while_no_node_tells_its_units() -> None:
+def test_no_lack_while_no_node_reports_units() -> None:
     state = derive(simu.parse(["p,1,100,64g,4"]))
     assert shortage.lacking(state, state.requested_instance(instance("new", PLAIN, "")), 0) == ""
 
@@ -114,7 +114,7 @@ def test_a_mirror_whose_unit_is_full_is_named() -> None:
     assert found == f"N+1 redundancy; closest: {place}"
 
 
-def test_a_pool_that_tags_tell_of() -> None:
+def test_names_a_pool_known_from_tags() -> None:
     pool, (seeing, *others) = DesiredUnit(StorageType.RADOS, "vms"), ONE_GROUP.nodes
     nodes = (replace(seeing, tags=("htools:storage:rados/vms",)), *others)
     plain = replace(ONE_GROUP, nodes=tuple(replace(node, storage=None) for node in nodes), default_units=())
@@ -151,7 +151,7 @@ def gpus(*there: Inventory | None) -> Cluster:
         ),
     ],
 )
-def test_what_lacks_of_a_custom_class(there: tuple[Inventory, ...], amount: int, text: str) -> None:
+def test_describes_the_lack_of_a_custom_class(there: tuple[Inventory, ...], amount: int, text: str) -> None:
     row = replace(instance("new", PLAIN, ""), tags=(tags.demand(GPU, amount),))
     state = derive(gpus(*there), [row])
     with pytest.raises(RequestFailed) as failed:
@@ -159,7 +159,7 @@ def test_what_lacks_of_a_custom_class(there: tuple[Inventory, ...], amount: int,
     assert f"most missing: {text} FailResource: 4" in str(failed.value)
 
 
-def test_why_a_node_is_refused_for_a_custom_class() -> None:
+def test_describes_refusal_for_a_custom_class() -> None:
     state = derive(gpus(Inventory(3), Inventory(5), None, None))
     row = replace(instance("new", PLAIN, ""), tags=(tags.demand(GPU, 4),))
     found = [
@@ -168,7 +168,7 @@ def test_why_a_node_is_refused_for_a_custom_class() -> None:
     assert found == ["lacks 1 of CUSTOM_GPU", "", "has no CUSTOM_GPU"]
 
 
-def test_what_lacks_of_a_custom_class_should_a_node_be_lost() -> None:
+def test_describes_the_lack_of_a_class_after_a_loss() -> None:
     held = (tags.demand(GPU, 2),)
     rows = [instance(name, DRBD, "node-01-001", "node-02-001", tags=held) for name in "ab"]
     described = replace(gpus(Inventory(4), Inventory(3), None, None), instances=tuple(rows))

@@ -37,7 +37,7 @@ def test_of_equal_scores_the_last_counts() -> None:
     assert last_lowest(np.array([2.0, 1.0, 1.0, 3.0])) == 2
 
 
-def test_nodes_are_told_primary_first(state: State) -> None:
+def test_nodes_are_primary_first(state: State) -> None:
     assert Solution({Fail.MEM: 3}, 0).nodes == ()
     assert solution(state, DiskTemplate.EXT).nodes == (1,)
     assert solution(state, DiskTemplate.DRBD).nodes == (1, 2)

@@ -84,7 +84,7 @@ def test_the_first_step_is_the_best_of_all(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_every_step_leaves_what_its_figures_say(seed: int) -> None:
+def test_figures_of_each_step_describe_the_state_after_it(seed: int) -> None:
     state = large(seed)
     after, steps = rebalance(state, everyone(state), BalancingOptions(max_length=6))
     assert len(steps) > 1
@@ -105,7 +105,7 @@ def test_a_plan_started_in_the_middle_continues_the_same_way(seed: int) -> None:
     assert first + rest == plan
 
 
-def test_the_state_given_stays_as_it_is() -> None:
+def test_input_state_is_unchanged() -> None:
     state = large(1)
     before = state.pnode.tolist(), score_of(state, everyone(state))
     assert rebalance(state, everyone(state), BalancingOptions())[1]
@@ -117,7 +117,7 @@ def two_on_one_node(**facts: object) -> State:
     return derive(by_hand.cluster({"n0": 10_000, "n1": 10_000}, rows))
 
 
-def test_what_is_not_balanced_automatically_stays() -> None:
+def test_instances_without_auto_balance_stay() -> None:
     state = two_on_one_node()
     assert rebalance(state, everyone(state), BalancingOptions())[1]
     state = two_on_one_node(auto_balance=False)
@@ -166,7 +166,7 @@ def test_disks_are_copied_only_where_that_gains_much(seed: int) -> None:
             now = derive(after.to_cluster())
 
 
-def test_only_a_move_without_copying_that_gains_too_stops_one_that_copies() -> None:
+def test_only_a_gainful_move_without_copying_prevents_one_that_copies() -> None:
     rows = [instance(name, DRBD, "n0", "n1") for name in "abcd"]
     state = derive(by_hand.cluster({"n0": 10_000, "n1": 10_000, "n2": 10_000}, rows))
     kinds = []

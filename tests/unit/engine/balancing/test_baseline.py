@@ -17,7 +17,7 @@ from tests.support.searches import baseline_of, searching
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 
-def test_sums_by_hand() -> None:
+def test_baseline_figures_by_hand() -> None:
     state = derive(by_hand.cluster({"n0": 10_000, "n1": 10_000}, [instance("a", DiskTemplate.EXT, "n0")]))
     space = searching(state).space
     baseline, memory = baseline_of(space), space.parts.leaders.index(INDEX["free_mem_cv"])
@@ -29,7 +29,7 @@ def test_sums_by_hand() -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_without_changes_it_is_the_score(seed: int) -> None:
+def test_baseline_without_changes_equals_the_score(seed: int) -> None:
     state = derive(any_cluster(random.Random(seed)))
     space = searching(state).space
     baseline, nothing = baseline_of(space), np.zeros((len(space.parts.leaders), 1))

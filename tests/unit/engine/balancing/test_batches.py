@@ -23,7 +23,7 @@ def everyone(state: State) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     return np.ones(len(state.pnode), np.bool_)
 
 
-def test_instances_stand_together_by_their_storage() -> None:
+def test_batches_group_instances_by_storage() -> None:
     state = derive(by_hand.cluster({"n0": 9000, "n1": 9000, "n2": 9000}, INSTANCES))
     batches, _ = batches_of(state, everyone(state))
     assert [batch.rows.tolist() for batch in batches] == [[0, 4], [2]]
@@ -31,13 +31,13 @@ def test_instances_stand_together_by_their_storage() -> None:
     assert np.asarray(batches[0].asked.mem).tolist() == [100, 200]
 
 
-def test_who_stays_is_in_none() -> None:
+def test_instances_that_stay_are_in_no_batch() -> None:
     state = derive(by_hand.cluster({"n0": 9000, "n1": 9000, "n2": 9000}, INSTANCES))
     batches, _ = batches_of(state, np.arange(5) == 4)
     assert [batch.rows.tolist() for batch in batches] == [[4]]
 
 
-def test_some_of_a_batch() -> None:
+def test_take_selects_members_of_a_batch() -> None:
     state = derive(by_hand.cluster({"n0": 9000, "n1": 9000, "n2": 9000}, INSTANCES))
     (batch, _), _ = batches_of(state, everyone(state))
     twice = batch.take(np.array([1, 0, 1]))

@@ -32,7 +32,7 @@ def stuck() -> State:
     return derive(by_hand.cluster({"n0": 20_000, "n1": 20_000}, rows))
 
 
-def test_what_was_attempted_is_taken_back() -> None:
+def test_failed_attempt_restores_the_state() -> None:
     state = stuck()
     before, search = state.copy(), searching(state)
     moves = TentativeMoves(search)
@@ -59,7 +59,7 @@ def test_two_instances_change_places() -> None:
     assert score_of(found, EVERYWHERE) < score
 
 
-def test_no_time_is_no_improvement() -> None:
+def test_no_improvement_without_time() -> None:
     state = stuck()
     found = improvements(
         state, state.copy(), EVERYWHERE, BalancingOptions(), np.ones(6, np.bool_), lambda _score: False

@@ -48,7 +48,7 @@ def test_promising_moves_are_those_below_the_limit() -> None:
     assert len(promising(float(bounds.least.min()) + 1e-9)) == 1
 
 
-def test_who_leaves_an_offline_node_is_forced() -> None:
+def test_instances_that_leave_an_offline_node_are_forced() -> None:
     rows = [instance("a", DiskTemplate.EXT, "n0"), instance("b", DiskTemplate.EXT, "n1")]
     state = derive(by_hand.cluster(dict.fromkeys(("n0", "n1", "n2"), 9000), rows))
     state.columns.offline[0] = True

@@ -38,7 +38,7 @@ def test_components_that_are_the_same_are_put_together() -> None:
     assert parts.weights[cpus] == WEIGHTS[INDEX["vcpu_ratio_cv"]] + WEIGHTS[INDEX["vcpu_ratio_cv_forth"]]
 
 
-def test_an_instance_on_its_way_by_hand() -> None:
+def test_effect_of_a_move_by_hand() -> None:
     state = derive(by_hand.cluster({"n0": 10_000, "n1": 10_000}, [instance("a", DiskTemplate.EXT, "n0")]))
     everywhere = np.ones(2, np.bool_)
     parts = ScoreParts(state, everywhere)
@@ -54,7 +54,7 @@ def test_an_instance_on_its_way_by_hand() -> None:
     assert (left[1][0], came[1][0]) == (pytest.approx(0), pytest.approx(0))
 
 
-def test_offline_nodes_count_for_who_is_lost_there_only() -> None:
+def test_offline_nodes_count_only_for_lost_instances() -> None:
     state = derive(by_hand.cluster({"n0": 10_000, "n1": 10_000}, [instance("a", DiskTemplate.EXT, "n0")]))
     state.columns.offline[0] = True
     everywhere = np.ones(2, np.bool_)
@@ -69,7 +69,7 @@ def test_offline_nodes_count_for_who_is_lost_there_only() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_effect_of_a_move_is_the_difference_it_makes(seed: int) -> None:
+def test_effect_of_a_move_equals_the_difference_of_totals(seed: int) -> None:
     state = derive(any_cluster(random.Random(seed)))
     search = searching(state)
     parts: ScoreParts = search.space.parts

@@ -40,7 +40,7 @@ class Watched:
         (Role.SECONDARY, OF_ALL | {"load.dsk"} | set(SECONDARY_FIGURES)),
     ],
 )
-def test_all_that_rules_look_at_is_known(role: Role, known: set[str]) -> None:
+def test_batches_have_every_figure_that_rules_read(role: Role, known: set[str]) -> None:
     columns = derive(by_hand.cluster({"n0": 1000}, [])).columns
     seen: set[str] = set()
     watched: Any = Watched(seen)
@@ -54,7 +54,7 @@ def test_all_that_rules_look_at_is_known(role: Role, known: set[str]) -> None:
     assert seen <= known
 
 
-def test_a_secondary_tells_less_apart() -> None:
+def test_secondaries_have_fewer_classes_than_primaries() -> None:
     made = [
         instance("a", DiskTemplate.DRBD, "n0", "n1", mem=100),
         instance("b", DiskTemplate.DRBD, "n1", "n2", mem=100, load=Load(2, 1, 1, 1)),

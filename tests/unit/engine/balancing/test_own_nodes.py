@@ -28,7 +28,7 @@ def test_effects_of_both_nodes_are_put_together() -> None:
     assert own.free.tolist() == [False, False, True]
 
 
-def test_bounds_are_those_of_who_may_go() -> None:
+def test_bounds_cover_members_that_may_go() -> None:
     own = OwnNodes(1, 2)
     effect = Effect({0: (np.array([3.0, -9.0]), np.array([5.0, 99.0]))}, 0.0)
     own.put(np.array([0, 1]), [effect], ALL, np.array([True, False]))
@@ -38,7 +38,7 @@ def test_bounds_are_those_of_who_may_go() -> None:
     assert [each.tolist() for each in own.bounds(np.array([1.0]), np.array([2.0]))] == [[-0.5], [58.5], [9.0]]
 
 
-def test_what_a_replaced_primary_leaves() -> None:
+def test_changes_of_a_replaced_primary() -> None:
     rows = [instance("a", DRBD, "n0", "n1"), instance("b", DRBD, "n1", "n0", mem=2000)]
     state = derive(by_hand.cluster({f"n{number}": 10_000 for number in range(4)}, rows))
     search = searching(state)

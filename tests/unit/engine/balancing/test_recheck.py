@@ -16,7 +16,7 @@ EVERYONE = np.ones(len(STATE.pnode), np.bool_)
 STEPS = rebalance(STATE, np.ones(len(STATE.group), np.bool_), BalancingOptions(min_gain=0.0))[1]
 
 
-def test_a_plan_made_again() -> None:
+def test_retraces_an_equal_plan() -> None:
     told = zip(named(STATE, STEPS), (step.score for step in STEPS), strict=True)
     assert len(STEPS) > 2
     assert list(retrace(STATE.copy(), EVERYONE, told)) == STEPS

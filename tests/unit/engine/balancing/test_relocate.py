@@ -50,7 +50,7 @@ def test_moves_of_one_operation(seed: int) -> None:
 
 @pytest.mark.parametrize("tags", [(), ("location",), ("location", "desired", "exclusion")])
 @pytest.mark.parametrize("known", [False, True])
-def test_kinds_looked_at_together_are_as_each_alone(tags: tuple[str, ...], known: bool) -> None:
+def test_kinds_tried_together_equal_each_kind_alone(tags: tuple[str, ...], known: bool) -> None:
     state = derive(generated(5, Shape(nodes=6, instances=25, templates={"drbd": 2, "ext": 1}, tags=tags)))
     batches, facts = batches_of(state, np.ones(len(state.pnode), np.bool_))
     for batch in batches:

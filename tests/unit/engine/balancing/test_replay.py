@@ -42,7 +42,7 @@ def test_moves_are_made_on_a_copy() -> None:
     assert (state.pnode[0], state.snode[0]) == (0, 1)
 
 
-def test_what_must_not_be_is_not_made() -> None:
+def test_replay_refuses_impossible_moves() -> None:
     state = two()
     state.columns.i_mem[2] += 9800
     replay = replaying(state)

@@ -37,11 +37,11 @@ def score_after(search: Search, found: ScoredMoves, which: int) -> float:
     return score_of(after, space.scope)
 
 
-def test_what_a_location_weighs() -> None:
+def test_weight_of_a_shared_location() -> None:
     assert WEIGHTS[INDEX["location_score"]] == PER_LOCATION
 
 
-def test_a_failover_is_scored_as_what_it_leads_to() -> None:
+def test_failover_score_equals_the_score_after_it() -> None:
     rows = [instance("a", DRBD, "n0", "n1"), instance("b", DRBD, "n0", "n2", mem=300)]
     state = derive(by_hand.cluster(dict.fromkeys(("n0", "n1", "n2"), 9000), rows))
     search = searching(state)
@@ -54,7 +54,7 @@ def test_a_failover_is_scored_as_what_it_leads_to() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_scores_are_those_with_everything_taken_into_account(seed: int) -> None:
+def test_fast_scores_equal_exact_ones(seed: int) -> None:
     search = searching(derive(any_cluster(random.Random(seed))))
     baseline = baseline_of(search.space)
     for each in all_candidates(search):
@@ -90,7 +90,7 @@ def test_instances_that_exclude_each_other_in_a_location() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_scores_are_those_of_the_state_that_moves_lead_to(seed: int) -> None:
+def test_scores_equal_those_of_the_state_after_the_move(seed: int) -> None:
     state = derive(any_cluster(random.Random(seed)))
     search = searching(state)
     baseline = baseline_of(search.space)

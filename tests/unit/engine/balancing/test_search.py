@@ -54,7 +54,7 @@ def test_all_moves_that_lose_little(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_who_listens_hears_of_every_move_and_changes_nothing(seed: int) -> None:
+def test_report_gets_every_move_and_changes_nothing(seed: int) -> None:
     state = derive(any_cluster(random.Random(seed)))
     scope, options = state.group == state.group[0], BalancingOptions()
     batches, facts = batches_of(state, candidates(state, scope, None))
@@ -86,7 +86,7 @@ def test_who_listens_hears_of_every_move_and_changes_nothing(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_is_known_stays_right_as_moves_are_made(seed: int) -> None:
+def test_search_after_moves_equals_a_new_search(seed: int) -> None:
     rng = random.Random(seed)
     state = derive(any_cluster(rng))
     search = searching(state)

@@ -19,7 +19,7 @@ def changes(*instances: Instance) -> dict[str, list[float]]:
     return {figure: amounts.tolist() for figure, amounts in found.changes.items()}
 
 
-def test_what_instances_change() -> None:
+def test_changed_columns_of_shared_instances() -> None:
     found = changes(instance("a", EXT, "n0", mem=100), instance("b", EXT, "n1", mem=200))
     loads = {figure: amounts for figure, amounts in found.items() if figure.startswith("load")}
     assert {figure: amounts for figure, amounts in found.items() if figure not in loads} == {
@@ -31,7 +31,7 @@ def test_what_instances_change() -> None:
     }
 
 
-def test_what_does_not_run_takes_less() -> None:
+def test_stopped_instance_takes_no_cpu() -> None:
     state = instance("a", EXT, "n0", status=Status.OFFLINE)
     assert "u_cpu" not in changes(state)
     assert ("i_mem" in changes(state)) is state.uses_memory

@@ -35,7 +35,7 @@ def test_offline_nodes_are_no_place() -> None:
 
 
 @pytest.mark.parametrize(("member", "forced"), [(0, False), (1, False), (2, True)])
-def test_scores_are_what_a_move_comes_to(member: int, forced: bool) -> None:
+def test_table_scores_equal_the_score_after_the_move(member: int, forced: bool) -> None:
     table = table_of("a", "b", "lost")
     everywhere, before = np.ones(4, np.bool_), score_of(table.state, np.ones(4, np.bool_)) - table.score()
     (scores,) = table.scores(np.array([member]), forced)
@@ -63,7 +63,7 @@ def test_moves_are_settled_by_the_rules() -> None:
 
 
 @pytest.mark.parametrize("forced", [False, True])
-def test_the_limits_are_those_of_the_rules(forced: bool) -> None:
+def test_table_limits_equal_the_rules(forced: bool) -> None:
     rng, kinds = random.Random(7), set[int]()
     for _ in range(150):
         names = [f"n{number}" for number in range(4)]

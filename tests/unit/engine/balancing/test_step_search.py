@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 
 @pytest.mark.parametrize("nodes", [2, 3, 8, 15, 16, 40])
-def test_memory_kept_free_is_worth_no_more_than_looseness_says(nodes: int) -> None:
+def test_gain_of_reserved_memory_is_within_looseness(nodes: int) -> None:
     """On many nodes nothing."""
     assert (worth(nodes) > 0) is (nodes < 16)
     kept = np.random.default_rng(3).uniform(size=(nodes, 200))
@@ -52,7 +52,7 @@ def test_the_best_is_found_among_few_nodes(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_best_is_found_and_little_else(seed: int) -> None:
+def test_finds_the_best_move_and_few_others(seed: int) -> None:
     state = derive(any_cluster(random.Random(seed)))
     search = searching(state)
     score, baseline = score_of(state, search.space.scope), baseline_of(search.space)
@@ -64,7 +64,7 @@ def test_the_best_is_found_and_little_else(seed: int) -> None:
     assert all((each.scores <= some.limit).all() for each in found)
 
 
-def test_no_more_are_looked_for_than_asked() -> None:
+def test_search_ends_at_the_requested_number_of_moves() -> None:
     state = derive(generated(1, Shape(nodes=20, instances=100, templates={"drbd": 1})))
     search = searching(state)
     score = score_of(state, search.space.scope)
@@ -76,7 +76,7 @@ def test_no_more_are_looked_for_than_asked() -> None:
     assert 0 < number(1) < number(None)
 
 
-def test_who_listens_hears_of_each_move() -> None:
+def test_step_search_reports_each_move() -> None:
     rows = [instance("a", DiskTemplate.EXT, "n0"), instance("b", DiskTemplate.EXT, "n0", mem=9000)]
     state = derive(by_hand.cluster({"n0": 20_000, "n1": 20_000, "n2": 5000}, rows))
     search, heard = searching(state), list[tuple[int, int, bool]]()

@@ -32,7 +32,7 @@ def test_the_first_instance_goes_to_the_first_node() -> None:
     assert best.score < score
 
 
-def test_none_is_best_where_none_is_good_enough() -> None:
+def test_no_best_move_above_the_limit() -> None:
     state = derive(by_hand.cluster({"n0": 9000, "n1": 9000}, [instance("a", DiskTemplate.EXT, "n0")]))
     search = searching(state)
     found = search.within(score_of(state, search.space.scope), 100.0, np.zeros(1, np.bool_), 100)

@@ -60,7 +60,7 @@ def test_without_a_secondary_there_is_one_way() -> None:
     assert shortest(state, {0: (3, NOWHERE)}) == (1000, 1)
 
 
-def test_what_the_shortest_ways_copy() -> None:
+def test_copied_data_of_the_shortest_ways() -> None:
     state = one()
     assert shortest(state, {}) == (0, 0)
     assert shortest(state, {0: (0, 1)}) == (0, 0)
@@ -69,7 +69,7 @@ def test_what_the_shortest_ways_copy() -> None:
     assert shortest(state, {0: (2, 3)}) == (1024 + 1000 + 1024, 2)
 
 
-def test_goals_are_places_that_have_changed() -> None:
+def test_goals_are_the_changed_places() -> None:
     rows = [instance("a", DRBD, "n0", "n1"), instance("b", EXT, "n2")]
     state = derive(by_hand.cluster(NODES, rows))
     moved = derive(by_hand.cluster(NODES, [replace(rows[0], snode="n4"), rows[1]]))
@@ -77,7 +77,7 @@ def test_goals_are_places_that_have_changed() -> None:
     assert goals_of(state, moved) == {0: (0, 4)}
 
 
-def test_instances_that_are_alike_share_the_way() -> None:
+def test_equal_instances_exchange_goals() -> None:
     rows = [
         instance("a", DRBD, "n0", "n1"),
         instance("b", DRBD, "n2", "n3"),

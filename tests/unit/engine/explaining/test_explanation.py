@@ -93,7 +93,7 @@ def test_a_pair_for_each_primary() -> None:
     ]
 
 
-def test_after_one_without_a_place_the_others_are_told_of() -> None:
+def test_explains_instances_after_one_without_place() -> None:
     large, small = new(DiskTemplate.PLAIN, mem=20_000), new(DiskTemplate.PLAIN)
     small = replace(small, instance=replace(small.instance, name="small"))
     first, second = explained(state_of(large, small), MultiAllocate((large, small)), OPTIONS)
@@ -103,7 +103,7 @@ def test_after_one_without_a_place_the_others_are_told_of() -> None:
     assert second.nodes
 
 
-def test_secondaries_for_the_primary_there_is() -> None:
+def test_explains_secondaries_for_the_present_primary() -> None:
     found = one(state_of(), AllocateSecondary("plain"))
     assert {place.pnode for place in found.places} == {0}
     assert reasons(found) == {1: "", 2: "", 3: "", 4: "in another group", 5: "in another group"}
@@ -139,7 +139,7 @@ def test_an_instance_that_cannot_move_has_no_places() -> None:
     assert found.why == "Instances of type plain cannot be relocated"
 
 
-def test_only_the_choice_of_the_group_is_told_of() -> None:
+def test_explains_only_the_choice_of_the_group() -> None:
     found = one(state_of(), ChangeGroup(("drbd",), ()))
     assert [place.pnode for place in found.places] == [4, 5]
     assert set(found.nodes) == {4, 5}
@@ -153,7 +153,7 @@ def test_only_the_choice_of_the_group_is_told_of() -> None:
         (Relocate("plain", 1, ("a",)), "Can't relocate non-mirrored instances"),
     ],
 )
-def test_where_nothing_can_be_tried(request_: Request, why: str) -> None:
+def test_raises_when_nothing_can_be_tried(request_: Request, why: str) -> None:
     with pytest.raises(RequestFailed, match=f"^{why}$"):
         next(explained(state_of(), request_, OPTIONS))
 
@@ -200,7 +200,7 @@ def test_nothing_to_pair_with_on_exclusive_storage() -> None:
     assert found.why == "Not enough online nodes"
 
 
-def test_where_no_score_is_a_number_the_pair_that_is_chosen_is_told_of() -> None:
+def test_explains_the_chosen_pair_when_no_score_is_a_number() -> None:
     placement = new(DiskTemplate.DRBD, group="group1")
     made = state_of().cluster
     nodes = tuple(replace(row, t_mem=0.0) if row.name == "c" else row for row in made.nodes)
@@ -212,7 +212,7 @@ def test_where_no_score_is_a_number_the_pair_that_is_chosen_is_told_of() -> None
     assert found.nodes in [(place.pnode, place.snode) for place in found.places]
 
 
-def test_a_listener_hears_of_a_decision_as_it_is_made() -> None:
+def test_collector_explains_a_decision_in_progress() -> None:
     state, listener = state_of(), ExplanationCollector(one_group=True)
     decide(state, NodeEvacuate(("drbd", "ext"), EvacMode.PRIMARY), OPTIONS, listener)
     assert [each.asked.row.name for each in listener.explanations] == ["drbd", "ext"]

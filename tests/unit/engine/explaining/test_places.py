@@ -32,7 +32,7 @@ def test_places() -> None:
     assert first.score == pytest.approx(np.dot(WEIGHTS, first.components))
 
 
-def test_all_are_redundant_where_nobody_asks() -> None:
+def test_all_candidates_are_redundant_without_check() -> None:
     assert redundant(TRIAL, ASKED, None).all()
 
 
@@ -44,7 +44,7 @@ def on_ssdvg(template: DiskTemplate, size: int = 1024) -> RequestedInstance:
     return UNITS.requested_instance(replace(instance("new", template, ""), dsk=size, disks=(disk,)))
 
 
-def test_of_a_place_refused_for_its_disks_the_unit_is_told() -> None:
+def test_names_the_unit_of_a_place_refused_for_disks() -> None:
     asked = on_ssdvg(DiskTemplate.PLAIN)
     found = [
         with_lacks(ExplainedPlace(node, NOWHERE, "FailDisk"), UNITS, asked, node).lacks for node in (0, 1)
@@ -52,7 +52,7 @@ def test_of_a_place_refused_for_its_disks_the_unit_is_told() -> None:
     assert found == ["", "has no lvm-vg/ssdvg"]
 
 
-def test_where_the_primary_has_room_its_secondaries_have_none() -> None:
+def test_says_that_no_secondary_has_room() -> None:
     found = with_lacks(ExplainedPlace(0, NOWHERE, "FailDisk"), UNITS, on_ssdvg(DiskTemplate.DRBD), 0)
     assert found.lacks == "no secondary has room"
 

@@ -70,7 +70,7 @@ def test_moves_of_several_instances() -> None:
 
 
 @pytest.mark.parametrize("offline", ["c", "abcd"])
-def test_where_no_score_is_a_number(offline: str) -> None:
+def test_moves_when_no_score_is_a_number(offline: str) -> None:
     """Node c reports no memory. What the others do to the rest of the score is told all the same."""
     nodes = [
         replace(node, offline=node.name in offline, t_mem=0.0 if node.name == "c" else node.t_mem)

@@ -41,7 +41,7 @@ def test_an_instance_does_not_conflict_with_itself() -> None:
     assert affinity.tag_conflicts(state, state.requested_instance(new)).tolist() == [1, 1, 0]
 
 
-def test_desired_locations_that_no_node_has_are_missed_everywhere() -> None:
+def test_counts_unknown_desired_locations_as_unmet_on_every_node() -> None:
     state = state_of(instance("one", DiskTemplate.DRBD, "a", "b", tags=(*NEAR_1, "rack:9")))
     assert affinity.unmet_locations(state, state.instance(0)).tolist() == [1, 1, 2]
 
@@ -52,7 +52,7 @@ def test_nodes_of_one_rack_share_a_location() -> None:
     assert affinity.shared_locations(state, 0, ALL).tolist() == [1, 1, 0]
 
 
-def test_crowding_changes_as_it_does_once_the_instance_has_moved() -> None:
+def test_location_exclusion_change_equals_the_difference_after_the_move() -> None:
     moved = {"a": web("one", "a", "c"), "b": web("one", "b", "c"), "c": web("one", "c", "a")}
     after = {name: state_of(row, web("two", "b", "a"), web("three", "c", "a")) for name, row in moved.items()}
     before = after["a"]

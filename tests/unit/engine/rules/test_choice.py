@@ -46,13 +46,13 @@ def test_a_candidate_that_does_not_fit_never_wins(state: State) -> None:
     assert choice.best(state, tried(state, mem=20_000), everywhere(state)) is None
 
 
-def test_near_best_keeps_what_rounding_may_have_parted() -> None:
+def test_near_best_keeps_scores_that_differ_by_rounding() -> None:
     assert choice.near_best(np.array([1.0, 1.0 + 1e-12, 1.1])).tolist() == [0, 1]
     assert choice.near_best(np.array([np.nan, 2.0])).tolist() == [1]
     assert choice.near_best(np.array([np.nan, np.nan])).tolist() == [0, 1]
 
 
-def test_a_score_computed_afresh_is_that_of_the_nodes_as_they_would_be(state: State) -> None:
+def test_fresh_score_equals_the_score_after_the_placement(state: State) -> None:
     after = derive(
         cluster(NODES, [instance("old", DiskTemplate.EXT, "a"), instance("new", DiskTemplate.EXT, "b")])
     )
@@ -70,7 +70,7 @@ def test_without_online_nodes_the_score_is_0(state: State) -> None:
     assert choice.base(state, everywhere(state)).score() == 0.0
 
 
-def test_the_location_exclusion_score_is_found_out_unless_it_is_given() -> None:
+def test_base_computes_the_location_exclusion_score_unless_given() -> None:
     """Three instances of one service in one rack are two too many."""
     made = cluster(
         NODES, [instance(f"i{row}", DiskTemplate.EXT, "ab"[row % 2], tags=("service:x",)) for row in range(3)]
@@ -85,5 +85,5 @@ def test_the_location_exclusion_score_is_found_out_unless_it_is_given() -> None:
 @pytest.mark.parametrize(
     "scores", [[3.0, 1.0, 1.0 + 1e-12, 2.0], [5.0], [-2.0, -2.0], [1e6, 1e6 + 1e-4, 1e6 + 1]]
 )
-def test_the_last_near_best_is_found_likewise_in_plain_numbers(scores: list[float]) -> None:
+def test_last_near_best_agrees_with_near_best(scores: list[float]) -> None:
     assert choice.last_near_best(scores) == choice.near_best(np.array(scores))[-1]

@@ -55,13 +55,13 @@ def test_an_instance_takes_its_amount_where_it_runs() -> None:
     assert codes(on, instance("a", EXT, "")) == [FITS] * 4
 
 
-def test_instances_that_are_down_keep_what_they_have_unless_they_are_offline() -> None:
+def test_only_offline_instances_take_nothing_of_a_class() -> None:
     for status, expected in ((Status.DOWN, REFUSED), (Status.OFFLINE, FITS)):
         on = state((1,), demanding(1, EXT, "node0", status=status))
         assert codes(on, demanding(1, EXT, "")) == [expected]
 
 
-def test_what_is_reserved_and_the_ratio_make_the_capacity() -> None:
+def test_capacity_is_total_less_reserved_times_ratio() -> None:
     names = {"node0": 50_000, "node1": 50_000}
     there = Inventory(3, 1), Inventory(1, 0, allocation_ratio=16.0)
     on = derive(having(cluster(names, []), *there))
@@ -70,7 +70,7 @@ def test_what_is_reserved_and_the_ratio_make_the_capacity() -> None:
 
 
 @pytest.mark.parametrize("amount", range(1, 9))
-def test_amounts_for_one_instance_are_those_that_the_inventory_allows(amount: int) -> None:
+def test_limits_allow_the_same_amounts_as_the_inventory(amount: int) -> None:
     there = (Inventory(8), Inventory(8, 0, 3), Inventory(8, 0, 1, 4), Inventory(8, 0, 3, 6, 2), None)
     names = {f"node{number}": 50_000 for number, _ in enumerate(there)}
     on = derive(having(cluster(names, []), *there))
@@ -79,7 +79,7 @@ def test_amounts_for_one_instance_are_those_that_the_inventory_allows(amount: in
     assert (~refused(on.columns, 0, amount)).tolist() == allowed
 
 
-def test_a_secondary_keeps_what_the_worst_of_its_peers_needs() -> None:
+def test_secondary_reserves_the_need_of_its_worst_peer() -> None:
     rows = [demanding(1, DRBD, "node0", "node2", name=name) for name in "ab"]
     rows.append(demanding(1, DRBD, "node1", "node2", name="c"))
     on = state((4, 4, 3), *rows)
@@ -92,7 +92,7 @@ def test_a_secondary_keeps_what_the_worst_of_its_peers_needs() -> None:
         assert placements.allocate_pairs(on, new, p, s, on.peers[p, s]).codes.tolist() == expected, amount
 
 
-def test_a_failover_takes_what_was_kept() -> None:
+def test_failover_uses_the_reserved_amount() -> None:
     on = state((1, 1), demanding(1, DRBD, "node0", "node1"))
     everywhere = np.ones(2, np.bool_)
     trial = placements.failover(on, on.instance(0), everywhere)
@@ -107,24 +107,24 @@ def fragile(on: State) -> list[bool]:
     return found
 
 
-def test_what_runs_on_a_lost_node_has_to_find_it_elsewhere() -> None:
+def test_lost_node_fails_n1_when_others_lack_the_class() -> None:
     assert fragile(state((1, 1), demanding(1, EXT, "node0"))) == [False, False]
     taken = [demanding(1, EXT, f"node{number}", name=f"i{number}") for number in (0, 1)]
     assert fragile(state((1, 1), *taken)) == [True, True]
     assert fragile(state((2, 1), *taken)) == [True, False]
 
 
-def test_what_no_other_node_has_is_not_waited_for() -> None:
+def test_class_that_no_other_node_has_does_not_count_for_n1() -> None:
     assert fragile(state((1, 0), demanding(1, EXT, "node0"))) == [False, False]
 
 
-def test_mirrored_instances_of_one_node_have_to_fail_over_together() -> None:
+def test_mirrored_instances_of_one_node_fail_over_together() -> None:
     rows = [demanding(1, DRBD, "node0", "node1", name=name) for name in "ab"]
     assert fragile(state((2, 2), *rows)) == [False, False]
     assert fragile(state((2, 1), *rows)) == [True, False]
 
 
-def test_a_placement_that_leaves_too_little_is_not_redundant() -> None:
+def test_refuses_placement_that_leaves_too_little_of_a_class() -> None:
     on = state((2, 1), demanding(1, DRBD, "node0", "node1"))
     everywhere = np.ones(2, np.bool_)
     redundancy = assess(on, everywhere, PlacementOptions())

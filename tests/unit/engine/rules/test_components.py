@@ -48,7 +48,7 @@ def test_disk_is_spindles_where_storage_is_exclusive(columns: Columns) -> None:
     assert shares.tolist() == [0.25, 1.0]  # a node without disk has all of it free
 
 
-def test_names_say_which_view_counts_forthcoming_instances() -> None:
+def test_component_names_mark_the_view_with_forthcoming_instances() -> None:
     for component in COMPONENTS:
         if component.name.endswith("_forth"):
             plain = COMPONENTS[INDEX[component.name.removesuffix("_forth")]]
@@ -56,7 +56,7 @@ def test_names_say_which_view_counts_forthcoming_instances() -> None:
             assert any(name.endswith("_forth") for name in component.figures)
 
 
-def test_one_component_is_of_the_whole_cluster() -> None:
+def test_exactly_one_component_is_of_the_whole_cluster() -> None:
     assert [each.name for each in COMPONENTS if each.aggregate is Aggregate.CLUSTER] == [
         "location_exclusion_score"
     ]

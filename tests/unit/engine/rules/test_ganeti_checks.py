@@ -54,7 +54,7 @@ def instance(
     return replace(row, disks=(disk,) * disks, dsk=(1024 + meta) * disks)
 
 
-def test_metadata_elsewhere_has_to_be_free_where_the_data_go() -> None:
+def test_metadata_on_another_unit_needs_room_there() -> None:
     new = instance(DRBD, metavg="xenvg", disks=2)
     request = Allocate(Placement(new, 2, None), None)
     nodes = [node("a", xenvg=500, ssdvg=2305), node("b", xenvg=500, ssdvg=2248)]
@@ -75,7 +75,7 @@ def test_metadata_elsewhere_has_to_be_free_where_the_data_go() -> None:
 
 
 @pytest.mark.parametrize(("free", "fits"), [(1152, False), (1153, True)])
-def test_of_an_instance_that_becomes_mirrored_the_secondary_is_looked_at(free: int, fits: bool) -> None:
+def test_checks_the_secondary_of_an_instance_that_becomes_mirrored(free: int, fits: bool) -> None:
     """Its primary has room for the metadata only."""
     here = instance(PLAIN, "a")
     state = derive(cluster(node("a", xenvg=9, ssdvg=129), node("b", xenvg=9, ssdvg=free), instances=(here,)))
@@ -86,7 +86,7 @@ def test_of_an_instance_that_becomes_mirrored_the_secondary_is_looked_at(free: i
         decide(state, AllocateSecondary("db"), OPTIONS)
 
 
-def test_moves_need_what_they_take() -> None:
+def test_moves_need_exactly_the_space_they_take() -> None:
     here = instance(DRBD, "a", "b", metavg="xenvg")
     targets = node("c", xenvg=500, ssdvg=1025), node("d", xenvg=500, ssdvg=1024)
     rest = node("a", xenvg=9, ssdvg=9), node("b", xenvg=9, ssdvg=9)
@@ -118,12 +118,12 @@ def test_a_group_for_mirrored_disks_is_that_group() -> None:
     assert decide(state, Relocate("db", 1, ("b",)), OPTIONS).state.snode[0] in (2, 3)
 
 
-def test_nothing_is_copied_of_a_forthcoming_instance() -> None:
+def test_forthcoming_instance_needs_no_source_of_disks() -> None:
     state = mirrored(forthcoming=True)
     assert decide(state, Relocate("db", 1, ("b",)), OPTIONS).state.snode[0] in (2, 3)
 
 
-def test_of_an_offline_primary_nothing_is_known() -> None:
+def test_offline_primary_passes_as_source_of_disks() -> None:
     state = mirrored()
     state.columns.offline[0] = True
     assert decide(state, Relocate("db", 1, ("b",)), OPTIONS).state.snode[0] in (2, 3)

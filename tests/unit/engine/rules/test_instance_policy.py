@@ -25,7 +25,7 @@ def new(mem: int) -> Instance:
     return instance("new", DiskTemplate.PLAIN, "", mem=mem)
 
 
-def test_a_group_refuses_what_another_takes() -> None:
+def test_one_group_refuses_an_instance_that_another_takes() -> None:
     """The disk does not say how many spindles it takes, so no policy takes it with exclusive storage."""
     state = derive(CLUSTER)
     targets = np.array([2, 1, 0, 1])

@@ -36,7 +36,7 @@ def run(entry: str, program: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
 
-def test_names_are_different_and_figures_are_columns_that_change() -> None:
+def test_limits_have_different_names_and_changing_columns() -> None:
     assert len({component.name for component in COMPONENTS}) == len(COMPONENTS)
     assert {name for component in COMPONENTS for name in component.figures} <= set(CHANGING)
 
@@ -157,7 +157,7 @@ def test_another_count_of_failing_nodes_counts_on_shared_storage() -> None:
         'Component("odd", 1.0, SPREAD, ("i_mem",), lambda c, mem: mem * mem, proportional=False),',
     ],
 )
-def test_balancing_of_shared_storage_refuses_what_it_cannot_foresee(entry: str) -> None:
+def test_balancing_of_shared_storage_refuses_components_it_cannot_foresee(entry: str) -> None:
     done = run(entry, "import ganeti_htools.engine.balancing.shared_instances")
     assert done.returncode == 1
     assert "balancing of shared storage does not know what changes odd" in done.stderr

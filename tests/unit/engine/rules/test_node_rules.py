@@ -102,7 +102,7 @@ def test_the_disk_of_a_lost_primary_is_there() -> None:
     assert secondary(alone(f_dsk=0), force=True, ignore_disk=True) == FITS
 
 
-def test_a_forthcoming_instance_changes_only_what_counts_it() -> None:
+def test_forthcoming_instance_changes_only_views_that_count_it() -> None:
     state = alone()
     old = state.columns.take([0])
     new, _ = add_primary(old, state.requested_instance(replace(NEW, forthcoming=True)), 0, 0)
@@ -112,7 +112,7 @@ def test_a_forthcoming_instance_changes_only_what_counts_it() -> None:
     }
 
 
-def test_columns_that_are_one_object_stay_one() -> None:
+def test_aliases_stay_aliases() -> None:
     state = alone()
     old = state.columns.take([0])
     new, _ = add_primary(old, state.requested_instance(NEW), 0, 0)
@@ -134,7 +134,7 @@ def test_coming_and_going_cancel_out() -> None:
             np.testing.assert_array_equal(getattr(also, name), getattr(old, name), err_msg=name)
 
 
-def test_a_secondary_raises_what_is_kept_free() -> None:
+def test_secondary_raises_the_reservation() -> None:
     state = alone()
     old = state.columns.take([0])
     assert old.r_mem.tolist() == [500]

@@ -59,7 +59,7 @@ def decided(
         ),
     ],
 )
-def test_what_an_option_makes_possible(
+def test_option_makes_a_refused_placement_possible(
     with_option: PlacementOptions,
     without: PlacementOptions,
     here: list[Instance],

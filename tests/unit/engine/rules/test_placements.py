@@ -71,7 +71,7 @@ Try = Callable[[State], Trial]
     ],
     ids=["failover to a node", "move to a node", "failover", "replaced secondary"],
 )
-def test_nodes_become_what_they_are_afterwards(
+def test_changed_columns_equal_the_derived_ones_after_each_move(
     before: Instance, tried: Try, candidate: int, after: Instance
 ) -> None:
     trial = tried(state_of(before, NEIGHBOUR))
@@ -88,7 +88,7 @@ def test_a_new_mirrored_instance_on_a_pair() -> None:
     assert_leads_to(trial, 0, state_of(NEIGHBOUR, MIRRORED))
 
 
-def test_soft_limits_do_not_hold_for_who_leaves_an_offline_node() -> None:
+def test_soft_limits_do_not_hold_for_instances_that_leave_an_offline_node() -> None:
     """Node b has the memory for the instance, but not for what it keeps free as a secondary as well."""
     keeper = instance("three", DiskTemplate.EXT, "b", mem=5_500)
     for offline, code in (("", CODE[Fail.MEM]), ("a", FITS)):
@@ -134,7 +134,7 @@ def test_migration_tags_do_not_keep_an_instance_from_being_copied() -> None:
         assert codes.tolist() == [FITS if allowed else CODE[Fail.MIGRATION]] * 2
 
 
-def test_what_is_kept_free_without_an_instance_is_the_most_for_another_node() -> None:
+def test_reservation_without_an_instance_is_the_maximum_of_the_other_peers() -> None:
     state = state_of(MIRRORED, NEIGHBOUR)
     assert state.columns.r_mem.tolist() == [0, 3_000, 0, 0]
     assert placements.kept_without(state, 1, 0, state.instance(0)) == (2_000, [])

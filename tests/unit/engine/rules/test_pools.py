@@ -38,7 +38,7 @@ def place(*rows: Instance) -> tuple[Placement, ...]:
     return tuple(Placement(replace(row, pnode=""), 1, None) for row in rows)
 
 
-def test_of_what_nodes_tell_the_least_counts() -> None:
+def test_lowest_free_space_that_nodes_report_counts() -> None:
     first, second = CLUSTER.nodes
     later = replace(second, storage=(Unit(VMS, 10240, 7000), Unit(FAST, 3072, 3072)))
     cluster = replace(CLUSTER, nodes=(first, later))
@@ -47,34 +47,34 @@ def test_of_what_nodes_tell_the_least_counts() -> None:
 
 
 @pytest.mark.parametrize(("size", "number"), [(1, 10239), (3413, 3), (3414, 2), (10239, 1), (10240, 0)])
-def test_something_of_a_pool_stays_free(size: int, number: int) -> None:
+def test_pool_is_never_filled_completely(size: int, number: int) -> None:
     here = state()
     left = pool_room(here).free_after(here)
     assert fit(left, here, on((size, VMS))) == number
     assert (lacking(left, here, on((size, VMS))) is None) == (number > 0)
 
 
-def test_of_several_pools_the_scarcest_counts() -> None:
+def test_scarcest_of_several_pools_counts() -> None:
     here = state()
     left, row = pool_room(here).free_after(here), on((1024, VMS), (1024, FAST))
     assert fit(left, here, row) == 2
     assert lacking(left, here, on((1024, VMS), (3072, FAST))) == "space in rados/fast, which lacks 1 MiB"
 
 
-def test_what_has_no_known_size_has_no_bound() -> None:
+def test_pool_of_unknown_size_has_no_limit() -> None:
     here = state()
     left = pool_room(here).free_after(here)
     for row in (instance("new", DiskTemplate.PLAIN, ""), on((1, DesiredUnit(StorageType.EXT, "san")))):
         assert (fit(left, here, row), lacking(left, here, row)) == (None, None)
 
 
-def test_forthcoming_instances_have_taken_theirs() -> None:
+def test_forthcoming_instances_reduce_free_space() -> None:
     rows = (on((1000, VMS), name="waits", forthcoming=True), on((500, VMS), name="runs"))
     here = state(replace(CLUSTER, instances=rows))
     assert pool_room(here).free_after(here) == {VMS: 9240, FAST: 3072}
 
 
-def test_where_only_the_cluster_tells_instances_have_taken_theirs() -> None:
+def test_cluster_figure_is_reduced_by_the_instances() -> None:
     san = DesiredUnit(StorageType.EXT, "san")
     row = replace(on((300, san), name="i"), template=DiskTemplate.EXT)
     waiting = replace(row, name="waits", forthcoming=True)
@@ -90,7 +90,7 @@ def test_a_new_instance_needs_room_in_its_pool() -> None:
         decide(here, Allocate(place(on((10240, VMS)))[0], None), OPTIONS)
 
 
-def test_instances_of_one_request_share_it() -> None:
+def test_instances_of_one_request_share_a_pool() -> None:
     rows = [on((4096, VMS), name=name) for name in "abc"]
     request = MultiAllocate(tuple(replace(each, group="group-01") for each in place(*rows)))
     result = decide(state(), request, OPTIONS).result
@@ -98,7 +98,7 @@ def test_instances_of_one_request_share_it() -> None:
     assert [bool(each.nodes) for each in result] == [True, True, False]
 
 
-def test_without_a_group_one_that_has_no_room_ends_the_request() -> None:
+def test_request_without_group_ends_when_no_pool_has_room() -> None:
     request = MultiAllocate(place(*(on((4096, VMS), name=name) for name in "abc")))
     with pytest.raises(RequestFailed, match=r"rados/vms, which lacks 2049 MiB$"):
         decide(state(), request, OPTIONS)
@@ -107,7 +107,7 @@ def test_without_a_group_one_that_has_no_room_ends_the_request() -> None:
     assert "rados/vms, which lacks 2049 MiB" in heard[-1].why
 
 
-def test_a_pool_binds_where_no_node_tells_its_units() -> None:
+def test_pool_limits_instances_when_no_node_reports_units() -> None:
     """Disks that do not tell their unit are on the default one."""
     here = simu.parse(["p,2,100g,64g,64"])
     waiting = on((1000, FAST), name="waits", forthcoming=True)

@@ -39,7 +39,7 @@ def test_a_column_that_no_resource_declares_is_refused() -> None:
         resources.check(tuple(each for each in RESOURCES if each.figure != "location"), SINGLE)
 
 
-def test_a_place_that_does_not_know_a_hard_limit_says_so() -> None:
+def test_module_that_misses_a_hard_limit_is_refused() -> None:
     program = """
         from dataclasses import replace
         from ganeti_htools.engine.rules import resources
@@ -53,7 +53,7 @@ def test_a_place_that_does_not_know_a_hard_limit_says_so() -> None:
     assert "does not know the limits of f_gpus" in done.stderr
 
 
-def test_the_order_in_which_limits_are_looked_at() -> None:
+def test_order_of_limits() -> None:
     """It decides which reason is told; the figures of a full node, then those with forthcoming instances."""
 
     def order(role: Role, force: bool = False) -> list[str]:

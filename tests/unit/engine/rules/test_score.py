@@ -82,7 +82,7 @@ def test_spreads_with_the_same_values_are_put_together() -> None:
     assert (apart[INDEX["vcpu_ratio_cv"]], apart[INDEX["vcpu_ratio_cv_forth"]]) == (0.5, 0.5)
 
 
-def test_variants_are_scored_as_computed_from_nothing() -> None:
+def test_variant_scores_equal_fresh_ones() -> None:
     before, after = state_of(ON_A[:1]), state_of(ON_A)
     places = np.array([-1, 0])  # the first variant leaves all as it is
     old, new = before.columns.take([0, 0]), after.columns.take([0, 0])

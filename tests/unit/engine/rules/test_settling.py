@@ -38,7 +38,7 @@ def test_an_instance_that_fails_over_changes_the_roles_of_its_nodes() -> None:
     assert_equal(before, derive(cluster(NODES, [instance("one", DiskTemplate.DRBD, "a", "b")])))
 
 
-def test_an_instance_taken_off_its_node_is_mirrored_and_nowhere() -> None:
+def test_instance_without_primary_is_mirrored_and_nowhere() -> None:
     state = derive(cluster(NODES, [instance("one", DiskTemplate.PLAIN, "a")]))
     off = settling.without_primary(state, 0)
     assert off.cluster.instances[0].template is DiskTemplate.DRBD

@@ -72,7 +72,7 @@ def test_pairs_are_scored_in_blocks(monkeypatch: pytest.MonkeyPatch, block: int)
         assert scores[pnode, snode] == pytest.approx(score_of(after))
 
 
-def test_one_candidate_is_a_trial_of_its_own() -> None:
+def test_single_candidate_becomes_a_trial() -> None:
     tried = one_node(state_of())
     only = tried.only(2)
     assert (only.pnode.tolist(), only.snode.tolist(), only.codes.tolist()) == ([2], [NOWHERE], [0])
@@ -82,7 +82,7 @@ def test_one_candidate_is_a_trial_of_its_own() -> None:
     assert only.only(0) is only
 
 
-def test_what_is_the_same_for_all_candidates_stays() -> None:
+def test_values_shared_by_all_candidates_are_kept() -> None:
     """With a new secondary, the primary is one node for all candidates."""
     state = state_of()
     only = placements.replace_secondary(state, state.instance(0), np.array([2, 3])).only(1)
