@@ -59,36 +59,36 @@ def answer(state: State, request: Request) -> object:
 @CHANGES
 def test_decisions_are_the_same(change: Change) -> None:
     decided = 0
-    for seed in range(60):
+    for seed in range(40):
         message = iallocator.read(case(seed).text.encode())
         state = state_for(message.cluster, message.request, PlacementOptions())
         answers = [answer(each, message.request) for each in (state, change(state))]
         assert answers[0] == answers[1], seed
         decided += not isinstance(answers[0], str)
-    assert decided > 30
+    assert decided > 20
 
 
 @CHANGES
 def test_steps_of_balancing_are_the_same(change: Change) -> None:
     number = 0
-    for seed in range(25):
+    for seed in range(12):
         state = derive(any_cluster(Random(seed)))
         scope = state.group == state.group[0]
         expected = list(islice(stepwise(state.copy(), scope, OPTIONS), 6))
         assert list(islice(stepwise(change(state), scope, OPTIONS), 6)) == expected
         number += len(expected)
-    assert number > 50
+    assert number > 25
 
 
 @CHANGES
 @pytest.mark.parametrize("template", [DiskTemplate.DRBD, DiskTemplate.EXT])
 def test_bulk_allocation_is_the_same(change: Change, template: DiskTemplate) -> None:
     number = 0
-    for seed in range(12):
+    for seed in range(8):
         state = derive(any_cluster(Random(seed)))
         states, nodes = (state.copy(), change(state)), np.flatnonzero(~state.columns.offline)
         found = [fill(each, instance("new", template, "", mem=128), nodes, limit=12) for each in states]
         assert found[0] == found[1]
         assert states[0].to_cluster() == states[1].to_cluster()
         number += found[0].placed
-    assert number > 100
+    assert number > 60

@@ -31,15 +31,15 @@ def one_by_one(state: State) -> Iterator[Step]:
         yield found[0]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 1 << 30), kind=st.sampled_from(KINDS))
-def test_steps(seed: int, kind: Rarely) -> None:
+def test_step_equals_the_step_of_a_new_search(seed: int, kind: Rarely) -> None:
     check_steps(derive(rare(seed, kind)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(case=cases)
-def test_steps_with_all_that_makes_a_difference(case: tuple[State, Instance]) -> None:
+def test_step_equals_the_step_of_a_new_search_with_every_rule(case: tuple[State, Instance]) -> None:
     check_steps(case[0])
 
 

@@ -116,8 +116,8 @@ def checked(state: State, rows: list[int], mode: EvacMode, result: Evacuation) -
             assert now.left(index) is None
 
 
-@pytest.mark.parametrize("seeds", [range(start, start + 25) for start in range(0, 100, 25)])
-def test_what_leaves_its_group(seeds: range) -> None:
+@pytest.mark.parametrize("seeds", [range(25), range(25, 50)])
+def test_instances_leave_their_group_only_without_a_place(seeds: range) -> None:
     left = failed = 0
     for seed in seeds:
         state, rows, mode = asked(seed)

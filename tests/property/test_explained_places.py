@@ -1,5 +1,7 @@
 """What is said of each place of a new instance agrees with what is decided."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
@@ -23,8 +25,14 @@ from tests.support.cases import case
 CLOSE = 1e-6
 
 
-@pytest.mark.parametrize("seed", range(80))
-def test_places_and_the_decision(seed: int) -> None:
+def test_decision_is_the_best_explained_place() -> None:
+    found = Counter(check_decision(seed) for seed in range(50))
+    assert found["placed"] > 20
+    assert found["refused"] > 3
+
+
+def check_decision(seed: int) -> str:
+    """Compare the explanation of a case with its decision; returns the outcome."""
     given = case(seed, "allocate")
     message = iallocator.read(given.text.encode())
     line, request = read(HAIL, given.options), message.request
@@ -33,7 +41,7 @@ def test_places_and_the_decision(seed: int) -> None:
     options = placement_options(line)
     state = state_for(message.cluster, request, options)
     if is_dedicated(state, request):
-        pytest.skip("no score decides")
+        return "no score decides"
     scope = np.ones(len(state.group), np.bool_)
     if request.placement.group is not None:
         scope = np.array([state.cluster.groups[row].name == request.placement.group for row in state.group])
@@ -47,7 +55,7 @@ def test_places_and_the_decision(seed: int) -> None:
         decision = decide(state, request, options)
     except RequestFailed:
         assert not good
-        return
+        return "refused"
     (placed,) = decision.result  # type: ignore[misc]
     primary, *secondary = placed.nodes
     (chosen,) = (each for each in good if each.pnode == primary)
@@ -70,3 +78,4 @@ def test_places_and_the_decision(seed: int) -> None:
         assert each.score == pytest.approx(float(score), abs=CLOSE)
         if options.capacity:
             assert assess(state, scope, options).confirms(trial, [])
+    return "placed"

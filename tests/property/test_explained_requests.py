@@ -1,5 +1,6 @@
 """What is explained of a request, whatever its type, agrees with what is decided, and does not change it."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -74,8 +75,13 @@ def check_chosen(state: State, each: Explanation) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(15))
-def test_what_is_explained_and_the_decision(kind: str, seed: int) -> None:
+def test_explanation_agrees_with_the_decision(kind: str) -> None:
+    found = Counter(check_explanation(kind, seed) for seed in range(12))
+    assert found["explained"] > 2
+
+
+def check_explanation(kind: str, seed: int) -> str:
+    """Compare the explanation of a case with its decision; returns the outcome."""
     given = case(seed, kind)
     message = iallocator.read(given.text.encode())
     line, request = read(HAIL, given.options), message.request
@@ -87,11 +93,12 @@ def test_what_is_explained_and_the_decision(kind: str, seed: int) -> None:
     found, again = outcome(lambda: list(explained(state, request, options)))
     if found is None:
         assert again == refused
-        return
+        return "not tried"
     if expected is None:
         assert any(each.why == refused for each in found)
-        return
+        return "refused"
     assert {each.asked.row.name: each.nodes for each in found} == expected
     if not isinstance(request, ChangeGroup):  # of which only the group is chosen from these places
         for each in found:
             check_chosen(state, each)
+    return "explained"

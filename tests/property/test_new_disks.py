@@ -33,9 +33,9 @@ def outcome(cluster: Cluster, row: Instance, request: Request) -> tuple[list[str
     return [cluster.nodes[node].name for node in placed.nodes], placed.info
 
 
-@settings(max_examples=200)
+@settings(max_examples=70)
 @given(case=cases, keys=st.tuples(KEYS, KEYS))
-def test_each_group_is_tried_as_it_has_them(
+def test_each_group_places_disks_on_its_own_defaults(
     case: tuple[State, Instance], keys: tuple[str | None, str | None]
 ) -> None:
     state, new = case

@@ -39,7 +39,7 @@ def obstacle(cluster: Cluster, steps: list[NamedStep]) -> str | None:
     return recheck.obstacle(state, scope, steps, OPTIONS, movable)
 
 
-@pytest.mark.parametrize("seeds", [range(start, start + 15) for start in range(0, 60, 15)])
+@pytest.mark.parametrize("seeds", [range(15), range(15, 30)])
 @pytest.mark.parametrize("force", [False, True])
 def test_a_plan_holds_where_it_was_made(seeds: range, force: bool) -> None:
     made = 0

@@ -18,10 +18,10 @@ from ganeti_htools.model.types import Fail, MirrorType
 from tests.property.narrow import cases
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(case=cases)
 @pytest.mark.parametrize("force", [False, True])
-def test_moves_are_their_operations(force: bool, case: tuple[State, Instance]) -> None:
+def test_move_equals_its_operations_one_after_the_other(force: bool, case: tuple[State, Instance]) -> None:
     state, _ = case
     scope = np.ones(len(state.group), np.bool_)
     batches, facts = batches_of(state, np.ones(len(state.pnode), np.bool_), unmirrored=True)
@@ -30,7 +30,7 @@ def test_moves_are_their_operations(force: bool, case: tuple[State, Instance]) -
         row = int(batch.rows[member])
         own = {int(state.pnode[row]), int(state.snode[row])}
         if batch.mirror is MirrorType.NONE and state.columns.offline[state.pnode[row]]:
-            continue  # which only a balancing does that is told that the node is not off yet
+            continue  # only balancing before the node is off moves it
         for kind in KINDS[batch.mirror]:
             for node in sorted({*range(len(scope))} - own) if kind.takes_node else [NOWHERE]:
                 found = try_move(facts, batch, member, kind, node, force)

@@ -61,15 +61,16 @@ def made(seed: int) -> tuple[State, Bools, Bools]:
     return state, scope, np.array([rng.random() < 0.95 for _ in rows], np.bool_) & scope[state.pnode]
 
 
-@pytest.mark.parametrize("seeds", [range(start, start + 25) for start in range(0, 150, 25)])
-def test_steps_and_states(seeds: range) -> None:
-    number = 0
+@pytest.mark.parametrize("seeds", [range(20), range(20, 40), range(40, 60)])
+def test_steps_and_states_equal_those_by_the_rules(seeds: range) -> None:
+    number = rated = 0
     for seed in seeds:
         state, scope, movable = made(seed)
         instances = shared_instances(state, movable)
         assert instances is not None
         if not regular(state, scope):
             continue
+        rated += 1
         expected, plan = balance.rebalance(state, scope, replace(TO_THE_END, unmirrored=False), movable)
         found, steps = shared_storage.rebalance(state, scope, instances)
         number += len(steps)
@@ -80,7 +81,8 @@ def test_steps_and_states(seeds: range) -> None:
         for name in ("pnode", "snode", "stamp"):
             assert np.array_equal(getattr(found, name), getattr(expected, name)), (seed, name)
         assert found.to_cluster() == expected.to_cluster()
-    assert number > 30
+    assert number > 20
+    assert rated > 15
 
 
 @pytest.mark.parametrize(
@@ -95,6 +97,6 @@ def test_steps_and_states(seeds: range) -> None:
         Shape(nodes=3, instances=9, templates={"ext": 1}, exclusive_storage=True),
     ],
 )
-def test_what_it_has_no_rules_for_is_left_to_the_other(shape: Shape) -> None:
+def test_other_instances_are_left_to_the_rules(shape: Shape) -> None:
     state = derive(text.parse(text_of(cluster(1, shape)), "generated"))
     assert shared_instances(state, np.ones(len(state.pnode), np.bool_)) is None

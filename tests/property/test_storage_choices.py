@@ -123,7 +123,7 @@ def case(seed: int) -> tuple[random.Random, State]:
 
 def test_a_new_instance() -> None:
     placed = 0
-    for seed in range(80):
+    for seed in range(50):
         rng, state = case(seed)
         row = anew(rng, state)
         state = derive(state.cluster, [row])
@@ -135,12 +135,12 @@ def test_a_new_instance() -> None:
             placed += 1
             best = min(scores(state, trial, fits, everyone))
             assert choice.base(found.state, everyone).score() == pytest.approx(best)
-    assert 20 < placed < 75
+    assert 12 < placed < 47
 
 
 def test_several_new_instances_are_placed_one_after_the_other() -> None:
     placed = 0
-    for seed in range(60):
+    for seed in range(40):
         rng, state = case(seed)
         rows = [anew(rng, state, f"new{number}") for number in range(4)]
         state = derive(state.cluster, rows)
@@ -159,7 +159,7 @@ def test_several_new_instances_are_placed_one_after_the_other() -> None:
             assert isinstance(found.result, tuple)
             assert [each.nodes for each in found.result] == [each.nodes for each in alone]
             placed += 1
-    assert placed > 10
+    assert placed > 6
 
 
 def usable(state: State, index: int, *but: int) -> Bools:
@@ -171,7 +171,7 @@ def usable(state: State, index: int, *but: int) -> Bools:
 
 def test_relocation() -> None:
     moved = refused = 0
-    for seed in range(60):
+    for seed in range(40):
         rng, state = case(seed)
         for index in rng.sample(range(len(state.pnode)), min(4, len(state.pnode))):
             row, p, s = state.cluster.instances[index], int(state.pnode[index]), int(state.snode[index])
@@ -205,7 +205,7 @@ def test_relocation() -> None:
 
 def test_a_secondary_more() -> None:
     placed = refused = 0
-    for seed in range(80):
+    for seed in range(50):
         rng, state = case(seed)
         plain = [row for row in state.cluster.instances if row.template is DiskTemplate.PLAIN]
         for row in rng.sample(plain, min(2, len(plain))):
@@ -229,7 +229,7 @@ def test_a_secondary_more() -> None:
                 best = min(scores(bare, trial, fits, everyone))
                 assert choice.base(found.state, everyone).score() == pytest.approx(best)
             placed, refused = placed + bool(found), refused + (not found)
-    assert placed > 10
+    assert placed > 6
     assert refused > 3
 
 
@@ -255,7 +255,7 @@ def recovered(before: State, index: int, means: Means, node: int, up: Bools) -> 
 
 def test_instances_of_a_lost_node() -> None:
     back = gone = 0
-    for seed in range(60):
+    for seed in range(40):
         _, state = case(seed)
         scope, up, node = np.ones(len(state.group), np.bool_), ~state.columns.offline, seed % len(state.group)
         after = state.copy()
@@ -287,7 +287,7 @@ def rolled(state: State, node: int) -> State | None:
 
 def test_rolling_maintenance() -> None:
     emptied = refused = 0
-    for seed in range(60):
+    for seed in range(40):
         _, state = case(seed)
         members, node = ~state.columns.offline, seed % len(state.group)
         expected = rolled(state, node)
@@ -303,7 +303,7 @@ def test_rolling_maintenance() -> None:
             index: int(expected.pnode[index]) for index in moved
         }
         emptied += bool(moved)
-    assert emptied > 15
+    assert emptied > 10
     assert refused > 5
 
 
@@ -359,7 +359,7 @@ def movable(rng: random.Random, state: State) -> list[int]:
 
 def test_an_instance_leaves_its_nodes() -> None:
     moved = refused = 0
-    for seed in range(60):
+    for seed in range(40):
         rng, state = case(seed)
         for index in movable(rng, state):
             p, s = int(state.pnode[index]), int(state.snode[index])
@@ -373,7 +373,7 @@ def test_an_instance_leaves_its_nodes() -> None:
 
 def test_an_instance_leaves_its_group() -> None:
     moved = refused = 0
-    for seed in range(60):
+    for seed in range(40):
         rng = random.Random(seed)
         state = any_state(seed, groups=2)
         for index in movable(rng, state):

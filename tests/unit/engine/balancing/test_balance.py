@@ -74,7 +74,7 @@ def check_first_step(state: State, scope: Bools, options: BalancingOptions) -> N
     assert [steps[0].instance, steps[0].node, RANK[steps[0].kind]] in near
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_the_first_step_is_the_best_of_all(seed: int) -> None:
     options = BalancingOptions(max_length=1, min_gain=0, ignore_soft_errors=seed % 3 == 0)
     for state in (large(seed), small(seed)):
@@ -146,13 +146,13 @@ def test_no_online_node() -> None:
     assert not rebalance(state, everyone(state), BalancingOptions())[1]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4))
 def test_disks_are_copied_only_where_that_gains_much(seed: int) -> None:
     state = small(seed)
-    for factor in (0.0, 1.0, 1.5, 4.0):
+    for factor in (0.0, 1.5, 4.0):
         scope, now = everyone(state), state
         options = BalancingOptions(min_gain=0, max_length=1)
-        for _ in range(5):
+        for _ in range(3):
             current = score_of(now, scope)
             after, steps = rebalance(now, scope, replace(options, disk_moves_factor=factor))
             _, best = rebalance(now, scope, options)

@@ -74,8 +74,7 @@ def test_effect_of_a_move_equals_the_difference_of_totals(seed: int) -> None:
     search = searching(state)
     parts: ScoreParts = search.space.parts
     best = search.best(score_of(state, search.space.scope))
-    if best is None:
-        return
+    assert best is not None
     before, effects = parts.totals(), [parts.effect(node) for node in best.trial.changes]
     settling.settle(state, best.trial)
     after = parts.totals()
