@@ -30,15 +30,15 @@ class RepeatedError(DocumentError):
     """A name stands twice in an object."""
 
 
-class Repeating(dict[str, Any]):
+class RepeatingObject(dict[str, Any]):
     """An object in which ``name`` stands twice; the first is there."""
 
     name = ""
 
 
-def parsed(text: bytes) -> Any:
+def parse_document(text: bytes) -> Any:
     """The value of a document in which no name stands twice in an object. Raises DocumentError."""
-    if text.count(b"[") + text.count(b"{") > DEEPEST and measured(text)[1] > DEEPEST:
+    if text.count(b"[") + text.count(b"{") > DEEPEST and measure(text)[1] > DEEPEST:
         raise DocumentError(f"more than {DEEPEST} objects and lists within each other")
     try:
         value = orjson.loads(text)
@@ -49,8 +49,8 @@ def parsed(text: bytes) -> Any:
     return value
 
 
-def parsed_as_repeating(text: bytes) -> Any:
-    """The value of a document in which names repeat (see :func:`parsed`): the first of a name counts."""
+def parse_with_repeats(text: bytes) -> Any:
+    """Parse a document in which names repeat; the first value of a name counts."""
     return json.loads(text, object_pairs_hook=_first, parse_int=orjson.loads, parse_float=orjson.loads)
 
 
@@ -58,7 +58,7 @@ def _first(members: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(members)
     if len(values) == len(members):
         return values
-    repeating = Repeating()
+    repeating = RepeatingObject()
     for name, value in members:
         if name in repeating:
             repeating.name = name
@@ -70,10 +70,10 @@ def _first(members: list[tuple[str, Any]]) -> dict[str, Any]:
 def has_at_most(text: bytes, most: int) -> bool:
     """Whether a document has at most ``most`` values: objects, lists and what they contain."""
     quickly = sum(text.count(mark) for mark in (b",", b"[", b"{")) + 1  # an upper bound
-    return quickly <= most or measured(text)[0] <= most
+    return quickly <= most or measure(text)[0] <= most
 
 
-def measured(text: bytes) -> tuple[int, int]:
+def measure(text: bytes) -> tuple[int, int]:
     """An upper bound for the number of values in a document, and how deep they are nested.
 
     For text that is not JSON these hold up to where a parser would stop.
@@ -106,7 +106,7 @@ def _unescaped(text: bytes) -> bytes:
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def without_garbage_collection() -> Iterator[None]:
     """Runs a block without garbage collection, which takes longer the more live objects there are.
 
     When several threads do so at once, collection starts again when the one that began first has finished.

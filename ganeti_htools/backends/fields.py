@@ -5,7 +5,7 @@ from enum import Enum
 from itertools import islice
 from typing import Any, TypeVar
 
-from ganeti_htools.backends.documents import DocumentError, RepeatedError, parsed, parsed_as_repeating
+from ganeti_htools.backends.documents import DocumentError, RepeatedError, parse_document, parse_with_repeats
 from ganeti_htools.model.cluster import MAX_MIB
 from ganeti_htools.model.errors import DataError
 
@@ -17,14 +17,14 @@ MAX_COUNT = 1 << 31
 def parse_json(data: bytes, what: str) -> Any:
     """The value of a JSON document, the first where a name stands twice. Raises DataError naming ``what``."""
     try:
-        return parsed(data)
+        return parse_document(data)
     except RepeatedError:
-        return parsed_as_repeating(data)
+        return parse_with_repeats(data)
     except DocumentError as error:
         raise DataError(f"{what}: Invalid JSON: {error}") from None
 
 
-def shown(value: Any) -> str:
+def excerpt(value: Any) -> str:
     """The beginning of a value, for an error message; the rest is not even formatted."""
     text = "".join(islice(_written(value), 40))
     return text if len(text) <= 40 else text[:37] + "..."
@@ -58,13 +58,13 @@ class Fields:
 
     def __init__(self, owner: str, values: Any) -> None:
         if not isinstance(values, dict):
-            raise DataError(f"{owner}: Unable to read JSObject, expected an object, got {shown(values)}")
+            raise DataError(f"{owner}: Unable to read JSObject, expected an object, got {excerpt(values)}")
         self.owner = owner
         self.values: Mapping[str, Any] = values
 
     def wrong(self, key: str, kind: str, expected: str) -> DataError:
         """The error for a value of the wrong type or size."""
-        got = shown(self.values.get(key))
+        got = excerpt(self.values.get(key))
         return DataError(f"{self.owner}: key '{key}': Unable to read {kind}, expected {expected}, got {got}")
 
     def value(self, key: str) -> Any:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ganeti_htools.backends import unit_fields
-from ganeti_htools.backends.documents import Repeating, uncollected
+from ganeti_htools.backends.documents import RepeatingObject, without_garbage_collection
 from ganeti_htools.backends.fields import Fields, parse_json
 from ganeti_htools.model import request as wanted
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Group, Instance, Nic, Node, check
@@ -29,7 +29,7 @@ class Message:
 
 def read(data: bytes) -> Message:
     """Parse a whole message. Raises DataError."""
-    with uncollected():
+    with without_garbage_collection():
         return _read(data)
 
 
@@ -47,7 +47,7 @@ def _read(data: bytes) -> Message:
 def _section(message: Fields, key: str) -> Iterable[tuple[str, Any]]:
     """The members of a section. Raises DataError if a name stands twice, so that no member is lost."""
     values = message.object(key).values
-    if isinstance(values, Repeating):
+    if isinstance(values, RepeatingObject):
         raise DataError(f"{message.owner}: key '{key}': the name '{values.name}' stands twice")
     return values.items()
 

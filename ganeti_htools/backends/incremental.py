@@ -38,11 +38,11 @@ END, START = b"}", b'"'
 BETWEEN = re.compile(rb'\}, "(?=[^"]*": \{)')
 
 
-class Unusual(Exception):
+class UnusualRequest(Exception):
     """The text is not as Ganeti writes it."""
 
 
-class Reader:
+class RequestReader:
     """Reads requests one after the other, and keeps the members of the last one, by their text.
 
     Not to be used by two threads at once.
@@ -56,8 +56,8 @@ class Reader:
 
     def read(self, data: bytes) -> Message:
         """Parse a message like :func:`.iallocator.read`; known text is not parsed again. Raises DataError."""
-        with documents.uncollected():
-            with suppress(Unusual, DataError):
+        with documents.without_garbage_collection():
+            with suppress(UnusualRequest, DataError):
                 return self._read(data)
             try:
                 return iallocator.read(data)
@@ -87,7 +87,7 @@ def _cut(data: bytes) -> tuple[Fields, list[bytes]]:
     for start in STARTS:
         begin = data.find(start, end) if start is not STARTS[-1] else data.rfind(start, end)
         if begin < 0:
-            raise Unusual
+            raise UnusualRequest
         positions.append((begin, end := begin + len(start)))
     before, after = data[: positions[0][0]], data[positions[-1][0] + 1 :]
     _parsed(before.rstrip(b", ") + b"}")
@@ -111,7 +111,7 @@ def _members(
     if not text:
         return {}, []
     if text[:1] != START or text[-1:] != END:
-        raise Unusual
+        raise UnusualRequest
     pieces = BETWEEN.split(text[1:-1])
     rows = [known.get(piece) or make(*_member(piece)) for piece in pieces]
     return dict(zip(pieces, rows, strict=True)), rows
@@ -120,13 +120,13 @@ def _members(
 def _member(piece: bytes) -> tuple[str, Any]:
     parsed = _parsed(b'{"' + piece + b"}}")
     if len(parsed) != 1:
-        raise Unusual
+        raise UnusualRequest
     ((name, values),) = parsed.items()
     return name, values
 
 
 def _parsed(text: bytes) -> Any:
     try:
-        return documents.parsed(text)
+        return documents.parse_document(text)
     except DocumentError:
-        raise Unusual from None
+        raise UnusualRequest from None

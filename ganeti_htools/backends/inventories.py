@@ -29,7 +29,7 @@ def _inventory(text: str) -> tuple[str, Inventory]:
     name, *words = text.split(",")
     if not 1 <= len(words) <= len(_FIGURES):
         form = "CLASS,TOTAL[,RESERVED[,MIN[,MAX[,STEP[,RATIO]]]]]"
-        raise DataError(f"expected {form}, not {values.shown(text)}")
+        raise DataError(f"expected {form}, not {values.quote(text)}")
     figures: dict[str, Any] = {}
     for figure, word in zip(_FIGURES, words, strict=False):
         if word != UNSET or figure == "total":
@@ -52,7 +52,7 @@ def inventories_of(fields: Fields, key: str = "inventories") -> Inventories:
 
 def _told(fields: Fields, name: str) -> tuple[str, Inventory]:
     each = fields.object(name)
-    each.owner = f"{fields.owner}: inventory of {values.shown(name)}"
+    each.owner = f"{fields.owner}: inventory of {values.quote(name)}"
     figures: dict[str, Any] = {
         figure: each.integer(figure, least)
         for figure, least in _LEAST.items()
@@ -67,7 +67,7 @@ def _made(name: str, figures: dict[str, Any]) -> tuple[str, Inventory]:
     """An inventory of figures that are in their ranges, if these go together. Raises DataError."""
     if not (is_own(name) or is_custom(name)):
         expected = "CUSTOM_ and capital letters, digits and underscores, or a class that Ganeti counts"
-        raise DataError(f"resource class {values.shown(name)}: expected {expected}")
+        raise DataError(f"resource class {values.quote(name)}: expected {expected}")
     made = Inventory(**figures)
     least, most = made.min_unit, made.max_unit
     if most is not None and most < least:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ganeti_htools.backends import queried
+from ganeti_htools.backends import query_rows
 from ganeti_htools.backends.fields import Fields
 from ganeti_htools.luxi.queries import ClusterAnswers, MissingReason, QueryRow
 from ganeti_htools.model.cluster import Cluster, Instance, Node
@@ -37,11 +37,11 @@ def parse(answers: ClusterAnswers, before: tuple[ClusterAnswers, Cluster] | None
     A row that is the same object as one in the answers ``before`` is not read again.
     """
     known = _known(*before) if before else {}
-    networks = queried.networks([_Fields("Network", row) for row in answers.networks])
-    groups = [known.get(id(row)) or queried.group(_Fields("Group", row)) for row in answers.groups]
-    return queried.cluster(
+    networks = query_rows.networks([_Fields("Network", row) for row in answers.networks])
+    groups = [known.get(id(row)) or query_rows.group(_Fields("Group", row)) for row in answers.groups]
+    return query_rows.cluster(
         Fields("Parsing cluster info", answers.info),
-        [queried.connected(group, networks) for group in groups],
+        [query_rows.with_networks(group, networks) for group in groups],
         [known.get(id(row)) or _node(_Fields("Node", row)) for row in answers.nodes],
         [known.get(id(row)) or _instance(_Fields("Instance", row)) for row in answers.instances],
     )
@@ -83,7 +83,7 @@ class _Fields(Fields):
 
 def _node(fields: Fields) -> Node:
     exclusive = fields.boolean("ndp/exclusive_storage")
-    return queried.node(
+    return query_rows.node(
         fields,
         fields.text("group.uuid"),
         exclusive,
@@ -98,7 +98,7 @@ def _instance(fields: Fields) -> Instance:
         fields.text("name"),
         fields.integer("be/memory"),
         fields.integer("disk_usage"),
-        queried.disks(fields),
+        query_rows.disks(fields),
         fields.count("be/vcpus"),
         fields.choice("status", Status),
         fields.texts("tags"),
@@ -107,6 +107,6 @@ def _instance(fields: Fields) -> Instance:
         secondaries[0] if secondaries else None,
         fields.choice("disk_template", DiskTemplate),
         fields.count("be/spindle_use"),
-        queried.nics(fields),
+        query_rows.nics(fields),
         forthcoming=fields.boolean("forthcoming"),
     )

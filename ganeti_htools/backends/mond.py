@@ -20,7 +20,7 @@ from ganeti_htools.model.types import Status
 T = TypeVar("T")
 
 # Node name -> collector name -> what the collector reported (its "data", JSON).
-Reports = Mapping[str, Mapping[str, Any]]
+MondReports = Mapping[str, Mapping[str, Any]]
 
 NODE_COLLECTOR = "cpu-avg-load"
 XEN_COLLECTOR = "xen-cpu-avg-load"
@@ -33,7 +33,7 @@ def collector(xen: bool) -> str:
     return XEN_COLLECTOR if xen else NODE_COLLECTOR
 
 
-def parse(data: bytes, source: str) -> Reports:
+def parse(data: bytes, source: str) -> MondReports:
     """Reports from a file: an array of ``{"node": NAME, "reports": [REPORT...]}``. Raises DataError."""
     try:
         entries = orjson.loads(data)
@@ -43,7 +43,7 @@ def parse(data: bytes, source: str) -> Reports:
     for index, entry in enumerate(_checked(list, entries, f"{source}: the top level")):
         place = f"{source}: entry {index}"
         node = _member(str, entry, "node", place)
-        place = f"{place}: node {values.shown(node)}"
+        place = f"{place}: node {values.quote(node)}"
         reports[node] = by_collector(_member(list, entry, "reports", place), place)
     return reports
 
@@ -53,7 +53,7 @@ def by_collector(reports: Iterable[object], place: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for report in reports:
         name = _member(str, report, "name", f"{place}: report")
-        found.setdefault(name, _member(object, report, "data", f"{place}: report {values.shown(name)}"))
+        found.setdefault(name, _member(object, report, "data", f"{place}: report {values.quote(name)}"))
     return found
 
 
@@ -70,7 +70,7 @@ def _checked(kind: type[T], value: object, place: str) -> T:
     return value
 
 
-def apply(cluster: Cluster, reports: Reports, xen: bool) -> tuple[Cluster, tuple[str, ...]]:
+def apply(cluster: Cluster, reports: MondReports, xen: bool) -> tuple[Cluster, tuple[str, ...]]:
     """The cluster with the reported loads; or, if they cannot be used, the same cluster and warnings why."""
     data = [reports.get(node.name, {}).get(collector(xen)) for node in cluster.nodes]
     try:

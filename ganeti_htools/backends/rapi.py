@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ganeti_htools.backends import queried
+from ganeti_htools.backends import query_rows
 from ganeti_htools.backends.fields import Fields, parse_json
 from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.types import DiskTemplate, Status
@@ -26,13 +26,13 @@ def parse(documents: Mapping[str, bytes], state_of_record: bool = False) -> Clus
     An instance's memory is what it runs with; with ``state_of_record``, what it is configured with.
     """
     info = Fields("Parsing cluster info", parse_json(documents["info"], "Parsing cluster info"))
-    networks = queried.networks(_objects(documents.get("networks", b"[]"), "network"))
+    networks = query_rows.networks(_objects(documents.get("networks", b"[]"), "network"))
     found = _objects(documents["groups"], "group")
-    groups = [queried.connected(queried.group(fields), networks) for fields in found]
+    groups = [query_rows.with_networks(query_rows.group(fields), networks) for fields in found]
     nodes = [_node(fields) for fields in _objects(documents["nodes"], "node")]
     found = _objects(documents["instances"], "instance")
     instances = [_instance(fields, state_of_record) for fields in found]
-    return queried.cluster(info, groups, nodes, instances)
+    return query_rows.cluster(info, groups, nodes, instances)
 
 
 def _objects(data: bytes, kind: str) -> list[Fields]:
@@ -51,7 +51,7 @@ def _node(fields: Fields) -> Node:
     params = fields.object("ndparams")
     exclusive = params.boolean("exclusive_storage")
     group = fields.text("group.uuid") if fields.has("group.uuid") else _DEFAULT_GROUP
-    return queried.node(fields, group, exclusive, 0 if exclusive else params.count("spindle_count"))
+    return query_rows.node(fields, group, exclusive, 0 if exclusive else params.count("spindle_count"))
 
 
 def _instance(fields: Fields, state_of_record: bool) -> Instance:
@@ -63,7 +63,7 @@ def _instance(fields: Fields, state_of_record: bool) -> Instance:
         fields.text("name"),
         fields.integer("oper_ram") if running else params.integer(configured),
         fields.integer("disk_usage"),
-        queried.disks(fields),
+        query_rows.disks(fields),
         params.count("vcpus"),
         fields.choice("status", Status),
         fields.texts("tags"),
@@ -72,6 +72,6 @@ def _instance(fields: Fields, state_of_record: bool) -> Instance:
         secondaries[0] if secondaries else None,
         fields.choice("disk_template", DiskTemplate),
         params.count("spindle_use"),
-        queried.nics(fields) if fields.has("nic.networks") else (),
+        query_rows.nics(fields) if fields.has("nic.networks") else (),
         forthcoming=fields.values.get("forthcoming") is True,
     )

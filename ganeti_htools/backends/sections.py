@@ -14,7 +14,7 @@ Kind = TypeVar("Kind", bound=Enum)
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class SectionFormat:
     """The columns of a section, and defaults for the last ones, which older files do not have."""
 
     kind: str
@@ -24,7 +24,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SectionLine:
     """A line of a section: its fields by column. All that reads them raises DataError."""
 
     place: str
@@ -34,7 +34,7 @@ class Row:
     def error(self, column: str, problem: object) -> DataError:
         """What is wrong with a column."""
         return DataError(
-            f"{self.place}: {self.kind} {values.shown(self.fields['name'])}: {column}: {problem}"
+            f"{self.place}: {self.kind} {values.quote(self.fields['name'])}: {column}: {problem}"
         )
 
     def read(self, column: str, reader: Callable[[str], T]) -> T:
@@ -65,7 +65,7 @@ class Row:
         name = self.fields[column]
         if name not in names:
             raise DataError(
-                f"{self.place}: {column}: Unknown {kind} {values.shown(name)} for {self.kind} {self.name()}"
+                f"{self.place}: {column}: Unknown {kind} {values.quote(name)} for {self.kind} {self.name()}"
             )
         return name
 
@@ -82,7 +82,7 @@ class Row:
         return self.read(column, lambda text: values.choice(text, choices))
 
 
-def divided(text: str) -> list[list[tuple[int, str]]]:
+def split_sections(text: str) -> list[list[tuple[int, str]]]:
     """The sections of a text: numbered lines, divided at empty ones."""
     lines = text.removesuffix("\n").split("\n")
     sections: list[list[tuple[int, str]]] = [[]]
@@ -94,7 +94,7 @@ def divided(text: str) -> list[list[tuple[int, str]]]:
     return sections if text else []
 
 
-def rows(source: str, table: Table, lines: Iterable[tuple[int, str]]) -> Iterator[Row]:
+def parse_lines(source: str, table: SectionFormat, lines: Iterable[tuple[int, str]]) -> Iterator[SectionLine]:
     """The rows of a section; ``source`` names the text in errors. Raises DataError."""
     required = len(table.columns) - len(table.defaults)
     for number, line in lines:
@@ -102,14 +102,14 @@ def rows(source: str, table: Table, lines: Iterable[tuple[int, str]]) -> Iterato
         fields = line.split("|")
         if len(fields) < required:
             raise DataError(
-                f"{place}: Invalid/incomplete {table.kind} data: {values.shown(line)} has"
+                f"{place}: Invalid/incomplete {table.kind} data: {values.quote(line)} has"
                 f" {len(fields)} columns, expected at least {required}"
             )
         fields += table.defaults[len(fields) - required :]
-        yield Row(place, table.kind, dict(zip(table.columns, fields, strict=False)))
+        yield SectionLine(place, table.kind, dict(zip(table.columns, fields, strict=False)))
 
 
 def _name(text: str) -> str:
     if not text or not text.isprintable():
-        raise DataError(f"expected a name, not {values.shown(text)}")
+        raise DataError(f"expected a name, not {values.quote(text)}")
     return text

@@ -52,13 +52,13 @@ def _group(index: int, spec: str) -> tuple[Group, list[Node]]:
     fields = figures.split(",")
     if not 5 <= len(fields) <= 7:
         raise DataError(
-            f"Invalid cluster specification {values.shown(spec)}: expected {_FIELDS}, separated by commas,"
+            f"Invalid cluster specification {values.quote(spec)}: expected {_FIELDS}, separated by commas,"
             f" found {len(fields)} fields"
         )
     policy, count, disk, memory, cpus, spindles, exclusive = *fields, *("1", "False")[len(fields) - 5 :]
 
     def read(field: str, reader: Callable[[str], T], text: str) -> T:
-        return values.read(reader, text, f"Invalid cluster specification {values.shown(spec)}", field)
+        return values.read(reader, text, f"Invalid cluster specification {values.quote(spec)}", field)
 
     group = Group(
         name=f"group-{index:02}",
@@ -88,14 +88,14 @@ def _group(index: int, spec: str) -> tuple[Group, list[Node]]:
 def _units(dsk: int, text: str) -> tuple[Unit, ...]:
     """The units of a node with so much disk (MiB). Raises DataError."""
     default = [Unit(DEFAULT_GROUP, dsk, dsk)] if dsk else []
-    return units.node_units((*default, *map(_unit, text.split(";"))))
+    return units.check_units((*default, *map(_unit, text.split(";"))))
 
 
 def _unit(text: str) -> Unit:
     fields = text.split(",")
     if len(fields) != 3:
-        raise DataError(f"expected TYPE,KEY,SIZE, not {values.shown(text)}")
+        raise DataError(f"expected TYPE,KEY,SIZE, not {values.quote(text)}")
     kind, key, size = fields
-    unit = units.named(kind, key)
+    unit = units.parse_named_unit(kind, key)
     space = values.read(values.size, size, str(unit), "size")
     return Unit(unit, space, space)

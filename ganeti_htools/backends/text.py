@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable
 from dataclasses import replace
 
 from ganeti_htools.backends import haskell, inventories, text_policies, units
-from ganeti_htools.backends.sections import Row, Table, divided, rows
+from ganeti_htools.backends.sections import SectionFormat, SectionLine, parse_lines, split_sections
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node, check
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.policy import IPolicy
@@ -20,8 +20,8 @@ from ganeti_htools.model.types import AllocPolicy, DiskTemplate, Status
 # In place of a column that is not there, which says less than an empty one.
 _ABSENT = "\0"
 
-_GROUPS = Table("group", "groups", ("name", "UUID", "allocation policy", "tags", "networks"), ("",))
-_NODES = Table(
+_GROUPS = SectionFormat("group", "groups", ("name", "UUID", "allocation policy", "tags", "networks"), ("",))
+_NODES = SectionFormat(
     "node",
     "nodes",
     (
@@ -31,7 +31,7 @@ _NODES = Table(
     ),
     ("1", "", "N", "0", "1", "1.0", _ABSENT, ""),
 )
-_INSTANCES = Table(
+_INSTANCES = SectionFormat(
     "instance",
     "instances",
     (
@@ -50,29 +50,29 @@ _LIVE = ("total memory", "memory used by the node", "free memory", "total disk",
 
 def parse(text: str, source: str) -> Cluster:
     """The cluster that ``text`` describes; ``source`` names it in errors. Raises DataError."""
-    sections = divided(text)
+    sections = split_sections(text)
     if len(sections) < 4:
         raise DataError(
             f"{source}: Invalid format of the input file: {len(sections)} sections instead of 4 or more"
         )
     groups, nodes, instances, tags, policies = (*sections, [])[:5]
     cluster = Cluster(
-        groups=tuple(map(_group, rows(source, _GROUPS, groups))), tags=tuple(line for _, line in tags)
+        groups=tuple(map(_group, parse_lines(source, _GROUPS, groups))), tags=tuple(line for _, line in tags)
     )
     uuids = {group.uuid for group in cluster.groups}
-    cluster = replace(cluster, nodes=tuple(_node(row, uuids) for row in rows(source, _NODES, nodes)))
+    cluster = replace(cluster, nodes=tuple(_node(row, uuids) for row in parse_lines(source, _NODES, nodes)))
     try:
         check(cluster)
     except DataError as error:
         raise DataError(f"{source}: {error}") from error
-    cluster = _with_policies(cluster, rows(source, text_policies.POLICIES, policies))
+    cluster = _with_policies(cluster, parse_lines(source, text_policies.POLICIES, policies))
     # Names of instances may repeat, unlike those of nodes: they do in files that Ganeti's tools accept.
     names = {node.name for node in cluster.nodes}
-    found = (_instance(row, names) for row in rows(source, _INSTANCES, instances))
+    found = (_instance(row, names) for row in parse_lines(source, _INSTANCES, instances))
     return replace(cluster, instances=tuple(found))
 
 
-def _group(row: Row) -> Group:
+def _group(row: SectionLine) -> Group:
     return Group(
         name=row.name(),
         uuid=row.name("UUID"),
@@ -82,7 +82,7 @@ def _group(row: Row) -> Group:
     )
 
 
-def _node(row: Row, groups: Container[str]) -> Node:
+def _node(row: SectionLine, groups: Container[str]) -> Node:
     group = row.known("group", "group", groups)
     there = row.read("inventories", inventories.read_inventories)
     if any(row.fields[column] == "?" for column in _LIVE):
@@ -110,14 +110,14 @@ def _node(row: Row, groups: Container[str]) -> Node:
     )
 
 
-def _storage(row: Row) -> tuple[Unit, ...] | None:
+def _storage(row: SectionLine) -> tuple[Unit, ...] | None:
     """The storage units of a node, None if they are not known."""
     if row.fields["storage"] in (_ABSENT, units.UNKNOWN):
         return None
     return row.read("storage", units.read_units)
 
 
-def _disks(row: Row, space: int) -> tuple[Disk, ...]:
+def _disks(row: SectionLine, space: int) -> tuple[Disk, ...]:
     """The disks of an instance; one of all its space where they are not told apart."""
     spindles = None if row.fields["spindles"] == "-" else row.whole("spindles")
     if row.fields["disks"] == _ABSENT:
@@ -129,7 +129,7 @@ def _disks(row: Row, space: int) -> tuple[Disk, ...]:
     return tuple(replace(disk, spindles=0 if number else spindles) for number, disk in enumerate(disks))
 
 
-def _instance(row: Row, nodes: Container[str]) -> Instance:
+def _instance(row: SectionLine, nodes: Container[str]) -> Instance:
     disk = row.whole("disk")
     pnode = row.known("primary node", "node", nodes)
     snode = row.known("secondary node", "node", nodes) if row.fields["secondary node"] else None
@@ -152,11 +152,11 @@ def _instance(row: Row, nodes: Container[str]) -> Instance:
     )
 
 
-def _with_policies(cluster: Cluster, rows: Iterable[Row]) -> Cluster:
+def _with_policies(cluster: Cluster, parse_lines: Iterable[SectionLine]) -> Cluster:
     """The cluster with the policies of these lines: its own, and those of groups by name or UUID."""
     owners = Counter(name for group in cluster.groups for name in {group.name, group.uuid})
     policies = {}
-    for row in rows:
+    for row in parse_lines:
         owner = row.fields["name"]
         if owner and owners[owner] != 1:
             raise row.error("name", f"expected the name or UUID of one group, which {owners[owner]} have")
@@ -175,8 +175,8 @@ def _with_policies(cluster: Cluster, rows: Iterable[Row]) -> Cluster:
 def dump(cluster: Cluster) -> str:
     """The cluster in this format, byte for byte as Ganeti's tools write it."""
     if cluster.default_units:
-        cluster = units.spelled_out(cluster)
-    apart = units.differ(cluster)
+        cluster = units.with_explicit_units(cluster)
+    apart = units.needs_disk_column(cluster)
     policies = [("", cluster.ipolicy), *((group.name, group.ipolicy) for group in cluster.groups)]
     sections = (
         map(_group_line, cluster.groups),

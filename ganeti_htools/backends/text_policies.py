@@ -3,12 +3,12 @@
 from dataclasses import astuple
 
 from ganeti_htools.backends import haskell, values
-from ganeti_htools.backends.sections import Row, Table
+from ganeti_htools.backends.sections import SectionFormat, SectionLine
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.policy import IPolicy, ISpec, MinMax
 from ganeti_htools.model.types import DiskTemplate
 
-POLICIES = Table(
+POLICIES = SectionFormat(
     "policy",
     "policies",
     ("name", "standard spec", "min and max specs", "disk templates", "vcpu ratio", "spindle ratio"),
@@ -16,7 +16,7 @@ POLICIES = Table(
 _SPEC = ("memory size", "CPU count", "disk size", "disk count", "NIC count", "spindle use")
 
 
-def policy(row: Row) -> IPolicy:
+def policy(row: SectionLine) -> IPolicy:
     """The policy of a line. Raises DataError."""
     return IPolicy(
         minmax=row.read("min and max specs", _minmax),
@@ -34,7 +34,7 @@ def _templates(text: str) -> tuple[DiskTemplate, ...]:
 def _ispec(text: str) -> ISpec:
     parts = values.several(text, ",")
     if len(parts) < len(_SPEC):
-        raise DataError(f"expected {', '.join(_SPEC)}, not {values.shown(text)}")
+        raise DataError(f"expected {', '.join(_SPEC)}, not {values.quote(text)}")
     return ISpec(*(values.read(values.whole, *pair) for pair in zip(parts, _SPEC, strict=False)))
 
 

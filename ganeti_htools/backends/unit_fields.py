@@ -25,7 +25,7 @@ def units_of(fields: Fields, key: str = "storage") -> tuple[Unit, ...]:
         params = _params(each)
         found.append(Unit(unit, each.integer("total"), each.integer("free"), params))
     try:
-        return units.node_units(found)
+        return units.check_units(found)
     except DataError as error:
         raise DataError(f"{fields.owner}: {key}: {error}") from error
 
@@ -41,7 +41,7 @@ def _sunit(fields: Fields, key: str) -> DesiredUnit | None:
     value: Any = fields.value(key)
     if not isinstance(value, list) or len(value) < 2 or not all(isinstance(part, str) for part in value[:2]):
         raise fields.wrong(key, "storage unit", "a list of type, key and parameters")
-    return values.read(lambda name: units.desired(value[0], name), value[1], fields.owner, f"key '{key}'")
+    return values.read(lambda name: units.parse_unit(value[0], name), value[1], fields.owner, f"key '{key}'")
 
 
 # What names the unit of a disk in requests, and the type that it is of. Ganeti tells the volume group of
@@ -63,7 +63,7 @@ def disk_of(fields: Fields, template: DiskTemplate) -> Disk:
     if _TELLING.isdisjoint(fields.values):
         return Disk(size, spindles)
     unit = _sunit(fields, "sunit") if fields.has("sunit") else None
-    if unit and (wrong := units.misplaced(unit, template)):
+    if unit and (wrong := units.misplacement(unit, template)):
         raise DataError(f"{fields.owner}: key 'sunit': {wrong}")
     if unit is None and template in _NAMED_BY:
         unit = _named(fields, *_NAMED_BY[template])
@@ -75,4 +75,4 @@ def _named(fields: Fields, key: str, kind: StorageType) -> DesiredUnit | None:
     if not fields.has(key):
         return None
     name, place = fields.text(key), (fields.owner, f"key '{key}'")
-    return values.read(lambda name: units.desired(kind.value, name), name, *place)
+    return values.read(lambda name: units.parse_unit(kind.value, name), name, *place)

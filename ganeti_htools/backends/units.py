@@ -22,11 +22,11 @@ _DECODED = re.compile(r"%([0-9A-Fa-f]{2})")
 _FLAGS = {"Y": True, "N": False}
 
 
-def desired(kind: str, key: str) -> DesiredUnit | None:
+def parse_unit(kind: str, key: str) -> DesiredUnit | None:
     """The unit of a type and key; None for a type on which no disk can be. Raises DataError."""
     if kind == IGNORED:
         return None
-    unit = values.shown(f"{kind}/{key}")
+    unit = values.quote(f"{kind}/{key}")
     if kind not in TYPE_NAMES:
         raise DataError(f"unknown storage type of {unit}, expected one of {', '.join(TYPE_NAMES)}")
     if not key or not key.isprintable():
@@ -34,15 +34,15 @@ def desired(kind: str, key: str) -> DesiredUnit | None:
     return DesiredUnit(TYPE_NAMES[kind], key)
 
 
-def named(kind: str, key: str) -> DesiredUnit:
+def parse_named_unit(kind: str, key: str) -> DesiredUnit:
     """The unit that a user names; its key may be percent-encoded. Raises DataError."""
-    unit = desired(kind, decoded(key))
+    unit = parse_unit(kind, decode_key(key))
     if unit is None:
         raise DataError(f"no disk can be on storage type {kind}")
     return unit
 
 
-def node_units(units: Iterable[Unit]) -> tuple[Unit, ...]:
+def check_units(units: Iterable[Unit]) -> tuple[Unit, ...]:
     """Units of one node, checked: none twice, none with more free than there is. Raises DataError."""
     found: dict[DesiredUnit, Unit] = {}
     for unit in units:
@@ -59,15 +59,15 @@ def node_units(units: Iterable[Unit]) -> tuple[Unit, ...]:
 def read_units(text: str) -> tuple[Unit, ...]:
     """Units of a node from text. Raises DataError."""
     read = (_unit(part) for part in values.several(text, ";"))
-    return node_units(unit for unit in read if unit)
+    return check_units(unit for unit in read if unit)
 
 
 def _unit(text: str) -> Unit | None:
     fields = text.split(",")
     if len(fields) < 4:
-        raise DataError(f"expected FREE,TOTAL,TYPE,KEY, not {values.shown(text)}")
+        raise DataError(f"expected FREE,TOTAL,TYPE,KEY, not {values.quote(text)}")
     free, total, kind, key, *params = fields
-    unit = desired(kind, decoded(key))
+    unit = parse_unit(kind, decode_key(key))
     if unit is None:
         return None
     place = str(unit)
@@ -75,7 +75,7 @@ def _unit(text: str) -> Unit | None:
         unit,
         values.read(values.whole, total, place, "total"),
         values.read(lambda text: values.whole(text, -MAX_MIB), free, place, "free"),
-        tuple(_FLAGS.get(param, decoded(param)) for param in params),
+        tuple(_FLAGS.get(param, decode_key(param)) for param in params),
     )
 
 
@@ -89,20 +89,22 @@ def write_units(units: Iterable[Unit]) -> str:
 
 
 def _unit_text(unit: Unit) -> str:
-    words = (("Y" if param else "N") if isinstance(param, bool) else encoded(param) for param in unit.params)
+    words = (
+        ("Y" if param else "N") if isinstance(param, bool) else encode_key(param) for param in unit.params
+    )
     return ",".join((str(min(unit.free, unit.total)), str(unit.total), *_desired_text(unit.desired), *words))
 
 
 def _desired_text(unit: DesiredUnit | None) -> tuple[str, str]:
-    return (unit.type.value, encoded(unit.key)) if unit else (UNKNOWN, UNKNOWN)
+    return (unit.type.value, encode_key(unit.key)) if unit else (UNKNOWN, UNKNOWN)
 
 
-def encoded(text: str) -> str:
+def encode_key(text: str) -> str:
     """A key with the characters percent-encoded that have a meaning in the format."""
     return _ENCODED.sub(lambda found: f"%{ord(found[0]):02X}", text)
 
 
-def decoded(text: str) -> str:
+def decode_key(text: str) -> str:
     """A key from the format."""
     return _DECODED.sub(lambda found: chr(int(found[1], 16)), text)
 
@@ -112,7 +114,7 @@ def read_disks(text: str, template: DiskTemplate | None = None) -> tuple[Disk, .
     return tuple(_disk(part, number, template) for number, part in enumerate(values.several(text, ";")))
 
 
-def misplaced(unit: DesiredUnit, template: DiskTemplate) -> str | None:
+def misplacement(unit: DesiredUnit, template: DiskTemplate) -> str | None:
     """That disks of a template cannot be on a unit, in words; None if they can."""
     return None if holds(unit, template) else f"disks of disk template {template.value} cannot be on {unit}"
 
@@ -120,10 +122,10 @@ def misplaced(unit: DesiredUnit, template: DiskTemplate) -> str | None:
 def _disk(text: str, number: int, template: DiskTemplate | None) -> Disk:
     place, fields = f"disk {number}", text.split(",")
     if not 3 <= len(fields) <= 5:
-        raise DataError(f"{place}: expected SIZE,TYPE,KEY[,SPINDLES[,METAVG]], not {values.shown(text)}")
+        raise DataError(f"{place}: expected SIZE,TYPE,KEY[,SPINDLES[,METAVG]], not {values.quote(text)}")
     size, kind, key, spindles, metavg = *fields, *[UNKNOWN] * (5 - len(fields))
     unit = _unless_unknown(kind, key, place)
-    if unit and template and (wrong := misplaced(unit, template)):
+    if unit and template and (wrong := misplacement(unit, template)):
         raise DataError(f"{place}: {wrong}")
     meta = _unless_unknown(StorageType.LVM_VG.value, metavg, place, "metavg")
     return Disk(
@@ -137,10 +139,10 @@ def _disk(text: str, number: int, template: DiskTemplate | None) -> Disk:
 def _unless_unknown(kind: str, key: str, *place: str) -> DesiredUnit | None:
     if UNKNOWN in (kind, key):
         return None
-    return values.read(lambda key: desired(kind, decoded(key)), key, *place)
+    return values.read(lambda key: parse_unit(kind, decode_key(key)), key, *place)
 
 
-def spelled_out(cluster: Cluster) -> Cluster:
+def with_explicit_units(cluster: Cluster) -> Cluster:
     """The cluster with its default units told: first by nodes, and by the disks that are on them.
 
     So they remain the default where only nodes and disks are written.
@@ -188,12 +190,12 @@ def _with_defaults_first(cluster: Cluster) -> tuple[Node, ...]:
     )
 
 
-def differ(cluster: Cluster) -> bool:
+def needs_disk_column(cluster: Cluster) -> bool:
     """Whether disks say more than their size: nodes tell their units, or disks name different ones."""
     if any(node.storage is not None for node in cluster.nodes):
         return True
-    named = units_of_disks(cluster.instances)
-    return len({unit.type for unit in named}) < len(named)
+    parse_named_unit = units_of_disks(cluster.instances)
+    return len({unit.type for unit in parse_named_unit}) < len(parse_named_unit)
 
 
 def write_disks(disks: Iterable[Disk]) -> str:
@@ -204,7 +206,7 @@ def write_disks(disks: Iterable[Disk]) -> str:
 def _disk_text(disk: Disk) -> str:
     words = [str(disk.size), *_desired_text(disk.unit)]
     words.append(UNKNOWN if disk.spindles is None else str(disk.spindles))
-    words.append(UNKNOWN if disk.metavg is None else encoded(disk.metavg))
+    words.append(UNKNOWN if disk.metavg is None else encode_key(disk.metavg))
     while len(words) > 3 and words[-1] == UNKNOWN:
         words.pop()
     return ",".join(words)

@@ -15,12 +15,12 @@ def parse(text: str, source: str) -> dict[str, Load]:
         fields = line.split()
         if len(fields) != 5:
             raise DataError(
-                f"{place}: Cannot parse line {values.shown(line)}, expected INSTANCE CPU MEMORY DISK NET"
+                f"{place}: Cannot parse line {values.quote(line)}, expected INSTANCE CPU MEMORY DISK NET"
             )
         name, *figures = fields
         loads[name] = Load(
             *(
-                values.read(values.number, text, place, f"instance {values.shown(name)}", field)
+                values.read(values.number, text, place, f"instance {values.quote(name)}", field)
                 for field, text in zip(_FIGURES, figures, strict=True)
             )
         )

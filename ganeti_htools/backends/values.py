@@ -34,7 +34,7 @@ _FACTORS = {
 _LONG = {"mib": "m", "gib": "g", "tib": "t", "mb": "M", "gb": "G", "tb": "T"}
 
 
-def shown(text: str) -> str:
+def quote(text: str) -> str:
     """Foreign text, quoted for an error message: on one line and not too long."""
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
@@ -55,7 +55,7 @@ def several(text: str, separator: str) -> tuple[str, ...]:
 def choice(text: str, choices: Mapping[str, T]) -> T:
     """What ``choices`` has for ``text``. Raises DataError."""
     if text not in choices:
-        raise DataError(f"expected one of {', '.join(choices)}, not {shown(text)}")
+        raise DataError(f"expected one of {', '.join(choices)}, not {quote(text)}")
     return choices[text]
 
 
@@ -65,7 +65,7 @@ def member(text: str, kind: type[Kind]) -> Kind:
         return kind(text)
     except ValueError:
         words = ", ".join(each.value for each in kind)
-        raise DataError(f"expected one of {words}, not {shown(text)}") from None
+        raise DataError(f"expected one of {words}, not {quote(text)}") from None
 
 
 def whole(text: str, low: int = 0, high: int = MAX_MIB) -> int:
@@ -74,7 +74,7 @@ def whole(text: str, low: int = 0, high: int = MAX_MIB) -> int:
     # Python refuses to convert thousands of digits, and such a number is out of bounds anyway.
     if match and len(match[1]) < 40 and low <= (value := int(match[1])) <= high:
         return value
-    raise DataError(f"cannot parse string {shown(text)}, expected a whole number from {low} to {high}")
+    raise DataError(f"cannot parse string {quote(text)}, expected a whole number from {low} to {high}")
 
 
 def number(text: str) -> float:
@@ -82,7 +82,7 @@ def number(text: str) -> float:
     match = _NUMBER.fullmatch(text)
     if match and 0 <= (value := float(match[1])) <= MAX_MIB:
         return value
-    raise DataError(f"cannot parse string {shown(text)}, expected a number from 0 to {MAX_MIB}")
+    raise DataError(f"cannot parse string {quote(text)}, expected a number from 0 to {MAX_MIB}")
 
 
 def size(text: str) -> int:
@@ -95,11 +95,11 @@ def size(text: str) -> int:
     if match and len(match[1]) < 40:
         factor = _FACTORS.get(_LONG.get(match[2].lower(), match[2]))
         if factor is None:
-            raise DataError(f"unknown unit {shown(match[2])} in {shown(text)}, expected m, g, t, M, G or T")
+            raise DataError(f"unknown unit {quote(match[2])} in {quote(text)}, expected m, g, t, M, G or T")
         value = int(match[1]) * factor[0] // factor[1]
         if value <= MAX_MIB:
             return value
-    raise DataError(f"cannot parse string {shown(text)}, expected a size such as 8g, at most {MAX_MIB} MiB")
+    raise DataError(f"cannot parse string {quote(text)}, expected a size such as 8g, at most {MAX_MIB} MiB")
 
 
 def duration(text: str) -> float:
@@ -107,4 +107,4 @@ def duration(text: str) -> float:
     match = _DURATION.fullmatch(text)
     if match and match[2] in _SECONDS and (value := float(match[1]) * _SECONDS[match[2]]) <= MAX_MIB:
         return value
-    raise DataError(f"cannot parse string {shown(text)}, expected a time such as 90s, 10min, 2h or 1d")
+    raise DataError(f"cannot parse string {quote(text)}, expected a time such as 90s, 10min, 2h or 1d")

@@ -19,7 +19,7 @@ from ganeti_htools.commandline.plans import balancing_of, view_of
 from ganeti_htools.commandline.programs import HCHECK
 from ganeti_htools.engine.balancing.balance import stepwise
 from ganeti_htools.engine.capacity.storage_faults import storage_faults
-from ganeti_htools.engine.groups.health import health as ill
+from ganeti_htools.engine.groups.diagnosis import diagnose
 from ganeti_htools.engine.redundancy import check
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.model.columns import Bools
@@ -72,7 +72,7 @@ def _check(state: State, movable: Bools, line: CommandLine) -> int:
         balanced = [_group(_balanced(state, row, movable, line), row, capacity) for row in rows]
         after = _findings(balanced, capacity)
     if line.json:
-        stored = {"storage": storage.faults_json(faults)} if state.units.known else {}
+        stored = {"storage": storage.faults_json(faults)} if state.units.reported else {}
         print_json(health.as_json(state, before, after, outlook) | stored)
     elif after or line.machine_readable:
         _tell(state, after or before, "FINAL", before, line)
@@ -116,7 +116,9 @@ def _group(state: State, row: int, capacity: bool) -> GroupFindings:
     if capacity:
         fragile = tuple(np.flatnonzero(check.fragile_nodes(state, scope)).tolist())
         counts = replace(counts, gn1_fail=len(fragile))
-    return GroupFindings(row, counts, ill(state, scope, fragile), float(choice.base(state, scope).score()))
+    return GroupFindings(
+        row, counts, diagnose(state, scope, fragile), float(choice.base(state, scope).score())
+    )
 
 
 def _outlook(state: State, before: HealthFindings, line: CommandLine) -> Outlook:

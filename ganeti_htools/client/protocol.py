@@ -8,8 +8,8 @@ answer before it sends the next call.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ganeti_htools.backends.documents import DocumentError, has_at_most, parsed
-from ganeti_htools.backends.fields import shown
+from ganeti_htools.backends.documents import DocumentError, has_at_most, parse_document
+from ganeti_htools.backends.fields import excerpt
 from ganeti_htools.luxi.framing import encode
 from ganeti_htools.model.errors import on_one_line
 
@@ -65,14 +65,14 @@ def decode_call(message: bytes) -> Call:
     if not has_at_most(message, MOST):
         raise RefusalError(Refusal.MESSAGE, f"message has more than {MOST} values")
     try:
-        value = parsed(message)
+        value = parse_document(message)
     except DocumentError as err:
         raise RefusalError(Refusal.MESSAGE, f"message is not JSON: {err}") from None
     if not isinstance(value, dict):
         raise RefusalError(Refusal.MESSAGE, "expected an object with method, args and version")
     version = value.get("version")
     if version != VERSION or isinstance(version, bool):
-        raise RefusalError(Refusal.VERSION, f"version: expected {VERSION}, got {shown(version)}")
+        raise RefusalError(Refusal.VERSION, f"version: expected {VERSION}, got {excerpt(version)}")
     match value:
         case {"method": str(method), "args": dict(args)}:
             return Call(method, args)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ganeti_htools.backends.units import misplaced
+from ganeti_htools.backends.units import misplacement
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.model.cluster import Cluster, Disk
 from ganeti_htools.model.errors import HtoolsError
@@ -65,13 +65,13 @@ def _template(cluster: Cluster, units: Sequence[DesiredUnit]) -> DiskTemplate:
 
 def _check_unit(state: State, template: DiskTemplate, unit: DesiredUnit) -> None:
     """Raises HtoolsError for a unit that no node has, or that is not for disks of that template."""
-    if wrong := misplaced(unit, template):
+    if wrong := misplacement(unit, template):
         raise HtoolsError(wrong)
     if unit.type.pool:
         return
-    if not state.units.known:
+    if not state.units.reported:
         raise HtoolsError(f"no node tells its storage units, so none is known to have {unit}")
-    if state.units.wanted_by(Disk(0, unit=unit), template) not in state.units.local:
+    if state.units.unit_of(Disk(0, unit=unit), template) not in state.units.local:
         raise HtoolsError(f"no node has {unit}")
 
 

@@ -31,7 +31,7 @@ def _yes_no(text: str) -> bool:
 def _ratio(text: str) -> float:
     found = values.number(text)
     if not found:
-        raise DataError(f"expected a ratio above 0, not {values.shown(text)}")
+        raise DataError(f"expected a ratio above 0, not {values.quote(text)}")
     return found
 
 
@@ -40,7 +40,7 @@ _PRIORITIES: dict[str, Literal["low", "normal", "high"]] = {"low": "low", "norma
 
 def _priority(text: str) -> Literal["low", "normal", "high"]:
     if text not in _PRIORITIES:
-        raise DataError(f"Unknown priority {values.shown(text)}, expected low, normal or high")
+        raise DataError(f"Unknown priority {values.quote(text)}, expected low, normal or high")
     return _PRIORITIES[text]
 
 
@@ -56,7 +56,7 @@ def _spec(name: str) -> Callable[[str], tuple[int, ...]]:
         parts = text.split(",")
         if len(parts) not in (3, 4):
             raise DataError(
-                f"Invalid {name} specification: {values.shown(text)}, expected disk,ram,cpu[,spindles]"
+                f"Invalid {name} specification: {values.quote(text)}, expected disk,ram,cpu[,spindles]"
             )
         given = [
             values.read(reader, part, f"{name} specs {field}")
@@ -70,8 +70,8 @@ def _spec(name: str) -> Callable[[str], tuple[int, ...]]:
 def _storage_unit(text: str) -> DesiredUnit:
     parts = text.split(",")
     if len(parts) != 2:
-        raise DataError(f"expected TYPE,KEY, not {values.shown(text)}")
-    return units.named(*parts)
+        raise DataError(f"expected TYPE,KEY, not {values.quote(text)}")
+    return units.parse_named_unit(*parts)
 
 
 def _disk(text: str) -> tuple[int, DesiredUnit | None]:
@@ -84,7 +84,7 @@ def _demand(text: str) -> tuple[str, int]:
     """Read the amount of a custom resource class that an instance demands, in the form of its tags."""
     found = tags.demands([f"{tags.RESOURCE}{text}"])
     if not found:
-        raise DataError(f"expected CLASS:AMOUNT such as CUSTOM_GPU:1, not {values.shown(text)}")
+        raise DataError(f"expected CLASS:AMOUNT such as CUSTOM_GPU:1, not {values.quote(text)}")
     return next(iter(found.items()))
 
 

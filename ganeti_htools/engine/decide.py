@@ -204,7 +204,7 @@ def _secondary(state: State, index: int, options: PlacementOptions, reporter: Re
     state = settling.without_primary(state, index)
     group = int(state.group[primary])
     asked = state.with_disk_defaults(group, state.requested_instance(state.cluster.instances[index]))
-    asked = replace(asked, index=index, spare=state.units.spare(asked.row))
+    asked = replace(asked, index=index, spare=state.units.creation_spare(asked.row))
     targets = np.flatnonzero(state.group == group)
     targets = targets[targets != primary]
     reporter.starting(state, asked, everyone)

@@ -28,7 +28,7 @@ class Shape(NamedTuple):
 
     units: tuple[str, ...] = ("",)
     pools: tuple[str, ...] = ()
-    told: bool = False
+    reported: bool = False
     own_group: tuple[int, ...] = (0,)
     classes: tuple[str, ...] = ()
 
@@ -37,7 +37,7 @@ class Shape(NamedTuple):
         """Whether nodes are told apart by which storage they have or see, or which custom classes they have,
         not only by how much is free.
         """
-        return self.told or bool(self.pools) or bool(self.classes)
+        return self.reported or bool(self.pools) or bool(self.classes)
 
 
 SINGLE = Shape()

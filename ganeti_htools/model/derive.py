@@ -74,14 +74,14 @@ def derive(
     policies = tuple(group.ipolicy for group in cluster.groups)
     units = units_in_use(cluster, requested)
     names = tuple(map(str, units.local)), tuple(map(str, units.pools))
-    shape = Shape(*names, units.known, units.own_group, units.classes)
+    shape = Shape(*names, units.reported, units.own_group, units.classes)
     held = node_reservations(nodes, units)
     figures = tabulate(cluster.instances, known, policies, units)
     placed = hosted_instances(cluster, figures, node_row)
     tag_rows, tag_counts, settled_tag_counts = exclusion_counts(cluster, requested, placed)
     location_rows, located = location_columns(cluster)
     peers = placed.peers(placed.values["secondary_mem"])
-    class_peers = tuple(map(placed.peers, figures.kept.T))
+    class_peers = tuple(map(placed.peers, figures.secondary_classes.T))
     spindle_ratio = _floats(policies[row].spindle_ratio for row in group.tolist())
     loads = _loads(nodes, placed)
     aliases = _equal_loads(loads)
@@ -92,7 +92,7 @@ def derive(
         offline=_bools(node.offline for node in nodes),
         excl_stor=_bools(node.excl_stor for node in nodes),
         primaries=placed.on_primaries(np.ones(len(placed.pnode), np.int64), placed.settled),
-        secondaries=np.bincount(placed.snode[placed.settled & placed.doubled], minlength=size),
+        secondaries=np.bincount(placed.snode[placed.settled & placed.with_secondary], minlength=size),
         conflicts=np.maximum(tag_counts - 1, 0).sum(axis=0),
         location=location_scores(cluster, placed, location_rows, located),
         **_memory(nodes, placed, peers, static_kvm_node_memory, held),
@@ -147,7 +147,7 @@ def _memory(
         "n_mem": n_mem,
         "x_mem": t_mem.astype(np.int64) - n_mem - i_mem - f_mem,
         "i_mem": i_mem,
-        "f_mem_forth": f_mem - placed.on_primaries(not_running, placed.everyone),
+        "f_mem_forth": f_mem - placed.on_primaries(not_running, placed.all_instances),
         "r_mem": r_mem,
         "fail_n1": f_mem < r_mem,
     }
@@ -168,7 +168,7 @@ def _classes(
         taken = figures.classes[:, which]
         free = counted = total - placed.on_primaries(taken, placed.settled)
         if placed.forthcoming.any():
-            counted = total - placed.on_primaries(taken, placed.everyone)
+            counted = total - placed.on_primaries(taken, placed.all_instances)
         columns |= {
             of_class("t", which): total,
             of_class("least", which): _ints(inventory.min_unit for inventory in there),
@@ -190,7 +190,7 @@ def _disk(
         free = counted = _ints(room for _, room in space) - held.disk[unit]
         if placed.forthcoming.any():
             coming = placed.on_both(figures.disk[:, unit], placed.forthcoming)
-            there = np.array([total > 0 or not units.known for total, _ in space], np.bool_)
+            there = np.array([total > 0 or not units.reported for total, _ in space], np.bool_)
             counted = np.where(there, free - coming, free)
         name = of_unit("f_dsk", unit)
         columns |= {
@@ -211,13 +211,13 @@ def _spindles(
     free = free_counted = _ints(node.f_spindles for node in nodes) - held.free_spindles
     used = used_counted = np.where(exclusive, 0.0, held.spindles + placed.on_both(use, placed.settled))
     if placed.forthcoming.any():
-        coming = np.stack([placed.forthcoming, placed.forthcoming & placed.doubled], axis=1)
+        coming = np.stack([placed.forthcoming, placed.forthcoming & placed.with_secondary], axis=1)
         places = np.stack([placed.pnode, placed.snode], axis=1)[coming]
         wants = placed.values[["spindles", "vague"]][np.flatnonzero(coming) // 2]
         left = _spindles_left(free, places, wants["spindles"], wants["vague"])
         concerned = np.bincount(places, minlength=placed.size) > 0
         free_counted = np.where(exclusive, left, np.where(concerned, 0, free))
-        used_counted = np.where(exclusive, 0.0, held.spindles + placed.on_both(use, placed.everyone))
+        used_counted = np.where(exclusive, 0.0, held.spindles + placed.on_both(use, placed.all_instances))
     return {
         "t_spindles": total,
         "hi_spindles": ratio * total,
@@ -232,7 +232,7 @@ def _cpus(nodes: Sequence[Node], placed: HostedInstances, held: NodeReservations
     own, vcpus = _ints(node.n_cpu for node in nodes) + held.vcpus, placed.values["vcpus"]
     used = counted = own + placed.on_primaries(vcpus, placed.settled)
     if placed.forthcoming.any():
-        counted = own + placed.on_primaries(vcpus, placed.everyone)
+        counted = own + placed.on_primaries(vcpus, placed.all_instances)
     return {
         "t_cpu": _floats(node.t_cpu for node in nodes),
         "cpu_speed": _floats(node.cpu_speed for node in nodes),

@@ -52,7 +52,7 @@ class Figures:
     disk: Ints
     wants: Bools
     classes: Ints
-    kept: Ints
+    secondary_classes: Ints
     demands: dict[Demand, int]
     positions: dict[int, int]  # by identity of the row
     verdicts: dict[tuple[IPolicy, bool], dict[int, bool]]  # by policy and exclusive storage
@@ -66,7 +66,7 @@ class Figures:
             disk=self.disk[rows],
             wants=self.wants[rows],
             classes=self.classes[rows],
-            kept=self.kept[rows],
+            secondary_classes=self.secondary_classes[rows],
             positions={},
         )
 
@@ -96,7 +96,10 @@ def tabulate(
         values[taken] = known.values[sources[taken]]
         disk[taken], wants[taken] = known.disk[sources[taken]], known.wants[sources[taken]]
         if units.classes:
-            classes[taken], kept[taken] = known.classes[sources[taken]], known.kept[sources[taken]]
+            classes[taken], kept[taken] = (
+                known.classes[sources[taken]],
+                known.secondary_classes[sources[taken]],
+            )
     if len(demands) > len(rows) + len(fresh):
         return tabulate(rows, units=units)  # forget the demands of instances long gone
     if len(fresh):
@@ -105,7 +108,10 @@ def tabulate(
         values[fresh] = np.array([_record(rows[row], need, demands) for row, need in pairs], FIELDS)
         disk[fresh], wants[fresh] = [need.disk for need in needs], [need.wants for need in needs]
         if units.classes:
-            classes[fresh], kept[fresh] = [need.classes for need in needs], [need.kept for need in needs]
+            classes[fresh], kept[fresh] = (
+                [need.classes for need in needs],
+                [need.secondary_classes for need in needs],
+            )
     positions = {id(row): position for position, row in enumerate(rows)}
     wanted = frozenset(policies)
     verdicts = {key: of for key, of in known.verdicts.items() if key[0] in wanted} if known else {}

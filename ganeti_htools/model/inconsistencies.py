@@ -22,7 +22,7 @@ def missing_resources(state: State) -> list[str]:
     Nodes that are ``updating`` are left out: their figures and their instances are of different times.
     """
     size, columns = len(state.cluster.nodes), state.columns
-    taken = state.disk.sum(axis=1) if state.units.known else state.dsk
+    taken = state.disk.sum(axis=1) if state.units.reported else state.dsk
     used = np.zeros(size, np.int64)
     for node in (state.pnode, state.snode):
         keep = ~state.forthcoming & (node != NOWHERE)

@@ -13,7 +13,7 @@ def node_after(node: Node, instance: Instance, units: Units, *, memory: int = 0,
     """
     mem = instance.mem * memory if instance.uses_memory else 0
     storage = 0 if instance.forthcoming else storage
-    needs = units.wants(instance) if storage else {}
+    needs = units.needs(instance) if storage else {}
     spindles = instance.spindles or 0 if node.excl_stor and instance.template.local_storage else 0
     return replace(
         node,

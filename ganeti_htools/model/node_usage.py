@@ -35,12 +35,12 @@ class HostedInstances:
         return ~self.forthcoming
 
     @property
-    def everyone(self) -> Bools:
+    def all_instances(self) -> Bools:
         """All of them."""
         return np.ones_like(self.forthcoming)
 
     @property
-    def doubled(self) -> Bools:
+    def with_secondary(self) -> Bools:
         """Those with a secondary."""
         doubled: Bools = self.snode != NOWHERE
         return doubled
@@ -51,14 +51,14 @@ class HostedInstances:
 
     def on_both(self, amounts: Any, which: Bools) -> Any:
         """Amounts summed over primaries and secondaries, instances in order, an instance's primary first."""
-        keep = np.stack([which, which & self.doubled], axis=1)
+        keep = np.stack([which, which & self.with_secondary], axis=1)
         both = np.stack([self.pnode, self.snode], axis=1)
         return sum_by(both[keep], np.stack([amounts, amounts], axis=1)[keep], self.size)
 
     def peers(self, amounts: Ints) -> Ints:
         """What each node (column) keeps free for each other one (row), given that for settled instances."""
         peers = np.zeros((self.size, self.size), np.int64)
-        keeps = self.settled & self.doubled
+        keeps = self.settled & self.with_secondary
         np.add.at(peers, (self.pnode[keeps], self.snode[keeps]), amounts[keeps])
         return peers
 

@@ -15,7 +15,7 @@ Classes = Mapping[DesiredUnit, str]
 def local_unit_classes(units: Units) -> dict[DesiredUnit, str]:
     """The resource classes of the local units."""
     # While no node tells its units, the only one stands for the default volume group.
-    told = units.local if units.known else (units.default(StorageType.LVM_VG),)
+    told = units.local if units.reported else (units.default(StorageType.LVM_VG),)
     return dict(zip(units.local, classes_of_units(told).values(), strict=True))
 
 
@@ -28,7 +28,7 @@ def usage_on(node: str, row: Instance, units: Units, classes: Classes, exclusive
     """
     if node not in (row.pnode, row.snode):
         return {}
-    wanted = units.wants(row)
+    wanted = units.needs(row)
     found = {classes[unit]: mib for unit, mib in wanted.items() if unit in classes}
     if exclusive:
         found[SPINDLES] = needs_of(row, units).spindles or 0

@@ -53,7 +53,7 @@ class RequestedInstance:
     forthcoming: bool
     index: int = NOWHERE
     classes: tuple[Any, ...] = ()
-    kept: tuple[Any, ...] = ()
+    secondary_classes: tuple[Any, ...] = ()
 
     @property
     def needs(self) -> tuple[Any, ...]:
@@ -215,7 +215,7 @@ class State:
             secondary_mem=row.mem if row.uses_secondary_memory else 0,
             disk=needs.disk,
             wants=needs.wants,
-            spare=self.units.spare(row) if fresh else (0,) * len(needs.disk),
+            spare=self.units.creation_spare(row) if fresh else (0,) * len(needs.disk),
             mirrored=row.template is DiskTemplate.DRBD,
             vcpus=0 if row.status is Status.OFFLINE else row.vcpus,
             spindles=needs.spindles,
@@ -226,7 +226,7 @@ class State:
             forthcoming=row.forthcoming,
             index=index,
             classes=needs.classes,
-            kept=needs.kept,
+            secondary_classes=needs.secondary_classes,
         )
 
     def with_disk_defaults(self, group: int, asked: RequestedInstance) -> RequestedInstance:

@@ -44,7 +44,7 @@ def location_scores(
         )
         for instance, node in zip(cluster.instances, placed.pnode.tolist(), strict=True)
     ]
-    each = np.where(placed.doubled, together, 0) + np.array(unmet, np.int64)
+    each = np.where(placed.with_secondary, together, 0) + np.array(unmet, np.int64)
     summed: Ints = placed.on_primaries(each, placed.settled)
     return summed
 

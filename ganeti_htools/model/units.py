@@ -26,15 +26,15 @@ class Units(NamedTuple):
 
     local: tuple[DesiredUnit, ...]
     pools: tuple[DesiredUnit, ...] = ()
-    told: frozenset[StorageType] = frozenset()
+    reported_types: frozenset[StorageType] = frozenset()
     mirrored: frozenset[str] = frozenset()
     defaults: tuple[DesiredUnit, ...] = ()
     classes: tuple[str, ...] = ()
 
     @property
-    def known(self) -> bool:
+    def reported(self) -> bool:
         """Whether nodes tell their units."""
-        return bool(self.told)
+        return bool(self.reported_types)
 
     def default(self, kind: StorageType) -> DesiredUnit:
         """The unit of a disk of that type that does not tell its own."""
@@ -46,52 +46,52 @@ class Units(NamedTuple):
         mirrored = DesiredUnit(StorageType.DRBD, self.local[0].key)
         return (0, *(at for at, unit in enumerate(self.local) if unit == mirrored))
 
-    def wanted_by(self, disk: Disk, template: DiskTemplate) -> DesiredUnit:
+    def unit_of(self, disk: Disk, template: DiskTemplate) -> DesiredUnit:
         """The unit that a disk wants, of an instance with that template."""
         unit = disk.unit or self.default(TYPE_OF[template])
         if template is DiskTemplate.DRBD and unit.type is StorageType.LVM_VG and unit.key in self.mirrored:
             return DesiredUnit(StorageType.DRBD, unit.key)
         return unit
 
-    def taken_by(self, disk: Disk, template: DiskTemplate) -> list[tuple[DesiredUnit, int]]:
+    def disk_needs(self, disk: Disk, template: DiskTemplate) -> list[tuple[DesiredUnit, int]]:
         """What a disk takes (MiB) of which units: of its own, and a mirrored one of that of its metadata."""
-        unit = self.wanted_by(disk, template)
+        unit = self.unit_of(disk, template)
         if template is not DiskTemplate.DRBD:
             return [(unit, disk.size)]
         elsewhere = disk.metavg is not None and disk.metavg != unit.key
         meta = DesiredUnit(StorageType.LVM_VG, disk.metavg or "") if elsewhere else unit
         return [(unit, disk.size), (meta, DRBD_META)]
 
-    def wants(self, row: Instance) -> dict[DesiredUnit, int]:
+    def needs(self, row: Instance) -> dict[DesiredUnit, int]:
         """What an instance needs (MiB) of each unit that its disks want, on each of its nodes.
 
         Where one unit has it all that is ``dsk``, which is what Ganeti counts.
         """
-        needs = self._of_disks(row) if self.known else {}
+        needs = self._of_disks(row) if self.reported else {}
         if not needs and row.template.local_storage:
             return {self.local[0]: row.dsk}
         return needs
 
-    def of_pools(self, row: Instance) -> dict[DesiredUnit, int]:
+    def pool_needs(self, row: Instance) -> dict[DesiredUnit, int]:
         """What an instance needs (MiB) of pools, which does not depend on what nodes tell."""
         return {unit: need for unit, need in self._of_disks(row).items() if unit.type.pool}
 
     def _of_disks(self, row: Instance) -> dict[DesiredUnit, int]:
         needs: dict[DesiredUnit, int] = {}
         for disk in row.disks:
-            for unit, size in self.taken_by(disk, row.template):
+            for unit, size in self.disk_needs(disk, row.template):
                 needs[unit] = needs.get(unit, 0) + size
         return dict.fromkeys(needs, row.dsk) if len(needs) == 1 else needs
 
-    def spare(self, row: Instance) -> tuple[int, ...]:
+    def creation_spare(self, row: Instance) -> tuple[int, ...]:
         """What Ganeti wants to be free of each local unit beyond what an instance takes of it when it is made
         there (MiB): it looks for the metadata of a mirrored disk on the volume group of its data, wherever it
         goes (``ComputeDiskSizePerVG``, ``lib/cmdlib/instance_storage.py``).
         """
         wanted = Counter[DesiredUnit]()
-        for disk in row.disks if self.known and row.template is DiskTemplate.DRBD else ():
-            wanted[self.wanted_by(disk, row.template)] += disk.size + DRBD_META
-        taken = self.wants(row) if wanted else {}
+        for disk in row.disks if self.reported and row.template is DiskTemplate.DRBD else ():
+            wanted[self.unit_of(disk, row.template)] += disk.size + DRBD_META
+        taken = self.needs(row) if wanted else {}
         return tuple(max(0, wanted[unit] - taken.get(unit, 0)) for unit in self.local)
 
 
@@ -102,7 +102,7 @@ class Needs(NamedTuple):
     wants: tuple[bool, ...]
     spindles: int | None
     classes: tuple[int, ...] = ()
-    kept: tuple[int, ...] = ()
+    secondary_classes: tuple[int, ...] = ()
 
     @property
     def units(self) -> int:
@@ -120,7 +120,7 @@ def needs_of(row: Instance, units: Units) -> Needs:
     return needs._replace(
         wants=(*needs.wants, *(amount > 0 for amount in amounts)),
         classes=amounts,
-        kept=amounts if row.uses_secondary_memory else (0,) * len(amounts),
+        secondary_classes=amounts if row.uses_secondary_memory else (0,) * len(amounts),
     )
 
 
@@ -130,16 +130,16 @@ def _of_storage(row: Instance, units: Units) -> Needs:
     Spindles are those of the default volume group; an instance without disks on its node takes spindles all
     the same, as with Ganeti's htools.
     """
-    needs = units.wants(row)
-    if not units.known:
-        pools = units.of_pools(row) if units.pools else {}
+    needs = units.needs(row)
+    if not units.reported:
+        pools = units.pool_needs(row) if units.pools else {}
         wants = (bool(needs), *(pool in pools for pool in units.pools))
         return Needs((sum(needs.values()),), wants, row.spindles)
     disk = tuple(needs.get(unit, 0) for unit in units.local)
     wants = tuple(unit in needs for unit in (*units.local, *units.pools))
     spindles: int | None = row.spindles
     if any(wants[: len(disk)]):
-        there = [disk for disk in row.disks if units.wanted_by(disk, row.template) == units.local[0]]
+        there = [disk for disk in row.disks if units.unit_of(disk, row.template) == units.local[0]]
         spindles = spindles_of(there)
     return Needs(disk, wants, spindles)
 
@@ -169,7 +169,7 @@ def taken_of_pools(units: Units, rows: Iterable[Instance]) -> Counter[DesiredUni
     """What instances take (MiB) of each pool."""
     taken = Counter[DesiredUnit]()
     for row in rows:
-        taken.update(units.of_pools(row))
+        taken.update(units.pool_needs(row))
     return taken
 
 

@@ -30,7 +30,7 @@ def _told_units(cluster: Cluster) -> Units:
     told = _told(cluster)
     mirrored = frozenset(unit.key for unit in told if unit.type is StorageType.DRBD)
     types = frozenset(unit.type for unit in told) | {StorageType.LVM_VG}
-    units = SINGLE._replace(told=types, mirrored=mirrored, defaults=default_units(cluster))
+    units = SINGLE._replace(reported_types=types, mirrored=mirrored, defaults=default_units(cluster))
     return units._replace(local=_local(units.default(StorageType.LVM_VG), told))
 
 
@@ -45,11 +45,11 @@ def _local(first: DesiredUnit, units: Iterable[DesiredUnit]) -> tuple[DesiredUni
 def units_in_use(cluster: Cluster, requested: Iterable[Instance] = ()) -> Units:
     """The units of a cluster, and of instances that are going to be placed on it."""
     units = reported_units(cluster)
-    if not units.known:
+    if not units.reported:
         return units._replace(pools=_hidden(cluster, _pools(set(), cluster)))
     new = {with_disk_defaults(group, row) for row in requested for group in cluster.groups}
     met = _told(cluster) | _wanted(units, (*cluster.instances, *requested, *new))
-    local = _local(units.local[0], (unit for unit in met if unit.type in units.told))
+    local = _local(units.local[0], (unit for unit in met if unit.type in units.reported_types))
     return units._replace(local=local, pools=_hidden(cluster, _pools(met, cluster)))
 
 
@@ -68,7 +68,7 @@ def units_of_disks(rows: Iterable[Instance]) -> set[DesiredUnit]:
 def known_pools(cluster: Cluster, units: Units) -> set[DesiredUnit]:
     """The pools whose room is told, those of tags, and if nodes tell their units, those of instances, too."""
     met = {pool.unit for pool in cluster.pools}
-    if not units.known:
+    if not units.reported:
         return _pools(met, cluster)
     met |= _told(cluster)
     return _pools(met | _wanted(units, cluster.instances), cluster)
@@ -77,7 +77,7 @@ def known_pools(cluster: Cluster, units: Units) -> set[DesiredUnit]:
 def _wanted(units: Units, rows: Iterable[Instance]) -> set[DesiredUnit]:
     # Of many disks few name different units.
     disks = {(row.template, disk.unit, disk.metavg): disk for row in rows for disk in row.disks}
-    return {unit for (template, *_), disk in disks.items() for unit, _ in units.taken_by(disk, template)}
+    return {unit for (template, *_), disk in disks.items() for unit, _ in units.disk_needs(disk, template)}
 
 
 def _pools(met: set[DesiredUnit], cluster: Cluster) -> set[DesiredUnit]:

@@ -96,7 +96,7 @@ class Cache:
     """Parts of the last request that the next one may reuse. One decision at a time may use a cache."""
 
     def __init__(self) -> None:
-        self.reader = incremental.Reader()
+        self.reader = incremental.RequestReader()
         self.figures: Figures | None = None
         self.completed = CompletedRows()
         # The last decision without promises, with its input.

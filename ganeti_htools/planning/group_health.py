@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.groups.health import health, reasons
+from ganeti_htools.engine.groups.diagnosis import diagnose, reasons
 from ganeti_htools.engine.redundancy import check
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.planning import view
@@ -17,7 +17,7 @@ def group_health(cluster: Cluster) -> list[dict[str, Any]]:
     for row in check.groups(state):
         scope = state.group == row
         fragile = tuple(np.flatnonzero(check.fragile_nodes(state, scope)).tolist())
-        ill = health(state, scope, fragile)
+        ill = diagnose(state, scope, fragile)
         why = list(reasons(state, ill))
         found.append({"name": cluster.groups[row].name, "health": ill.word, "why": why})
     return found

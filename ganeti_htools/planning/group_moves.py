@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ganeti_htools.engine.allocation.evacuate import MovedInstance
-from ganeti_htools.engine.groups.outcome import Outcome
+from ganeti_htools.engine.groups.outcome import RegroupingOutcome
 from ganeti_htools.execution.jobs import Job, Jobsets, opcodes_of_group_move
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.moves import NamedMove, title_of
@@ -14,7 +14,7 @@ from ganeti_htools.planning.jobsets import Names, PlannedMove, cost, job_of, job
 GroupMove = PlannedMove[NamedMove]
 
 
-def moves_of(state: State, outcome: Outcome) -> list[GroupMove]:
+def moves_of(state: State, outcome: RegroupingOutcome) -> list[GroupMove]:
     """Name the moves of an outcome, which start from ``state``."""
     names = Names(state)
 

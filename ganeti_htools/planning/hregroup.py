@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.groups import compression, levelling, recheck, redistribution
-from ganeti_htools.engine.groups.outcome import Limits, Outcome, Possible
+from ganeti_htools.engine.groups.outcome import EmptiableGroup, RegroupingLimits, RegroupingOutcome
 from ganeti_htools.engine.groups.regrouping import Regrouping
-from ganeti_htools.engine.groups.rules import Rules
+from ganeti_htools.engine.groups.rules import RegroupingRules
 from ganeti_htools.execution.jobs import Job, Jobsets
 from ganeti_htools.execution.review import Check, Review, Say
 from ganeti_htools.model.cluster import Cluster
@@ -69,7 +69,7 @@ class RegroupOptions(ToolOptions):
 class RegroupPlan(ToolPlan[RegroupOptions]):
     """The outcome of an action on node groups."""
 
-    outcome: Outcome
+    outcome: RegroupingOutcome
 
     @cached_property
     def moves(self) -> Sequence[GroupMove]:
@@ -157,7 +157,9 @@ def _without_parts_made(state: State, rest: Jobsets) -> Review:
 
     def shortened(job: Job) -> Job:
         move = job.step
-        left = recheck.left(state, rows[move.instance], move) if isinstance(move, NamedMove) else None
+        left = (
+            recheck.remaining_move(state, rows[move.instance], move) if isinstance(move, NamedMove) else None
+        )
         if not isinstance(move, NamedMove) or left is None or left is move:
             return job
         ahead.append(move.instance)
@@ -176,10 +178,10 @@ def state_of(cluster: Cluster, options: RegroupOptions) -> State:
     return view.state_of(cluster, options.view)
 
 
-def rules_of(state: State, options: RegroupOptions) -> Rules:
+def rules_of(state: State, options: RegroupOptions) -> RegroupingRules:
     """Return which instances may move between which groups. Raises HtoolsError for unknown names."""
     among = [_group(state, name) for name in options.among] or sorted_unique(state.group).tolist()
-    return Rules(
+    return RegroupingRules(
         view.selected(state, options.view),
         frozenset(among),
         mirrored=options.disk_moves and (options.action != "balance" or options.allow_drbd),
@@ -196,8 +198,8 @@ def plan(state: State, options: RegroupOptions, progress: Progress) -> RegroupPl
     return RegroupPlan(state, options, _outcome(state, options, progress))
 
 
-def _outcome(state: State, options: RegroupOptions, progress: Progress) -> Outcome:
-    rules, limits = rules_of(state, options), Limits(options.max_moves, options.max_copy)
+def _outcome(state: State, options: RegroupOptions, progress: Progress) -> RegroupingOutcome:
+    rules, limits = rules_of(state, options), RegroupingLimits(options.max_moves, options.max_copy)
     if options.action == "redistribute":
         return redistribution.redistribute(state, rules, limits, progress)
     if options.action == "compress":
@@ -216,16 +218,18 @@ def restore(state: State, options: RegroupOptions, found: Mapping[str, Any]) -> 
                 MovePart(Operation(operation), NOWHERE if node is None else state.nodes[node])
                 for operation, node in move["parts"]
             ]
-            if not after.make(rows[move["instance"]], parts):
+            if not after.move(rows[move["instance"]], parts):
                 raise DataError(
                     f"the plan moves instance {move['instance']}, which cannot be moved like that"
                 )
         done = tuple(_group(state, name) for name in found["done"])
         failed = tuple((_group(state, name), str(why)) for name, why in found["failed"])
-        possible = tuple(Possible(_group(state, name), *amounts) for name, *amounts in found["possible"])
+        possible = tuple(
+            EmptiableGroup(_group(state, name), *amounts) for name, *amounts in found["possible"]
+        )
     except (KeyError, TypeError, ValueError):
         raise DataError(steps.UNEXPECTED) from None
-    return RegroupPlan(state, options, Outcome(after, done, failed, possible))
+    return RegroupPlan(state, options, RegroupingOutcome(after, done, failed, possible))
 
 
 def reported(before: State, after: State) -> Cluster:

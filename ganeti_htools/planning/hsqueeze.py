@@ -10,8 +10,8 @@ import numpy as np
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.balancing.recheck import named
 from ganeti_htools.engine.squeezing import recheck, squeeze
-from ganeti_htools.engine.squeezing.power_group import switched
-from ganeti_htools.engine.squeezing.power_plan import Action, Allowed, Phase, PowerPlan, Wishes
+from ganeti_htools.engine.squeezing.power_group import with_power
+from ganeti_htools.engine.squeezing.power_plan import Action, AllowedMoves, Phase, PowerPlan, Wishes
 from ganeti_htools.engine.squeezing.recheck import NamedPhase
 from ganeti_htools.engine.squeezing.reserve import room_on_all
 from ganeti_htools.execution.jobs import Jobsets
@@ -65,11 +65,11 @@ class SqueezeOptions(ToolOptions):
     allow_all: bool = False
 
     @property
-    def allowed(self) -> Allowed:
+    def allowed(self) -> AllowedMoves:
         """Instances that may leave their nodes."""
         if self.allow_all:
-            return Allowed.ALL
-        return Allowed.DRBD if self.allow_drbd else Allowed.POOLS
+            return AllowedMoves.ALL
+        return AllowedMoves.DRBD if self.allow_drbd else AllowedMoves.POOLS
 
     @property
     def factors(self) -> tuple[float, float]:
@@ -157,7 +157,7 @@ class SqueezePlan(ToolPlan[SqueezeOptions]):
                 for phase in plan.phases
             ],
             "enough": plan.enough,
-            "kept": {state.cluster.nodes[row].name: why for row, why in plan.kept.items()},
+            "kept": {state.cluster.nodes[row].name: why for row, why in plan.obstacles.items()},
             "steps": steps.to_json(state, plan.steps),
         }
 
@@ -340,7 +340,7 @@ def restore(state: State, options: SqueezeOptions, found: Mapping[str, Any]) -> 
     phases, own = list[Phase](), iter(found["steps"])
     for phase in found["phases"]:
         action, rows = Action(phase["action"]), tuple(state.nodes[name] for name in phase["nodes"])
-        after = switched(after, rows, action is Action.OFFLINE)
+        after = with_power(after, rows, action is Action.OFFLINE)
         made = steps.retrace(after, movable, islice(own, phase["steps"]))
         late = frozenset(state.nodes[name] for name in phase["late"])
         phases.append(Phase(action, rows, tuple(made), late))

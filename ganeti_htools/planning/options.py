@@ -8,7 +8,7 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from ganeti_htools.backends.fields import shown
+from ganeti_htools.backends.fields import excerpt
 from ganeti_htools.model.cluster import MAX_MIB
 from ganeti_htools.model.errors import DataError
 
@@ -84,5 +84,5 @@ def _value(name: str, hint: Any, default: Any, value: Any) -> Any:
     else:
         fits, expected = type(value) is str, "a string"
     if not fits:
-        raise DataError(f"{name}: expected {expected}, got {shown(value)}")
+        raise DataError(f"{name}: expected {expected}, got {excerpt(value)}")
     return value

@@ -1,12 +1,12 @@
 """Facts about a plan of ``hsqueeze`` for its report: reasons of nodes that stay, least free memory."""
 
 from ganeti_htools.engine.squeezing import candidates
-from ganeti_htools.engine.squeezing.power_plan import Action, Allowed, PowerPlan
+from ganeti_htools.engine.squeezing.power_plan import Action, AllowedMoves, PowerPlan
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 
 
-def unchanged_nodes(state: State, plan: PowerPlan, allowed: Allowed) -> dict[str, str]:
+def unchanged_nodes(state: State, plan: PowerPlan, allowed: AllowedMoves) -> dict[str, str]:
     """Return why nodes are not powered down; where nodes are powered up, why other nodes stay off."""
     if plan.action is Action.ONLINE:
         standby = candidates.online_candidates(state)
@@ -15,7 +15,9 @@ def unchanged_nodes(state: State, plan: PowerPlan, allowed: Allowed) -> dict[str
             for row, node in enumerate(state.cluster.nodes)
             if node.offline and row not in plan.nodes
         }
-    reasons = dict(plan.kept) | _rooted(state, allowed) | candidates.staying(state, allowed)
+    reasons = (
+        dict(plan.obstacles) | _rooted(state, allowed) | candidates.obstacles_to_power_down(state, allowed)
+    )
     return {
         node.name: reasons.get(row, "nothing would be gained")
         for row, node in enumerate(state.cluster.nodes)
@@ -23,13 +25,13 @@ def unchanged_nodes(state: State, plan: PowerPlan, allowed: Allowed) -> dict[str
     }
 
 
-def _rooted(state: State, allowed: Allowed) -> dict[int, str]:
+def _rooted(state: State, allowed: AllowedMoves) -> dict[int, str]:
     """Return why candidates are never empty. (Debian's hsqueeze takes these nodes for candidates too.)"""
     reasons: dict[int, str] = {}
     for row, instance in zip(state.pnode.tolist(), state.cluster.instances, strict=True):
         if instance.template is DiskTemplate.DISKLESS:
             reasons.setdefault(row, "has diskless instances, which stay")
-        elif instance.template is DiskTemplate.FILE and allowed is not Allowed.ALL:
+        elif instance.template is DiskTemplate.FILE and allowed is not AllowedMoves.ALL:
             reasons[row] = candidates.OWN_STORAGE
     return reasons
 

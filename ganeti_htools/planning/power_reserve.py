@@ -2,19 +2,19 @@
 
 import math
 
-from ganeti_htools.engine.squeezing.power_plan import Allowed
+from ganeti_htools.engine.squeezing.power_plan import AllowedMoves
 from ganeti_htools.model.cluster import MAX_MIB, Disk, Instance
 from ganeti_htools.model.policy import ISpec
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 
 
-def kept_free(state: State, factor: float, allowed: Allowed) -> list[Instance]:
+def kept_free(state: State, factor: float, allowed: AllowedMoves) -> list[Instance]:
     """Return for each group the instance that must fit on each of its nodes, by the group's own policy.
 
     The instance has disk if instances with disks on nodes may move.
     """
-    disk = allowed is not Allowed.POOLS
+    disk = allowed is not AllowedMoves.POOLS
     return [_instance(policy.std, factor, disk) for policy in state.policies]
 
 

@@ -127,7 +127,7 @@ def with_promises(
             names.append(row.name)
             if not row.forthcoming:
                 _take(row, units, taken)
-                pools.update(units.of_pools(row))
+                pools.update(units.pool_needs(row))
     if not names:
         return cluster, []
     remaining = tuple(
@@ -152,7 +152,7 @@ def without_reserved(
     pools = tuple(
         pool._replace(reserved=max(0, pool.reserved - reserved[pool.unit])) for pool in cluster.pools
     )
-    wanted = {unit for row in requested for unit in units.of_pools(row)}
+    wanted = {unit for row in requested for unit in units.pool_needs(row)}
     names = [name for name, held in promised.items() if not wanted.isdisjoint(held)]
     return replace(cluster, pools=pools), names
 
@@ -160,7 +160,7 @@ def without_reserved(
 def _take(row: Instance, units: Units, taken: Mapping[str, _Taken]) -> None:
     """Count the resources that an instance takes of its nodes."""
     taken[row.pnode].mem += row.mem if row.uses_memory else 0
-    disk, spindles = units.wants(row), needs_of(row, units).spindles
+    disk, spindles = units.needs(row), needs_of(row, units).spindles
     for name in (row.pnode, row.snode):
         if name is not None:
             node = taken[name]

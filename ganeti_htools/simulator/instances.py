@@ -139,7 +139,7 @@ def _with_disks(world: World, instance: Instance, target: Node) -> Node:
     short = full_unit(target, instance, world.units)
     if short or (taken.excl_stor and taken.f_spindles < 0):
         text = f"Can't create block device on node {target.name} for instance {instance.name}: no space"
-        where = f" on {short}" if short and world.units.known else ""
+        where = f" on {short}" if short and world.units.reported else ""
         raise OpcodeError("OpExecError", text + where)
     return taken
 

@@ -91,7 +91,7 @@ def check_volume_groups(world: World, instance: Instance, node: Node) -> None:
         return
     needs, meta = Counter[DesiredUnit](), DRBD_META * (instance.template is DiskTemplate.DRBD)
     for disk in instance.disks:
-        unit = world.units.wanted_by(disk, instance.template) if world.units.known else world.units.local[0]
+        unit = world.units.unit_of(disk, instance.template) if world.units.reported else world.units.local[0]
         needs[unit] += disk.size + meta
     for unit, need in needs.items():
         present = unit_on(node, world.units, unit)

@@ -146,8 +146,8 @@ def full_unit(node: Node, instance: Instance, units: Units) -> DesiredUnit | Non
     room = {units.local[0]: node.f_dsk}
     if node.storage is not None:
         room = {unit.desired: unit.free for unit in node.storage}
-    types = units.told or {StorageType.LVM_VG}
-    wanted = {} if instance.forthcoming else units.wants(instance)
+    types = units.reported_types or {StorageType.LVM_VG}
+    wanted = {} if instance.forthcoming else units.needs(instance)
     needs = {unit: need for unit, need in wanted.items() if unit.type.local and unit.type in types}
     return next((unit for unit, need in needs.items() if need > room.get(unit, -1)), None)
 

@@ -8,7 +8,7 @@ from ganeti_htools.model.cluster import Cluster, with_loads, without_loads
 from ganeti_htools.model.errors import HtoolsError, during
 
 if TYPE_CHECKING:
-    from ganeti_htools.backends.mond import Reports
+    from ganeti_htools.backends.mond import MondReports
 
 
 class DynamicLoad(NamedTuple):
@@ -55,7 +55,7 @@ def _with_reports(cluster: Cluster, wanted: DynamicLoad, warn: Callable[[str], N
     return cluster
 
 
-def _reports(cluster: Cluster, wanted: DynamicLoad, warn: Callable[[str], None]) -> "Reports":
+def _reports(cluster: Cluster, wanted: DynamicLoad, warn: Callable[[str], None]) -> "MondReports":
     from ganeti_htools.backends import mond
 
     if wanted.mond_data is not None:

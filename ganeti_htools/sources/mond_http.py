@@ -24,7 +24,7 @@ _MOST = 1 << 22  # bytes of an answer
 
 def query(
     nodes: Iterable[str], collector: str, *, port: int = PORT, patience: float = PATIENCE
-) -> tuple[mond.Reports, tuple[str, ...]]:
+) -> tuple[mond.MondReports, tuple[str, ...]]:
     """What ``collector`` reports on each node, and a warning for each node that does not answer.
 
     Each node has ``patience`` seconds. As the data is of no use unless all nodes answer, no more nodes

@@ -112,9 +112,9 @@ def _from_luxi(path: str, warn: Warn | None) -> Cluster:
             cluster = luxi.parse(await queries.whole_cluster(ganeti))
             if warn is None:
                 return cluster
-            from ganeti_htools.sources import storage
+            from ganeti_htools.sources import storage_jobs
 
-            return await storage.with_storage(ganeti, cluster, warn)
+            return await storage_jobs.with_storage(ganeti, cluster, warn)
 
     return trio.run(ask)
 
@@ -137,9 +137,9 @@ def _from_daemon(path: str, warn: Warn, verbose: bool) -> Reading:
                 warn(f"Warning: node {name} does not report, and is taken for offline")
     cluster, updating = luxi.parse(answers), told.get("updating", ())
     if told.get("storage"):
-        from ganeti_htools.backends import storage
+        from ganeti_htools.backends import ganeti_storage
 
-        cluster = storage.with_told(cluster, told["storage"])
+        cluster = ganeti_storage.with_storage_json(cluster, told["storage"])
     if told.get("standby"):
         from ganeti_htools.backends import standby
 
@@ -150,6 +150,6 @@ def _from_daemon(path: str, warn: Warn, verbose: bool) -> Reading:
     return Reading(replace(cluster, nodes=nodes), (), told["generations"], tuple(told["silent"]))
 
 
-def unheard(silent: Iterable[str]) -> str:
+def describe_silent(silent: Iterable[str]) -> str:
     """The text of an error: nodes that are in use do not report, so it is not known what they can take."""
     return f"nodes that are in use do not report: {', '.join(silent)}"

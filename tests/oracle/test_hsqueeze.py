@@ -10,7 +10,7 @@ import pytest
 
 from ganeti_htools.backends import text
 from ganeti_htools.cli import hsqueeze
-from ganeti_htools.engine.squeezing import down, reserve
+from ganeti_htools.engine.squeezing import power_down, reserve
 from ganeti_htools.model.cluster import Cluster
 from tests.support.clusters import Shape
 from tests.support.oracle import Oracle
@@ -22,8 +22,8 @@ pytestmark = pytest.mark.oracle
 @pytest.fixture(autouse=True)
 def as_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Theirs keeps neither N+1 nor a second node, and looks for no better set of nodes."""
-    monkeypatch.setattr(reserve, "nothing_kept", lambda _wanted: True)
-    monkeypatch.setattr(down, "better_set", lambda _group, found, _wishes: found)
+    monkeypatch.setattr(reserve, "is_empty", lambda _wanted: True)
+    monkeypatch.setattr(power_down, "better_set", lambda _group, found, _wishes: found)
 
 
 EXTERNAL = {"ext": 6, "sharedfile": 2, "rbd": 1, "diskless": 1}

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ganeti_htools.cli import hail, hbal, hcheck, hroller, hspace, hsqueeze
-from ganeti_htools.engine.squeezing import down
+from ganeti_htools.engine.squeezing import power_down
 from tests.oracle.programs import ours, theirs
 from tests.oracle.test_hail import comparable
 from tests.support.cases import Case, case
@@ -145,7 +145,7 @@ def test_hroller(oracle: Oracle, seed: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_hsqueeze(oracle: Oracle, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Which theirs does not look for.
-    monkeypatch.setattr(down, "better_set", lambda _group, found, _wishes: found)
+    monkeypatch.setattr(power_down, "better_set", lambda _group, found, _wishes: found)
     rng = random.Random(seed)
     templates = rng.choice(({"ext": 6, "rbd": 1}, {"ext": 8, "drbd": 1, "plain": 1}))
     shape = Shape(nodes=rng.randint(3, 6), instances=rng.randint(0, 20), templates=templates)

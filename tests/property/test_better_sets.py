@@ -9,11 +9,11 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.squeezing import better_sets, down
-from ganeti_htools.engine.squeezing.better_sets import least_moved, moved, rank
+from ganeti_htools.engine.squeezing import better_sets, power_down
+from ganeti_htools.engine.squeezing.better_sets import data_moved, least_moved, rank
 from ganeti_htools.engine.squeezing.candidates import offline_candidates
 from ganeti_htools.engine.squeezing.power_group import PowerGroup, power_group
-from ganeti_htools.engine.squeezing.power_plan import Allowed, PowerPlan, Wishes
+from ganeti_htools.engine.squeezing.power_plan import AllowedMoves, PowerPlan, Wishes
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.types import DiskTemplate
@@ -24,16 +24,16 @@ from tests.support.seeds import parts
 pytestmark = pytest.mark.slow
 
 TEMPLATES = {
-    Allowed.POOLS: {"ext": 6, "sharedfile": 2, "drbd": 1},
-    Allowed.DRBD: {"drbd": 3, "ext": 3},
-    Allowed.ALL: {"ext": 4, "drbd": 2, "plain": 1, "file": 1},
+    AllowedMoves.POOLS: {"ext": 6, "sharedfile": 2, "drbd": 1},
+    AllowedMoves.DRBD: {"drbd": 3, "ext": 3},
+    AllowedMoves.ALL: {"ext": 4, "drbd": 2, "plain": 1, "file": 1},
 }
 
 
 def group_of(seed: int, most: int) -> PowerGroup:
     """A group of up to so many nodes, and what is to stay free on them."""
     rng = random.Random(seed)
-    allowed = rng.choice([Allowed.POOLS, *Allowed])
+    allowed = rng.choice([AllowedMoves.POOLS, *AllowedMoves])
     shape = Shape(
         nodes=rng.randint(3, most),
         instances=rng.randint(1, 14),
@@ -51,11 +51,11 @@ def group_of(seed: int, most: int) -> PowerGroup:
 
 def possible(group: PowerGroup) -> Iterator[PowerPlan]:
     """All plans that set some nodes offline and balance the rest."""
-    candidates = group.of(offline_candidates(group.state, group.allowed))
+    candidates = group.within(offline_candidates(group.state, group.allowed))
     for size in range(1, len(candidates) + 1):
         for nodes in combinations(candidates, size):
-            plan = group.without(nodes)
-            if group.hindrance(plan.state) is None and group.made(plan):
+            plan = group.plan_without(nodes)
+            if group.obstacle(plan.state) is None and group.executable(plan):
                 yield plan
 
 
@@ -64,11 +64,11 @@ def test_no_worse_than_greedy(seeds: range) -> None:
     better = 0
     for seed in seeds:
         group = group_of(seed, 9)
-        greedy = down.greedily(group, lambda *_: None)
-        found = down.power_down(group, lambda *_: None)
+        greedy = power_down.greedily(group, lambda *_: None)
+        found = power_down.power_down(group, lambda *_: None)
         assert rank(group.state, found) <= rank(group.state, greedy)
         better += rank(group.state, found) < rank(group.state, greedy)
-        assert group.hindrance(found.state) is None or not found.nodes
+        assert group.obstacle(found.state) is None or not found.nodes
     assert better
 
 
@@ -78,7 +78,7 @@ def test_no_set_of_a_small_group_is_better(seeds: Sequence[int]) -> None:
     compared = 0
     for seed in seeds:
         group = group_of(seed, 6)
-        found = down.power_down(group, lambda *_: None)
+        found = power_down.power_down(group, lambda *_: None)
         best = min(possible(group), key=lambda plan: rank(group.state, plan), default=found)
         assert rank(group.state, found)[:2] <= rank(group.state, best)[:2], seed
         compared += best is not found
@@ -93,7 +93,7 @@ def test_what_has_to_be_moved_at_least_is_moved(seeds: range) -> None:
         group = group_of(seed, 5)
         least = least_moved(group.state)
         for plan in possible(group):
-            assert moved(group.state, plan.steps) >= least[list(plan.nodes)].sum()
+            assert data_moved(group.state, plan.steps) >= least[list(plan.nodes)].sum()
             plans += 1
     assert plans > 20
 
@@ -102,11 +102,11 @@ def test_wishes_hold_for_other_sets() -> None:
     better = 0
     for seed in range(30):
         group = group_of(seed, 7)
-        candidates = group.of(offline_candidates(group.state, group.allowed))
+        candidates = group.within(offline_candidates(group.state, group.allowed))
         rng = random.Random(seed)
         prefer, never = (frozenset(rng.sample(candidates, len(candidates) // 3)) for _ in range(2))
         wishes = Wishes(prefer, never - prefer, rng.choice((None, 1, 2)))
-        greedy = down.greedily(group, lambda *_: None, wishes)
+        greedy = power_down.greedily(group, lambda *_: None, wishes)
         plan = better_sets.better_set(group, greedy, wishes)
         if plan is not greedy:
             better += 1
@@ -121,8 +121,8 @@ def test_trials_are_few_where_each_takes_long(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(better_sets, "EFFORT", 0)
     for seed in range(20):
         group = group_of(seed, 9)
-        candidates = group.of(offline_candidates(group.state, group.allowed))
-        greedy = down.greedily(group, lambda *_: None)
+        candidates = group.within(offline_candidates(group.state, group.allowed))
+        greedy = power_down.greedily(group, lambda *_: None)
         trials: list[int] = []
         balanced = PowerGroup.balanced
 

@@ -55,7 +55,7 @@ def any_size(rng: random.Random) -> InstanceSize:
 def any_kind(rng: random.Random, state: State, *templates: DiskTemplate) -> InstanceKind:
     """Instances with a disk, or several, on any units that nodes have."""
     template, use = rng.choice(templates or TEMPLATES), rng.choice((0, 1, 3))
-    there = [unit for unit in state.units.local if unit.type is TYPE_OF[template] and state.units.known]
+    there = [unit for unit in state.units.local if unit.type is TYPE_OF[template] and state.units.reported]
     disks = tuple(
         Disk(rng.choice((1024, 5120)), 1, rng.choice((None, *there))) for _ in range(rng.randint(2, 3))
     )

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ganeti_htools.engine.groups.compression import compress
-from ganeti_htools.engine.groups.outcome import Limits, Outcome, cost
+from ganeti_htools.engine.groups.outcome import RegroupingLimits, RegroupingOutcome, cost
 from ganeti_htools.engine.groups.regrouping import Regrouping
-from ganeti_htools.engine.groups.rules import Rules
+from ganeti_htools.engine.groups.rules import RegroupingRules
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
@@ -18,8 +18,10 @@ from tests.support.regroupings import check_moves, groups_of, narrow_rules, read
 from tests.support.super_clusters import super_clusters
 
 
-def emptied(state: State, rules: Rules, *named: int, number: int = 1, reserve: float = 0.0) -> Outcome:
-    return compress(state, rules, Limits(), named, number, reserve, lambda _: None)
+def emptied(
+    state: State, rules: RegroupingRules, *named: int, number: int = 1, reserve: float = 0.0
+) -> RegroupingOutcome:
+    return compress(state, rules, RegroupingLimits(), named, number, reserve, lambda _: None)
 
 
 def residents(state: State, group: int) -> set[int]:
@@ -49,11 +51,11 @@ def test_a_group_is_emptied_and_no_other_gets_worse(described: Cluster, plain: b
         if group in outcome.done:
             assert not residents(after.state, group)
         else:
-            assert not after.health(group).worse_than(before.health(group))
+            assert not after.diagnosis(group).worse_than(before.diagnosis(group))
         if not residents(state, group):
             assert not residents(after.state, group)
     for move in moves:
-        assert before.health(move.group).good
+        assert before.diagnosis(move.group).good
     assert {each.group for each in outcome.possible}.isdisjoint(group for group, _ in outcome.failed)
     assert bool(outcome.done) == bool(outcome.possible)
 
@@ -93,6 +95,6 @@ def test_the_reserve_stays_free(described: Cluster, reserve: float) -> None:
 def test_limits_hold(described: Cluster, seed: int) -> None:
     state, rng = derive(described), Random(seed)
     rules = narrow_rules(state, rng)
-    limits = Limits(rng.choice((-1, 1, 4)), rng.choice((-1, 2000, 20000)))
+    limits = RegroupingLimits(rng.choice((-1, 1, 4)), rng.choice((-1, 2000, 20000)))
     moves = compress(state, rules, limits, (), 2, 0.0, lambda _: None).after.moved
     check_moves(state, rules, limits, moves)

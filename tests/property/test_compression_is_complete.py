@@ -9,7 +9,7 @@ import pytest
 
 from ganeti_htools.engine.allocation.exchange import exchange
 from ganeti_htools.engine.groups.compression import compress
-from ganeti_htools.engine.groups.outcome import Limits
+from ganeti_htools.engine.groups.outcome import RegroupingLimits
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.derive import derive
@@ -56,8 +56,8 @@ def can_be_emptied(now: Regrouping, rows: Sequence[int], groups: Sequence[int]) 
         for way in ways:
             after = now.copy()
             if (
-                after.make(index, way)
-                and not after.health(group).worse_than(now.health(group))
+                after.move(index, way)
+                and not after.diagnosis(group).worse_than(now.diagnosis(group))
                 and can_be_emptied(after, rows[1:], groups)
             ):
                 return True
@@ -75,9 +75,9 @@ def test_what_any_search_could_empty_is_emptied(seeds: range) -> None:
         state = derive(tight(Random(seed)))
         now, rows = Regrouping(state, rules_of(state)), np.flatnonzero(state.group[state.pnode] == 0).tolist()
         filled = {now.group_of(row) for row in range(len(state.pnode))}
-        ready = [group for group in (1, 2) if group in filled and now.health(group).good]
+        ready = [group for group in (1, 2) if group in filled and now.diagnosis(group).good]
         if can_be_emptied(now, rows, ready):
             possible += 1
-            found = compress(state, now.rules, Limits(), [0], 1, 0.0, lambda _: None)
+            found = compress(state, now.rules, RegroupingLimits(), [0], 1, 0.0, lambda _: None)
             assert found.done == (0,), (seed, found.failed)
     assert possible > 3

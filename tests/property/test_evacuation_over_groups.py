@@ -13,7 +13,7 @@ from ganeti_htools.engine.allocation.evacuate import Evacuation, MovedInstance, 
 from ganeti_htools.engine.allocation.move_parts import carry_out
 from ganeti_htools.engine.groups.evacuation import evacuate_over_groups
 from ganeti_htools.engine.groups.regrouping import Regrouping
-from ganeti_htools.engine.groups.rules import Rules
+from ganeti_htools.engine.groups.rules import RegroupingRules
 from ganeti_htools.model.columns import Columns
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.options import PlacementOptions
@@ -107,13 +107,13 @@ def checked(state: State, rows: list[int], mode: EvacMode, result: Evacuation) -
         assert not any(state.columns.offline[row] for row in moved.nodes)
     everyone = np.ones(len(state.pnode), np.bool_)
     others = frozenset(state.group.tolist()) - closed
-    then, now = (Regrouping(each, Rules(everyone, others)) for each in (state, result.state))
+    then, now = (Regrouping(each, RegroupingRules(everyone, others)) for each in (state, result.state))
     for group in others:
-        assert not now.health(group).worse_than(then.health(group))
+        assert not now.diagnosis(group).worse_than(then.diagnosis(group))
     for index, _ in result.failed:
         movable = mode is not EvacMode.SECONDARY or state.instance(index).mirrored
         if movable and now.obstacle(index) is None:
-            assert now.left(index) is None
+            assert now.after_leaving_group(index) is None
 
 
 @pytest.mark.parametrize("seeds", [range(25), range(25, 50)])

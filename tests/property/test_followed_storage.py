@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ganeti_htools.backends import storage
+from ganeti_htools.backends import ganeti_storage
 from ganeti_htools.luxi.opcodes import STORAGE_FIELDS
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node
 from ganeti_htools.model.known_storage import units_to_query
@@ -74,11 +74,11 @@ def test_free_space_equals_that_of_the_nodes(
     rows: list[list[Disk]], steps: list[tuple[int, str | None]]
 ) -> None:
     start = world(rows)
-    found = storage.queried_disks(query_disks(start, {}), start.units.defaults, {})
+    found = ganeti_storage.queried_disks(query_disks(start, {}), start.units.defaults, {})
     known = revise_storage(KnownStorage(), found.disks, complete=True)
     told = query_storage(start, {"output_fields": STORAGE_FIELDS, "storage_type": "lvm-vg"})
     taken = used_storage(with_current_storage(plain(start), known))
-    rooms, _ = storage.reports({StorageType.LVM_VG: told})
+    rooms, _ = ganeti_storage.reports({StorageType.LVM_VG: told})
     known = add_reports(known, NODES, rooms, (taken, taken), 0.0)
     now = start
     for place, target in steps:

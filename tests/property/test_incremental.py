@@ -32,7 +32,7 @@ TRICKY = (
 )
 
 
-def read(data: bytes, reader: incremental.Reader | None = None) -> Message | str:
+def read(data: bytes, reader: incremental.RequestReader | None = None) -> Message | str:
     """The message or the error."""
     try:
         return reader.read(data) if reader else iallocator.read(data)
@@ -79,7 +79,7 @@ unhurried = [HealthCheck.too_slow, HealthCheck.data_too_large]
 @settings(max_examples=100, suppress_health_check=unhurried)
 @given(texts=st.lists(varied() | damaged, min_size=1, max_size=4))
 def test_any_sequence(texts: list[bytes]) -> None:
-    reader = incremental.Reader()
+    reader = incremental.RequestReader()
     for text in [*texts, *texts]:
         assert read(text, reader) == read(text)
 
@@ -92,7 +92,7 @@ EDGES = (b'"nodegroups": {', b'}, "nodes": {', b'}, "', b'}, "instances": {', b'
 def test_damage_at_the_edge_of_a_member(edge: bytes, new: bytes) -> None:
     whole = messages.encode(messages.message(cluster(1, Shape(nodes=3, instances=4)), ALLOCATE)).encode()
     start = whole.index(edge, whole.index(b'"nodes": {') if edge == b'}, "' else 0)
-    reader = incremental.Reader()
+    reader = incremental.RequestReader()
     for where in range(start - 1, start + len(edge) + 1):
         for drop in (0, 1):
             broken = whole[:where] + new + whole[where + drop :]
@@ -109,7 +109,7 @@ def test_a_node_or_instance_is_known_again_wherever_its_fields_stand(field: str)
         for name, node in data["nodes"].items()
     }
     text = messages.encode(messages.message({**data, "nodes": nodes}, request)).encode()
-    reader = incremental.Reader()
+    reader = incremental.RequestReader()
     first, again = reader.read(text), reader.read(text)
     assert first == iallocator.read(text)
     assert list(map(id, again.cluster.nodes)) == list(map(id, first.cluster.nodes))
@@ -173,7 +173,7 @@ def firsts(members: Any) -> Any:
 @settings(max_examples=200, suppress_health_check=unhurried)
 @given(texts=st.lists(rearranged(), min_size=1, max_size=4))
 def test_sections_twice_elsewhere_and_within_others(texts: list[tuple[bytes, bytes]]) -> None:
-    reader = incremental.Reader()
+    reader = incremental.RequestReader()
     reader.read(messages.encode(SMALL).encode())
     for text, first in texts:
         plain = read(text)
@@ -198,7 +198,7 @@ HARMLESS = (
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_the_first_of_a_name_counts(text: str) -> None:
-    reader = incremental.Reader()
+    reader = incremental.RequestReader()
     whole = reader.read(WHOLE.encode())
     for each in (None, reader):
         assert read(text.encode(), each) == whole
@@ -213,7 +213,7 @@ def test_a_node_group_or_instance_that_stands_twice_is_refused(
 ) -> None:
     twin = json.dumps({name: {} if changed else SMALL[section][name]})[1:-1]
     text = WHOLE.replace(f'"{section}": {{', f'"{section}": {{{twin}, ').encode()
-    reader = incremental.Reader()
+    reader = incremental.RequestReader()
     reader.read(WHOLE.encode())
     for each in (None, reader):
         assert f"key '{section}': the name '{name}' stands twice" in str(read(text, each))
@@ -225,7 +225,7 @@ def test_numbers_are_the_same_beside_a_name_that_stands_twice() -> None:
 
 
 def test_what_has_been_seen_is_taken_over() -> None:
-    reader = incremental.Reader()
+    reader = incremental.RequestReader()
     first = reader.read(WHOLE.encode()).cluster
     other = json.loads(WHOLE)
     other["nodes"][NODE]["free_memory"] = 1
@@ -251,7 +251,7 @@ NUMBERS = ', "nodegroups": 0, "nodes": 1, "instances": 2'
     ],
 )
 def test_sections_of_an_object_within_are_not_those_of_the_request(text: str) -> None:
-    reader = incremental.Reader()
+    reader = incremental.RequestReader()
     reader.read(WHOLE.encode())
     plain = read(text.encode())
     assert read(text.encode(), reader) == plain

@@ -8,10 +8,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ganeti_htools.engine.groups.levelling import level
-from ganeti_htools.engine.groups.loads import measured
-from ganeti_htools.engine.groups.outcome import Limits, Outcome
+from ganeti_htools.engine.groups.loads import group_loads
+from ganeti_htools.engine.groups.outcome import RegroupingLimits, RegroupingOutcome
 from ganeti_htools.engine.groups.regrouping import Regrouping
-from ganeti_htools.engine.groups.rules import Rules
+from ganeti_htools.engine.groups.rules import RegroupingRules
 from ganeti_htools.model.cluster import Cluster, Load
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
@@ -32,8 +32,10 @@ def loaded(seed: int) -> Cluster:
 clusters = st.builds(loaded, st.integers(0, 1 << 40))
 
 
-def levelled(state: State, rules: Rules, limits: Limits | None = None, min_gain: float = 1e-2) -> Outcome:
-    return level(state, rules, limits or Limits(), min_gain, lambda _: None)
+def levelled(
+    state: State, rules: RegroupingRules, limits: RegroupingLimits | None = None, min_gain: float = 1e-2
+) -> RegroupingOutcome:
+    return level(state, rules, limits or RegroupingLimits(), min_gain, lambda _: None)
 
 
 @settings(max_examples=100)
@@ -45,13 +47,13 @@ def test_the_score_drops_and_no_group_gets_worse(described: Cluster, plain: bool
     before, outcome = Regrouping(state, rules), levelled(state, rules, min_gain=min_gain)
     moves = outcome.after.moved
     after = Regrouping(read_again(state, outcome.after.state), rules)
-    score, lower = (measured(each.state, rules.groups).score for each in (before, after))
+    score, lower = (group_loads(each.state, rules.groups).score for each in (before, after))
     assert len({move.instance for move in moves}) == len(moves)
     assert lower < score - min_gain / 2 if moves else lower == score
     for group in groups_of(state):
-        assert not after.health(group).worse_than(before.health(group))
+        assert not after.diagnosis(group).worse_than(before.diagnosis(group))
     for move in moves:
-        assert after.health(move.group).good
+        assert after.diagnosis(move.group).good
         assert not before.last_resort(move.group)
         assert before.group_of(move.instance) != move.group
 
@@ -71,7 +73,7 @@ def test_a_second_run_does_nothing(described: Cluster) -> None:
 def test_gains_are_what_the_score_drops_by(described: Cluster) -> None:
     state = derive(described)
     rules = rules_of(state, plain=True)
-    now, loads = Regrouping(state, rules), measured(state, rules.groups)
+    now, loads = Regrouping(state, rules), group_loads(state, rules.groups)
     for at, source in enumerate(loads.groups):
         rows = np.flatnonzero(state.group[state.pnode] == source)
         gains = loads.gains(rows, at)
@@ -79,9 +81,9 @@ def test_gains_are_what_the_score_drops_by(described: Cluster) -> None:
             if now.obstacle(index) is not None or len(now.homes(index)) > 1:
                 continue
             for target in now.targets(index):
-                tried, way = now.copy(), now.way_to(index, target)
-                if target in loads.groups and way is not None and tried.make(index, way):
-                    drop = loads.score - measured(tried.state, rules.groups).score
+                tried, way = now.copy(), now.route_to(index, target)
+                if target in loads.groups and way is not None and tried.move(index, way):
+                    drop = loads.score - group_loads(tried.state, rules.groups).score
                     assert abs(gains[row, loads.groups.index(target)] - drop) < 1e-6
 
 
@@ -90,6 +92,6 @@ def test_gains_are_what_the_score_drops_by(described: Cluster) -> None:
 def test_limits_hold(described: Cluster, seed: int) -> None:
     state, rng = derive(described), Random(seed)
     rules = narrow_rules(state, rng)
-    limits = Limits(rng.choice((-1, 0, 1, 2)), rng.choice((-1, 1000, 6000)))
+    limits = RegroupingLimits(rng.choice((-1, 0, 1, 2)), rng.choice((-1, 1000, 6000)))
     moves = levelled(state, rules, limits, 0.0).after.moved
     check_moves(state, rules, limits, moves)

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.balancing.recheck import named
-from ganeti_htools.engine.squeezing import recheck, squeeze, up
-from ganeti_htools.engine.squeezing.down import power_down
+from ganeti_htools.engine.squeezing import recheck, squeeze
+from ganeti_htools.engine.squeezing.power_down import power_down
 from ganeti_htools.engine.squeezing.power_group import power_group
-from ganeti_htools.engine.squeezing.power_plan import ANY, Action, Allowed, PowerPlan, Wishes
+from ganeti_htools.engine.squeezing.power_plan import ANY, Action, AllowedMoves, PowerPlan, Wishes
+from ganeti_htools.engine.squeezing.power_up import in_order, power_up
 from ganeti_htools.engine.squeezing.recheck import NamedPhase
 from ganeti_htools.engine.squeezing.reserve import redundant, room_on_all
-from ganeti_htools.engine.squeezing.up import power_up
 from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
@@ -52,10 +52,10 @@ def asleep(rng: random.Random, like: Node, name: str) -> Node:
     )
 
 
-def lacking(seed: int) -> tuple[Cluster, Wanted, Allowed]:
+def lacking(seed: int) -> tuple[Cluster, Wanted, AllowedMoves]:
     """A cluster some of whose nodes have too little free, what is wanted, and what may move."""
     rng = random.Random(seed)
-    allowed = rng.choice(list(Allowed))
+    allowed = rng.choice(list(AllowedMoves))
     shape = Shape(
         nodes=rng.randint(3, 6),
         instances=rng.randint(4, 18),
@@ -75,13 +75,13 @@ def lacking(seed: int) -> tuple[Cluster, Wanted, Allowed]:
     return cluster, (minimum, replace(minimum, mem=minimum.mem + rng.choice((0, 0, 128, 1024)))), allowed
 
 
-def planned(state: State, wanted: Wanted, allowed: Allowed, wishes: Wishes = ANY) -> PowerPlan:
+def planned(state: State, wanted: Wanted, allowed: AllowedMoves, wishes: Wishes = ANY) -> PowerPlan:
     minimum, target = ([each] * len(state.policies) for each in wanted)
     everyone = np.ones(len(state.pnode), np.bool_)
     return squeeze.plan(state, minimum, target, everyone, wishes=replace(wishes, allowed=allowed))
 
 
-def powered_up(seeds: range) -> Iterator[tuple[Cluster, Wanted, Allowed, State, PowerPlan]]:
+def powered_up(seeds: range) -> Iterator[tuple[Cluster, Wanted, AllowedMoves, State, PowerPlan]]:
     """Those of the clusters where powering up is enough, and the plans."""
     for seed in seeds:
         cluster, wanted, allowed = lacking(seed)
@@ -149,11 +149,11 @@ def test_what_is_left_out_is_not_needed() -> None:
         if room_on_all(state, scope, [minimum] * len(state.policies)):
             continue
         group = power_group(state, scope, everyone, minimum, target, allowed)
-        first, found = up.in_order(group, lambda *_: None), power_up(group, lambda *_: None)
+        first, found = in_order(group, lambda *_: None), power_up(group, lambda *_: None)
         assert {*found.nodes} <= {*first.nodes}
         assert found.enough == first.enough
         fewer += len(found.nodes) < len(first.nodes)
         if found.enough:
-            rest = power_down(group.then(found.state), lambda *_: None)
+            rest = power_down(group.on_state(found.state), lambda *_: None)
             assert not {*rest.nodes} & {*found.nodes}
     assert fewer

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from ganeti_htools.engine.balancing.balance import score_of, stepwise
-from ganeti_htools.engine.squeezing.power_group import switched
+from ganeti_htools.engine.squeezing.power_group import with_power
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Columns
 from ganeti_htools.model.derive import derive
@@ -109,7 +109,7 @@ def test_hsqueeze() -> None:
     assert found.found["action"] == "offline"
     assert found.found["steps"]
     rows = [state.nodes[name] for name in found.found["nodes"]]
-    again = switched(state, rows, True)
+    again = with_power(state, rows, True)
     movable = np.ones(len(state.pnode), np.bool_)
     assert len(list(steps_json.retrace(again, movable, found.found["steps"]))) == len(found.found["steps"])
     assert not np.isin(again.pnode, rows).any()

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from ganeti_htools.engine.allocation.evacuate import MovedInstance, change_group
 from ganeti_htools.engine.balancing.balance import score_of
-from ganeti_htools.engine.groups.outcome import Limits, Outcome
+from ganeti_htools.engine.groups.outcome import RegroupingLimits, RegroupingOutcome
 from ganeti_htools.engine.groups.redistribution import redistribute
 from ganeti_htools.engine.groups.regrouping import Regrouping
-from ganeti_htools.engine.groups.rules import Rules
-from ganeti_htools.engine.groups.ways import nodes_after
+from ganeti_htools.engine.groups.routes import nodes_after
+from ganeti_htools.engine.groups.rules import RegroupingRules
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.options import PlacementOptions
@@ -22,13 +22,15 @@ from tests.support.regroupings import check_moves, groups_of, narrow_rules, read
 from tests.support.super_clusters import super_clusters
 
 
-def repaired(state: State, rules: Rules, limits: Limits | None = None) -> Outcome:
-    return redistribute(state, rules, limits or Limits(), lambda _: None)
+def repaired(
+    state: State, rules: RegroupingRules, limits: RegroupingLimits | None = None
+) -> RegroupingOutcome:
+    return redistribute(state, rules, limits or RegroupingLimits(), lambda _: None)
 
 
 def well(now: Regrouping, group: int) -> bool:
     """Whether there is nothing to be done for a group."""
-    found = now.health(group)
+    found = now.diagnosis(group)
     return found.good and all(now.obstacle(row) is not None for row in found.between)
 
 
@@ -42,12 +44,12 @@ def test_what_is_repaired_is_healthy_and_nothing_gets_worse(described: Cluster, 
     assert told == {group for group in groups_of(state) if not well(before, group)}
     after = Regrouping(read_again(state, outcome.after.state), rules)
     for group in groups_of(state):
-        assert not after.health(group).worse_than(before.health(group))
-        assert after.health(group) == outcome.after.health(group)
+        assert not after.diagnosis(group).worse_than(before.diagnosis(group))
+        assert after.diagnosis(group) == outcome.after.diagnosis(group)
         assert well(after, group) is (group not in dict(outcome.failed))
         if group in outcome.done:
-            assert after.health(group).good
-    between = {row for group in groups_of(state) for row in before.health(group).between}
+            assert after.diagnosis(group).good
+    between = {row for group in groups_of(state) for row in before.diagnosis(group).between}
     if not outcome.done:
         assert between.issuperset(move.instance for move in outcome.after.moved)
     for _, why in outcome.failed:
@@ -64,10 +66,10 @@ def test_a_second_run_does_nothing(described: Cluster) -> None:
     assert again.done == ()
 
 
-def replayed(state: State, rules: Rules, moves: Sequence[MovedInstance]) -> Regrouping | None:
+def replayed(state: State, rules: RegroupingRules, moves: Sequence[MovedInstance]) -> Regrouping | None:
     """The cluster after these moves; None if one cannot be made."""
     now = Regrouping(state, rules)
-    return now if all(now.make(move.instance, move.parts) for move in moves) else None
+    return now if all(now.move(move.instance, move.parts) for move in moves) else None
 
 
 @settings(max_examples=100)
@@ -80,13 +82,15 @@ def test_nothing_moves_that_does_not_have_to(described: Cluster, plain: bool) ->
     assert len({move.instance for move in moves}) == len(moves)
     whole = replayed(state, rules, moves)
     assert whole is not None
-    between = {row for group in groups_of(state) for row in before.health(group).between}
+    between = {row for group in groups_of(state) for row in before.diagnosis(group).between}
     for move in moves:
         if move.instance in between:
             continue
         rest = replayed(state, rules, [each for each in moves if each is not move])
-        if rest is not None and all(rest.health(group).good for group in outcome.done):
-            assert any(rest.health(group).worse_than(before.health(group)) for group in groups_of(state))
+        if rest is not None and all(rest.diagnosis(group).good for group in outcome.done):
+            assert any(
+                rest.diagnosis(group).worse_than(before.diagnosis(group)) for group in groups_of(state)
+            )
 
 
 @settings(max_examples=100)
@@ -94,7 +98,7 @@ def test_nothing_moves_that_does_not_have_to(described: Cluster, plain: bool) ->
 def test_limits_hold(described: Cluster, seed: int) -> None:
     state, rng = derive(described), Random(seed)
     rules = narrow_rules(state, rng)
-    limits = Limits(rng.choice((-1, 1, 2, 4)), rng.choice((-1, 1000, 6000, 20000)))
+    limits = RegroupingLimits(rng.choice((-1, 1, 2, 4)), rng.choice((-1, 1000, 6000, 20000)))
     moves = repaired(state, rules, limits).after.moved
     check_moves(state, rules, limits, moves)
 
@@ -112,7 +116,7 @@ def test_a_plan_that_was_interrupted_is_taken_up(described: Cluster, seed: int) 
     last = rng.choice(begun)
     half = replayed(state, rules, moves[:last])
     assert half is not None
-    assert half.make(moves[last].instance, moves[last].parts[: rng.randrange(1, len(moves[last].parts))])
+    assert half.move(moves[last].instance, moves[last].parts[: rng.randrange(1, len(moves[last].parts))])
     middle = read_again(state, half.state)
     again = repaired(middle, rules)
     for group in outcome.done:
@@ -133,9 +137,9 @@ def test_the_place_in_another_group_is_the_one_that_hail_chooses(described: Clus
             if not hail.moved:
                 continue
             found = now.places(index, [target])
-            theirs = now.made(index, hail.moved[0].parts)
+            theirs = now.after_moving(index, hail.moved[0].parts)
             # Where redundancy does not interfere it is the same, but for ties by the last bits of scores.
-            if found and not now.detached(target).fragile and theirs:
-                scope, ours = state.group == target, now.made(index, found[0].parts)
+            if found and not now.group_state(target).fragile and theirs:
+                scope, ours = state.group == target, now.after_moving(index, found[0].parts)
                 assert ours is not None
                 assert score_of(ours.state, scope) == pytest.approx(score_of(theirs.state, scope), abs=1e-9)

@@ -100,7 +100,7 @@ def test_sums_take_what_resources_declare(case: tuple[State, Instance]) -> None:
         ]
         disks = zip(before.disk, displaced.disk, free.disk, strict=True)
         for unit, (alone, together, left) in enumerate(disks):
-            if not state.units.known or getattr(columns, of_unit("t_dsk", unit))[node] > 0:
+            if not state.units.reported or getattr(columns, of_unit("t_dsk", unit))[node] > 0:
                 name = of_unit("f_dsk", unit)
                 sums.append((alone, together, left, getattr(columns, name), getattr(after, name)))
         if columns.excl_stor[node] and asked.spindles is not None:
@@ -166,7 +166,7 @@ def test_with_a_secondary_more(case: tuple[State, Instance]) -> None:
             for touched in chosen.changes:
                 after.columns.put(int(touched.rows[0]), touched.new)
             after.peers[pair] += 0 if asked.forthcoming else asked.secondary_mem
-            for peers, kept in zip(after.class_peers, asked.kept, strict=True):
+            for peers, kept in zip(after.class_peers, asked.secondary_classes, strict=True):
                 peers[pair] += 0 if asked.forthcoming else kept
             admitted = bool(check.admits(asked, *pair)[0, 0])
             assert (admitted and check.confirms(chosen, [])) == (not lost(after, before))

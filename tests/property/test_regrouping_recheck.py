@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ganeti_htools.engine.groups import recheck
-from ganeti_htools.engine.groups.outcome import Limits, Outcome
+from ganeti_htools.engine.groups.outcome import RegroupingLimits, RegroupingOutcome
 from ganeti_htools.engine.groups.redistribution import redistribute
 from ganeti_htools.engine.groups.regrouping import Regrouping
-from ganeti_htools.engine.groups.ways import ways_within
+from ganeti_htools.engine.groups.routes import routes_within
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.moves import NamedMove
@@ -19,8 +19,8 @@ from tests.support.regroupings import read_again, rules_of
 from tests.support.super_clusters import super_clusters
 
 
-def planned(state: State) -> tuple[Outcome, list[NamedMove]]:
-    outcome = redistribute(state, rules_of(state), Limits(), lambda _: None)
+def planned(state: State) -> tuple[RegroupingOutcome, list[NamedMove]]:
+    outcome = redistribute(state, rules_of(state), RegroupingLimits(), lambda _: None)
     return outcome, [move.step for move in moves_of(state, outcome)]
 
 
@@ -39,15 +39,15 @@ def test_the_rest_of_a_plan_fits_however_far_it_is(described: Cluster, seed: int
         assert recheck.obstacle(again_at(state, now), named[number:]) is None
         gone = rng.randrange(1, len(move.parts) + 1)
         half = now.copy()
-        assert half.make(move.instance, move.parts[:gone])
+        assert half.move(move.instance, move.parts[:gone])
         again = again_at(state, half)
-        told = recheck.left(again.state, move.instance, named[number])
+        told = recheck.remaining_move(again.state, move.instance, named[number])
         assert told is not None
         assert told.parts == named[number].parts[gone:]
         assert recheck.obstacle(again, named[number:]) is None
         assert again.state.pnode.tolist() == outcome.after.state.pnode.tolist()
         assert again.state.snode.tolist() == outcome.after.state.snode.tolist()
-        assert now.make(move.instance, move.parts)
+        assert now.move(move.instance, move.parts)
 
 
 @settings(max_examples=100)
@@ -64,13 +64,13 @@ def test_no_group_gets_worse_by_a_plan_that_is_accepted(described: Cluster, seed
     ]
     rng.shuffle(others)
     for row in others[:2]:
-        for parts in ways_within(now.state, now.rules, row, now.group_of(row)):
-            now.make(row, parts)
+        for parts in routes_within(now.state, now.rules, row, now.group_of(row)):
+            now.move(row, parts)
             break
     again = again_at(state, now)
     groups = sorted(again.rules.groups)
-    before = {group: again.health(group) for group in groups}
+    before = {group: again.diagnosis(group) for group in groups}
     if recheck.obstacle(again, named) is None:
         for group in groups:
-            assert not again.health(group).worse_than(before[group])
-            assert set(again.health(group).between) <= set(before[group].between)
+            assert not again.diagnosis(group).worse_than(before[group])
+            assert set(again.diagnosis(group).between) <= set(before[group].between)

@@ -44,7 +44,7 @@ def any_shrinking(rng: random.Random) -> Shrinking:
     described = text.parse(text_of(made), "generated")
     state = derive(with_classes(rng, described) if rng.random() < 0.3 else described)
     template = rng.choice(TEMPLATES)
-    there = [*state.units.local, *known_pools(state.cluster, state.units)] if state.units.known else []
+    there = [*state.units.local, *known_pools(state.cluster, state.units)] if state.units.reported else []
     units = sorted((unit for unit in there if unit.type is TYPE_OF[template]), key=str)
     demands = tuple((name, 1) for name in state.units.classes if rng.random() < 0.6)
     kind = InstanceKind(template, 1, rng.choice((None, *units)), demands=demands)

@@ -11,7 +11,7 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.units_in_use import units_in_use, units_of_disks
 from ganeti_htools.simulator.world import initial_world
-from ganeti_htools.sources import storage
+from ganeti_htools.sources import storage_jobs
 from tests.support.clusters import Shape, cluster
 from tests.support.plain_storage import default_unit, free_on, listed
 from tests.support.rows import rows
@@ -39,10 +39,10 @@ async def test_volume_groups_and_where_disks_are(seed: int, autojump_clock: Mock
         return  # Ganeti cannot tell which groups are for mirrored disks only
     async with simulated(initial_world(served)) as (_, client):
         plain = luxi.parse(await queries.whole_cluster(client))
-        asked = await storage.with_storage(client, plain, lambda line: pytest.fail(line))
+        asked = await storage_jobs.with_storage(client, plain, lambda line: pytest.fail(line))
     assert groups(asked) == groups(served)
     before, after = (
-        {row.name: units.wants(row) for row in each.instances if row.template.local_storage}
+        {row.name: units.needs(row) for row in each.instances if row.template.local_storage}
         for each in (served, asked)
         for units in (units_in_use(each),)
     )

@@ -18,8 +18,8 @@ from ganeti_htools.engine.redundancy.n1 import bad_nodes
 from ganeti_htools.engine.redundancy.node_loss import recover
 from ganeti_htools.engine.squeezing import power_group as groups
 from ganeti_htools.engine.squeezing import squeeze
-from ganeti_htools.engine.squeezing.power_group import PowerGroup, power_group, switched
-from ganeti_htools.engine.squeezing.power_plan import Action, Allowed, PowerPlan, Wishes
+from ganeti_htools.engine.squeezing.power_group import PowerGroup, power_group, with_power
+from ganeti_htools.engine.squeezing.power_plan import Action, AllowedMoves, PowerPlan, Wishes
 from ganeti_htools.engine.squeezing.reserve import redundant
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import NOWHERE
@@ -73,12 +73,12 @@ def test_what_is_hopeless_fails(seeds: range) -> None:
         for count in range(1, len(state.group)):
             nodes, room = rng.sample(range(len(state.group)), count), wanted(rng)
             offline = rng.random() < 0.8
-            trial = power_group(state, everywhere, everyone, room, room, rng.choice(list(Allowed)))
-            why = trial.hopeless(nodes, offline, room)
-            if why and regular(switched(state, nodes, offline), everywhere):
+            trial = power_group(state, everywhere, everyone, room, room, rng.choice(list(AllowedMoves)))
+            why = trial.infeasible(nodes, offline, room)
+            if why and regular(with_power(state, nodes, offline), everywhere):
                 dismissed[why] += 1
                 after, _ = trial.balanced(nodes, offline)
-                assert trial.hindrance(after) if offline else not trial.leaves(after, room)
+                assert trial.obstacle(after) if offline else not trial.keeps_free(after, room)
     assert len(dismissed) == 2
     assert dismissed.total() > 10
 
@@ -143,7 +143,7 @@ def test_a_second_run_does_nothing(seeds: range) -> None:
     freed = 0
     for seed in seeds:
         rng = random.Random(seed)
-        allowed = rng.choice((Allowed.DRBD, Allowed.ALL))
+        allowed = rng.choice((AllowedMoves.DRBD, AllowedMoves.ALL))
         before, little = with_master(seed, mixed(rng, allowed)), sized(allowed, 128)
         actions = at_rest(before, before, (little, little), allowed)[1]
         assert actions in ([], [Action.OFFLINE]), seed
@@ -159,7 +159,7 @@ def test_down_and_up_and_down_it_comes_to_rest(seeds: range) -> None:
     seen = Counter[Action]()
     for seed in seeds:
         rng = random.Random(seed)
-        allowed = rng.choice(list(Allowed))
+        allowed = rng.choice(list(AllowedMoves))
         told = before = with_master(seed, mixed(rng, allowed, groups=rng.choice((1, 2))))
         little, much = sized(allowed, 128), sized(allowed, rng.choice((3000, 6000)))
         for wanted_now in ((little, little), (much, much)) * 2:
@@ -174,7 +174,7 @@ def made(state: State, found: PowerPlan) -> Iterator[State]:
     everyone = np.ones(len(state.pnode), np.bool_)
     for phase in found.phases:
         waiting = np.isin(np.arange(len(state.group)), list(phase.late))
-        state = switched(state, phase.nodes, True)
+        state = with_power(state, phase.nodes, True)
         marked = state.columns.offline
         drained = marked & ~waiting
         yield replace(state, columns=state.columns._replace(offline=drained))
@@ -209,7 +209,7 @@ def test_redundancy_is_kept_while_disks_are_copied(seeds: range) -> None:
     kept = 0
     for seed in seeds:
         rng = random.Random(seed)
-        allowed = rng.choice((Allowed.DRBD, Allowed.ALL))
+        allowed = rng.choice((AllowedMoves.DRBD, AllowedMoves.ALL))
         state, little = derive(with_master(seed, mixed(rng, allowed))), sized(allowed, 128)
         everyone = np.ones(len(state.pnode), np.bool_)
         found = squeeze.plan(state, [little], [little], everyone, wishes=Wishes(allowed=allowed))
@@ -250,7 +250,7 @@ def test_nodes_with_mirrored_instances_are_emptied_whole(seeds: range) -> None:
         state = derive(replace(first, nodes=(replace(first.nodes[0], master=True), *first.nodes[1:])))
         everyone, everywhere = np.ones(len(state.pnode), np.bool_), np.ones(len(state.group), np.bool_)
         room = replace(wanted(rng), mem=128, dsk=1024, template=DiskTemplate.PLAIN)
-        found = squeeze.plan(state, [NOTHING], [room], everyone, wishes=Wishes(allowed=Allowed.DRBD))
+        found = squeeze.plan(state, [NOTHING], [room], everyone, wishes=Wishes(allowed=AllowedMoves.DRBD))
         if found.action is Action.OFFLINE:
             freed += 1
             assert not np.isin(found.state.pnode, found.nodes).any()

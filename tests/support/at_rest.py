@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from ganeti_htools.engine.squeezing import squeeze
-from ganeti_htools.engine.squeezing.power_plan import Action, Allowed, PowerPlan, Wishes
+from ganeti_htools.engine.squeezing.power_plan import Action, AllowedMoves, PowerPlan, Wishes
 from ganeti_htools.model.cluster import Cluster, Disk, Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
@@ -17,9 +17,9 @@ from ganeti_htools.planning import hsqueeze, standby
 from tests.support.clusters import Shape
 
 TEMPLATES = {
-    Allowed.POOLS: {"ext": 6, "sharedfile": 2, "drbd": 1},
-    Allowed.DRBD: {"drbd": 3, "ext": 3, "diskless": 1},
-    Allowed.ALL: {"ext": 4, "drbd": 2, "plain": 2, "file": 1},
+    AllowedMoves.POOLS: {"ext": 6, "sharedfile": 2, "drbd": 1},
+    AllowedMoves.DRBD: {"drbd": 3, "ext": 3, "diskless": 1},
+    AllowedMoves.ALL: {"ext": 4, "drbd": 2, "plain": 2, "file": 1},
 }
 
 
@@ -52,7 +52,7 @@ def after(state: State, found: PowerPlan) -> Cluster:
 
 
 def at_rest(
-    told: Cluster, before: Cluster, wanted: tuple[Instance, Instance], allowed: Allowed
+    told: Cluster, before: Cluster, wanted: tuple[Instance, Instance], allowed: AllowedMoves
 ) -> tuple[Cluster, list[Action]]:
     """Run again and again with the same load until nothing is done: the cluster, and what was done."""
     actions = list[Action]()
@@ -69,7 +69,7 @@ def at_rest(
     return told, actions
 
 
-def mixed(rng: random.Random, allowed: Allowed, groups: int = 1) -> Shape:
+def mixed(rng: random.Random, allowed: AllowedMoves, groups: int = 1) -> Shape:
     """A small cluster, some of whose instances are on storage that has to be copied."""
     return Shape(
         nodes=rng.randint(4, 8),
@@ -81,8 +81,8 @@ def mixed(rng: random.Random, allowed: Allowed, groups: int = 1) -> Shape:
     )
 
 
-def sized(allowed: Allowed, mem: int) -> Instance:
+def sized(allowed: AllowedMoves, mem: int) -> Instance:
     """What is to stay free where these instances may move."""
-    if allowed is Allowed.POOLS:
+    if allowed is AllowedMoves.POOLS:
         return Instance("wanted", mem, 0, (Disk(0),), 1, auto_balance=False, template=DiskTemplate.EXT)
     return Instance("wanted", mem, 1024, (Disk(1024),), 1, auto_balance=False, template=DiskTemplate.PLAIN)

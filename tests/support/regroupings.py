@@ -6,8 +6,8 @@ from random import Random
 import numpy as np
 
 from ganeti_htools.engine.allocation.evacuate import MovedInstance
-from ganeti_htools.engine.groups.outcome import Limits, cost
-from ganeti_htools.engine.groups.rules import Rules
+from ganeti_htools.engine.groups.outcome import RegroupingLimits, cost
+from ganeti_htools.engine.groups.rules import RegroupingRules
 from ganeti_htools.model.columns import sorted_unique
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
@@ -20,19 +20,21 @@ def groups_of(state: State) -> list[int]:
     return rows
 
 
-def rules_of(state: State, **facts: bool) -> Rules:
+def rules_of(state: State, **facts: bool) -> RegroupingRules:
     """All groups, all instances."""
-    return Rules(np.ones(len(state.pnode), np.bool_), frozenset(state.group.tolist()), **facts)
+    return RegroupingRules(np.ones(len(state.pnode), np.bool_), frozenset(state.group.tolist()), **facts)
 
 
-def narrow_rules(state: State, rng: Random) -> Rules:
+def narrow_rules(state: State, rng: Random) -> RegroupingRules:
     """Most groups, most instances, perhaps no disks."""
     chosen = frozenset(group for group in groups_of(state) if rng.random() < 0.8)
     movable = np.array([rng.random() < 0.9 for _ in state.pnode], np.bool_)
-    return Rules(movable, chosen, mirrored=rng.random() < 0.6, plain=rng.random() < 0.5)
+    return RegroupingRules(movable, chosen, mirrored=rng.random() < 0.6, plain=rng.random() < 0.5)
 
 
-def check_moves(state: State, rules: Rules, limits: Limits, moves: Sequence[MovedInstance]) -> None:
+def check_moves(
+    state: State, rules: RegroupingRules, limits: RegroupingLimits, moves: Sequence[MovedInstance]
+) -> None:
     """Moves from a state keep to what was allowed."""
     rows = state.cluster.instances
     assert limits.moves < 0 or len(moves) <= limits.moves

@@ -258,7 +258,7 @@ def taken(described: Cluster) -> dict[tuple[str, DesiredUnit], tuple[int, int]]:
     units, disks = units_in_use(described), Counter[tuple[str, DesiredUnit]]()
     for row in described.instances:
         for node in filter(None, (row.pnode, row.snode)):
-            for unit, size in units.wants(row).items():
+            for unit, size in units.needs(row).items():
                 disks[node, unit] += size
     return {
         (node.name, unit.desired): (unit.total - unit.free, disks[node.name, unit.desired])

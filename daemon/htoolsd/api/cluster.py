@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import trio
 
-from ganeti_htools.backends import standby, storage
+from ganeti_htools.backends import ganeti_storage, standby
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.engine.capacity.storage import Storage, storage_of
 from ganeti_htools.luxi import relayed
@@ -27,7 +27,7 @@ def encoded(answers: ClusterAnswers, furnished: Cluster | None = None) -> dict[s
     parts = {name: relayed.to_json(fields, getattr(answers, name)) for name, fields in relayed.FIELDS.items()}
     parts["info"] = answers.info
     if furnished is not None:
-        parts["storage"] = storage.told(furnished)
+        parts["storage"] = ganeti_storage.storage_to_json(furnished)
     return {name: orjson.Fragment(orjson.dumps(part)) for name, part in parts.items()}
 
 

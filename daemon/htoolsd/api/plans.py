@@ -15,7 +15,7 @@ from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.planning.options import from_json, names
 from ganeti_htools.planning.plan import OnChange, Proposal, new_run
 from ganeti_htools.planning.tools import TOOLS
-from ganeti_htools.sources.source import unheard
+from ganeti_htools.sources.source import describe_silent
 from htoolsd.plans.plan import Plan, PlanState, new_plan
 from htoolsd.plans.plans import Plans
 from htoolsd.socket.methods import LONGEST as MOST_TEXT
@@ -98,7 +98,7 @@ class PlanMethods:
         if tool not in TOOLS or model.cluster is None:
             raise RefusalError(Refusal.CLUSTER, "the cluster is not known yet; ask again")
         if model.silent:
-            raise RefusalError(Refusal.CLUSTER, unheard(model.silent))
+            raise RefusalError(Refusal.CLUSTER, describe_silent(model.silent))
         options = _options(tool, plan.facts["options"])
         earlier = f"plan {plan.id} was made by an earlier htoolsd and"
         if "policy" in plan.facts:

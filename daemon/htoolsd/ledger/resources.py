@@ -149,7 +149,7 @@ def instance_use(row: Instance, resources: ClusterResources) -> Allocations:
 
 def pools_used(row: Instance, resources: ClusterResources) -> Mapping[DesiredUnit, int]:
     """Return what an instance uses (MiB) of pools."""
-    pools = resources.units.of_pools(row) if TYPE_OF[row.template].pool else {}
+    pools = resources.units.pool_needs(row) if TYPE_OF[row.template].pool else {}
     return {pool: mib for pool, mib in pools.items() if mib > 0}
 
 

@@ -28,7 +28,7 @@ from ganeti_htools.luxi.jobs import Patience
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.planning.plan import OnChange
-from ganeti_htools.sources.source import unheard
+from ganeti_htools.sources.source import describe_silent
 from htoolsd.claims.plan_claims import PlanClaims
 from htoolsd.plans.plan import Plan, PlanState, read_plans
 from htoolsd.sync.sync import Sync
@@ -142,7 +142,7 @@ class Plans:
         if plan.state is not PlanState.PLANNED or plan.review is None:
             raise RefusalError(Refusal.PLAN, f"plan {plan.id} is already {plan.state}")
         if self._sync.model.silent and not wait_for_nodes:
-            raise RefusalError(Refusal.CLUSTER, unheard(self._sync.model.silent))
+            raise RefusalError(Refusal.CLUSTER, describe_silent(self._sync.model.silent))
         for other in self._plans.values():
             common = set(plan.facts["groups"]) & set(other.facts["groups"])
             where = f"node group {', '.join(sorted(common))}"
@@ -223,7 +223,7 @@ class Plans:
         await self._sync.poll_all()
         model = self._sync.model
         if model.cluster is None or model.silent:
-            raise (DataError if wait_for_nodes else HtoolsError)(unheard(model.silent))
+            raise (DataError if wait_for_nodes else HtoolsError)(describe_silent(model.silent))
         if self._claims is None:
             return model.cluster
         return await self._claims.available_cluster() or model.cluster

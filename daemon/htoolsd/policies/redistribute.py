@@ -1,6 +1,6 @@
 """``[redistribute]``: repairs node groups with the room of other groups, with the code of ``hregroup``."""
 
-from ganeti_htools.engine.groups.health import health, reasons
+from ganeti_htools.engine.groups.diagnosis import diagnose, reasons
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.planning.hregroup import HREGROUP, RegroupOptions
 from ganeti_htools.planning.plan import Execution, Progress
@@ -11,7 +11,7 @@ from htoolsd.policies.settings import RedistributeSettings
 
 def need(facts: GroupFacts, _settings: RedistributeSettings) -> Need:
     """Whether the group is not healthy."""
-    found = health(facts.state, facts.scope)
+    found = diagnose(facts.state, facts.scope)
     why = f"the group is {found.word}: {'; '.join(reasons(facts.state, found))}"
     return Need(not found.good, found.good, "the group is healthy" if found.good else why)
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.balancing.recheck import retrace
-from ganeti_htools.engine.squeezing.candidates import pool_left_to
-from ganeti_htools.engine.squeezing.power_group import switched
-from ganeti_htools.engine.squeezing.power_plan import Action, Allowed
+from ganeti_htools.engine.squeezing.candidates import candidate_pool_for
+from ganeti_htools.engine.squeezing.power_group import with_power
+from ganeti_htools.engine.squeezing.power_plan import Action, AllowedMoves
 from ganeti_htools.execution.jobs import Jobsets
 from ganeti_htools.execution.review import Check, Review, Say
 from ganeti_htools.model.cluster import Cluster, Node
@@ -38,7 +38,7 @@ def group_alone(cluster: Cluster, name: str) -> Cluster:
         if each.pnode not in nodes or not (each.snode is None or each.snode in nodes):
             raise HtoolsError(f"instance {each.name} is in group {name} and in another one")
     group_nodes = tuple(nodes.values())
-    pool = pool_left_to(cluster, group_nodes)
+    pool = candidate_pool_for(cluster, group_nodes)
     return replace(cluster, groups=(row,), nodes=group_nodes, instances=tuple(rows), candidate_pool=pool)
 
 
@@ -116,18 +116,18 @@ def safe_steps(group: Cluster, options: SqueezeOptions, proposal: Proposal) -> i
     for phase in found["phases"]:
         own = steps[count : count + phase["steps"]]
         early = [state.nodes[name] for name in phase["nodes"] if name not in phase["late"]]
-        state = switched(state, early, off)
+        state = with_power(state, early, off)
         safe = safe_moves(state, everywhere, movable, own, _reserve(options))
         count += safe
         if safe < len(own):
             break
         deque(retrace(state, movable, ((step, 0.0) for step in own)), 0)
-        state = switched(state, [state.nodes[name] for name in phase["late"]], off)
+        state = with_power(state, [state.nodes[name] for name in phase["late"]], off)
     return count
 
 
 def _reserve(options: SqueezeOptions) -> Reserve:
-    return Reserve(options.factors[0], options.allowed is not Allowed.POOLS)
+    return Reserve(options.factors[0], options.allowed is not AllowedMoves.POOLS)
 
 
 def _reviewer(

@@ -7,7 +7,7 @@ from dataclasses import Field, dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from ganeti_htools.backends.fields import Fields
-from ganeti_htools.backends.storage import pool
+from ganeti_htools.backends.ganeti_storage import pool
 from ganeti_htools.client.protocol import DEFAULT_SOCKET
 from ganeti_htools.files import read_regular_file
 from ganeti_htools.model.errors import DataError

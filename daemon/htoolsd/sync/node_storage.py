@@ -104,7 +104,7 @@ def used_storage(cluster: Cluster) -> UsedStorage:
     for row in cluster.instances:
         if row.forthcoming:
             continue
-        needs = {unit: need for unit, need in units.wants(row).items() if unit.type.local}
+        needs = {unit: need for unit, need in units.needs(row).items() if unit.type.local}
         for node in (row.pnode, row.snode) if needs else ():
             if node:
                 used[node].update(needs)

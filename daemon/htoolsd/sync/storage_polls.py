@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import structlog
 import trio
 
-from ganeti_htools.backends import storage
+from ganeti_htools.backends import ganeti_storage
 from ganeti_htools.files import read_regular_file
 from ganeti_htools.luxi import queries
 from ganeti_htools.luxi.client import LuxiClient
@@ -19,7 +19,7 @@ from ganeti_htools.model.cluster import Cluster, Disk, Instance
 from ganeti_htools.model.errors import HtoolsError, on_one_line
 from ganeti_htools.model.known_storage import DisksByInstance, queryable_types
 from ganeti_htools.model.storage import Pool
-from ganeti_htools.sources.storage import INSTANCES, NODES, SECONDS, disks_of, units_of
+from ganeti_htools.sources.storage_jobs import INSTANCES, NODES, SECONDS, query_disk_locations, query_units
 from htoolsd.sync.model import Model
 from htoolsd.sync.node_storage import (
     KnownStorage,
@@ -178,7 +178,7 @@ class StoragePolls:
             self._readable, self._file_version = False, ()
             return
         self._readable, self._file_version = True, version
-        disks = await run_by_size(len(data), lambda: storage.configured_disks(data))
+        disks = await run_by_size(len(data), lambda: ganeti_storage.configured_disks(data))
         _log_problems(disks.wrong)
         await self._update(revise_storage(self._model().storage, disks.disks))
 
@@ -196,7 +196,7 @@ class StoragePolls:
         self._disks_asked = asked | {name: (rows[name].disks, now) for name in new[:INSTANCES]}
         if not new:
             return
-        found = await disks_of(client, new[:INSTANCES], model.without_storage, SECONDS)
+        found = await query_disk_locations(client, new[:INSTANCES], model.without_storage, SECONDS)
         _log_problems(found.wrong)
         present = {name: disks for name, disks in known.items() if name in rows}
         await self._update(revise_storage(self._model().storage, {**present, **found.disks}))
@@ -226,7 +226,7 @@ class StoragePolls:
             return
         await self._poll_configuration()
         before = self._used()
-        reports, wrong = await units_of(client, some, queryable_types(cluster), SECONDS)
+        reports, wrong = await query_units(client, some, queryable_types(cluster), SECONDS)
         await self._poll_configuration()
         _log_problems(wrong)
         self._nodes_asked |= dict.fromkeys(some, now)

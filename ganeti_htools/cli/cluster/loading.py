@@ -6,7 +6,7 @@ from ganeti_htools.commandline.sources import dynamic_load_of, source_of
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError, during, inconsistency_warning
 from ganeti_htools.sources.dynamic_load import with_dynamic_load
-from ganeti_htools.sources.source import Reading, read, unheard
+from ganeti_htools.sources.source import Reading, describe_silent, read
 
 
 def load(line: CommandLine) -> Cluster:
@@ -25,7 +25,7 @@ def load_dated(line: CommandLine) -> Reading:
     say(inconsistency_warning(reading.inconsistencies))
     if reading.silent and line.exec and not line.wait_for_nodes:
         raise HtoolsError(
-            f"{unheard(reading.silent)}: nothing is carried out (--wait-for-nodes waits for them)"
+            f"{describe_silent(reading.silent)}: nothing is carried out (--wait-for-nodes waits for them)"
         )
     return reading._replace(cluster=with_load(reading.cluster, line))
 

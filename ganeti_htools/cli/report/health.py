@@ -6,8 +6,7 @@ from typing import Any
 
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.report import keys
-from ganeti_htools.engine.groups.health import Health as Illness
-from ganeti_htools.engine.groups.health import reasons
+from ganeti_htools.engine.groups.diagnosis import GroupDiagnosis, reasons
 from ganeti_htools.engine.redundancy import check
 from ganeti_htools.engine.redundancy.check import Health, Tolerance
 from ganeti_htools.model.state import State
@@ -34,7 +33,7 @@ class GroupFindings:
 
     row: int
     health: Health
-    ill: Illness
+    ill: GroupDiagnosis
     score: float
 
 

@@ -8,12 +8,12 @@ import numpy as np
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.report.layout import counted, fitting_table, gib, size
 from ganeti_htools.engine.balancing.balance import score_of
-from ganeti_htools.engine.groups.health import reasons
-from ganeti_htools.engine.groups.loads import DYNAMIC, STATIC, Loads, measured
-from ganeti_htools.engine.groups.outcome import Outcome
+from ganeti_htools.engine.groups.diagnosis import reasons
+from ganeti_htools.engine.groups.loads import DYNAMIC, STATIC, GroupLoads, group_loads
+from ganeti_htools.engine.groups.outcome import RegroupingOutcome
 from ganeti_htools.engine.groups.partitions import exchanges, methods
 from ganeti_htools.engine.groups.regrouping import Regrouping
-from ganeti_htools.engine.groups.ways import nodes_after
+from ganeti_htools.engine.groups.routes import nodes_after
 from ganeti_htools.model.columns import by_unit, sorted_unique
 from ganeti_htools.model.state import State
 from ganeti_htools.planning.group_moves import GroupMove, cost_of
@@ -26,7 +26,7 @@ def groups_text(now: Regrouping) -> str:
     """The table of groups, why some are not healthy, and which pairs cannot exchange instances."""
     told = groups_json(now)
     units = list(map(str, now.state.units.local))
-    disks = [f"Disk {unit}" for unit in units] if now.state.units.known else ["Disk"]
+    disks = [f"Disk {unit}" for unit in units] if now.state.units.reported else ["Disk"]
     header = (
         "Group",
         "Nodes",
@@ -80,7 +80,7 @@ def groups_json(now: Regrouping) -> dict[str, Any]:
 
 def group_json(now: Regrouping, group: int) -> dict[str, Any]:
     """One group: size, health, what is used and free (MiB), load, score and partitions."""
-    state, scope, health = now.state, now.state.group == group, now.health(group)
+    state, scope, health = now.state, now.state.group == group, now.diagnosis(group)
     columns, up = state.columns, scope & ~state.columns.offline
     units = list(map(str, state.units.local))
     totals, free = by_unit(columns, "t_dsk"), by_unit(columns, "f_dsk")
@@ -158,7 +158,11 @@ def choices_text(told: dict[str, Any]) -> str:
 
 
 def about(
-    state: State, options: RegroupOptions, outcome: Outcome, moves: Sequence[GroupMove], verbose: int
+    state: State,
+    options: RegroupOptions,
+    outcome: RegroupingOutcome,
+    moves: Sequence[GroupMove],
+    verbose: int,
 ) -> Iterator[str]:
     """Lines about a plan."""
     groups, longest = state.cluster.groups, max((len(move.instance) for move in moves), default=0)
@@ -189,7 +193,7 @@ def _groups(state: State, move: GroupMove) -> tuple[str, str]:
     return state.cluster.groups[source].name, state.cluster.groups[target].name
 
 
-def _about_load(state: State, outcome: Outcome, verbose: int) -> Iterator[str]:
+def _about_load(state: State, outcome: RegroupingOutcome, verbose: int) -> Iterator[str]:
     """Lines about the load of groups: those that are far from the mean, or all."""
     before, after = _loads(state, outcome)
     if before.names == STATIC:
@@ -204,13 +208,13 @@ def _about_load(state: State, outcome: Outcome, verbose: int) -> Iterator[str]:
                 yield f"{'Outlier' if outlying else 'Load'}: {what}"
 
 
-def _loads(state: State, outcome: Outcome) -> tuple[Loads, Loads]:
+def _loads(state: State, outcome: RegroupingOutcome) -> tuple[GroupLoads, GroupLoads]:
     """The load of groups before and after."""
     groups = outcome.after.rules.groups
-    return measured(state, groups), measured(outcome.after.state, groups)
+    return group_loads(state, groups), group_loads(outcome.after.state, groups)
 
 
-def _load_json(state: State, outcome: Outcome) -> dict[str, Any]:
+def _load_json(state: State, outcome: RegroupingOutcome) -> dict[str, Any]:
     before, after = _loads(state, outcome)
     names = [state.cluster.groups[group].name for group in before.groups]
     return {
@@ -234,7 +238,7 @@ def _load_json(state: State, outcome: Outcome) -> dict[str, Any]:
 def as_json(
     before: Regrouping,
     options: RegroupOptions,
-    outcome: Outcome,
+    outcome: RegroupingOutcome,
     moves: Sequence[GroupMove],
     ran: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
@@ -276,7 +280,7 @@ def as_json(
 
 
 def _figures(now: Regrouping, group: int) -> dict[str, Any]:
-    health = now.health(group)
+    health = now.diagnosis(group)
     return {
         "health": health.word,
         "why": list(reasons(now.state, health)),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed, show
-from ganeti_htools.backends.units import decoded
+from ganeti_htools.backends.units import decode_key
 from ganeti_htools.cli.report.layout import table
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.cluster import Disk, common_suffix
@@ -206,9 +206,9 @@ def _unit(state: State, words: str) -> DesiredUnit | None:
     """
     kind, _, key = words.partition("/")
     if key:
-        return DesiredUnit(TYPE_NAMES[kind], decoded(key)) if kind in TYPE_NAMES else None
+        return DesiredUnit(TYPE_NAMES[kind], decode_key(key)) if kind in TYPE_NAMES else None
     if kind in _TEMPLATES:
-        return state.units.wanted_by(Disk(0), _TEMPLATES[kind])
+        return state.units.unit_of(Disk(0), _TEMPLATES[kind])
     return state.units.default(TYPE_NAMES[kind]) if kind in TYPE_NAMES else None
 
 

@@ -24,7 +24,7 @@ from ganeti_htools.luxi.client import LuxiClient, LuxiError
 from ganeti_htools.luxi.opcodes import sources
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
-from ganeti_htools.sources import storage
+from ganeti_htools.sources import storage_jobs
 
 
 def carry_out(line: CommandLine, run: Run, check: Check, say: Say) -> Mapping[str, Any]:
@@ -77,7 +77,7 @@ async def _carry_out(
         async def read() -> Cluster:
             answers = await queries.whole_cluster(ganeti)
             cluster = await trio.to_thread.run_sync(luxi.parse, answers)
-            return await storage.with_storage(ganeti, cluster, _warn) if ask_storage else cluster
+            return await storage_jobs.with_storage(ganeti, cluster, _warn) if ask_storage else cluster
 
         cluster = None
         heeded = streams.heeded(signal.SIGINT, signal.SIGHUP)

@@ -62,7 +62,7 @@ def _full(state: State, lost: int, heirs: Ints) -> Iterator[str]:
     shape = state.columns.shape
     for unit, free in enumerate(by_unit(state.columns, "f_dsk")):
         mirrored = (state.pnode == lost) & state.wants[:, unit] & ~state.forthcoming
-        where = f"free on {shape.units[unit]}" if shape.told else "of free disk"
+        where = f"free on {shape.units[unit]}" if shape.reported else "of free disk"
         full = heirs[(free[heirs] <= 0) & np.isin(heirs, state.snode[mirrored])]
         for name, left in zip(state.names(full), free[full].tolist(), strict=True):
             yield f"{name} reports {left} MiB {where}"

@@ -142,7 +142,7 @@ def _absent(state: State, lack: Lack) -> tuple[str, Bools] | None:
     Also returns those nodes. None if the lack is about another thing.
     """
     shape = state.columns.shape
-    if lack.of is None or not (shape.told or lack.of >= len(shape.units)):
+    if lack.of is None or not (shape.reported or lack.of >= len(shape.units)):
         return None
     pools = range(len(shape.units), len(shape.units) + len(shape.pools))
     verb = "does not see" if lack.of in pools else "has no"

@@ -50,7 +50,7 @@ class Batch:
 
 FIGURES = ("mem", "record_mem", "secondary_mem", "vcpus", "spindles", "spindle_use")
 # One amount for each storage unit or custom class.
-AMOUNTS = ("disk", "classes", "kept")
+AMOUNTS = ("disk", "classes", "secondary_classes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,11 @@ class NodeFacts:
         the same for one instance; a test compares the two.
         """
         state, asked = self.state, batch.asked
-        own = (0,) * (1 + len(self.kept)) if asked.forthcoming else (asked.secondary_mem, *asked.kept)
+        own = (
+            (0,) * (1 + len(self.kept))
+            if asked.forthcoming
+            else (asked.secondary_mem, *asked.secondary_classes)
+        )
         tables = zip((state.peers, *state.class_peers), (self.reserved, *self.kept), own, strict=True)
         memory, *classes = [
             _without(peers[p, s], largest[:, s], amounts) for peers, largest, amounts in tables
@@ -151,7 +155,7 @@ def batches_of(state: State, movable: Bools, unmirrored: bool = False) -> tuple[
             unknown_desires=0,
             forthcoming=bool(forthcoming),
             classes=_amounts(figures_of.classes[rows]),
-            kept=_amounts(figures_of.kept[rows]),
+            secondary_classes=_amounts(figures_of.secondary_classes[rows]),
             **figures,
         )
         batches.append(Batch(rows, asked, tag_of[rows], desire_of[rows]))

@@ -128,7 +128,9 @@ def instance_classes(batch: Batch, kind: MoveKind = MoveKind.REPLACE_PRIMARY) ->
     """Number the classes of instances that a new node cannot distinguish; also the first of each class."""
     asked, load = batch.asked, batch.asked.row.load
     figures = [getattr(asked, name) for name in FIGURES if getattr(asked, name) is not None]
-    disk = [amounts for amounts in (*asked.disk, *asked.classes, *asked.kept) if np.ndim(amounts)]
+    disk = [
+        amounts for amounts in (*asked.disk, *asked.classes, *asked.secondary_classes) if np.ndim(amounts)
+    ]
     traits: list[Any] = [*figures, *disk, load.cpu, load.mem, load.dsk, load.net, batch.tags, batch.desires]
     if not kind.to_primary:
         traits = [getattr(asked, name) for name in SECONDARY_FIGURES if getattr(asked, name) is not None]

@@ -32,9 +32,9 @@ def copied_by(operations: Sequence[Operation], row: Instance) -> tuple[int, int]
 def copied_by_unit(operations: Sequence[Operation], row: Instance, units: Units) -> dict[str, int]:
     """Compute the disks (MiB) that operations copy, by storage unit; empty while no node reports units."""
     disks = _times_disks(operations)
-    if not disks or not units.known:
+    if not disks or not units.reported:
         return {}
-    return {str(unit): disks * size for unit, size in units.wants(row).items()}
+    return {str(unit): disks * size for unit, size in units.needs(row).items()}
 
 
 def _times_disks(operations: Sequence[Operation]) -> int:

@@ -35,7 +35,7 @@ class KeptPeers:
         """The instance comes to nodes."""
         state, asked = self.state, self.asked
         state.peers[nodes] += asked.secondary_mem
-        for peers, kept in zip(state.class_peers, asked.kept, strict=True):
+        for peers, kept in zip(state.class_peers, asked.secondary_classes, strict=True):
             peers[nodes] += kept
         if self.known is not None:
             amounts = tuple(int(peers[nodes]) for peers in (state.peers, *state.class_peers))

@@ -71,9 +71,9 @@ def _local(cluster: Cluster, units: Units, wanted: DesiredUnit) -> LocalUnit:
     rooms = tuple(
         Room(node.name, unit.total, unit.free)
         for node, unit in found
-        if unit and (unit.total or not (units.known or node.offline))
+        if unit and (unit.total or not (units.reported or node.offline))
     )
-    return LocalUnit(wanted.type.value, wanted.key, rooms) if units.known else LocalUnit(None, None, rooms)
+    return LocalUnit(wanted.type.value, wanted.key, rooms) if units.reported else LocalUnit(None, None, rooms)
 
 
 def _pool(cluster: Cluster, pool: DesiredUnit, known: Unit | None) -> SharedPool:

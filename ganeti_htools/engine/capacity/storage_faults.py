@@ -43,7 +43,7 @@ def storage_faults(state: State) -> StorageFaults:
 
     Nodes that are offline report nothing, and are left out.
     """
-    if not state.units.known:
+    if not state.units.reported:
         return StorageFaults((), (), ())
     return StorageFaults(
         tuple(_missing(state, state.pnode)),

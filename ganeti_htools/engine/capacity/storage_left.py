@@ -47,9 +47,9 @@ def storage_left(
 ) -> StorageLeft | None:
     """What is left after an allocation that started from a size; None while nobody tells units or pools."""
     state = result.state
-    if not (state.units.known or state.cluster.pools):
+    if not (state.units.reported or state.cluster.pools):
         return None
-    local = state.units.local if state.units.known else ()
+    local = state.units.local if state.units.reported else ()
     units = tuple(_unit(state, at, unit) for at, unit in enumerate(local))
     left = site.pools.free_after(state)
     pools = tuple(

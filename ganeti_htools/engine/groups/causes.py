@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.groups.health import health
+from ganeti_htools.engine.groups.diagnosis import diagnose
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.model.state import State
 
 
 def burden(now: Regrouping, group: int) -> tuple[int, int]:
     """How ill a group is: instances on offline nodes, and MiB that its nodes lack for N+1."""
-    found = health(now.state, now.state.group == group)
+    found = diagnose(now.state, now.state.group == group)
     return len(found.stranded), sum(_lack(now.state, node) for node in found.failing)
 
 
@@ -38,7 +38,7 @@ class Cause(NamedTuple):
 
 def causes(now: Regrouping, group: int) -> Iterator[list[Cause]]:
     """Sets of instances: one of the first set is to go next, or if none of that can, one of the next."""
-    state, found = now.state, now.health(group)
+    state, found = now.state, now.diagnosis(group)
     if found.stranded:
         # What has no other group to go to needs the room of its own; what is large is hard to place.
         rows = state.cluster.instances

@@ -11,10 +11,16 @@ from functools import partial
 import numpy as np
 
 from ganeti_htools.engine.groups import room
-from ganeti_htools.engine.groups.outcome import Limits, Outcome, Possible, Progress, cost
+from ganeti_htools.engine.groups.outcome import (
+    EmptiableGroup,
+    Progress,
+    RegroupingLimits,
+    RegroupingOutcome,
+    cost,
+)
 from ganeti_htools.engine.groups.regrouping import Regrouping
-from ganeti_htools.engine.groups.rules import Rules
-from ganeti_htools.engine.groups.ways import copied
+from ganeti_htools.engine.groups.routes import copied_on_leaving
+from ganeti_htools.engine.groups.rules import RegroupingRules
 from ganeti_htools.engine.groups.wording import some
 from ganeti_htools.model.columns import NOWHERE, Floats, Ints, sorted_unique
 from ganeti_htools.model.state import State
@@ -30,13 +36,13 @@ PATIENCE = 4
 
 def compress(
     state: State,
-    rules: Rules,
-    limits: Limits,
+    rules: RegroupingRules,
+    limits: RegroupingLimits,
     empty: Sequence[int],
     number: int,
     reserve: float,
     progress: Progress,
-) -> Outcome:
+) -> RegroupingOutcome:
     """Empty the groups (rows) in ``empty``, else as many as ``number`` of those that can be.
 
     Without ``empty`` all groups that could be emptied, each by itself, are told. In each group that takes
@@ -44,7 +50,7 @@ def compress(
     """
     start, spare, closed = Regrouping(state, rules), math.ceil(reserve), _vacant(state)
     now, done = start, list[int]()
-    failed, possible = list[tuple[int, str]](), list[Possible]()
+    failed, possible = list[tuple[int, str]](), list[EmptiableGroup]()
     order = [group for group in empty if len(_rows(state, group))]
     if not empty:
         order, failed = candidates(start)
@@ -56,7 +62,7 @@ def compress(
             continue
         if not empty:
             volume = sum(cost(state.cluster.instances, each) for each in tried.moved)
-            possible.append(Possible(group, len(tried.moved), volume))
+            possible.append(EmptiableGroup(group, len(tried.moved), volume))
         if empty or len(done) < number:
             after: Regrouping | str = tried
             if done:  # those that are emptied already must not fill this one, so they are emptied anew
@@ -66,7 +72,7 @@ def compress(
                 now, done = after, [*done, group]
             elif empty:
                 failed.append((group, after))
-    return Outcome(now, tuple(done), tuple(failed), tuple(possible))
+    return RegroupingOutcome(now, tuple(done), tuple(failed), tuple(possible))
 
 
 def _tell(progress: Progress, before: str, moved: int, number: int) -> None:
@@ -74,7 +80,12 @@ def _tell(progress: Progress, before: str, moved: int, number: int) -> None:
 
 
 def _all_emptied(
-    start: Regrouping, groups: Sequence[int], closed: Collection[int], spare: int, limits: Limits, tell: Tell
+    start: Regrouping,
+    groups: Sequence[int],
+    closed: Collection[int],
+    spare: int,
+    limits: RegroupingLimits,
+    tell: Tell,
 ) -> Regrouping | str:
     """The cluster with some groups emptied one after the other, into none of those that are closed."""
     now = start
@@ -99,13 +110,13 @@ def candidates(now: Regrouping) -> tuple[list[int], list[tuple[int, str]]]:
         rows = _rows(state, group)
         if not len(rows):
             continue
-        left = free[:, [each for each in now.reachable.neighbours(group) if each not in vacant]]
+        left = free[:, [each for each in now.group_targets.neighbours(group) if each not in vacant]]
         if not left.size:
             others.append((group, "there is no other group with instances that it can give its own to"))
         elif (why := room.lacking(state, taken[:, group], left.sum(axis=1))) is not None:
             others.append((group, why))
         else:
-            data[group] = sum(copied(now.state, index) for index in rows.tolist())
+            data[group] = sum(copied_on_leaving(now.state, index) for index in rows.tolist())
     rest, found = sorted(data, key=lambda group: (*(-free[:, group]), group)), list[int]()
     while rest:
         enough = SIMILAR * free[:, rest[0]]
@@ -129,7 +140,7 @@ def _vacant(state: State) -> set[int]:
 
 
 def _emptied(
-    now: Regrouping, group: int, closed: Collection[int], spare: int, limits: Limits, tell: Tell
+    now: Regrouping, group: int, closed: Collection[int], spare: int, limits: RegroupingLimits, tell: Tell
 ) -> Regrouping | str:
     """The cluster with a group emptied into those that are not closed; why it cannot be, if it cannot."""
     state, rows = now.state, _rows(now.state, group).tolist()
@@ -141,13 +152,13 @@ def _emptied(
             return f"instance {names[index]}: {why}"
     volume = sum(cost(state.cluster.instances, each) for each in now.moved)
     # What is between two groups may copy less.
-    volume += sum(copied(state, index) for index in rows if len(now.homes(index)) == 1)
+    volume += sum(copied_on_leaving(state, index) for index in rows if len(now.homes(index)) == 1)
     if 0 <= limits.copy < volume:
         return f"it copies {volume} MiB"
     ready = {
         other
         for other in now.rules.groups - {group, *closed}
-        if now.health(other).good and now.has_room(other, spare)
+        if now.diagnosis(other).good and now.has_room(other, spare)
     }
     targets = {index: [each for each in now.targets(index) if each in ready] for index in rows}
     first = [index for index in rows if not targets[index]]
@@ -175,7 +186,7 @@ def _nowhere(now: Regrouping, index: int, group: int, closed: Collection[int], r
         elif other in ready:
             why = "no room in"
         else:
-            why = "no room for the reserve in" if now.health(other).good else "not healthy:"
+            why = "no room for the reserve in" if now.diagnosis(other).good else "not healthy:"
         names.setdefault(why, []).append(now.state.cluster.groups[other].name)
     reasons = [f"{why} {some(groups)}" for why, groups in names.items()]
     return "; ".join((*reasons, *dict.fromkeys(refusals))) or "there is no other group"
@@ -209,10 +220,10 @@ def _moved(
             return now.last_resort(group), group in vacant, shares[group], -group
 
         for group in sorted(targets[index], key=rank):
-            way, tried = after.way_to(index, group), after.copy()
-            if way is None or not tried.make(index, way):
+            way, tried = after.route_to(index, group), after.copy()
+            if way is None or not tried.move(index, way):
                 continue
-            if not tried.health(group).worse_than(after.health(group)) and tried.has_room(group, spare):
+            if not tried.diagnosis(group).worse_than(after.diagnosis(group)) and tried.has_room(group, spare):
                 after, free[:, group] = tried, free[:, group] - needs[:, index]
                 break
         else:

@@ -10,7 +10,7 @@ import numpy as np
 from ganeti_htools.engine.allocation.evacuate import Evacuation, evacuate_nodes, nodes_to_leave
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.groups.regrouping import Regrouping
-from ganeti_htools.engine.groups.rules import Rules
+from ganeti_htools.engine.groups.rules import RegroupingRules
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import EvacMode
@@ -33,14 +33,14 @@ def evacuate_over_groups(
         return inside
     others = set(state.group.tolist()) - set(state.group[nodes_to_leave(state, instances, mode)].tolist())
     everyone = np.ones(len(state.pnode), np.bool_)
-    now = Regrouping(inside.state, Rules(everyone, frozenset(others)))
+    now = Regrouping(inside.state, RegroupingRules(everyone, frozenset(others)))
     stuck = dict(inside.failed)
     left = dict[int, str]()
     waiting = list[int]()
     while waiting != list(stuck):  # what leaves may make way for what could not leave before
         waiting = list(stuck)
         for index in waiting:
-            after = now.left(index) if _lacks_room(now, index, mode) else None
+            after = now.after_leaving_group(index) if _lacks_room(now, index, mode) else None
             if after is not None:
                 now, left[index] = after, stuck.pop(index)
     failed = [

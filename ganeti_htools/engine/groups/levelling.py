@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ganeti_htools.engine.groups.loads import measured
-from ganeti_htools.engine.groups.outcome import Limits, Outcome, Progress
+from ganeti_htools.engine.groups.loads import group_loads
+from ganeti_htools.engine.groups.outcome import Progress, RegroupingLimits, RegroupingOutcome
 from ganeti_htools.engine.groups.regrouping import Regrouping
-from ganeti_htools.engine.groups.rules import Rules
-from ganeti_htools.engine.groups.ways import copied, nodes_after, way_out
+from ganeti_htools.engine.groups.routes import copied_on_leaving, nodes_after, route_out
+from ganeti_htools.engine.groups.rules import RegroupingRules
 from ganeti_htools.model.columns import Bools, Ints
 from ganeti_htools.model.state import State
 
@@ -23,7 +23,9 @@ LEAST = 1e-6
 CLOSE = 7
 
 
-def level(state: State, rules: Rules, limits: Limits, min_gain: float, progress: Progress) -> Outcome:
+def level(
+    state: State, rules: RegroupingRules, limits: RegroupingLimits, min_gain: float, progress: Progress
+) -> RegroupingOutcome:
     """Move instances from the most loaded groups to where the score drops most, while one gains enough.
 
     An instance that is to go on from where it went goes there at once; so another run would find nothing.
@@ -33,15 +35,20 @@ def level(state: State, rules: Rules, limits: Limits, min_gain: float, progress:
     while True:
         after = _levelled(start, now, limits, least, progress, again=True)
         if len({each.instance for each in after.moved}) == len(after.moved):
-            return Outcome(after)
+            return RegroupingOutcome(after)
         straight = _straight(start, after)
         if straight is None:
-            return Outcome(_levelled(start, start, limits, least, progress, again=False))
+            return RegroupingOutcome(_levelled(start, start, limits, least, progress, again=False))
         now = straight
 
 
 def _levelled(
-    start: Regrouping, now: Regrouping, limits: Limits, least: float, progress: Progress, again: bool
+    start: Regrouping,
+    now: Regrouping,
+    limits: RegroupingLimits,
+    least: float,
+    progress: Progress,
+    again: bool,
 ) -> Regrouping:
     """The cluster once no move gains enough; ``again``: what has moved since the start may move on."""
     search = _Search(
@@ -51,7 +58,7 @@ def _levelled(
         np.array(
             [start.obstacle(row) is None and len(start.homes(row)) == 1 for row in _rows(start)], np.bool_
         ),
-        np.array([copied(start.state, row) for row in _rows(start)], np.int64),
+        np.array([copied_on_leaving(start.state, row) for row in _rows(start)], np.int64),
         np.zeros((len(start.state.pnode), len(start.state.cluster.groups)), np.bool_),
     )
     while True:
@@ -78,7 +85,7 @@ class _Search:
     """
 
     start: Regrouping
-    limits: Limits
+    limits: RegroupingLimits
     least: float
     movable: Bools
     copied: Ints
@@ -89,7 +96,7 @@ class _Search:
 
         Of those that gain the same it is what copies least.
         """
-        loads, state = measured(now.state, now.rules.groups), now.state
+        loads, state = group_loads(now.state, now.rules.groups), now.state
         able = self.movable & self._allowed(now)
         if not again:
             able[[each.instance for each in now.moved]] = False
@@ -124,10 +131,10 @@ class _Search:
 
         Groups of the last resort take none: it has a place where it is.
         """
-        if group not in now.targets(index) or now.last_resort(group) or not now.health(group).good:
+        if group not in now.targets(index) or now.last_resort(group) or not now.diagnosis(group).good:
             return None
-        way = now.way_to(index, group)
-        return None if way is None else now.made(index, way)
+        way = now.route_to(index, group)
+        return None if way is None else now.after_moving(index, way)
 
 
 def _straight(start: Regrouping, after: Regrouping) -> Regrouping | None:
@@ -140,7 +147,7 @@ def _straight(start: Regrouping, after: Regrouping) -> Regrouping | None:
     while left:
         stuck = list[int]()
         for index in left:
-            made = now.made(index, way_out(start.state, index, nodes_after(after.state, index)))
+            made = now.after_moving(index, route_out(start.state, index, nodes_after(after.state, index)))
             now, stuck = (now, [*stuck, index]) if made is None else (made, stuck)
         if stuck == left:
             return None

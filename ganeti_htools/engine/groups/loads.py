@@ -27,7 +27,7 @@ STATIC: tuple[str, ...] = ("vcpus", "memory")
 DISKS_TWICE = np.array([[1], [1], [2], [1]])
 
 
-def dynamic(state: State) -> bool:
+def has_dynamic_load(state: State) -> bool:
     """Whether any load is known; instances that nobody told of have the usual one."""
     usual = Load()
     told = (state.figures.values["load"] != (usual.cpu, usual.mem, usual.dsk, usual.net)).any()
@@ -35,7 +35,7 @@ def dynamic(state: State) -> bool:
 
 
 @dataclass(frozen=True)
-class Loads:
+class GroupLoads:
     """Loads of groups (rows, those with online nodes), components by groups, and what each instance adds.
 
     ``mine`` is by components and instances. Capacities are CPUs times their speed, MiB, and 1 for each node.
@@ -131,13 +131,13 @@ def _change(deviation: Floats, change: Floats) -> Floats:
     return change * (2 * deviation + change)
 
 
-def measured(state: State, groups: frozenset[int]) -> Loads:
+def group_loads(state: State, groups: frozenset[int]) -> GroupLoads:
     """The loads of some groups (rows): the dynamic ones if any is known, else virtual CPUs and memory."""
     columns, up, values = state.columns, ~state.columns.offline, state.figures.values
     size = len(state.cluster.groups)
     rows = [group for group in sorted(groups) if (up & (state.group == group)).any()]
     capacities = [columns.t_cpu * columns.cpu_speed, columns.t_mem, up, up]
-    if dynamic(state):
+    if has_dynamic_load(state):
         names, mine = DYNAMIC, values["load"].T * np.where(state.snode == NOWHERE, 1, DISKS_TWICE)
         loads = [columns.load_cpu, columns.load_mem, columns.load_dsk, columns.load_net]
     else:
@@ -148,7 +148,7 @@ def measured(state: State, groups: frozenset[int]) -> Loads:
     def by_group(figures: Sequence[Any]) -> Floats:
         return np.array([np.bincount(state.group, figure, size)[rows] for figure in figures])
 
-    return Loads(
+    return GroupLoads(
         names,
         tuple(rows),
         by_group(loads),

@@ -12,7 +12,7 @@ Progress = Callable[[str], None]  # called often, with how far the action is; ma
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RegroupingLimits:
     """How many instances may be moved, and how many MiB of disks and memory copied; below 0: any number."""
 
     moves: int = -1
@@ -31,7 +31,7 @@ def cost(rows: Sequence[Instance], moved: MovedInstance) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Possible:
+class EmptiableGroup:
     """A group (row) that could be emptied by itself, in so many moves that copy so much (MiB)."""
 
     group: int
@@ -40,7 +40,7 @@ class Possible:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RegroupingOutcome:
     """The cluster after an action. Groups are rows.
 
     ``done`` are the groups that were repaired or emptied, ``failed`` those that could not be, and why.
@@ -50,4 +50,4 @@ class Outcome:
     after: Regrouping
     done: tuple[int, ...] = ()
     failed: tuple[tuple[int, str], ...] = ()
-    possible: tuple[Possible, ...] = ()
+    possible: tuple[EmptiableGroup, ...] = ()

@@ -37,7 +37,7 @@ def methods(state: State, group: int) -> frozenset[str]:
     has = availability(state.columns)[: len(names), rows].any(axis=1)
     found = {name for name, there in zip(names, np.array(has), strict=True) if there}
     everywhere = {str(pool) for pool in known_pools(state.cluster, units)} - set(names)
-    return frozenset(found | (everywhere if units.known else {SHARED}))
+    return frozenset(found | (everywhere if units.reported else {SHARED}))
 
 
 @dataclass(frozen=True, slots=True)

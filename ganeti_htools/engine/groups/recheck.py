@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ganeti_htools.engine.groups.regrouping import Regrouping
-from ganeti_htools.engine.groups.ways import nodes_after
+from ganeti_htools.engine.groups.routes import nodes_after
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.moves import MovePart, NamedMove
 from ganeti_htools.model.state import State
@@ -18,7 +18,7 @@ def obstacle(now: Regrouping, moves: Sequence[NamedMove]) -> str | None:
     """
     rows = {instance.name: row for row, instance in enumerate(now.state.cluster.instances)}
     groups = sorted(now.rules.groups)
-    before = {group: now.health(group) for group in groups}
+    before = {group: now.diagnosis(group) for group in groups}
     for move in moves:
         why = _cannot_be_made(now, rows.get(move.instance, NOWHERE), move)
         if why is not None:
@@ -29,12 +29,12 @@ def obstacle(now: Regrouping, moves: Sequence[NamedMove]) -> str | None:
         if len(homes) > 1:
             return f"instance {move.instance} would be between groups {' and '.join(names[g] for g in homes)}"
     for group in groups:
-        if now.health(group).worse_than(before[group]):
-            return f"group {names[group]} would be {now.health(group).word}"
+        if now.diagnosis(group).worse_than(before[group]):
+            return f"group {names[group]} would be {now.diagnosis(group).word}"
     return None
 
 
-def left(state: State, row: int, move: NamedMove) -> NamedMove | None:
+def remaining_move(state: State, row: int, move: NamedMove) -> NamedMove | None:
     """What is left of the way of an instance (a row) from where it is; None if it is not on that way."""
     nodes = (int(state.pnode[row]), int(state.snode[row]))
     here = tuple(state.names(node for node in nodes if node != NOWHERE))
@@ -53,7 +53,7 @@ def _cannot_be_made(now: Regrouping, row: int, move: NamedMove) -> str | None:
     if row == NOWHERE:
         return "is gone"
     state, names = now.state, [group.name for group in now.state.cluster.groups]
-    rest = left(state, row, move)
+    rest = remaining_move(state, row, move)
     if rest is None:
         here = ", ".join(state.names(nodes_after(now.state, row)))
         return f"is on {here}, not on {', '.join(move.was)}"
@@ -70,8 +70,8 @@ def _cannot_be_made(now: Regrouping, row: int, move: NamedMove) -> str | None:
     target = int(state.group[nodes_after(now.state, row, parts)[0]])
     if target not in now.homes(row) and (why := now.refusal(row, target)) is not None:
         return f"cannot go to group {names[target]}: {why}"
-    fail = now.fault(row, parts)
+    fail = now.failure(row, parts)
     if fail is not None:
         return f"does not fit on {', '.join(move.now)} any more ({fail.value})"
-    now.make(row, parts)
+    now.move(row, parts)
     return None

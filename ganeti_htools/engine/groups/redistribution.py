@@ -6,11 +6,11 @@ from ganeti_htools.engine.allocation.evacuate import MovedInstance
 from ganeti_htools.engine.allocation.exchange import exchange
 from ganeti_htools.engine.balancing.traffic import copied_by
 from ganeti_htools.engine.groups.causes import Cause, burden, causes
-from ganeti_htools.engine.groups.outcome import Limits, Outcome, Progress, cost
+from ganeti_htools.engine.groups.outcome import Progress, RegroupingLimits, RegroupingOutcome, cost
 from ganeti_htools.engine.groups.regrouping import Regrouping
-from ganeti_htools.engine.groups.rules import Rules
+from ganeti_htools.engine.groups.routes import routes_within
+from ganeti_htools.engine.groups.rules import RegroupingRules
 from ganeti_htools.engine.groups.unrepaired import in_the_way, obstacle, refused
-from ganeti_htools.engine.groups.ways import ways_within
 from ganeti_htools.model.columns import NOWHERE, sorted_unique
 from ganeti_htools.model.moves import MovePart, Operation
 from ganeti_htools.model.state import State
@@ -27,7 +27,9 @@ Allowed = Callable[[Regrouping], bool]
 Tell = Callable[[Regrouping], None]
 
 
-def redistribute(state: State, rules: Rules, limits: Limits, progress: Progress) -> Outcome:
+def redistribute(
+    state: State, rules: RegroupingRules, limits: RegroupingLimits, progress: Progress
+) -> RegroupingOutcome:
     """Repair each unhealthy group, the worst first; all or nothing for each.
 
     First, instances that an interrupted change of group has left between two groups come to one of them; if
@@ -37,20 +39,20 @@ def redistribute(state: State, rules: Rules, limits: Limits, progress: Progress)
     before = Regrouping(state, rules)
     now, failed, moved = before, dict[int, str](), -1
     groups = [group for group in sorted_unique(state.group).tolist() if group in rules.groups]
-    ill = [group for group in groups if not now.health(group).good or _between(now, group)]
+    ill = [group for group in groups if not now.diagnosis(group).good or _between(now, group)]
 
     def allowed(after: Regrouping) -> bool:
         return limits.allow(state.cluster.instances, after.moved)
 
     def tell(after: Regrouping) -> None:
-        left = sum(not after.health(group).good for group in groups)
+        left = sum(not after.diagnosis(group).good for group in groups)
         progress(f"{left} of {len(ill)} groups left, {len(after.moved)} moves")
 
     while len(now.moved) > moved:
         moved = len(now.moved)
         now = _brought_together(now, groups, allowed)
-        for group in sorted(groups, key=lambda each: now.health(each).rank, reverse=True):
-            if now.health(group).good:
+        for group in sorted(groups, key=lambda each: now.diagnosis(each).rank, reverse=True):
+            if now.diagnosis(group).good:
                 continue
             found = _repair(now, group, allowed, tell)
             if isinstance(found, str):
@@ -59,18 +61,20 @@ def redistribute(state: State, rules: Rules, limits: Limits, progress: Progress)
                 now = found
     apart = {group: _between(now, group) for group in groups}
     done = [
-        group for group in ill if now.health(group).good and not (before.health(group).good and apart[group])
+        group
+        for group in ill
+        if now.diagnosis(group).good and not (before.diagnosis(group).good and apart[group])
     ]
-    failed = {group: failed[group] for group in ill if not now.health(group).good}
+    failed = {group: failed[group] for group in ill if not now.diagnosis(group).good}
     failed = {
         group: f"between groups: {refused(now, rows[0])}" for group, rows in apart.items() if rows
     } | failed
-    return Outcome(now, tuple(done), tuple(failed.items()))
+    return RegroupingOutcome(now, tuple(done), tuple(failed.items()))
 
 
 def _between(now: Regrouping, group: int) -> list[int]:
     """The instances between a group, where they have their primary, and another one, if they may move."""
-    return [row for row in now.health(group).between if obstacle(now, row) is None]
+    return [row for row in now.diagnosis(group).between if obstacle(now, row) is None]
 
 
 def _brought_together(now: Regrouping, groups: Sequence[int], allowed: Allowed) -> Regrouping:
@@ -78,7 +82,7 @@ def _brought_together(now: Regrouping, groups: Sequence[int], allowed: Allowed) 
     for group in groups:
         for row in _between(now, group):
             ways = (parts for reach in _REACHES[1] for parts in _ways(now, row, group, reach))
-            for after in filter(None, (now.made(row, parts) for parts in ways)):
+            for after in filter(None, (now.after_moving(row, parts) for parts in ways)):
                 now = after if allowed(after) else now
                 break
     return now
@@ -98,7 +102,7 @@ def _repair(now: Regrouping, group: int, allowed: Allowed, tell: Tell) -> Regrou
 
 def _relieved(now: Regrouping, group: int, reaches: Sequence[str], tell: Tell) -> Regrouping | str:
     """The cluster after moves that repair a group; what is in the way, if none do."""
-    while not now.health(group).good:
+    while not now.diagnosis(group).good:
         tell(now)
         after = next(_better(now, group, reaches), None)
         if after is None:
@@ -117,11 +121,11 @@ def _better(now: Regrouping, group: int, reaches: Sequence[str]) -> Iterator[Reg
                 for parts in _ways(now, cause.row, group, reach):
                     operations = tuple(part.operation for part in parts)
                     after = now.copy()
-                    if operations in useless or not after.make(cause.row, parts):
+                    if operations in useless or not after.move(cause.row, parts):
                         continue
                     if not burden(after, group) < before:
                         useless.add(operations)  # wherever it goes
-                    elif not after.spoils(now, now.homes(cause.row)):
+                    elif not after.degrades(now, now.homes(cause.row)):
                         yield after
                     elif (tries := tries + 1) == PATIENCE:
                         break
@@ -151,19 +155,21 @@ def _ways(now: Regrouping, index: int, group: int, reach: str) -> Iterator[Seque
     if not now.rules.groups.issuperset(homes):
         return
     if reach == INSIDE:
-        ill = not now.health(group).good
+        ill = not now.diagnosis(group).good
         for home in sorted(homes, key=lambda home: ill and home == group):
             if now.refusal(index, home) is None:
-                yield from ways_within(now.state, now.rules, index, home)
+                yield from routes_within(now.state, now.rules, index, home)
     elif now.obstacle(index) is None:
-        healthy = [target for target in now.targets(index) if now.health(target).good and target not in homes]
+        healthy = [
+            target for target in now.targets(index) if now.diagnosis(target).good and target not in homes
+        ]
         for place in now.places(index, healthy):
             yield place.parts
 
 
 def _pruned(before: Regrouping, group: int, after: Regrouping) -> Regrouping:
     """The repair of a group without the moves that it does not need, the dearest left out first."""
-    needed = set(before.health(group).stranded)
+    needed = set(before.diagnosis(group).stranded)
     rows = before.state.cluster.instances
     moves = after.moved[len(before.moved) :]
     for move in sorted(moves, key=lambda each: -cost(rows, each)):
@@ -176,7 +182,7 @@ def _pruned(before: Regrouping, group: int, after: Regrouping) -> Regrouping:
 def _repaired_by(before: Regrouping, group: int, moves: Sequence[MovedInstance]) -> Regrouping | None:
     """The cluster after moves if they repair a group and make none worse."""
     after = before.copy()
-    if not all(after.make(each.instance, each.parts) for each in moves):
+    if not all(after.move(each.instance, each.parts) for each in moves):
         return None
     touched = {home for each in moves for now in (before, after) for home in now.homes(each.instance)}
-    return after if after.health(group).good and not after.spoils(before, touched) else None
+    return after if after.diagnosis(group).good and not after.degrades(before, touched) else None

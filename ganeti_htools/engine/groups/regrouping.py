@@ -15,11 +15,11 @@ import numpy as np
 from ganeti_htools.engine.allocation.evacuate import MovedInstance
 from ganeti_htools.engine.allocation.move_parts import try_operation, try_part
 from ganeti_htools.engine.allocation.solution import Solution
-from ganeti_htools.engine.groups.detached import Detached, best_place, detached, has_room
-from ganeti_htools.engine.groups.health import Health, health
-from ganeti_htools.engine.groups.rules import Rules, kept
-from ganeti_htools.engine.groups.targets import Targets
-from ganeti_htools.engine.groups.ways import left_node, nodes_after, way_out, ways_within
+from ganeti_htools.engine.groups.diagnosis import GroupDiagnosis, diagnose
+from ganeti_htools.engine.groups.group_state import GroupState, best_place, group_state, has_room
+from ganeti_htools.engine.groups.routes import nodes_after, route_out, routes_within, source_node
+from ganeti_htools.engine.groups.rules import RegroupingRules, obstacle_to_leaving
+from ganeti_htools.engine.groups.targets import GroupTargets
 from ganeti_htools.engine.rules import choice, settling
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS, copy_codes
 from ganeti_htools.engine.rules.score import Statistics
@@ -31,7 +31,7 @@ from ganeti_htools.model.types import AllocPolicy, Fail, MirrorType
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class GroupPlace:
     """A place for an instance (row) in a group (row): how it gets there, and the score of the whole cluster
     with one more like it.
     """
@@ -48,12 +48,12 @@ class Regrouping:
     Its state is never changed in place.
     """
 
-    def __init__(self, state: State, rules: Rules) -> None:
+    def __init__(self, state: State, rules: RegroupingRules) -> None:
         self.state, self.rules, self.moved = state, rules, list[MovedInstance]()
-        self._detached: dict[int, Detached] = {}
-        self._health: dict[int, Health] = {}
+        self._detached: dict[int, GroupState] = {}
+        self._health: dict[int, GroupDiagnosis] = {}
         self._base: Statistics | None = None
-        self.reachable = Targets(state, rules)
+        self.group_targets = GroupTargets(state, rules)
 
     def copy(self) -> "Regrouping":
         """One that can be changed without touching this one."""
@@ -76,21 +76,21 @@ class Regrouping:
 
     def obstacle(self, index: int) -> str | None:
         """Why an instance must not change its group at all; None if it may."""
-        return kept(self.state, self.rules, index)
+        return obstacle_to_leaving(self.state, self.rules, index)
 
     def refusal(self, index: int, group: int) -> str | None:
         """Why an instance cannot go to a group (row), whatever room there is; None if it can."""
-        return self.reachable.refusal(index, self.group_of(index), group)
+        return self.group_targets.refusal(index, self.group_of(index), group)
 
     def targets(self, index: int) -> list[int]:
-        """The groups (rows) that an instance may go to, whatever room there is; see :meth:`.Targets.of`."""
-        return self.reachable.of(index, self.homes(index))
+        """Groups (rows) that may take an instance if they have room; see :meth:`.GroupTargets.of`."""
+        return self.group_targets.of(index, self.homes(index))
 
     def last_resort(self, group: int) -> bool:
         """Whether a group (row) takes instances only where no other does."""
         return self.state.cluster.groups[group].alloc_policy is AllocPolicy.LAST_RESORT
 
-    def places(self, index: int, groups: Iterable[int]) -> list[Arrival]:
+    def places(self, index: int, groups: Iterable[int]) -> list[GroupPlace]:
         """The best place in each of some groups (rows) that has one, the best group first.
 
         Groups of the last resort are not looked at where another one has a place. What is between two groups
@@ -101,7 +101,7 @@ class Regrouping:
             here := [place for home in homes if home in groups for place in self._finished(index, home)]
         ):
             return here
-        found: list[Arrival] = []
+        found: list[GroupPlace] = []
         for last_resort in (False, True):
             for group in groups:
                 if self.last_resort(group) is last_resort:
@@ -110,48 +110,48 @@ class Regrouping:
                 break
         return sorted(found, key=self.rank)
 
-    def _finished(self, index: int, group: int) -> list[Arrival]:
+    def _finished(self, index: int, group: int) -> list[GroupPlace]:
         """The best place in a group for an instance that has a node there and one elsewhere."""
-        for parts in ways_within(self.state, self.rules, index, group):
-            after = self.made(index, parts)
+        for parts in routes_within(self.state, self.rules, index, group):
+            after = self.after_moving(index, parts)
             if after is not None:
-                return [Arrival(index, group, parts, float(after.base.score()))]
+                return [GroupPlace(index, group, parts, float(after.base.score()))]
         return []
 
-    def rank(self, place: Arrival) -> tuple[Any, ...]:
+    def rank(self, place: GroupPlace) -> tuple[Any, ...]:
         """The order of places: by allocation policy, then by score; of equal ones the last group, as hail."""
         unrated = place.score != place.score
         return self.last_resort(place.group), unrated, 0.0 if unrated else place.score, -place.group
 
-    def _place(self, index: int, group: int) -> list[Arrival]:
+    def _place(self, index: int, group: int) -> list[GroupPlace]:
         solution = self._known(index, group)
         if solution is None or solution.trial is None:
             return []
         score = float(np.asarray(solution.trial.scores(self.base)).ravel()[0])
-        return [Arrival(index, group, way_out(self.state, index, self._rows(group, solution)), score)]
+        return [GroupPlace(index, group, route_out(self.state, index, self._rows(group, solution)), score)]
 
-    def way_to(self, index: int, group: int) -> tuple[MovePart, ...] | None:
+    def route_to(self, index: int, group: int) -> tuple[MovePart, ...] | None:
         """How an instance gets to the best place in a group (row); None if there is none."""
         if len(self.homes(index)) > 1:
             return next((place.parts for place in self.places(index, [group])), None)
         solution = self._known(index, group)
         if solution is None or solution.trial is None:
             return None
-        return way_out(self.state, index, self._rows(group, solution))
+        return route_out(self.state, index, self._rows(group, solution))
 
     def _rows(self, group: int, solution: Solution) -> tuple[int, ...]:
-        return tuple(self.detached(group).nodes[list(solution.nodes)].tolist())
+        return tuple(self.group_state(group).nodes[list(solution.nodes)].tolist())
 
     def _known(self, index: int, group: int) -> Solution | None:
         """The best place in a group: the same for all that ask for the same and reach the same nodes."""
-        alone, asked = self.detached(group), replace(self.state.instance(index), index=NOWHERE)
+        alone, asked = self.group_state(group), replace(self.state.instance(index), index=NOWHERE)
         reached = self._reached(index, alone)
         key = asked.needs, asked.row.demand, *map(tuple, (asked.tags, asked.desired)), reached.tobytes()
         if key not in alone.known:
             alone.known[key] = best_place(alone, asked, reached)
         return alone.known[key]
 
-    def _reached(self, index: int, alone: Detached) -> Ints:
+    def _reached(self, index: int, alone: GroupState) -> Ints:
         """The nodes of a group (its own rows) to which an instance gets from where it is.
 
         A mirrored one has its new primary as secondary first, and gets its new secondary from there.
@@ -159,7 +159,7 @@ class Regrouping:
         state, asked = self.state, self.state.instance(index)
         nodes = np.flatnonzero(~alone.state.columns.offline)
         if state.allowed_migrations is not None and asked.row.template.mirror is not MirrorType.NONE:
-            nodes = nodes[state.allowed_migrations[left_node(state, index), alone.nodes[nodes]]]
+            nodes = nodes[state.allowed_migrations[source_node(state, index), alone.nodes[nodes]]]
         if not asked.mirrored or not len(nodes):
             return nodes
         if state.columns.offline[state.pnode[index]]:
@@ -174,7 +174,7 @@ class Regrouping:
         reached: Ints = nodes[(trial.codes == FITS) & (source == FITS)]
         return reached
 
-    def make(self, index: int, parts: Sequence[MovePart]) -> bool:
+    def move(self, index: int, parts: Sequence[MovePart]) -> bool:
         """Move an instance; whether each part of its way is possible."""
         before, after = self.state, self._gone(index, parts)
         if isinstance(after, Fail):
@@ -190,7 +190,7 @@ class Regrouping:
         self.moved.append(MovedInstance(index, self.group_of(index), nodes, tuple(parts)))
         return True
 
-    def fault(self, index: int, parts: Sequence[MovePart]) -> Fail | None:
+    def failure(self, index: int, parts: Sequence[MovePart]) -> Fail | None:
         """Why a part of the way of an instance is not possible; None if all are."""
         after = self._gone(index, parts)
         return after if isinstance(after, Fail) else None
@@ -207,24 +207,24 @@ class Regrouping:
         after.stamp = self.state.stamp  # as the cluster is read again, which is what others see
         return after
 
-    def made(self, index: int, parts: Sequence[MovePart]) -> "Regrouping | None":
+    def after_moving(self, index: int, parts: Sequence[MovePart]) -> "Regrouping | None":
         """A copy with an instance moved; None if it cannot be, or if a group that it touches gets worse."""
         after = self.copy()
-        return after if after.make(index, parts) and not after.spoils(self, self.homes(index)) else None
+        return after if after.move(index, parts) and not after.degrades(self, self.homes(index)) else None
 
-    def spoils(self, before: "Regrouping", groups: Iterable[int]) -> bool:
+    def degrades(self, before: "Regrouping", groups: Iterable[int]) -> bool:
         """Whether some of these groups, or those of the instance that moved last, are worse than before."""
         last = self.homes(self.moved[-1].instance) if self.moved else ()
-        return any(self.health(group).worse_than(before.health(group)) for group in {*groups, *last})
+        return any(self.diagnosis(group).worse_than(before.diagnosis(group)) for group in {*groups, *last})
 
-    def left(self, index: int) -> "Regrouping | None":
+    def after_leaving_group(self, index: int) -> "Regrouping | None":
         """A copy with an instance moved to the best place there is for it; None if there is none."""
-        found = (self.made(index, place.parts) for place in self.places(index, self.targets(index)))
+        found = (self.after_moving(index, place.parts) for place in self.places(index, self.targets(index)))
         return next(filter(None, found), None)
 
     def has_room(self, group: int, number: int) -> bool:
         """Whether so many standard instances can be placed in a group (row)."""
-        return has_room(self.detached(group), group, number)
+        return has_room(self.group_state(group), group, number)
 
     @property
     def base(self) -> Statistics:
@@ -233,14 +233,16 @@ class Regrouping:
             self._base = choice.base(self.state, np.ones(len(self.state.group), np.bool_))
         return self._base
 
-    def detached(self, group: int) -> Detached:
+    def group_state(self, group: int) -> GroupState:
         """A group as a state of its own."""
         if group not in self._detached:
-            self._detached[group] = detached(self.state, group)
+            self._detached[group] = group_state(self.state, group)
         return self._detached[group]
 
-    def health(self, group: int) -> Health:
+    def diagnosis(self, group: int) -> GroupDiagnosis:
         """The health of a group; rows are those of the whole cluster."""
         if group not in self._health:
-            self._health[group] = health(self.state, self.state.group == group, self.detached(group).fragile)
+            self._health[group] = diagnose(
+                self.state, self.state.group == group, self.group_state(group).fragile
+            )
         return self._health[group]

@@ -46,7 +46,7 @@ def share(need: Ints, left: Floats) -> Floats:
 
 def lacking(state: State, need: Ints, left: Floats) -> str | None:
     """Of what more is needed than is left, in words; None if there is enough of everything."""
-    disks = [f"MiB on {unit}" if state.units.known else "MiB of disk" for unit in state.units.local]
+    disks = [f"MiB on {unit}" if state.units.reported else "MiB of disk" for unit in state.units.local]
     for name, wanted, there in zip(("MiB of memory", *disks, "virtual CPUs"), need, left, strict=True):
         if wanted > there:
             return f"it uses {wanted} {name}, the groups that it can give instances to have {there:.0f} free"

@@ -8,7 +8,7 @@ from ganeti_htools.model.types import MirrorType
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class RegroupingRules:
     """What may move: ``movable`` are instances (a mask by row), ``groups`` (rows) those that give and take.
 
     ``mirrored``: also instances whose disks have to be copied by DRBD; ``plain``: also those that have to be
@@ -21,7 +21,7 @@ class Rules:
     plain: bool = False
 
 
-def held(state: State, rules: Rules, index: int) -> str | None:
+def obstacle_to_moving(state: State, rules: RegroupingRules, index: int) -> str | None:
     """Why an instance must not leave any of its nodes; None if it may."""
     offline = state.columns.offline
     lost, mirror = offline[state.pnode[index]], state.cluster.instances[index].template.mirror
@@ -36,10 +36,10 @@ def held(state: State, rules: Rules, index: int) -> str | None:
     return None
 
 
-def kept(state: State, rules: Rules, index: int) -> str | None:
+def obstacle_to_leaving(state: State, rules: RegroupingRules, index: int) -> str | None:
     """Why an instance must not leave its group; None if it may."""
     template = state.cluster.instances[index].template
-    why = held(state, rules, index)
+    why = obstacle_to_moving(state, rules, index)
     if why is None and template.mirror is MirrorType.INTERNAL and not rules.mirrored:
         return "its disks must not be moved"
     if why is None and template.mirror is MirrorType.NONE and not rules.plain:

@@ -3,14 +3,14 @@
 from typing import Any
 
 from ganeti_htools.engine.groups.partitions import exchanges, refusal
-from ganeti_htools.engine.groups.rules import Rules
+from ganeti_htools.engine.groups.rules import RegroupingRules
 from ganeti_htools.model.state import State
 
 
-class Targets:
+class GroupTargets:
     """The groups that are open to instances by the rules. No move makes a difference, so it is remembered."""
 
-    def __init__(self, state: State, rules: Rules) -> None:
+    def __init__(self, state: State, rules: RegroupingRules) -> None:
         self._state, self._groups = state, rules.groups
         self._exchanges = {(each.source, each.target): each for each in exchanges(state)}
         self._kinds: dict[Any, int] = {}

@@ -9,7 +9,7 @@ from ganeti_htools.model.moves import MovePart, Operation
 
 def in_the_way(now: Regrouping, group: int) -> str:
     """Why nothing more can be moved, though the group is not repaired."""
-    state, found = now.state, now.health(group)
+    state, found = now.state, now.diagnosis(group)
     first = next(filter(None, causes(now, group)), [])
     verb = "fails" if len(found.failing) == 1 else "fail"
     nodes = "" if found.stranded else f"{some(state.names(found.failing))} {verb} N+1; "
@@ -26,7 +26,7 @@ def refused(now: Regrouping, index: int) -> str:
         return f"instance {name}: {why}"
     state, secondary = now.state, int(now.state.snode[index])
     if secondary != NOWHERE and state.columns.offline[state.pnode[index]]:
-        fail = now.fault(index, [MovePart(Operation.FAILOVER)])
+        fail = now.failure(index, [MovePart(Operation.FAILOVER)])
         if fail is not None:
             taker = state.cluster.nodes[secondary].name
             return f"instance {name}: its secondary {taker} cannot take it over ({fail.value})"
@@ -37,7 +37,7 @@ def refused(now: Regrouping, index: int) -> str:
         if (why := now.refusal(index, group)) is not None:
             others.append(why)
         else:
-            (full if now.health(group).good else ill).append(groups[group].name)
+            (full if now.diagnosis(group).good else ill).append(groups[group].name)
     reasons = [f"no room in {some(full)}"]
     reasons += [f"{some(ill)} not healthy"] if ill else []
     return f"instance {name}: {'; '.join((*reasons, *dict.fromkeys(others)))}"

@@ -31,7 +31,7 @@ class Unmirrored(Check):
             state.columns.put(int(node.rows[0]), node.new)
         if not asked.forthcoming:
             state.peers[primary, secondary] += asked.secondary_mem
-            for peers, kept in zip(state.class_peers, asked.kept, strict=True):
+            for peers, kept in zip(state.class_peers, asked.secondary_classes, strict=True):
                 peers[primary, secondary] += kept
         known = self.before
         return all_can_be_lost(

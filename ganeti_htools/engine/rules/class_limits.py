@@ -80,7 +80,7 @@ def kept_limits(shape: Shape, which: int) -> tuple[Limit, ...]:
         Fail.RESOURCE,
         free,
         AT_LEAST,
-        lambda _old, _new, asked: asked.kept[which],
+        lambda _old, _new, asked: asked.secondary_classes[which],
         (SECONDARY,),
         soft=True,
         of=_position(shape, which),

@@ -86,7 +86,7 @@ def _share(free: Any, total: Any) -> Floats:
 def _free_disk(shape: Shape) -> tuple[Component, ...]:
     """Declare the spread of the free shares of each storage unit, over the nodes that have the unit."""
     first = Component("free_disk_cv", 0.5, SPREAD, ("f_dsk", "f_spindles"), free_disk_share)
-    if not shape.told:
+    if not shape.reported:
         return (first,)
     first = replace(first, counted=_has_disk, shared=first.name)
     if len(shape.units) == 1:

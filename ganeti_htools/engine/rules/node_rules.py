@@ -178,7 +178,12 @@ def add_secondary(
     * With ``ignore_disk`` the disk is on the node already, because the primary was lost. Full disks and the
       amounts that the node gives of custom classes are then no obstacle.
     """
-    together = [kept + own for kept, own in zip(peers or (0,) * len(asked.kept), asked.kept, strict=True)]
+    together = [
+        kept + own
+        for kept, own in zip(
+            peers or (0,) * len(asked.secondary_classes), asked.secondary_classes, strict=True
+        )
+    ]
     reserved = peer_mem + asked.secondary_mem
     change = InstanceOnNode(asked, reserved=reserved, kept=_concerned(asked, together))
     new, free = _changed(columns, change, 1, SECONDARY)

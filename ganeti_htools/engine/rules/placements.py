@@ -32,7 +32,9 @@ def kept_without(state: State, node: int, primary: int, asked: RequestedInstance
         left[primary] -= 0 if asked.forthcoming else own
         return int(left.max())
 
-    return largest(state.peers, asked.secondary_mem), list(map(largest, state.class_peers, asked.kept))
+    return largest(state.peers, asked.secondary_mem), list(
+        map(largest, state.class_peers, asked.secondary_classes)
+    )
 
 
 def _as_secondary(
@@ -142,7 +144,7 @@ def move_pairs(
         final = final + affinity.shared_locations(state, rows_t, targets)
     new_tp, again = node_rules.add_primary(old_tp, asked, tags[rows_t], final, force=True)
     third = first_reason(third, again, node_rules.copy_codes(old_tp, asked))
-    classes = range(len(asked.kept))
+    classes = range(len(asked.secondary_classes))
     kept = [int(getattr(old_p, of_class("r", which))[0]) for which in classes]
     new_p = node_rules.remove_secondary(second_p, asked, int(old_p.r_mem[0]), kept)
     touched = (

@@ -57,14 +57,14 @@ def pool_room(state: State) -> PoolRoom:
 
 def fit(left: Mapping[DesiredUnit, int], state: State, row: Instance) -> int | None:
     """Count the instances like ``row`` that leave some space free in pools; None if there is no limit."""
-    wants = state.units.of_pools(row) if left else {}
+    wants = state.units.pool_needs(row) if left else {}
     counts = [max(0, left[pool] - 1) // size for pool, size in wants.items() if size and pool in left]
     return min(counts, default=None)
 
 
 def lacking(left: Mapping[DesiredUnit, int], state: State, row: Instance) -> str | None:
     """Describe which pool lacks how much for an instance like ``row``; None if no pool does."""
-    wants = state.units.of_pools(row) if left else {}
+    wants = state.units.pool_needs(row) if left else {}
     for pool, size in wants.items():
         if size and size >= left.get(pool, size + 1):
             return f"space in {pool}, which lacks {size + 1 - left[pool]} MiB"

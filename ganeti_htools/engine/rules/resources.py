@@ -190,7 +190,7 @@ def _disk(shape: Shape, unit: int) -> Resource:
         of_unit("f_dsk", unit),
         BOTH,
         lambda _c, change: change.asked.disk[unit],
-        _unit_taken(unit) if shape.told else _disk_taken,
+        _unit_taken(unit) if shape.reported else _disk_taken,
         (*(limit for limit in disk_limits(shape) if limit.of == unit), reserved_room(shape, unit)),
     )
 
@@ -244,7 +244,7 @@ def resources(shape: Shape) -> tuple[Resource, ...]:
 def declared_limits(shape: Shape) -> tuple[Limit, ...]:
     """Collect all limits of a cluster, in the order of their checks."""
     of_resources = (limit for resource in resources(shape) for limit in resource.limits)
-    group = (default_group(shape),) if shape.told else ()
+    group = (default_group(shape),) if shape.reported else ()
     return (*pool_limits(shape), *of_resources, *group)
 
 

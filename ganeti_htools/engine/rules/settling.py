@@ -65,7 +65,7 @@ def _count(state: State, asked: RequestedInstance, pnode: int, snode: int, sign:
         state.settled_tag_counts[asked.tags, pnode] += sign
     if snode != NOWHERE and not asked.forthcoming:
         state.peers[pnode, snode] += sign * asked.secondary_mem
-        for peers, kept in zip(state.class_peers, asked.kept, strict=True):
+        for peers, kept in zip(state.class_peers, asked.secondary_classes, strict=True):
             peers[pnode, snode] += sign * kept
 
 

@@ -15,7 +15,7 @@ from ganeti_htools.model.types import Fail
 
 def _room(shape: Shape, unit: int) -> Limit:
     """Declare the hard limit of free space on a storage unit."""
-    thing = f"disk space on {shape.units[unit]}" if shape.told else "disk"
+    thing = f"disk space on {shape.units[unit]}" if shape.reported else "disk"
     return Limit(Fail.DISK, of_unit("f_dsk", unit), ABOVE, of=unit, thing=thing, unit=MIB)
 
 
@@ -58,14 +58,14 @@ def unit_limits(shape: Shape) -> tuple[Limit, ...]:
     """Declare that nodes must have the storage units, if nodes report units. Free space implies this."""
     return tuple(
         Limit(Fail.DISK, of_unit("t_dsk", unit), ABOVE, of=unit, thing=name, fixed=True)
-        for unit, name in enumerate(shape.units if shape.told else ())
+        for unit, name in enumerate(shape.units if shape.reported else ())
     )
 
 
 @lru_cache(maxsize=32)
 def disk_limits(shape: Shape) -> tuple[Limit, ...]:
     """Declare the hard limits of free space on all storage units."""
-    if not shape.told:
+    if not shape.reported:
         return (_room(shape, 0),)
     return tuple(
         _room(shape, unit)._replace(bound=_Spare(unit, role), roles=(role,))

@@ -38,10 +38,10 @@ _LEAVING = {
 
 def rank(state: State, plan: PowerPlan) -> tuple[int, int, int]:
     """How good a plan for a state is, lower is better: more nodes, then less data moved, then fewer moves."""
-    return -len(plan.nodes), moved(state, plan.steps), len(plan.steps)
+    return -len(plan.nodes), data_moved(state, plan.steps), len(plan.steps)
 
 
-def moved(state: State, steps: Sequence[Step]) -> int:
+def data_moved(state: State, steps: Sequence[Step]) -> int:
     """What steps copy of disks and memory (MiB)."""
     return sum(sum(copied(step.kind, state.cluster.instances[step.instance])) for step in steps)
 
@@ -78,7 +78,7 @@ class _Search:
 
     def __init__(self, group: PowerGroup, found: PowerPlan, wishes: Wishes) -> None:
         self.group, self.best = group, found
-        self.order = group.of(offline_candidates(group.state, group.allowed))
+        self.order = group.within(offline_candidates(group.state, group.allowed))
         self.fixed = [node for node in found.nodes if node in wishes.prefer]
         self.others = [node for node in self.order if node not in wishes.never and node not in self.fixed]
         hosted = int(np.count_nonzero(group.scope[group.state.pnode]))
@@ -87,7 +87,7 @@ class _Search:
 
     def smallest(self, size: int) -> bool:
         """Try sets of a size, those first whose nodes have least room; whether one was better."""
-        room = self.group.sums.size[self.others]
+        room = self.group.bounds.size[self.others]
         dearest = int(self.least.sum()) + 1
         coarse = np.rint(STEPS * room * len(room) / (room.sum() or 1.0)).astype(np.int64)
         costs = coarse * dearest + self.least[self.others]
@@ -101,7 +101,7 @@ class _Search:
         """Try sets of a size, those first that have least to be moved, until no other can be better."""
         anyway = int(self.least[self.fixed].sum())
         for total, nodes in self._sets(self.least[self.others], size):
-            if not self.trials or anyway + total >= moved(self.group.state, self.best.steps):
+            if not self.trials or anyway + total >= data_moved(self.group.state, self.best.steps):
                 return
             self._try(nodes)
 
@@ -111,14 +111,14 @@ class _Search:
         for total, chosen in islice(sets, GLANCES * self.trials):
             wanted = {*self.fixed, *(self.others[position] for position in chosen)}
             nodes = tuple(node for node in self.order if node in wanted)
-            if not self.group.hopeless(nodes, True, self.group.target):
+            if not self.group.infeasible(nodes, True, self.group.target):
                 yield total, nodes
 
     def _try(self, nodes: tuple[int, ...]) -> bool:
         """Try a set; whether it is better."""
         self.trials -= 1
-        plan, start = self.group.without(nodes), self.group.state
-        better = rank(start, plan) < rank(start, self.best) and self.group.hindrance(plan.state) is None
-        made = self.group.made(plan) if better else None
+        plan, start = self.group.plan_without(nodes), self.group.state
+        better = rank(start, plan) < rank(start, self.best) and self.group.obstacle(plan.state) is None
+        made = self.group.executable(plan) if better else None
         self.best = made or self.best
         return made is not None

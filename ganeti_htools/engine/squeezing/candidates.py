@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from ganeti_htools.engine.squeezing.power_plan import Allowed
+from ganeti_htools.engine.squeezing.power_plan import AllowedMoves
 from ganeti_htools.model.cluster import Cluster, Node
 from ganeti_htools.model.columns import Bools, Ints
 from ganeti_htools.model.state import State
@@ -15,13 +15,13 @@ OWN_STORAGE = "has instances on its own storage"
 
 # Templates of the instances that do not leave their nodes.
 _STAYING = {
-    Allowed.POOLS: {DiskTemplate.PLAIN, DiskTemplate.DRBD},
-    Allowed.DRBD: {DiskTemplate.PLAIN},
-    Allowed.ALL: set[DiskTemplate](),
+    AllowedMoves.POOLS: {DiskTemplate.PLAIN, DiskTemplate.DRBD},
+    AllowedMoves.DRBD: {DiskTemplate.PLAIN},
+    AllowedMoves.ALL: set[DiskTemplate](),
 }
 
 
-def staying(state: State, allowed: Allowed = Allowed.POOLS) -> dict[int, str]:
+def obstacles_to_power_down(state: State, allowed: AllowedMoves = AllowedMoves.POOLS) -> dict[int, str]:
     """Why nodes cannot be powered down at all, by their rows."""
     settled = ~state.forthcoming
     templates = [row.template for row in state.cluster.instances]
@@ -36,17 +36,17 @@ def staying(state: State, allowed: Allowed = Allowed.POOLS) -> dict[int, str]:
             reasons[row] = "is offline or drained"
         elif row in hosts:
             reasons[row] = OWN_STORAGE
-        elif row in mirrors and allowed is Allowed.POOLS:
+        elif row in mirrors and allowed is AllowedMoves.POOLS:
             reasons[row] = "is secondary node of instances"
     return reasons
 
 
-def offline_candidates(state: State, allowed: Allowed = Allowed.POOLS) -> Ints:
+def offline_candidates(state: State, allowed: AllowedMoves = AllowedMoves.POOLS) -> Ints:
     """Nodes that may be powered down, those with most instances first.
 
     They are online, not the master, and have only instances that are allowed to leave them.
     """
-    kept = staying(state, allowed)
+    kept = obstacles_to_power_down(state, allowed)
     rows = np.array([row for row in range(len(state.group)) if row not in kept], np.int64)
     hosted = np.bincount(state.pnode[~state.forthcoming], minlength=len(state.group))
     return rows[np.argsort(-hosted[rows], kind="stable")]
@@ -66,7 +66,7 @@ def lacks_master_candidates(state: State, online: Bools) -> bool:
     return left < min(needed, had)
 
 
-def pool_left_to(cluster: Cluster, nodes: Collection[Node]) -> int | None:
+def candidate_pool_for(cluster: Cluster, nodes: Collection[Node]) -> int | None:
     """How many master candidates Ganeti wants among some nodes of a cluster if others stay as they are."""
     if cluster.candidate_pool is None:
         return None

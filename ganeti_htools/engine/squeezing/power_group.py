@@ -10,9 +10,9 @@ from ganeti_htools.engine.balancing.balance import Step, candidates, rebalance
 from ganeti_htools.engine.balancing.replay import Replay
 from ganeti_htools.engine.balancing.shared_instances import SharedInstances, regular, shared_instances
 from ganeti_htools.engine.squeezing import reserve
+from ganeti_htools.engine.squeezing.bounds import SqueezeBounds, squeeze_bounds
 from ganeti_htools.engine.squeezing.candidates import lacks_master_candidates
-from ganeti_htools.engine.squeezing.power_plan import Action, Allowed, Phase, PowerPlan
-from ganeti_htools.engine.squeezing.sums import Sums, sums_of
+from ganeti_htools.engine.squeezing.power_plan import Action, AllowedMoves, Phase, PowerPlan
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.options import BalancingOptions
@@ -37,23 +37,23 @@ class PowerGroup:
     scope: Bools
     movable: Bools
     shared: SharedInstances | None
-    sums: Sums
+    bounds: SqueezeBounds
     minimum: Instance
     target: Instance
-    allowed: Allowed = Allowed.POOLS
+    allowed: AllowedMoves = AllowedMoves.POOLS
 
-    def of(self, nodes: Ints) -> list[int]:
+    def within(self, nodes: Ints) -> list[int]:
         """Those of the nodes that are in the group."""
         found: list[int] = nodes[self.scope[nodes]].tolist()
         return found
 
-    def then(self, state: State) -> "PowerGroup":
+    def on_state(self, state: State) -> "PowerGroup":
         """The group on another state."""
         return power_group(state, self.scope, self.movable, self.minimum, self.target, self.allowed)
 
     def balanced(self, nodes: Sequence[int], offline: bool) -> tuple[State, tuple[Step, ...]]:
         """With these nodes set offline or online, and all steps that balancing then makes."""
-        marked = switched(self.state, nodes, offline)
+        marked = with_power(self.state, nodes, offline)
         if marked.columns.offline[self.scope].all():
             return marked, ()
         if self.shared is not None and regular(marked, self.scope):
@@ -62,7 +62,7 @@ class PowerGroup:
             state, steps = rebalance(marked, self.scope, TO_THE_END, self.movable)
         return state, tuple(steps)
 
-    def without(self, nodes: Sequence[int]) -> PowerPlan:
+    def plan_without(self, nodes: Sequence[int]) -> PowerPlan:
         """A plan that powers these nodes down at once, whatever is to be said against it."""
         state, steps = self.balanced(nodes, True)
         return PowerPlan((Phase(Action.OFFLINE, tuple(nodes), steps),), state)
@@ -70,33 +70,35 @@ class PowerGroup:
     def housed(self, state: State) -> bool:
         """Whether the group's instances are on online nodes on a state."""
         lost = state.columns.offline & self.scope
-        mirrors = self.allowed is not Allowed.POOLS and mirrors_on(state, lost).any()
+        mirrors = self.allowed is not AllowedMoves.POOLS and secondaries_on(state, lost).any()
         return not (lost[state.pnode].any() or mirrors)
 
-    def leaves(self, state: State, wanted: Instance) -> bool:
+    def keeps_free(self, state: State, wanted: Instance) -> bool:
         """Whether the group's instances are on online nodes on a state, each with room for another."""
         return self.housed(state) and reserve.room_on_all(state, self.scope, [wanted] * len(state.policies))
 
-    def hindrance(self, state: State) -> str | None:
+    def obstacle(self, state: State) -> str | None:
         """Why what is left of the group on a state is not enough; None if it is."""
         if lacks_master_candidates(self.state, ~state.columns.offline):
             return LAST_CANDIDATES
         if not self.housed(state):
             return "its instances find no place"
-        if not self.leaves(state, self.target):
+        if not self.keeps_free(state, self.target):
             return "others would not keep the target resources free"
-        if reserve.nothing_kept(self.target):
+        if reserve.is_empty(self.target):
             return None
         if np.count_nonzero(self.scope & ~state.columns.offline) < 2:
             return "a node would be left alone"
         return None if reserve.redundant(state, self.scope) else NOT_REDUNDANT
 
-    def made(self, plan: PowerPlan) -> PowerPlan | None:
+    def executable(self, plan: PowerPlan) -> PowerPlan | None:
         """A plan of one phase as it can be made: N+1 holds whenever nodes have been drained, and after each
         step. Nodes are late only if need be. None if it cannot be made.
         """
         (phase,) = plan.phases
-        mirrored = frozenset(np.flatnonzero(mirroring(self.state)).tolist()).intersection(phase.nodes)
+        mirrored = frozenset(np.flatnonzero(nodes_with_mirrors(self.state)).tolist()).intersection(
+            phase.nodes
+        )
         for late in (frozenset[int](), mirrored) if mirrored else (mirrored,):
             if self._can_be_made(phase.nodes, late, phase.steps):
                 return replace(plan, phases=(replace(phase, late=late),))
@@ -104,7 +106,7 @@ class PowerGroup:
 
     def _can_be_made(self, nodes: Sequence[int], late: frozenset[int], steps: Sequence[Step]) -> bool:
         """Whether N+1 holds whenever nodes have been drained and after each step."""
-        marked = switched(self.state, nodes, True)
+        marked = with_power(self.state, nodes, True)
         way = Replay(marked, self.scope, TO_THE_END, candidates(marked, self.scope, self.movable))
         waiting = np.isin(np.arange(len(self.scope)), list(late))
         drained = self.state.columns.offline
@@ -113,7 +115,7 @@ class PowerGroup:
                 way.make(step.instance, step.kind, step.node) and self._redundant(way.state, drained)
             ):
                 return False
-            before, drained = drained, marked.columns.offline & ~(waiting & mirroring(way.state))
+            before, drained = drained, marked.columns.offline & ~(waiting & nodes_with_mirrors(way.state))
             if not (np.array_equal(before, drained) or self._redundant(way.state, drained)):
                 return False
         return True
@@ -124,15 +126,15 @@ class PowerGroup:
         Ganeti fails nothing over to a node that is drained (``CheckNodeNotDrained`` of its migrations), so a
         mirror on one of those that were not offline before counts for nothing.
         """
-        if reserve.nothing_kept(self.target):
+        if reserve.is_empty(self.target):
             return True
         drained = offline & ~self.state.columns.offline
-        if (mirrors_on(state, drained) & ~offline[state.pnode]).any():
+        if (secondaries_on(state, drained) & ~offline[state.pnode]).any():
             return False
         columns = state.columns._replace(offline=offline)
         return reserve.redundant(replace(state, columns=columns), self.scope)
 
-    def hopeless(self, nodes: Sequence[int], offline: bool, wanted: Instance) -> str | None:
+    def infeasible(self, nodes: Sequence[int], offline: bool, wanted: Instance) -> str | None:
         """Why no moves whatever make room and leave all instances on online nodes; None if some may.
 
         With nodes set offline also where no moves keep N+1.
@@ -142,12 +144,12 @@ class PowerGroup:
         online, lost = self.scope & ~off, self.scope & off
         if lacks_master_candidates(self.state, ~off):
             return LAST_CANDIDATES
-        if self.sums.hopeless(online, lost, wanted):
+        if self.bounds.infeasible(online, lost, wanted):
             return "the others have no room for its instances and the target resources"
         binds = self.state.columns.shape.binds  # instances that nothing can bring back need no room
-        if not offline or reserve.nothing_kept(wanted) or binds or np.count_nonzero(online) < 2:
+        if not offline or reserve.is_empty(wanted) or binds or np.count_nonzero(online) < 2:
             return None
-        return NOT_REDUNDANT if self.sums.fragile(online, lost) else None
+        return NOT_REDUNDANT if self.bounds.breaks_redundancy(online, lost) else None
 
 
 def power_group(
@@ -156,7 +158,7 @@ def power_group(
     movable: Bools,
     minimum: Instance,
     target: Instance,
-    allowed: Allowed = Allowed.POOLS,
+    allowed: AllowedMoves = AllowedMoves.POOLS,
 ) -> PowerGroup:
     """The group in scope; instances in it that are ``movable`` may be moved if they are allowed to.
 
@@ -164,20 +166,22 @@ def power_group(
     """
     rows = state.cluster.instances
     alone = np.array([row.template.mirror is MirrorType.NONE for row in rows], np.bool_)
-    free = ~state.columns.offline[state.pnode] & ~state.forthcoming & (allowed is Allowed.ALL)
+    free = ~state.columns.offline[state.pnode] & ~state.forthcoming & (allowed is AllowedMoves.ALL)
     here: Bools = movable & scope[state.pnode] & (~alone | free)
     leaving = here & np.array([row.auto_balance for row in rows], np.bool_)
     shared = None if (alone & here).any() else shared_instances(state, here)
-    return PowerGroup(state, scope, here, shared, sums_of(state, scope, leaving), minimum, target, allowed)
+    return PowerGroup(
+        state, scope, here, shared, squeeze_bounds(state, scope, leaving), minimum, target, allowed
+    )
 
 
-def mirrors_on(state: State, nodes: Bools) -> Bools:
+def secondaries_on(state: State, nodes: Bools) -> Bools:
     """Instances whose secondaries are among some nodes."""
     found: Bools = nodes[state.snode] & (state.snode != NOWHERE) & ~state.forthcoming
     return found
 
 
-def mirroring(state: State) -> Bools:
+def nodes_with_mirrors(state: State) -> Bools:
     """Nodes with mirrored instances, as primary or as secondary."""
     found = np.zeros(len(state.group), np.bool_)
     rows = (state.snode != NOWHERE) & ~state.forthcoming
@@ -185,7 +189,7 @@ def mirroring(state: State) -> Bools:
     return found
 
 
-def switched(state: State, nodes: Sequence[int], offline: bool) -> State:
+def with_power(state: State, nodes: Sequence[int], offline: bool) -> State:
     """A state of its own, with these nodes offline or online."""
     state = state.copy()
     state.columns.offline[list(nodes)] = offline

@@ -9,7 +9,7 @@ from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.state import State
 
 # What has to be free on each node of a group, by the group's row: an instance that is not placed.
-Wanted = Sequence[Instance]
+ReserveByGroup = Sequence[Instance]
 
 # Called with how many candidates have been tried, and how many there are.
 Progress = Callable[[int, int], None]
@@ -49,7 +49,7 @@ class PowerPlan:
     phases: tuple[Phase, ...]
     state: State
     enough: bool = True
-    kept: Mapping[int, str] = field(default_factory=dict)
+    obstacles: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def action(self) -> Action:
@@ -78,7 +78,7 @@ class PowerPlan:
         return tuple(node for phase in phases for node in phase.nodes)
 
 
-class Allowed(Enum):
+class AllowedMoves(Enum):
     """Which instances leave nodes that are powered down: those on storage that all nodes see, also mirrored
     ones, or also plain and file ones, which are stopped while they are copied.
     """
@@ -97,7 +97,7 @@ class Wishes:
     prefer: frozenset[int] = frozenset()
     never: frozenset[int] = frozenset()
     most: int | None = None
-    allowed: Allowed = Allowed.POOLS
+    allowed: AllowedMoves = AllowedMoves.POOLS
 
 
 ANY = Wishes()

@@ -8,8 +8,8 @@ import numpy as np
 from ganeti_htools.engine.balancing import recheck
 from ganeti_htools.engine.squeezing import reserve
 from ganeti_htools.engine.squeezing.candidates import lacks_master_candidates, online_candidates
-from ganeti_htools.engine.squeezing.power_group import TO_THE_END, switched
-from ganeti_htools.engine.squeezing.power_plan import Action, Wanted
+from ganeti_htools.engine.squeezing.power_group import TO_THE_END, with_power
+from ganeti_htools.engine.squeezing.power_plan import Action, ReserveByGroup
 from ganeti_htools.model.columns import Bools, sorted_unique
 from ganeti_htools.model.moves import NamedStep
 from ganeti_htools.model.state import State
@@ -27,8 +27,8 @@ class NamedPhase:
 def obstacle(
     state: State,
     phases: Sequence[NamedPhase],
-    promised: Wanted | None,
-    target: Wanted,
+    promised: ReserveByGroup | None,
+    target: ReserveByGroup,
     movable: Bools,
 ) -> str | None:
     """Why the rest of a plan cannot be carried out on a state; None if it can.
@@ -42,7 +42,7 @@ def obstacle(
     everywhere = np.ones(len(state.group), np.bool_)
     for phase in phases:
         rows, down = [state.nodes[name] for name in phase.nodes], phase.action is Action.OFFLINE
-        marked = switched(state, rows, down)
+        marked = with_power(state, rows, down)
         problem = (
             _not_switched(state, rows, down)
             or _leaving(state, phase.steps)
@@ -78,7 +78,7 @@ def _leaving(state: State, steps: Sequence[NamedStep]) -> str | None:
     return None
 
 
-def _too_few(before: State, state: State, rows: Sequence[int], target: Wanted) -> str | None:
+def _too_few(before: State, state: State, rows: Sequence[int], target: ReserveByGroup) -> str | None:
     """Why nodes must not be powered down: what is left on them, and what others do not have."""
     emptied = np.isin(state.pnode, rows) | np.isin(state.snode, rows)
     for left in np.flatnonzero(emptied & ~state.forthcoming).tolist():
@@ -88,6 +88,6 @@ def _too_few(before: State, state: State, rows: Sequence[int], target: Wanted) -
     if not reserve.room_on_all(state, np.isin(state.group, state.group[rows]), target):
         return "nodes would not keep the target resources free"
     for group in sorted_unique(state.group[rows]).tolist():
-        if not reserve.nothing_kept(target[group]) and not reserve.redundant(state, state.group == group):
+        if not reserve.is_empty(target[group]) and not reserve.redundant(state, state.group == group):
             return f"group {state.cluster.groups[group].name} would not hold N+1"
     return None

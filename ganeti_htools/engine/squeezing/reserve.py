@@ -10,13 +10,13 @@ from ganeti_htools.engine.redundancy.n1 import bad_nodes
 from ganeti_htools.engine.redundancy.node_loss import recover
 from ganeti_htools.engine.rules import node_rules
 from ganeti_htools.engine.rules.node_rules import FITS
-from ganeti_htools.engine.squeezing.power_plan import Wanted
+from ganeti_htools.engine.squeezing.power_plan import ReserveByGroup
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import NOWHERE, Bools, sorted_unique
 from ganeti_htools.model.state import State
 
 
-def room_on_all(state: State, scope: Bools, wanted: Wanted) -> bool:
+def room_on_all(state: State, scope: Bools, wanted: ReserveByGroup) -> bool:
     """Whether each single online node in scope could take what its group wants to be free.
 
     Nodes that are offline say nothing about the room of the others, and have no figures on a live cluster.
@@ -49,6 +49,6 @@ def redundant(state: State, scope: Bools) -> bool:
     )
 
 
-def nothing_kept(wanted: Instance) -> bool:
+def is_empty(wanted: Instance) -> bool:
     """Whether nothing at all is to be kept free, and so no N+1 either (``--target-resources=0``)."""
     return not (wanted.mem or wanted.vcpus or wanted.dsk)

@@ -12,27 +12,27 @@ from itertools import zip_longest
 import numpy as np
 
 from ganeti_htools.engine.squeezing.candidates import offline_candidates
-from ganeti_htools.engine.squeezing.down import power_down
+from ganeti_htools.engine.squeezing.power_down import power_down
 from ganeti_htools.engine.squeezing.power_group import PowerGroup, power_group
 from ganeti_htools.engine.squeezing.power_plan import (
     ANY,
-    Allowed,
+    AllowedMoves,
     Phase,
     PowerPlan,
     Progress,
-    Wanted,
+    ReserveByGroup,
     Wishes,
 )
+from ganeti_htools.engine.squeezing.power_up import power_up
 from ganeti_htools.engine.squeezing.reserve import room_on_all
-from ganeti_htools.engine.squeezing.up import power_up
 from ganeti_htools.model.columns import Bools, sorted_unique
 from ganeti_htools.model.state import State
 
 
 def plan(
     state: State,
-    minimum: Wanted,
-    target: Wanted,
+    minimum: ReserveByGroup,
+    target: ReserveByGroup,
     movable: Bools,
     progress: Progress = lambda _a, _b: None,
     wishes: Wishes = ANY,
@@ -64,19 +64,19 @@ def plan(
         now = downs[-1].state
     phases = _merged(downs)
     down = {node for phase in phases for node in phase.nodes}
-    kept = {node: why for part in downs for node, why in part.kept.items() if node not in down}
-    return PowerPlan((*_merged(ups), *phases), now, kept=kept)
+    kept = {node: why for part in downs for node, why in part.obstacles.items() if node not in down}
+    return PowerPlan((*_merged(ups), *phases), now, obstacles=kept)
 
 
-def may_spare(state: State, target: Wanted, movable: Bools, allowed: Allowed) -> bool:
+def may_spare(state: State, target: ReserveByGroup, movable: Bools, allowed: AllowedMoves) -> bool:
     """Whether nothing rules out from the start that a node can be powered down. What is to be kept free, and
     which instances may leave nodes, are as for :func:`plan`, which finds out.
     """
     for row in sorted_unique(state.group).tolist():
         scope = state.group == row
         group = power_group(state, scope, movable, target[row], target[row], allowed)
-        possible = group.of(offline_candidates(state, allowed))
-        if any(group.hopeless([node], True, target[row]) is None for node in possible):
+        possible = group.within(offline_candidates(state, allowed))
+        if any(group.infeasible([node], True, target[row]) is None for node in possible):
             return True
     return False
 

@@ -11,12 +11,12 @@ from ganeti_htools.backends.documents import (
     DEEPEST,
     DocumentError,
     RepeatedError,
-    Repeating,
+    RepeatingObject,
     has_at_most,
-    measured,
-    parsed,
-    parsed_as_repeating,
-    uncollected,
+    measure,
+    parse_document,
+    parse_with_repeats,
+    without_garbage_collection,
 )
 
 texts = st.text(st.sampled_from('a,:[]{}"\\\n\x7fé字😀'), max_size=8) | st.text(max_size=5)
@@ -46,13 +46,13 @@ def levels(value: Any) -> int:
 def test_a_document_is_measured_and_parsed(value: Any, plain: bool, spaced: bool) -> None:
     text = json.dumps(value, ensure_ascii=plain, indent=1 if spaced else None).encode("utf-8", "replace")
     expected = json.loads(text)
-    most, depth = measured(text)
+    most, depth = measure(text)
     empty = text.count(b"[]") + text.count(b"{}")
     assert counted(expected) <= most <= counted(expected) + empty
     assert depth == levels(expected)
     assert has_at_most(text, most)
     assert not has_at_most(text, most - 1)
-    assert parsed(text) == expected
+    assert parse_document(text) == expected
 
 
 @given(value=values, name=texts)
@@ -60,10 +60,10 @@ def test_a_name_that_stands_twice_is_found_wherever_it_is(value: Any, name: str)
     member = f"{json.dumps(name)}: {json.dumps(value)}"
     other = f"{json.dumps(name + 'x')}: [1, {{}}]"
     once, twice = f'{{"a": [{{{member}, {other}}}]}}', f'{{"a": [{{{member}, {other}, {member}}}]}}'
-    assert parsed(once.encode()) == json.loads(once)
+    assert parse_document(once.encode()) == json.loads(once)
     with pytest.raises(RepeatedError):
-        parsed(twice.encode())
-    assert parsed_as_repeating(twice.encode()) == json.loads(once)
+        parse_document(twice.encode())
+    assert parse_with_repeats(twice.encode()) == json.loads(once)
 
 
 @pytest.mark.parametrize(
@@ -79,19 +79,19 @@ def test_a_name_that_stands_twice_is_found_wherever_it_is(value: Any, name: str)
 )
 def test_however_a_name_is_written(twice: bytes) -> None:
     with pytest.raises(RepeatedError):
-        parsed(twice)
+        parse_document(twice)
 
 
 def test_the_first_of_a_name_counts_and_the_object_tells() -> None:
     text = b'{"a": {"b": [1, 2.5], "c": {}, "b": 3, "c": 4}, "d": {"e": 1}}'
     with pytest.raises(RepeatedError):
-        parsed(text)
-    value = parsed_as_repeating(text)
+        parse_document(text)
+    value = parse_with_repeats(text)
     assert value == {"a": {"b": [1, 2.5], "c": {}}, "d": {"e": 1}}
-    assert isinstance(value["a"], Repeating)
+    assert isinstance(value["a"], RepeatingObject)
     assert value["a"].name == "c"
-    assert not isinstance(value, Repeating)
-    assert not isinstance(value["d"], Repeating)
+    assert not isinstance(value, RepeatingObject)
+    assert not isinstance(value["d"], RepeatingObject)
 
 
 def nested(levels: int) -> bytes:
@@ -99,24 +99,24 @@ def nested(levels: int) -> bytes:
 
 
 def test_depth_is_bounded_before_anything_is_parsed() -> None:
-    assert parsed(nested(DEEPEST))
+    assert parse_document(nested(DEEPEST))
     for deep in (nested(DEEPEST + 1), b"[" * 3_000_000, b'{"a":' * 1_000_000):
         with pytest.raises(DocumentError, match="within each other"):
-            parsed(deep)
+            parse_document(deep)
 
 
 def test_brackets_in_strings_hide_nothing_and_do_not_count() -> None:
-    assert parsed(json.dumps(["[{" * 1000]).encode()) == ["[{" * 1000]
+    assert parse_document(json.dumps(["[{" * 1000]).encode()) == ["[{" * 1000]
     for text in (b'["' + b"]" * 1000 + b'",' + nested(DEEPEST) + b"]", b'["\\\\",' + nested(DEEPEST) + b"]"):
         with pytest.raises(DocumentError, match="within each other"):
-            parsed(text)
+            parse_document(text)
 
 
 @pytest.mark.parametrize("shift", range(4))
 @pytest.mark.parametrize("string", [b"\\\\" * 700_000, b'\\"[' * 700_000, b"x" * (1 << 21)])
 def test_long_strings_end_where_they_end(string: bytes, shift: int) -> None:
     text = b'["' + b"x" * shift + string + b'",{"a":[]}]'
-    assert measured(text) == (1 + 3 + 1, 3)
+    assert measure(text) == (1 + 3 + 1, 3)
 
 
 def test_there_may_be_many_values_and_none_too_many() -> None:
@@ -127,12 +127,12 @@ def test_there_may_be_many_values_and_none_too_many() -> None:
 def test_what_is_no_document_is_refused() -> None:
     for text in (b"", b"[", b'"', b"\\", b'\\"', b"{]", b'{"a"}', b"[1]]", b"\xff", b'"\\ud800"'):
         with pytest.raises(DocumentError):
-            parsed(text)
+            parse_document(text)
 
 
 def test_the_collector_is_back_afterwards() -> None:
-    with uncollected():
-        with suppress(ZeroDivisionError), uncollected():
+    with without_garbage_collection():
+        with suppress(ZeroDivisionError), without_garbage_collection():
             raise ZeroDivisionError
         assert not gc.isenabled()
     assert gc.isenabled()

@@ -26,7 +26,7 @@ CLUSTER = Cluster(
 )
 
 
-def reports(name: str, *data: object) -> mond.Reports:
+def reports(name: str, *data: object) -> mond.MondReports:
     return {f"node{number}": {name: part, "drbd": {}} for number, part in enumerate(data, 1)}
 
 

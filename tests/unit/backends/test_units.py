@@ -213,11 +213,13 @@ def cluster(*disks: Disk, storage: tuple[Unit, ...] | None = None) -> Cluster:
 
 
 def test_columns_are_written_where_there_is_more_to_say() -> None:
-    assert not units.differ(cluster(Disk(5), Disk(6)))
-    assert not units.differ(cluster(Disk(5, None, SSD), Disk(6, None, SSD), Disk(7, None, SAN)))
-    assert units.differ(cluster(Disk(5, None, SSD), Disk(6, None, DesiredUnit(StorageType.LVM_VG, "hddvg"))))
-    assert units.differ(cluster(Disk(5, None, SSD, "xenvg")))
-    assert units.differ(cluster(Disk(5), storage=()))
+    assert not units.needs_disk_column(cluster(Disk(5), Disk(6)))
+    assert not units.needs_disk_column(cluster(Disk(5, None, SSD), Disk(6, None, SSD), Disk(7, None, SAN)))
+    assert units.needs_disk_column(
+        cluster(Disk(5, None, SSD), Disk(6, None, DesiredUnit(StorageType.LVM_VG, "hddvg")))
+    )
+    assert units.needs_disk_column(cluster(Disk(5, None, SSD, "xenvg")))
+    assert units.needs_disk_column(cluster(Disk(5), storage=()))
 
 
 def test_default_units_remain_the_default() -> None:

@@ -109,7 +109,7 @@ def test_an_error_is_told_with_its_place() -> None:
 
 @given(st.text())
 def test_foreign_text_is_quoted_on_one_short_line(text: str) -> None:
-    shown = values.shown(text)
+    shown = values.quote(text)
     assert shown.isprintable()
     assert shown[0] in "'\""
     if text.isprintable() and len(text) <= 60 and not set(text) & set("'\"\\"):

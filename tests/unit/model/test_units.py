@@ -48,7 +48,7 @@ class TestSurvey:
     def test_without_information_there_is_one_without_a_name(self) -> None:
         plain = cluster(by_hand.node("node1"), by_hand.node("node2"))
         assert units_in_use(plain) == Units((NAMELESS,))
-        assert not units_in_use(plain).known
+        assert not units_in_use(plain).reported
 
     def test_tags_tell_who_sees_a_pool_all_the_same(self) -> None:
         tagged = by_hand.node("node1", tags=("htools:storage:rados/fast", "htools:storage:lvm-vg/xenvg"))
@@ -69,7 +69,7 @@ class TestSurvey:
         assert units.local == (XEN, FILES, SSD)
         assert units.default(VG) == XEN
         assert units.default(StorageType.FILE) == FILES
-        assert units.known
+        assert units.reported
 
     def test_of_equally_many_that_of_the_first_node(self) -> None:
         assert units_in_use(cluster(node("node1", unit(SSD)), node("node2", unit(HDD)))).local == (SSD, HDD)
@@ -103,48 +103,48 @@ class TestNeeds:
     """What instances take of units."""
 
     def test_a_plain_disk_is_where_it_says_and_else_on_the_default(self) -> None:
-        wants = units_of(XEN, SSD).wants(instance(DiskTemplate.PLAIN, Disk(10, None, SSD), Disk(20)))
+        wants = units_of(XEN, SSD).needs(instance(DiskTemplate.PLAIN, Disk(10, None, SSD), Disk(20)))
         assert wants == {SSD: 10, XEN: 20}
 
     def test_each_drbd_disk_has_metadata(self) -> None:
         disks = (Disk(10, None, SSD), Disk(20), Disk(30))
-        assert units_of(XEN, SSD).wants(instance(DiskTemplate.DRBD, *disks)) == {SSD: 138, XEN: 306}
+        assert units_of(XEN, SSD).needs(instance(DiskTemplate.DRBD, *disks)) == {SSD: 138, XEN: 306}
 
     def test_metadata_may_be_on_another_volume_group(self) -> None:
         disks = (Disk(10, None, SSD, "xenvg"), Disk(20, None, SSD, "ssdvg"), Disk(30, None, SSD))
-        assert units_of(XEN, SSD).wants(instance(DiskTemplate.DRBD, *disks)) == {
+        assert units_of(XEN, SSD).needs(instance(DiskTemplate.DRBD, *disks)) == {
             SSD: 10 + 148 + 158,
             XEN: 128,
         }
 
     def test_where_all_is_on_one_unit_ganetis_sum_counts(self) -> None:
-        assert units_of(XEN, SSD).wants(instance(DiskTemplate.DRBD, Disk(10, None, SSD), dsk=999)) == {
+        assert units_of(XEN, SSD).needs(instance(DiskTemplate.DRBD, Disk(10, None, SSD), dsk=999)) == {
             SSD: 999
         }
 
     def test_drbd_disks_take_the_unit_for_mirrored_ones_if_a_node_lists_it(self) -> None:
         units = units_of(XEN, MIRRORED, SSD)
         disks = (Disk(10), Disk(20, None, XEN), Disk(30, None, SSD))
-        assert units.wants(instance(DiskTemplate.DRBD, *disks)) == {MIRRORED: 286, SSD: 158}
-        assert units.wants(instance(DiskTemplate.PLAIN, *disks)) == {XEN: 30, SSD: 30}
+        assert units.needs(instance(DiskTemplate.DRBD, *disks)) == {MIRRORED: 286, SSD: 158}
+        assert units.needs(instance(DiskTemplate.PLAIN, *disks)) == {XEN: 30, SSD: 30}
 
     def test_metadata_of_such_a_disk_is_there_too_unless_it_is_told_to_be_elsewhere(self) -> None:
         units = units_of(XEN, MIRRORED, SSD)
         disks = (Disk(10, None, XEN, "xenvg"), Disk(20, None, XEN, "ssdvg"))
-        assert units.wants(instance(DiskTemplate.DRBD, *disks)) == {MIRRORED: 10 + 128 + 20, SSD: 128}
+        assert units.needs(instance(DiskTemplate.DRBD, *disks)) == {MIRRORED: 10 + 128 + 20, SSD: 128}
 
     def test_the_unit_for_mirrored_disks_may_be_named(self) -> None:
         disk = Disk(10, None, MIRRORED)
-        assert units_of(XEN, MIRRORED).wants(instance(DiskTemplate.DRBD, disk)) == {MIRRORED: 138}
+        assert units_of(XEN, MIRRORED).needs(instance(DiskTemplate.DRBD, disk)) == {MIRRORED: 138}
 
     def test_file_disks_take_the_default_directory(self) -> None:
-        assert units_of(XEN, FILES).wants(instance(DiskTemplate.FILE, Disk(10))) == {FILES: 10}
+        assert units_of(XEN, FILES).needs(instance(DiskTemplate.FILE, Disk(10))) == {FILES: 10}
 
     def test_without_information_it_is_as_ever(self) -> None:
         units = units_in_use(cluster(by_hand.node("node1")))
-        assert units.wants(instance(DiskTemplate.DRBD, Disk(10, None, SSD))) == {NAMELESS: 138}
-        assert units.wants(instance(DiskTemplate.FILE, Disk(10))) == {}
-        assert units.wants(instance(DiskTemplate.RBD, Disk(10))) == {}
+        assert units.needs(instance(DiskTemplate.DRBD, Disk(10, None, SSD))) == {NAMELESS: 138}
+        assert units.needs(instance(DiskTemplate.FILE, Disk(10))) == {}
+        assert units.needs(instance(DiskTemplate.RBD, Disk(10))) == {}
 
     def test_amounts_of_units_and_wishes_of_pools(self) -> None:
         units = Units((XEN, SSD), (POOL,), frozenset({VG}), frozenset(), (XEN,))

@@ -8,7 +8,7 @@ from ganeti_htools.client import calls
 from ganeti_htools.luxi import relayed
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
-from ganeti_htools.sources.source import Source, read, unheard
+from ganeti_htools.sources.source import Source, describe_silent, read
 from tests.support import messages, rapi_documents, text_format
 from tests.support.clusters import Shape
 from tests.support.clusters import cluster as generated
@@ -117,4 +117,4 @@ def test_what_htoolsd_does_not_know_well_is_warned_of(monkeypatch: pytest.Monkey
         "Warning: htoolsd: live data 7 s old (away)",
         f"Warning: node {NODES[0]} does not report, and is taken for offline",
     ]
-    assert unheard(reading.silent) == f"nodes that are in use do not report: {NODES[0]}"
+    assert describe_silent(reading.silent) == f"nodes that are in use do not report: {NODES[0]}"

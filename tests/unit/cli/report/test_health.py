@@ -2,7 +2,7 @@ import pytest
 
 from ganeti_htools.cli.report import health
 from ganeti_htools.cli.report.health import GroupFindings, HealthFindings
-from ganeti_htools.engine.groups.health import Health as Illness
+from ganeti_htools.engine.groups.diagnosis import GroupDiagnosis as Illness
 from ganeti_htools.engine.redundancy.check import Health, Tolerance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.types import DiskTemplate

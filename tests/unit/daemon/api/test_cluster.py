@@ -5,7 +5,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from ganeti_htools.backends import luxi, storage
+from ganeti_htools.backends import ganeti_storage, luxi
 from ganeti_htools.client.protocol import RefusalError
 from ganeti_htools.luxi import relayed
 from ganeti_htools.model.inventory import Inventory
@@ -53,7 +53,7 @@ async def test_what_is_kept_of_nodes_is_told_with_the_cluster(autojump_clock: Mo
         there = (("CUSTOM_GPU", Inventory(4, 1, max_unit=2)), ("MEMORY_MB", Inventory(0, 512)))
         await sync.reserve(Reservations({"two": there}))
         told = orjson.loads(orjson.dumps(await ClusterMethods(sync).cluster({}, None)))
-        cluster = storage.with_told(luxi.parse(relayed.from_json(told)), told["storage"])
+        cluster = ganeti_storage.with_storage_json(luxi.parse(relayed.from_json(told)), told["storage"])
         assert {node.name: node.inventories for node in cluster.nodes if node.inventories} == {"two": there}
         assert sync.model.cluster
         assert [node.inventories for node in cluster.nodes] == [

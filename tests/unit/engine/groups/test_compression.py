@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.groups.compression import candidates, compress
-from ganeti_htools.engine.groups.outcome import Limits, Outcome
+from ganeti_htools.engine.groups.outcome import RegroupingLimits, RegroupingOutcome
 from ganeti_htools.engine.groups.regrouping import Regrouping
-from ganeti_htools.engine.groups.rules import Rules
+from ganeti_htools.engine.groups.rules import RegroupingRules
 from ganeti_htools.model.cluster import Cluster, Group, Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
@@ -35,12 +35,12 @@ def names(number: int) -> list[str]:
     return [f"r{at}{letter}" for at in range(number) for letter in "ab"]
 
 
-def rules(state: State) -> Rules:
-    return Rules(np.ones(len(state.pnode), np.bool_), frozenset(state.group.tolist()))
+def rules(state: State) -> RegroupingRules:
+    return RegroupingRules(np.ones(len(state.pnode), np.bool_), frozenset(state.group.tolist()))
 
 
-def emptied(state: State, *named: int, number: int = 1) -> Outcome:
-    return compress(state, rules(state), Limits(), named, number, 0.0, lambda _: None)
+def emptied(state: State, *named: int, number: int = 1) -> RegroupingOutcome:
+    return compress(state, rules(state), RegroupingLimits(), named, number, 0.0, lambda _: None)
 
 
 def test_the_group_with_most_free_memory_comes_first() -> None:

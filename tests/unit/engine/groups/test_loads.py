@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.groups.loads import DYNAMIC, STATIC, Loads, measured
+from ganeti_htools.engine.groups.loads import DYNAMIC, STATIC, GroupLoads, group_loads
 from ganeti_htools.model.cluster import Cluster, Group, Load
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.types import DiskTemplate
@@ -14,7 +14,7 @@ from tests.support.by_hand import instance, node
 EXT, DRBD = DiskTemplate.EXT, DiskTemplate.DRBD
 
 
-def loads(*loads: Load) -> Loads:
+def loads(*loads: Load) -> GroupLoads:
     """Three racks of one node each, the first of twice the size; an instance on each by turns."""
     nodes = [
         node(f"node{at}", 20_000 if at == 0 else 10_000, group=f"uuid-{at}", t_cpu=8.0) for at in range(3)
@@ -23,7 +23,7 @@ def loads(*loads: Load) -> Loads:
     rows = [replace(instance(f"inst{at}", EXT, f"node{at % 3}"), load=load) for at, load in enumerate(loads)]
     groups = tuple(Group(f"rack{at}", f"uuid-{at}") for at in range(3))
     state = derive(Cluster(groups, tuple(nodes), tuple(rows)))
-    return measured(state, frozenset(range(3)))
+    return group_loads(state, frozenset(range(3)))
 
 
 def test_loads_in_proportion_to_capacity_are_even() -> None:
@@ -66,7 +66,7 @@ def test_disks_of_mirrored_instances_count_on_both_nodes() -> None:
         instance("two", EXT, "b0"),
     )
     state = derive(Cluster((Group("a", "a"), Group("b", "b")), nodes, rows))
-    found = measured(state, frozenset((0, 1)))
+    found = group_loads(state, frozenset((0, 1)))
     assert found.loads[2] == pytest.approx([6, 1])
     assert found.mine[2] == pytest.approx([6, 1])
 
@@ -75,5 +75,5 @@ def test_groups_without_online_node_are_left_out() -> None:
     nodes = (node("a0", group="a"), node("b0", group="b", offline=True))
     rows = (instance("one", EXT, "a0"), instance("two", EXT, "b0"))
     state = derive(Cluster((Group("a", "a"), Group("b", "b")), nodes, rows))
-    found = measured(state, frozenset((0, 1)))
+    found = group_loads(state, frozenset((0, 1)))
     assert (found.groups, found.score) == ((0,), 0)

@@ -7,7 +7,7 @@ import pytest
 
 from ganeti_htools.engine.groups import recheck
 from ganeti_htools.engine.groups.regrouping import Regrouping
-from ganeti_htools.engine.groups.rules import Rules
+from ganeti_htools.engine.groups.rules import RegroupingRules
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.moves import NamedMove, Operation
@@ -35,7 +35,9 @@ def made(m: tuple[str, str] = ("a0", "a1"), e: str = "a0", mem: int = 1000) -> C
 
 def now(cluster: Cluster, movable: bool = True) -> Regrouping:
     state = derive(cluster)
-    return Regrouping(state, Rules(np.full(len(state.pnode), movable), frozenset(state.group.tolist())))
+    return Regrouping(
+        state, RegroupingRules(np.full(len(state.pnode), movable), frozenset(state.group.tolist()))
+    )
 
 
 def obstacle(cluster: Cluster, movable: bool = True) -> str | None:
@@ -63,7 +65,7 @@ def test_what_has_gone_a_part_of_its_way_goes_on(m: tuple[str, str]) -> None:
     [(("a0", "a1"), 3), (("a0", "b0"), 2), (("b0", "a0"), 1), (("b0", "b1"), 0), (("a1", "a0"), None)],
 )
 def test_what_is_left_of_a_way(m: tuple[str, str], left: int | None) -> None:
-    rest = recheck.left(derive(made(m)), 0, MOVES[0])
+    rest = recheck.remaining_move(derive(made(m)), 0, MOVES[0])
     if left is None:
         assert rest is None
         return

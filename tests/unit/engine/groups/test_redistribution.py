@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.groups.outcome import Limits, Outcome
+from ganeti_htools.engine.groups.outcome import RegroupingLimits, RegroupingOutcome
 from ganeti_htools.engine.groups.redistribution import redistribute
-from ganeti_htools.engine.groups.rules import Rules
+from ganeti_htools.engine.groups.rules import RegroupingRules
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
@@ -34,15 +34,17 @@ def made(
     )
 
 
-def repaired(cluster: Cluster, limits: Limits | None = None, among: str = "", **facts: bool) -> Outcome:
+def repaired(
+    cluster: Cluster, limits: RegroupingLimits | None = None, among: str = "", **facts: bool
+) -> RegroupingOutcome:
     state = derive(cluster)
     rows = {group.uuid: row for row, group in enumerate(cluster.groups)}
     groups = frozenset(rows[letter] for letter in among or rows)
-    rules = Rules(np.ones(len(state.pnode), np.bool_), groups, **facts)
-    return redistribute(state, rules, limits or Limits(), lambda _: None)
+    rules = RegroupingRules(np.ones(len(state.pnode), np.bool_), groups, **facts)
+    return redistribute(state, rules, limits or RegroupingLimits(), lambda _: None)
 
 
-def ways(cluster: Cluster, outcome: Outcome) -> dict[str, str]:
+def ways(cluster: Cluster, outcome: RegroupingOutcome) -> dict[str, str]:
     """How each instance went, like ``f r:b1``."""
     return {
         cluster.instances[move.instance].name: " ".join(
@@ -53,7 +55,7 @@ def ways(cluster: Cluster, outcome: Outcome) -> dict[str, str]:
     }
 
 
-def why(outcome: Outcome) -> str:
+def why(outcome: RegroupingOutcome) -> str:
     ((_, told),) = outcome.failed
     return told
 
@@ -146,9 +148,9 @@ def test_only_among_some_groups() -> None:
 
 def test_limits() -> None:
     cluster = made(FULL, [instance("e", EXT, "a0", mem=3000)], "a0")
-    for limits in (Limits(moves=0), Limits(copy=2999)):
+    for limits in (RegroupingLimits(moves=0), RegroupingLimits(copy=2999)):
         assert why(repaired(cluster, limits)) == "the limits do not allow so many moves"
-    assert repaired(cluster, Limits(1, 3000)).done == (0,)
+    assert repaired(cluster, RegroupingLimits(1, 3000)).done == (0,)
 
 
 def test_a_group_that_is_not_healthy_takes_nothing() -> None:

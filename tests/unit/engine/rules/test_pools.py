@@ -120,7 +120,7 @@ def test_pool_limits_instances_when_no_node_reports_units() -> None:
         here, instances=rows[:2], default_units=(VMS,), pools=(Pool(VMS, 4000, 100), Pool(FAST, 1500))
     )
     start = state(known)
-    assert not start.units.known
+    assert not start.units.reported
     left = pool_room(start).free_after(start)
     assert left == {VMS: 3600, FAST: 500}
     new = place(

@@ -7,8 +7,8 @@ import pytest
 
 from ganeti_htools.engine.balancing.recheck import named
 from ganeti_htools.engine.squeezing import candidates, recheck, reserve, squeeze
-from ganeti_htools.engine.squeezing.candidates import pool_left_to
-from ganeti_htools.engine.squeezing.power_plan import ANY, Action, Allowed, PowerPlan, Wishes
+from ganeti_htools.engine.squeezing.candidates import candidate_pool_for
+from ganeti_htools.engine.squeezing.power_plan import ANY, Action, AllowedMoves, PowerPlan, Wishes
 from ganeti_htools.engine.squeezing.recheck import NamedPhase
 from ganeti_htools.model.cluster import Cluster, Group, Instance
 from ganeti_htools.model.derive import derive
@@ -123,7 +123,7 @@ def test_nodes_are_powered_down_to_the_last_bit_of_room(
     target: dict[str, int], nodes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """12 instances on three nodes, which two of them can share evenly, N+1 aside."""
-    monkeypatch.setattr(reserve, "nothing_kept", lambda _wanted: True)
+    monkeypatch.setattr(reserve, "is_empty", lambda _wanted: True)
     rows = [instance(f"i{row}", DiskTemplate.EXT, f"n{row % 3}", mem=1500) for row in range(12)]
     made = by_hand.cluster(dict.fromkeys(("n0", "n1", "n2"), 10_000), rows, t_cpu=2.0)
     n0, n1, n2 = made.nodes
@@ -217,18 +217,20 @@ def test_wishes() -> None:
     few = found(Wishes(prefer=frozenset({2}), most=2))
     assert len(few.nodes) == 2
     assert 2 in few.nodes
-    assert set(few.kept.values()) == {"as many nodes as may be are powered down"}
+    assert set(few.obstacles.values()) == {"as many nodes as may be are powered down"}
     assert found(Wishes(most=0)).action is Action.NOTHING
 
 
 def test_why_nodes_stay() -> None:
     everyone = np.ones(8, np.bool_)
     tight = squeeze.plan(spread(4, 3000), [NOTHING], [SMALL], everyone)
-    assert tight.kept == dict.fromkeys((1, 2, 3), "the group would not hold N+1")
+    assert tight.obstacles == dict.fromkeys((1, 2, 3), "the group would not hold N+1")
     full = squeeze.plan(spread(4, 4900), [NOTHING], [NOTHING], everyone)
-    assert set(full.kept.values()) == {"the others have no room for its instances and the target resources"}
+    assert set(full.obstacles.values()) == {
+        "the others have no room for its instances and the target resources"
+    }
     lone = squeeze.plan(spread(2, 10), [NOTHING], [SMALL], np.ones(4, np.bool_))
-    assert lone.kept == {1: "a node would be left alone"}
+    assert lone.obstacles == {1: "a node would be left alone"}
     rows = [
         instance("plain", DiskTemplate.PLAIN, "n1"),
         instance("drbd", DiskTemplate.DRBD, "n2", "n3"),
@@ -236,7 +238,7 @@ def test_why_nodes_stay() -> None:
     made = by_hand.cluster(dict.fromkeys(("n0", "n1", "n2", "n3", "n4", "n5"), 10_000), rows)
     first, *others, off, last = made.nodes
     nodes = (replace(first, master=True), *others, replace(off, offline=True), last)
-    assert candidates.staying(derive(replace(made, nodes=nodes))) == {
+    assert candidates.obstacles_to_power_down(derive(replace(made, nodes=nodes))) == {
         0: "is the master",
         1: "has instances on its own storage",
         2: "has instances on its own storage",
@@ -258,15 +260,15 @@ def local(template: DiskTemplate, **changes: object) -> State:
 @pytest.mark.parametrize("template", [DiskTemplate.PLAIN, DiskTemplate.FILE])
 def test_instances_without_a_mirror_leave_only_if_all_may(template: DiskTemplate) -> None:
     state, everyone = local(template), np.ones(4, np.bool_)
-    for allowed in Allowed:
+    for allowed in AllowedMoves:
         found = squeeze.plan(state, [NOTHING], [NOTHING], everyone, wishes=Wishes(allowed=allowed))
-        assert len(found.nodes) == (3 if allowed is Allowed.ALL else 0)
+        assert len(found.nodes) == (3 if allowed is AllowedMoves.ALL else 0)
         assert {step.kind for step in found.steps} <= {MoveKind.MOVE}
         assert {state.pnode[step.instance] for step in found.steps} == set(found.nodes)
 
 
 def test_what_is_on_a_node_that_is_off_cannot_be_copied() -> None:
-    wishes = Wishes(allowed=Allowed.ALL)
+    wishes = Wishes(allowed=AllowedMoves.ALL)
     for off in ({"offline": True}, {}):
         state = local(DiskTemplate.PLAIN, **off)
         found = squeeze.plan(state, [NOTHING], [NOTHING], np.ones(4, np.bool_), wishes=wishes)
@@ -275,9 +277,9 @@ def test_what_is_on_a_node_that_is_off_cannot_be_copied() -> None:
 
 def test_a_plan_that_copies_holds_as_long_as_its_nodes_do() -> None:
     state, everyone = local(DiskTemplate.PLAIN), np.ones(4, np.bool_)
-    found = squeeze.plan(state, [NOTHING], [SMALL], everyone, wishes=Wishes(allowed=Allowed.ALL))
+    found = squeeze.plan(state, [NOTHING], [SMALL], everyone, wishes=Wishes(allowed=AllowedMoves.ALL))
     assert found.action is Action.NOTHING  # plain instances come back nowhere should their node be lost
-    found = squeeze.plan(state, [NOTHING], [NOTHING], everyone, wishes=Wishes(allowed=Allowed.ALL))
+    found = squeeze.plan(state, [NOTHING], [NOTHING], everyone, wishes=Wishes(allowed=AllowedMoves.ALL))
     phases = [NamedPhase(found.action, state.names(found.nodes), list(named(state, found.steps)))]
     assert recheck.obstacle(state, phases, None, [NOTHING], everyone) is None
     less = [replace(node, t_dsk=1.0, f_dsk=0) if node.master else node for node in state.cluster.nodes]
@@ -313,7 +315,7 @@ def test_the_last_master_candidates_stay(pool: int | None, capable: str, down: i
     found = squeeze.plan(state, [NOTHING], [NOTHING], np.ones(0, np.bool_))
     assert len(found.nodes) == down
     others = {row for row, letter in enumerate(capable) if letter == "y"} - {0, *found.nodes}
-    assert {found.kept[row] for row in others} <= {"is one of the last master candidates"}
+    assert {found.obstacles[row] for row in others} <= {"is one of the last master candidates"}
 
 
 def test_master_candidates_that_have_gone_meanwhile() -> None:
@@ -332,5 +334,5 @@ def test_what_a_part_of_the_nodes_has_to_keep_of_the_pool() -> None:
     """Three of six nodes: what the others are counts, unless they may not be candidates or are offline."""
     for pool, capable, left in ((None, "yyyyyy", None), (4, "yyyyyy", 1), (2, "yyyyyy", 0), (4, "yyynno", 4)):
         cluster = in_pool(pool, capable).cluster
-        assert pool_left_to(cluster, cluster.nodes[:3]) == left
-        assert pool_left_to(cluster, cluster.nodes) == pool
+        assert candidate_pool_for(cluster, cluster.nodes[:3]) == left
+        assert candidate_pool_for(cluster, cluster.nodes) == pool

@@ -19,7 +19,7 @@ from ganeti_htools.model.state import RequestedInstance, State
 
 
 @dataclass(frozen=True, slots=True)
-class Detached:
+class GroupState:
     """A node group as a state of its own, whose rows stand for these rows of the whole cluster.
 
     ``fragile`` nodes (rows of the whole) cannot be lost; ``check`` keeps the redundancy of the group.
@@ -33,7 +33,7 @@ class Detached:
     known: dict[Any, Solution | None] = field(default_factory=dict)
 
 
-def detached(whole: State, group: int) -> Detached:
+def group_state(whole: State, group: int) -> GroupState:
     """A group (row) of a cluster, with the instances that have all their nodes there."""
     scope = whole.group == group
     here = scope[whole.pnode] & ((whole.snode == NOWHERE) | scope[whole.snode])
@@ -41,14 +41,14 @@ def detached(whole: State, group: int) -> Detached:
     return _detached(whole.part(nodes, np.flatnonzero(here)), nodes)
 
 
-def _detached(state: State, nodes: Ints) -> Detached:
+def _detached(state: State, nodes: Ints) -> GroupState:
     redundancy = assess(state, np.ones(len(nodes), np.bool_), PlacementOptions())
     fragile = redundancy.fragile()
     check: Check = NoneAdded(redundancy, fragile) if fragile.any() else redundancy
-    return Detached(state, nodes, tuple(nodes[fragile].tolist()), check)
+    return GroupState(state, nodes, tuple(nodes[fragile].tolist()), check)
 
 
-def best_place(alone: Detached, asked: RequestedInstance, first: Ints) -> Solution | None:
+def best_place(alone: GroupState, asked: RequestedInstance, first: Ints) -> Solution | None:
     """The best place for an instance with its primary on one of some nodes (its own rows)."""
     state, everyone = alone.state, np.ones(len(alone.nodes), np.bool_)
     nodes = np.flatnonzero(~state.columns.offline)
@@ -60,7 +60,7 @@ def best_place(alone: Detached, asked: RequestedInstance, first: Ints) -> Soluti
     return on_pairs(state, asked, first, nodes, base, PlacementOptions(), alone.check)
 
 
-def has_room(alone: Detached, group: int, number: int) -> bool:
+def has_room(alone: GroupState, group: int, number: int) -> bool:
     """Whether so many standard instances by the policy of the group (row) can be placed there.
 
     They get the first disk template that the policy enables.

@@ -22,7 +22,7 @@ ADDED_UP: tuple[tuple[Limit, str, Callable[[RequestedInstance], int]], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
+class SqueezeBounds:
     """What instances may still take of each node, and what its own primaries take (by :data:`ADDED_UP` and
     node); which nodes have primaries that cannot leave.
     """
@@ -38,7 +38,7 @@ class Sums:
         room = self.room + self.taken
         return np.asarray((room / np.maximum(room.sum(axis=1, keepdims=True), 1)).max(axis=0))
 
-    def hopeless(self, online: Bools, lost: Bools, wanted: Instance) -> bool:
+    def infeasible(self, online: Bools, lost: Bools, wanted: Instance) -> bool:
         """Whether no moves whatever bring the primaries of lost nodes to those that are online and leave room
         for what is wanted on each of these.
 
@@ -50,7 +50,7 @@ class Sums:
         needed = np.array([amount(asked) for _, _, amount in ADDED_UP]) * np.count_nonzero(online)
         return bool((self.room[:, online].sum(axis=1) < self.taken[:, lost].sum(axis=1) + needed).any())
 
-    def fragile(self, online: Bools, lost: Bools) -> bool:
+    def breaks_redundancy(self, online: Bools, lost: Bools) -> bool:
         """Whether some online node could not be lost, wherever instances are; they all have to come back.
 
         What is free on the others has to be what it has, so what is free on all of them as much as it has
@@ -60,7 +60,7 @@ class Sums:
         return bool(left < (self.room[0] + self.taken[0])[online].max(initial=0))
 
 
-def sums_of(state: State, scope: Bools, leaving: Bools) -> Sums:
+def squeeze_bounds(state: State, scope: Bools, leaving: Bools) -> SqueezeBounds:
     """The sums of the nodes in scope, whose instances may leave them or not."""
     here = np.flatnonzero(scope[state.pnode])
     nodes, hosts = len(scope), state.pnode[here]
@@ -71,7 +71,7 @@ def sums_of(state: State, scope: Bools, leaving: Bools) -> Sums:
     ]
     room = [_room(state.columns, limit, figure) for limit, figure, _ in ADDED_UP]
     stuck = np.bincount(hosts, ~leaving[here], nodes) > 0
-    return Sums(state, np.array(room), np.array(taken), stuck)
+    return SqueezeBounds(state, np.array(room), np.array(taken), stuck)
 
 
 def _room(columns: Columns, limit: Limit, figure: str) -> Ints:

@@ -12,7 +12,7 @@ from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.storage import Unit
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.simulator.world import World, lose_node
-from ganeti_htools.sources import storage
+from ganeti_htools.sources import storage_jobs
 from ganeti_htools.sources.source import Source, read
 from tests.support.simulated import Simulated, simulated
 from tests.support.simulators import simulator
@@ -21,7 +21,7 @@ from tests.unit.simulator.test_storage_units import FILES, HDD, SSD, units, worl
 
 async def asked(master: Simulated, client: LuxiClient, warnings: list[str]) -> Cluster:
     cluster = luxi.parse(await queries.whole_cluster(client))
-    return await storage.with_storage(client, cluster, warnings.append)
+    return await storage_jobs.with_storage(client, cluster, warnings.append)
 
 
 def found(cluster: Cluster) -> dict[str, set[Unit] | None]:
@@ -42,8 +42,8 @@ async def test_nodes_and_disks_have_their_units(autojump_clock: MockClock) -> No
 async def test_few_nodes_and_instances_are_asked_at_a_time(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage, "NODES", 2)
-    monkeypatch.setattr(storage, "INSTANCES", 1)
+    monkeypatch.setattr(storage_jobs, "NODES", 2)
+    monkeypatch.setattr(storage_jobs, "INSTANCES", 1)
     async with simulated(world()) as (master, client):
         cluster = await asked(master, client, [])
         work = [[op.opcode for op in job.ops] for job in master.jobs.unarchived()]
@@ -74,7 +74,7 @@ async def test_a_node_that_does_not_answer_keeps_its_single_figure(autojump_cloc
     async with simulated(world()) as (master, client):
         cluster = luxi.parse(await queries.whole_cluster(client))
         master.jobs.change(lose_node(master.jobs.world, "two"))
-        changed = await storage.with_storage(client, cluster, warnings.append)
+        changed = await storage_jobs.with_storage(client, cluster, warnings.append)
     assert changed.nodes[1] == cluster.nodes[1]
     assert found(changed)["one"] == found(world().cluster)["one"]
     assert warnings == ["Warning: storage units of two are not known"]
@@ -100,7 +100,7 @@ async def test_on_the_master_itself_the_configuration_tells_where_disks_are(
     autojump_clock: MockClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GANETI_ROOTDIR", str(tmp_path))
-    file = Path(storage.configuration_file())
+    file = Path(storage_jobs.configuration_file())
     file.parent.mkdir(parents=True)
     file.write_text('{"cluster": {}, "nodegroups": {}, "nodes": {}, "instances": {}, "disks": {}}')
     async with simulated(world()) as (master, client):

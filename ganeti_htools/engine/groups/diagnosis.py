@@ -12,7 +12,7 @@ from ganeti_htools.model.state import State
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class GroupDiagnosis:
     """What is wrong with a group; rows of nodes and instances. Forthcoming instances do not count.
 
     ``stranded`` are instances with an offline node: those with their primary there, then others. ``failing``
@@ -47,7 +47,7 @@ class Health:
         """How bad it is; more is worse."""
         return len(self.stranded), len(self.failing)
 
-    def worse_than(self, other: "Health") -> bool:
+    def worse_than(self, other: "GroupDiagnosis") -> bool:
         """Whether something is wrong that was not wrong in the other."""
         return any(
             set(mine or ()) - set(theirs or ())
@@ -59,18 +59,18 @@ class Health:
         )
 
 
-def health(state: State, scope: Bools, fragile: tuple[int, ...] | None = None) -> Health:
+def diagnose(state: State, scope: Bools, fragile: tuple[int, ...] | None = None) -> GroupDiagnosis:
     """The health of the group in scope, given which of its nodes cannot be lost."""
     offline, bad = scope & state.columns.offline, bad_nodes(state, scope)
     stranded = _instances(state, offline, state.pnode) + _instances(state, offline, state.snode)
     pressing = _instances(state, bad, state.snode) + _instances(state, bad, state.pnode)
     apart = scope[state.pnode] & (state.snode != NOWHERE) & ~scope[state.snode] & ~state.forthcoming
-    return Health(
+    return GroupDiagnosis(
         tuple(dict.fromkeys(stranded)), _rows(bad), tuple(dict.fromkeys(pressing)), fragile, _rows(apart)
     )
 
 
-def reasons(state: State, found: Health) -> Iterator[str]:
+def reasons(state: State, found: GroupDiagnosis) -> Iterator[str]:
     """What is wrong with a group, a line each."""
     names = [row.name for row in state.cluster.instances]
     if found.stranded:

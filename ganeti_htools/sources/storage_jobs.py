@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ganeti_htools.backends import storage
-from ganeti_htools.backends.storage import Found
+from ganeti_htools.backends import ganeti_storage
+from ganeti_htools.backends.ganeti_storage import DiskLocations
 from ganeti_htools.files import read_bytes
 from ganeti_htools.luxi import opcodes, queries
 from ganeti_htools.luxi.client import LuxiClient, LuxiError
@@ -34,15 +34,15 @@ async def with_storage(ganeti: LuxiClient, cluster: Cluster, warn: Warn) -> Clus
     A node that does not answer, or answers nonsense, keeps its single figure. Raises HtoolsError if it cannot
     be found out where disks are.
     """
-    found = await where_disks_are(ganeti, cluster)
+    found = await disk_locations(ganeti, cluster)
     for line in found.wrong:
         warn(f"Warning: {line}")
     cluster = known_storage.with_disks(cluster, found.disks)
     nodes = [node.name for node in cluster.nodes if node.t_mem]
     reports: dict[str, Any] = {}
-    for some in parted(nodes, NODES):
+    for some in chunks(nodes, NODES):
         try:
-            told, wrong = await units_of(ganeti, some, known_storage.queryable_types(cluster), SECONDS)
+            told, wrong = await query_units(ganeti, some, known_storage.queryable_types(cluster), SECONDS)
         except LuxiError as error:
             told, wrong = {}, (str(error),)
         reports |= told
@@ -54,7 +54,7 @@ async def with_storage(ganeti: LuxiClient, cluster: Cluster, warn: Warn) -> Clus
     return known_storage.with_storage(cluster, reports, known_storage.units_to_query(cluster))
 
 
-async def units_of(
+async def query_units(
     ganeti: LuxiClient, nodes: Sequence[str], kinds: Sequence[StorageType], seconds: float
 ) -> tuple[UnitReports, tuple[str, ...]]:
     """What nodes have, and what was wrong with their answers; offline ones give none. Raises LuxiError."""
@@ -62,33 +62,35 @@ async def units_of(
         return {}, ()
     work = [opcodes.query_storage(kind.value, nodes) for kind in kinds]
     results = await results_of(ganeti, work, "storage units", seconds)
-    return storage.reports(dict(zip(kinds, results, strict=True)))
+    return ganeti_storage.reports(dict(zip(kinds, results, strict=True)))
 
 
-async def where_disks_are(ganeti: LuxiClient, cluster: Cluster) -> Found:
+async def disk_locations(ganeti: LuxiClient, cluster: Cluster) -> DiskLocations:
     """Where disks are. Raises HtoolsError."""
     if ganeti.path == queries.default_socket():
         try:
-            return storage.configured_disks(read_bytes(configuration_file()))
+            return ganeti_storage.configured_disks(read_bytes(configuration_file()))
         except HtoolsError:
             pass  # it may be asked for
     names = [row.name for row in cluster.instances if row.template is not DiskTemplate.DISKLESS]
-    parts = [await disks_of(ganeti, some, cluster, SECONDS) for some in parted(names, INSTANCES)]
-    return Found(
+    parts = [await query_disk_locations(ganeti, some, cluster, SECONDS) for some in chunks(names, INSTANCES)]
+    return DiskLocations(
         {name: disks for part in parts for name, disks in part.disks.items()},
         tuple(line for part in parts for line in part.wrong),
     )
 
 
-async def disks_of(ganeti: LuxiClient, names: Sequence[str], cluster: Cluster, seconds: float) -> Found:
+async def query_disk_locations(
+    ganeti: LuxiClient, names: Sequence[str], cluster: Cluster, seconds: float
+) -> DiskLocations:
     """Where the disks of instances are, by a job. Raises LuxiError, DataError."""
     work = [opcodes.query_disks(names)]
     [result] = await results_of(ganeti, work, "disks of instances", seconds)
     pools = {group.uuid: group.rbd_pool for group in cluster.groups if group.rbd_pool}
-    return storage.queried_disks(result, cluster.default_units, pools)
+    return ganeti_storage.queried_disks(result, cluster.default_units, pools)
 
 
-def parted(names: Sequence[str], most: int) -> list[Sequence[str]]:
+def chunks(names: Sequence[str], most: int) -> list[Sequence[str]]:
     """The names in parts of at most so many."""
     return [names[start : start + most] for start in range(0, len(names), most)]
 

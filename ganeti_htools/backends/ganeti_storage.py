@@ -71,14 +71,14 @@ def enabled_templates(settings: Fields) -> tuple[DiskTemplate, ...] | None:
     return tuple(known[name] for name in settings.texts("enabled_disk_templates") if name in known)
 
 
-class Found(NamedTuple):
+class DiskLocations(NamedTuple):
     """Where disks are, and for each instance that could not be read why, a line each."""
 
     disks: DisksByInstance
     wrong: tuple[str, ...]
 
 
-def configured_disks(data: bytes) -> Found:
+def configured_disks(data: bytes) -> DiskLocations:
     """Where disks are, from Ganeti's configuration file. Raises DataError if it is none."""
     what = "Ganeti's configuration"
     document = Fields(what, parse_json(data, what))
@@ -110,7 +110,7 @@ def _own_pool(group: Any) -> str | None:
         return None
 
 
-def queried_disks(result: Any, defaults: Iterable[DesiredUnit], pools: Mapping[str, str]) -> Found:
+def queried_disks(result: Any, defaults: Iterable[DesiredUnit], pools: Mapping[str, str]) -> DiskLocations:
     """Where disks are, from a result of OP_INSTANCE_QUERY_DATA; ``pools`` are groups' RBD pools, by uuid.
 
     Raises DataError if it is none.
@@ -124,7 +124,9 @@ def queried_disks(result: Any, defaults: Iterable[DesiredUnit], pools: Mapping[s
     return _found(Fields("Ganeti's instance data", result).values, read)
 
 
-def _found(rows: Mapping[str, Any], read: Callable[[str, Fields], tuple[str, tuple[Disk, ...]]]) -> Found:
+def _found(
+    rows: Mapping[str, Any], read: Callable[[str, Fields], tuple[str, tuple[Disk, ...]]]
+) -> DiskLocations:
     """Where the disks of instances are. ``read`` makes a name and disks of the key and fields of each."""
     found, wrong = dict[str, tuple[Disk, ...]](), list[str]()
     for key, values in rows.items():
@@ -133,7 +135,7 @@ def _found(rows: Mapping[str, Any], read: Callable[[str, Fields], tuple[str, tup
             found[name] = disks
         except DataError as error:
             wrong.append(str(error))
-    return Found(found, tuple(wrong))
+    return DiskLocations(found, tuple(wrong))
 
 
 def _with_pool(defaults: Mapping[StorageType, str], pool: str | None) -> Mapping[StorageType, str]:
@@ -186,7 +188,7 @@ def _directory(fields: Fields, default: str | None) -> str:
     return path.rsplit("/", 2)[0] or "/"
 
 
-def told(cluster: Cluster) -> dict[str, Any]:
+def storage_to_json(cluster: Cluster) -> dict[str, Any]:
     """The units of nodes and the disks of instances, in the words of the text format, by name; pools. And
     inventories of nodes, if there are any.
     """
@@ -213,8 +215,8 @@ def told(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def with_told(cluster: Cluster, said: Any) -> Cluster:
-    """The cluster with the units and inventories that :func:`told` wrote. Raises DataError."""
+def with_storage_json(cluster: Cluster, said: Any) -> Cluster:
+    """The cluster with the units and inventories that :func:`storage_to_json` wrote. Raises DataError."""
     fields = Fields("storage", said)
     nodes, instances = fields.object("nodes"), fields.object("instances")
     cluster = with_disks(cluster, {name: units.read_disks(instances.text(name)) for name in instances.values})

@@ -7,8 +7,8 @@ from ganeti_htools.engine.balancing.balance import Step, candidates
 from ganeti_htools.engine.balancing.replay import MoveRows, plan_of
 from ganeti_htools.engine.balancing.ways import goals_of
 from ganeti_htools.engine.squeezing.candidates import online_candidates
-from ganeti_htools.engine.squeezing.down import power_down
-from ganeti_htools.engine.squeezing.power_group import TO_THE_END, PowerGroup, switched
+from ganeti_htools.engine.squeezing.power_down import power_down
+from ganeti_htools.engine.squeezing.power_group import TO_THE_END, PowerGroup, with_power
 from ganeti_htools.engine.squeezing.power_plan import ANY, Action, Phase, PowerPlan, Progress, Wishes
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.state import State
@@ -24,7 +24,7 @@ def power_up(group: PowerGroup, progress: Progress, wishes: Wishes = ANY) -> Pow
     found = in_order(group, progress)
     freely = replace(wishes, never=wishes.never.difference(found.nodes), most=None)
     while found.enough:
-        rest = power_down(group.then(found.state), lambda _a, _b: None, freely)
+        rest = power_down(group.on_state(found.state), lambda _a, _b: None, freely)
         needed = tuple(node for node in found.nodes if node not in rest.nodes)
         fewer = None if needed == found.nodes else _with_fewer(group, needed, found, rest)
         if fewer is None:
@@ -35,12 +35,12 @@ def power_up(group: PowerGroup, progress: Progress, wishes: Wishes = ANY) -> Pow
 
 def in_order(group: PowerGroup, progress: Progress) -> PowerPlan:
     """As many of the candidates as it takes."""
-    possible = group.of(online_candidates(group.state))
+    possible = group.within(online_candidates(group.state))
     for count in range(len(possible) + 1):
         progress(count, len(possible) + 1)
         nodes = tuple(possible[:count])
         last = count == len(possible)
-        if group.hopeless(nodes, False, group.minimum) and not last:
+        if group.infeasible(nodes, False, group.minimum) and not last:
             continue
         found = _planned(group, nodes, *group.balanced(nodes, False))
         if found.enough or last:
@@ -71,7 +71,7 @@ def _directly(
 
     Instances without a mirror stay, since they only leave nodes that are powered down.
     """
-    marked = switched(group.state, nodes, False)
+    marked = with_power(group.state, nodes, False)
     mirrored = {
         row for row, each in enumerate(goal.cluster.instances) if each.template.mirror is not MirrorType.NONE
     }
@@ -87,5 +87,5 @@ def _directly(
 
 
 def _planned(group: PowerGroup, nodes: tuple[int, ...], state: State, steps: tuple[Step, ...]) -> PowerPlan:
-    enough = group.leaves(state, group.minimum)
+    enough = group.keeps_free(state, group.minimum)
     return PowerPlan((Phase(Action.ONLINE, nodes, steps),), state, enough)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ganeti_htools.backends import storage
+from ganeti_htools.backends import ganeti_storage
 from ganeti_htools.backends.fields import MAX_COUNT, Fields
 from ganeti_htools.backends.iallocator import ipolicy
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Nic, Node, check
@@ -24,8 +24,8 @@ def cluster(info: Fields, groups: list[Group], nodes: list[Node], instances: lis
         tuple(instances),
         info.texts("tags"),
         ipolicy(info.object("ipolicy")),
-        storage.default_units(info),
-        storage.enabled_templates(info),
+        ganeti_storage.default_units(info),
+        ganeti_storage.enabled_templates(info),
         candidate_pool=info.count("candidate_pool_size") if info.has("candidate_pool_size") else None,
     )
     check(made)
@@ -39,15 +39,15 @@ def _led(node: Node, master: bool, hypervisor: str) -> Node:
 
 
 def group(fields: Fields) -> Group:
-    """A node group. Queries for groups do not tell its networks: see :func:`connected`."""
+    """A node group. Queries for groups do not tell its networks: see :func:`with_networks`."""
     return Group(
         fields.text("name"),
         fields.text("uuid"),
         fields.choice("alloc_policy", AllocPolicy),
         ipolicy=ipolicy(fields.object("ipolicy")),
         tags=fields.texts("tags"),
-        metavg=storage.metavg(fields),
-        rbd_pool=storage.rbd_pool(fields),
+        metavg=ganeti_storage.metavg(fields),
+        rbd_pool=ganeti_storage.rbd_pool(fields),
     )
 
 
@@ -67,7 +67,7 @@ def networks(described: Iterable[Fields]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def connected(group: Group, networks: Mapping[str, tuple[str, ...]]) -> Group:
+def with_networks(group: Group, networks: Mapping[str, tuple[str, ...]]) -> Group:
     """The group with its :func:`networks`; the same object if they are the same."""
     found = networks.get(group.name, ())
     return group if group.networks == found else replace(group, networks=found)

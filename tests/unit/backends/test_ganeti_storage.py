@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.backends import storage
+from ganeti_htools.backends import ganeti_storage
 from ganeti_htools.backends.fields import Fields
 from ganeti_htools.model.cluster import Cluster, Disk
 from ganeti_htools.model.errors import DataError
@@ -66,23 +66,23 @@ CONFIGURATION: dict[str, Any] = {
 }
 
 
-def read(document: Any) -> storage.Found:
-    return storage.configured_disks(json.dumps(document).encode())
+def read(document: Any) -> ganeti_storage.DiskLocations:
+    return ganeti_storage.configured_disks(json.dumps(document).encode())
 
 
 def test_settings() -> None:
     fields = Fields("cluster", SETTINGS)
     units = {HDD, DesiredUnit(FILE, "/srv/files"), DesiredUnit(RADOS, "rbd")}
-    assert set(storage.default_units(fields)) == units
-    assert storage.metavg(fields) == "meta"
+    assert set(ganeti_storage.default_units(fields)) == units
+    assert ganeti_storage.metavg(fields) == "meta"
     templates = (DiskTemplate.DRBD, DiskTemplate.PLAIN, DiskTemplate.FILE)
-    assert storage.enabled_templates(fields) == templates
+    assert ganeti_storage.enabled_templates(fields) == templates
 
 
 def test_settings_that_are_not_told() -> None:
     fields = Fields("cluster", {"diskparams": {"drbd": None}})
-    assert (storage.default_units(fields), storage.metavg(fields)) == ((), None)
-    assert storage.enabled_templates(fields) is None
+    assert (ganeti_storage.default_units(fields), ganeti_storage.metavg(fields)) == ((), None)
+    assert ganeti_storage.enabled_templates(fields) is None
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_settings_that_are_not_told() -> None:
 )
 def test_settings_that_cannot_be_read(changes: dict[str, Any]) -> None:
     with pytest.raises(DataError, match=f"^cluster: key '(pool|{next(iter(changes))})'"):
-        storage.default_units(Fields("cluster", SETTINGS | changes))
+        ganeti_storage.default_units(Fields("cluster", SETTINGS | changes))
 
 
 def test_where_disks_are() -> None:
@@ -128,23 +128,23 @@ def test_damage_leaves_out_whom_it_concerns(key: str, value: Any) -> None:
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"cluster": {}, "disks": []}', b"{" * 200])
 def test_what_is_no_configuration(data: bytes) -> None:
     with pytest.raises(DataError, match=r"^Ganeti's configuration: "):
-        storage.configured_disks(data)
+        ganeti_storage.configured_disks(data)
 
 
 def test_what_jobs_tell_of_disks() -> None:
     world = simulated.world()
-    found = storage.queried_disks(query_disks(world, {}), [DesiredUnit(FILE, "/srv/files")], {})
+    found = ganeti_storage.queried_disks(query_disks(world, {}), [DesiredUnit(FILE, "/srv/files")], {})
     rows = {row.name: row.disks for row in world.cluster.instances}
     assert (found.disks, found.wrong) == (rows, ())
     answer = {"x": {"pnode_group_uuid": "g2", "disks": [CONFIGURATION["disks"]["ceph"]]}, "y": {"disks": 5}}
-    found = storage.queried_disks(answer, [DesiredUnit(RADOS, "rbd")], {"g2": "fast"})
+    found = ganeti_storage.queried_disks(answer, [DesiredUnit(RADOS, "rbd")], {"g2": "fast"})
     assert found.disks == {"x": (Disk(3, None, DesiredUnit(RADOS, "fast")),)}
     assert len(found.wrong) == 1
 
 
 def test_what_nodes_have() -> None:
     good = [["one", "hdd", 900, 800], ["one", "ssd", 90, 0], ["two", "hdd", 900, 900]]
-    found, wrong = storage.reports({LVM: good, FILE: [["two", "/srv", 5, 4]]})
+    found, wrong = ganeti_storage.reports({LVM: good, FILE: [["two", "/srv", 5, 4]]})
     assert wrong == ()
     assert found == {
         "one": {HDD: UnitSpace(900, 800), SSD: UnitSpace(90, 0)},
@@ -165,7 +165,7 @@ def test_what_nodes_have() -> None:
     ],
 )
 def test_nonsense_of_a_node_concerns_that_node(row: list[Any]) -> None:
-    found, wrong = storage.reports({LVM: [["one", "hdd", 900, 800], row, ["two", "hdd", 1, 1]]})
+    found, wrong = ganeti_storage.reports({LVM: [["one", "hdd", 900, 800], row, ["two", "hdd", 1, 1]]})
     assert found == {"two": {HDD: UnitSpace(1, 1)}}
     assert [line.startswith("node one: storage of type lvm-vg: expected ") for line in wrong] == [True]
 
@@ -181,9 +181,9 @@ def test_what_the_daemon_tells_is_what_it_knows() -> None:
         ),
     )
     known = replace(world.cluster, pools=(Pool(DesiredUnit(RADOS, "fast"), 500, 20),))
-    said = json.loads(json.dumps(storage.told(known)))
-    assert storage.with_told(plain, said) == known
-    assert storage.with_told(plain, storage.told(plain)) == plain
+    said = json.loads(json.dumps(ganeti_storage.storage_to_json(known)))
+    assert ganeti_storage.with_storage_json(plain, said) == known
+    assert ganeti_storage.with_storage_json(plain, ganeti_storage.storage_to_json(plain)) == plain
 
 
 @pytest.mark.parametrize(
@@ -192,4 +192,4 @@ def test_what_the_daemon_tells_is_what_it_knows() -> None:
 )
 def test_what_the_daemon_would_not_tell(said: Any) -> None:
     with pytest.raises(DataError):
-        storage.with_told(Cluster(), said)
+        ganeti_storage.with_storage_json(Cluster(), said)

@@ -16,10 +16,10 @@ def power_down(group: PowerGroup, progress: Progress, wishes: Wishes = ANY) -> P
     finds nothing more, and where it finds nothing nothing else is looked for: a cluster where this has been
     done is at rest.
     """
-    if not reserve.nothing_kept(group.target) and not reserve.redundant(group.state, group.scope):
-        possible = group.of(offline_candidates(group.state, group.allowed))
+    if not reserve.is_empty(group.target) and not reserve.redundant(group.state, group.scope):
+        possible = group.within(offline_candidates(group.state, group.allowed))
         kept = dict.fromkeys(possible, NOT_REDUNDANT)
-        return PowerPlan((), group.state, kept=kept)
+        return PowerPlan((), group.state, obstacles=kept)
     found = greedily(group, progress, wishes)
     if not found.nodes:
         return found
@@ -40,16 +40,16 @@ def _to_rest(group: PowerGroup, plan: PowerPlan, progress: Progress, wishes: Wis
     """
     while True:
         left = None if wishes.most is None else wishes.most - len(plan.nodes)
-        more = _more(group.then(plan.state), progress, replace(wishes, most=left))
+        more = _more(group.on_state(plan.state), progress, replace(wishes, most=left))
         if not more.nodes:
-            return replace(plan, kept=more.kept)
+            return replace(plan, obstacles=more.obstacles)
         plan = _followed(group, plan, more) if plan.nodes else more
 
 
 def _followed(group: PowerGroup, plan: PowerPlan, more: PowerPlan) -> PowerPlan:
     """A plan and what follows it, at once where that can be made."""
-    at_once = group.without((*more.nodes, *plan.nodes))
-    made = group.made(at_once) if group.hindrance(at_once.state) is None else None
+    at_once = group.plan_without((*more.nodes, *plan.nodes))
+    made = group.executable(at_once) if group.obstacle(at_once.state) is None else None
     return made or replace(more, phases=(*plan.phases, *more.phases))
 
 
@@ -61,10 +61,10 @@ def _more(group: PowerGroup, progress: Progress, wishes: Wishes) -> PowerPlan:
     nothing, *joined = _joining(group, progress, wishes)
     if not joined:
         return nothing
-    made = next(filter(None, map(group.made, reversed(joined))), None)
+    made = next(filter(None, map(group.executable, reversed(joined))), None)
     made = made or better_set(group, nothing, wishes)
     lost = {node: "N+1 would not hold on the way" for node in joined[-1].nodes if node not in made.nodes}
-    return replace(made, kept={**joined[-1].kept, **lost})
+    return replace(made, obstacles={**joined[-1].obstacles, **lost})
 
 
 def _joining(group: PowerGroup, progress: Progress, wishes: Wishes) -> list[PowerPlan]:
@@ -74,7 +74,7 @@ def _joining(group: PowerGroup, progress: Progress, wishes: Wishes) -> list[Powe
     The result is a plan for nothing and one for each that joined, with those before it. The last tells why
     the others are kept.
     """
-    possible = group.of(offline_candidates(group.state, group.allowed)[::-1])
+    possible = group.within(offline_candidates(group.state, group.allowed)[::-1])
     plans, kept = [PowerPlan((), group.state)], dict[int, str]()
     for tried, node in enumerate(sorted(possible, key=lambda row: row not in wishes.prefer)):
         progress(tried, len(possible))
@@ -83,12 +83,12 @@ def _joining(group: PowerGroup, progress: Progress, wishes: Wishes) -> list[Powe
             kept[node] = "is not to be powered down"
         elif wishes.most is not None and len(plans) > wishes.most:
             kept[node] = "as many nodes as may be are powered down"
-        elif why := group.hopeless(nodes, True, group.target):
+        elif why := group.infeasible(nodes, True, group.target):
             kept[node] = why
         else:
-            plan = group.without(nodes)
-            if why := group.hindrance(plan.state):
+            plan = group.plan_without(nodes)
+            if why := group.obstacle(plan.state):
                 kept[node] = why
             else:
                 plans.append(plan)
-    return [*plans[:-1], replace(plans[-1], kept=kept)]
+    return [*plans[:-1], replace(plans[-1], obstacles=kept)]

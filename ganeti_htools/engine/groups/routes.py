@@ -8,7 +8,7 @@ import numpy as np
 from ganeti_htools.engine.allocation.exchange import exchange
 from ganeti_htools.engine.allocation.move_parts import try_operation, try_part
 from ganeti_htools.engine.balancing.traffic import copied_by
-from ganeti_htools.engine.groups.rules import Rules, held
+from ganeti_htools.engine.groups.rules import RegroupingRules, obstacle_to_moving
 from ganeti_htools.engine.rules import affinity, choice, settling
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
@@ -37,14 +37,14 @@ def nodes_after(state: State, index: int, parts: Iterable[MovePart] = ()) -> tup
     return tuple(node for node in nodes if node != NOWHERE)
 
 
-def left_node(state: State, index: int) -> int:
+def source_node(state: State, index: int) -> int:
     """The node from which an instance comes: its secondary if it has to be failed over first."""
     primary, secondary = int(state.pnode[index]), int(state.snode[index])
     lost = state.columns.offline[primary] and secondary != NOWHERE
     return secondary if lost else primary
 
 
-def way_out(state: State, index: int, nodes: Sequence[int]) -> tuple[MovePart, ...]:
+def route_out(state: State, index: int, nodes: Sequence[int]) -> tuple[MovePart, ...]:
     """How an instance gets to nodes (rows, primary first) of another group."""
     mirror = state.cluster.instances[index].template.mirror
     if mirror is MirrorType.INTERNAL:
@@ -54,19 +54,21 @@ def way_out(state: State, index: int, nodes: Sequence[int]) -> tuple[MovePart, .
     return (MovePart(go, nodes[0]),)
 
 
-def copied(state: State, index: int) -> int:
+def copied_on_leaving(state: State, index: int) -> int:
     """What it copies of disks and memory (MiB) to take an instance to another group."""
-    operations = [part.operation for part in way_out(state, index, (NOWHERE, NOWHERE))]
+    operations = [part.operation for part in route_out(state, index, (NOWHERE, NOWHERE))]
     return sum(copied_by(operations, state.cluster.instances[index]))
 
 
-def ways_within(state: State, rules: Rules, index: int, group: int) -> Iterator[tuple[MovePart, ...]]:
+def routes_within(
+    state: State, rules: RegroupingRules, index: int, group: int
+) -> Iterator[tuple[MovePart, ...]]:
     """The ways that leave an instance on online nodes of a group, one of which is new to it at most.
 
     What copies least comes first, then what leaves the group with the lowest score.
     """
     asked, scope = state.instance(index), state.group == group
-    if held(state, rules, index) is not None:
+    if obstacle_to_moving(state, rules, index) is not None:
         return
     good = scope & ~state.columns.offline
     for first, last in _SHORT[asked.row.template.mirror]:
