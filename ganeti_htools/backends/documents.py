@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import orjson
 
 DEEPEST = 100  # levels of objects and lists within each other; Ganeti's messages have six
@@ -18,8 +17,7 @@ DEEPEST = 100  # levels of objects and lists within each other; Ganeti's message
 _CHUNK = 1 << 20
 _MARKS = b'"[]{},'
 _OTHERS = bytes(set(range(256)) - set(_MARKS))
-_NESTING = np.zeros(256, np.int8)
-_NESTING[list(b"[{")], _NESTING[list(b"]}")] = 1, -1
+_NESTING = {**dict.fromkeys(b"[{", 1), **dict.fromkeys(b"]}", -1)}
 
 
 class DocumentError(Exception):
@@ -78,6 +76,9 @@ def measure(text: bytes) -> tuple[int, int]:
 
     For text that is not JSON these hold up to where a parser would stop.
     """
+    import numpy as np  # programs that only ask the daemon start without it
+
+    nesting = np.array([_NESTING.get(byte, 0) for byte in range(256)], np.int8)
     values, deepest, depth, quoted, escape = 1, 0, 0, 0, b""
     for start in range(0, len(text), _CHUNK):
         chunk = escape + text[start : start + _CHUNK]
@@ -86,8 +87,8 @@ def measure(text: bytes) -> tuple[int, int]:
         marks = np.frombuffer(chunk.translate(None, _OTHERS), np.uint8)
         quotes = np.cumsum(marks == ord('"'), dtype=np.int32) + quoted
         outside = marks[quotes % 2 == 0]
-        levels = np.cumsum(_NESTING[outside], dtype=np.int32) + depth
-        values += int(np.count_nonzero((outside == ord(",")) | (_NESTING[outside] > 0)))
+        levels = np.cumsum(nesting[outside], dtype=np.int32) + depth
+        values += int(np.count_nonzero((outside == ord(",")) | (nesting[outside] > 0)))
         if len(levels):
             deepest, depth = max(deepest, int(levels.max())), int(levels[-1])
         if len(quotes):

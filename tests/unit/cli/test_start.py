@@ -39,3 +39,9 @@ def test_slow_modules_are_not_loaded(tool: str) -> None:
     loaded = modules(f"import ganeti_htools.cli.{tool}")
     assert not (SLOW | SLOW_OURS) & loaded
     assert ("orjson" in loaded) == (tool == "hail")
+
+
+def test_htoolsctl_asks_without_numpy_and_engine() -> None:
+    loaded = modules("import ganeti_htools.cli.htoolsctl")
+    assert "ganeti_htools.client.calls" in loaded
+    assert not {"numpy", "trio", "httpx", "ganeti_htools.engine"} & loaded
