@@ -49,7 +49,7 @@ def assert_by_daemon(finished: Finished, request: Path) -> None:
     assert (finished.stdout, finished.stderr) == (hail(request).stdout, "")
 
 
-def test_a_daemon_that_was_killed_decides_when_it_is_back(tmp_path: Path, request_path: Path) -> None:
+def test_executable_waits_for_a_killed_daemon_to_return(tmp_path: Path, request_path: Path) -> None:
     with running(tmp_path / "daemon") as daemon:
         pass
     with asked(daemon.socket, request_path, LONG, clients=3) as finished:
@@ -60,7 +60,7 @@ def test_a_daemon_that_was_killed_decides_when_it_is_back(tmp_path: Path, reques
         assert_by_daemon(answer, request_path)
 
 
-def test_a_daemon_that_was_stopped_decides_when_it_is_back(tmp_path: Path, request_path: Path) -> None:
+def test_executable_waits_for_a_stopped_daemon_to_return(tmp_path: Path, request_path: Path) -> None:
     with running(tmp_path / "daemon") as daemon:
         daemon.signal()
         assert daemon.wait() == 0
@@ -72,7 +72,7 @@ def test_a_daemon_that_was_stopped_decides_when_it_is_back(tmp_path: Path, reque
     assert_by_daemon(finished[0], request_path)
 
 
-def test_a_busy_daemon_is_asked_again(tmp_path: Path, request_path: Path) -> None:
+def test_executable_asks_a_busy_daemon_again(tmp_path: Path, request_path: Path) -> None:
     with (
         running(tmp_path / "daemon", gated=True, config="wait_seconds = 0.1") as gated,
         asked(gated.socket, request_path, LONG, clients=2) as finished,
@@ -84,7 +84,7 @@ def test_a_busy_daemon_is_asked_again(tmp_path: Path, request_path: Path) -> Non
 
 
 @pytest.mark.parametrize("what", ["killed", "stopped", "never there"])
-def test_nobody_waits_for_a_daemon_that_is_gone_for_long(tmp_path: Path, what: str) -> None:
+def test_executable_does_not_wait_for_a_daemon_gone_long_ago(tmp_path: Path, what: str) -> None:
     path = tmp_path / "daemon" / "socket"
     if what != "never there":
         path.parent.mkdir()
@@ -97,12 +97,12 @@ def test_nobody_waits_for_a_daemon_that_is_gone_for_long(tmp_path: Path, what: s
 
 
 @pytest.mark.parametrize("ahead", [0, 1e6], ids=["in time", "clock set back"])
-def test_those_who_wait_stop_when_it_is_gone_for_long(tmp_path: Path, ahead: float) -> None:
+def test_waiting_executables_stop_when_the_daemon_is_gone_long(tmp_path: Path, ahead: float) -> None:
     path = stale(tmp_path / "socket", age=14 if not ahead else -ahead)
     assert executable(path, EXECUTABLE, LONG, fallback="/bin/echo").stdout == f"{EXECUTABLE}\n"
 
 
-def test_a_request_that_ends_the_daemon_is_not_sent_for_ever(tmp_path: Path) -> None:
+def test_executable_does_not_repeat_a_deadly_request(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "fragile"))
         listening.listen()
@@ -145,7 +145,7 @@ def all_slots_taken(path: Path) -> Iterator[None]:
         yield
 
 
-def test_who_may_not_yet_decide_goes_on_asking(tmp_path: Path, request_path: Path) -> None:
+def test_executable_without_a_slot_keeps_asking(tmp_path: Path, request_path: Path) -> None:
     with running(tmp_path / "daemon") as daemon:
         pass
     os.utime(daemon.socket, times=(1, 1))
@@ -156,7 +156,7 @@ def test_who_may_not_yet_decide_goes_on_asking(tmp_path: Path, request_path: Pat
     assert_by_daemon(finished[0], request_path)
 
 
-def test_a_late_answer_counts_while_nobody_decides(tmp_path: Path, request_path: Path) -> None:
+def test_late_answer_counts_while_nobody_decides(tmp_path: Path, request_path: Path) -> None:
     with running(tmp_path / "daemon", gated=True) as gated, all_slots_taken(gated.socket):
         with asked(gated.socket, request_path, "--htoolsd-timeout=5") as finished:
             time.sleep(6)
@@ -165,7 +165,7 @@ def test_a_late_answer_counts_while_nobody_decides(tmp_path: Path, request_path:
     assert_by_daemon(finished[0], request_path)
 
 
-def test_nobody_can_keep_others_from_deciding(tmp_path: Path) -> None:
+def test_slots_of_deciding_executables_cannot_be_blocked(tmp_path: Path) -> None:
     path = tmp_path / "no" / "thing"
     with all_slots_taken(path):
         finished = executable(path, EXECUTABLE, "--htoolsd-timeout=0.2", fallback="/bin/echo")
@@ -229,7 +229,7 @@ def test_a_system_log_that_nobody_reads(tmp_path: Path, logging: Path, log: sock
     assert finished.stdout == f"{EXECUTABLE}\n"
 
 
-def test_the_daemon_tells_how_often_it_was_missed(tmp_path: Path) -> None:
+def test_status_counts_decisions_without_the_daemon(tmp_path: Path) -> None:
     with running(tmp_path / "daemon") as daemon:
         pass
     os.utime(daemon.socket, times=(1, 1))

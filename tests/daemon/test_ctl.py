@@ -41,7 +41,7 @@ def test_status_for_programs_is_the_daemons_answer(daemon: Daemon) -> None:
     assert shown["pid"] == daemon.process.pid
 
 
-def test_methods_are_listed(daemon: Daemon) -> None:
+def test_lists_all_methods(daemon: Daemon) -> None:
     methods = json.loads(htoolsctl(daemon, "methods", "--json").stdout)
     names = (
         "allocations cancel claim cluster decide execute explain follow history inventory methods plan plans"
@@ -81,7 +81,7 @@ def test_decide_relays_the_exit_status(daemon: Daemon) -> None:
     assert re.fullmatch("Error: .*\n", shown.stderr)
 
 
-def test_a_request_that_is_no_text(daemon: Daemon) -> None:
+def test_refuses_a_request_that_is_not_text(daemon: Daemon) -> None:
     shown = run("sh", "-c", f"printf '{{\\377' | {PROGRAMS / 'htoolsctl'} --socket {daemon.socket} decide -")
     assert (shown.returncode, shown.stdout) == (1, "")
     assert shown.stderr == "htoolsctl: standard input: byte 1 is no UTF-8\n"
@@ -104,7 +104,7 @@ def test_a_request_that_is_no_text(daemon: Daemon) -> None:
         ([], 2, "htoolsctl: error: .*"),
     ],
 )
-def test_what_goes_wrong_is_a_line(daemon: Daemon, arguments: list[str], status: int, line: str) -> None:
+def test_reports_errors_in_one_line(daemon: Daemon, arguments: list[str], status: int, line: str) -> None:
     shown = htoolsctl(daemon, *arguments)
     assert shown.returncode == status
     assert shown.stdout == ""
@@ -113,7 +113,7 @@ def test_what_goes_wrong_is_a_line(daemon: Daemon, arguments: list[str], status:
 
 
 @pytest.mark.parametrize("forbidden", ["socket", ""])
-def test_who_may_ask_is_said_to_who_may_not(tmp_path: Path, forbidden: str) -> None:
+def test_explains_denied_access(tmp_path: Path, forbidden: str) -> None:
     prefix = ("setpriv", "--bounding-set=-all", "--inh-caps=-all") if os.geteuid() == 0 else ()
     if prefix and shutil.which("setpriv") is None:
         pytest.skip("root may do everything, and there is no setpriv to give that up")
@@ -130,7 +130,7 @@ def test_who_may_ask_is_said_to_who_may_not(tmp_path: Path, forbidden: str) -> N
     assert (shown.returncode, shown.stderr) == (1, told)
 
 
-def test_a_reader_that_has_left_is_not_worth_a_word(daemon: Daemon) -> None:
+def test_ignores_a_log_reader_that_has_left(daemon: Daemon) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     command = [str(PROGRAMS / "htoolsctl"), "--socket", str(daemon.socket), "methods"]
@@ -142,7 +142,7 @@ def test_a_reader_that_has_left_is_not_worth_a_word(daemon: Daemon) -> None:
 @pytest.mark.parametrize(
     "command", [["status"], ["refresh"], ["plans"], ["decide", "-"], ["execute", "x"], ["plan", "x"]]
 )
-def test_a_daemon_that_is_stuck_is_not_waited_for(
+def test_executable_does_not_wait_for_a_stuck_daemon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: list[str]
 ) -> None:
     monkeypatch.setattr(program, "PATIENCE", 0.1)

@@ -45,7 +45,7 @@ def regroup(*options: object) -> tuple[int, Any]:
 
 
 @pytest.mark.parametrize("letter", ["D", "L"])
-def test_a_group_is_repaired_and_then_nothing_is_to_be_done(tmp_path: Path, letter: str) -> None:
+def test_redistribute_repairs_a_group_once(tmp_path: Path, letter: str) -> None:
     with following(tmp_path, RACKS) as (daemon, ganeti):
         source = f"-{letter}{daemon.socket if letter == 'D' else ganeti.socket}"
         status, told = regroup("redistribute", source, "-X")
@@ -57,7 +57,7 @@ def test_a_group_is_repaired_and_then_nothing_is_to_be_done(tmp_path: Path, lett
         assert (status, told["moves"]) == (0, [])
 
 
-def test_a_node_that_is_taken_offline_in_mid_plan(tmp_path: Path) -> None:
+def test_replans_when_a_node_goes_offline_during_a_plan(tmp_path: Path) -> None:
     with following(tmp_path, RACKS, FOR_EVER) as (daemon, ganeti):
         plan = made(daemon, "hregroup", action="redistribute")
         call(daemon, "execute", plan=plan["id"])
@@ -73,7 +73,7 @@ def test_a_node_that_is_taken_offline_in_mid_plan(tmp_path: Path) -> None:
         assert all("a" not in racks(ganeti)[f"pool{number}"] for number in range(3))
 
 
-def test_a_job_that_fails_in_mid_plan(tmp_path: Path) -> None:
+def test_failed_job_leaves_its_instance_and_a_new_plan_repairs_it(tmp_path: Path) -> None:
     with following(tmp_path, RACKS) as (daemon, ganeti):
         ganeti.tell("fail", "INSTANCE_MIGRATE\\(pool1", 1)
         done = tool("hregroup", "redistribute", f"-D{daemon.socket}", "-X")
@@ -84,7 +84,7 @@ def test_a_job_that_fails_in_mid_plan(tmp_path: Path) -> None:
         assert (status, racks(ganeti)["pool1"] & {"a"}) == (0, set())
 
 
-def test_a_plan_has_all_groups_that_it_may_touch_to_itself(tmp_path: Path) -> None:
+def test_plan_locks_all_groups_that_it_may_touch(tmp_path: Path) -> None:
     with following(tmp_path, RACKS, FOR_EVER) as (daemon, _):
         balancing = made(daemon, group="rack-c")["id"]
         between = made(daemon, "hregroup", among=["rack-a", "rack-b"])["id"]
@@ -96,7 +96,7 @@ def test_a_plan_has_all_groups_that_it_may_touch_to_itself(tmp_path: Path) -> No
         call(daemon, "execute", plan=balancing)
 
 
-def test_a_group_is_emptied(tmp_path: Path) -> None:
+def test_compress_empties_a_group(tmp_path: Path) -> None:
     with following(tmp_path, RACKS) as (daemon, ganeti):
         assert regroup("redistribute", f"-D{daemon.socket}", "-X", "-Grack-a", "-Grack-b")[0] == 0
         status, told = regroup("compress", f"-D{daemon.socket}", "-X", "--group=rack-b")

@@ -2,6 +2,7 @@
 
 import json
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,14 @@ def kinds(daemon: Daemon, **wanted: object) -> list[str]:
     return [entry["kind"] for entry in call(daemon, "history", **wanted)]
 
 
-def test_a_decision_is_found_by_its_names(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A daemon for tests that change nothing."""
+    with running(tmp_path_factory.mktemp("shared")) as daemon:
+        yield daemon
+
+
+def test_finds_a_decision_by_its_names(tmp_path: Path) -> None:
     with running(tmp_path) as daemon:
         nodes = decide(daemon, "web.example.org")["result"]
         (entry,) = call(daemon, "history", instance="web")
@@ -38,7 +46,7 @@ def test_a_decision_is_found_by_its_names(tmp_path: Path) -> None:
         assert ctl(daemon, "history", "--since=2100-01-01").stdout == "nothing\n"
 
 
-def test_what_was_written_survives_a_kill(tmp_path: Path) -> None:
+def test_written_entries_survive_a_kill(tmp_path: Path) -> None:
     with running(tmp_path) as daemon:
         decide(daemon, "web.example.org")
         wait_until(lambda: daemon.status()["history"]["waiting"] == 0)
@@ -50,7 +58,7 @@ def test_what_was_written_survives_a_kill(tmp_path: Path) -> None:
             assert names == [["web.example.org"], ["mail.example.org"]]
 
 
-def test_a_disk_that_does_not_take_it(tmp_path: Path) -> None:
+def test_keeps_entries_in_memory_when_the_disk_refuses_them(tmp_path: Path) -> None:
     (tmp_path / "state" / "history.sqlite").mkdir(parents=True)
     with running(tmp_path) as daemon:
         assert decide(daemon, "web.example.org")["success"]
@@ -59,7 +67,7 @@ def test_a_disk_that_does_not_take_it(tmp_path: Path) -> None:
         assert "in memory only (1 entries, 0 lost)" in ctl(daemon, "status").stdout
 
 
-def test_why_an_instance_is_where_it_is(tmp_path: Path) -> None:
+def test_explains_why_an_instance_is_on_its_nodes(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, DRAINED)) as (daemon, _):
         done = json.loads(tool("hbal", f"-D{daemon.socket}", "-X", "-l1", "--json").stdout)
         (step,) = done["steps"]
@@ -75,11 +83,11 @@ def test_why_an_instance_is_where_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wanted", "told"),
     [
-        ({"instance": ""}, "instance: expected a name"),
+        ({"instance": ""}, "history: instance: expected a name"),
         ({"since": "yesterday"}, "history: since: expected seconds of the epoch"),
         ({"most": 0}, "history: most: expected a number from 1 to 10000"),
     ],
 )
-def test_what_cannot_be_asked_for(tmp_path: Path, wanted: dict[str, object], told: str) -> None:
-    with running(tmp_path) as daemon, pytest.raises(CallRefusedError, match=told):
-        call(daemon, "history", **wanted)
+def test_refuses_wrong_arguments(shared: Daemon, wanted: dict[str, object], told: str) -> None:
+    with pytest.raises(CallRefusedError, match=told):
+        call(shared, "history", **wanted)

@@ -114,7 +114,7 @@ def test_files(daemon: Daemon, tmp_path: Path, kind: str) -> None:
     assert expected in answers[0]
 
 
-def test_decisions_go_on(daemon: Daemon, tmp_path: Path) -> None:
+def test_decides_while_policies_plan(daemon: Daemon, tmp_path: Path) -> None:
     with connect(daemon.socket) as client, request_file(tmp_path).open() as file:
         socket.send_fds(client, [CALL], [file.fileno()])
         assert b"Request successful" in heard(client)

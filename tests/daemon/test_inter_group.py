@@ -51,7 +51,7 @@ def asked(daemon: Path, tmp_path: Path, data: Any, request: Any, *parameters: st
     return json.loads(finished.stdout)
 
 
-def test_what_finds_no_place_leaves_its_group(daemon: Daemon, tmp_path: Path) -> None:
+def test_evacuation_leaves_the_group_when_it_is_full(daemon: Daemon, tmp_path: Path) -> None:
     data, request = crowded()
     usual = asked(daemon.socket, tmp_path, data, request)
     assert [name for name, _ in usual["result"][1]] == request["instances"]
@@ -65,7 +65,7 @@ def test_what_finds_no_place_leaves_its_group(daemon: Daemon, tmp_path: Path) ->
     assert {group for _, group, _ in alone["result"][0]} == {"group3"}
 
 
-def test_a_request_without_some_nodes_stays_in_its_group(daemon: Daemon, tmp_path: Path) -> None:
+def test_stays_in_its_group_when_the_request_lacks_nodes(daemon: Daemon, tmp_path: Path) -> None:
     data, request = crowded()
     home = data["nodes"][data["instances"][request["instances"][0]]["nodes"][0]]["group"]
     name = next(name for name, node in data["nodes"].items() if node["group"] != home)

@@ -59,7 +59,7 @@ def jobs(ganeti: Simulator) -> int:
     return len(ganeti.ask("QueryJobs", [], ["id"]))
 
 
-def test_a_policy_is_off_until_the_configuration_says_otherwise(tmp_path: Path) -> None:
+def test_policy_is_off_until_configured(tmp_path: Path) -> None:
     with following(tmp_path, uneven()) as (daemon, ganeti):
         assert ctl(daemon, "run", "rebalance").stdout == "rebalance is off\n"
         assert "\nrebalance: off; 40 moves and 1.0 TiB left" in ctl(daemon, "policies").stdout
@@ -76,7 +76,7 @@ def test_a_policy_is_off_until_the_configuration_says_otherwise(tmp_path: Path) 
         assert "would act: 4 moves" in ctl(daemon, "policies").stdout
 
 
-def test_a_plan_that_was_proposed_is_executed_by_somebody(tmp_path: Path) -> None:
+def test_proposed_plan_can_be_executed(tmp_path: Path) -> None:
     with following(tmp_path, uneven(), config=config("propose")) as (daemon, ganeti):
         told = considered(daemon)
         assert (told["outcome"], jobs(ganeti)) == ("proposed", 0)
@@ -93,7 +93,7 @@ def test_a_plan_that_was_proposed_is_executed_by_somebody(tmp_path: Path) -> Non
         ("squeeze", 2, asleep(racks(7, 7, 7, 0), "d"), 'hold = 1\nmax_moves = 1\ngroups = ["default"]\n'),
     ],
 )
-def test_a_plan_that_was_proposed_outlives_the_daemon(
+def test_proposed_plan_survives_a_kill(
     tmp_path: Path, name: str, decisions: int, cluster: Cluster, settings: str
 ) -> None:
     """The next one makes the same of the cluster, of which it was a part: of one group, and as many moves."""
@@ -111,7 +111,7 @@ def test_a_plan_that_was_proposed_outlives_the_daemon(
             assert whole(again)["state"] == "done"
 
 
-def test_a_plan_that_would_be_another_is_refused(tmp_path: Path) -> None:
+def test_refuses_a_proposed_plan_that_would_be_different(tmp_path: Path) -> None:
     wish = f'{OFTEN}[squeeze]\nmode = "propose"\nhold = 1\nmax_nodes = 1\ngroups = ["default"]\n'
     with following(tmp_path, racks(3, 1, 1, 1), config=wish) as (daemon, ganeti):
         told = considered(daemon, "squeeze", 2)
@@ -122,11 +122,11 @@ def test_a_plan_that_would_be_another_is_refused(tmp_path: Path) -> None:
             known(again)
             refused = ctl(again, "execute", told["plan"])
             assert refused.returncode == 1
-            assert "it would be another; make a new one" in refused.stderr
+            assert "would be different for the present cluster; make a new one" in refused.stderr
             assert jobs(ganeti) == 0
 
 
-def test_what_it_acts_on_is_done_and_survives_a_kill(tmp_path: Path) -> None:
+def test_acts_and_keeps_its_budget_after_a_kill(tmp_path: Path) -> None:
     wish = config("act", "max_moves = 3\nmoves_per_day = 3\n")
     with following(tmp_path, uneven(), FOR_EVER, wish) as (daemon, ganeti):
         told = considered(daemon)
@@ -148,7 +148,7 @@ def test_what_it_acts_on_is_done_and_survives_a_kill(tmp_path: Path) -> None:
             wait_until(lambda: considered(again)["reason"].startswith("the day's budget is spent"))
 
 
-def test_what_a_daemon_that_was_killed_left_the_next_one_finishes(tmp_path: Path) -> None:
+def test_next_daemon_finishes_a_killed_one_s_squeeze(tmp_path: Path) -> None:
     """By then no node can be spared, so that nothing else takes up what was left."""
     wish = f'{OFTEN}[squeeze]\nmode = "act"\nhold = 1\nmax_nodes = 1\ngroups = ["default"]\n'
     with following(tmp_path, racks(3, 1, 1, 1), FOR_EVER, wish) as (daemon, ganeti):
@@ -167,14 +167,14 @@ def test_what_a_daemon_that_was_killed_left_the_next_one_finishes(tmp_path: Path
         with running(tmp_path / "daemon", config=f'{wish}never = ["a", "b", "c", "d"]\n') as again:
             known(again)
             wait_until(lambda: considered(again, "squeeze", 3)["outcome"] == "begun")
-            assert decided(again)[-1]["reason"] == f"1 nodes ({told['powered'][0]}), 0 moves, 0 MiB"
+            assert decided(again)[-1]["reason"] == f"1 node ({told['powered'][0]}), 0 moves, 0 MiB"
             wait_until(lambda: numbers(whole(again)) == [2])
             ganeti.finish()
             until(again, "done")
         assert left() == set()
 
 
-def test_the_hook_of_the_watcher_has_it_considered_on_the_master_only(tmp_path: Path) -> None:
+def test_watcher_hook_runs_policies_on_the_master_only(tmp_path: Path) -> None:
     with following(tmp_path, uneven(), AT_ONCE, config("act")) as (daemon, ganeti):
         ssconf = tmp_path / "root" / "var" / "lib" / "ganeti"
         ssconf.mkdir(parents=True)
@@ -195,7 +195,7 @@ def test_the_hook_of_the_watcher_has_it_considered_on_the_master_only(tmp_path: 
         wait_until(lambda: jobs(ganeti) == 4)
 
 
-def test_what_cannot_be_asked_for(tmp_path: Path) -> None:
+def test_refuses_wrong_calls(tmp_path: Path) -> None:
     with running(tmp_path) as daemon:
         for words in (("run", "sleep"), ("policies", "--explain=sleep")):
             refused = ctl(daemon, *words)

@@ -71,7 +71,7 @@ def outcome(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 # Starting
 
 
-def test_a_second_daemon_leaves_the_first_alone(daemon: Daemon, tmp_path: Path) -> None:
+def test_second_daemon_refuses_to_start(daemon: Daemon, tmp_path: Path) -> None:
     same_place = ("--socket", daemon.socket, "--state-dir", daemon.state)
     same_socket = ("--socket", daemon.socket, "--state-dir", tmp_path)
     for place in (same_place, same_socket):
@@ -81,7 +81,7 @@ def test_a_second_daemon_leaves_the_first_alone(daemon: Daemon, tmp_path: Path) 
     assert daemon.status()["pid"] == daemon.process.pid
 
 
-def test_after_a_kill_it_starts_again(tmp_path: Path, request_path: Path) -> None:
+def test_starts_after_a_kill(tmp_path: Path, request_path: Path) -> None:
     with running(tmp_path / "daemon") as killed:
         killed.signal(signal.SIGKILL)
         killed.wait()
@@ -99,7 +99,7 @@ def test_after_a_kill_it_starts_again(tmp_path: Path, request_path: Path) -> Non
         (["--colour"], 2, "htoolsd: error: unrecognized arguments: --colour"),
     ],
 )
-def test_what_keeps_it_from_starting_is_a_line(
+def test_reports_start_errors_in_one_line(
     tmp_path: Path, arguments: list[str], status: int, line: str
 ) -> None:
     config = tmp_path / "config"
@@ -113,13 +113,13 @@ def test_what_keeps_it_from_starting_is_a_line(
     assert not (tmp_path / "socket").exists()
 
 
-def test_it_tells_its_version_and_its_keys() -> None:
+def test_help_and_version() -> None:
     version = run(PROGRAMS / "htoolsd", "--version")
     assert re.fullmatch(r"htoolsd \d+\.\d+.*\n", version.stdout)
     assert "\n  wait_seconds = 30.0 " in run(PROGRAMS / "htoolsd", "--help").stdout
 
 
-def test_at_a_terminal_the_log_is_for_people(tmp_path: Path) -> None:
+def test_logs_key_value_pairs_at_a_terminal(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     place = ["--socket", str(tmp_path / "socket"), "--state-dir", str(tmp_path / "state")]
     process = subprocess.Popen([sys.executable, "-m", "htoolsd", *place], stderr=theirs)
@@ -136,7 +136,7 @@ def test_at_a_terminal_the_log_is_for_people(tmp_path: Path) -> None:
 # The configuration
 
 
-def test_a_configuration_is_read_again(tmp_path: Path) -> None:
+def test_sighup_reloads_the_configuration(tmp_path: Path) -> None:
     with running(tmp_path / "daemon", config="connections = 1") as daemon:
         daemon.configure(f'connections = 2\ngroup = "other"\nsocket = "{tmp_path}/other"')
         daemon.signal(signal.SIGHUP)
@@ -164,7 +164,7 @@ def test_a_configuration_is_read_again(tmp_path: Path) -> None:
         ('group = "nobody-at-all"', 1, "htoolsd: there is no group 'nobody-at-all'"),
     ],
 )
-def test_a_configuration_can_be_checked(tmp_path: Path, text: str, status: int, line: str) -> None:
+def test_checks_a_configuration_without_starting(tmp_path: Path, text: str, status: int, line: str) -> None:
     config = tmp_path / "config"
     config.write_text(f'state_dir = "{tmp_path}/state"\n{text}')
     finished = run(sys.executable, "-m", "htoolsd", "--config", config, "--check-config")
@@ -193,7 +193,7 @@ OFTEN = "config_seconds = 0.05"
 HERE, ELSEWHERE = {"GANETI_HOSTNAME": "node1"}, b"node2"
 
 
-def test_the_role_comes_and_goes(tmp_path: Path, request_path: Path) -> None:
+def test_follows_the_master_role(tmp_path: Path, request_path: Path) -> None:
     (tmp_path / "daemon").mkdir()
     (tmp_path / "daemon" / "ssconf_master_node").write_bytes(ELSEWHERE)
     with running(tmp_path / "daemon", config=OFTEN, options=["--stay"], environment=HERE) as daemon:
@@ -214,7 +214,7 @@ def test_the_role_comes_and_goes(tmp_path: Path, request_path: Path) -> None:
         assert daemon.wait() == 0
 
 
-def test_where_nobody_can_tell_who_is_master_decisions_are_made(tmp_path: Path, request_path: Path) -> None:
+def test_decides_when_the_master_is_unknown(tmp_path: Path, request_path: Path) -> None:
     (tmp_path / "daemon").mkdir()
     (tmp_path / "daemon" / "ssconf_master_node").write_bytes(b"\xff")
     with running(tmp_path / "daemon", config=OFTEN, environment=HERE) as daemon:
@@ -223,7 +223,7 @@ def test_where_nobody_can_tell_who_is_master_decisions_are_made(tmp_path: Path, 
         assert daemon.status()["cluster"]["master"] is None
 
 
-def test_by_hand_it_ends_where_the_master_is_not(tmp_path: Path) -> None:
+def test_ends_on_another_node_without_stay(tmp_path: Path) -> None:
     (tmp_path / "ssconf_master_node").write_bytes(ELSEWHERE)
     (tmp_path / "config").write_text(f'ssconf_dir = "{tmp_path}"')
     finished = run(sys.executable, "-m", "htoolsd", "--config", tmp_path / "config", environment=HERE)
@@ -233,7 +233,7 @@ def test_by_hand_it_ends_where_the_master_is_not(tmp_path: Path) -> None:
 # The service manager
 
 
-def test_the_service_manager_hears_as_long_as_all_is_well(tmp_path: Path) -> None:
+def test_watchdog_is_fed_while_decisions_end(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.settimeout(PATIENCE)
         manager.bind(str(tmp_path / "notify"))
@@ -259,7 +259,7 @@ def test_the_service_manager_hears_as_long_as_all_is_well(tmp_path: Path) -> Non
 # Serving
 
 
-def test_status_tells_what_is(daemon: Daemon, request_path: Path) -> None:
+def test_status_has_counts(daemon: Daemon, request_path: Path) -> None:
     before = daemon.status()
     assert executable(daemon.socket, request_path).returncode == 0
     status = daemon.status()
@@ -279,7 +279,7 @@ def test_status_tells_what_is(daemon: Daemon, request_path: Path) -> None:
     assert status["memory_mib"] == pytest.approx(resident / 2**20, abs=5)
 
 
-def test_a_luxid_that_appears_is_noticed(tmp_path: Path) -> None:
+def test_notices_a_luxid_that_appears(tmp_path: Path) -> None:
     with running(tmp_path / "daemon") as daemon:
         wait_until(lambda: daemon.status()["luxi"]["state"] == "unreachable")
         with simulator(tmp_path / "daemon", small_cluster()):
@@ -304,7 +304,7 @@ def test_status_is_answered_while_a_decision_keeps_the_interpreter_busy(
     assert gated.status()["decisions"]["running"] == 0
 
 
-def test_a_decision_that_does_not_end_is_given_up(tmp_path: Path, request_path: Path) -> None:
+def test_gives_up_a_decision_that_hangs(tmp_path: Path, request_path: Path) -> None:
     with running(tmp_path / "daemon", gated=True, config="decision_seconds = 0.2") as gated:
         finished = executable(gated.socket, request_path)
         assert "refused (internal): the decision took longer than 0.2 s; deciding without" in finished.stderr
@@ -319,7 +319,7 @@ def test_a_decision_that_does_not_end_is_given_up(tmp_path: Path, request_path: 
         assert executable(gated.socket, request_path).stderr == ""
 
 
-def test_a_client_that_is_killed_leaves_the_others_unharmed(gated: Daemon, request_path: Path) -> None:
+def test_killed_client_does_not_affect_the_others(gated: Daemon, request_path: Path) -> None:
     killed = ask_for_decision(gated, request_path)
     gated.wait_begun()
     waiting = ask_for_decision(gated, request_path)
@@ -332,13 +332,13 @@ def test_a_client_that_is_killed_leaves_the_others_unharmed(gated: Daemon, reque
     assert outcome(waiting) == (0, hail(request_path).stdout, "")
 
 
-def test_a_crowd_of_idle_clients_keeps_nobody_out(daemon: Daemon, request_path: Path) -> None:
+def test_idle_clients_do_not_keep_others_out(daemon: Daemon, request_path: Path) -> None:
     with ExitStack() as stack:
         crowd = [stack.enter_context(connect(daemon.socket)) for _ in range(64)]
         assert daemon.status()["connections"] == 10
         finished = executable(daemon.socket, request_path)
         assert (finished.stdout, finished.stderr) == (hail(request_path).stdout, "")
-        assert b"the connection was idle" in crowd[0].recv(1000)
+        assert b"the idle connection was closed" in crowd[0].recv(1000)
     wait_until(lambda: daemon.status()["connections"] == 1)
 
 
@@ -401,7 +401,7 @@ def passes_a_pipe(path: Path, _request: Path) -> None:
 
 
 def passes_no_file(path: Path, _request: Path) -> None:
-    with pytest.raises(CallRefusedError, match="either a file"):
+    with pytest.raises(CallRefusedError, match="either a passed file"):
         ask(str(path), "decide", {})
 
 
@@ -432,7 +432,7 @@ def assert_settled(daemon: Daemon, descriptors: Counter[str]) -> None:
     assert not daemon.descriptors() - descriptors
 
 
-def test_no_client_makes_it_keep_files_open(daemon: Daemon, request_path: Path) -> None:
+def test_closes_files_of_all_clients(daemon: Daemon, request_path: Path) -> None:
     behaves(daemon.socket, request_path)  # starts the worker thread
     wait_until(lambda: daemon.status()["connections"] == 1)
     before = daemon.descriptors()
@@ -445,7 +445,7 @@ def test_no_client_makes_it_keep_files_open(daemon: Daemon, request_path: Path) 
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_no_bytes_harm_it(daemon: Daemon, request_path: Path, seed: int) -> None:
+def test_survives_arbitrary_bytes(daemon: Daemon, request_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     before = daemon.descriptors()
     for _ in range(40):
@@ -472,7 +472,7 @@ def test_no_bytes_harm_it(daemon: Daemon, request_path: Path, seed: int) -> None
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_stops_when_told(tmp_path: Path, number: int) -> None:
+def test_stops_at_sigterm(tmp_path: Path, number: int) -> None:
     with running(tmp_path / "daemon") as daemon, connect(daemon.socket) as idle:
         daemon.status()
         daemon.signal(number)
@@ -485,9 +485,7 @@ def test_it_stops_when_told(tmp_path: Path, number: int) -> None:
         assert [event for event in events if event in ("stopping", "refused")] == ["stopping", "refused"]
 
 
-def test_stopping_finishes_the_decision_under_way_and_refuses_those_that_wait(
-    gated: Daemon, request_path: Path
-) -> None:
+def test_stop_finishes_the_running_decision_only(gated: Daemon, request_path: Path) -> None:
     expected = hail(request_path).stdout
     deciding = ask_for_decision(gated, request_path)
     gated.wait_begun()
@@ -507,7 +505,7 @@ def test_stopping_finishes_the_decision_under_way_and_refuses_those_that_wait(
 
 
 @pytest.mark.parametrize("impatient", [True, False])
-def test_stopping_does_not_wait_for_ever(tmp_path: Path, request_path: Path, impatient: bool) -> None:
+def test_stop_is_limited(tmp_path: Path, request_path: Path, impatient: bool) -> None:
     config = "stop_seconds = 1000" if impatient else "stop_seconds = 0.1"
     with running(tmp_path / "daemon", gated=True, config=config) as gated:
         deciding = ask_for_decision(gated, request_path)
@@ -521,7 +519,7 @@ def test_stopping_does_not_wait_for_ever(tmp_path: Path, request_path: Path, imp
         assert outcome(deciding)[0] != 0
 
 
-def test_a_stopped_daemon_is_not_there(tmp_path: Path, request_path: Path) -> None:
+def test_executable_decides_without_a_stopped_daemon(tmp_path: Path, request_path: Path) -> None:
     with running(tmp_path / "daemon") as daemon:
         daemon.signal()
         daemon.wait()

@@ -155,14 +155,14 @@ def check(weeks: Weeks) -> None:
     assert len(weeks.moves) == sum(plan.moves for plan in weeks.plans)
 
 
-@settings(max_examples=8)
+@settings(max_examples=3)
 @given(st.integers(0, 1 << 32), SETTINGS)
-def test_weeks_of_changing_load(seed: int, wish: RebalanceSettings) -> None:
+def test_keeps_limits_and_acts_on_high_scores_while_load_changes(seed: int, wish: RebalanceSettings) -> None:
     random = Random(seed)
     weeks = Weeks(begun(random), wish)
     loads = drift(weeks.cluster, random)
     weeks.cluster = next(loads)
-    for _ in range(2 * WEEK):
+    for _ in range(WEEK):
         why = weeks.go_on()
         # A score that was over the start for long enough is only left alone for other reasons.
         assert why != "hold" or weeks.memory.rounds_of("rebalance", "default").streak < wish.hold
@@ -170,9 +170,9 @@ def test_weeks_of_changing_load(seed: int, wish: RebalanceSettings) -> None:
     check(weeks)
 
 
-@settings(max_examples=8)
+@settings(max_examples=3)
 @given(st.integers(0, 1 << 32), SETTINGS)
-def test_without_change_it_comes_to_rest(seed: int, wish: RebalanceSettings) -> None:
+def test_comes_to_rest_when_load_does_not_change(seed: int, wish: RebalanceSettings) -> None:
     """It never comes back to what was, and once it has rested so long that all may move, it rests."""
     random = Random(seed)
     weeks = Weeks(begun(random), wish)
@@ -192,15 +192,15 @@ def test_without_change_it_comes_to_rest(seed: int, wish: RebalanceSettings) -> 
 
 
 @pytest.mark.parametrize("allowed", ["allow_drbd", "allow_all"])
-def test_what_hsqueeze_would_do_is_safe_for_policies(allowed: str) -> None:
+def test_plans_of_hsqueeze_are_safe_for_policies(allowed: str) -> None:
     """In each phase: what looks at single moves finds no fault with a plan that holds N+1 on the way."""
     wish: dict[str, Any] = {allowed: True, "minimal_resources": 0.25, "target_resources": 0.25}
     shape = Shape(nodes=6, instances=8, templates={"drbd": 3, "ext": 1}, fill=0.3, down=0)
     moves = 0
-    for made in (in_phases(), *(with_master(seed, shape) for seed in range(6))):
+    for made in (in_phases(), *(with_master(seed, shape) for seed in range(2))):
         group = group_alone(made, made.groups[0].name)
         options = options_for(made, group, SqueezeSettings(max_nodes=9, **wish))
         proposal = hsqueeze.HSQUEEZE.propose(group, options, lambda _text: None)
         assert safe_steps(group, options, proposal) == len(proposal.found["steps"])
         moves += len(proposal.found["steps"])
-    assert moves > 20
+    assert moves > 8

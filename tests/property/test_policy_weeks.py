@@ -1,4 +1,4 @@
-"""Policies together over weeks in which load comes and goes, on the simulator."""
+"""Policies together over days in which load comes and goes, on the simulator."""
 
 from collections.abc import Iterable
 from math import inf
@@ -52,9 +52,8 @@ REBALANCE = st.builds(
 )
 
 
-def weeks(seed: int, days: float, **wishes: PolicySettings) -> Log:
-    """What comes of some days."""
-
+def log_of(seed: int, days: float, **wishes: PolicySettings) -> Log:
+    """Return the log of some days."""
     with TemporaryDirectory() as directory, jumping() as clock:
 
         async def run() -> Log:
@@ -160,13 +159,14 @@ def flaps(power: Iterable[tuple[float, str, bool]], cool_down: float) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("days", [3, pytest.param(14, marks=pytest.mark.long)])
 @settings(max_examples=2)
 @given(st.integers(0, 1 << 16), SQUEEZE, REBALANCE)
-def test_weeks_of_load_that_comes_and_goes(
-    seed: int, squeeze: SqueezeSettings, rebalance: RebalanceSettings
+def test_policies_keep_their_limits_while_load_comes_and_goes(
+    days: int, seed: int, squeeze: SqueezeSettings, rebalance: RebalanceSettings
 ) -> None:
     wishes: dict[str, PolicySettings] = {"squeeze": squeeze, "rebalance": rebalance}
-    log = weeks(seed, 14, squeeze=squeeze, rebalance=rebalance)
+    log = log_of(seed, days, squeeze=squeeze, rebalance=rebalance)
     check_cool_downs(log, wishes)
     check_budgets(log, wishes, {name: mib for _, name, mib in log.moves})
     check_scores(log, rebalance, squeeze.reserve)

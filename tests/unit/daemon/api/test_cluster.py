@@ -15,7 +15,7 @@ from tests.support.memory_ganeti import following, ganeti
 from tests.support.worlds import role
 
 
-async def test_the_cluster_is_told_as_it_is_known_each_time(autojump_clock: MockClock) -> None:
+async def test_cluster_answer_follows_the_model(autojump_clock: MockClock) -> None:
     async with ganeti() as luxid, following(luxid) as sync:
         methods = ClusterMethods(sync)
 
@@ -47,7 +47,7 @@ async def test_the_cluster_is_told_as_it_is_known_each_time(autojump_clock: Mock
         assert (await ask("refresh"))["ages"] == {"configuration": 0, "live": 0}
 
 
-async def test_what_is_kept_of_nodes_is_told_with_the_cluster(autojump_clock: MockClock) -> None:
+async def test_cluster_answer_has_reservations(autojump_clock: MockClock) -> None:
     async with ganeti() as luxid, following(luxid) as sync:
         await trio.sleep(2)
         there = (("CUSTOM_GPU", Inventory(4, 1, max_unit=2)), ("MEMORY_MB", Inventory(0, 512)))

@@ -90,7 +90,7 @@ def counts(decisions: Decisions) -> dict[str, object]:
     return {key: value for key, value in decisions.status().items() if value and not key.endswith("_ms")}
 
 
-async def test_answer_and_warnings_are_relayed(engine: Engine, decisions: Decisions) -> None:
+async def test_relays_answer_and_warnings(engine: Engine, decisions: Decisions) -> None:
     engine.outcomes.put('{"success":true}')
     relay = await decisions.decide({"request": "text"}, None)
     expected = {"stdout": '{"success":true}\n', "stderr": WARNINGS, "exit_status": 0, "ages": AGES}
@@ -99,7 +99,7 @@ async def test_answer_and_warnings_are_relayed(engine: Engine, decisions: Decisi
     assert counts(decisions) == {"served": 1}
 
 
-async def test_wrong_input_is_an_exit_status_of_1(engine: Engine, decisions: Decisions) -> None:
+async def test_wrong_input_has_exit_status_1(engine: Engine, decisions: Decisions) -> None:
     engine.outcomes.put(DataError("nodes: expected an object"))
     relay = await decisions.decide({"request": ""}, None)
     assert relay == {
@@ -112,7 +112,7 @@ async def test_wrong_input_is_an_exit_status_of_1(engine: Engine, decisions: Dec
     assert counts(decisions) == {"failed": 1}
 
 
-async def test_a_wrong_request_is_not_left_to_the_garbage_collector() -> None:
+async def test_wrong_request_leaves_no_garbage() -> None:
     decisions = Decisions(patience=30, longest=30, largest=10_000, known=lambda: (None, {}))
     gc.collect()
     gc.disable()
@@ -125,7 +125,7 @@ async def test_a_wrong_request_is_not_left_to_the_garbage_collector() -> None:
         gc.enable()
 
 
-async def test_decisions_share_a_memory_until_one_breaks(engine: Engine, decisions: Decisions) -> None:
+async def test_cache_is_replaced_after_a_defect(engine: Engine, decisions: Decisions) -> None:
     for outcome in ("", DataError("x"), ZeroDivisionError("defect"), ""):
         engine.outcomes.put(outcome)
         try:
@@ -140,7 +140,7 @@ async def test_decisions_share_a_memory_until_one_breaks(engine: Engine, decisio
     assert counts(decisions) == {"served": 2, "failed": 1, "broken": 1}
 
 
-async def test_the_request_is_read_from_a_file_that_is_closed(
+async def test_reads_and_closes_the_request_file(
     engine: Engine, decisions: Decisions, tmp_path: Path
 ) -> None:
     passed = open_file(tmp_path / "request", "from a file")
@@ -162,7 +162,7 @@ async def test_the_request_is_read_from_a_file_that_is_closed(
         {"request": "", "claim": 1},
     ],
 )
-async def test_wrong_arguments_are_refused(decisions: Decisions, args: dict[str, object]) -> None:
+async def test_refuses_wrong_arguments(decisions: Decisions, args: dict[str, object]) -> None:
     with pytest.raises(RefusalError) as caught:
         await decisions.decide(args, None)
     assert caught.value.kind is Refusal.ARGUMENTS
@@ -170,7 +170,7 @@ async def test_wrong_arguments_are_refused(decisions: Decisions, args: dict[str,
 
 
 @pytest.mark.parametrize("outcome", [None, TooLargeError("the request has more than 3000 nodes")])
-async def test_what_is_too_much_is_refused(
+async def test_refuses_too_long_messages(
     engine: Engine, decisions: Decisions, outcome: Exception | None
 ) -> None:
     if outcome:
@@ -181,14 +181,14 @@ async def test_what_is_too_much_is_refused(
     assert counts(decisions) == {"refused": 1}
 
 
-async def test_a_file_and_a_text_is_one_too_many(decisions: Decisions, tmp_path: Path) -> None:
+async def test_refuses_a_file_together_with_a_text(decisions: Decisions, tmp_path: Path) -> None:
     file = PassedFile(open_file(tmp_path / "request"))
     with pytest.raises(RefusalError, match="either a passed file or the argument request"):
         await decisions.decide({"request": ""}, file)
     file.close()
 
 
-async def test_one_at_a_time_in_the_order_of_arrival(engine: Engine, decisions: Decisions) -> None:
+async def test_decides_one_at_a_time_in_order(engine: Engine, decisions: Decisions) -> None:
     texts = ["first", "second", "third"]
     async with trio.open_nursery() as nursery:
         for text in texts:
@@ -203,9 +203,7 @@ async def test_one_at_a_time_in_the_order_of_arrival(engine: Engine, decisions: 
     assert counts(decisions) == {"served": 3}
 
 
-async def test_an_abandoned_decision_keeps_its_turn_until_it_ends(
-    engine: Engine, decisions: Decisions
-) -> None:
+async def test_abandoned_decision_keeps_its_turn_until_it_ends(engine: Engine, decisions: Decisions) -> None:
     async with trio.open_nursery() as nursery:
         async with trio.open_nursery() as client:
             client.start_soon(decisions.decide, {"request": "abandoned"}, None)
@@ -226,7 +224,7 @@ async def leads() -> bool:
     return True
 
 
-async def test_who_claims_what_is_promised(engine: Engine, tmp_path: Path) -> None:
+async def test_claimant_of_a_decision(engine: Engine, tmp_path: Path) -> None:
     """Who passes a file, unless he says otherwise; and nobody who does not wait for the decision any more."""
     claims = Claims("always", 600.0, lambda: True)
     ledger = LedgerWorker(f"sqlite:///{tmp_path / 'ledger'}")
@@ -253,7 +251,7 @@ async def test_who_claims_what_is_promised(engine: Engine, tmp_path: Path) -> No
     assert await decided({"claim": False}, passed=True) == 0
 
 
-async def test_a_client_that_leaves_while_waiting_is_forgotten(engine: Engine, decisions: Decisions) -> None:
+async def test_forgets_a_client_that_leaves_while_it_waits(engine: Engine, decisions: Decisions) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(decisions.decide, {"request": "first"}, None)
         assert await engine.next_begun() == b"first"
@@ -266,9 +264,7 @@ async def test_a_client_that_leaves_while_waiting_is_forgotten(engine: Engine, d
     assert engine.begun.empty()
 
 
-async def test_stopping_refuses_those_that_wait_and_finishes_the_one_that_runs(
-    engine: Engine, decisions: Decisions
-) -> None:
+async def test_stop_refuses_waiting_decisions(engine: Engine, decisions: Decisions) -> None:
     async def refused() -> None:
         with pytest.raises(RefusalError) as caught:
             await decisions.decide({"request": "refused"}, None)
@@ -287,7 +283,7 @@ async def test_stopping_refuses_those_that_wait_and_finishes_the_one_that_runs(
     await refused()
 
 
-async def test_a_decision_that_takes_too_long_is_given_up(engine: Engine, autojump_clock: MockClock) -> None:
+async def test_gives_up_a_decision_that_takes_too_long(engine: Engine, autojump_clock: MockClock) -> None:
     decisions = Decisions(patience=1000, longest=60, largest=1000, known=lambda: (KNOWN, AGES))
 
     async def given_up(request: str) -> None:
@@ -320,7 +316,7 @@ async def test_a_decision_that_takes_too_long_is_given_up(engine: Engine, autoju
     assert decisions.status()["served"] == 1
 
 
-async def test_one_that_nobody_waits_for_is_given_up_too(engine: Engine, decisions: Decisions) -> None:
+async def test_gives_up_an_abandoned_decision(engine: Engine, decisions: Decisions) -> None:
     decisions.limit(1000, 0.001, 1000)
     async with trio.open_nursery() as client:
         client.start_soon(decisions.decide, {"request": "left"}, None)
@@ -331,7 +327,7 @@ async def test_one_that_nobody_waits_for_is_given_up_too(engine: Engine, decisio
     assert counts(decisions) == {"abandoned": 1, "given_up": 1, "lost": 1}
 
 
-async def test_what_was_decided_is_logged(engine: Engine, decisions: Decisions) -> None:
+async def test_logs_decisions(engine: Engine, decisions: Decisions) -> None:
     refused = DecisionSummary("allocate", ["new"], refusal="no place")
     with structlog.testing.capture_logs() as log:
         engine.outcomes.put("")
@@ -367,7 +363,7 @@ async def test_what_was_decided_is_logged(engine: Engine, decisions: Decisions) 
     assert counts(decisions) == {"served": 1, "unsatisfied": 1, "failed": 1}
 
 
-async def test_who_asks_for_another_unit_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_notices_requests_for_other_units(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted: list[bool] = []
     for named in (False, True):
         monkeypatch.setattr(subject, "respond", lambda *_, named=named: Response("", (), GIST, named))
@@ -376,7 +372,7 @@ async def test_who_asks_for_another_unit_is_noticed(monkeypatch: pytest.MonkeyPa
         assert wanted == [True] * named
 
 
-async def test_a_template_is_refused_only_by_the_newest_configuration(
+async def test_refuses_a_template_only_by_the_newest_configuration(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It may have been enabled a moment ago."""

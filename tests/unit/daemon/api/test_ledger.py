@@ -74,7 +74,7 @@ async def test_providers(client: Client) -> None:
     assert told == [("c/node1.org", NODE, True), ("c/node2.org", OTHER, True), ("ceph", POOL, False)]
 
 
-async def test_what_a_provider_has_and_how_much_is_used(client: Client) -> None:
+async def test_returns_inventories_and_usages(client: Client) -> None:
     (told,) = await client.call("inventory", provider="node1")
     assert told["inventories"]["VCPU"] == {
         "total": 4,
@@ -96,7 +96,7 @@ async def test_names_of_providers(client: Client, name: str) -> None:
     assert [each["uuid"] for each in await client.call("inventory", provider=name)] == [NODE]
 
 
-async def test_names_that_are_none(client: Client) -> None:
+async def test_refuses_unknown_and_ambiguous_names(client: Client) -> None:
     for name, told in (
         ("node", "there is no resource provider node"),
         ("node3", "there is no resource provider node3"),
@@ -142,7 +142,7 @@ async def test_a_claim(client: Client) -> None:
     )
 
 
-async def test_a_claim_is_replaced_by_who_knows_of_it(client: Client) -> None:
+async def test_replaces_a_claim_when_the_generation_matches(client: Client) -> None:
     wanted = {"node2": {"MEMORY_MB": 10}}
     await client.call("claim", consumer="new", allocations=wanted, consumer_generation=None)
     kind, text = await client.refused("claim", consumer="new", allocations=wanted, consumer_generation=None)
@@ -156,7 +156,7 @@ async def test_a_claim_is_replaced_by_who_knows_of_it(client: Client) -> None:
     assert [each["resources"] for each in told["allocations"]] == [{"VCPU": 1}]
 
 
-async def test_a_claim_that_ends_by_itself(client: Client) -> None:
+async def test_claim_expires(client: Client) -> None:
     wanted = {"node2": {"MEMORY_MB": 10}}
     (told,) = await client.call("claim", consumer="new", allocations=wanted, seconds=0.001)
     async with trio.open_nursery() as nursery:
@@ -167,7 +167,7 @@ async def test_a_claim_that_ends_by_itself(client: Client) -> None:
     assert told["expires"] > 0
 
 
-async def test_what_exists_is_ganeti_s(client: Client) -> None:
+async def test_refuses_to_release_what_exists_in_ganeti(client: Client) -> None:
     assert await client.refused("claim", consumer="web", allocations={"node1": {"VCPU": 1}}) == (
         Refusal.ARGUMENTS,
         "c/web already exists, as an instance",
@@ -178,7 +178,7 @@ async def test_what_exists_is_ganeti_s(client: Client) -> None:
     )
 
 
-async def test_a_claim_is_released_once(client: Client) -> None:
+async def test_refuses_to_release_a_claim_twice(client: Client) -> None:
     await client.call("claim", consumer="new.org", allocations={"node2": {"MEMORY_MB": 10}})
     kind, _ = await client.refused("release", consumer="new", consumer_generation=7)
     assert kind is Refusal.CONFLICT
@@ -189,7 +189,7 @@ async def test_a_claim_is_released_once(client: Client) -> None:
     )
 
 
-async def test_what_a_decision_has_promised_can_be_released(client: Client) -> None:
+async def test_releases_a_promise_of_a_decision(client: Client) -> None:
     promised = [
         Consumer(consumer_uuid(name), name, "instance", promised="{}") for name in ("c/new.org", "d/other")
     ]
@@ -211,7 +211,7 @@ async def test_decisions_heed_what_was_changed(client: Client) -> None:
     assert len(client.heeded) == 3
 
 
-async def test_only_the_master_changes_anything(client: Client) -> None:
+async def test_refuses_changes_on_another_node(client: Client) -> None:
     client.elsewhere = True
     calls: dict[str, dict[str, Any]] = {"set_inventory": SET, "claim": CLAIM, "release": {"consumer": "web"}}
     for method, args in calls.items():
@@ -221,7 +221,7 @@ async def test_only_the_master_changes_anything(client: Client) -> None:
     assert not client.heeded
 
 
-async def test_without_a_cluster_consumers_have_full_names(client: Client) -> None:
+async def test_needs_full_names_without_a_cluster(client: Client) -> None:
     client.cluster = None
     wanted = {"ceph": {"CUSTOM_DISK_MIB": 1}}
     assert await client.refused("claim", consumer="new", allocations=wanted) == (
@@ -232,7 +232,7 @@ async def test_without_a_cluster_consumers_have_full_names(client: Client) -> No
     assert told["name"] == "d/new"
 
 
-async def test_an_inventory_is_set(client: Client) -> None:
+async def test_sets_an_inventory(client: Client) -> None:
     seen = await client.generation(NODE)
     given = {"provider": "node1", "resource_class": "CUSTOM_GPU"}
     (told,) = await client.call("set_inventory", generation=seen, total=8, max_unit=4, **given)
@@ -258,7 +258,7 @@ async def test_an_inventory_is_set(client: Client) -> None:
     assert "CUSTOM_GPU" not in told["inventories"]
 
 
-async def test_what_ganeti_counts_is_only_reserved(client: Client) -> None:
+async def test_allows_only_reserved_for_classes_of_ganeti(client: Client) -> None:
     given = {"provider": "node1", "resource_class": "MEMORY_MB", "generation": await client.generation(NODE)}
     for wrong, told in (
         ({"total": 5}, "total: expected no value; MEMORY_MB follows Ganeti"),
@@ -336,12 +336,12 @@ CLASS = "a resource class: MEMORY_MB, VCPU or CUSTOM_ with capitals, digits, und
         ("release", {}, "consumer: expected a name"),
     ],
 )
-async def test_what_cannot_be_asked_for(client: Client, method: str, args: Any, told: str) -> None:
+async def test_refuses_wrong_calls(client: Client, method: str, args: Any, told: str) -> None:
     kind, text = await client.refused(method, **args)
     assert kind is Refusal.ARGUMENTS
     assert text.startswith(told)
 
 
-async def test_a_ledger_that_is_not_there() -> None:
+async def test_refuses_calls_without_a_ledger() -> None:
     kind, text = await Client("sqlite:////nowhere/ledger").refused("providers")
     assert (kind, text) == (Refusal.LEDGER, "/nowhere/ledger: No such file or directory")

@@ -52,7 +52,7 @@ def methods(tmp_path: Path) -> tuple[Method, ...]:
     return tuple(methods_of(*subjects))
 
 
-async def test_each_is_named_once_and_described(methods: tuple[Method, ...]) -> None:
+async def test_methods_have_unique_names_and_descriptions(methods: tuple[Method, ...]) -> None:
     names = [method.name for method in methods]
     assert len(set(names)) == len(names)
     for method in methods:
@@ -61,5 +61,5 @@ async def test_each_is_named_once_and_described(methods: tuple[Method, ...]) -> 
         assert all(method.arguments.values())
 
 
-async def test_each_is_carried_out_by_its_own_function(methods: tuple[Method, ...]) -> None:
+async def test_methods_have_different_functions(methods: tuple[Method, ...]) -> None:
     assert len({method.run for method in methods}) == len(methods)

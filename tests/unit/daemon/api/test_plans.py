@@ -31,7 +31,7 @@ async def made(methods: PlanMethods) -> Any:
     return await methods.plan({"tool": "hbal"}, None)
 
 
-async def test_a_plan_is_made_and_kept(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_makes_and_records_a_plan(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with known(tmp_path) as methods:
         plan = await made(methods)
         assert (plan["tool"], plan["state"], plan["by"]) == ("hbal", "planned", {"uid": 2, "pid": 1})
@@ -40,14 +40,14 @@ async def test_a_plan_is_made_and_kept(autojump_clock: MockClock, tmp_path: Path
         assert [each["id"] for each in listed] == [plan["id"]]
 
 
-async def test_a_plan_is_known_by_the_beginning_of_its_id(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_finds_a_plan_by_the_beginning_of_its_id(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with known(tmp_path) as methods:
         plan = await made(methods)
         found: Any = await methods.follow({"plan": plan["id"][:6]}, None)
         assert found["id"] == plan["id"]
 
 
-async def test_without_news_it_is_told_after_a_while(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_follow_returns_after_its_limit(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with known(tmp_path) as methods:
         plan = await made(methods)
         began = trio.current_time()
@@ -65,7 +65,7 @@ async def test_without_news_it_is_told_after_a_while(autojump_clock: MockClock, 
         ({"tool": "hbal", "generations": {"nodes": 77}}, Refusal.CLUSTER),
     ],
 )
-async def test_what_cannot_be_planned(
+async def test_refuses_plans_that_cannot_be_made(
     autojump_clock: MockClock, tmp_path: Path, args: dict[str, object], kind: Refusal
 ) -> None:
     async with known(tmp_path) as methods:
@@ -78,7 +78,7 @@ async def test_what_cannot_be_planned(
 @pytest.mark.parametrize(
     ("name", "kind"), [(None, Refusal.ARGUMENTS), ("", Refusal.ARGUMENTS), ("x", Refusal.PLAN)]
 )
-async def test_plans_that_are_not_there(
+async def test_refuses_unknown_plans(
     autojump_clock: MockClock, tmp_path: Path, method: str, name: str | None, kind: Refusal
 ) -> None:
     async with known(tmp_path) as methods:
@@ -96,7 +96,7 @@ async def test_plans_that_are_not_there(
         ("cancel", {}, Refusal.PLAN),
     ],
 )
-async def test_wishes_that_cannot_be_met(
+async def test_refuses_plans_that_cannot_be_executed(
     autojump_clock: MockClock, tmp_path: Path, method: str, wish: dict[str, object], kind: Refusal
 ) -> None:
     async with known(tmp_path) as methods:

@@ -36,7 +36,7 @@ def too_long(path: Path) -> int:
 
 
 @pytest.mark.parametrize("make", [write_only, pipe, directory, name_only, too_long])
-def test_what_is_no_readable_file_of_sensible_size_is_refused_and_closed(make: Any, tmp_path: Path) -> None:
+def test_refuses_and_closes_unreadable_or_long_files(make: Any, tmp_path: Path) -> None:
     descriptor = make(tmp_path / "request")
     with pytest.raises(RefusalError) as caught:
         read_request(PassedFile(descriptor), 1000)
@@ -44,7 +44,7 @@ def test_what_is_no_readable_file_of_sensible_size_is_refused_and_closed(make: A
     assert not is_open(descriptor)
 
 
-def test_a_file_is_read_from_its_beginning_and_its_offset_left_alone(tmp_path: Path) -> None:
+def test_reads_a_file_from_its_beginning_without_moving_its_offset(tmp_path: Path) -> None:
     descriptor = open_file(tmp_path / "request", "x" * 1000)
     same = os.dup(descriptor)
     os.lseek(same, 10, os.SEEK_SET)
@@ -53,7 +53,7 @@ def test_a_file_is_read_from_its_beginning_and_its_offset_left_alone(tmp_path: P
     os.close(same)
 
 
-def test_a_file_that_is_gone_is_not_read() -> None:
+def test_refuses_a_file_that_is_already_closed() -> None:
     file = PassedFile(os.open("/dev/null", os.O_RDONLY))
     file.close()
     file.close()

@@ -27,7 +27,7 @@ from tests.support.policies import all_off
 WORDS = {"healthy", "not redundant", "weakly unhealthy", "unhealthy"}
 
 
-async def test_all_parts_of_the_daemon_are_told_of(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_status_has_all_parts_of_the_daemon(autojump_clock: MockClock, tmp_path: Path) -> None:
     socket = str(tmp_path / "socket")
     async with ganeti() as luxid, following(luxid) as sync:
         methods = Methods()
@@ -66,6 +66,6 @@ async def test_all_parts_of_the_daemon_are_told_of(autojump_clock: MockClock, tm
     assert told["memory_mib"] > 10
 
 
-def test_memory_is_what_the_kernel_says() -> None:
+def test_resident_memory_matches_the_kernel() -> None:
     line = next(each for each in Path("/proc/self/status").read_text().splitlines() if "VmRSS" in each)
     assert abs(resident_mib() - int(line.split()[1]) / 1024) < 50

@@ -6,7 +6,7 @@ from ganeti_htools.client.protocol import Refusal, RefusalError
 from htoolsd.api.turn import DecisionTurn
 
 
-async def test_waiting_has_an_end_and_running_has_none(autojump_clock: MockClock) -> None:
+async def test_waiting_is_limited_and_running_is_not(autojump_clock: MockClock) -> None:
     turn = DecisionTurn(patience=5)
     await turn.acquire_on_behalf_of("slow")
     assert turn.running_since == trio.current_time()

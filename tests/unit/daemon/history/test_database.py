@@ -30,7 +30,7 @@ def opened(tmp_path: Path) -> Iterator[HistoryDatabase]:
     found.close()
 
 
-def test_what_is_added_is_found_again(tmp_path: Path) -> None:
+def test_finds_added_entries(tmp_path: Path) -> None:
     first = HistoryDatabase(str(tmp_path / "history"))
     first.add([entry(1.0, ["web"], ["node1"], score=0.5, refusal=None)])
     first.close()
@@ -53,7 +53,7 @@ ENTRIES = st.lists(
         HistoryQuery, st.none() | NAMES, st.none() | NAMES, st.integers(0, 5).map(float), st.integers(1, 4)
     ),
 )
-def test_what_is_found_is_what_is_wanted(entries: list[HistoryEntry], wanted: HistoryQuery) -> None:
+def test_query_finds_matching_entries(entries: list[HistoryEntry], wanted: HistoryQuery) -> None:
     found = HistoryDatabase(":memory:")
     found.add(entries)
     expected = [each.to_json() for each in entries if wanted.matches(each.to_json())]
@@ -61,7 +61,7 @@ def test_what_is_found_is_what_is_wanted(entries: list[HistoryEntry], wanted: Hi
     found.close()
 
 
-def test_the_old_is_forgotten(opened: HistoryDatabase) -> None:
+def test_deletes_old_entries(opened: HistoryDatabase) -> None:
     opened.add([entry(float(time), ["web"]) for time in range(10)])
     opened.forget(7.0, 1 << 30)
     assert times(opened.find(HistoryQuery(instance="web"))) == [7.0, 8.0, 9.0]
@@ -79,7 +79,7 @@ def test_the_oldest_is_forgotten_where_all_takes_too_much_room(
     assert (tmp_path / "history").stat().st_size < 600_000
 
 
-def test_nothing_of_a_batch_is_written_that_cannot_be_written_whole(opened: HistoryDatabase) -> None:
+def test_writes_a_batch_completely_or_not_at_all(opened: HistoryDatabase) -> None:
     def broken() -> dict[str, Any]:
         raise RuntimeError("no document")
 
@@ -88,7 +88,7 @@ def test_nothing_of_a_batch_is_written_that_cannot_be_written_whole(opened: Hist
     assert opened.find(HistoryQuery()) == []
 
 
-def test_a_damaged_file_is_set_aside(tmp_path: Path) -> None:
+def test_renames_a_damaged_file(tmp_path: Path) -> None:
     (tmp_path / "history").write_bytes(b"no database" * 1000)
     found = HistoryDatabase(str(tmp_path / "history"))
     found.add([entry(1.0)])
@@ -98,7 +98,7 @@ def test_a_damaged_file_is_set_aside(tmp_path: Path) -> None:
     assert aside.read_bytes().startswith(b"no database")
 
 
-def test_a_newer_file_is_left_alone(tmp_path: Path) -> None:
+def test_leaves_a_newer_history_alone(tmp_path: Path) -> None:
     path = tmp_path / "history"
     with sqlite3.connect(path) as newer:
         newer.execute(f"PRAGMA user_version = {len(database._VERSIONS) + 1}")
@@ -109,7 +109,7 @@ def test_a_newer_file_is_left_alone(tmp_path: Path) -> None:
     assert path.read_bytes()[100:] == before[100:]  # the header counts who opened it
 
 
-def test_a_file_that_was_made_half_is_made_whole(tmp_path: Path) -> None:
+def test_completes_a_half_made_history_file(tmp_path: Path) -> None:
     """What a daemon leaves that is killed before the schema is committed."""
     (tmp_path / "history").touch()
     found = HistoryDatabase(str(tmp_path / "history"))

@@ -41,7 +41,7 @@ def test_a_decision() -> None:
     assert placed_at(told, "mail") is None
 
 
-def test_a_decision_that_placed_only_some() -> None:
+def test_partial_evacuation_places_no_single_instance() -> None:
     some = DecisionSummary("node-evacuate", ["web", "mail"], [["node2"]], ["group1"], None, "mail: no room")
     assert placed_at(entries.decision(3.0, some, [], 1.0, {}).to_json(), "web") is None
 
@@ -57,6 +57,6 @@ def test_a_plan() -> None:
     ("statuses", "nodes"),
     [(("success",), ["node2"]), (("success", "success"), ["node3"]), (("success", "error"), None)],
 )
-def test_where_a_plan_has_brought_an_instance(statuses: tuple[str, ...], nodes: list[str] | None) -> None:
+def test_finds_where_a_plan_brought_an_instance(statuses: tuple[str, ...], nodes: list[str] | None) -> None:
     assert placed_at(plan(*statuses), "web") == nodes
     assert placed_at(plan(*statuses), "mail") is None

@@ -34,7 +34,7 @@ async def until(condition: Callable[[], object]) -> None:
             await trio.sleep(0.005)
 
 
-async def test_what_is_noted_is_written_soon(tmp_path: Path) -> None:
+async def test_writes_noted_entries_soon(tmp_path: Path) -> None:
     path = tmp_path / "state" / "history"
     kept = History(str(path), 1e6, 1)
     async with trio.open_nursery() as nursery:
@@ -47,7 +47,7 @@ async def test_what_is_noted_is_written_soon(tmp_path: Path) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_the_last_entries_are_written_at_the_end(tmp_path: Path) -> None:
+async def test_writes_the_last_entries_at_the_end(tmp_path: Path) -> None:
     kept = History(str(tmp_path / "history"), 1e6, 1)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(kept.run)
@@ -57,7 +57,7 @@ async def test_the_last_entries_are_written_at_the_end(tmp_path: Path) -> None:
     assert on_disk(tmp_path / "history") == [1.0]
 
 
-async def test_what_is_asked_for_has_what_was_just_noted(tmp_path: Path) -> None:
+async def test_find_returns_entries_just_noted(tmp_path: Path) -> None:
     kept = History(str(tmp_path / "history"), 1e6, 1)
     kept.note(entry(1.0, ["web"]))
     kept.note(entry(2.0, ["mail"]))
@@ -65,7 +65,9 @@ async def test_what_is_asked_for_has_what_was_just_noted(tmp_path: Path) -> None
     assert times(await kept.find(HistoryQuery(most=1))) == [2.0]
 
 
-async def test_a_disk_that_does_not_take_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_keeps_entries_in_memory_when_the_disk_refuses_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(history, "MAX_IN_MEMORY", 3)
     (tmp_path / "state").write_text("no directory")
     kept = History(str(tmp_path / "state" / "history"), 1e6, 1)
@@ -83,7 +85,7 @@ async def test_a_disk_that_does_not_take_it(tmp_path: Path, monkeypatch: pytest.
         nursery.cancel_scope.cancel()
 
 
-async def test_what_is_too_old_is_forgotten(tmp_path: Path) -> None:
+async def test_deletes_entries_that_are_too_old(tmp_path: Path) -> None:
     kept = History(str(tmp_path / "history"), 1.0, 1)
     kept.note(entry(5.0))
     assert await kept.find(HistoryQuery()) == []

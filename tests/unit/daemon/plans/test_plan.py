@@ -45,7 +45,7 @@ def begun() -> Plan:
     return plan
 
 
-def test_one_that_is_over() -> None:
+def test_reads_an_ended_plan() -> None:
     plan = begun()
     plan.run.tasks[1].number, plan.run.tasks[1].status = 2, JobStatus.CANCELED
     plan.run.tasks[1].error = "canceled"
@@ -60,13 +60,13 @@ def test_one_that_is_over() -> None:
 
 
 @pytest.mark.parametrize("score", [math.inf, -math.inf, math.nan, 0, 1e300])
-def test_one_with_any_score(score: float) -> None:
+def test_reads_records_with_any_score(score: float) -> None:
     plan = begun()
     plan.facts["score"] = {"before": score, "after": score}
     assert plan_from_json(plan.text().encode()).text() == plan.text()
 
 
-def test_one_that_was_going_on() -> None:
+def test_running_plan_is_read_as_interrupted() -> None:
     plan = begun()
     again = plan_from_json(plan.text().encode())
     assert again.state is PlanState.RUNNING
@@ -78,7 +78,7 @@ def test_one_that_was_going_on() -> None:
     assert again.summary()["jobs"] == {"succeeded": 1, "failed": 1, "going": 1, "left": 0}
 
 
-def test_one_of_a_daemon_that_wrote_no_version() -> None:
+def test_reads_a_record_without_version() -> None:
     document = orjson.loads(begun().text())
     del document["version"], document["options"]
     plan = plan_from_json(orjson.dumps({**document, "arguments": ["-l3"]}))
@@ -86,12 +86,12 @@ def test_one_of_a_daemon_that_wrote_no_version() -> None:
     assert plan_from_json(plan.text().encode()).text() == plan.text()
 
 
-def test_one_of_a_later_version() -> None:
+def test_refuses_a_record_of_a_later_version() -> None:
     with pytest.raises(DataError, match="not the record of a plan: ValueError: version: expected at most "):
         plan_from_json(orjson.dumps({**orjson.loads(begun().text()), "version": VERSION + 1}))
 
 
-def test_the_version_is_not_told() -> None:
+def test_version_of_the_record_is_not_in_the_answer() -> None:
     assert "version" not in plan_from_json(begun().text().encode()).to_json()
 
 
@@ -105,13 +105,13 @@ def test_news() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"tool": "hbal", "execution": []}'])
-def test_what_is_no_plan(text: bytes) -> None:
+def test_refuses_documents_that_are_not_plans(text: bytes) -> None:
     with pytest.raises(DataError, match="not the record of a plan"):
         plan_from_json(text)
 
 
 @pytest.mark.parametrize("key", ["state", "log", "execution", "tool"])
-def test_what_is_damaged(key: str) -> None:
+def test_refuses_damaged_records(key: str) -> None:
     document = orjson.loads(begun().text())
     document[key] = 7
     if key == "tool":
@@ -151,7 +151,7 @@ STRANGE = [
 ]
 
 
-def test_a_record_can_be_told_whatever_is_in_it() -> None:
+def test_any_accepted_record_can_be_encoded() -> None:
     document = orjson.loads(begun().text())
     read = 0
     for number, _ in enumerate(parts(document)):
@@ -171,7 +171,7 @@ def test_a_record_can_be_told_whatever_is_in_it() -> None:
     assert read
 
 
-def test_files_are_read_one_by_one(tmp_path: Path) -> None:
+def test_reads_good_files_beside_bad_ones(tmp_path: Path) -> None:
     text = begun().text()
     for name in ("beef.json", "dead.json", "note.txt"):
         (tmp_path / name).write_text(text)

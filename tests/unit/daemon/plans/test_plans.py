@@ -68,7 +68,7 @@ async def kept(directory: Path, *, job_seconds: float = 1.0) -> AsyncIterator[Ke
             nursery.cancel_scope.cancel()
 
 
-async def test_a_plan_is_carried_out_and_recorded(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_carries_out_and_records_a_plan(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with kept(tmp_path) as daemon:
         plan = await daemon.begun()
         assert daemon.record(plan)["state"] == "running"
@@ -80,7 +80,7 @@ async def test_a_plan_is_carried_out_and_recorded(autojump_clock: MockClock, tmp
     assert daemon.record(plan)["state"] == "done"
 
 
-async def test_a_stop_lets_the_jobs_under_way_end(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_stop_lets_running_jobs_end(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with kept(tmp_path, job_seconds=100) as daemon:
         plan = await daemon.begun()
         under_way = list(plan.run.current)
@@ -94,7 +94,7 @@ async def test_a_stop_lets_the_jobs_under_way_end(autojump_clock: MockClock, tmp
         assert plan.run.rest
 
 
-async def test_in_a_node_group_one_plan_at_a_time(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_refuses_a_second_plan_in_a_node_group(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with kept(tmp_path, job_seconds=100) as daemon:
         first, second = await daemon.begun(), await daemon.made()
         for plan, kind in ((first, Refusal.PLAN), (second, Refusal.BUSY)):
@@ -104,7 +104,9 @@ async def test_in_a_node_group_one_plan_at_a_time(autojump_clock: MockClock, tmp
         assert second.state is PlanState.PLANNED
 
 
-async def test_elsewhere_than_on_the_master_nothing_begins(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_begins_nothing_on_other_nodes_than_the_master(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
     async with kept(tmp_path) as daemon:
         plan = await daemon.made()
         daemon.luxid.master = False
@@ -115,7 +117,7 @@ async def test_elsewhere_than_on_the_master_nothing_begins(autojump_clock: MockC
         assert caught.value.kind is Refusal.CLUSTER
 
 
-async def test_what_cannot_be_recorded_does_not_begin(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_does_not_begin_what_cannot_be_recorded(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with kept(tmp_path / "plans") as daemon:
         plan = await daemon.made()
         (tmp_path / "plans").rename(tmp_path / "gone")
@@ -126,9 +128,7 @@ async def test_what_cannot_be_recorded_does_not_begin(autojump_clock: MockClock,
         assert list(daemon.luxid.jobs.unarchived()) == []
 
 
-async def test_an_interrupted_plan_is_known_to_the_next_daemon(
-    autojump_clock: MockClock, tmp_path: Path
-) -> None:
+async def test_next_daemon_reports_an_interrupted_plan(autojump_clock: MockClock, tmp_path: Path) -> None:
     """It is not resumed, but what became of its jobs is found out."""
     caller.set(Credentials(pid=1, uid=2, gid=3))
     async with ganeti(job_seconds=10) as luxid, following(luxid) as sync:
@@ -158,7 +158,7 @@ async def test_an_interrupted_plan_is_known_to_the_next_daemon(
     }
 
 
-async def test_only_the_newest_are_kept(
+async def test_keeps_only_the_newest_plans(
     autojump_clock: MockClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subject, "MAX_PLANS", 2)

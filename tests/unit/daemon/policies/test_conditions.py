@@ -28,7 +28,7 @@ def held(
     return dict(obstacles(settings, memory or PolicyMemory(), replace(SEEN, **seen)))
 
 
-def test_nothing_holds_it_back() -> None:
+def test_has_no_obstacle() -> None:
     assert held() == {}
 
 
@@ -49,7 +49,7 @@ def test_nothing_holds_it_back() -> None:
         ({"conflict": "rebalance comes first"}, "others", "rebalance comes first"),
     ],
 )
-def test_what_is_seen_may_hold_it_back(seen: dict[str, Any], condition: str, reason: str) -> None:
+def test_situation_has_obstacles(seen: dict[str, Any], condition: str, reason: str) -> None:
     assert held(**seen) == {condition: reason}
 
 
@@ -62,14 +62,14 @@ def test_what_is_seen_may_hold_it_back(seen: dict[str, Any], condition: str, rea
         ({"hours": "08:00-18:00"}, "hours", "it is 23:30, not within 08:00-18:00"),
     ],
 )
-def test_settings_may_hold_it_back(settings: dict[str, Any], condition: str, reason: str) -> None:
+def test_settings_are_obstacles(settings: dict[str, Any], condition: str, reason: str) -> None:
     assert held(replace(ACTING, **settings)) == {condition: reason}
 
 
 @pytest.mark.parametrize(
     "settings", [{"weekdays": ("sat",)}, {"hours": "22:00-06:00"}, {"hours": "23:30-23:30"}]
 )
-def test_times_that_let_it_go_on(settings: dict[str, Any]) -> None:
+def test_acts_within_hours_and_weekdays(settings: dict[str, Any]) -> None:
     assert held(replace(ACTING, **settings)) == {}
 
 
@@ -83,7 +83,7 @@ def test_times_that_let_it_go_on(settings: dict[str, Any]) -> None:
         (23, "fri", "today is sat, not fri"),
     ],
 )
-def test_a_night_belongs_to_the_day_on_which_it_began(hour: int, day: str, reason: str | None) -> None:
+def test_night_belongs_to_the_day_on_which_it_began(hour: int, day: str, reason: str | None) -> None:
     settings = replace(ACTING, hours="22:00-06:00", weekdays=(day,))
     local = SATURDAY.replace(hour=hour, minute=0)
     assert held(settings, local=local) == ({} if reason is None else {"hours": reason})
@@ -99,7 +99,7 @@ def test_a_night_belongs_to_the_day_on_which_it_began(hour: int, day: str, reaso
         ("2026-10-25 01:45", True),
     ],
 )
-def test_hours_are_those_of_the_clock_when_summer_time_begins_and_ends(utc: str, within: bool) -> None:
+def test_hours_follow_the_clock_through_summer_time(utc: str, within: bool) -> None:
     local = datetime.fromisoformat(f"{utc}+00:00").astimezone(ZoneInfo("Europe/Berlin"))
     assert (held(replace(ACTING, hours="02:30-03:30"), local=local) == {}) is within
 
@@ -114,11 +114,11 @@ def test_hours_are_those_of_the_clock_when_summer_time_begins_and_ends(utc: str,
         ({"mode": "propose"}, "the policy's mode is propose"),
     ],
 )
-def test_when_a_plan_goes_no_further(settings: dict[str, Any], why: str | None) -> None:
+def test_stop_reason_of_a_running_plan(settings: dict[str, Any], why: str | None) -> None:
     assert stop_reason(replace(ACTING, **settings), SATURDAY) == why
 
 
-def test_what_did_not_move_rests_as_before() -> None:
+def test_restores_cool_downs_of_what_did_not_move() -> None:
     """What has moved since then, by whomever, still counts."""
     since = {"done": 5.0, "unfinished": 5.0, "again": 5.0, "by_hand": 7.0}
     before = {"again": 2.0, "by_hand": 1.0}
@@ -129,17 +129,17 @@ def test_what_did_not_move_rests_as_before() -> None:
     }
 
 
-def test_what_was_proposed_holds_back_further_proposals_only() -> None:
+def test_waiting_proposal_holds_back_further_proposals_only() -> None:
     proposing = replace(ACTING, mode="propose")
     assert held(proposing, proposal="beef") == {"plan": "plan beef waits for htoolsctl execute"}
     assert held(proposal="beef") == {}
 
 
-def test_a_watcher_that_acts_again_holds_nothing_back() -> None:
+def test_ended_pause_of_the_watcher_is_no_obstacle() -> None:
     assert held(paused=NOW - 1) == {}
 
 
-def test_a_budget_that_is_spent_comes_back_after_a_day() -> None:
+def test_spent_budget_returns_after_a_day() -> None:
     memory = PolicyMemory()
     memory.spend(Expense(NOW - 86399, 30, 5))
     memory.spend(Expense(NOW - 10, 10, 5))
@@ -150,7 +150,7 @@ def test_a_budget_that_is_spent_comes_back_after_a_day() -> None:
     assert tuple(memory.plan_budget(replace(ACTING, moves_per_day=12), NOW + 2)) == (2, 262144)
 
 
-def test_a_plan_that_failed_makes_it_pause_and_some_switch_it_off() -> None:
+def test_pauses_after_a_failed_plan_and_switches_off_after_several() -> None:
     memory, settings = PolicyMemory(), replace(ACTING, back_off_seconds=100, failures=3)
     memory.count_failure(settings, NOW, "no")
     assert held(settings, memory) == {"failures": "pauses for 100 s after a failed plan: no"}
@@ -174,42 +174,42 @@ def rounds(*scores: float, n1: int = 0, apart: float = 600.0, **seen: Any) -> li
     return found
 
 
-def test_it_begins_after_rounds_in_a_row_and_ends_at_the_stop() -> None:
+def test_begins_after_rounds_in_a_row_and_stops_at_stop() -> None:
     scores = [2.0, 1.9, 2.5, 2.5, 1.5, 1.1, 1.0, 1.5, 2.0, 1.99, 2.0]
     assert rounds(*scores) == [False, False, False, True, True, True, False, False, False, False, False]
 
 
-def test_lost_redundancy_counts_like_a_high_score() -> None:
+def test_lost_redundancy_is_a_reason() -> None:
     assert rounds(0.5, 0.5, 0.5, n1=1) == [False, True, True]
 
 
 @pytest.mark.parametrize("seen", [{"drained": ["node1"]}, {"silent": ["node1"]}, {"outdated": True}])
-def test_rounds_that_say_nothing_do_not_count(seen: dict[str, Any]) -> None:
+def test_counts_no_rounds_that_cannot_be_judged(seen: dict[str, Any]) -> None:
     assert rounds(9.0, 9.0, 9.0, **seen) == [False, False, False]
 
 
-def test_rounds_with_a_long_time_between_them_are_not_in_a_row() -> None:
+def test_long_pause_begins_a_new_streak() -> None:
     """As when the daemon was not running."""
     assert rounds(9.0, 9.0, 9.0, apart=3 * 600.0) == [False, True, True]
     assert rounds(9.0, 9.0, 9.0, apart=3 * 600.0 + 1) == [False, False, False]
 
 
-def test_a_score_that_is_no_number_is_none_to_act_on() -> None:
+def test_score_that_is_not_a_number_is_no_reason() -> None:
     assert rounds(float("nan"), float("nan")) == [False, False]
 
 
-def test_what_has_been_done_is_not_forgotten_by_counting() -> None:
+def test_counting_keeps_the_time_of_the_last_action() -> None:
     done = replace(SEEN, rounds=Rounds(acted=5.0), silent=["node1"])
     assert with_next_round(ACTING, done).rounds == Rounds(last=NOW, acted=5.0)
 
 
-def test_what_is_considered_again_at_once_is_the_same_round() -> None:
+def test_looks_in_quick_succession_are_one_round() -> None:
     """As when nodes come back one after the other; but whoever asks every few minutes makes rounds."""
     assert rounds(9.0, 9.0, 9.0, apart=5.0) == [False, False, False]
     assert rounds(9.0, 9.0, 9.0, apart=60.0) == [False, True, True]
 
 
-def test_rounds_do_not_count_while_somebody_else_squeezes() -> None:
+def test_counts_no_rounds_while_another_squeezes() -> None:
     """Between two sets of its jobs there are none."""
     squeezed: dict[str, Any] = {"unfinished": ["node1"], "jobs": [7]}
     assert rounds(9.0, 9.0, 9.0, **squeezed) == [False, False, False]
@@ -217,7 +217,7 @@ def test_rounds_do_not_count_while_somebody_else_squeezes() -> None:
     assert rounds(9.0, 9.0, 9.0, **squeezed, plan="beef") == [False, True, True]
 
 
-def test_how_far_the_rounds_are_is_told() -> None:
+def test_reason_counts_the_rounds() -> None:
     calm = need(facts(1.0), ACTING)
     assert held(rounds=Rounds(), need=calm) == {"hold": "score 1.00000000 is below the start, 2"}
     over, lost = need(facts(3.0), ACTING), need(facts(3.0, 1), ACTING)
@@ -244,12 +244,12 @@ def test_how_far_the_rounds_are_is_told() -> None:
         ({"OP_ID": "OP_GROUP_EVACUATE", "group_name": "rack2", "target_groups": None}, True),
     ],
 )
-def test_jobs_that_touch_a_group(opcode: dict[str, Any], expected: bool) -> None:
+def test_recognizes_jobs_that_touch_a_group(opcode: dict[str, Any], expected: bool) -> None:
     here = frozenset({"rack1", "node1", "web"})
     assert touches([opcode], here, here | {"rack2", "node2", "mail"}) is expected
 
 
-def test_each_opcode_of_a_job_counts() -> None:
+def test_checks_each_opcode_of_a_job() -> None:
     here = frozenset({"rack1", "node1", "web"})
     elsewhere = {"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": "mail"}
     new = {"OP_ID": "OP_TAGS_SET", "kind": "cluster", "tags": ["tag"]}

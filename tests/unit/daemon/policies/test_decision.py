@@ -18,7 +18,7 @@ def decision(time: float, remedy: str, outcome: str) -> PolicyDecision:
         (200.0, "power down"),  # long ago
     ],
 )
-def test_what_is_done_is_told_before_what_is_held_back(begun: float, remedy: str) -> None:
+def test_summary_prefers_actions_to_held_back_remedies(begun: float, remedy: str) -> None:
     last = [decision(begun, "power up", BEGUN), decision(1000.0, "power down", HELD)]
     told = policy_summary("squeeze", SqueezeSettings(every_seconds=600.0), PolicyMemory(), last, 1001.0)
     assert told["last"]["remedy"] == remedy

@@ -39,7 +39,7 @@ def stopped(daemon: Working, plan: Plan, name: str, why: str) -> None:
     assert (daemon.told(name)["failed"], daemon.told(name)["error"]) == (0, None)
 
 
-async def test_nothing_is_submitted_once_they_are_over(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_submits_nothing_after_the_hours(autojump_clock: MockClock, tmp_path: Path) -> None:
     """What runs is finished; what was left is moved by the next plan, though what has moved rests."""
     async with working(tmp_path, job_seconds=JOB, rebalance=replace(EAGER, hours=hours())) as daemon:
         assert len((await daemon.decided()).moves) == 4
@@ -54,7 +54,7 @@ async def test_nothing_is_submitted_once_they_are_over(autojump_clock: MockClock
 
 
 @pytest.mark.parametrize("mode", ["off", "shadow", "propose"])
-async def test_nothing_is_submitted_once_a_policy_is_not_to_act(
+async def test_submits_nothing_after_the_mode_changes(
     autojump_clock: MockClock, tmp_path: Path, mode: str
 ) -> None:
     async with working(tmp_path, job_seconds=JOB, rebalance=EAGER) as daemon:
@@ -65,7 +65,7 @@ async def test_nothing_is_submitted_once_a_policy_is_not_to_act(
         assert daemon.submitted == 1
 
 
-async def test_what_somebody_executes_has_no_hours(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_executed_proposals_ignore_hours(autojump_clock: MockClock, tmp_path: Path) -> None:
     settings = replace(EAGER, mode="propose", hours=hours())
     async with working(tmp_path, job_seconds=JOB, rebalance=settings) as daemon:
         await daemon.decided()
@@ -83,7 +83,7 @@ def busy() -> World:
 
 
 @pytest.mark.parametrize(("jobs", "place"), [(1, "b"), (2, "a")])
-async def test_nodes_that_were_drained_are_back_in_use(
+async def test_undrains_nodes_when_the_hours_end(
     autojump_clock: MockClock, tmp_path: Path, jobs: int, place: str
 ) -> None:
     """Also if they are empty by then; later they are powered down all the same. Draining is two opcodes."""

@@ -12,7 +12,7 @@ from htoolsd.policies.memory import Expense, PolicyMemories, PolicyMemory, Round
 from htoolsd.policies.settings import PolicySettings
 
 
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+def test_reads_what_it_wrote(tmp_path: Path) -> None:
     rounds = {"power up": {"rack1": Rounds(1, False, 5.5, 0.0)}, "power down": {"rack1": Rounds(3, True)}}
     memory = PolicyMemory([Expense(1.5, 2, 3)], 1, "no", 7.5, rounds)
     known = PolicyMemories({"squeeze": memory}, {"web": 2.5}, {"node1": 3.5})
@@ -20,7 +20,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert read(str(tmp_path / "kept")) == known
 
 
-def test_at_first_there_is_nothing(tmp_path: Path) -> None:
+def test_memory_is_empty_without_a_file(tmp_path: Path) -> None:
     assert read(str(tmp_path / "kept")) == PolicyMemories()
 
 
@@ -33,7 +33,7 @@ def written(**changes: Any) -> str:
     return json.dumps({"version": 1, "policies": memories, "moved": {}, "switched": {}})
 
 
-def test_what_is_wanted_of_a_file(tmp_path: Path) -> None:
+def test_reads_rounds_from_the_memory(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text(written(rounds={"rebalance": {"rack1": [1, False, 2.5, 0]}}))
     known = read(str(tmp_path / "kept"))
     assert known.memories["rebalance"].rounds_of("rebalance", "rack1") == Rounds(1, False, 2.5)
@@ -52,7 +52,7 @@ def test_what_is_wanted_of_a_file(tmp_path: Path) -> None:
         written(rounds={"rebalance": {"rack1": [1, False, 0, 0, 0]}}),
     ],
 )
-def test_what_is_damaged_is_set_aside(tmp_path: Path, text: str) -> None:
+def test_renames_a_damaged_memory(tmp_path: Path, text: str) -> None:
     (tmp_path / "kept").write_text(text)
     with structlog.testing.capture_logs() as log:
         assert read(str(tmp_path / "kept")) == PolicyMemories()
@@ -62,7 +62,7 @@ def test_what_is_damaged_is_set_aside(tmp_path: Path, text: str) -> None:
     assert aside.read_text() == text
 
 
-def test_what_a_newer_daemon_wrote_is_left_alone(tmp_path: Path) -> None:
+def test_refuses_the_memory_of_a_newer_daemon(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text('{"version": 2}')
     with pytest.raises(HtoolsError, match="newer htoolsd"):
         read(str(tmp_path / "kept"))
@@ -70,13 +70,13 @@ def test_what_a_newer_daemon_wrote_is_left_alone(tmp_path: Path) -> None:
         read(str(tmp_path))
 
 
-def test_what_is_old_is_forgotten() -> None:
+def test_forgets_old_cool_downs() -> None:
     known = PolicyMemories({}, {"web": 10.0, "mail": 20.0}, {"node1": 10.0, "node2": 20.0})
     known.forget(15.0)
     assert (known.moved, known.switched) == ({"mail": 20.0}, {"node2": 20.0})
 
 
-def test_what_a_wrong_clock_noted_counts_from_now_on() -> None:
+def test_future_times_become_the_present() -> None:
     rounds = {"rebalance": {"rack1": Rounds(2, True, 9e9, 9e9)}}
     memory = PolicyMemory([Expense(9e9, 2, 3), Expense(5.0, 1, 1)], 2, "no", 9e9, rounds)
     known = PolicyMemories({"rebalance": memory}, {"web": 9e9, "mail": 7.0}, {"node1": 9e9})
@@ -87,5 +87,5 @@ def test_what_a_wrong_clock_noted_counts_from_now_on() -> None:
     assert memory.rounds_of("rebalance", "rack1") == Rounds(2, True, 10.0, 10.0)
 
 
-def test_instances_rest_for_a_while() -> None:
+def test_moved_instances_rest_during_the_cool_down() -> None:
     assert resting({"web": 10.0, "mail": 20.0}, PolicySettings(cool_down_seconds=15.0), 30.0) == ["mail"]

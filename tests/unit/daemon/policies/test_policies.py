@@ -23,7 +23,7 @@ from tests.support.worlds import delay, migrate, role
 EAGER = RebalanceSettings(mode="act", every_seconds=600, start=0.02, stop=0.001, hold=1, min_gain=1e-6)
 
 
-async def test_off_it_does_nothing(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_does_nothing_when_off(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with working(tmp_path, rebalance=replace(EAGER, mode="off")) as daemon:
         daemon.policies.request("rebalance", "asked")
         await trio.sleep(10000)
@@ -32,7 +32,7 @@ async def test_off_it_does_nothing(autojump_clock: MockClock, tmp_path: Path) ->
     assert not daemon.path.exists()
 
 
-async def test_shadow_tells_what_it_would_do(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_shadow_records_what_it_would_do(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with working(tmp_path, rebalance=replace(EAGER, mode="shadow")) as daemon:
         first = await daemon.decided()
         assert (first.outcome, first.trigger, first.group) == ("would act", "asked", "default")
@@ -52,7 +52,7 @@ async def test_shadow_tells_what_it_would_do(autojump_clock: MockClock, tmp_path
         )
 
 
-async def test_what_is_proposed_waits(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_proposed_plan_waits_for_execute(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with working(tmp_path, rebalance=replace(EAGER, mode="propose")) as daemon:
         first = await daemon.decided()
         (plan,) = daemon.plans.all
@@ -65,7 +65,7 @@ async def test_what_is_proposed_waits(autojump_clock: MockClock, tmp_path: Path)
         assert plan.state is PlanState.DONE
 
 
-async def test_acting_makes_it_even_and_then_comes_to_rest(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_balances_once_and_then_rests(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with working(tmp_path, rebalance=EAGER) as daemon:
         first = await daemon.decided()
         assert first.outcome == "begun"
@@ -84,14 +84,14 @@ async def test_acting_makes_it_even_and_then_comes_to_rest(autojump_clock: MockC
         assert daemon.submitted == submitted
 
 
-async def test_the_timer_begins_after_rounds_in_a_row(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_timer_begins_a_plan_after_hold_rounds(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with working(tmp_path, rebalance=replace(EAGER, mode="shadow", hold=3)) as daemon:
         told = [await daemon.next(count) for count in range(3)]
         assert [each.outcome for each in told] == ["held back", "held back", "would act"]
         assert {each.trigger for each in told} == {"timer"}
 
 
-async def test_what_a_daemon_spent_the_next_one_knows(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_spent_budget_survives_a_kill(autojump_clock: MockClock, tmp_path: Path) -> None:
     settings = replace(EAGER, max_moves=2, moves_per_day=2)
     async with working(tmp_path, rebalance=settings) as daemon:
         assert len((await daemon.decided()).moves) == 2
@@ -107,7 +107,7 @@ async def test_what_a_daemon_spent_the_next_one_knows(autojump_clock: MockClock,
         assert not rested & {move["instance"] for move in second.moves}
 
 
-async def test_what_cannot_be_recorded_does_not_begin(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_does_not_begin_what_cannot_be_recorded(autojump_clock: MockClock, tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     async with working(tmp_path / "state", rebalance=EAGER) as daemon:
         (tmp_path / "state").rename(tmp_path / "gone")
@@ -118,9 +118,7 @@ async def test_what_cannot_be_recorded_does_not_begin(autojump_clock: MockClock,
         assert daemon.told()["left"]["moves"] == EAGER.moves_per_day
 
 
-async def test_what_is_refused_takes_nothing_of_the_budgets(
-    autojump_clock: MockClock, tmp_path: Path
-) -> None:
+async def test_refused_plan_costs_no_budget(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with working(tmp_path, rebalance=EAGER) as daemon:
         daemon.plans.stop()
         decision = await daemon.decided()
@@ -133,20 +131,22 @@ async def test_what_is_refused_takes_nothing_of_the_budgets(
     assert json.loads(daemon.path.read_text())["moved"] == {}
 
 
-async def test_a_file_of_a_newer_daemon_holds_it_back(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_holds_back_when_the_memory_is_of_a_newer_daemon(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
     (tmp_path / "policies.json").write_text('{"version": 2}')
     async with working(tmp_path, rebalance=EAGER) as daemon:
         assert "newer htoolsd" in (await daemon.decided()).reason
     assert daemon.path.read_text() == '{"version": 2}'
 
 
-async def test_jobs_hold_it_back(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_holds_back_while_jobs_touch_the_group(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with working(tmp_path, rebalance=EAGER) as daemon:
         daemon.luxid.jobs.submit([[delay(1000, on_nodes=["two"])]])
         assert (await daemon.decided()).reason == "unfinished jobs: 1"
 
 
-async def test_a_paused_watcher_holds_it_back(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_holds_back_while_the_watcher_is_paused(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with working(tmp_path, rebalance=EAGER) as daemon:
         async with daemon.sync.client() as client:
             await client.call("SetWatcherPause", [now() + 100])
@@ -155,9 +155,7 @@ async def test_a_paused_watcher_holds_it_back(autojump_clock: MockClock, tmp_pat
         assert (await daemon.decided()).outcome == "begun"
 
 
-async def test_nodes_that_are_drained_and_come_back_are_events(
-    autojump_clock: MockClock, tmp_path: Path
-) -> None:
+async def test_drained_and_returned_nodes_trigger_rounds(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with working(tmp_path, rebalance=replace(EAGER, every_seconds=1e6)) as daemon:
         daemon.luxid.jobs.submit([[role("two", drained=True)]])
         drained = await daemon.next(0)
@@ -167,9 +165,7 @@ async def test_nodes_that_are_drained_and_come_back_are_events(
         assert back.trigger == "node two is back"
 
 
-async def test_elsewhere_than_on_the_master_nothing_is_done(
-    autojump_clock: MockClock, tmp_path: Path
-) -> None:
+async def test_does_nothing_on_other_nodes_than_the_master(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with working(tmp_path, rebalance=EAGER) as daemon:
         daemon.luxid.master = False
         while daemon.sync.master:
@@ -177,12 +173,12 @@ async def test_elsewhere_than_on_the_master_nothing_is_done(
         assert (await daemon.decided()).reason == "this is not the master node"
 
 
-async def test_groups_that_are_not_there_are_said(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_reports_unknown_node_groups(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with working(tmp_path, rebalance=replace(EAGER, groups=("rack7",))) as daemon:
         assert (await daemon.decided()).reason == "groups: there is no node group rack7"
 
 
-async def test_plans_that_fail_switch_it_off(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_failed_plans_switch_a_policy_off(autojump_clock: MockClock, tmp_path: Path) -> None:
     settings = replace(EAGER, failures=2, back_off_seconds=300, cool_down_seconds=1.0)
     async with working(tmp_path, rebalance=settings) as daemon:
         with structlog.testing.capture_logs() as log:
@@ -202,7 +198,7 @@ async def test_plans_that_fail_switch_it_off(autojump_clock: MockClock, tmp_path
 
 
 @pytest.mark.parametrize("mode", ["shadow", "propose", "act"])
-async def test_what_comes_while_a_plan_is_made_is_heeded(
+async def test_checks_conditions_again_after_planning(
     autojump_clock: MockClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     """As when the policy is switched off meanwhile, or jobs begin."""
@@ -218,9 +214,7 @@ async def test_what_comes_while_a_plan_is_made_is_heeded(
         assert (daemon.submitted, list(daemon.plans.all)) == (0, [])
 
 
-async def test_what_moved_while_policies_were_off_rests_all_the_same(
-    autojump_clock: MockClock, tmp_path: Path
-) -> None:
+async def test_instances_moved_while_policies_are_off_rest(autojump_clock: MockClock, tmp_path: Path) -> None:
     """From when it moved."""
     async with working(tmp_path) as daemon:
         name = "web0"
@@ -233,7 +227,7 @@ async def test_what_moved_while_policies_were_off_rests_all_the_same(
         assert moved[name] < now() - 500
 
 
-async def test_explaining_changes_nothing(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_explain_changes_nothing(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with working(
         tmp_path, rebalance=replace(EAGER, hold=2, weekdays=("mon",), hours="00:00-00:01")
     ) as daemon:
@@ -245,9 +239,7 @@ async def test_explaining_changes_nothing(autojump_clock: MockClock, tmp_path: P
         assert (daemon.decisions, daemon.submitted) == ([], 0)
 
 
-async def test_settings_that_name_what_is_not_there_are_explained(
-    autojump_clock: MockClock, tmp_path: Path
-) -> None:
+async def test_explains_settings_with_unknown_names(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with working(tmp_path, rebalance=replace(EAGER, exclude_instances=("ghost",))) as daemon:
         (group,) = (await daemon.policies.explain("rebalance"))["groups"]
         told = {"condition": "error", "reason": "exclude_instances: Unknown instance(s): ghost"}

@@ -28,14 +28,14 @@ def names(found: RemedyPlan) -> list[str]:
     return [move["instance"] for move in found.moves_to_json()]
 
 
-def test_it_measures_each_group() -> None:
+def test_measures_each_group() -> None:
     ((name, score, n1, need),) = measure(REBALANCE, EAGER, uneven())
     assert (name, n1) == ("default", 0)
     assert score > 0
     assert (need.begin, need.stop) == (True, False)
 
 
-def test_it_makes_the_first_steps_of_hbal() -> None:
+def test_plans_the_first_steps_of_hbal() -> None:
     whole = hbal.HBAL.propose(uneven(), hbal.HbalOptions(), lambda _text: None).found["steps"]
     found = planned(uneven())
     assert found.refusal is None
@@ -44,7 +44,7 @@ def test_it_makes_the_first_steps_of_hbal() -> None:
     assert found.mib == sum(row.mem for row in uneven().instances if row.name in names(found))
 
 
-def test_it_stops_where_that_is_enough() -> None:
+def test_stops_at_the_score_of_stop() -> None:
     whole = planned(uneven()).proposal.found["steps"]
     enough = replace(EAGER, stop=whole[0]["score"], start=100.0)
     assert planned(uneven(), enough).moves == 1
@@ -52,22 +52,22 @@ def test_it_stops_where_that_is_enough() -> None:
 
 
 @pytest.mark.parametrize("room", [Budget(1, 1 << 30), Budget(100, 999)])
-def test_budgets_bound_it(room: Budget) -> None:
+def test_stops_at_the_budget(room: Budget) -> None:
     assert planned(uneven(), room=room).moves == 1
 
 
-def test_what_has_no_room_at_all_is_refused() -> None:
+def test_refuses_when_no_move_fits_into_the_budget() -> None:
     assert planned(uneven(), room=Budget(100, 10)).refusal == "no move fits into the budget"
     assert planned(uneven(), room=Budget(100, 10)).moves_to_json() == []
 
 
-def test_a_small_gain_is_refused() -> None:
+def test_refuses_a_small_gain() -> None:
     found = planned(uneven(), replace(EAGER, min_gain=1000.0))
     assert found.refusal is not None
     assert found.refusal.endswith("less than min_gain, 1000")
 
 
-def test_what_rests_is_excluded_or_pinned_stays() -> None:
+def test_does_not_move_resting_excluded_or_pinned_instances() -> None:
     first = names(planned(uneven()))[0]
     assert first not in names(planned(uneven(), resting=(first, "gone")))
     assert first not in names(planned(uneven(), replace(EAGER, exclude_instances=(first,))))
@@ -75,6 +75,6 @@ def test_what_rests_is_excluded_or_pinned_stays() -> None:
     assert planned(replace(uneven(), instances=rows)).refusal == "no move improves the score enough"
 
 
-def test_an_exclusion_that_means_nothing_is_an_error() -> None:
+def test_refuses_an_unknown_excluded_instance() -> None:
     with pytest.raises(HtoolsError, match=r"exclude_instances: Unknown instance\(s\): nobody"):
         planned(uneven(), replace(EAGER, exclude_instances=("nobody",)))

@@ -32,7 +32,7 @@ def planned(cluster: Cluster, settings: RedistributeSettings = EAGER, **seen: An
     return policies.planned(REDISTRIBUTE, cluster, settings, **{"quiet": ("second",), **seen})
 
 
-def test_what_groups_need() -> None:
+def test_need_to_redistribute() -> None:
     found = needed(REDISTRIBUTE, broken(), EAGER)
     assert {name: (need.begin, need.stop) for name, need in found.items()} == {
         "default": (True, False),
@@ -42,7 +42,7 @@ def test_what_groups_need() -> None:
     assert found["second"].why == "the group is healthy"
 
 
-def test_it_repairs_the_group_with_the_room_of_quiet_ones() -> None:
+def test_repairs_a_group_with_the_room_of_quiet_ones() -> None:
     found = planned(broken())
     assert found.refusal is None
     (move,) = found.moves_to_json()
@@ -52,7 +52,7 @@ def test_it_repairs_the_group_with_the_room_of_quiet_ones() -> None:
     assert found.moves == 1
 
 
-def test_groups_in_which_something_goes_on_give_no_room() -> None:
+def test_uses_no_room_of_busy_groups() -> None:
     refused = planned(broken(), quiet=())
     assert refused.refusal is not None
     assert refused.refusal.startswith("the group cannot be repaired: ")
@@ -60,12 +60,12 @@ def test_groups_in_which_something_goes_on_give_no_room() -> None:
     assert planned(broken(full=False), quiet=()).proposal.groups == ("default",)
 
 
-def test_budgets_and_what_rests() -> None:
+def test_refuses_repairs_beyond_budget_rests_and_exclusions() -> None:
     assert planned(broken(), room=Budget(5, 100)).refusal is not None
     assert planned(broken(), resting=("shared",)).refusal is not None
     assert planned(broken(), replace(EAGER, exclude_instances=("shared",))).refusal is not None
 
 
-def test_there_may_be_nothing_to_repair() -> None:
+def test_refuses_when_nothing_is_to_repair() -> None:
     refused = planned(grouped().cluster)
     assert refused.refusal == "the group cannot be repaired: nothing to repair"

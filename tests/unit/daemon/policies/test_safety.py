@@ -43,7 +43,7 @@ def kept(rows: Cluster, *steps: NamedStep, reserve: float = 0.0) -> int:
 LARGE = cluster(one=("a", 2000), two=("a", 1500), three=("c", 3000))
 
 
-def test_a_node_that_could_be_lost_still_can() -> None:
+def test_keeps_nodes_that_can_be_lost() -> None:
     """Only an empty node takes what is on the third one."""
     costly = step("two", "a", "b")
     assert kept(LARGE, costly) == 0
@@ -52,13 +52,13 @@ def test_a_node_that_could_be_lost_still_can() -> None:
     assert kept(moved, step("one", "a", "c"), step("two", "a", "b")) == 2
 
 
-def test_instances_leave_a_lost_node_in_the_order_in_which_they_will_be_read() -> None:
+def test_places_instances_of_a_lost_node_in_reading_order() -> None:
     """Not in that in which they came there, which would do."""
     rows = cluster(one=("b", 1500), two=("b", 2500), three=("a", 1000), four=("c", 500))
     assert kept(rows, step("two", "b", "c")) == 0
 
 
-def test_nodes_that_are_offline_take_nothing() -> None:
+def test_offline_nodes_take_no_instances() -> None:
     """Another empty node would do, but not while it sleeps."""
     fourth = node("d", f_mem=4000, t_cpu=64.0)
     for asleep, count in ((False, 1), (True, 0)):
@@ -66,19 +66,19 @@ def test_nodes_that_are_offline_take_nothing() -> None:
         assert kept(more, step("two", "a", "b")) == count
 
 
-def test_what_cannot_be_lost_anyway_holds_nothing_back() -> None:
+def test_node_that_cannot_be_lost_anyway_is_no_obstacle() -> None:
     full = cluster(one=("a", 2000), two=("a", 1500), three=("c", 3900), four=("b", 1000))
     assert kept(full, step("two", "a", "b")) == 1
 
 
 @pytest.mark.parametrize(("reserve", "steps"), [(0.0, 2), (1.0, 1), (4.0, 2)])
-def test_each_node_keeps_its_reserve_if_all_have_it(reserve: float, steps: int) -> None:
+def test_keeps_the_reserve_if_all_nodes_have_it(reserve: float, steps: int) -> None:
     small = cluster(one=("a", 500), two=("a", 300), three=("c", 2600))
     assert kept(small, step("two", "a", "c"), step("one", "a", "c"), reserve=reserve) == steps
 
 
 @pytest.mark.parametrize(("disks", "count"), [(False, 1), (True, 0)])
-def test_the_reserve_is_one_of_disks_as_well_where_those_move(disks: bool, count: int) -> None:
+def test_reserve_has_disks_where_disks_move(disks: bool, count: int) -> None:
     """After the move the third node has no room for a standard disk."""
     rows = cluster(one=("a", 500))
     drbd = replace(rows.instances[0], template=DiskTemplate.DRBD, snode="b", dsk=1024, disks=(Disk(1024),))
@@ -88,7 +88,7 @@ def test_the_reserve_is_one_of_disks_as_well_where_those_move(disks: bool, count
     assert safe_moves(state, state.group == 0, movable(state, View()), [new], Reserve(1.0, disks)) == count
 
 
-def test_the_rest_of_a_plan_is_looked_at_again() -> None:
+def test_guarded_review_refuses_an_unsafe_next_jobset() -> None:
     check = guarded(unchecked, View(), "default")
     rest = [[Job("title", (), (), step("two", "a", "b"))]]
     assert check(cluster(one=("a", 2000), two=("a", 1500)), rest, 0).obstacle is None
@@ -99,13 +99,13 @@ def test_the_rest_of_a_plan_is_looked_at_again() -> None:
     assert other(LARGE, rest, 0).obstacle == "of its own"
 
 
-def test_balancing_does_without_moves_that_cost_redundancy() -> None:
+def test_balancing_skips_moves_that_cost_redundancy() -> None:
     eager = RebalanceSettings(mode="act", start=1e-3, stop=0.0, min_gain=1e-9)
     found = policies.planned(REBALANCE, LARGE, eager)
     assert found.refusal == UNSAFE
 
 
-def test_moves_are_made_one_after_the_other() -> None:
+def test_puts_each_move_into_its_own_jobset() -> None:
     """Those that ended first might cost what the order keeps; nodes are still drained at once."""
     drains = [Job("drain a", (), ()), Job("drain b", (), ())]
     moves = [Job(name, (), (), step(name, "a", "b")) for name in ("one", "two", "three")]

@@ -33,7 +33,7 @@ def up(cluster: Cluster, settings: SqueezeSettings = EAGER, **seen: Any) -> Reme
 FULL = racks(6, 6, 6, 0)
 
 
-def test_what_a_group_needs() -> None:
+def test_need_to_power_down_or_up() -> None:
     idle, full = racks(1, 1, 1, 1), asleep(FULL, "d")
     assert [needed(POWER_DOWN, each, EAGER)["default"].begin for each in (idle, full)] == [True, False]
     tight = racks(7, 7, 7, 0)
@@ -46,7 +46,7 @@ def test_what_a_group_needs() -> None:
     )
 
 
-def test_between_the_two_thresholds_nothing_is_needed() -> None:
+def test_needs_nothing_between_the_two_thresholds() -> None:
     """Each node has room for one instance; with a node less the others would not keep room for two."""
     between = racks(6, 6, 6)
     for remedy in (POWER_UP, POWER_DOWN):
@@ -54,7 +54,7 @@ def test_between_the_two_thresholds_nothing_is_needed() -> None:
         assert (need.begin, need.stop) == (False, True)
 
 
-def test_only_what_empties_nodes_is_moved() -> None:
+def test_moves_only_what_empties_nodes() -> None:
     found = down(racks(3, 1, 1, 1))
     assert found.refusal is None
     assert {move["instance"][0] for move in found.moves_to_json()} == set(found.nodes) <= {*"bcd"}
@@ -63,7 +63,7 @@ def test_only_what_empties_nodes_is_moved() -> None:
     assert found.proposal.groups == ("default",)
 
 
-def test_each_group_is_looked_at_by_itself() -> None:
+def test_plans_each_group_by_itself() -> None:
     """The other one has no room at all, which would keep hsqueeze from powering anything down."""
     full = tuple(replace(row, f_mem=10) if row.group == "uuid-2" else row for row in racks(1, 1, 1).nodes)
     cluster = replace(racks(1, 1, 1), nodes=full)
@@ -72,7 +72,7 @@ def test_each_group_is_looked_at_by_itself() -> None:
     assert {name: need.begin for name, need in found.items()} == {"default": False, "second": True}
 
 
-def test_a_budget_makes_it_fewer_nodes() -> None:
+def test_powers_fewer_nodes_down_when_the_budget_is_small() -> None:
     whole = down(racks(2, 1, 1, 1))
     assert len(whole.nodes) == 2
     assert len(down(racks(2, 1, 1, 1), room=Budget(1, 1 << 30)).nodes) == 1
@@ -83,13 +83,13 @@ def test_a_budget_makes_it_fewer_nodes() -> None:
     assert "would exceed the budget" in refused.refusal
 
 
-def test_too_few_nodes_are_not_worth_it() -> None:
+def test_refuses_fewer_than_min_nodes() -> None:
     assert down(racks(3, 3, 3), replace(EAGER, min_nodes=3)).refusal == (
         "fewer than 3 nodes can be powered down"
     )
 
 
-def test_nodes_that_stay_up() -> None:
+def test_keeps_certain_nodes_up() -> None:
     cluster = racks(3, 1, 1, 1)
     assert set(down(cluster, replace(EAGER, never=("a", "role:old", "c"))).nodes) == {"d"}
     assert set(down(cluster, replace(EAGER, never=("y",))).nodes) == set(down(cluster).nodes)
@@ -100,7 +100,7 @@ def test_nodes_that_stay_up() -> None:
         down(cluster, replace(EAGER, never=("nobody",)))
 
 
-def test_what_rests_or_is_pinned_keeps_its_node_up() -> None:
+def test_resting_or_pinned_instances_keep_their_nodes_up() -> None:
     cluster = racks(3, 1, 1, 1)
     assert "b" in down(cluster).nodes + down(cluster, replace(EAGER, prefer=("b",))).nodes
     assert "b" not in down(cluster, replace(EAGER, prefer=("b",)), resting=("b0", "gone")).nodes
@@ -109,7 +109,7 @@ def test_what_rests_or_is_pinned_keeps_its_node_up() -> None:
     assert down(replace(cluster, instances=rows)).refusal == "no node can be powered down"
 
 
-def test_local_disks_leave_their_nodes_only_where_that_is_allowed() -> None:
+def test_moves_local_disks_only_when_allowed() -> None:
     def with_disks(template: DiskTemplate) -> Cluster:
         cluster = racks(3, 1, 1, 1)
         mirror = "a" if template is DiskTemplate.DRBD else None
@@ -133,7 +133,7 @@ def test_local_disks_leave_their_nodes_only_where_that_is_allowed() -> None:
     assert found.mib == sum(row.dsk for row in plain.instances if row.pnode in found.nodes)
 
 
-def test_a_group_that_shares_instances_with_another_is_left_alone() -> None:
+def test_ignores_a_group_that_shares_instances_with_another() -> None:
     row = instance("split", DiskTemplate.DRBD, "a", "y")
     cluster = racks(1, 1, 1)
     cluster = replace(cluster, instances=(*cluster.instances, row))
@@ -144,14 +144,14 @@ def test_a_group_that_shares_instances_with_another_is_left_alone() -> None:
 TIGHT = asleep(racks(7, 7, 7, 0, 0), "d", "e")
 
 
-def test_as_many_nodes_wake_up_as_it_takes() -> None:
+def test_powers_up_as_many_nodes_as_needed() -> None:
     found = up(TIGHT)
     assert (found.refusal, found.nodes) == (None, ("d",))
     assert found.moves == len({move["instance"] for move in found.moves_to_json()}) > 0
     assert all(move["to"] == ["d"] for move in found.moves_to_json())
 
 
-def test_moves_for_which_there_is_no_room_are_left_to_later_plans() -> None:
+def test_leaves_moves_beyond_the_budget_to_later_plans() -> None:
     found = up(TIGHT, room=Budget(1, 1 << 30))
     assert (found.nodes, found.moves) == (("d",), 1)
     assert up(TIGHT, room=Budget(0, 0)).nodes == ("d",)
@@ -164,13 +164,13 @@ def test_moves_for_which_there_is_no_room_are_left_to_later_plans() -> None:
     assert up(awake, room=Budget(1, 10)).refusal == "no move fits into the budget"
 
 
-def test_what_rests_does_not_wake_more_nodes() -> None:
+def test_resting_instances_wake_no_more_nodes() -> None:
     every = tuple(row.name for row in TIGHT.instances)
     found = up(TIGHT, resting=every)
     assert (found.refusal, found.nodes, found.moves) == (None, ("d",), 0)
 
 
-def test_nothing_is_moved_where_no_node_can_wake_up() -> None:
+def test_refuses_moves_when_no_node_can_be_powered_up() -> None:
     full = racks(7, 8, 7)
     assert up(full).refusal == "no node is left that could be powered up"
     assert up(racks(1, 1, 1)).refusal == "every node has the minimal resources free"
@@ -182,7 +182,7 @@ def reviewed(found: RemedyPlan, cluster: Cluster, rest: Jobsets | None = None) -
 
 
 @pytest.mark.parametrize(("plan", "cluster"), [(down, racks(3, 1, 1, 1)), (up, TIGHT)])
-def test_a_plan_is_looked_at_again_on_the_whole_cluster(plan: Any, cluster: Cluster) -> None:
+def test_plan_of_a_group_is_reviewed_on_the_whole_cluster(plan: Any, cluster: Cluster) -> None:
     found = plan(cluster)
     assert reviewed(found, cluster).obstacle is None
     first = found.moves_to_json()[0]["instance"]
@@ -190,7 +190,7 @@ def test_a_plan_is_looked_at_again_on_the_whole_cluster(plan: Any, cluster: Clus
     assert reviewed(found, replace(cluster, instances=gone)).obstacle == f"instance {first} is gone"
 
 
-def test_a_node_that_has_been_filled_meanwhile_is_not_powered_down() -> None:
+def test_review_refuses_to_power_down_a_node_with_a_new_instance() -> None:
     cluster = racks(3, 1, 1, 1)
     found = down(cluster)
     new: Instance = replace(instance("new", DiskTemplate.EXT, found.nodes[0]), mem=100)

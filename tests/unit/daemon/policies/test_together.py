@@ -50,9 +50,7 @@ def told(decisions: list[PolicyDecision]) -> list[tuple[str, str]]:
     return [(each.remedy, each.outcome) for each in decisions]
 
 
-async def test_a_node_goes_to_sleep_and_wakes_up_when_it_is_needed(
-    autojump_clock: MockClock, tmp_path: Path
-) -> None:
+async def test_powers_a_node_down_and_up_when_load_comes(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with working(tmp_path, world=idle(), squeeze=replace(SQUEEZE, never=("a", "b"))) as daemon:
         done = await rounds(daemon, "squeeze")
         assert told(done) == [("power up", "held back"), ("power down", "begun")]
@@ -91,7 +89,7 @@ async def test_a_node_goes_to_sleep_and_wakes_up_when_it_is_needed(
 
 
 @pytest.mark.parametrize("mode", ["shadow", "act"])
-async def test_where_another_policy_acts_nothing_is_powered_down(
+async def test_powers_nothing_down_where_another_policy_acts(
     autojump_clock: MockClock, tmp_path: Path, mode: str
 ) -> None:
     """Nor as long as it takes to begin, after it has acted or would have."""
@@ -116,7 +114,7 @@ async def test_where_another_policy_acts_nothing_is_powered_down(
         assert not [when for when in began if when < done[1].time + 500]
 
 
-async def test_what_would_act_counts_though_it_is_not_its_time(
+async def test_power_down_yields_to_a_remedy_that_would_act(
     autojump_clock: MockClock, tmp_path: Path
 ) -> None:
     """It has waited for a job to end; nothing has been done yet."""
@@ -132,9 +130,7 @@ async def test_what_would_act_counts_though_it_is_not_its_time(
         assert {"condition": "others", "reason": "rebalance would act in the group"} in down["held"]
 
 
-async def test_a_group_gets_one_plan_and_repairs_come_first(
-    autojump_clock: MockClock, tmp_path: Path
-) -> None:
+async def test_one_plan_per_group_and_repairs_first(autojump_clock: MockClock, tmp_path: Path) -> None:
     """The group that gives the room is left alone, too."""
     world = initial_world(full_group())
     eager = replace(REBALANCE, start=1e-9, stop=1e-9)
@@ -159,7 +155,7 @@ def full_group() -> Cluster:
     return replace(cluster, instances=rows, nodes=tuple(nodes))
 
 
-async def test_rounds_outlive_the_daemon(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_rounds_survive_a_restart(autojump_clock: MockClock, tmp_path: Path) -> None:
     slow = replace(REBALANCE, hold=3)
     async with working(tmp_path, rebalance=slow) as daemon:
         for _ in range(2):
@@ -170,9 +166,7 @@ async def test_rounds_outlive_the_daemon(autojump_clock: MockClock, tmp_path: Pa
         assert (await again.decided()).outcome == "begun"
 
 
-async def test_a_policy_that_is_switched_off_says_so_when_the_daemon_starts(
-    autojump_clock: MockClock, tmp_path: Path
-) -> None:
+async def test_logs_a_switched_off_policy_at_the_start(autojump_clock: MockClock, tmp_path: Path) -> None:
     once = replace(REBALANCE, failures=1)
     async with working(tmp_path, rebalance=once) as daemon:
         daemon.luxid.jobs.behaviour.fail(".*")
@@ -185,7 +179,7 @@ async def test_a_policy_that_is_switched_off_says_so_when_the_daemon_starts(
     assert "policy switched off" in {each["event"] for each in log if each["log_level"] == "error"}
 
 
-async def test_a_lost_n1_is_an_event(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_lost_n1_triggers_a_round(autojump_clock: MockClock, tmp_path: Path) -> None:
     """Of a node that others' secondaries have filled; once, until it is lost anew."""
     quiet = replace(REBALANCE, every_seconds=1e6, mode="shadow")
     cluster = grouped().cluster
@@ -202,7 +196,7 @@ async def test_a_lost_n1_is_an_event(autojump_clock: MockClock, tmp_path: Path) 
         assert len(daemon.decisions) == count
 
 
-async def test_new_settings_are_heeded_in_the_next_round(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_uses_new_settings_in_the_next_round(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with working(tmp_path, world=idle(), squeeze=replace(SQUEEZE, never=("a", "b", "c"))) as daemon:
         assert told(await rounds(daemon, "squeeze"))[1] == ("power down", "held back")
         daemon.policies.limit(all_off(squeeze=SQUEEZE))
@@ -212,7 +206,7 @@ async def test_new_settings_are_heeded_in_the_next_round(autojump_clock: MockClo
         assert await rounds(daemon, "squeeze") == []
 
 
-async def test_drained_nodes_hold_both_directions_back(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_drained_nodes_hold_squeeze_back(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with working(tmp_path, world=idle(), squeeze=SQUEEZE) as daemon:
         daemon.luxid.jobs.submit([[role("a", drained=True)]])
         await daemon.next(0)
@@ -232,7 +226,7 @@ def squeezed(daemon: Working) -> set[str]:
     return {row.name for row in daemon.luxid.jobs.world.cluster.nodes if SQUEEZING in row.tags}
 
 
-async def test_what_a_run_left_drained_goes_with_the_nodes_that_are_powered_down_next(
+async def test_powers_down_nodes_that_an_earlier_run_left_drained(
     autojump_clock: MockClock, tmp_path: Path
 ) -> None:
     async with working(tmp_path, world=idle(), squeeze=SQUEEZE) as daemon:
@@ -246,9 +240,7 @@ async def test_what_a_run_left_drained_goes_with_the_nodes_that_are_powered_down
         assert not squeezed(daemon)
 
 
-async def test_what_goes_on_from_there_does_not_wait_for_what_would_only_finish_it(
-    autojump_clock: MockClock, tmp_path: Path
-) -> None:
+async def test_power_down_does_not_wait_for_finish(autojump_clock: MockClock, tmp_path: Path) -> None:
     """In no round: that it has been seen before makes no difference."""
     async with working(tmp_path, world=idle(), squeeze=replace(SQUEEZE, mode="shadow")) as daemon:
         left(daemon, "a", role("a", drained=True))
@@ -259,7 +251,7 @@ async def test_what_goes_on_from_there_does_not_wait_for_what_would_only_finish_
 
 
 @pytest.mark.parametrize("mode", ["shadow", "propose", "act"])
-async def test_what_a_run_left_is_finished_where_no_node_can_be_spared(
+async def test_finishes_leftovers_when_no_node_can_be_spared(
     autojump_clock: MockClock, tmp_path: Path, mode: str
 ) -> None:
     """Also when the day's budget is spent; nodes that somebody else has drained stay drained."""
@@ -281,9 +273,7 @@ async def test_what_a_run_left_is_finished_where_no_node_can_be_spared(
             assert squeezed(daemon) == {"a", "b"}
 
 
-async def test_what_is_finished_meanwhile_by_somebody_else_is_left_alone(
-    autojump_clock: MockClock, tmp_path: Path
-) -> None:
+async def test_stops_when_leftovers_have_changed(autojump_clock: MockClock, tmp_path: Path) -> None:
     settings = replace(SQUEEZE, mode="propose", never=("a", "b", "c"))
     async with working(tmp_path, world=idle(), squeeze=settings) as daemon:
         left(daemon, "a", role("a", drained=True))
@@ -299,9 +289,7 @@ async def test_what_is_finished_meanwhile_by_somebody_else_is_left_alone(
         assert daemon.luxid.jobs.world.drained == {"a"}
 
 
-async def test_what_a_run_left_drained_holds_other_policies_back(
-    autojump_clock: MockClock, tmp_path: Path
-) -> None:
+async def test_drained_leftovers_hold_other_policies_back(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with working(tmp_path, rebalance=REBALANCE, redistribute=REDISTRIBUTE) as daemon:
         left(daemon, "two", role("two", drained=True))
         await trio.sleep(10)

@@ -7,7 +7,7 @@ import pytest
 from htoolsd.process.config import Config, argument_parser
 
 
-def test_what_is_not_given_is_left_to_the_configuration() -> None:
+def test_missing_options_come_from_the_configuration() -> None:
     given = vars(argument_parser().parse_args([]))
     keys = {key.name for key in fields(Config)}
     assert {name: value for name, value in given.items() if name in keys} == {

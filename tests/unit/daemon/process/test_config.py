@@ -17,11 +17,11 @@ TABLES: dict[str, type[PolicySettings]] = {
 SAMPLE = Path(__file__).resolve().parents[4] / "systemd" / "htoolsd.toml"
 
 
-def test_without_a_file_the_defaults_hold() -> None:
+def test_uses_defaults_without_a_file() -> None:
     assert load(None, {"socket": None, "luxi": None}) == Config()
 
 
-def test_the_command_line_wins_over_the_file_and_that_over_the_defaults(tmp_path: Path) -> None:
+def test_command_line_overrides_file_overrides_defaults(tmp_path: Path) -> None:
     file = tmp_path / "htoolsd.toml"
     file.write_text('socket = "/file"\nstate_dir = "/state"\nidle_seconds = 5\nconnections = 3\n')
     config = load(str(file), {"socket": "/line", "state_dir": None})
@@ -79,7 +79,7 @@ def test_the_command_line_wins_over_the_file_and_that_over_the_defaults(tmp_path
         ("connections = " + "9" * 5000, "not TOML: "),
     ],
 )
-def test_a_wrong_file_is_named_with_its_key(tmp_path: Path, text: str, problem: str) -> None:
+def test_names_file_and_key_of_an_error(tmp_path: Path, text: str, problem: str) -> None:
     file = tmp_path / "htoolsd.toml"
     file.write_text(text)
     with pytest.raises(DataError) as caught:
@@ -88,7 +88,7 @@ def test_a_wrong_file_is_named_with_its_key(tmp_path: Path, text: str, problem: 
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_names_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"nowhere: No such file"):
         load(str(tmp_path / "nowhere"), {})
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
@@ -98,7 +98,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         load("/dev/zero", {})
 
 
-def test_every_key_is_described_and_its_default_is_valid(tmp_path: Path) -> None:
+def test_keys_have_descriptions_and_valid_defaults(tmp_path: Path) -> None:
     described = describe().splitlines()
     own = [key.name for key in fields(Config) if key.name not in TABLES]
     assert [line.split()[0] for line in described] == [
@@ -111,7 +111,7 @@ def test_every_key_is_described_and_its_default_is_valid(tmp_path: Path) -> None
     assert load(str(file), {}) == Config()
 
 
-def test_the_sample_is_what_there_is_to_set(tmp_path: Path) -> None:
+def test_sample_has_all_keys(tmp_path: Path) -> None:
     """To be written anew by ``python -m htoolsd.process.config >systemd/htoolsd.toml``."""
     assert SAMPLE.read_text() == sample()
     assert load(str(SAMPLE), {}) == Config()
@@ -123,7 +123,7 @@ def test_the_sample_is_what_there_is_to_set(tmp_path: Path) -> None:
     assert load(str(uncommented), {}) == Config()
 
 
-def test_what_takes_a_restart_stays_as_it_is() -> None:
+def test_reload_keeps_fixed_keys() -> None:
     old = Config(socket="/old", idle_seconds=1)
     config, waiting = reloaded(old, Config(socket="/new", group="new", idle_seconds=2, connections=3))
     assert (config.socket, config.group, config.idle_seconds, config.connections) == ("/old", "", 2, 3)
@@ -142,7 +142,7 @@ def test_pools(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("provider", [r"two\nlines", "x" * 201])
-def test_the_provider_of_a_pool_has_a_name(tmp_path: Path, provider: str) -> None:
+def test_reads_the_provider_of_a_pool(tmp_path: Path, provider: str) -> None:
     file = tmp_path / "htoolsd.toml"
     file.write_text(f'[[pool]]\ntype = "ext"\nkey = "b"\ntotal = 8\nprovider = "{provider}"')
     with pytest.raises(DataError, match=r"pool 1.*provider.*a name of one line and at most 200 characters"):

@@ -7,7 +7,7 @@ from htoolsd.process.lock import lock
 from htoolsd.socket.listening import StartError
 
 
-def test_a_state_directory_has_one_daemon(tmp_path: Path) -> None:
+def test_refuses_a_locked_state_directory(tmp_path: Path) -> None:
     directory = tmp_path / "lib" / "htoolsd"
     held = lock(str(directory))
     with pytest.raises(StartError, match=f"already running: another htoolsd uses {directory}"):
@@ -16,7 +16,7 @@ def test_a_state_directory_has_one_daemon(tmp_path: Path) -> None:
     os.close(lock(str(directory)))
 
 
-def test_a_state_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_names_a_state_directory_that_cannot_be_created(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StartError, match="file/state"):
         lock(str(tmp_path / "file" / "state"))

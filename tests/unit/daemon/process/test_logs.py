@@ -23,14 +23,14 @@ def pipe() -> Iterator[Pipe]:
             os.close(end)
 
 
-def test_lines_come_out_as_they_are(pipe: Pipe) -> None:
+def test_writes_lines_unchanged(pipe: Pipe) -> None:
     outlet = NonBlockingLog(pipe[1])
     outlet.write(b"one\n")
     outlet.write(b"t" * 10_000 + b"\n")
     assert os.read(pipe[0], 1 << 20) == b"one\n" + b"t" * 10_000 + b"\n"
 
 
-def test_lines_for_which_there_is_no_room_are_counted(pipe: Pipe) -> None:
+def test_counts_lost_lines(pipe: Pipe) -> None:
     outlet, line, count = NonBlockingLog(pipe[1]), b"x" * 999 + b"\n", 500
     for _ in range(count):
         outlet.write(line)  # would never return if it waited
@@ -42,7 +42,7 @@ def test_lines_for_which_there_is_no_room_are_counted(pipe: Pipe) -> None:
     assert last == b"last"
 
 
-def test_nobody_can_read_it_any_more(pipe: Pipe) -> None:
+def test_reports_a_client_that_no_longer_reads(pipe: Pipe) -> None:
     outlet = NonBlockingLog(pipe[1])
     os.close(pipe[0])
     outlet.write(b"one\n")
@@ -61,7 +61,7 @@ def logged(pipe: Pipe, say: Callable[[], None]) -> list[bytes]:
     return os.read(pipe[0], 1 << 20).splitlines()[:-1]
 
 
-def test_what_others_have_brought_is_shown_on_a_line_of_some_length(pipe: Pipe) -> None:
+def test_keeps_foreign_text_on_one_short_line(pipe: Pipe) -> None:
     (line,) = logged(
         pipe, lambda: structlog.get_logger().info("seen", path="\udcff\n", method="x" * 10_000_000)
     )
@@ -86,14 +86,14 @@ def say_all() -> None:
     logs.print_error("said")
 
 
-def test_the_journal_is_told_priorities(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_adds_priorities_for_the_journal(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
     found = os.fstat(pipe[1])
     monkeypatch.setenv("JOURNAL_STREAM", f"{found.st_dev}:{found.st_ino}")
     lines = logged(pipe, say_all)
     assert [line[:3] for line in lines] == [b"<7>", b"<6>", b"<4>", b"<3>", b"<2>", b"<3>", b"<3>"]
 
 
-def test_others_are_told_none(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_users_cannot_connect(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOURNAL_STREAM", "1:2")
     *lines, complaint = logged(pipe, say_all)
     assert {json.loads(line)["event"] for line in lines} == {"said"}

@@ -6,25 +6,25 @@ import pytest
 from htoolsd.process.mastership import Ssconf, this_node
 
 
-def test_the_master_is_the_node_that_is_named(tmp_path: Path) -> None:
+def test_master_is_the_named_node(tmp_path: Path) -> None:
     (tmp_path / "ssconf_master_node").write_text("Node1.example.org\n")
     assert Ssconf("node1.example.org", str(tmp_path)).leads()
     assert not Ssconf("node2.example.org", str(tmp_path)).leads()
     assert Ssconf("node2.example.org", str(tmp_path)).master() == "node1.example.org"
 
 
-def test_where_nobody_is_named_nobody_is_in_the_way(tmp_path: Path) -> None:
+def test_leads_when_no_master_is_named(tmp_path: Path) -> None:
     assert Ssconf("node1", str(tmp_path)).leads()
     assert Ssconf("node1", str(tmp_path / "none")).leads()
 
 
-def test_what_cannot_be_read_is_no_answer(tmp_path: Path) -> None:
+def test_raises_when_the_master_file_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "ssconf_master_node").mkdir()
     with pytest.raises(OSError, match="not a regular file"):
         Ssconf("node1", str(tmp_path)).leads()
 
 
-def test_the_node_as_ganeti_sees_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_name_and_directory_follow_ganeti_s_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GANETI_ROOTDIR", raising=False)
     monkeypatch.delenv("GANETI_HOSTNAME", raising=False)
     assert this_node("") == Ssconf(socket.getfqdn().lower(), "/var/lib/ganeti")
@@ -35,7 +35,7 @@ def test_the_node_as_ganeti_sees_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"\xff\xfe", b"node1 node2", b"node1\0", b"n" * 5000])
-def test_what_names_no_node_is_no_answer(tmp_path: Path, content: bytes) -> None:
+def test_raises_when_the_file_names_no_node(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "ssconf_master_node").write_bytes(content)
     with pytest.raises(OSError, match=r"ssconf_master_node"):
         Ssconf("node1", str(tmp_path)).leads()

@@ -19,7 +19,7 @@ def master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-async def test_what_cannot_be_read_leaves_it_as_it_was(master: Path) -> None:
+async def test_unreadable_master_file_keeps_the_role(master: Path) -> None:
     with structlog.testing.capture_logs() as log:
         leads = role(this_node(str(master.parent)))
         for text, expected in ((b"\xff", None), (b"node2", False), (b"\xff", False), (b"", False)):
@@ -33,7 +33,7 @@ async def test_what_cannot_be_read_leaves_it_as_it_was(master: Path) -> None:
     assert [line["event"] for line in log] == ["master node cannot be determined"] * 3
 
 
-async def test_a_node_that_learns_its_name_late(master: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reads_the_node_name_again_after_boot(master: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getfqdn", lambda: "node1")
     leads = role(this_node(str(master.parent)))
     assert await leads() is False

@@ -86,7 +86,7 @@ async def started(directory: Path, told: list[str], **config: Any) -> AsyncItera
             yield daemon
 
 
-async def test_from_ready_to_stopped(tmp_path: Path, told: list[str]) -> None:
+async def test_reports_ready_and_stopping_to_the_service_manager(tmp_path: Path, told: list[str]) -> None:
     async with started(tmp_path, told) as daemon:
         status = await daemon.status()
         assert (status["cluster"]["master"], status["luxi"]["state"]) == (False, "not asked")
@@ -98,7 +98,7 @@ async def test_from_ready_to_stopped(tmp_path: Path, told: list[str]) -> None:
     assert "STATUS=no cluster yet; this is not the master node" in told
 
 
-async def test_a_new_configuration_reaches_every_part(
+async def test_new_configuration_reaches_every_part(
     tmp_path: Path, told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heeded = []
@@ -114,7 +114,7 @@ async def test_a_new_configuration_reaches_every_part(
 
 
 @pytest.mark.parametrize(("count", "seconds"), [(1, 30.0), (2, 0.0)])
-async def test_how_long_a_stop_waits(
+async def test_second_stop_does_not_wait(
     tmp_path: Path,
     told: list[str],
     monkeypatch: pytest.MonkeyPatch,

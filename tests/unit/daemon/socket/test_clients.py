@@ -24,7 +24,7 @@ def went(one: ConnectedClient) -> bool:
     return one.listening is not None and one.listening.cancel_called
 
 
-async def test_the_one_that_has_been_idle_longest_goes() -> None:
+async def test_disconnects_the_longest_idle_client() -> None:
     clients = Clients(LIMITS)
     there = [client(1, 5.0), client(1), client(2, 3.0), client(2, 4.0)]
     for one in there:
@@ -35,7 +35,7 @@ async def test_the_one_that_has_been_idle_longest_goes() -> None:
     assert [one in clients for one in (*there, newcomer)] == [True, True, False, True, True]
 
 
-async def test_a_user_with_many_loses_one_of_his_own() -> None:
+async def test_disconnects_an_idle_client_of_the_same_user() -> None:
     clients = Clients(LIMITS)
     there = [client(1, 1.0), client(2, 2.0), client(2, 3.0), client(2)]
     for one in [*there, client(2)]:
@@ -51,7 +51,7 @@ async def test_a_user_with_many_loses_one_of_his_own() -> None:
         ((1, 1, 2, 2, 3), "all 4 connections are in use"),
     ],
 )
-def test_without_an_idle_one_the_newcomer_is_refused(uids: tuple[int, ...], problem: str) -> None:
+def test_refuses_a_new_client_when_none_is_idle(uids: tuple[int, ...], problem: str) -> None:
     clients = Clients(LIMITS)
     *there, newcomer = (client(uid) for uid in uids)
     for one in there:
@@ -64,7 +64,7 @@ def test_without_an_idle_one_the_newcomer_is_refused(uids: tuple[int, ...], prob
     assert len(clients) == len(there)
 
 
-def test_a_user_who_sends_too_much_keeps_only_his_own_from_sending_much() -> None:
+def test_user_who_sends_too_much_does_not_affect_others() -> None:
     clients = Clients(LIMITS)
     first, second, short, other = (
         client(1, held=3 * MIB),
@@ -84,7 +84,7 @@ def test_a_user_who_sends_too_much_keeps_only_his_own_from_sending_much() -> Non
     clients.check_unanswered(first)
 
 
-async def test_who_waits_for_a_next_call_stops_doing_so() -> None:
+async def test_stop_ends_waits_for_calls() -> None:
     clients = Clients(LIMITS)
     idle, busy = client(1, 1.0), client(1)
     for one in (idle, busy):

@@ -17,7 +17,7 @@ def file(path: Path) -> Path:
     return Path(f"{path}{fallback_counter.SUFFIX}")
 
 
-def test_who_may_connect_may_count(path: Path, file: Path) -> None:
+def test_counter_is_writable_for_the_group(path: Path, file: Path) -> None:
     before = os.umask(0o077)
     try:
         fallback_counter.provide(str(path), "")
@@ -26,7 +26,7 @@ def test_who_may_connect_may_count(path: Path, file: Path) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o660
 
 
-def test_what_was_counted_stays(path: Path, file: Path) -> None:
+def test_counter_survives_a_restart(path: Path, file: Path) -> None:
     file.write_bytes(b"...")
     fallback_counter.provide(str(path), "")
     os.utime(file, times=(7, 7))
@@ -34,7 +34,7 @@ def test_what_was_counted_stays(path: Path, file: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["nothing", "a directory", "a link", "a pipe", "no directory"])
-def test_what_is_no_count_is_none(path: Path, file: Path, what: str) -> None:
+def test_ignores_a_counter_that_is_not_a_file(path: Path, file: Path, what: str) -> None:
     match what:
         case "a directory":
             file.mkdir()

@@ -16,7 +16,7 @@ def incoming() -> Incoming:
     return Incoming(Decoder(100))
 
 
-def test_bytes_are_held_until_they_are_answered(incoming: Incoming) -> None:
+def test_counts_bytes_until_they_are_answered(incoming: Incoming) -> None:
     incoming.add(b"one\x03two\x03th", [])
     assert list(incoming.messages) == [b"one", b"two"]
     assert incoming.held == 10
@@ -24,7 +24,7 @@ def test_bytes_are_held_until_they_are_answered(incoming: Incoming) -> None:
     assert incoming.held == 6
 
 
-def test_the_file_of_a_call_is_closed_once_that_is_answered(incoming: Incoming, tmp_path: Path) -> None:
+def test_closes_the_file_of_an_answered_call(incoming: Incoming, tmp_path: Path) -> None:
     descriptor = open_file(tmp_path / "request", "text")
     incoming.add(b"one\x03", [PassedFile(descriptor)])
     assert is_open(descriptor)
@@ -33,7 +33,7 @@ def test_the_file_of_a_call_is_closed_once_that_is_answered(incoming: Incoming, 
     assert incoming.file is None
 
 
-def test_a_call_has_one_file_at_most(incoming: Incoming, tmp_path: Path) -> None:
+def test_refuses_a_call_with_several_files(incoming: Incoming, tmp_path: Path) -> None:
     first, second = (open_file(tmp_path / name, "text") for name in ("first", "second"))
     incoming.add(b"o", [PassedFile(first)])
     with pytest.raises(RefusalError) as caught:
@@ -44,14 +44,14 @@ def test_a_call_has_one_file_at_most(incoming: Incoming, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("data", [b"x" * 101, b""])
-def test_what_cannot_become_a_call(incoming: Incoming, data: bytes) -> None:
+def test_refuses_data_that_cannot_be_a_call(incoming: Incoming, data: bytes) -> None:
     incoming.add(b"x", [])
     with pytest.raises(RefusalError) as caught:
         incoming.add(data, [])
     assert caught.value.kind is Refusal.MESSAGE
 
 
-def test_only_so_many_calls_may_wait(incoming: Incoming) -> None:
+def test_refuses_too_many_waiting_calls(incoming: Incoming) -> None:
     incoming.add(b"\x03" * MAX_UNANSWERED, [])
     incoming.answered(incoming.messages.popleft())
     incoming.add(b"\x03", [])

@@ -27,7 +27,7 @@ def listener(path: Path) -> Iterator[ListeningSocket]:
     listener.socket.close()
 
 
-def test_the_socket_is_there_for_owner_and_group_only(listener: ListeningSocket, path: Path) -> None:
+def test_socket_is_for_owner_and_group_only(listener: ListeningSocket, path: Path) -> None:
     found = path.stat()
     assert stat.S_ISSOCK(found.st_mode)
     assert stat.S_IMODE(found.st_mode) == 0o660
@@ -35,27 +35,27 @@ def test_the_socket_is_there_for_owner_and_group_only(listener: ListeningSocket,
         client.connect(str(path))
 
 
-def test_the_group_is_set(path: Path) -> None:
+def test_sets_the_group_of_the_socket(path: Path) -> None:
     groups = [entry for entry in grp.getgrall() if entry.gr_gid in os.getgroups() or os.geteuid() == 0]
     group = groups[-1]
     listen(str(path), group.gr_name).socket.close()
     assert path.stat().st_gid == group.gr_gid
 
 
-def test_an_unknown_group_is_named_and_leaves_nothing_behind(path: Path) -> None:
+def test_refuses_an_unknown_group_and_leaves_no_socket(path: Path) -> None:
     with pytest.raises(StartError, match="there is no group 'nobody-at-all'"):
         listen(str(path), "nobody-at-all")
     assert not path.exists()
 
 
-def test_a_stale_socket_is_replaced(listener: ListeningSocket, path: Path) -> None:
+def test_replaces_a_stale_socket(listener: ListeningSocket, path: Path) -> None:
     listener.socket.close()
     with listen(str(path), "").socket, socket.socket(socket.AF_UNIX) as client:
         client.connect(str(path))
 
 
 @pytest.mark.parametrize("crowded", [False, True])
-def test_a_live_socket_is_respected(path: Path, crowded: bool) -> None:
+def test_does_not_take_a_live_socket(path: Path, crowded: bool) -> None:
     path.parent.mkdir()
     with socket.socket(socket.AF_UNIX) as other, socket.socket(socket.AF_UNIX) as client:
         other.bind(str(path))
@@ -67,7 +67,7 @@ def test_a_live_socket_is_respected(path: Path, crowded: bool) -> None:
         assert path.exists()
 
 
-def test_what_is_no_socket_is_not_touched(path: Path) -> None:
+def test_does_not_replace_what_is_not_a_socket(path: Path) -> None:
     path.parent.mkdir()
     path.write_text("precious")
     with pytest.raises(StartError, match="exists and is no socket"):
@@ -75,7 +75,7 @@ def test_what_is_no_socket_is_not_touched(path: Path) -> None:
     assert path.read_text() == "precious"
 
 
-def test_a_name_that_is_no_good_is_a_line_of_its_own(tmp_path: Path) -> None:
+def test_refuses_a_bad_socket_name_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "file" / "sock", tmp_path / ("x" * 200)):
         with pytest.raises(StartError) as caught:
@@ -84,7 +84,7 @@ def test_a_name_that_is_no_good_is_a_line_of_its_own(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
 
 
-def test_removing_takes_away_the_own_name_only(listener: ListeningSocket, path: Path) -> None:
+def test_removes_only_its_own_name(listener: ListeningSocket, path: Path) -> None:
     listener.remove()
     assert not path.exists()
     listener.remove()
@@ -93,7 +93,7 @@ def test_removing_takes_away_the_own_name_only(listener: ListeningSocket, path: 
     assert path.exists()
 
 
-def test_a_sign_of_life_is_left_at_the_own_name_only(listener: ListeningSocket, path: Path) -> None:
+def test_touches_only_its_own_socket(listener: ListeningSocket, path: Path) -> None:
     os.utime(path, times=(1, 1))
     listener.touch()
     assert path.stat().st_mtime > 1
@@ -122,7 +122,7 @@ for _ in sys.stdin:
 """
 
 
-def test_of_those_who_start_at_once_one_listens(path: Path) -> None:
+def test_one_of_several_simultaneous_daemons_listens(path: Path) -> None:
     """Each time over a socket that somebody left who was killed."""
     contenders = [
         subprocess.Popen(
@@ -155,7 +155,9 @@ def test_of_those_who_start_at_once_one_listens(path: Path) -> None:
             each.communicate()
 
 
-def test_one_who_is_about_to_listen_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waits_for_another_daemon_that_is_about_to_listen(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(listening, "_PATIENCE", 0.05)
     path.parent.mkdir()
     with open(f"{path}.lock", "w") as file:
@@ -165,14 +167,14 @@ def test_one_who_is_about_to_listen_is_waited_for(path: Path, monkeypatch: pytes
     listen(str(path), "").socket.close()
 
 
-def test_who_is_about_to_listen_takes_the_name_away(listener: ListeningSocket, path: Path) -> None:
+def test_removes_no_name_that_another_daemon_is_taking(listener: ListeningSocket, path: Path) -> None:
     with open(f"{path}.lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         listener.remove()
     assert path.exists()
 
 
-def test_a_name_that_cannot_be_removed_is_an_error(
+def test_raises_when_the_name_cannot_be_removed(
     listener: ListeningSocket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(path: str) -> None:

@@ -19,13 +19,13 @@ def methods() -> Methods:
     return methods
 
 
-async def test_they_are_listed_by_name(methods: Methods) -> None:
+async def test_lists_methods_by_name(methods: Methods) -> None:
     listed: Any = await methods.run("methods", {}, None)
     assert [each["name"] for each in listed] == ["add", "methods", "say"]
     assert listed[2] == {"name": "say", "version": 2, "doc": "Says a word.", "arguments": {"word": "any"}}
 
 
-async def test_one_is_carried_out(methods: Methods) -> None:
+async def test_runs_a_method(methods: Methods) -> None:
     assert await methods.run("say", {"word": 7}, None) == 7
     assert await methods.run("say", {}, None) is None
 
@@ -38,7 +38,7 @@ async def test_one_is_carried_out(methods: Methods) -> None:
         ("methods", {"word": 1}, Refusal.ARGUMENTS),
     ],
 )
-async def test_what_is_not_there_is_refused_in_short(
+async def test_refuses_unknown_methods_and_arguments_briefly(
     methods: Methods, name: str, args: dict[str, object], kind: Refusal
 ) -> None:
     with pytest.raises(RefusalError) as caught:
@@ -47,14 +47,14 @@ async def test_what_is_not_there_is_refused_in_short(
     assert len(str(caught.value)) < 200
 
 
-def test_words_are_a_command_line() -> None:
+def test_words_return_the_command_line() -> None:
     assert words("decide", {}) == []
     assert words("decide", {"arguments": ["--a", "b"]}) == ["--a", "b"]
     assert words("decide", {"arguments": ["x" * LONGEST]}) == ["x" * LONGEST]
 
 
 @pytest.mark.parametrize("given", ["--a", [1], [["--a"]], None, ["x" * LONGEST, "y"]])
-def test_what_is_no_command_line(given: object) -> None:
+def test_refuses_arguments_that_are_not_words(given: object) -> None:
     with pytest.raises(RefusalError, match="decide: arguments: ") as caught:
         words("decide", {"arguments": given})
     assert caught.value.kind is Refusal.ARGUMENTS

@@ -24,12 +24,12 @@ def peer_of(pair: tuple[socket.socket, socket.socket]) -> SocketPeer:
     return SocketPeer(trio.socket.from_stdlib_socket(pair[1]))
 
 
-async def test_the_kernel_says_who_it_is(pair: tuple[socket.socket, socket.socket]) -> None:
+async def test_credentials_come_from_the_kernel(pair: tuple[socket.socket, socket.socket]) -> None:
     who = peer_of(pair).credentials
     assert (who.pid, who.uid, who.gid) == (os.getpid(), os.getuid(), os.getgid())
 
 
-async def test_bytes_and_files_come_together(
+async def test_receives_bytes_with_their_files(
     pair: tuple[socket.socket, socket.socket], tmp_path: Path
 ) -> None:
     descriptor = open_file(tmp_path / "request", "hello")
@@ -44,7 +44,7 @@ async def test_bytes_and_files_come_together(
     os.close(received)
 
 
-async def test_files_that_nobody_wants_do_not_stay_open(pair: tuple[socket.socket, socket.socket]) -> None:
+async def test_closes_files_that_nobody_takes(pair: tuple[socket.socket, socket.socket]) -> None:
     before = len(os.listdir("/proc/self/fd"))
     many = [os.open("/dev/null", os.O_RDONLY) for _ in range(100)]
     socket.send_fds(pair[0], [b"x"], many)
@@ -56,7 +56,7 @@ async def test_files_that_nobody_wants_do_not_stay_open(pair: tuple[socket.socke
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-async def test_long_answers_arrive_whole(pair: tuple[socket.socket, socket.socket]) -> None:
+async def test_sends_long_answers_completely(pair: tuple[socket.socket, socket.socket]) -> None:
     ours = trio.SocketStream(trio.socket.from_stdlib_socket(pair[0]))
     data = os.urandom(3_000_000)
     received = b""
@@ -67,7 +67,7 @@ async def test_long_answers_arrive_whole(pair: tuple[socket.socket, socket.socke
     assert received == data
 
 
-async def test_a_client_vanishes_when_it_closes_and_not_before(
+async def test_client_vanishes_only_when_it_closes(
     pair: tuple[socket.socket, socket.socket],
 ) -> None:
     peer, gone = peer_of(pair), trio.Event()
@@ -87,7 +87,7 @@ async def test_a_client_vanishes_when_it_closes_and_not_before(
 @pytest.mark.parametrize(
     "sign_of_life", [lambda sock: sock.shutdown(socket.SHUT_WR), lambda sock: sock.send(b"x")]
 )
-async def test_a_client_that_stopped_sending_or_sends_more_is_still_there(
+async def test_client_that_stopped_sending_has_not_vanished(
     pair: tuple[socket.socket, socket.socket], sign_of_life: object
 ) -> None:
     assert callable(sign_of_life)

@@ -49,7 +49,7 @@ def refused(answer: Any) -> tuple[str, str]:
     return answer["result"]["error"], answer["result"]["message"]
 
 
-async def test_calls_are_answered_in_order_however_their_bytes_arrive() -> None:
+async def test_answers_calls_in_order_for_any_chunks() -> None:
     peer, server = MemoryPeer(), server_with(echo)
     calls = b"".join(b'{"method": "try", "args": {"word": %d}, "version": 1}\x03' % n for n in range(3))
     async with served(server, peer):
@@ -64,7 +64,7 @@ async def test_calls_are_answered_in_order_however_their_bytes_arrive() -> None:
     assert server.connections == 0
 
 
-async def test_methods_describe_themselves() -> None:
+async def test_methods_are_self_describing() -> None:
     peer = MemoryPeer()
     async with served(server_with(echo), peer):
         await peer.call("methods")
@@ -79,7 +79,7 @@ async def test_methods_describe_themselves() -> None:
     }
 
 
-async def test_a_call_that_cannot_be_carried_out_leaves_the_conversation_intact() -> None:
+async def test_connection_survives_a_refused_call() -> None:
     peer = MemoryPeer()
     async with served(server_with(echo), peer):
         await peer.call("nothing")
@@ -94,7 +94,7 @@ async def test_a_call_that_cannot_be_carried_out_leaves_the_conversation_intact(
         await peer.leave()
 
 
-async def test_a_refusal_from_a_thread_is_not_left_to_the_garbage_collector() -> None:
+async def test_refusal_from_a_thread_leaves_no_garbage() -> None:
     refusals: list[weakref.ref[RefusalError]] = []
 
     def refuse() -> None:
@@ -137,7 +137,7 @@ async def test_a_refusal_from_a_thread_is_not_left_to_the_garbage_collector() ->
         (b"x" * 1001, "bad-message"),
     ],
 )
-async def test_what_is_no_call_is_refused_and_ends_the_conversation(message: bytes, kind: str) -> None:
+async def test_disconnects_after_data_that_is_not_a_call(message: bytes, kind: str) -> None:
     peer = MemoryPeer()
     async with served(server_with(echo), peer):
         await peer.say(message)
@@ -145,7 +145,7 @@ async def test_what_is_no_call_is_refused_and_ends_the_conversation(message: byt
         assert await peer.hear() is None
 
 
-async def test_half_a_call_is_answered_to_a_client_that_stopped_sending() -> None:
+async def test_refuses_half_a_call() -> None:
     peer = MemoryPeer()
     async with served(server_with(echo), peer):
         await peer.say(b'{"method"')
@@ -154,7 +154,7 @@ async def test_half_a_call_is_answered_to_a_client_that_stopped_sending() -> Non
         assert await peer.hear() is None
 
 
-async def test_a_client_that_stopped_sending_still_gets_its_answer() -> None:
+async def test_answers_a_client_that_stopped_sending() -> None:
     peer = MemoryPeer()
     async with served(server_with(echo), peer):
         await peer.call("try", {"word": 1})
@@ -164,7 +164,7 @@ async def test_a_client_that_stopped_sending_still_gets_its_answer() -> None:
 
 
 @pytest.mark.parametrize("beginning", [b"", b'{"method": "try", '])
-async def test_a_client_that_does_not_finish_its_call_is_sent_away(
+async def test_disconnects_a_client_that_does_not_finish_its_call(
     beginning: bytes, autojump_clock: MockClock
 ) -> None:
     peer = MemoryPeer()
@@ -175,7 +175,7 @@ async def test_a_client_that_does_not_finish_its_call_is_sent_away(
     assert trio.current_time() == pytest.approx(60)
 
 
-async def test_bytes_now_and_then_do_not_buy_time(autojump_clock: MockClock) -> None:
+async def test_slow_bytes_do_not_extend_the_time_limit(autojump_clock: MockClock) -> None:
     peer = MemoryPeer()
     async with served(server_with(echo), peer):
         for _ in range(7):
@@ -185,7 +185,7 @@ async def test_bytes_now_and_then_do_not_buy_time(autojump_clock: MockClock) -> 
         assert await peer.hear() is None
 
 
-async def test_a_client_that_does_not_read_is_dropped(autojump_clock: MockClock) -> None:
+async def test_disconnects_a_client_that_does_not_read(autojump_clock: MockClock) -> None:
     peer, server = MemoryPeer(lockstep=True), server_with(echo)
     async with served(server, peer):
         await peer.call("try")
@@ -193,7 +193,7 @@ async def test_a_client_that_does_not_read_is_dropped(autojump_clock: MockClock)
     assert server.connections == 0
 
 
-async def test_one_client_too_many_is_told_so_and_may_come_back_later() -> None:
+async def test_refuses_one_client_too_many_until_another_leaves() -> None:
     go_on = trio.Event()
 
     async def run(_args: Args, _file: File) -> object:
@@ -226,7 +226,7 @@ async def test_one_client_too_many_is_told_so_and_may_come_back_later() -> None:
 SENT_AWAY = ("busy", "the idle connection was closed to make room for others")
 
 
-async def test_the_client_that_has_been_idle_longest_gives_way(autojump_clock: MockClock) -> None:
+async def test_disconnects_the_client_that_was_idle_longest(autojump_clock: MockClock) -> None:
     server = server_with(echo, ConnectionLimits(connections=3, per_user=3, message=1000, idle=60, write=10))
     peers = [MemoryPeer(uid=uid) for uid in (1, 2, 3, 4, 5)]
     async with AsyncExitStack() as stack:
@@ -247,7 +247,7 @@ async def test_the_client_that_has_been_idle_longest_gives_way(autojump_clock: M
             await peer.leave()
 
 
-async def test_a_user_with_many_clients_loses_its_own(autojump_clock: MockClock) -> None:
+async def test_user_with_many_clients_loses_an_own_idle_one(autojump_clock: MockClock) -> None:
     never = trio.Event()
 
     async def run(_args: Args, _file: File) -> object:
@@ -275,7 +275,7 @@ async def test_a_user_with_many_clients_loses_its_own(autojump_clock: MockClock)
             await peer.leave()
 
 
-async def test_a_crowd_of_idle_clients_keeps_nobody_out(autojump_clock: MockClock) -> None:
+async def test_idle_clients_do_not_keep_others_out(autojump_clock: MockClock) -> None:
     server = server_with(echo, ConnectionLimits(connections=20, per_user=10, message=1000, idle=60, write=10))
     async with AsyncExitStack() as stack:
         for number in range(100):
@@ -290,7 +290,7 @@ async def test_a_crowd_of_idle_clients_keeps_nobody_out(autojump_clock: MockCloc
         await last.leave()
 
 
-async def test_a_user_may_send_only_so_much_that_is_not_answered() -> None:
+async def test_refuses_a_user_with_too_many_unanswered_bytes() -> None:
     server = server_with(
         echo, ConnectionLimits(connections=9, per_user=9, message=100_000, idle=60, write=10)
     )
@@ -314,7 +314,7 @@ async def test_a_user_may_send_only_so_much_that_is_not_answered() -> None:
             await peer.leave()
 
 
-async def test_a_refusal_and_a_defect_are_answered_and_the_defect_is_logged() -> None:
+async def test_answers_refusals_and_defects_and_logs_defects() -> None:
     async def run(args: Args, _file: File) -> object:
         if args["word"] == "refuse":
             raise RefusalError(Refusal.FILE, "not so")
@@ -334,7 +334,7 @@ async def test_a_refusal_and_a_defect_are_answered_and_the_defect_is_logged() ->
     assert log[1]["exc_info"]
 
 
-async def test_a_result_that_cannot_be_sent_is_a_defect_like_others() -> None:
+async def test_answers_internal_error_for_a_result_that_cannot_be_encoded() -> None:
     async def run(_args: Args, _file: File) -> object:
         return {1, 2}
 
@@ -345,7 +345,7 @@ async def test_a_result_that_cannot_be_sent_is_a_defect_like_others() -> None:
         await peer.leave()
 
 
-async def test_a_call_is_given_up_when_its_client_vanishes() -> None:
+async def test_gives_a_call_up_when_its_client_vanishes() -> None:
     cancelled = trio.Event()
 
     async def run(_args: Args, _file: File) -> object:
@@ -364,7 +364,7 @@ async def test_a_call_is_given_up_when_its_client_vanishes() -> None:
     assert server.connections == 0
 
 
-async def test_stopping_finishes_what_is_under_way_and_refuses_the_rest() -> None:
+async def test_stop_finishes_running_calls_and_refuses_others() -> None:
     go_on = trio.Event()
 
     async def run(_args: Args, _file: File) -> object:
@@ -389,7 +389,7 @@ async def test_stopping_finishes_what_is_under_way_and_refuses_the_rest() -> Non
         assert refused(await late.hear())[0] == "stopping"
 
 
-async def test_a_passed_file_is_there_for_its_call_and_closed_after_it(tmp_path: Path) -> None:
+async def test_passed_file_belongs_to_its_call(tmp_path: Path) -> None:
     seen = []
 
     async def run(_args: Args, file: File) -> object:
@@ -409,7 +409,7 @@ async def test_a_passed_file_is_there_for_its_call_and_closed_after_it(tmp_path:
 
 
 @pytest.mark.parametrize("together", [True, False])
-async def test_more_than_one_file_is_refused_and_all_are_closed(tmp_path: Path, together: bool) -> None:
+async def test_refuses_several_files_and_closes_them(tmp_path: Path, together: bool) -> None:
     peer = MemoryPeer()
     passed = [open_file(tmp_path / "first"), open_file(tmp_path / "second"), open_file(tmp_path / "third")]
     if together:
@@ -427,7 +427,7 @@ async def test_more_than_one_file_is_refused_and_all_are_closed(tmp_path: Path, 
     assert not any(is_open(descriptor) for descriptor in passed[: 3 if together else 2])
 
 
-async def test_files_are_closed_whatever_happens_to_their_client(tmp_path: Path) -> None:
+async def test_closes_files_when_clients_fail(tmp_path: Path) -> None:
     async def never(_args: Args, _file: File) -> object:
         await trio.sleep_forever()
 
@@ -460,7 +460,7 @@ async def test_too_much_to_do_is_worth_a_warning(kind: Refusal, level: str) -> N
     assert [(entry["event"], entry["log_level"]) for entry in log] == [("refused", level)]
 
 
-async def test_names_of_methods_are_not_logged_at_length() -> None:
+async def test_cuts_method_names_in_the_log() -> None:
     peer = MemoryPeer()
     with structlog.testing.capture_logs() as log:
         async with served(server_with(echo), peer):
@@ -473,7 +473,7 @@ async def test_names_of_methods_are_not_logged_at_length() -> None:
     assert max(len(str(value)) for entry in log for value in entry.values()) < 500
 
 
-async def test_a_call_has_only_so_many_values_however_long_its_text_is() -> None:
+async def test_refuses_a_request_with_too_many_values() -> None:
     async def length(args: Args, _file: File) -> object:
         return len(str(args["word"]))
 
