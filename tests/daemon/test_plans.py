@@ -70,13 +70,13 @@ def test_plan_for_one_of_several_groups_equals_that_of_the_tool(tmp_path: Path) 
             told = usual.returncode, usual.stdout, usual.stderr
             assert (ours.returncode, ours.stdout, ours.stderr) == told
         assert last(daemon)["groups"] == ["group2"]
-        for options in (
-            ("--worst-group", "-C", "-v"),
-            ("--all-groups", "--json", "-l3"),
-            ("--all-groups", "--optimise=0", "--first-job-group", "-C"),
+        for line in (
+            "--worst-group -C -v",
+            "--all-groups --json -l3",
+            "--all-groups --optimise=0 --first-job-group -C",
         ):
-            ours = tool("hbal", f"-D{daemon.socket}", *options)
-            usual = tool("hbal", f"-L{ganeti.socket}", *options)
+            ours = tool("hbal", f"-D{daemon.socket}", *line.split())
+            usual = tool("hbal", f"-L{ganeti.socket}", *line.split())
             assert (ours.returncode, ours.stdout) == (0, usual.stdout)
         assert sorted(last(daemon)["groups"]) == ["group1", "group2"]
         with pytest.raises(CallRefusedError, match="Found multiple node groups: group1, group2"):

@@ -51,7 +51,8 @@ def told(decisions: list[PolicyDecision]) -> list[tuple[str, str]]:
 
 
 async def test_powers_a_node_down_and_up_when_load_comes(autojump_clock: MockClock, tmp_path: Path) -> None:
-    async with working(tmp_path, world=idle(), squeeze=replace(SQUEEZE, never=("a", "b"))) as daemon:
+    settings = replace(SQUEEZE, never=("a", "b"))
+    async with working(tmp_path, world=idle(), polls=60.0, squeeze=settings) as daemon:
         done = await rounds(daemon, "squeeze")
         assert told(done) == [("power up", "held back"), ("power down", "begun")]
         assert (done[1].powered, done[1].reason) == (("c",), "1 node (c), 0 moves, 0 MiB")
