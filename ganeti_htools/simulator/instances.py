@@ -119,7 +119,7 @@ def replace_disks(world: World, opcode: Opcode) -> tuple[World, Any]:
     name = opcode.get("remote_node")
     if name is None:
         raise prereq_error("No new node, and iallocators are not simulated", "wrong_input")
-    target, left = usable_node(world, name), node_of(world, instance.snode)
+    target, source = usable_node(world, name), node_of(world, instance.snode)
     if name == instance.pnode:
         raise prereq_error("The specified node is the primary node of the instance", "wrong_input")
     if name == instance.snode:
@@ -129,7 +129,7 @@ def replace_disks(world: World, opcode: Opcode) -> tuple[World, Any]:
         raise OpcodeError("OpExecError", f"Can't reach node {instance.pnode}, the source of the data")
     _check_default_group(world, instance)
     taken = _with_disks(world, instance, target)
-    moved = world.with_nodes((node_after(left, instance, world.units, storage=-1), taken))
+    moved = world.with_nodes((node_after(source, instance, world.units, storage=-1), taken))
     return moved.with_instance(replace(instance, snode=name)), None
 
 
@@ -178,9 +178,9 @@ def create(world: World, opcode: Opcode) -> tuple[World, Any]:
         check_volume_groups(world, instance, node)
     if instance.uses_memory:
         _check_memory(instance, nodes[0])
-    made = [_with_disks(world, instance, node) for node in nodes]
-    made[0] = node_after(made[0], instance, world.units, memory=1)
-    cluster = world.with_nodes(made).cluster
+    changed = [_with_disks(world, instance, node) for node in nodes]
+    changed[0] = node_after(changed[0], instance, world.units, memory=1)
+    cluster = world.with_nodes(changed).cluster
     cluster = replace(cluster, instances=(*cluster.instances, instance))
     return replace(world, cluster=cluster), [node.name for node in nodes]
 
@@ -256,8 +256,8 @@ def move(world: World, opcode: Opcode) -> tuple[World, Any]:
     found, target = _check_move(world, opcode)
     world = _stopped(world, found)
     instance = instance_of(world, opcode)
-    left = node_after(node_of(world, instance.pnode), instance, world.units, storage=-1)
-    world = world.with_nodes((left, _with_disks(world, instance, target)))
+    source = node_after(node_of(world, instance.pnode), instance, world.units, storage=-1)
+    world = world.with_nodes((source, _with_disks(world, instance, target)))
     moved = replace(instance, pnode=target.name)
     started = _meant_to_run(found)
     return _with_status(world, moved, Status.RUNNING) if started else world.with_instance(moved), None

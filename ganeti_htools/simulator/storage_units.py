@@ -216,7 +216,7 @@ def _data(world: World, row: Instance) -> dict[str, Any]:
 def _disk(world: World, row: Instance, disk: Disk, place: int) -> dict[str, Any]:
     name = f"{object_uuid(f'{row.name}/{place}')}.disk{place}"
     key = disk.unit.key if disk.unit else _default(world, TYPE_OF[row.template])
-    made: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "iv_name": f"disk/{place}",
         "dev_type": row.template.value,
         "mode": "rw",
@@ -229,14 +229,14 @@ def _disk(world: World, row: Instance, disk: Disk, place: int) -> dict[str, Any]
         "children": [],
     }
     if row.template is not DiskTemplate.DRBD:
-        return made | {"logical_id": _logical_id(row, key, name)}
+        return entry | {"logical_id": _logical_id(row, key, name)}
     nodes = [object_uuid(node) for node in (row.pnode, row.snode or row.pnode)]
     parts = ((key, f"{name}_data", disk.size), (disk.metavg or key, f"{name}_meta", DRBD_META))
     children: list[Mapping[str, Any]] = [
-        made | {"dev_type": "plain", "logical_id": [group, volume], "size": size}
+        entry | {"dev_type": "plain", "logical_id": [group, volume], "size": size}
         for group, volume, size in parts
     ]
-    return made | {"logical_id": [*nodes, 11000 + place, 0, 0, None], "children": children}
+    return entry | {"logical_id": [*nodes, 11000 + place, 0, 0, None], "children": children}
 
 
 def _logical_id(row: Instance, key: str, name: str) -> list[str]:

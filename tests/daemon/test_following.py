@@ -42,6 +42,19 @@ def daemon(tmp_path: Path, ganeti: Simulator) -> Iterator[Daemon]:
         yield daemon
 
 
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Daemon, Simulator]]:
+    """A daemon and its Ganeti, for tests that leave both as they were."""
+    directory = tmp_path_factory.mktemp("unchanged") / "daemon"
+    directory.mkdir()
+    with (
+        simulator(directory, generated(11, SHAPE), "--job-seconds=0.01") as ganeti,
+        running(directory, config=OFTEN) as daemon,
+    ):
+        wait_until(lambda: known(daemon)["nodes"] == 6)
+        yield daemon, ganeti
+
+
 def known(daemon: Daemon) -> Any:
     return daemon.status()["cluster"]
 
@@ -60,7 +73,8 @@ TOOLS = [
 ]
 
 
-def test_tools_print_the_same_by_daemon_and_by_luxi(daemon: Daemon, ganeti: Simulator) -> None:
+def test_tools_print_the_same_by_daemon_and_by_luxi(unchanged: tuple[Daemon, Simulator]) -> None:
+    daemon, ganeti = unchanged
     for name, *options in TOOLS:
         ours = tool(name, f"-D{daemon.socket}", *options)
         asked = tool(name, f"-L{ganeti.socket}", *options)
@@ -68,7 +82,8 @@ def test_tools_print_the_same_by_daemon_and_by_luxi(daemon: Daemon, ganeti: Simu
         assert ours.stdout
 
 
-def test_hscan_saves_the_daemons_cluster(daemon: Daemon, ganeti: Simulator, tmp_path: Path) -> None:
+def test_hscan_saves_the_daemons_cluster(unchanged: tuple[Daemon, Simulator], tmp_path: Path) -> None:
+    daemon, ganeti = unchanged
     finished = tool("hscan", f"-D{daemon.socket}", "-d", tmp_path)
     assert (finished.returncode, finished.stderr) == (0, "")
     assert (tmp_path / "LOCAL.data").read_text() == ganeti.cluster()
@@ -172,7 +187,10 @@ def test_tools_refuse_two_sources(tmp_path: Path) -> None:
         )
 
 
-def test_missing_disk_space_is_taken_from_the_model(tmp_path: Path, daemon: Daemon) -> None:
+def test_missing_disk_space_is_taken_from_the_model(
+    tmp_path: Path, unchanged: tuple[Daemon, Simulator]
+) -> None:
+    daemon, _ = unchanged
     data = cluster(11, SHAPE)
     none = {"total_disk": 0, "free_disk": 0}
     nodes = {name: node if node["offline"] else node | none for name, node in data["nodes"].items()}

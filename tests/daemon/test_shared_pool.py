@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,8 +36,8 @@ class Both:
 
     def used(self) -> int:
         """Return the used space (MiB) of the pool in the ledger."""
-        (told,) = json.loads(ctl(self.a, "usage", "san.example.org", "--json").stdout)
-        return int(told["usages"][DISK]["used"])
+        usage: Any = ask(str(self.a.socket), "usage", {"provider": "san.example.org"})
+        return int(usage[0]["usages"][DISK]["used"])
 
 
 def rows() -> Cluster:
@@ -60,17 +60,31 @@ def seconds() -> float:
     return 0.05
 
 
-@pytest.fixture
-def both(tmp_path: Path, postgresql: Server, seconds: float) -> Iterator[Both]:
+@contextmanager
+def clusters(directory: Path, postgresql: Server, seconds: float) -> Iterator[Both]:
+    """Run both clusters with their daemons within the block."""
     config = configuration(postgresql.database(), seconds)
     with ExitStack() as stack:
         daemons = []
         for name in "ab":
-            (tmp_path / name).mkdir()
-            stack.enter_context(simulator(tmp_path / name, rows(), "--name", name, "--job-seconds=0.01"))
-            daemons.append(stack.enter_context(running(tmp_path / name, config=config)))
+            (directory / name).mkdir()
+            stack.enter_context(simulator(directory / name, rows(), "--name", name, "--job-seconds=0.01"))
+            daemons.append(stack.enter_context(running(directory / name, config=config)))
         found = Both(*daemons)
         wait_until(lambda: found.used() == 2 * EACH)
+        yield found
+
+
+@pytest.fixture
+def both(tmp_path: Path, postgresql: Server, seconds: float) -> Iterator[Both]:
+    with clusters(tmp_path, postgresql, seconds) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory, postgresql: Server) -> Iterator[Both]:
+    """Clusters for tests that leave them as they were."""
+    with clusters(tmp_path_factory.mktemp("pool"), postgresql, 0.05) as found:
         yield found
 
 
@@ -88,54 +102,56 @@ def decide(daemon: Daemon, name: str, size: int, **more: bool) -> Any:
     return json.loads(answer["stdout"])
 
 
-def room(daemon: Daemon) -> int:
+def free_space(daemon: Daemon) -> int:
     """Return the free space (MiB) of the pool in decisions."""
-    told = json.loads(ctl(daemon, "storage", "--json").stdout)
-    (pool,) = told["pools"]
+    storage: Any = ask(str(daemon.socket), "storage", {})
+    (pool,) = storage["pools"]
     return int(pool["free"])
 
 
-def wait_for_room(both: Both, size: int) -> None:
+def wait_for_space(both: Both, size: int) -> None:
     """Wait until both daemons count so much free space on the pool."""
-    wait_until(lambda: room(both.a) == room(both.b) == size)
+    wait_until(lambda: free_space(both.a) == free_space(both.b) == size)
 
 
-def test_instances_of_the_other_cluster_take_space(both: Both) -> None:
-    wait_for_room(both, TOTAL - RESERVED - 2 * EACH)
+def test_instances_of_the_other_cluster_take_space(unchanged: Both) -> None:
+    wait_for_space(unchanged, TOTAL - RESERVED - 2 * EACH)
     # The request shows a cluster without instances; the pool has what the other cluster's instance leaves.
-    assert decide(both.a, "new", TOTAL - RESERVED - EACH - 1)["success"]
-    refused = decide(both.a, "new", TOTAL - RESERVED - EACH)
+    assert decide(unchanged.a, "new", TOTAL - RESERVED - EACH - 1)["success"]
+    refused = decide(unchanged.a, "new", TOTAL - RESERVED - EACH)
     assert "most missing: space in ext/san, which lacks 1 MiB" in refused["info"]
 
 
-def test_claims_in_the_other_cluster_take_space(both: Both) -> None:
+def test_claims_in_the_other_cluster_take_space(unchanged: Both) -> None:
     before = TOTAL - RESERVED - 2 * EACH
-    assert ctl(both.b, "claim", "backup", f"san.example.org:{DISK}=700").returncode == 0
-    wait_for_room(both, before - 700)
-    over = ctl(both.a, "claim", "other", f"san.example.org:{DISK}={before}")
+    assert ctl(unchanged.b, "claim", "backup", f"san.example.org:{DISK}=700").returncode == 0
+    wait_for_space(unchanged, before - 700)
+    over = ctl(unchanged.a, "claim", "other", f"san.example.org:{DISK}={before}")
     assert (over.returncode, f"{before - 700} of {TOTAL - RESERVED} free" in over.stderr) == (1, True)
-    assert ctl(both.b, "release", "backup").returncode == 0
-    wait_for_room(both, before)
+    assert ctl(unchanged.b, "release", "backup").returncode == 0
+    wait_for_space(unchanged, before)
 
 
 def test_promises_of_the_other_daemon_take_space(both: Both) -> None:
     before = TOTAL - RESERVED - 2 * EACH
-    wait_for_room(both, before)
+    wait_for_space(both, before)
     answer = decide(both.b, "new", 1100, claim=True)
     assert answer["success"], answer["info"]
-    wait_until(lambda: room(both.a) == before - 1100)
+    wait_until(lambda: free_space(both.a) == before - 1100)
 
 
-def test_reserved_space_counts_for_both_clusters(both: Both) -> None:
+def test_reserved_space_counts_for_both_clusters(unchanged: Both) -> None:
     before = TOTAL - RESERVED - 2 * EACH
-    assert ctl(both.a, "inventory", "set", "san.example.org", DISK, "--reserved=300").returncode == 0
-    wait_for_room(both, before - 300)
+    assert ctl(unchanged.a, "inventory", "set", "san.example.org", DISK, "--reserved=300").returncode == 0
+    wait_for_space(unchanged, before - 300)
+    assert ctl(unchanged.a, "inventory", "set", "san.example.org", DISK, "--reserved=0").returncode == 0
+    wait_for_space(unchanged, before)
 
 
 def test_cluster_without_daemon_still_counts(both: Both) -> None:
     both.b.process.kill()
     both.b.wait()
-    wait_until(lambda: room(both.a) == TOTAL - RESERVED - 2 * EACH)
+    wait_until(lambda: free_space(both.a) == TOTAL - RESERVED - 2 * EACH)
     assert both.used() == 2 * EACH
 
 
@@ -164,7 +180,7 @@ def take_back(both: Both) -> None:
 def test_one_of_two_concurrent_decisions_gets_the_last_space(both: Both, tmp_path: Path) -> None:
     ctl(both.a, "refresh")
     left = TOTAL - RESERVED - 2 * EACH
-    wait_for_room(both, left)
+    wait_for_space(both, left)
     files = [tmp_path / f"new{name}" for name in "ab"]
     for path in files:
         path.write_text(request(path.name, left - 1))
