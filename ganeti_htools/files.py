@@ -11,7 +11,7 @@ _PIECE = 1 << 20  # bytes that one call reads
 
 
 def read_bytes(path: str) -> bytes:
-    """The content of a file, or of standard input if ``path`` is ``-``. Raises HtoolsError."""
+    """Return the content of a file, or of standard input if ``path`` is ``-``. Raises HtoolsError."""
     try:
         with open(0 if path == "-" else path, "rb", closefd=path != "-") as file:
             return file.read()
@@ -20,7 +20,7 @@ def read_bytes(path: str) -> bytes:
 
 
 def read_text(path: str) -> str:
-    """The content of a UTF-8 file, or of standard input if ``path`` is ``-``. Raises HtoolsError."""
+    """Return the content of a UTF-8 file, or of standard input if ``path`` is ``-``. Raises HtoolsError."""
     try:
         return read_bytes(path).decode()
     except UnicodeDecodeError as error:

@@ -18,7 +18,7 @@ class NamedSocket:
 
     @property
     def named(self) -> bool:
-        """Whether the name is still there, and still the socket's."""
+        """Whether the name still exists and still belongs to the socket."""
         with suppress(OSError):
             return _identity(self.path) == self.identity
         return False
@@ -31,10 +31,10 @@ class NamedSocket:
 
 
 def bind(path: str) -> NamedSocket:
-    """A socket with the name ``path``, which only the process's user and group can connect to.
+    """Return a socket named ``path`` that only the process's user and group can connect to.
 
-    It does not listen yet. A socket that nobody listens on is replaced. Raises OSError, with EADDRINUSE if
-    somebody listens there.
+    The socket does not listen yet. A socket without a listener is replaced. Raises OSError, with EADDRINUSE
+    if another process listens.
     """
     _remove_stale(path)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -23,12 +23,12 @@ def complete() -> None:
 
 
 def heeded(*signals: signal.Signals) -> tuple[signal.Signals, ...]:
-    """The signals that were not ignored from the start, as by ``nohup(1)`` or for background jobs."""
+    """Return the signals that were not ignored at start, as by ``nohup(1)`` or for background jobs."""
     return tuple(number for number in signals if signal.getsignal(number) is not signal.SIG_IGN)
 
 
 def width() -> int | None:
-    """The width of the terminal (columns) if standard output is one, otherwise None."""
+    """Return the terminal's width in columns; None if standard output is no terminal."""
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns or None
     except OSError:

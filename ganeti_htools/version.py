@@ -1,4 +1,4 @@
-"""The version, as installed. It takes long to find out, so programs import this only where they tell it."""
+"""The installed version. Looking it up is slow, so programs import this module only to print it."""
 
 from importlib.metadata import PackageNotFoundError, version
 

@@ -1,7 +1,7 @@
-"""The cluster as its sources describe it: immutable rows that hold what was read and nothing derived.
+"""Immutable rows of a cluster, exactly as its sources describe them.
 
-Backends make and write these; :mod:`ganeti_htools.model.derive` turns them into columns. Sizes are
-MiB. Objects refer to each other by name, so a row stays valid whatever stands beside it.
+Backends read and write these rows; :mod:`ganeti_htools.model.derive` computes columns from them. Sizes are
+MiB. Rows refer to each other by name, so a row stays valid in any cluster.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,8 +31,8 @@ class Load:
 class Group:
     """A node group.
 
-    New disks there, if they do not tell otherwise, are on its ``rbd_pool``, and the metadata of mirrored ones
-    on its ``metavg``; None if that is not known.
+    ``rbd_pool`` is the pool of new RBD disks and ``metavg`` the volume group of new DRBD metadata, unless a
+    disk names its own. Both are None if unknown.
     """
 
     name: str
@@ -47,15 +47,18 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node. ``offline`` also stands for drained, not vm_capable and without live data.
+    """A node. ``offline`` includes drained, not vm_capable and without live data.
 
-    ``t_`` are totals, ``f_`` what is free, ``n_`` what the node's own system uses. With ``updating`` these
-    figures may have been measured when the node had other instances. ``cpu_load`` is None unless a monitor
-    measured it. ``master_capable``: whether it may become a master candidate, None if that is not told.
-    ``storage`` are its storage units; None if they are not known, and ``t_dsk`` and ``f_dsk``
-    are then those of the default unit. ``inventories`` are by resource class: of custom classes what the node
-    has; of those that Ganeti itself knows only what is reserved counts. ``drained`` and ``powered`` are as
-    Ganeti has them, where the source tells; ``powered`` is None for a node without an out-of-band program.
+    ``t_`` are totals, ``f_`` free amounts, ``n_`` the use of the node's own system. ``updating``: these
+    figures may be older than the node's instances. ``cpu_load`` is None unless a monitor measured it.
+    ``master_capable`` is None if unknown.
+
+    ``storage`` are the node's storage units. It is None if they are unknown; ``t_dsk`` and ``f_dsk`` then
+    describe the default unit. ``inventories`` are by resource class: the whole inventory of a custom class,
+    only the reserved amount of a class that Ganeti counts.
+
+    ``drained`` and ``powered`` are Ganeti's flags, if the source has them. ``powered`` is None for a node
+    without an out-of-band program.
     """
 
     name: str
@@ -86,9 +89,9 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """A disk of an instance. Its ``unit`` is the cluster's default, unless told.
+    """A disk of an instance. ``unit`` is None for the cluster's default unit.
 
-    ``metavg`` is the volume group of the metadata that a mirrored disk has; None if it is that of the disk.
+    ``metavg`` is the volume group of a mirrored disk's metadata; None if data and metadata share a group.
     """
 
     size: int
@@ -98,7 +101,7 @@ class Disk:
 
 
 def spindles_of(disks: Iterable[Disk]) -> int | None:
-    """Spindles of disks together; None if one does not say how many it has."""
+    """Return the total spindles of disks; None if any disk's spindles are unknown."""
     total = 0
     for disk in disks:
         if disk.spindles is None:
@@ -121,10 +124,10 @@ class Nic:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """An instance, placed or (``pnode`` empty) asked for.
+    """An instance: placed, or requested (``pnode`` is empty).
 
-    ``dsk`` is the space its disks take on a node, metadata included; ``snode`` is None without a
-    secondary; ``forthcoming`` instances are reservations that do not run yet.
+    ``dsk`` is the disk space used on each node, metadata included (MiB). ``snode`` is None without a
+    secondary. ``forthcoming`` instances are reservations and do not run yet.
     """
 
     name: str
@@ -145,22 +148,22 @@ class Instance:
 
     @property
     def spindles(self) -> int | None:
-        """Spindles of all disks together; None if a disk does not say how many it has."""
+        """Total spindles of all disks; None if any disk's spindles are unknown."""
         return spindles_of(self.disks)
 
     @property
     def uses_memory(self) -> bool:
-        """Whether it takes memory of its primary node."""
+        """Whether the instance takes memory of its primary node."""
         return not self.forthcoming and self.status.uses_memory
 
     @property
     def uses_secondary_memory(self) -> bool:
-        """Whether memory has to be kept free for it on its secondary node."""
+        """Whether the secondary node keeps memory free for the instance."""
         return self.auto_balance and self.status is not Status.OFFLINE
 
     @property
     def demand(self) -> Demand:
-        """The figures of this instance that an instance policy judges."""
+        """The figures of this instance that instance policies limit."""
         return Demand(
             self.mem,
             self.vcpus,
@@ -173,14 +176,14 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Groups, nodes and instances in input order, which settles ties, and the cluster's own data.
+    """Groups, nodes and instances, and the cluster's own settings. Input order breaks ties.
 
-    ``default_units`` are those of disks that do not tell theirs, one for each type whose default is known.
-    ``enabled_templates`` are the disk templates that new instances may have, in the cluster's order; None if
-    that is not told.
-    ``pools`` is the room of pools of which no node tells. ``candidate_pool`` is how many master candidates
-    Ganeti wants; None if that is not told. ``standby`` are nodes that do not report any more, as they were
-    when they last did, but without their instances; those of which that is known.
+    ``default_units`` are the units of disks without a named unit, one for each known storage type.
+    ``enabled_templates`` are the disk templates of new instances, in the cluster's order; None if unknown.
+    ``pools`` has the sizes of pools that no node reports. ``candidate_pool`` is the number of master
+    candidates that Ganeti wants; None if unknown.
+
+    ``standby`` has nodes that stopped reporting, with their last figures and without their instances.
     """
 
     groups: tuple[Group, ...] = ()
@@ -196,7 +199,7 @@ class Cluster:
 
 
 def check(cluster: Cluster) -> None:
-    """Check that references resolve and names are unique. Raises DataError naming the first that fails."""
+    """Check that references resolve and names are unique. Raises DataError naming the first failure."""
     groups = _unique("group", [group.uuid for group in cluster.groups])
     nodes = _unique("node", [node.name for node in cluster.nodes])
     _unique("instance", [instance.name for instance in cluster.instances])
@@ -221,7 +224,7 @@ def _unique(kind: str, names: list[str]) -> set[str]:
 
 
 def with_loads(cluster: Cluster, loads: Mapping[str, Load]) -> Cluster:
-    """The cluster with the utilisation of the named instances replaced; unknown names are ignored."""
+    """Return the cluster with the utilisation of the named instances replaced. Unknown names are ignored."""
     return replace(
         cluster,
         instances=tuple(
@@ -232,13 +235,13 @@ def with_loads(cluster: Cluster, loads: Mapping[str, Load]) -> Cluster:
 
 
 def without_loads(cluster: Cluster) -> Cluster:
-    """The cluster with the utilisation of all instances taken to be 0."""
+    """Return the cluster with the utilisation of all instances set to 0."""
     idle = Load(0.0, 0.0, 0.0, 0.0)
     return replace(cluster, instances=tuple(replace(instance, load=idle) for instance in cluster.instances))
 
 
 def common_suffix(cluster: Cluster) -> str:
-    """The longest domain, with its dot, that all names of nodes and instances end in; or nothing."""
+    """Return the longest domain, with its dot, that ends the names of all nodes and instances; or ""."""
     names = [*(node.name for node in cluster.nodes), *(instance.name for instance in cluster.instances)]
     first = names[0] if names else ""
     domains = (first[start:] for start, letter in enumerate(first) if letter == ".")

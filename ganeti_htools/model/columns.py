@@ -19,11 +19,10 @@ Bools = NDArray[np.bool_]
 
 
 class Shape(NamedTuple):
-    """Of which storage and custom classes there are figures: names of the storage units, of pools that some
-    nodes do not see, and of custom resource classes.
+    """The storage units, pools (those that some nodes do not see) and custom classes that have columns.
 
-    Without ``told`` no node tells its units, and each has the only one. ``own_group`` are the units that
-    are the cluster's own volume group: the first, and that group for mirrored disks if there is one.
+    ``reported``: nodes report their units; otherwise each node has the only one. ``own_group`` are the
+    positions of the cluster's own volume group: the first, and the group's unit for mirrored disks, if any.
     """
 
     units: tuple[str, ...] = ("",)
@@ -34,9 +33,7 @@ class Shape(NamedTuple):
 
     @property
     def binds(self) -> bool:
-        """Whether nodes are told apart by which storage they have or see, or which custom classes they have,
-        not only by how much is free.
-        """
+        """Whether nodes differ in the storage or custom classes that they have, not only in free amounts."""
         return self.reported or bool(self.pools) or bool(self.classes)
 
 
@@ -69,7 +66,7 @@ class Columns(NamedTuple):
     vcpu_ratio: Floats
     offline: Bools
     excl_stor: Bools
-    # From here on: what a placement changes.
+    # A placement changes the following columns.
     i_mem: Ints
     f_mem_forth: Ints
     f_dsk: Ints
@@ -93,17 +90,17 @@ class Columns(NamedTuple):
 
     @property
     def shape(self) -> Shape:
-        """Which figures of storage and of custom classes these columns have."""
+        """The storage units, pools and custom classes that have columns."""
         return SINGLE
 
     @property
     def aliases(self) -> Mapping[str, str]:
-        """For each column that equals another one further left: the name of that one."""
+        """For each column that equals another one further left: the name of the other."""
         return {}
 
     @property
     def firsts(self) -> Sequence[int]:
-        """For each column the position of the column that it is an alias of, or else its own."""
+        """For each column the position of the column that it equals, or its own position."""
         return range(len(self))
 
     def map(self, change: Callable[[Any], Any]) -> "Columns":
@@ -173,26 +170,29 @@ def of_unit(figure: str, unit: int) -> str:
 
 
 def of_pool(pool: int) -> str:
-    """The name of the column that tells which nodes see a pool."""
+    """Return the name of the column that marks the nodes that see a pool."""
     return f"sees_{pool}"
 
 
 def of_class(figure: str, which: int) -> str:
-    """The name of a figure of a custom resource class.
+    """Return the name of a figure of a custom resource class.
 
-    ``t`` is what there is, of which an instance may have at least ``least`` and at most ``most``, in
-    ``step``; ``f`` is free, ``r`` is kept free for instances whose primary may fail.
+    ``t`` is the total, ``f`` the free amount, ``r`` the amount kept free for instances whose primary may
+    fail. An instance may request between ``least`` and ``most``, in steps of ``step``.
     """
     return f"{figure}_class_{which}"
 
 
 def by_unit(columns: Columns, figure: str) -> list[Any]:
-    """A figure of disk space for each storage unit."""
+    """Return a figure of disk space for each storage unit."""
     return [getattr(columns, of_unit(figure, unit)) for unit in range(len(columns.shape.units))]
 
 
 def availability(columns: Columns) -> Bools:
-    """Which nodes have each storage unit, see each pool, have each custom class (in this order; by nodes)."""
+    """Return a matrix by nodes of the storage units and custom classes they have, and the pools they see.
+
+    Rows are in the order units, pools, classes.
+    """
     shape = columns.shape
     pools = [getattr(columns, of_pool(pool)) for pool in range(len(shape.pools))]
     classes = [getattr(columns, of_class("t", which)) for which in range(len(shape.classes))]

@@ -1,4 +1,4 @@
-"""Makes a state of the rows that were read."""
+"""Computes a :class:`.State` from the rows of a cluster."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -46,7 +46,7 @@ def _bools(values: Iterable[bool]) -> Bools:
 
 
 def _spindles_left(free: Ints, nodes: Ints, spindles: Ints, vague: Bools) -> Ints:
-    """Free spindles after instances are placed in order; one that does not say what it needs leaves -1."""
+    """Compute free spindles after placing instances in order. An instance with unknown spindles leaves -1."""
     order, last = np.arange(len(nodes)), np.full(len(free), NOWHERE)
     np.maximum.at(last, nodes[vague], order[vague])
     after = order > last[nodes]
@@ -62,10 +62,10 @@ def derive(
 ) -> State:
     """Compute every derived figure of a consistent cluster (see :func:`.cluster.check`).
 
-    ``requested`` are instances that are going to be placed (only their tags matter here).
-    ``static_kvm_node_memory`` (MiB), unless 0, replaces what nodes running KVM report as their own
-    memory: KVM counts its instances' there (``hail(1)``, Ganeti 3.0). ``known`` are figures of a
-    cluster that shares rows with this one.
+    ``requested`` are instances to be placed; only their tags and units matter here.
+    ``static_kvm_node_memory`` (MiB), unless 0, replaces the own memory that KVM nodes report, since KVM
+    includes the memory of instances (``hail(1)``, Ganeti 3.0). ``known`` are figures of a cluster that
+    shares rows with this one.
     """
     nodes, size = cluster.nodes, len(cluster.nodes)
     node_row = {node.name: row for row, node in enumerate(nodes)}
@@ -205,7 +205,7 @@ def _disk(
 def _spindles(
     nodes: Sequence[Node], placed: HostedInstances, ratio: Floats, held: NodeReservations
 ) -> dict[str, Any]:
-    """Free spindles count with exclusive storage, the use that instances make of them without."""
+    """With exclusive storage free spindles count; without it, the spindle use of instances counts."""
     total, exclusive = _ints(node.t_spindles for node in nodes), _bools(node.excl_stor for node in nodes)
     use = placed.values["spindle_use"].astype(np.float64)
     free = free_counted = _ints(node.f_spindles for node in nodes) - held.free_spindles
@@ -242,7 +242,7 @@ def _cpus(nodes: Sequence[Node], placed: HostedInstances, held: NodeReservations
 
 
 def _loads(nodes: Sequence[Node], placed: HostedInstances) -> dict[str, Any]:
-    """Sums of the instances' loads, but of CPUs what a monitor measured."""
+    """Sum the loads of instances. A measured CPU load replaces the sum. Equal sums are one object."""
     cpu, mem, dsk, net = placed.values["load"].T
     summed = placed.on_primaries(cpu, placed.settled)
     load_mem, load_net = (

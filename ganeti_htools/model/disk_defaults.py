@@ -1,4 +1,4 @@
-"""Where the disks of new instances are made if they do not tell: that is for the node group to say.
+"""Default locations of new disks, by the node group's disk parameters.
 
 Ganeti: the disk parameters ``drbd:metavg`` and ``rbd:pool`` of ``gnt-group(8)``.
 """
@@ -11,7 +11,7 @@ from ganeti_htools.model.types import DiskTemplate
 
 
 def with_disk_defaults(group: Group, row: Instance) -> Instance:
-    """A new instance as it would be made in a group. The same object if its disks tell where they are."""
+    """Return a new instance with the disk defaults of a group. Unchanged rows are the same object."""
     disks = tuple(_made_in(group, disk, row.template) for disk in row.disks)
     return row if disks == row.disks else replace(row, disks=disks)
 

@@ -1,4 +1,4 @@
-"""The errors and warnings a user may see; each exception is a single line."""
+"""Errors and warnings for users; an exception's text is a single line."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ Error = TypeVar("Error", bound=BaseException)
 
 
 def on_one_line(text: str) -> str:
-    """Text that may quote anything, made fit to be shown: printable, and not too long."""
+    """Return foreign text as printable text of one line and limited length."""
     if len(text) > LONGEST:
         text = f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"
     return "".join(
@@ -19,24 +19,24 @@ def on_one_line(text: str) -> str:
 
 
 def inconsistency_warning(lines: Iterable[str]) -> str:
-    """The warning that figures of a cluster do not add up, a line for each; empty if there are none."""
+    """Return the warning that lists inconsistent figures, one line each; empty if there are none."""
     listed = "".join(f"  - {line}\n" for line in lines)
     return f"Warning: cluster has inconsistent data:\n{listed}\n" if listed else ""
 
 
 class HtoolsError(Exception):
-    """Something a user can act on; the text is one line. Programs exit with status 1."""
+    """An error that a user can act on; its text is one line. Programs exit with status 1."""
 
 
 class DataError(HtoolsError):
-    """Input that is wrong: the text names the object and the field and what was expected."""
+    """Invalid input: the text names the object, the field and the expectation."""
 
     def __init__(self, text: str) -> None:
         super().__init__(on_one_line(text))
 
 
 class UsageError(HtoolsError):
-    """A command line that cannot be understood. Programs exit with status 2."""
+    """An invalid command line. Programs exit with status 2."""
 
 
 class RequestFailed(HtoolsError):
@@ -45,7 +45,7 @@ class RequestFailed(HtoolsError):
 
 @contextmanager
 def during(task: str) -> Iterator[None]:
-    """Puts the task before the text of an error that ends it. Raises HtoolsError."""
+    """Prefix the text of an HtoolsError with the task. Raises HtoolsError."""
     try:
         yield
     except HtoolsError as error:
@@ -53,11 +53,11 @@ def during(task: str) -> Iterator[None]:
 
 
 def untraced(error: Error) -> Error:
-    """The error without its traceback and the errors behind it.
+    """Return the error without traceback and causes.
 
-    A traceback keeps alive what was worked on. Of an error that a thread hands over it is part of a circle
-    (its frames' ``f_back``), which only the garbage collector breaks; with millions of values that takes it a
-    second, in which everything stands still.
+    A traceback keeps large objects alive. An error passed between threads is part of a reference cycle (its
+    frames' ``f_back``) that only the garbage collector breaks; with millions of values, collection stops
+    the process for a second.
     """
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)

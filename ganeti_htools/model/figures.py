@@ -1,7 +1,7 @@
-"""Instances as one table of figures, most of which is reused for the next cluster.
+"""A table of the figures of instances, most of it copied from the previous table.
 
-Between two requests nearly all instances stay the same row objects, and their figures are copied with one
-array operation.
+Between two requests nearly all instance rows are the same objects. One array operation copies their
+figures.
 """
 
 from collections.abc import Collection, Sequence
@@ -39,11 +39,11 @@ FIELDS = np.dtype(
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Figures of instances, a record for each row, and the different demands they make on policies.
+    """Figures of instances, one record per row, and their distinct demands on instance policies.
 
-    ``disk``, ``classes`` and ``wants`` are what each takes of ``units`` and where it has to find them,
-    ``kept`` what its secondary keeps free of the classes.
-    ``verdicts`` caches whether a policy refuses each demand.
+    ``disk`` and ``classes`` are the amounts taken of each unit and custom class; ``wants`` marks the units,
+    pools and classes that a node must have; ``secondary_classes`` are the amounts that a secondary keeps
+    free. ``verdicts`` caches whether a policy refuses each demand.
     """
 
     rows: tuple[Instance, ...]
@@ -58,7 +58,7 @@ class Figures:
     verdicts: dict[tuple[IPolicy, bool], dict[int, bool]]  # by policy and exclusive storage
 
     def part(self, rows: Ints) -> "Figures":
-        """The figures of some rows. None are taken over from them (:func:`tabulate`)."""
+        """Return the figures of some rows, without the cache for :func:`tabulate`."""
         return replace(
             self,
             rows=tuple(self.rows[row] for row in rows.tolist()),
@@ -77,9 +77,9 @@ def tabulate(
     policies: Collection[IPolicy] = (),
     units: Units = SINGLE,
 ) -> Figures:
-    """The figures of instances, taken over from ``known`` where the row is the same object.
+    """Build the table of instances; rows that are the same objects in ``known`` are copied.
 
-    Its verdicts are kept for the policies in ``policies`` only.
+    Cached verdicts are kept for the given ``policies`` only.
     """
     if known and known.units != units:
         known = None

@@ -1,4 +1,4 @@
-"""What does not add up in the data of a cluster, so that its users had better look."""
+"""Inconsistent data of a cluster: figures that do not add up, and demands that cannot be parsed."""
 
 from collections.abc import Iterator
 
@@ -12,14 +12,14 @@ from ganeti_htools.model.state import State
 
 
 def inconsistencies(state: State) -> list[str]:
-    """A line for each node whose figures do not add up, and for each demand that cannot be understood."""
+    """Return one line per node whose figures do not add up and per demand that cannot be parsed."""
     return [*missing_resources(state), *_malformed_demands(state)]
 
 
 def missing_resources(state: State) -> list[str]:
-    """A line for each node that lacks more than 512 MiB of memory or 1 GiB of disk, last node first.
+    """Return one line per node that lacks over 512 MiB of memory or 1 GiB of disk, last node first.
 
-    Nodes that are ``updating`` are left out: their figures and their instances are of different times.
+    Nodes that are ``updating`` are skipped: their figures are older than their instances.
     """
     size, columns = len(state.cluster.nodes), state.columns
     taken = state.disk.sum(axis=1) if state.units.reported else state.dsk
@@ -39,7 +39,7 @@ def missing_resources(state: State) -> list[str]:
 
 
 def _malformed_demands(state: State) -> Iterator[str]:
-    """While no node has custom resource classes nothing can be demanded, so tags mean what they like."""
+    """Without nodes that have custom classes nothing can be demanded, so no tag is checked."""
     for row in state.cluster.instances if state.units.classes else ():
         for tag in tags.malformed_demands(row.tags):
             expected = f"{tags.RESOURCE}CLASS:AMOUNT, with a custom class and an amount above 0"

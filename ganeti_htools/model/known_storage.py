@@ -1,7 +1,6 @@
-"""The cluster with its disks where they are, and its nodes with the units that they were found to have, and
-with inventories.
+"""Adds known disk locations, storage units and inventories to a cluster.
 
-LUXI tells none of it: where disks are, and what nodes have, is found out apart and put together here.
+LUXI queries return none of them. They are found separately and merged here.
 """
 
 from collections.abc import Collection, Mapping
@@ -13,10 +12,10 @@ from ganeti_htools.model.inventory import Inventories
 from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, StorageType, Unit, holds
 from ganeti_htools.model.units_in_use import units_of_disks
 
-# The types of which Ganeti can ask nodes for units (``constants.STS_REPORT_NODE_STORAGE``).
+# Types whose units Ganeti can query on nodes (``constants.STS_REPORT_NODE_STORAGE``).
 REPORTED = (StorageType.LVM_VG, StorageType.FILE, StorageType.SHARED_FILE, StorageType.GLUSTER)
 
-# Where the disks of instances are, by the instances' names.
+# Disks with their locations, by instance name.
 DisksByInstance = Mapping[str, tuple[Disk, ...]]
 
 
@@ -27,13 +26,14 @@ class UnitSpace(NamedTuple):
     free: int
 
 
-# What nodes were found to have, by their names.
+# Units found on nodes, by node name.
 UnitReports = Mapping[str, Mapping[DesiredUnit, UnitSpace]]
 
 
 def with_inventories(cluster: Cluster, inventories: Mapping[str, Inventories]) -> Cluster:
-    """The cluster whose nodes have these inventories, by their names; others have none. The same object if
-    nothing is new.
+    """Return the cluster with these inventories by node name, none for other nodes.
+
+    The same object if nothing changes.
     """
     found = [inventories.get(node.name, ()) for node in cluster.nodes]
     rows = tuple(
@@ -45,16 +45,17 @@ def with_inventories(cluster: Cluster, inventories: Mapping[str, Inventories]) -
 
 
 def with_disks(cluster: Cluster, disks: DisksByInstance) -> Cluster:
-    """The cluster with its disks where they are. The same object if nothing is new."""
+    """Return the cluster with the known locations of its disks. The same object if nothing changes."""
     rows = tuple(with_disk_units(row, disks.get(row.name, ())) for row in cluster.instances)
     same = all(new is old for new, old in zip(rows, cluster.instances, strict=True))
     return cluster if same else replace(cluster, instances=rows)
 
 
 def with_disk_units(row: Instance, disks: tuple[Disk, ...]) -> Instance:
-    """The instance with its disks where these are, unless they tell that they are elsewhere.
+    """Return the instance with the known locations of its disks. A location of its own wins.
 
-    It is left as it is if its disks have other sizes, or cannot be there: then those were other disks.
+    The instance is unchanged if sizes differ or a disk cannot be on its unit: the known disks are not its
+    current ones.
     """
     if [disk.size for disk in disks] != [disk.size for disk in row.disks]:
         return row
@@ -71,13 +72,13 @@ def _located(own: Disk, known: Disk) -> Disk:
 
 
 def queryable_types(cluster: Cluster) -> tuple[StorageType, ...]:
-    """The types that the cluster enables, and of which nodes can be asked for units."""
+    """Return the enabled storage types whose units Ganeti can query."""
     enabled = {TYPE_OF[template] for template in cluster.enabled_templates or ()}
     return tuple(kind for kind in REPORTED if kind in enabled)
 
 
 def units_to_query(cluster: Cluster) -> set[DesiredUnit]:
-    """The units that disks name, those of new metadata, and the defaults of the types that are enabled."""
+    """Return the units named by disks, those of new metadata, and the defaults of enabled types."""
     named = units_of_disks(cluster.instances)
     named |= {DesiredUnit(StorageType.LVM_VG, group.metavg) for group in cluster.groups if group.metavg}
     types = queryable_types(cluster)
@@ -85,10 +86,10 @@ def units_to_query(cluster: Cluster) -> set[DesiredUnit]:
 
 
 def with_storage(cluster: Cluster, found: UnitReports, named: Collection[DesiredUnit]) -> Cluster:
-    """The cluster whose nodes have the ``named`` units that were found there; the others stay as they are.
+    """Return the cluster whose nodes have the ``named`` units found on them. Other nodes are unchanged.
 
-    Ganeti lists every volume group of a node, also the system's. With exclusive storage a part of a volume
-    group cannot be taken by disks: what the default one really has stands in the node's own figures.
+    Ganeti lists every volume group of a node, also the system's. With exclusive storage disks take whole
+    physical volumes, so the free space of the default group is the node's own figure.
     """
     group = next((unit for unit in cluster.default_units if unit.type is StorageType.LVM_VG), None)
     rows = tuple(
@@ -117,7 +118,7 @@ def _exclusive(node: Node, unit: Unit, default: bool) -> Unit:
 
 
 def with_disk(node: Node, source: Node) -> Node:
-    """The node with the disk space that another one tells; with exclusive storage that goes with spindles."""
+    """Return the node with the disk space of another; with exclusive storage also its spindles."""
     node = replace(node, t_dsk=source.t_dsk, f_dsk=source.f_dsk)
     if not node.excl_stor:
         return node

@@ -1,4 +1,4 @@
-"""What a node reports as free once an instance has come to it or gone."""
+"""A node's reported free amounts after an instance arrived or left."""
 
 from dataclasses import replace
 
@@ -7,9 +7,10 @@ from ganeti_htools.model.units import Units
 
 
 def node_after(node: Node, instance: Instance, units: Units, *, memory: int = 0, storage: int = 0) -> Node:
-    """The node after the instance's memory or storage came (1) or went (-1).
+    """Return the node after an instance's memory or storage arrived (1) or left (-1).
 
-    Memory is that of its primary only. Free space of pools stays: nodes tell that of the whole pool.
+    An instance takes memory of its primary only. Pools keep their free space: nodes report the whole
+    pool's.
     """
     mem = instance.mem * memory if instance.uses_memory else 0
     storage = 0 if instance.forthcoming else storage

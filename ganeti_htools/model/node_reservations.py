@@ -1,7 +1,7 @@
-"""What administrators keep of nodes for others: it counts as if the node's own system used it.
+"""Resources of nodes that administrators reserve: they count as used by the node's own system.
 
-It is what stands as ``reserved`` in the inventories of what Ganeti itself counts. Of custom resource classes
-it is part of the inventory's capacity.
+The amounts are ``reserved`` in the inventories of classes that Ganeti counts. In custom classes they reduce
+the inventory's capacity.
 """
 
 from collections.abc import Sequence
@@ -17,8 +17,9 @@ from ganeti_htools.model.units import Units, unit_on
 
 
 class NodeReservations(NamedTuple):
-    """What is kept of each node: memory (MiB), CPUs, spindles, and disk space of each unit that it has (MiB;
-    units by nodes). ``free_spindles`` are those of nodes where free spindles count.
+    """Reserved amounts of each node: memory (MiB), CPUs, spindles, disk space (MiB; units by nodes).
+
+    ``free_spindles`` is 0 for nodes without exclusive storage.
     """
 
     memory: Ints
@@ -29,7 +30,7 @@ class NodeReservations(NamedTuple):
 
 
 def node_reservations(nodes: Sequence[Node], units: Units) -> NodeReservations:
-    """What is kept of each node."""
+    """Return the reserved amounts of each node; a unit that the node lacks has none."""
     if not any(node.inventories for node in nodes):
         nothing = np.zeros(len(nodes), np.int64)
         return NodeReservations(

@@ -1,4 +1,4 @@
-"""Instances on their nodes: what nodes have of them, summed."""
+"""Instances on their nodes, and sums of their figures per node."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from ganeti_htools.model.figures import Figures
 
 
 def sum_by(rows: Ints, values: Any, size: int) -> Any:
-    """``values`` summed by row, in order, in their own type."""
+    """Sum ``values`` by row, in order and in their own type."""
     total = np.zeros(size, np.asarray(values).dtype)
     np.add.at(total, rows, values)
     return total
@@ -21,7 +21,7 @@ def sum_by(rows: Ints, values: Any, size: int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class HostedInstances:
-    """Instances where they are: their figures and, by row, primary and secondary node (or NOWHERE)."""
+    """Figures of instances and, by row, their primary and secondary nodes (or NOWHERE)."""
 
     size: int  # number of nodes
     values: NDArray[np.void]
@@ -31,32 +31,35 @@ class HostedInstances:
 
     @property
     def settled(self) -> Bools:
-        """Those that are not forthcoming."""
+        """Mask of the instances that are not forthcoming."""
         return ~self.forthcoming
 
     @property
     def all_instances(self) -> Bools:
-        """All of them."""
+        """Mask of all instances."""
         return np.ones_like(self.forthcoming)
 
     @property
     def with_secondary(self) -> Bools:
-        """Those with a secondary."""
+        """Mask of the instances with a secondary."""
         doubled: Bools = self.snode != NOWHERE
         return doubled
 
     def on_primaries(self, amounts: Any, which: Bools) -> Any:
-        """Amounts of some instances summed for each node over its primaries, instances in order."""
+        """Sum amounts of some instances for each node over its primaries, in instance order."""
         return sum_by(self.pnode[which], amounts[which], self.size)
 
     def on_both(self, amounts: Any, which: Bools) -> Any:
-        """Amounts summed over primaries and secondaries, instances in order, an instance's primary first."""
+        """Sum amounts over primaries and secondaries, in instance order, each primary first."""
         keep = np.stack([which, which & self.with_secondary], axis=1)
         both = np.stack([self.pnode, self.snode], axis=1)
         return sum_by(both[keep], np.stack([amounts, amounts], axis=1)[keep], self.size)
 
     def peers(self, amounts: Ints) -> Ints:
-        """What each node (column) keeps free for each other one (row), given that for settled instances."""
+        """Sum the amounts that each node (column) keeps free in case another (row) fails.
+
+        ``amounts`` are per instance; only settled instances count.
+        """
         peers = np.zeros((self.size, self.size), np.int64)
         keeps = self.settled & self.with_secondary
         np.add.at(peers, (self.pnode[keeps], self.snode[keeps]), amounts[keeps])
@@ -64,7 +67,7 @@ class HostedInstances:
 
 
 def hosted_instances(cluster: Cluster, figures: Figures, node_row: Mapping[str, int]) -> HostedInstances:
-    """The instances of a cluster, whose nodes have these rows."""
+    """Return the instances of a cluster on nodes with these rows."""
     instances = cluster.instances
     return HostedInstances(
         len(cluster.nodes),

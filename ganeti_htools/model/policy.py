@@ -1,4 +1,6 @@
-"""Instance policies: which sizes and templates a node group takes (``gnt-cluster(8)``, "ipolicy")."""
+"""Instance policies: the sizes and disk templates that a node group accepts (``gnt-cluster(8)``,
+"ipolicy").
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,7 +50,7 @@ DEFAULT_IPOLICY = IPolicy(
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The figures of an instance that a policy judges. ``spindles`` (of all disks) may be unknown."""
+    """Figures of an instance that a policy limits. ``spindles`` (of all disks) is None if unknown."""
 
     memory: int
     vcpus: int
@@ -59,7 +61,7 @@ class Demand:
 
 
 def _outside(demand: Demand, bound: ISpec, sign: int, exclusive: bool) -> Fail | None:
-    """The first figure beyond ``bound``: above it with ``sign`` 1, below it with -1."""
+    """Return the first figure beyond ``bound``: above it with ``sign`` 1, below it with -1."""
 
     def beyond(value: int, limit: int) -> bool:
         return (value - limit) * sign > 0
@@ -79,10 +81,10 @@ def _outside(demand: Demand, bound: ISpec, sign: int, exclusive: bool) -> Fail |
 
 
 def violation(demand: Demand, policy: IPolicy, exclusive: bool) -> Fail | None:
-    """Why ``policy`` refuses an instance, or None if it does not.
+    """Return the reason why ``policy`` refuses an instance, or None.
 
-    With ``exclusive`` storage the spindles of the disks count, otherwise the spindle use. When no
-    interval matches, the first one says why.
+    With ``exclusive`` storage the spindles of disks count, otherwise the spindle use. If no interval
+    matches, the reason is that of the first interval.
     """
     reasons: Sequence[Fail | None] = [
         _outside(demand, pair.min, -1, exclusive) or _outside(demand, pair.max, 1, exclusive)

@@ -1,4 +1,4 @@
-"""What an iallocator may be asked (Ganeti's design "iallocator"). Objects are named, not numbered."""
+"""Requests to an iallocator (Ganeti's design "iallocator"), with names instead of rows."""
 
 from dataclasses import dataclass, replace
 
@@ -25,7 +25,7 @@ class Allocate:
 
 @dataclass(frozen=True, slots=True)
 class MultiAllocate:
-    """Place several instances in order; each sees those before it already placed."""
+    """Place several instances in order, each on the cluster with its predecessors placed."""
 
     placements: tuple[Placement, ...]
 
@@ -66,7 +66,7 @@ Request = Allocate | MultiAllocate | AllocateSecondary | Relocate | NodeEvacuate
 
 
 def instances_of(request: Request) -> tuple[str, ...]:
-    """The names of the instances that a request is about."""
+    """Return the names of a request's instances."""
     match request:
         case Allocate(placement, _):
             return (placement.instance.name,)
@@ -79,7 +79,7 @@ def instances_of(request: Request) -> tuple[str, ...]:
 
 
 def anonymous(request: Request) -> Request:
-    """A request for new instances without their names and addresses; others stay as they are."""
+    """Return a request for new instances without names and addresses. Other requests are unchanged."""
 
     def nobody(placement: Placement) -> Placement:
         row = placement.instance
@@ -96,7 +96,7 @@ def anonymous(request: Request) -> Request:
 
 
 def new_instances(request: Request) -> tuple[Instance, ...]:
-    """The instances that a request wants to have placed, as they are asked for."""
+    """Return the new instances of a request."""
     match request:
         case Allocate(placement, _):
             return (placement.instance,)

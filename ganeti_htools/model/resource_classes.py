@@ -1,4 +1,4 @@
-"""Names of resource classes: those of what Ganeti counts, and custom ones (OpenStack Placement's terms)."""
+"""Names of resource classes (OpenStack Placement): of resources that Ganeti counts, and custom ones."""
 
 import re
 from collections import Counter
@@ -22,7 +22,7 @@ def is_custom(name: str) -> bool:
 
 
 def is_own(name: str) -> bool:
-    """Whether what a class stands for is known to Ganeti itself: memory, CPUs, spindles, disk space."""
+    """Whether Ganeti itself counts the class: memory, CPUs, spindles, disk space."""
     return name in (MEMORY, VCPU, SPINDLES) or is_disk(name)
 
 
@@ -32,10 +32,10 @@ def is_disk(name: str) -> bool:
 
 
 def class_of_unit(unit: DesiredUnit, others: frozenset[str] = frozenset()) -> str:
-    """The class of the disk space of a storage unit (MiB), ``CUSTOM_DISK_MIB_TYPE_KEY``.
+    """Return the class of a storage unit's disk space (MiB), ``CUSTOM_DISK_MIB_TYPE_KEY``.
 
-    What a name may not have becomes an underscore. If that is one of the ``others``, or too long, a hash of
-    the unit stands at its end.
+    Characters that a class name may not have become underscores. A name that is among ``others`` or too
+    long ends in a hash of the unit.
     """
     plain = f"{_DISK}{unit.type.value}_{unit.key}".upper()
     name = re.sub("[^A-Z0-9_]", "_", plain).rstrip("_")

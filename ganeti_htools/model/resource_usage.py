@@ -1,4 +1,4 @@
-"""What instances use of nodes, by resource class: the amounts by which decisions count."""
+"""Use of nodes by instances, in amounts of resource classes, as decisions count it."""
 
 from collections.abc import Mapping
 
@@ -13,18 +13,18 @@ Classes = Mapping[DesiredUnit, str]
 
 
 def local_unit_classes(units: Units) -> dict[DesiredUnit, str]:
-    """The resource classes of the local units."""
-    # While no node tells its units, the only one stands for the default volume group.
+    """Return the resource class of each local unit."""
+    # If no node reports its units, the single unit is the default volume group.
     told = units.local if units.reported else (units.default(StorageType.LVM_VG),)
     return dict(zip(units.local, classes_of_units(told).values(), strict=True))
 
 
 def usage_on(node: str, row: Instance, units: Units, classes: Classes, exclusive: bool) -> dict[str, int]:
-    """What a placed instance uses of a node: spindles, and disk space of those units of which classes are
-    given; of its primary memory (unless it is down), CPUs and custom classes, too.
+    """Return the amounts of a node that a placed instance uses, by resource class; no zero amounts.
 
-    With ``exclusive`` storage the spindles of disks count, otherwise the spindle use of instances. One that
-    is forthcoming uses what it is going to.
+    Both nodes: disk space of the units in ``classes``, and spindles: those of disks with ``exclusive``
+    storage, otherwise the spindle use. The primary also: CPUs, custom classes, and memory unless the
+    instance is down. A forthcoming instance counts with its future use.
     """
     if node not in (row.pnode, row.snode):
         return {}

@@ -1,7 +1,7 @@
-"""The cluster as a state: what was read, and everything that follows from it, ready to compute with.
+"""The state of a cluster: the rows that were read and every figure derived from them.
 
-:func:`ganeti_htools.model.derive.derive` makes one; :mod:`ganeti_htools.engine.rules.settling`
-changes it in place. Callers who want to keep a state work on a copy.
+:func:`ganeti_htools.model.derive.derive` computes a state; :mod:`ganeti_htools.engine.rules.settling`
+changes it in place. To keep a state, work on a copy.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,16 +24,20 @@ from ganeti_htools.model.units import Units, needs_of, taken_of_pools, with_free
 
 @dataclass(frozen=True, slots=True)
 class RequestedInstance:
-    """An instance as a placement sees it. Sizes in MiB.
+    """The figures of an instance that placements use. Sizes are MiB.
 
-    ``record_mem`` is taken from the primary's state of record, ``secondary_mem`` is kept free on the
-    secondary; ``disk`` is what it takes of each storage unit, ``wants`` which units, pools and classes it has
-    to find on its nodes (those that have columns; in this order), ``spare`` what else has to be free of each
-    storage unit on a node where its disks are made; ``classes`` is what it takes of each custom resource
-    class on its primary, ``kept`` what its secondary keeps free of it; ``vcpus`` and ``classes`` are 0 if it
-    is administratively offline; ``spindles`` is None if a disk does not tell; ``tags`` are the rows of its
-    exclusion tags in the state's table and ``desired`` those of its desired locations, ``unknown_desires``
-    counts those no node has. ``index`` is its row, or NOWHERE for a new instance.
+    ``record_mem`` is the memory taken of the primary (state of record), ``secondary_mem`` the memory kept
+    free on the secondary. ``disk`` is the space taken of each storage unit. ``wants`` marks the units,
+    pools and custom classes (those with columns, in this order) that a node must have. ``spare`` is the
+    additional free space of each unit that Ganeti demands of a node where disks are created.
+
+    ``classes`` is the amount of each custom class taken of the primary, ``secondary_classes`` the amount
+    kept free on the secondary. ``vcpus`` and ``classes`` are 0 if the instance is administratively offline.
+    ``spindles`` is None if unknown.
+
+    ``tags`` are rows of exclusion tags in the state's table, ``desired`` rows of desired locations;
+    ``unknown_desires`` counts desired locations of no node. ``index`` is the instance's row, NOWHERE if it
+    is new.
     """
 
     row: Instance
@@ -57,23 +61,23 @@ class RequestedInstance:
 
     @property
     def needs(self) -> tuple[Any, ...]:
-        """All amounts and properties that decide what it takes of a node; tags aside."""
+        """All amounts and properties, tags aside, that decide the resources taken of a node."""
         needs: tuple[Any, ...] = _needs(self)
         return (*needs, self.row.load)
 
     @property
     def dsk(self) -> Any:
-        """What it takes of the default storage unit (MiB)."""
+        """Space taken of the default storage unit (MiB)."""
         return self.disk[0]
 
     @property
     def units(self) -> int:
-        """How many storage units and pools it has to find on its nodes."""
+        """Number of storage units and pools that a node must have."""
         return sum(self.wants[: len(self.wants) - len(self.classes)])
 
     @property
     def local(self) -> bool:
-        """Whether it has disks on its nodes."""
+        """Whether the instance has disks on its nodes' own storage units."""
         return any(self.wants[: len(self.disk)])
 
 
@@ -87,7 +91,9 @@ _needs = attrgetter(*_NEEDS)
 
 
 def cohort(several: Sequence[RequestedInstance]) -> RequestedInstance:
-    """Instances that differ in amounts only as one; amounts that differ are arrays, with a row for each."""
+    """Return instances that differ only in amounts as one; differing amounts are arrays with one row per
+    instance.
+    """
     needs: dict[str, Any] = {name: _together([getattr(asked, name) for asked in several]) for name in _NEEDS}
     return replace(several[0], **needs)
 
@@ -141,7 +147,7 @@ class State:
     location_rows: dict[str, int]
 
     def copy(self) -> "State":
-        """A copy that can be changed without touching this state."""
+        """Return a copy; changes of the copy do not affect this state."""
         tag_counts = self.tag_counts.copy()
         alike = self.settled_tag_counts is self.tag_counts
         return replace(
@@ -157,9 +163,9 @@ class State:
         )
 
     def part(self, nodes: Ints, instances: Ints) -> "State":
-        """The state of some nodes (rows) and of some instances (rows) that have no nodes but these.
+        """Return the state of some nodes (rows) and of some instances (rows) that use only these nodes.
 
-        Groups, tags and units keep their rows. What other instances take of the nodes stays counted.
+        Groups, tags and units keep their rows. The use of the nodes by other instances stays counted.
         """
         row = np.full(len(self.group) + 1, NOWHERE)  # the last one stands for NOWHERE
         row[nodes] = np.arange(len(nodes))
@@ -197,16 +203,16 @@ class State:
         )
 
     def instance(self, index: int) -> RequestedInstance:
-        """The instance of a row, as a placement sees it."""
+        """Return the figures of the instance of a row."""
         return self.requested_instance(self.cluster.instances[index], index)
 
     def requested_instance(self, row: Instance, index: int = NOWHERE) -> RequestedInstance:
-        """An instance as a placement on this state sees it."""
+        """Return the figures of an instance on this state."""
         exclusion = tags.exclusion_tags(tags.exclusion_prefixes(self.cluster.tags), row.tags)
         desired = tags.desired_locations(self.cluster.tags, row.tags)
         known = [self.location_rows[tag] for tag in desired if tag in self.location_rows]
         needs = needs_of(row, self.units)
-        # Where one unit has it all, its size is what Ganeti counts.
+        # With a single unit Ganeti counts the size of the instance.
         fresh = index == NOWHERE and needs.units > 1
         return RequestedInstance(
             row=row,
@@ -230,23 +236,25 @@ class State:
         )
 
     def with_disk_defaults(self, group: int, asked: RequestedInstance) -> RequestedInstance:
-        """What is to be placed as it is in a group (row), where disks of a new instance may be elsewhere."""
+        """Return a new instance with the disk defaults of a group (row). Instances of the cluster are
+        unchanged.
+        """
         row = (
             asked.row if asked.index != NOWHERE else with_disk_defaults(self.cluster.groups[group], asked.row)
         )
         return asked if row is asked.row else self.requested_instance(row)
 
     def primaries_of(self, node: int) -> Ints:
-        """Rows of the instances with that primary, forthcoming ones aside; the latest arrival comes first."""
+        """Return the rows of a node's primaries, without forthcoming ones, latest arrival first."""
         here = np.flatnonzero((self.pnode == node) & ~self.forthcoming)
         return here[np.argsort(-self.stamp[here], kind="stable")]
 
     def names(self, rows: Iterable[int]) -> list[str]:
-        """Names of node rows."""
+        """Return the names of node rows."""
         return [self.cluster.nodes[row].name for row in rows]
 
     def to_cluster(self) -> Cluster:
-        """The cluster as a backend would describe it after the placements made on this state."""
+        """Return the cluster after the placements made on this state, as a backend would describe it."""
         columns = self.columns
         free, held = np.array(by_unit(columns, "f_dsk")), node_reservations(self.cluster.nodes, self.units)
         own = columns.n_mem - held.memory, (free + held.disk).T, columns.f_spindles + held.free_spindles
@@ -271,6 +279,6 @@ class State:
 
 
 def _unless_same(node: Node, **figures: Any) -> Node:
-    """The node with these figures; the same object if it has them."""
+    """Return the node with these figures; the same object if nothing changes."""
     same = all(getattr(node, name) == figure for name, figure in figures.items())
     return node if same else replace(node, **figures)

@@ -1,8 +1,8 @@
 """Storage units: where disks can be (Ganeti's designs "multi-storage htools" and "storage types").
 
-A disk wants a unit, that is a type and a key, such as the volume group ``ssdvg``; a node has some of them.
-What an instance takes of each local unit becomes an amount like its memory. Pools are units that many nodes
-see: of those only the nodes that see them matter here.
+A disk needs a unit: a type and a key, such as the volume group ``ssdvg``. A node has some units. Disk space
+of a local unit is an amount, like memory. A pool is a unit that many nodes see; only its visibility matters
+here.
 """
 
 from enum import Enum
@@ -26,7 +26,7 @@ class StorageType(Enum):
 
     @property
     def local(self) -> bool:
-        """Whether a unit of this type belongs to one node; otherwise it is a pool that many see."""
+        """Whether a unit of this type belongs to one node."""
         return self in (StorageType.LVM_VG, StorageType.DRBD, StorageType.FILE)
 
     @property
@@ -63,7 +63,7 @@ DRBD_META = 128  # MiB of metadata for each mirrored disk
 
 
 class DesiredUnit(NamedTuple):
-    """What a disk wants: a unit of this type with this key (volume group, directory, pool, provider)."""
+    """A unit that a disk needs: its type and its key (volume group, directory, pool, provider)."""
 
     type: StorageType
     key: str
@@ -73,15 +73,15 @@ class DesiredUnit(NamedTuple):
 
 
 def holds(unit: DesiredUnit, template: DiskTemplate) -> bool:
-    """Whether disks of instances with that template can be on that unit."""
+    """Whether a unit can hold disks of that template."""
     mirrored = unit.type is StorageType.DRBD and template is DiskTemplate.DRBD
     return mirrored or unit.type is TYPE_OF[template]
 
 
 class Unit(NamedTuple):
-    """A storage unit of a node. Sizes in MiB; ``free`` is negative where more is promised than there is.
+    """A storage unit of a node. Sizes in MiB; ``free`` is negative if the unit is overcommitted.
 
-    ``params`` describe it there: of a volume group, whether it is used as exclusive storage.
+    ``params`` describe the unit on the node: of a volume group, whether it is used as exclusive storage.
     """
 
     desired: DesiredUnit
@@ -91,9 +91,9 @@ class Unit(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """What is known of a pool's room (MiB), of which ``reserved`` is not for disks.
+    """The size of a pool (MiB). ``reserved`` MiB are not for disks.
 
-    Clusters that share the pool have the same ``provider``, its name in their ledger; it is empty for others.
+    ``provider`` is the pool's name in the ledger, the same in all clusters that share the pool; or empty.
     """
 
     unit: DesiredUnit

@@ -1,4 +1,4 @@
-"""What tags say, as columns: exclusion, migration and location (:mod:`.tags`)."""
+"""Columns derived from tags (:mod:`.tags`): exclusion, migration and location."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from ganeti_htools.model.node_usage import HostedInstances
 
 
 def location_columns(cluster: Cluster) -> tuple[dict[str, int], Bools]:
-    """A row number for each location tag of nodes, and which node has which (nodes by tags)."""
+    """Return a row number for each location tag of nodes, and a matrix of nodes by location tags."""
     tag_sets = [tags.location_tags(cluster.tags, node.tags) for node in cluster.nodes]
     rows = {tag: row for row, tag in enumerate(sorted(frozenset().union(*tag_sets)))}
     located = np.zeros((len(tag_sets), len(rows)), np.bool_)
@@ -22,7 +22,7 @@ def location_columns(cluster: Cluster) -> tuple[dict[str, int], Bools]:
 
 
 def allowed_migrations(cluster_tags: Sequence[str], nodes: Sequence[Node]) -> Bools | None:
-    """From which node (row) instances may migrate to which (column); None if tags forbid nothing."""
+    """Return a matrix of allowed migrations (from row to column); None if tags forbid nothing."""
     sent = [tags.migration_tags(cluster_tags, node.tags) for node in nodes]
     received = [tags.receivable_migration_tags(cluster_tags, node.tags) for node in nodes]
     if not any(sent):
@@ -33,7 +33,9 @@ def allowed_migrations(cluster_tags: Sequence[str], nodes: Sequence[Node]) -> Bo
 def location_scores(
     cluster: Cluster, placed: HostedInstances, location_rows: dict[str, int], located: Bools
 ) -> Ints:
-    """Summed over primaries: location tags that both nodes have, desired ones that the primary lacks."""
+    """Sum over each node's primaries: location tags shared by both nodes, desired ones that the primary
+    lacks.
+    """
     if not location_rows and not any(tag.startswith(tags.DESIRED_LOCATION) for tag in cluster.tags):
         return np.zeros(placed.size, np.int64)
     together = (located[placed.pnode] & located[placed.snode]).sum(axis=1)
@@ -52,7 +54,7 @@ def location_scores(
 def exclusion_counts(
     cluster: Cluster, requested: Sequence[Instance], placed: HostedInstances
 ) -> tuple[dict[str, int], Ints, Ints]:
-    """Rows of all exclusion tags, and their counts on nodes, with and without forthcoming instances."""
+    """Return rows of all exclusion tags, and their counts on nodes with and without forthcoming instances."""
     prefixes, instances = tags.exclusion_prefixes(cluster.tags), cluster.instances
     candidates = np.flatnonzero(placed.values["tagged"]).tolist() if prefixes else []
     held = [(row, tags.exclusion_tags(prefixes, instances[row].tags)) for row in candidates]

@@ -80,8 +80,8 @@ def receivable_migration_tags(cluster_tags: Iterable[str], node_tags: Iterable[s
 def bandwidth_tags(
     cluster_tags: Iterable[str], group_tags: Iterable[str], node_tags: Iterable[str]
 ) -> frozenset[str]:
-    """Network classes a node belongs to: its own, then of its group and of the cluster where the prefix is
-    another.
+    """Return the network classes of a node. A tag of the node hides one of its group with the same prefix,
+    and that one hides the cluster's.
     """
     cluster_tags = tuple(cluster_tags)
     prefixes = [prefix + ":" for prefix in _suffixes(BANDWIDTH, cluster_tags)]
@@ -103,14 +103,14 @@ def bandwidths(cluster_tags: Iterable[str]) -> list[tuple[str, str, int]]:
 
 
 def demand(name: str, amount: int) -> str:
-    """The tag by which an instance demands so much of a custom resource class."""
+    """Return the tag that demands an amount of a custom resource class."""
     return f"{RESOURCE}{name}:{amount}"
 
 
 def demands(instance_tags: Iterable[str]) -> dict[str, int]:
-    """What an instance demands of custom resource classes, from its tags ``CLASS:AMOUNT``.
+    """Return an instance's demand for each custom resource class, from its tags ``CLASS:AMOUNT``.
 
-    Of several amounts of a class the largest counts. A tag that cannot be understood demands nothing.
+    Of several amounts of a class the largest counts. Malformed tags demand nothing.
     """
     found: dict[str, int] = {}
     for name, amount in filter(None, map(_demand, _suffixes(RESOURCE, instance_tags))):
@@ -119,7 +119,7 @@ def demands(instance_tags: Iterable[str]) -> dict[str, int]:
 
 
 def malformed_demands(instance_tags: Iterable[str]) -> list[str]:
-    """The tags that mean to demand something, but cannot be understood."""
+    """Return the resource tags that cannot be parsed."""
     return [tag for tag in instance_tags if tag.startswith(RESOURCE) and not _demand(tag[len(RESOURCE) :])]
 
 

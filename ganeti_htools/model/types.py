@@ -16,7 +16,7 @@ class AllocPolicy(Enum):
 
 
 class MirrorType(Enum):
-    """How an instance's disks reach another node: not at all, by DRBD, or by storage all nodes see."""
+    """How disks reach another node: not at all, by DRBD, or by storage that all nodes see."""
 
     NONE = "none"
     INTERNAL = "internal"
@@ -90,7 +90,7 @@ class Status(Enum):
 
 
 class EvacMode(Enum):
-    """What a node evacuation is to move."""
+    """The instances that a node evacuation moves."""
 
     PRIMARY = "primary-only"
     SECONDARY = "secondary-only"
@@ -98,7 +98,7 @@ class EvacMode(Enum):
 
 
 class Fail(Enum):
-    """Why an instance does not fit on a node, in the order Ganeti lists them; and custom resource classes."""
+    """Reasons why an instance does not fit on a node, in Ganeti's order, and custom resource classes."""
 
     MEM = "FailMem"
     DISK = "FailDisk"

@@ -1,8 +1,8 @@
-"""What instances take of storage units and of custom resource classes, and what nodes have of units.
+"""Storage units of a cluster, and the amounts of units and custom classes that instances take.
 
-While no node tells its units there is one, of which ``t_dsk`` and ``f_dsk`` speak, and instances on volume
-groups take their ``dsk`` of it. Otherwise (Ganeti's design "multi-storage htools", "Interpretation") an
-instance takes of each unit what its disks there need.
+If no node reports its units, there is a single one. ``t_dsk`` and ``f_dsk`` are its figures, and instances
+on volume groups take their ``dsk`` of it. Otherwise an instance takes of each unit the needs of its disks
+(Ganeti's design "multi-storage htools", "Interpretation").
 """
 
 from collections import Counter
@@ -18,10 +18,10 @@ from ganeti_htools.model.types import DiskTemplate, Status
 class Units(NamedTuple):
     """The units of a cluster.
 
-    ``local`` are those on nodes, the default volume group first; ``pools`` those pools that some nodes do
-    not see. ``told`` are the types of which nodes tell units; disks of other local types take nothing.
-    ``mirrored`` are the volume groups whose DRBD disks want a unit of their own. ``defaults`` are the units
-    of disks that do not tell theirs. ``classes`` are the custom resource classes that some node has.
+    ``local`` are the units on nodes, the default volume group first. ``pools`` are the pools that some
+    nodes do not see. ``reported_types`` are the types whose units nodes report; disks of other local types
+    take no space. ``mirrored`` are the volume groups with a separate unit for DRBD disks. ``defaults`` are
+    the units of disks without a named unit. ``classes`` are the custom resource classes that some node has.
     """
 
     local: tuple[DesiredUnit, ...]
@@ -33,28 +33,30 @@ class Units(NamedTuple):
 
     @property
     def reported(self) -> bool:
-        """Whether nodes tell their units."""
+        """Whether nodes report their units."""
         return bool(self.reported_types)
 
     def default(self, kind: StorageType) -> DesiredUnit:
-        """The unit of a disk of that type that does not tell its own."""
+        """Return the unit of disks of a type that name no unit."""
         return next((unit for unit in self.defaults if unit.type is kind), DesiredUnit(kind, ""))
 
     @property
     def own_group(self) -> tuple[int, ...]:
-        """Positions of the cluster's own volume group: as it is, and for mirrored disks if there is that."""
+        """Positions of the cluster's own volume group: as a plain unit, and as a unit for mirrored disks."""
         mirrored = DesiredUnit(StorageType.DRBD, self.local[0].key)
         return (0, *(at for at, unit in enumerate(self.local) if unit == mirrored))
 
     def unit_of(self, disk: Disk, template: DiskTemplate) -> DesiredUnit:
-        """The unit that a disk wants, of an instance with that template."""
+        """Return the unit of a disk of an instance with that template."""
         unit = disk.unit or self.default(TYPE_OF[template])
         if template is DiskTemplate.DRBD and unit.type is StorageType.LVM_VG and unit.key in self.mirrored:
             return DesiredUnit(StorageType.DRBD, unit.key)
         return unit
 
     def disk_needs(self, disk: Disk, template: DiskTemplate) -> list[tuple[DesiredUnit, int]]:
-        """What a disk takes (MiB) of which units: of its own, and a mirrored one of that of its metadata."""
+        """Return the space (MiB) that a disk takes of its unit and, if mirrored, of the unit of its
+        metadata.
+        """
         unit = self.unit_of(disk, template)
         if template is not DiskTemplate.DRBD:
             return [(unit, disk.size)]
@@ -63,9 +65,9 @@ class Units(NamedTuple):
         return [(unit, disk.size), (meta, DRBD_META)]
 
     def needs(self, row: Instance) -> dict[DesiredUnit, int]:
-        """What an instance needs (MiB) of each unit that its disks want, on each of its nodes.
+        """Return the space (MiB) of each unit that an instance needs on each of its nodes.
 
-        Where one unit has it all that is ``dsk``, which is what Ganeti counts.
+        With a single unit the space is the instance's ``dsk``, as Ganeti counts it.
         """
         needs = self._of_disks(row) if self.reported else {}
         if not needs and row.template.local_storage:
@@ -73,7 +75,7 @@ class Units(NamedTuple):
         return needs
 
     def pool_needs(self, row: Instance) -> dict[DesiredUnit, int]:
-        """What an instance needs (MiB) of pools, which does not depend on what nodes tell."""
+        """Return the space (MiB) of each pool that an instance needs, whether or not nodes report units."""
         return {unit: need for unit, need in self._of_disks(row).items() if unit.type.pool}
 
     def _of_disks(self, row: Instance) -> dict[DesiredUnit, int]:
@@ -84,9 +86,10 @@ class Units(NamedTuple):
         return dict.fromkeys(needs, row.dsk) if len(needs) == 1 else needs
 
     def creation_spare(self, row: Instance) -> tuple[int, ...]:
-        """What Ganeti wants to be free of each local unit beyond what an instance takes of it when it is made
-        there (MiB): it looks for the metadata of a mirrored disk on the volume group of its data, wherever it
-        goes (``ComputeDiskSizePerVG``, ``lib/cmdlib/instance_storage.py``).
+        """Return the free space (MiB) of each local unit that creating an instance demands beyond its use.
+
+        Ganeti looks for the metadata of a mirrored disk on the volume group of its data, wherever the
+        metadata goes (``ComputeDiskSizePerVG``, ``lib/cmdlib/instance_storage.py``).
         """
         wanted = Counter[DesiredUnit]()
         for disk in row.disks if self.reported and row.template is DiskTemplate.DRBD else ():
@@ -106,12 +109,12 @@ class Needs(NamedTuple):
 
     @property
     def units(self) -> int:
-        """How many units and pools it wants."""
+        """Number of units and pools that a node must have."""
         return sum(self.wants[: len(self.wants) - len(self.classes)])
 
 
 def needs_of(row: Instance, units: Units) -> Needs:
-    """What an instance needs of the units, pools and classes that have columns."""
+    """Return an instance's needs of the units, pools and classes that have columns."""
     needs = _of_storage(row, units)
     if not units.classes:
         return needs
@@ -125,10 +128,10 @@ def needs_of(row: Instance, units: Units) -> Needs:
 
 
 def _of_storage(row: Instance, units: Units) -> Needs:
-    """What an instance needs of the units and pools that have columns.
+    """Return an instance's needs of the units and pools that have columns.
 
-    Spindles are those of the default volume group; an instance without disks on its node takes spindles all
-    the same, as with Ganeti's htools.
+    Spindles are those of the default volume group. An instance without disks on its node takes spindles
+    too, as in Ganeti's htools.
     """
     needs = units.needs(row)
     if not units.reported:
@@ -148,9 +151,9 @@ SINGLE = Units((DesiredUnit(StorageType.LVM_VG, ""),))
 
 
 def space_of(node: Node, units: Units, unit: int) -> tuple[float, int]:
-    """Total and free space (MiB) of a unit on a node; 0 where the node does not have it.
+    """Return total and free space (MiB) of a unit on a node; 0 if the node lacks it.
 
-    A node that tells no units has the default one.
+    A node that reports no units has the default one.
     """
     if node.storage is None:
         return (node.t_dsk, node.f_dsk) if unit == 0 else (0.0, 0)
@@ -159,14 +162,14 @@ def space_of(node: Node, units: Units, unit: int) -> tuple[float, int]:
 
 
 def unit_on(node: Node, units: Units, wanted: DesiredUnit) -> Unit | None:
-    """A unit as a node has it; None if it does not. A node that tells no units has the default one."""
+    """Return a unit of a node, or None. A node that reports no units has the default one."""
     if node.storage is None:
         return Unit(wanted, int(node.t_dsk), node.f_dsk) if wanted == units.local[0] else None
     return next((each for each in node.storage if each.desired == wanted), None)
 
 
 def taken_of_pools(units: Units, rows: Iterable[Instance]) -> Counter[DesiredUnit]:
-    """What instances take (MiB) of each pool."""
+    """Sum the space (MiB) that instances take of each pool."""
     taken = Counter[DesiredUnit]()
     for row in rows:
         taken.update(units.pool_needs(row))
@@ -176,9 +179,9 @@ def taken_of_pools(units: Units, rows: Iterable[Instance]) -> Counter[DesiredUni
 def with_free(
     node: Node, units: Units, free: Sequence[int], taken: Mapping[DesiredUnit, int]
 ) -> dict[str, Any]:
-    """The fields of a node that tell its free space (MiB), given that of each unit.
+    """Return the fields of a node for these free amounts (MiB) of each unit.
 
-    ``taken`` is what new instances took of pools, of which it may tell as well.
+    ``taken`` is the space that new instances took of pools; it reduces what the node reports of them.
     """
     if node.storage is None:
         return {"f_dsk": free[0]}

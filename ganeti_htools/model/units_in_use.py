@@ -1,4 +1,4 @@
-"""Which storage units and custom resource classes there are in a cluster, and which nodes see which pool."""
+"""The storage units, pools and custom resource classes of a cluster, and the nodes that see each pool."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -13,28 +13,28 @@ POOL_TAG = "htools:storage:"
 
 
 def custom_classes(cluster: Cluster) -> tuple[str, ...]:
-    """The custom resource classes that some node has. What is demanded of others limits nothing."""
+    """Return the custom resource classes that some node has. Demands for other classes limit nothing."""
     met = {name for node in cluster.nodes if node.inventories for name, _ in node.inventories}
     return tuple(sorted(name for name in met if not is_own(name)))
 
 
 def reported_units(cluster: Cluster) -> Units:
-    """Units that nodes tell, and custom classes: what instances take of nodes that have what they want."""
-    units, classes = _told_units(cluster), custom_classes(cluster)
+    """Return the units that nodes report, and the custom classes."""
+    units, classes = _reported_units(cluster), custom_classes(cluster)
     return units._replace(classes=classes) if classes else units
 
 
-def _told_units(cluster: Cluster) -> Units:
+def _reported_units(cluster: Cluster) -> Units:
     if all(node.storage is None for node in cluster.nodes):
         return SINGLE._replace(defaults=cluster.default_units)
-    told = _told(cluster)
+    told = _reported(cluster)
     mirrored = frozenset(unit.key for unit in told if unit.type is StorageType.DRBD)
     types = frozenset(unit.type for unit in told) | {StorageType.LVM_VG}
     units = SINGLE._replace(reported_types=types, mirrored=mirrored, defaults=default_units(cluster))
     return units._replace(local=_local(units.default(StorageType.LVM_VG), told))
 
 
-def _told(cluster: Cluster) -> set[DesiredUnit]:
+def _reported(cluster: Cluster) -> set[DesiredUnit]:
     return {unit.desired for node in cluster.nodes for unit in node.storage or ()}
 
 
@@ -43,34 +43,34 @@ def _local(first: DesiredUnit, units: Iterable[DesiredUnit]) -> tuple[DesiredUni
 
 
 def units_in_use(cluster: Cluster, requested: Iterable[Instance] = ()) -> Units:
-    """The units of a cluster, and of instances that are going to be placed on it."""
+    """Return the units of a cluster and of instances to be placed on it."""
     units = reported_units(cluster)
     if not units.reported:
         return units._replace(pools=_hidden(cluster, _pools(set(), cluster)))
     new = {with_disk_defaults(group, row) for row in requested for group in cluster.groups}
-    met = _told(cluster) | _wanted(units, (*cluster.instances, *requested, *new))
+    met = _reported(cluster) | _wanted(units, (*cluster.instances, *requested, *new))
     local = _local(units.local[0], (unit for unit in met if unit.type in units.reported_types))
     return units._replace(local=local, pools=_hidden(cluster, _pools(met, cluster)))
 
 
 def _hidden(cluster: Cluster, pools: Iterable[DesiredUnit]) -> tuple[DesiredUnit, ...]:
-    """Those of the pools that some nodes do not see."""
+    """Return the pools that some nodes do not see."""
     return tuple(pool for pool in sorted(pools, key=str) if not all(nodes_seeing(cluster, pool)))
 
 
 def units_of_disks(rows: Iterable[Instance]) -> set[DesiredUnit]:
-    """The units that disks name, also for their metadata."""
+    """Return the units that disks name, also for their metadata."""
     disks = [disk for row in rows for disk in row.disks]
     named = {disk.unit for disk in disks if disk.unit}
     return named | {DesiredUnit(StorageType.LVM_VG, key) for key in {disk.metavg for disk in disks} if key}
 
 
 def known_pools(cluster: Cluster, units: Units) -> set[DesiredUnit]:
-    """The pools whose room is told, those of tags, and if nodes tell their units, those of instances, too."""
+    """Return the pools with a known size and those of tags; if nodes report units, also those of disks."""
     met = {pool.unit for pool in cluster.pools}
     if not units.reported:
         return _pools(met, cluster)
-    met |= _told(cluster)
+    met |= _reported(cluster)
     return _pools(met | _wanted(units, cluster.instances), cluster)
 
 
@@ -85,9 +85,9 @@ def _pools(met: set[DesiredUnit], cluster: Cluster) -> set[DesiredUnit]:
 
 
 def default_units(cluster: Cluster) -> tuple[DesiredUnit, ...]:
-    """The default unit of each type: the cluster's, else the one that most nodes list first of its type.
+    """Return the default unit of each type: the cluster's, otherwise the one that most nodes list first.
 
-    A volume group for mirrored disks only is a volume group all the same.
+    A volume group for mirrored disks counts as a volume group.
     """
     firsts: dict[StorageType, Counter[DesiredUnit]] = {}
     for node in cluster.nodes:
@@ -104,7 +104,7 @@ def default_units(cluster: Cluster) -> tuple[DesiredUnit, ...]:
 
 
 def pools_of_tags(cluster: Cluster) -> list[DesiredUnit]:
-    """The pools that tags of nodes and groups tell of (``htools:storage:TYPE/KEY``)."""
+    """Return the pools in tags of nodes and groups (``htools:storage:TYPE/KEY``)."""
     owners = [node.tags for node in cluster.nodes] + [group.tags for group in cluster.groups]
     return [unit for tags in owners for unit in map(_tag_unit, tags) if unit]
 
@@ -118,9 +118,11 @@ def _tag_unit(tag: str) -> DesiredUnit | None:
 
 
 def nodes_seeing(cluster: Cluster, pool: DesiredUnit) -> list[bool]:
-    """Whether each node sees a pool.
+    """Return for each node whether it sees a pool.
 
-    If nodes list it in their storage: those; else if nodes or their groups have its tag: those; else all.
+    * If nodes list the pool in their storage: those nodes.
+    * Otherwise, if nodes or their groups have the pool's tag: those nodes.
+    * Otherwise all nodes.
     """
     listed = [any(unit.desired == pool for unit in node.storage or ()) for node in cluster.nodes]
     if any(listed):

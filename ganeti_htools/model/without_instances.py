@@ -1,4 +1,4 @@
-"""Nodes of a cluster as they would be without its instances."""
+"""The nodes of a cluster with the resources of its instances returned."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -11,12 +11,12 @@ from ganeti_htools.model.units_in_use import units_in_use
 
 
 def reports(node: Node) -> bool:
-    """Whether a node tells its figures."""
+    """Whether a node reports its figures."""
     return node.t_mem > 0
 
 
 def without_instances(cluster: Cluster, nodes: Iterable[Node]) -> list[Node]:
-    """Nodes of a cluster as they would be without its instances."""
+    """Return nodes of a cluster as if its instances were gone."""
     hosted = defaultdict[str, list[Instance]](list)
     for row in cluster.instances:
         for name in filter(None, {row.pnode, row.snode}):
