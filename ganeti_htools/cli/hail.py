@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ganeti_htools.backends import iallocator
-from ganeti_htools.cli.cluster.loading import load, with_load
-from ganeti_htools.cli.cluster.saving import save
+from ganeti_htools.cli.cluster import load, save, with_load
 from ganeti_htools.cli.report import tables
 from ganeti_htools.cli.report.records import record
+from ganeti_htools.cli.terminal.messages import say
 from ganeti_htools.cli.terminal.program import execute
-from ganeti_htools.cli.terminal.saying import say
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.parameters import placement_options
 from ganeti_htools.commandline.programs import HAIL

@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ganeti_htools.backends.haskell import general
-from ganeti_htools.cli.cluster.loading import load_dated
-from ganeti_htools.cli.cluster.saving import save
-from ganeti_htools.cli.cluster.viewing import seen
+from ganeti_htools.cli.cluster import make_state, read_cluster, save
 from ganeti_htools.cli.report import balance as balance_report
 from ganeti_htools.cli.report import tables
 from ganeti_htools.cli.report.balance import After, Before, GroupReport, StepLines
 from ganeti_htools.cli.report.records import policy_record
 from ganeti_htools.cli.report.script import give_commands, job_script
 from ganeti_htools.cli.runs import plans
+from ganeti_htools.cli.terminal.messages import progress, say
 from ganeti_htools.cli.terminal.program import check_exec, execute, print_json, printer
-from ganeti_htools.cli.terminal.saying import progress, say
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.plans import balancing_of, execution_of, view_of
 from ganeti_htools.commandline.programs import HBAL
@@ -72,9 +70,9 @@ def run(line: CommandLine) -> None:
     """Read the cluster, plan, report and carry out. Raises HtoolsError."""
     options, tell = _options(line), printer(line)
     check_exec(HBAL, line)
-    reading = load_dated(line)
+    reading = read_cluster(line)
     cluster = reading.cluster
-    state = seen(cluster, line)
+    state = make_state(cluster, line)
     if line.verbose > 1:
         tell(f"Loaded cluster tags: {','.join(cluster.tags)}")
         tell(f"Loaded cluster ipolicy: {policy_record(cluster.ipolicy)}")

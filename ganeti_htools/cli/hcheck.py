@@ -7,13 +7,12 @@ from dataclasses import replace
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli.cluster.loading import load
-from ganeti_htools.cli.cluster.viewing import seen
-from ganeti_htools.cli.report import health, keys, losses, storage, tables
+from ganeti_htools.cli.cluster import load, make_state
+from ganeti_htools.cli.report import health, losses, storage, tables
 from ganeti_htools.cli.report.health import GroupFindings, HealthFindings, Outlook
-from ganeti_htools.cli.report.layout import wrapped
+from ganeti_htools.cli.report.layout import key_lines, wrapped
+from ganeti_htools.cli.terminal.messages import progress, say, warn
 from ganeti_htools.cli.terminal.program import execute, print_json
-from ganeti_htools.cli.terminal.saying import progress, say, warn
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.plans import balancing_of, view_of
 from ganeti_htools.commandline.programs import HCHECK
@@ -37,7 +36,7 @@ def run(line: CommandLine) -> int:
     """Read the cluster, check it, tell; the exit status. Raises HtoolsError."""
     if line.machine_readable and line.json:
         raise HtoolsError("Only one of --machine-readable and --json can be printed.")
-    state = seen(load(line), line)
+    state = make_state(load(line), line)
     movable = view.movable(state, view_of(line))
     if line.print_instances:
         say(tables.instance_map("Instances", state))
@@ -77,7 +76,7 @@ def _check(state: State, movable: Bools, line: CommandLine) -> int:
     elif after or line.machine_readable:
         _tell(state, after or before, "FINAL", before, line)
     if line.machine_readable:
-        print(keys.lines("HCHECK", [("OK", "1")]), end="")
+        print(key_lines("HCHECK", [("OK", "1")]), end="")
     return int(simulate)
 
 

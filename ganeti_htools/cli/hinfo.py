@@ -6,12 +6,11 @@ from dataclasses import asdict
 from typing import Any
 
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli.cluster.loading import load
-from ganeti_htools.cli.cluster.viewing import seen
+from ganeti_htools.cli.cluster import load, make_state
 from ganeti_htools.cli.report import overview, storage, tables
 from ganeti_htools.cli.report.records import policy_record
+from ganeti_htools.cli.terminal.messages import say
 from ganeti_htools.cli.terminal.program import execute, print_json
-from ganeti_htools.cli.terminal.saying import say
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.programs import HINFO
 from ganeti_htools.engine.capacity.storage import storage_of
@@ -27,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(line: CommandLine) -> None:
     """Read the cluster and show it. Raises HtoolsError."""
     cluster = load(line)
-    state = seen(cluster, line)
+    state = make_state(cluster, line)
     if line.json:
         print_json(overview.as_json(state) | ({"storage": _storage(state)} if line.storage else {}))
         return

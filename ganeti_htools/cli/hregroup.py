@@ -4,15 +4,13 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ganeti_htools.cli.cluster.loading import load_dated
-from ganeti_htools.cli.cluster.saving import save
-from ganeti_htools.cli.cluster.viewing import seen
+from ganeti_htools.cli.cluster import make_state, read_cluster, save
 from ganeti_htools.cli.report import regroup, tables
 from ganeti_htools.cli.report.layout import wrapped
 from ganeti_htools.cli.report.script import give_commands, job_script
 from ganeti_htools.cli.runs import plans
+from ganeti_htools.cli.terminal.messages import say
 from ganeti_htools.cli.terminal.program import check_exec, execute, print_json, printer
-from ganeti_htools.cli.terminal.saying import say
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.plans import execution_of, view_of
 from ganeti_htools.commandline.programs import HREGROUP
@@ -61,8 +59,8 @@ def run(line: CommandLine) -> int:
     """Read the cluster, plan, report and carry out. Returns the exit status; raises HtoolsError."""
     options, tell = _options(line), printer(line)
     check_exec(HREGROUP, line)
-    reading = load_dated(line)
-    state = seen(reading.cluster, line)
+    reading = read_cluster(line)
+    state = make_state(reading.cluster, line)
     rules = planning.rules_of(state, options)
     before = Regrouping(state, rules)
     _show(line, "Initial", state)

@@ -5,12 +5,10 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ganeti_htools.cli.cluster.loading import load
-from ganeti_htools.cli.cluster.saving import save
-from ganeti_htools.cli.cluster.viewing import seen
+from ganeti_htools.cli.cluster import load, make_state, save
 from ganeti_htools.cli.report import reboots
+from ganeti_htools.cli.terminal.messages import progress, warn
 from ganeti_htools.cli.terminal.program import execute, print_json
-from ganeti_htools.cli.terminal.saying import progress, warn
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.programs import HROLLER
 from ganeti_htools.engine.maintenance import rolling
@@ -30,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(line: CommandLine) -> None:
     """Read the cluster, group its nodes, tell. Raises HtoolsError."""
     cluster = load(line)
-    state = seen(cluster, line)
+    state = make_state(cluster, line)
     _look_for_master(cluster, line.force)
     save(line, "original", "before hroller run", lambda: view.without_options(state, cluster))
     members = _members(state, line)

@@ -10,8 +10,8 @@ import numpy as np
 from ganeti_htools.backends import text
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.report import tables
+from ganeti_htools.cli.terminal.messages import warn
 from ganeti_htools.cli.terminal.program import execute, print_json
-from ganeti_htools.cli.terminal.saying import warn
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.programs import HSCAN
 from ganeti_htools.commandline.sources import source_of

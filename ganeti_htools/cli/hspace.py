@@ -8,14 +8,19 @@ from itertools import compress
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli.cluster.loading import load
-from ganeti_htools.cli.cluster.saving import save
-from ganeti_htools.cli.cluster.viewing import seen
-from ganeti_htools.cli.report import capacity, capacity_json, capacity_keys, tables
-from ganeti_htools.cli.report.allocation import STANDARD, TIERED, Allocation, Mode
+from ganeti_htools.cli.cluster import load, make_state, save
+from ganeti_htools.cli.report import capacity, capacity_keys, tables
+from ganeti_htools.cli.report.allocation import (
+    STANDARD,
+    TIERED,
+    Allocation,
+    Mode,
+    allocation_json,
+    cluster_json,
+)
 from ganeti_htools.cli.report.records import record
+from ganeti_htools.cli.terminal.messages import progress, say, warn
 from ganeti_htools.cli.terminal.program import execute, print_json
-from ganeti_htools.cli.terminal.saying import progress, say, warn
 from ganeti_htools.commandline.instances import RequestedSizes, asked
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.parameters import placement_options
@@ -42,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(line: CommandLine) -> None:
     """Read the cluster, allocate both ways, tell what fits. Raises HtoolsError."""
     read = load(line)
-    state = seen(read, line)
+    state = make_state(read, line)
     tiers, fixed_size = asked(state, line)
     initial = total(state)
     _introduce(state, line)
@@ -50,12 +55,12 @@ def run(line: CommandLine) -> None:
     if not line.json:
         print(form.cluster(state, initial), end="", flush=True)
     site = _site(state, tiers.kind, line)
-    report = {"cluster": capacity_json.cluster(state, initial)}
+    report = {"cluster": cluster_json(state, initial)}
     for mode, wish in ((TIERED, tiers), (STANDARD, fixed_size)):
         allocation = _allocation(mode, state, wish, site, line)
         _tell(allocation, line)
         if line.json:
-            report[mode.name.lower()] = capacity_json.allocated(allocation)
+            report[mode.name.lower()] = allocation_json(allocation)
         else:
             print(form.spec(allocation), form.results(allocation, initial), sep="", end="", flush=True)
     if line.json:

@@ -3,14 +3,12 @@
 import sys
 from collections.abc import Sequence
 
-from ganeti_htools.cli.cluster.loading import load_dated
-from ganeti_htools.cli.cluster.saving import save
-from ganeti_htools.cli.cluster.viewing import seen
+from ganeti_htools.cli.cluster import make_state, read_cluster, save
 from ganeti_htools.cli.report import squeeze, tables
 from ganeti_htools.cli.report.script import give_commands
 from ganeti_htools.cli.runs import plans
+from ganeti_htools.cli.terminal.messages import say, warn
 from ganeti_htools.cli.terminal.program import check_exec, execute, print_json, printer
-from ganeti_htools.cli.terminal.saying import say, warn
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.plans import execution_of, view_of
 from ganeti_htools.commandline.programs import HSQUEEZE
@@ -60,9 +58,9 @@ def run(line: CommandLine) -> None:
         from ganeti_htools.cli.runs import over_luxi  # loads trio and the LUXI client
 
         over_luxi.let_end(line, HSQUEEZE.name)
-    reading = load_dated(line)
+    reading = read_cluster(line)
     cluster = reading.cluster
-    read = seen(cluster, line)
+    read = make_state(cluster, line)
     save(line, "original", "before hsqueeze run", lambda: view.without_options(read, cluster))
     _show(line, "Initial", read)
     if options.target_warning:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ganeti_htools import streams
 from ganeti_htools.cli import glossary, ledger_commands
-from ganeti_htools.cli.report import daemon, daemon_plans, decisions, history, policies, storage
+from ganeti_htools.cli.report import daemon, daemon_plans, history, policies, storage
 from ganeti_htools.cli.report import glossary as glossary_report
 from ganeti_htools.cli.report.layout import wrapped
 from ganeti_htools.cli.terminal.arguments import count
@@ -246,7 +246,7 @@ def _decide(options: Namespace) -> int:
     sys.stderr.write(relay["stderr"])
     sys.stdout.write(relay["stdout"])
     if options.alternates is not None:
-        sys.stdout.write(decisions.ranking(relay.get("ranking", ()), options.alternates))
+        sys.stdout.write(daemon.ranking(relay.get("ranking", ()), options.alternates))
     return int(relay["exit_status"])
 
 

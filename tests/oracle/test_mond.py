@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.cli.cluster.loading import load
+from ganeti_htools.cli.cluster import load
 from ganeti_htools.cli.report import tables
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.model.derive import derive

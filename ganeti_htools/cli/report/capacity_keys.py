@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 
 from ganeti_htools.backends.haskell import fixed, show
-from ganeti_htools.cli.report import keys
 from ganeti_htools.cli.report.allocation import (
     TIERED,
     Allocation,
@@ -14,6 +13,7 @@ from ganeti_htools.cli.report.allocation import (
     ratio,
     score,
 )
+from ganeti_htools.cli.report.layout import key_lines
 from ganeti_htools.engine.capacity.counting import Capacity
 from ganeti_htools.engine.capacity.obstacles import Obstruction
 from ganeti_htools.engine.capacity.totals import Resources, total
@@ -57,7 +57,7 @@ def end() -> str:
 
 
 def _lines(pairs: Pairs) -> str:
-    return keys.lines("HTS", pairs)
+    return key_lines("HTS", pairs)
 
 
 def _figures(phase: str, r: Resources) -> Pairs:

@@ -2,11 +2,13 @@
 
 import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ganeti_htools.cli.report.layout import some
+from ganeti_htools.backends.haskell import fixed
+from ganeti_htools.cli.report.layout import fitting_table, some
 
+_RANKING = ("Instance", "Group", "Policy", "Score", "Nodes")
 _COUNTS = ("served", "unsatisfied", "failed", "refused", "abandoned", "given_up", "broken")
 _LATE = 10  # seconds that the ledger may be behind before it is told of
 
@@ -154,3 +156,25 @@ def methods(answer: Any) -> str:
 
 def _wrapped(name: str, text: str, column: int) -> list[str]:
     return textwrap.wrap(text, 100, initial_indent=f"{name:<{column - 1}} ", subsequent_indent=" " * column)
+
+
+def ranking(answer: Any, alternates: int) -> str:
+    """A table of the groups that could take each instance: the best, which takes it, and so many others."""
+    rows = [
+        (
+            each["instance"],
+            group["group"],
+            group["alloc_policy"],
+            _ranked_score(group),
+            ", ".join(group["nodes"]),
+        )
+        for each in answer
+        for group in each["groups"][: alternates + 1]
+    ]
+    return fitting_table(_RANKING, rows, (False, False, False, True, False)) if rows else ""
+
+
+def _ranked_score(group: Mapping[str, Any]) -> str:
+    if "lost" in group:
+        return f"{','.join(map(str, group['lost']))}/{group['disk_left']}"
+    return "not finite" if group["score"] is None else fixed(group["score"], 8)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli.report import keys
+from ganeti_htools.cli.report.layout import key_lines
 from ganeti_htools.engine.groups.diagnosis import GroupDiagnosis, reasons
 from ganeti_htools.engine.redundancy import check
 from ganeti_htools.engine.redundancy.check import Health, Tolerance
@@ -53,7 +53,7 @@ class HealthFindings:
 def group_keys(state: State) -> str:
     """The ``KEY=VALUE`` lines with the UUIDs of the groups."""
     uuids = [(f"GROUP_UUID_{row}", group.uuid) for row, group in enumerate(state.cluster.groups)]
-    return keys.lines("HCHECK", uuids)
+    return key_lines("HCHECK", uuids)
 
 
 def as_keys(findings: HealthFindings, phase: str, rebalancing: bool) -> str:
@@ -67,7 +67,7 @@ def as_keys(findings: HealthFindings, phase: str, rebalancing: bool) -> str:
     counts = zip(COUNTS, findings.cluster.counts, strict=False)
     pairs += ((f"{phase}_CLUSTER_{key}", str(count)) for (key, *_), count in counts)
     pairs.append((f"{phase}_CLUSTER_NEED_REBALANCE", str(int(rebalancing))))
-    return keys.lines("HCHECK", pairs)
+    return key_lines("HCHECK", pairs)
 
 
 def as_text(

@@ -128,3 +128,15 @@ def _wrapped_line(line: str, screen: int) -> Iterator[str]:
         break_on_hyphens=False,
         drop_whitespace=True,
     )
+
+
+def key_lines(prefix: str, pairs: Iterable[tuple[str, str]]) -> str:
+    """Format ``KEY=VALUE`` lines, the machine-readable form of Ganeti's tools: shell fragments.
+
+    Values with anything but letters, digits and points are quoted.
+    """
+    return "".join(f"{prefix}_{key.upper()}={_quoted(value)}\n" for key, value in pairs)
+
+
+def _quoted(value: str) -> str:
+    return value if all(letter.isalnum() or letter == "." for letter in value) else f"'{value}'"

@@ -10,7 +10,7 @@ import trio
 
 from ganeti_htools import streams
 from ganeti_htools.cli.runs.ending import save_outcome
-from ganeti_htools.cli.terminal import saying
+from ganeti_htools.cli.terminal import messages
 from ganeti_htools.client import calls, plan_changes
 from ganeti_htools.commandline.line import LOCAL, CommandLine
 from ganeti_htools.execution.record import INTERRUPTED
@@ -48,10 +48,10 @@ def carry_out(line: CommandLine, number: str, say: Say) -> Mapping[str, Any]:
     outcome: Mapping[str, Any] = plan["execution"]
     if outcome["ending"] == INTERRUPTED:
         doing = outcome["going_on"]
-        saying.say(f"The plan was left{f'; these go on in Ganeti: {doing}' if doing else ''}\n")
+        messages.say(f"The plan was left{f'; these go on in Ganeti: {doing}' if doing else ''}\n")
     elif line.save is not None and outcome["ending"] is not None:
         calls.ask(_socket(line), "refresh", {})
-        cluster = read(Source(daemon=line.daemon or ""), saying.warn).cluster
+        cluster = read(Source(daemon=line.daemon or ""), messages.warn).cluster
         rest = [[job["commands"] for job in jobs] for jobs in outcome["not_submitted"]]
         save_outcome(line, cluster, rest)
     return outcome
@@ -78,7 +78,7 @@ async def _follow(path: str, number: str, begin: Callable[[], None], say: Say) -
     last: plan_changes.PlanChange | None = None
     problem: HtoolsError | None = None
     heeded = trio.open_signal_receiver(signal.SIGINT) if streams.heeded(signal.SIGINT) else nullcontext()
-    with saying.progress() as live, heeded as signals:
+    with messages.progress() as live, heeded as signals:
         await trio.to_thread.run_sync(begin)
         async with trio.open_nursery() as nursery:
             if signals is not None:
@@ -92,7 +92,7 @@ async def _follow(path: str, number: str, begin: Callable[[], None], say: Say) -
                         if kind == "said":
                             say(text)
                         else:
-                            saying.say(f"{text}\n")
+                            messages.say(f"{text}\n")
                     live(change.plan["standing"])
                     last = change
             except HtoolsError as error:
@@ -119,9 +119,9 @@ async def _handle_interrupts(
             nursery.cancel_scope.cancel()
             return
         if interruptions == 1:
-            saying.say("Interrupted: stopping once the current jobs have ended; again to stop at once\n")
+            messages.say("Interrupted: stopping once the current jobs have ended; again to stop at once\n")
         else:
-            saying.say("Interrupted again: stopping at once; again not to wait for that\n")
+            messages.say("Interrupted again: stopping at once; again not to wait for that\n")
         ask = partial(trio.to_thread.run_sync, abandon_on_cancel=True)
         nursery.start_soon(ask, cancel, interruptions > 1)
 
@@ -130,4 +130,4 @@ def _cancel(path: str, number: str, now: bool) -> None:
     try:
         plan_changes.cancel(path, number, now)
     except HtoolsError as error:
-        saying.say(f"The plan cannot be stopped: {error}\n")
+        messages.say(f"The plan cannot be stopped: {error}\n")

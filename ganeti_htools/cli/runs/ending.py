@@ -4,9 +4,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ganeti_htools.cli.cluster.saving import save
+from ganeti_htools.cli.cluster import save
 from ganeti_htools.cli.report.script import listed, script
-from ganeti_htools.cli.terminal.saying import say
+from ganeti_htools.cli.terminal.messages import say
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.execution.record import INTERRUPTED
 from ganeti_htools.execution.wording import complaint

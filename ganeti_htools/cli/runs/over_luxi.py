@@ -9,9 +9,9 @@ import trio
 
 from ganeti_htools import streams
 from ganeti_htools.backends import luxi
-from ganeti_htools.cli.cluster.loading import with_load
+from ganeti_htools.cli.cluster import with_load
 from ganeti_htools.cli.runs.ending import save_outcome
-from ganeti_htools.cli.terminal import saying
+from ganeti_htools.cli.terminal import messages
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.execution.execute import execute
 from ganeti_htools.execution.jobs import Jobsets
@@ -81,7 +81,7 @@ async def _carry_out(
 
         cluster = None
         heeded = streams.heeded(signal.SIGINT, signal.SIGHUP)
-        with saying.progress() as live, trio.open_signal_receiver(signal.SIGTERM, *heeded) as signals:
+        with messages.progress() as live, trio.open_signal_receiver(signal.SIGTERM, *heeded) as signals:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_handle_signals, signals, stop, nursery.cancel_scope)
                 await execute(
@@ -106,8 +106,8 @@ async def _handle_signals(signals: AsyncIterable[int], stop: trio.Event, scope: 
             scope.cancel()
         else:
             stop.set()
-            saying.say("Interrupted: stopping once the current jobs have ended; again to exit at once\n")
+            messages.say("Interrupted: stopping once the current jobs have ended; again to exit at once\n")
 
 
 def _warn(text: str) -> None:
-    saying.say(f"{text}\n")
+    messages.say(f"{text}\n")

@@ -7,7 +7,7 @@ plan out (:func:`carry_out`) and ends as the run ended (:func:`conclude`).
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from ganeti_htools.cli.terminal.saying import progress, undeterred
+from ganeti_htools.cli.terminal.messages import progress, undeterred
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.execution.review import Say
 from ganeti_htools.model.state import State

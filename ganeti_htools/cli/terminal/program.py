@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from ganeti_htools import streams
-from ganeti_htools.cli.terminal.saying import say
+from ganeti_htools.cli.terminal.messages import say
 from ganeti_htools.commandline.line import CommandLine, Program
 from ganeti_htools.commandline.reading import obey
 from ganeti_htools.model.errors import HtoolsError

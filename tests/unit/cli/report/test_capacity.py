@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from ganeti_htools.cli.report import capacity, capacity_json, capacity_keys, layout
+from ganeti_htools.cli.report import allocation, capacity, capacity_keys, layout
 from ganeti_htools.cli.report.allocation import STANDARD, TIERED, Allocation
 from ganeti_htools.engine.capacity.counting import Capacity
 from ganeti_htools.engine.capacity.obstacles import Obstacle, Obstruction
@@ -34,7 +34,7 @@ def test_the_size_that_was_asked_for() -> None:
     told = capacity.spec(FIXED)
     assert told.startswith("Standard (fixed-size) instance spec is:\n  MEM 1024, DSK 2048, CPU 1, using")
     assert "HTS_SPEC_RQN=1\n" in capacity_keys.spec(FIXED)
-    assert capacity_json.allocated(FIXED)["spec"] == {"mem": 1024, "dsk": 2048, "vcpus": 1, "spindles": 1}
+    assert allocation.allocation_json(FIXED)["spec"] == {"mem": 1024, "dsk": 2048, "vcpus": 1, "spindles": 1}
 
 
 def test_obstacles_are_named_up_to_a_number() -> None:

@@ -1,3 +1,5 @@
+import shlex
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,3 +73,17 @@ def test_lines_wrap_behind_their_label_on_terminal(monkeypatch: pytest.MonkeyPat
         *("short", "  label   one two", "          three four"),
         *("    five six seven", "      eight nine"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [("1.5", "1.5"), ("abc", "abc"), ("", ""), ("a b", "'a b'"), ("-1", "'-1'"), ("a,b", "'a,b'")],
+)
+def test_values_are_shell_words(value: str, written: str) -> None:
+    assert layout.key_lines("HTS", [("free_mem", value)]) == f"HTS_FREE_MEM={written}\n"
+    assert shlex.split(written or "''") == [value]
+
+
+def test_each_pair_is_a_line() -> None:
+    assert layout.key_lines("HCHECK", [("ok", "1"), ("x", "2")]) == "HCHECK_OK=1\nHCHECK_X=2\n"
+    assert layout.key_lines("HCHECK", []) == ""

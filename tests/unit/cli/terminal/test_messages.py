@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from ganeti_htools.cli.terminal.saying import progress, say, warn
+from ganeti_htools.cli.terminal.messages import progress, say, warn
 
 
 class Terminal(io.StringIO):
