@@ -141,7 +141,7 @@ def test_every_request_with_the_daemon_killed(daemon: Daemon, tmp_path: Path) ->
         ("hbal", ["-G", "other", "--evac-mode", "-O", "node5", "-C", "-q"]),
     ],
 )
-def test_tools_say_what_debians_say(tool: str, options: list[str]) -> None:
+def test_tools_agree_with_debians(tool: str, options: list[str]) -> None:
     (ours,) = run([PROGRAMS / tool, "-L", *options])
     (theirs,) = run([f"/usr/bin/{tool}", "-L", *options])
     lines = ours.splitlines(keepends=True)
@@ -173,7 +173,7 @@ def test_squeezing_empties_a_node_and_takes_it_back(daemon: Daemon, tmp_path: Pa
     run(["gnt-node", "remove-tags", "node3", "htools:standby:now"])
 
 
-def test_luxid_started_again(daemon: Daemon, tmp_path: Path) -> None:
+def test_daemon_follows_a_restarted_luxid(daemon: Daemon, tmp_path: Path) -> None:
     agree(tmp_path)
     run(["/usr/lib/ganeti/daemon-util", "stop", "ganeti-luxid"])
     daemon.wait_until(lambda status: status["luxi"]["state"] == "unreachable")
@@ -183,7 +183,7 @@ def test_luxid_started_again(daemon: Daemon, tmp_path: Path) -> None:
     assert daemon.status()["luxi"]["state"] == "reachable"
 
 
-def test_a_failover_of_the_master_and_back(tmp_path: Path) -> None:
+def test_master_fails_over_and_back(tmp_path: Path) -> None:
     """On each node is a daemon: that of the master decides, the other one waits."""
     with Daemon() as first, Daemon(node="node2") as second:
         for old, new in ((first, second), (second, first)):
@@ -198,7 +198,7 @@ def test_a_failover_of_the_master_and_back(tmp_path: Path) -> None:
             agree(tmp_path, new.node)
 
 
-def test_what_reading_costs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_reading_is_cheap(capsys: pytest.CaptureFixture[str]) -> None:
     """Prints it. For configuration no node is asked, for all data as often as Debian's tools ask."""
     rows = []
 

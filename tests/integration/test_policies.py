@@ -53,7 +53,7 @@ def drift() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("drift")
-def test_drift_is_told_of_and_then_emptied_when_the_watcher_runs() -> None:
+def test_policy_reports_drift_then_empties_the_node() -> None:
     """By the watcher's hook; on a node that is not the master it does nothing."""
     assert run([HOOK], node="node2") == [""]
     with Daemon(settings("shadow")) as daemon:

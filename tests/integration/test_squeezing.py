@@ -134,7 +134,7 @@ def went_up(after: int) -> None:
     assert {instances for *_, instances in nodes().values()} == {1}
 
 
-def test_down_and_up_in_the_order_that_ganeti_wants() -> None:
+def test_nodes_go_down_and_up_in_ganetis_order() -> None:
     """As its own list of jobs tells."""
     for command, went in (DOWN, went_down), (UP, went_up):
         before = last()
@@ -177,7 +177,7 @@ def wait_for_what_was_left(daemon: Daemon) -> None:
     ("executor", "moment"),
     [("tool", Moment.ENDED), ("daemon", Moment.ENDED), ("daemon", Moment.UNANSWERED)],
 )
-def test_another_run_goes_on_where_one_was_killed(executor: str, moment: Moment) -> None:
+def test_next_run_continues_a_killed_one(executor: str, moment: Moment) -> None:
     """And is killed one step later, until one has nothing to do any more."""
     for command, went, steps in (DOWN, went_down, 6), (UP, went_up, 4):
         before, times = last(), 0

@@ -96,7 +96,7 @@ def opcodes(after: int) -> set[str]:
     return {word.partition("(")[0] for job in jobs(after) for word in job.summary.split(",")}
 
 
-def test_nothing_is_submitted_unasked() -> None:
+def test_no_job_is_submitted_without_need() -> None:
     before = jobs()[-1].number
     with Daemon() as daemon:
         daemon.refresh()
@@ -143,7 +143,7 @@ def test_new_instances_land_where_all_their_disks_fit(asking: Daemon) -> None:
     assert asking.status()["cluster"]["storage"]["failed"] == 0
 
 
-def test_moves_respect_them(asking: Daemon) -> None:
+def test_moves_respect_units(asking: Daemon) -> None:
     """Of two instances on a node that is emptied one has nowhere else to have its mirror."""
     where = ("--node", "node2:node1")
     succeed(
@@ -162,7 +162,7 @@ def test_moves_respect_them(asking: Daemon) -> None:
     agree()
 
 
-def test_where_disks_are_comes_by_jobs_where_the_configuration_cannot_be_read(
+def test_places_of_disks_are_queried_by_jobs_without_the_configuration(
     asking: Daemon, tmp_path: Path
 ) -> None:
     """The daemon finds who is master in a directory that has nothing else."""
@@ -186,11 +186,11 @@ def test_where_disks_are_comes_by_jobs_where_the_configuration_cannot_be_read(
     assert opcodes(before) == {"INSTANCE_QUERY_DATA", "NODE_QUERY_STORAGE"}
 
 
-def test_tools_that_ask_find_the_same() -> None:
+def test_tools_that_query_units_agree() -> None:
     assert known(PROGRAMS / "hinfo", "-L", "--ask-storage", "--storage", "--json") == there()
 
 
-def test_what_could_not_come_back_is_refused(asking: Daemon) -> None:
+def test_refuses_instance_that_could_not_come_back(asking: Daemon) -> None:
     """Two nodes of the group have the volume group; what is on one is lost while it is full on the other.
 
     An instance elsewhere still names both groups.
@@ -220,7 +220,7 @@ def test_what_could_not_come_back_is_refused(asking: Daemon) -> None:
     assert losses() == unharmed | {"node1": unharmed["node1"] + 1}
 
 
-def test_what_asking_costs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_queries_are_cheap(capsys: pytest.CaptureFixture[str]) -> None:
     """Prints what the jobs cost Ganeti that ask all nodes once."""
     first, times, began = jobs()[-1].number, 5, time.monotonic()
     master, nodes = cluster.master_cpu(), cluster.nodes_cpu()

@@ -66,7 +66,7 @@ def check_error(text: str) -> None:
 @example(data=b"[]", options=PlacementOptions())
 @example(data=b"\xff\xfe", options=PlacementOptions())
 @example(data=b"[" * 10_000_000, options=PlacementOptions())
-def test_a_decision_or_an_error(data: bytes, options: PlacementOptions) -> None:
+def test_damaged_request_is_decided_or_refused(data: bytes, options: PlacementOptions) -> None:
     try:
         decision = respond(data, options)
     except DataError as error:
@@ -85,7 +85,7 @@ def test_a_decision_or_an_error(data: bytes, options: PlacementOptions) -> None:
     ],
 )
 @given(data=damaged)
-def test_hail_answers_or_says_why_not(
+def test_hail_answers_damaged_requests(
     data: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     request = tmp_path / "request"

@@ -78,7 +78,7 @@ unhurried = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 @settings(max_examples=100, suppress_health_check=unhurried)
 @given(texts=st.lists(varied() | damaged, min_size=1, max_size=4))
-def test_any_sequence(texts: list[bytes]) -> None:
+def test_any_sequence_of_requests_is_read_like_each_alone(texts: list[bytes]) -> None:
     reader = incremental.RequestReader()
     for text in [*texts, *texts]:
         assert read(text, reader) == read(text)
@@ -89,7 +89,7 @@ EDGES = (b'"nodegroups": {', b'}, "nodes": {', b'}, "', b'}, "instances": {', b'
 
 @pytest.mark.parametrize("edge", EDGES)
 @pytest.mark.parametrize("new", [b"", b'"', b"}", b"{", b"x", b" ", b"\xed", b'"a": {}, '])
-def test_damage_at_the_edge_of_a_member(edge: bytes, new: bytes) -> None:
+def test_damage_at_the_edge_of_a_member_is_noticed(edge: bytes, new: bytes) -> None:
     whole = messages.encode(messages.message(cluster(1, Shape(nodes=3, instances=4)), ALLOCATE)).encode()
     start = whole.index(edge, whole.index(b'"nodes": {') if edge == b'}, "' else 0)
     reader = incremental.RequestReader()
@@ -224,7 +224,7 @@ def test_numbers_are_the_same_beside_a_name_that_stands_twice() -> None:
     assert read(('{"a": 1, "a": 1, ' + text[1:]).encode()) == read(text.encode())
 
 
-def test_what_has_been_seen_is_taken_over() -> None:
+def test_known_parts_are_reused() -> None:
     reader = incremental.RequestReader()
     first = reader.read(WHOLE.encode()).cluster
     other = json.loads(WHOLE)

@@ -44,7 +44,9 @@ def assert_alike(state: State, expected: State) -> None:
 
 @settings(max_examples=300)
 @given(case=several, rng=st.randoms(use_true_random=False))
-def test_as_if_placed(case: tuple[Cluster, tuple[Instance, ...]], rng: Random) -> None:
+def test_promised_instance_counts_as_if_placed(
+    case: tuple[Cluster, tuple[Instance, ...]], rng: Random
+) -> None:
     described, new = case
     state = derive(described, new)
     promises = [promise for row in new if (promise := placed(state, row, rng))]

@@ -24,6 +24,7 @@ from ganeti_htools.planning.plan import Proposal
 from ganeti_htools.planning.view import View, state_of
 from tests.support.clusters import MOVABLE, Shape
 from tests.support.rows import any_cluster, with_master
+from tests.support.seeds import parts
 
 BALANCING = BalancingOptions(max_length=12, min_gain=0.0)
 OPTIONS = hbal.HbalOptions(balancing=BALANCING)
@@ -46,8 +47,8 @@ def same(one: State, other: State) -> None:
     assert one.snode.tolist() == other.snode.tolist()
 
 
-@pytest.mark.parametrize("seeds", [range(start, start + 15) for start in range(0, 45, 15)])
-def test_hbal(seeds: range) -> None:
+@pytest.mark.parametrize("seeds", parts(30, 15))
+def test_described_plan_is_hbals_plan(seeds: range) -> None:
     steps = 0
     for seed in seeds:
         cluster = any_cluster(random.Random(seed))
@@ -65,8 +66,8 @@ def test_hbal(seeds: range) -> None:
     assert steps > 20
 
 
-@pytest.mark.parametrize("seeds", [range(start, start + 12) for start in range(0, 24, 12)])
-def test_hbal_of_several_groups(seeds: range) -> None:
+@pytest.mark.parametrize("seeds", parts(24, 12))
+def test_plans_of_several_groups_are_those_of_each_group(seeds: range) -> None:
     several = 0
     for seed in seeds:
         cluster = any_cluster(random.Random(seed))
@@ -102,7 +103,7 @@ def test_hbal_of_several_groups(seeds: range) -> None:
     assert several > 1
 
 
-def test_hsqueeze() -> None:
+def test_described_plan_is_hsqueezes_plan() -> None:
     cluster = with_master(4, Shape(nodes=6, instances=12, templates={"ext": 1}, fill=0.05, down=0))
     found = handed_over(hsqueeze.HSQUEEZE.propose, cluster, hsqueeze.SqueezeOptions())
     state = state_of(cluster, View())
@@ -125,7 +126,7 @@ def test_hsqueeze() -> None:
         {"score": "high"},
     ],
 )
-def test_what_is_no_plan_of_this_cluster(damage: dict[str, object]) -> None:
+def test_damaged_description_is_refused(damage: dict[str, object]) -> None:
     cluster = with_master(3, Shape(nodes=6, instances=30, templates=MOVABLE))
     step = hbal.HBAL.propose(cluster, OPTIONS, ignore).found["steps"][0]
     state = derive(cluster)
@@ -133,7 +134,7 @@ def test_what_is_no_plan_of_this_cluster(damage: dict[str, object]) -> None:
         list(steps_json.retrace(state, np.ones(len(state.pnode), np.bool_), [{**step, **damage}]))
 
 
-def test_planning_can_be_given_up() -> None:
+def test_planning_ends_when_progress_raises() -> None:
     class EnoughError(Exception):
         pass
 
@@ -148,22 +149,22 @@ def test_planning_can_be_given_up() -> None:
         )
 
 
-def test_who_wants_a_better_plan_is_heeded_as_well() -> None:
+def test_optimised_plan_is_described_with_the_greedy_one() -> None:
     heeded: list[str] = []
     cluster = with_master(3, Shape(nodes=6, instances=30, templates=MOVABLE))
     found = hbal.HBAL.propose(cluster, replace(OPTIONS, optimise=0.1), heeded.append)
     assert len(heeded) > len(found.found["steps"])
 
 
-def test_one_of_several_groups_has_to_be_named() -> None:
+def test_refuses_several_groups_without_a_name() -> None:
     cluster = with_master(3, Shape(nodes=8, instances=32, groups=2, templates={"drbd": 1}))
-    with pytest.raises(HtoolsError, match=r"^ScoredMoves multiple node groups: group1, group2$"):
+    with pytest.raises(HtoolsError, match=r"^Found multiple node groups: group1, group2$"):
         hbal.HBAL.propose(cluster, OPTIONS, ignore)
     assert hbal.HBAL.propose(cluster, hbal.HbalOptions(group="group2"), ignore).groups == ("group2",)
 
 
 @pytest.mark.parametrize("score", [math.inf, -math.inf, math.nan, 0.1 + 0.2, -0.0])
-def test_scores_that_json_has_no_numbers_for(score: float) -> None:
+def test_scores_that_are_not_finite_survive_json(score: float) -> None:
     state = derive(with_master(3, Shape(nodes=6, instances=30, templates=MOVABLE)))
     everyone = np.ones(len(state.group), np.bool_), np.ones(len(state.pnode), np.bool_)
     steps = list(stepwise(state.copy(), everyone[0], BALANCING, everyone[1]))

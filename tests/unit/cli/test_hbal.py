@@ -40,7 +40,7 @@ def run(tmp_path: Path, described: Cluster, *options: str) -> int:
     return hbal.main(["-t", str(path), *options])
 
 
-def test_a_plan_and_what_it_costs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reports_plan_and_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, uneven()) == 0
     out, err = capsys.readouterr()
     lines = out.splitlines()
@@ -76,7 +76,7 @@ def test_json_is_one_document_and_nothing_else(tmp_path: Path, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
-def test_explain_tells_each_move(
+def test_explain_lists_every_move(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
 ) -> None:
     assert run(tmp_path, uneven(), "--explain", "a", "-O", "n1", *options) == 0
@@ -127,7 +127,7 @@ def test_explained_moves_fit_the_terminal(tmp_path: Path, columns: int) -> None:
     assert scores == sorted(scores)
 
 
-def test_explain_where_no_score_is_a_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_without_finite_scores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = uneven().nodes
     silent = replace(uneven(), nodes=(*rows[:2], replace(rows[2], t_cpu=0.0)))
     assert run(tmp_path, silent, "--explain", "a") == 0
@@ -140,7 +140,7 @@ def test_explain_where_no_score_is_a_number(tmp_path: Path, capsys: pytest.Captu
     assert "reserved_mem_cv" in line
 
 
-def test_explain_says_why_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_gives_reasons(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     full = instance("d.org", PLAIN, "n2.org", mem=9500)
     rows = (*uneven().instances, full)
     described = by_hand.cluster({"n0.org": 10_000, "n1.org": 10_000, "n2.org": 10_000}, rows)
@@ -169,7 +169,7 @@ def test_commands_are_a_script(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "ran replace-disks -n n" in ran.stdout
 
 
-def test_saved_clusters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_saves_clusters_before_and_after(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, uneven(), "--json", "-S", str(tmp_path / "saved"), "-O", "n2.org") == 0
     out, err = capsys.readouterr()
     assert f"The cluster state after balancing has been written to file '{tmp_path}/saved.balanced'" in err
@@ -181,7 +181,7 @@ def test_saved_clusters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert all(places[name] == nodes for name, nodes in last.items())
 
 
-def test_only_the_group_is_saved(tmp_path: Path) -> None:
+def test_saves_only_the_group(tmp_path: Path) -> None:
     described = generated(3, Shape(nodes=8, instances=16, groups=2))
     assert run(tmp_path, described, "-G", "group2", "-S", str(tmp_path / "saved")) == 0
     saved = text.parse((tmp_path / "saved.balanced").read_text(), "saved")
@@ -225,7 +225,7 @@ def test_all_groups_in_one_report(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert (tmp_path / "commands").read_text().count("echo jobset ") == jobset
 
 
-def test_the_worst_group_is_reported_as_if_it_had_been_named(
+def test_worst_group_is_reported_like_the_group_by_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     alone = by_group(tmp_path, capsys)
@@ -241,7 +241,9 @@ def test_the_worst_group_is_reported_as_if_it_had_been_named(
     assert told[0] == told[1]
 
 
-def test_where_the_worst_group_cannot_be_improved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_worst_group_that_cannot_be_improved_gives_way(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     order = sorted(
         by_group(tmp_path, capsys).values(), key=lambda told: told["score"]["before"], reverse=True
     )
@@ -270,7 +272,7 @@ def uuid(name: str) -> str:
     return next(group.uuid for group in GROUPS.groups if group.name == name)
 
 
-def test_groups_that_are_well_balanced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_well_balanced_groups_have_no_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, GROUPS, "--all-groups", "-e1000", "-S", str(tmp_path / "saved"), "-C") == 0
     out = capsys.readouterr().out
     assert out.count("\nNothing to do in this group\n") == 3
@@ -296,7 +298,7 @@ def test_groups_that_are_well_balanced(tmp_path: Path, capsys: pytest.CaptureFix
         (["-C/nonexistent/file"], "/nonexistent/file: cannot be written: No such file or directory"),
     ],
 )
-def test_one_line_about_what_is_wrong(
+def test_errors_are_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
 ) -> None:
     assert run(tmp_path, uneven(), *options) == 1
@@ -306,7 +308,7 @@ def test_one_line_about_what_is_wrong(
 
 
 @pytest.mark.parametrize("option", ["--avoid-disk-moves", "--avoid-long-solutions"])
-def test_factors_below_0(capsys: pytest.CaptureFixture[str], option: str) -> None:
+def test_negative_factors_are_refused(capsys: pytest.CaptureFixture[str], option: str) -> None:
     with pytest.raises(SystemExit) as stopped:
         hbal.main([f"{option}=-1"])
     assert stopped.value.code == 1
@@ -314,7 +316,7 @@ def test_factors_below_0(capsys: pytest.CaptureFixture[str], option: str) -> Non
     assert last == f"{option}: cannot parse string '-1', expected a number from 0 to {1 << 40}"
 
 
-def test_steps_that_take_too_long(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_long_steps_are_avoided(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # Memory is 1,000 MiB, disks are 1,024 MiB; at 10 Mbit/s to copy the one takes 800 seconds.
     slow = replace(uneven(), tags=("htools:bandwidth:nic", "nic:a", "htools:bandwidth:nic:a::nic:a::10"))
     assert run(tmp_path, uneven(), "--avoid-long-solutions=100") == 0
@@ -325,7 +327,9 @@ def test_steps_that_take_too_long(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert " a=f\n" in capsys.readouterr().out
 
 
-def test_a_plan_that_is_optimised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_optimised_plan_is_compared_with_the_greedy_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     # Moving one of these is too much, exchanging two is not. All is tried long before the time is over.
     sizes = {"a": 3000, "b": 3000, "c": 1000, "d": 2000, "e": 2000, "f": 1000}
     rows = [
@@ -356,7 +360,7 @@ def test_a_plan_that_is_optimised(tmp_path: Path, capsys: pytest.CaptureFixture[
     )
 
 
-def test_an_empty_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_cluster_has_nothing_to_balance(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, by_hand.cluster({"n0": 1000}, [])) == 0
     assert capsys.readouterr().out == "Cluster is empty, exiting.\n"
 
@@ -379,7 +383,7 @@ htools:desiredlocation:power
 
 
 @pytest.mark.parametrize(("factor", "length"), [("1.2", 1), ("5", 2)])
-def test_disk_moves_may_have_to_gain_more(
+def test_avoided_disk_moves_must_gain_more(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], factor: str, length: int
 ) -> None:
     path = tmp_path / "cluster.data"
@@ -396,7 +400,7 @@ def test_disk_moves_may_have_to_gain_more(
         (("--no-instance-moves", "--no-disk-moves"), "no other node is online, or the options do not allow"),
     ],
 )
-def test_what_stays_on_drained_nodes_is_told_alike(
+def test_stranded_instances_are_reported_as_text_and_json(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], why: str
 ) -> None:
     rows = [instance("a", EXT, "n0", mem=6000), instance("b", PLAIN, "n0"), instance("c", EXT, "n1")]

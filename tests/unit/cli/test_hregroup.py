@@ -46,7 +46,7 @@ def test_a_group_is_repaired(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert {row.pnode for row in before.instances} == {"node1.org", "node2.org"}
 
 
-def test_the_report_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, "redistribute", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["action"], told["repaired"], told["unrepairable"]) == ("redistribute", ["rack1"], [])
@@ -67,7 +67,7 @@ def test_the_report_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert health["rack1"][1] != "unhealthy"
 
 
-def test_a_cluster_that_does_not_want_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cluster_tag_forbids_moves_between_groups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, "redistribute", tags="htools:nointergroup") == 3
     assert "Not repaired: rack1" in capsys.readouterr().out
     assert run(tmp_path, "groups", "--json", tags="htools:nointergroup") == 0
@@ -82,14 +82,14 @@ def test_only_some_groups_take_part(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert {move["to_group"] for move in told["moves"]} == {"rack3"}
 
 
-def test_groups_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_groups_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, "groups") == 0
     told = capsys.readouterr().out
     assert "rack1 is unhealthy: offline nodes still have shop.org, mail.org" in told
     assert "Cannot exchange" not in told
 
 
-def test_disk_is_told_by_storage_unit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_disk_is_listed_by_storage_unit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "units.data"
     path.write_text(
         "rack|u|preferred||\n\n"
@@ -106,7 +106,7 @@ def test_disk_is_told_by_storage_unit(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "0.1/1.9" in told[2]
 
 
-def test_places_of_an_instance(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_lists_places_of_an_instance(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, "redistribute", "--explain=mail", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["instance"], told["obstacle"]) == ("mail.org", None)
@@ -155,7 +155,9 @@ def test_a_group_that_cannot_be_emptied(tmp_path: Path, capsys: pytest.CaptureFi
         (("redistribute", "--explain=nobody"), "Unknown instance: nobody"),
     ],
 )
-def test_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], told: str) -> None:
+def test_errors_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], told: str
+) -> None:
     assert run(tmp_path, *argv) == 1
     assert capsys.readouterr().err.splitlines()[-1] == f"Error: {told}"
 
@@ -189,9 +191,7 @@ def full(tmp_path: Path, *argv: str, loads: str = "") -> int:
     return hregroup.main([*argv, "-t", str(path), *([f"-U{dynamic}"] if loads else [])])
 
 
-def test_every_group_that_could_be_emptied_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lists_every_group_that_could_be_emptied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert full(tmp_path, "compress", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert told["possible"] == [
@@ -233,7 +233,7 @@ def test_the_load_of_groups_is_balanced(tmp_path: Path, capsys: pytest.CaptureFi
     assert "Load: east: cpu 0.89 => 0.89 times the mean" in capsys.readouterr().out
 
 
-def test_dynamic_load_decides_if_it_is_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_known_dynamic_load_is_balanced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     loads = "small 3 1 0 0\nother 3 1 0 0\nlarge 0 0 0 0\nhuge 0 0 0 0\n"
     assert full(tmp_path, "balance", "--json", "--max-moves=1", loads=loads) == 0
     told = json.loads(capsys.readouterr().out)

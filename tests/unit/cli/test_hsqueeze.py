@@ -66,14 +66,14 @@ def test_instances_that_are_all_stopped_take_no_memory(
     assert "node2.org" in capsys.readouterr().out
 
 
-def test_standby_nodes_come_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_standby_nodes_are_powered_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, ASLEEP, "-C", "--minimal-resources=50") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == ["'Nodes to online'", "node4.org"]
     assert lines[4:6] == ["  echo Power Commands", "    gnt-node power -f on node4"]
 
 
-def test_what_they_replace_goes_down_then(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_replaced_nodes_are_listed_after_new_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     content, options = text.dump(outgrown()), ("--minimal-resources=40",)
     heading = "'Nodes to offline then, which are not needed any more'"
     lists = ["'Nodes to online'", "large", heading, "small"]
@@ -99,7 +99,7 @@ def test_what_they_replace_goes_down_then(tmp_path: Path, capsys: pytest.Capture
     ]
 
 
-def test_nothing_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reports_no_action(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, LOOSE, "-C", "--target-resources=70", "--minimal-resources=0") == 0
     told = capsys.readouterr().out
     assert told == "'No action'\n\nCommands to run:\n  echo Nothing to do\n"
@@ -108,7 +108,7 @@ def test_nothing_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert path.read_text().endswith("}\n\necho Nothing to do")
 
 
-def test_not_enough_nodes_to_come_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reports_too_few_standby_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, ASLEEP, "-v", "--minimal-resources=1000") == 0
     assert "Onlining all nodes will not yield enough capacity" in capsys.readouterr().out
 
@@ -139,7 +139,7 @@ def test_json_is_one_document(
         assert move["from"] != move["to"]
 
 
-def test_execution_takes_luxi(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refuses_execution_without_luxi(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Which is said before anything is planned, and whether or not there is something to be done."""
     for options in (("--target-resources=0",), ("--target-resources=70", "--minimal-resources=0")):
         assert run(tmp_path, LOOSE, "-X", *options) == 1
@@ -186,7 +186,7 @@ def test_defaults_are_those_of_ganeti() -> None:
     ("minimum", "target", "used"),
     [(None, 1.0, (1.0, 1.0)), (None, 5.0, (2.0, 5.0)), (4.0, None, (4.0, 4.0)), (0.0, None, (0.0, 2.0))],
 )
-def test_one_factor_keeps_the_other_in_its_place(
+def test_one_factor_bounds_the_default_of_the_other(
     minimum: float | None, target: float | None, used: tuple[float, float]
 ) -> None:
     options = SqueezeOptions(minimal_resources=minimum, target_resources=target)
@@ -217,12 +217,14 @@ inst4.org|500|10|1|running|Y|node1.org||ext|
 """
 
 
-def test_nodes_that_are_off_need_no_room(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_offline_nodes_need_no_room(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, OFF, "--minimal-resources=1", "--target-resources=100") == 0
     assert capsys.readouterr().out == "'No action'\n"
 
 
-def test_what_standby_nodes_will_have(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_standby_nodes_have_known_or_similar_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """What they had before, else what the smallest similar node has; the standard instance has 128 MiB."""
     full = OFF.replace("node1.org|8000|0|6500", "node1.org|8000|0|100").replace("|1000|10|", "|7400|10|", 1)
     full = full.replace("node2.org|16000|0|16000", "node2.org|8000|0|100")
@@ -240,7 +242,7 @@ def test_what_standby_nodes_will_have(tmp_path: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().err.splitlines()[-1].startswith("Error: --standby-data: ")
 
 
-def test_nodes_by_name_or_tag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_selects_nodes_by_name_or_tag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tagged = FILE.format(role="N", tag="rack:1")
     options = ("--target-resources=0", "--no-headers")
     for wish, nodes in (
@@ -256,7 +258,9 @@ def test_nodes_by_name_or_tag(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().err == "Error: --never: neither a tag nor a node: Unknown node: nowhere\n"
 
 
-def test_what_it_costs_and_why_nodes_stay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reports_cost_and_reasons_of_nodes_that_stay(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     options = ("--target-resources=0", "--never=node2")
     assert run(tmp_path, LOOSE, *options, "-v", "-v") == 0
     told = capsys.readouterr().out.splitlines()
@@ -287,7 +291,7 @@ inst4.org|1000|10000|1|ADMIN_down|Y|node4.org||plain|
 """
 
 
-def test_what_is_stopped_is_counted_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_warns_of_stopped_instances(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ("--allow-all", "--target-resources=0", "--minimal-resources=0")
     assert run(tmp_path, LOCAL, *options, "-C", "-vv") == 0
     told = capsys.readouterr()
@@ -312,7 +316,7 @@ def test_what_is_stopped_is_counted_and_named(tmp_path: Path, capsys: pytest.Cap
         ("ext", "is not to be powered down"),
     ],
 )
-def test_what_keeps_a_node_that_is_a_candidate(
+def test_reports_why_a_candidate_stays(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], template: str, reason: str
 ) -> None:
     """Nodes with such instances are counted as candidates by Debian's, though these cannot leave."""
@@ -328,7 +332,7 @@ def test_what_keeps_a_node_that_is_a_candidate(
 
 @pytest.mark.parametrize("content", [LOOSE, ASLEEP, LOCAL, OFF])
 @pytest.mark.parametrize("options", [(), ("--allow-all",), ("--target-resources=0",), ("--never=node2",)])
-def test_each_node_goes_or_has_a_reason_to_stay(
+def test_every_node_goes_or_has_a_reason_to_stay(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str, options: tuple[str, ...]
 ) -> None:
     assert run(tmp_path, content, *options, "--json") == 0

@@ -77,7 +77,7 @@ def statuses(run: Run) -> list[JobStatus | None]:
     return [task.status for task in run.tasks]
 
 
-async def test_done(autojump_clock: MockClock) -> None:
+async def test_run_is_done_after_all_jobs(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
         caller = Caller(master, client)
         run = await caller.carry_out(new())
@@ -92,7 +92,7 @@ async def test_done(autojump_clock: MockClock) -> None:
         assert kinds == [Submitting, Submitted] * 3
 
 
-async def test_a_set_is_submitted_together(autojump_clock: MockClock) -> None:
+async def test_jobset_is_submitted_together(autojump_clock: MockClock) -> None:
     async with simulated(world(), seconds=50) as (master, client):
         caller = Caller(master, client)
         run = await caller.carry_out(new([[SHARED, MIRRORED]]))
@@ -101,7 +101,7 @@ async def test_a_set_is_submitted_together(autojump_clock: MockClock) -> None:
         assert [task.number for task in submitted] == [1, 2]
 
 
-async def test_a_failure_ends_it_after_the_set(autojump_clock: MockClock) -> None:
+async def test_failed_job_ends_the_run_after_its_jobset(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
         master.jobs.behaviour.fail("shared")
         run = await Caller(master, client).carry_out(new([[SHARED, MIRRORED], [BACK]]))
@@ -112,7 +112,7 @@ async def test_a_failure_ends_it_after_the_set(autojump_clock: MockClock) -> Non
         assert run.rest == [[BACK]]
 
 
-async def test_a_job_that_is_not_taken_ends_it(autojump_clock: MockClock) -> None:
+async def test_rejected_job_ends_the_run(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
         master.jobs.drained = True
         run = await Caller(master, client).carry_out(new())
@@ -121,7 +121,7 @@ async def test_a_job_that_is_not_taken_ends_it(autojump_clock: MockClock) -> Non
         assert not run.current
 
 
-async def test_stopped_between_two_sets(autojump_clock: MockClock) -> None:
+async def test_run_stops_between_two_jobsets(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
         caller = Caller(master, client)
         caller.react = lambda event: caller.stop.set() if isinstance(event, Submitted) else None
@@ -131,7 +131,7 @@ async def test_stopped_between_two_sets(autojump_clock: MockClock) -> None:
         assert run.rest == [[MIRRORED], [BACK]]
 
 
-async def test_stopped_at_the_end_it_is_done(autojump_clock: MockClock) -> None:
+async def test_run_stopped_after_the_last_jobset_is_done(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
         caller = Caller(master, client)
         caller.react = lambda event: caller.stop.set() if isinstance(event, Submitted) else None
@@ -139,7 +139,7 @@ async def test_stopped_at_the_end_it_is_done(autojump_clock: MockClock) -> None:
         assert run.ending is Ending.DONE
 
 
-async def test_stopped_while_ganeti_is_away(autojump_clock: MockClock) -> None:
+async def test_run_stops_while_ganeti_is_away(autojump_clock: MockClock) -> None:
     """Between two sets there is nothing to be waited for."""
     async with simulated(world()) as (master, client):
         await master.go()
@@ -151,7 +151,7 @@ async def test_stopped_while_ganeti_is_away(autojump_clock: MockClock) -> None:
         assert trio.current_time() - began < 30
 
 
-async def test_left_at_once_jobs_go_on(autojump_clock: MockClock) -> None:
+async def test_jobs_go_on_after_cancellation(autojump_clock: MockClock) -> None:
     async with simulated(world(), seconds=100) as (master, client):
         run = new()
         with trio.CancelScope() as scope:
@@ -166,7 +166,7 @@ async def test_left_at_once_jobs_go_on(autojump_clock: MockClock) -> None:
 
 
 @pytest.mark.parametrize("seconds", [1, 100])
-async def test_taken_up_where_it_was_left(autojump_clock: MockClock, seconds: float) -> None:
+async def test_cancelled_run_is_continued(autojump_clock: MockClock, seconds: float) -> None:
     """What the queue has, whether it has ended meanwhile or not, is not submitted again."""
     async with simulated(world(), seconds) as (master, client):
         run = new()
@@ -186,7 +186,7 @@ async def test_taken_up_where_it_was_left(autojump_clock: MockClock, seconds: fl
         assert len(master.states()) == 3
 
 
-async def test_what_was_left_is_traced_and_nothing_is_submitted(autojump_clock: MockClock) -> None:
+async def test_trace_follows_jobs_without_submitting(autojump_clock: MockClock) -> None:
     async with simulated(world(), seconds=100) as (master, client):
         run = new([[SHARED, MIRRORED], [BACK]])
         run.next_set()
@@ -201,7 +201,7 @@ async def test_what_was_left_is_traced_and_nothing_is_submitted(autojump_clock: 
         assert len(master.states()) == 1
 
 
-async def test_a_plan_that_does_not_fit_any_more_ends_it(autojump_clock: MockClock) -> None:
+async def test_run_ends_if_the_plan_no_longer_fits(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
 
         def check(_cluster: Cluster, rest: Jobsets, made: int) -> Review:
@@ -216,7 +216,7 @@ async def test_a_plan_that_does_not_fit_any_more_ends_it(autojump_clock: MockClo
         assert run.rest == [[MIRRORED], [BACK]]
 
 
-async def test_or_is_made_anew(autojump_clock: MockClock) -> None:
+async def test_new_plan_replaces_one_that_no_longer_fits(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
         seen = []
 
@@ -241,7 +241,7 @@ async def test_a_new_plan_may_be_empty(autojump_clock: MockClock) -> None:
         assert not run.tasks
 
 
-async def test_what_cannot_be_planned_ends_it(autojump_clock: MockClock) -> None:
+async def test_run_ends_if_no_new_plan_can_be_made(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
 
         def check(cluster: Cluster, rest: Jobsets, made: int) -> Review:
@@ -252,7 +252,7 @@ async def test_what_cannot_be_planned_ends_it(autojump_clock: MockClock) -> None
         assert run.reason == "no such group"
 
 
-async def test_ganeti_is_waited_for_but_not_for_ever(autojump_clock: MockClock) -> None:
+async def test_run_is_lost_when_ganeti_stays_away(autojump_clock: MockClock) -> None:
     async with simulated(world(), seconds=1000) as (master, client), trio.open_nursery() as nursery:
         caller = Caller(master, client)
         caller.react = lambda event: nursery.start_soon(master.go) if isinstance(event, Submitted) else None
@@ -265,7 +265,7 @@ async def test_ganeti_is_waited_for_but_not_for_ever(autojump_clock: MockClock) 
 
 @pytest.mark.parametrize("odd", [[[1]], [1], None, [7]])
 @pytest.mark.parametrize("method", ["SubmitManyJobs", "QueryJobs", "WaitForJobChange", "Query"])
-async def test_answers_of_another_shape_are_as_good_as_none(
+async def test_answers_of_another_shape_count_as_none(
     autojump_clock: MockClock, method: str, odd: object
 ) -> None:
     async with simulated(world(), seconds=50) as (master, client):
@@ -281,7 +281,7 @@ async def test_answers_of_another_shape_are_as_good_as_none(
         assert not master.trouble.odd[method]
 
 
-async def test_what_cannot_be_said_in_json_is_not_submitted(autojump_clock: MockClock) -> None:
+async def test_opcode_that_json_cannot_express_is_not_submitted(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
         run = Run(Signature("test", "a reason that is no text: \udcff", "testing", "beef"), PLAN)
         await Caller(master, client).carry_out(run)
@@ -290,7 +290,7 @@ async def test_what_cannot_be_said_in_json_is_not_submitted(autojump_clock: Mock
         assert not master.states()
 
 
-async def test_a_node_that_starts_up_is_waited_for(autojump_clock: MockClock) -> None:
+async def test_starting_node_is_awaited(autojump_clock: MockClock) -> None:
     """Without its figures the cluster is not known."""
     async with simulated(world()) as (master, client), trio.open_nursery() as nursery:
         before = master.jobs.world

@@ -21,7 +21,7 @@ from ganeti_htools.model.moves import MoveKind, NamedStep
         ),
     ],
 )
-def test_moves_as_opcodes(step: MoveKind, expected: Sequence[opcodes.Opcode]) -> None:
+def test_each_kind_of_move_has_its_opcodes(step: MoveKind, expected: Sequence[opcodes.Opcode]) -> None:
     node = None if step is MoveKind.FAILOVER else "n"
     assert list(opcodes_of(NamedStep("i", step, node, ("a", "b"), ("a", "n")), False)) == expected
 

@@ -8,7 +8,7 @@ import trio
 from ganeti_htools.execution import node_daemons
 
 
-async def test_whether_a_daemon_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_daemon_answers_if_it_accepts_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """At the port that ``services(5)`` names."""
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     port = listener.socket.getsockname()[1]
@@ -19,7 +19,7 @@ async def test_whether_a_daemon_answers(monkeypatch: pytest.MonkeyPatch) -> None
     assert not await node_daemons.answers("no address")
 
 
-async def test_the_usual_port(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_port_is_ganetis_default(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
     async def refuse(host: str, port: int) -> None:

@@ -29,7 +29,7 @@ def begun() -> Run:
 
 
 @pytest.mark.parametrize("ending", [None, *Ending])
-def test_a_run_is_what_it_was(ending: Ending | None) -> None:
+def test_run_survives_its_record(ending: Ending | None) -> None:
     run = begun()
     run.ending, run.reason, run.changes = ending, "a reason", ["a change"]
     told = json.loads(json.dumps(record(run)))
@@ -40,7 +40,7 @@ def test_a_run_is_what_it_was(ending: Ending | None) -> None:
     assert told["ending"] == (INTERRUPTED if ending is None else ending.value)
 
 
-def test_the_number_is_on_disk_only() -> None:
+def test_version_is_on_disk_only() -> None:
     document = {"execution": record(begun())}
     stored = versioned(document)
     assert stored.pop("version") == VERSION
@@ -48,18 +48,18 @@ def test_the_number_is_on_disk_only() -> None:
     assert upgraded(versioned(document)) == document
 
 
-def test_the_first_files_have_no_number_and_no_options() -> None:
+def test_version_0_is_upgraded() -> None:
     first = {"execution": {}, "arguments": ["-l3"]}
     assert upgraded(first) == {**first, "options": None}
 
 
 @pytest.mark.parametrize("version", [VERSION + 1, -1, True, "1", None, 1.0, [1]])
-def test_of_another_version(version: object) -> None:
+def test_newer_version_is_refused(version: object) -> None:
     with pytest.raises(ValueError, match=f"version: expected at most {VERSION}"):
         upgraded({"version": version, "execution": {}})
 
 
 @pytest.mark.parametrize("document", [[], None, 7, "text"])
-def test_what_is_no_document(document: object) -> None:
+def test_value_that_is_no_object_is_refused(document: object) -> None:
     with pytest.raises(ValueError, match="expected an object"):
         upgraded(document)

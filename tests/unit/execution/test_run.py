@@ -31,14 +31,16 @@ def test_a_jobset_becomes_tasks_with_places() -> None:
         (None, "not accepted", True),
     ],
 )
-def test_tasks_that_are_over(status: JobStatus | None, error: str | None, over: bool) -> None:
+def test_tasks_end_with_a_final_status_or_an_error(
+    status: JobStatus | None, error: str | None, over: bool
+) -> None:
     run = new([[SHARED]])
     run.tasks = [Task(SHARED, "1/1", status=status, error=error)]
     assert run.tasks[0].over is over
     assert run.current == ([] if over else run.tasks)
 
 
-def test_only_moves_that_were_made_are_counted() -> None:
+def test_only_successful_moves_are_counted() -> None:
     run = new([])
     run.tasks = [
         Task(SHARED, "1/1", 1, JobStatus.SUCCESS),
@@ -49,7 +51,7 @@ def test_only_moves_that_were_made_are_counted() -> None:
     assert run.moved == 1
 
 
-def test_tasks_that_were_not_submitted_are_the_next_set_again() -> None:
+def test_tasks_taken_back_are_the_next_jobset() -> None:
     run = new([[SHARED, MIRRORED], [BACK]])
     run.next_set()
     first, second = run.tasks

@@ -22,6 +22,6 @@ def _even(value: object) -> bool:
         (_even, [2], [1, "2"]),
     ],
 )
-def test_shapes(shape: Shape, good: list[Any], bad: list[Any]) -> None:
+def test_value_fits_shape(shape: Shape, good: list[Any], bad: list[Any]) -> None:
     assert all(fits(value, shape) for value in good)
     assert not any(fits(value, shape) for value in bad)

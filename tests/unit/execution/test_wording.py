@@ -30,7 +30,7 @@ async def told(run: Run, *events: Event) -> tuple[list[str], list[str], list[str
     return said, warned, live
 
 
-async def test_jobs_that_were_submitted() -> None:
+async def test_submitted_jobs_are_reported() -> None:
     run = submitted()
     said, warned, live = await told(run, Submitted(run.tasks))
     assert said == ["Got job IDs 7", f"Job 1/2 ({MIRRORED.title}) was not accepted: no"]
@@ -38,7 +38,7 @@ async def test_jobs_that_were_submitted() -> None:
     assert live == ["", "jobset 1 of 2: 1 running"]
 
 
-async def test_what_a_job_says_is_cut_to_one_line() -> None:
+async def test_log_of_a_job_is_cut_to_one_line() -> None:
     run = submitted()
     _, _, live = await told(run, News(run.tasks[0], "copying\ndisk " + 100 * "x"))
     assert live[-1].startswith("jobset 1 of 2: 1 running - copying")
@@ -54,14 +54,14 @@ async def test_what_a_job_says_is_cut_to_one_line() -> None:
         (None, "unknown", "lost: unknown"),
     ],
 )
-async def test_a_job_that_has_ended(status: JobStatus | None, error: str | None, line: str) -> None:
+async def test_ended_job_is_reported(status: JobStatus | None, error: str | None, line: str) -> None:
     run = submitted()
     task = run.tasks[0]
     task.status, task.error = status, error
     assert (await told(run, News(task)))[0] == [f"Job 7 ({SHARED.title}): {line}"]
 
 
-async def test_while_ganeti_is_away() -> None:
+async def test_absence_of_ganeti_is_reported() -> None:
     assert (await told(new(), Away("gone"), Away(None)))[1] == ["gone", "Ganeti answers again"]
 
 
@@ -76,19 +76,19 @@ async def test_while_ganeti_is_away() -> None:
         (Ending.LOST, "why; may go on: jobs 7"),
     ],
 )
-def test_how_it_ended(ending: Ending | None, error: str | None) -> None:
+def test_complaint_describes_the_ending(ending: Ending | None, error: str | None) -> None:
     run = submitted()
     run.ending, run.reason = ending, "why"
     assert complaint(record(run)) == error
 
 
-def test_a_wish_to_stop_is_no_error() -> None:
+def test_requested_stop_is_no_complaint() -> None:
     run = submitted()
     run.ending, run.reason = Ending.STOPPED, REQUESTED
     assert complaint(record(run)) is None
 
 
-def test_summaries() -> None:
+def test_summary_counts_jobs_and_describes_nodes() -> None:
     run = submitted()
     assert summary(run) == [
         "Jobs: 1 failed, 1 not ended, 1 not submitted",

@@ -33,7 +33,7 @@ async def read(asking: LuxiClient) -> str:
     return text.dump(luxi.parse(await queries.whole_cluster(asking)))
 
 
-async def test_the_cluster_is_the_one_it_serves(ganeti: Simulator) -> None:
+async def test_reads_the_served_cluster(ganeti: Simulator) -> None:
     async with LuxiClient(str(ganeti.socket)) as asking:
         assert await read(asking) == ganeti.file.read_text()
 
@@ -67,7 +67,7 @@ async def test_jobs_are_followed_to_their_end(ganeti: Simulator) -> None:
         assert caught.value.kind == "JobLost"
 
 
-async def test_a_request_that_is_not_understood(ganeti: Simulator) -> None:
+async def test_unknown_request_is_refused(ganeti: Simulator) -> None:
     async with LuxiClient(str(ganeti.socket)) as asking:
         with pytest.raises(RefusedError, match="NoSuchMethod: Failed to parse request: ") as caught:
             await asking.call("NoSuchMethod")
@@ -75,7 +75,7 @@ async def test_a_request_that_is_not_understood(ganeti: Simulator) -> None:
         assert await queries.cluster_info(asking)
 
 
-async def test_an_answer_cut_in_the_middle(ganeti: Simulator, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_truncated_answer_is_no_answer(ganeti: Simulator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "FIRST_PAUSE", 0.01)
     async with LuxiClient(str(ganeti.socket)) as asking:
         ganeti.tell("cut", 1)
@@ -87,7 +87,7 @@ async def test_an_answer_cut_in_the_middle(ganeti: Simulator, monkeypatch: pytes
         assert await queries.cluster_info(asking)
 
 
-async def test_an_answer_that_takes_too_long(ganeti: Simulator, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_late_answer_is_no_answer(ganeti: Simulator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "FIRST_PAUSE", 0.01)
     async with LuxiClient(str(ganeti.socket)) as asking:
         ganeti.tell("slow", 1000)
@@ -107,7 +107,9 @@ async def outcome(asking: LuxiClient) -> bool | None:
     return True
 
 
-async def test_a_master_that_goes_and_comes_back(ganeti: Simulator, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_client_reconnects_to_a_restarted_master(
+    ganeti: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It takes a while until the socket is gone, or there again."""
     monkeypatch.setattr(client, "FIRST_PAUSE", 0.01)
     outcomes = []

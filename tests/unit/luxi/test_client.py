@@ -61,7 +61,7 @@ async def echo(connection: Connection) -> None:
         await connection.answer(orjson.loads(message[:-1])["args"])
 
 
-async def test_a_request_is_framed_as_ganeti_s_tools_frame_it_and_has_a_result() -> None:
+async def test_request_is_framed_like_ganetis() -> None:
     luxid, asking = new()
 
     async def serve(connection: Connection) -> None:
@@ -112,7 +112,7 @@ async def test_tasks_take_turns_on_one_connection() -> None:
 @pytest.mark.parametrize(
     ("number", "reason"), [(ABSENT, "No such file or directory"), (REFUSED, "Connection refused")]
 )
-async def test_no_luxid_is_told_at_once(number: int, reason: str) -> None:
+async def test_missing_luxid_is_reported_at_once(number: int, reason: str) -> None:
     luxid, asking = new()
     luxid.refusals = [number]
     with pytest.raises(NoAnswerError, match=f"^/socket: Ganeti cannot be reached: {reason}$") as caught:
@@ -120,7 +120,7 @@ async def test_no_luxid_is_told_at_once(number: int, reason: str) -> None:
     assert not caught.value.sent
 
 
-async def test_a_path_that_cannot_be_one() -> None:
+async def test_impossible_path_is_reported() -> None:
     with pytest.raises(NoAnswerError, match="Ganeti cannot be reached: "):
         await LuxiClient("/a\0b").call("Method")
 
@@ -141,7 +141,7 @@ async def test_a_path_that_cannot_be_one() -> None:
         (b'{"success":true,"result":"' + 100 * b"a", "message is longer than 100 bytes"),
     ],
 )
-async def test_what_is_no_answer_is_told_and_the_connection_given_up(
+async def test_invalid_answer_ends_the_connection(
     said: bytes, error: str, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     monkeypatch.setattr(client, "_LARGEST", 100)
@@ -161,7 +161,7 @@ async def test_what_is_no_answer_is_told_and_the_connection_given_up(
     assert len(luxid.attempts) == 2
 
 
-async def test_no_answer_in_time(autojump_clock: trio.testing.MockClock) -> None:
+async def test_patience_ends_without_an_answer(autojump_clock: trio.testing.MockClock) -> None:
     luxid, asking = new()
     first = Connection(trio.testing.memory_stream_pair()[0])
 
@@ -180,7 +180,7 @@ async def test_no_answer_in_time(autojump_clock: trio.testing.MockClock) -> None
     assert await ask(luxid, asking, echo) == [1]
 
 
-async def test_no_connection_in_time(autojump_clock: trio.testing.MockClock) -> None:
+async def test_patience_ends_without_a_connection(autojump_clock: trio.testing.MockClock) -> None:
     async def never(path: str) -> trio.abc.Stream:
         await trio.sleep_forever()
 
@@ -189,7 +189,7 @@ async def test_no_connection_in_time(autojump_clock: trio.testing.MockClock) -> 
     assert not caught.value.sent
 
 
-async def test_waiting_for_a_turn_is_limited_too(autojump_clock: trio.testing.MockClock) -> None:
+async def test_patience_includes_waiting_for_a_turn(autojump_clock: trio.testing.MockClock) -> None:
     luxid, asking = new()
     async with trio.open_nursery() as nursery:
 
@@ -210,7 +210,7 @@ async def test_waiting_for_a_turn_is_limited_too(autojump_clock: trio.testing.Mo
         assert not caught.value.sent
 
 
-async def test_a_connection_closed_in_silence_is_made_anew_and_the_request_arrives_once(
+async def test_closed_connection_is_replaced_and_request_arrives_once(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     luxid, asking = new()
@@ -228,7 +228,7 @@ async def test_a_connection_closed_in_silence_is_made_anew_and_the_request_arriv
     assert luxid.attempts[1] - luxid.attempts[0] == 1  # no pause
 
 
-async def test_a_refusal_bears_ganeti_s_exception_and_leaves_the_connection() -> None:
+async def test_refusal_has_ganetis_exception_and_keeps_the_connection() -> None:
     luxid, asking = new()
     refusal = ["OpPrereqError", ["Instance name\nnosuch not found", "unknown_entity"]]
 
@@ -261,7 +261,7 @@ async def test_a_refusal_bears_ganeti_s_exception_and_leaves_the_connection() ->
         ([None, 1], r"Kind: None \(1\)"),
     ],
 )
-async def test_arguments_of_exceptions_of_any_kind(arguments: list[object], text: str) -> None:
+async def test_refusal_describes_any_arguments(arguments: list[object], text: str) -> None:
     luxid, asking = new()
 
     async def serve(connection: Connection) -> None:
@@ -275,7 +275,7 @@ async def test_arguments_of_exceptions_of_any_kind(arguments: list[object], text
         raise error
 
 
-async def test_after_a_request_that_luxid_does_not_understand_the_connection_is_not_used_again() -> None:
+async def test_unknown_request_ends_the_connection() -> None:
     luxid, asking = new()
 
     async def serve(connection: Connection) -> None:
@@ -295,7 +295,7 @@ async def test_after_a_request_that_luxid_does_not_understand_the_connection_is_
         assert await ask(luxid, asking, echo) == [1]
 
 
-async def test_a_luxid_that_is_away_is_tried_in_growing_intervals(
+async def test_absent_luxid_is_tried_at_growing_intervals(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     luxid, asking = new()
@@ -318,7 +318,7 @@ async def test_a_luxid_that_is_away_is_tried_in_growing_intervals(
     assert await until_there(2) == [1, 2]
 
 
-async def test_a_pause_longer_than_the_patience(autojump_clock: trio.testing.MockClock) -> None:
+async def test_pause_may_exceed_the_patience(autojump_clock: trio.testing.MockClock) -> None:
     luxid, asking = new()
     luxid.refusals = [REFUSED] * 5
     for _ in range(5):
@@ -330,7 +330,7 @@ async def test_a_pause_longer_than_the_patience(autojump_clock: trio.testing.Moc
     assert len(luxid.attempts) == 5
 
 
-async def test_impatience_does_not_put_the_next_attempt_off(autojump_clock: trio.testing.MockClock) -> None:
+async def test_short_patience_does_not_delay_the_next_attempt(autojump_clock: trio.testing.MockClock) -> None:
     luxid, asking = new()
     luxid.refusals = [REFUSED] * 4
     for _ in range(4):
@@ -343,7 +343,7 @@ async def test_impatience_does_not_put_the_next_attempt_off(autojump_clock: trio
     assert luxid.attempts[4] - luxid.attempts[3] == 8
 
 
-async def test_a_full_queue_is_waited_for(tmp_path: Path) -> None:
+async def test_full_queue_is_awaited(tmp_path: Path) -> None:
     path = str(tmp_path / "socket")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
@@ -369,7 +369,7 @@ async def test_a_full_queue_is_waited_for(tmp_path: Path) -> None:
         assert results == [2]
 
 
-async def test_who_is_cancelled_leaves_no_answer_behind(autojump_clock: trio.testing.MockClock) -> None:
+async def test_answer_to_a_cancelled_request_is_discarded(autojump_clock: trio.testing.MockClock) -> None:
     luxid, asking = new()
     with trio.move_on_after(2) as scope:
         await asking.call("Method")
@@ -387,7 +387,7 @@ def connection_after_the_first(luxid: MemoryLuxid) -> Serve:
     return serve
 
 
-async def test_who_leaves_hangs_up() -> None:
+async def test_leaving_the_client_closes_the_connection() -> None:
     luxid, asking = new()
 
     async def serve() -> None:
@@ -402,7 +402,7 @@ async def test_who_leaves_hangs_up() -> None:
             assert await asking.call("Method") == []
 
 
-async def test_arguments_that_cannot_be_sent() -> None:
+async def test_arguments_that_json_cannot_express_are_refused() -> None:
     luxid, asking = new()
     with pytest.raises(FramingError):
         await asking.call("Method", [object()])

@@ -34,12 +34,12 @@ def test_messages_survive_any_split(values: list[object], cuts: list[int]) -> No
 
 
 @given(JSON_VALUES)
-def test_the_end_byte_stands_only_at_the_end(value: object) -> None:
+def test_end_byte_is_only_at_the_end(value: object) -> None:
     assert encode(value).index(END) == len(encode(value)) - 1
 
 
 @given(st.lists(st.binary(), max_size=8), st.integers(1, 20), st.integers(1, 7))
-def test_no_message_beyond_the_limit_is_let_through(payloads: list[bytes], limit: int, step: int) -> None:
+def test_message_beyond_the_limit_is_refused(payloads: list[bytes], limit: int, step: int) -> None:
     payloads = [payload.replace(END, b"") for payload in payloads]
     stream = b"".join(payload + END for payload in payloads)
     too_long = next((number for number, payload in enumerate(payloads) if len(payload) > limit), None)
@@ -57,7 +57,7 @@ def test_no_message_beyond_the_limit_is_let_through(payloads: list[bytes], limit
     assert len(received) <= (len(payloads) if too_long is None else too_long)
 
 
-def test_an_endless_message_is_refused_before_its_end() -> None:
+def test_endless_message_is_refused_before_its_end() -> None:
     decoder = Decoder(10)
     assert decoder.feed(b"x" * 10) == []
     with pytest.raises(FramingError, match="longer than 10 bytes"):
@@ -65,7 +65,7 @@ def test_an_endless_message_is_refused_before_its_end() -> None:
 
 
 @pytest.mark.parametrize("message", [b"", b"{", b"nul", b"\xff", b'"\\ud800"', b"[" * 5000, b"1 2", b"NaN"])
-def test_what_is_no_json_is_said_to_be_none(message: bytes) -> None:
+def test_message_that_is_no_json_is_refused(message: bytes) -> None:
     with pytest.raises(FramingError, match=r"^message is not JSON: ") as caught:
         decode(message)
     assert "\n" not in str(caught.value)
@@ -81,12 +81,12 @@ def test_any_bytes_are_a_value_or_a_framing_error(message: bytes) -> None:
 
 
 @pytest.mark.parametrize("value", [object(), 2**70, "\ud800", {1: 2}, {"a": [{3}]}])
-def test_what_json_cannot_say_is_refused(value: object) -> None:
+def test_value_that_json_cannot_express_is_refused(value: object) -> None:
     with pytest.raises(FramingError, match="cannot be sent as JSON"):
         encode(value)
 
 
-def test_a_stream_that_ends_inside_a_message_is_told_from_one_that_ends_after_it() -> None:
+def test_end_of_stream_inside_a_message_is_refused() -> None:
     decoder = Decoder(100)
     decoder.feed(b"1\x03")
     decoder.finish()

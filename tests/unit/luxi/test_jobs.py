@@ -40,7 +40,7 @@ async def submit(master: Simulated, client: LuxiClient, unsure: bool = False) ->
     return line, await jobs.submit(client, work, PATIENCE, line.away, unsure)
 
 
-async def test_submitted(autojump_clock: MockClock) -> None:
+async def test_jobs_are_submitted(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
         line, numbers = await submit(master, client)
         assert numbers == [1, 2]
@@ -48,7 +48,7 @@ async def test_submitted(autojump_clock: MockClock) -> None:
 
 
 @pytest.mark.parametrize("trouble", ["cuts", "drops", "seconds"])
-async def test_submitted_once_over_a_bad_line(autojump_clock: MockClock, trouble: str) -> None:
+async def test_jobs_are_submitted_once_when_answers_are_lost(autojump_clock: MockClock, trouble: str) -> None:
     """The answer is lost, the request is lost, or the answer comes too late."""
     async with simulated(world()) as (master, client):
         setattr(master.trouble, trouble, 1000 if trouble == "seconds" else 1)
@@ -59,7 +59,7 @@ async def test_submitted_once_over_a_bad_line(autojump_clock: MockClock, trouble
         assert line.told[-1] is None
 
 
-async def test_jobs_that_show_late_are_waited_for(autojump_clock: MockClock) -> None:
+async def test_jobs_that_appear_late_are_found(autojump_clock: MockClock) -> None:
     """A request on a connection that is gone may still be at work."""
     async with simulated(world()) as (master, client), trio.open_nursery() as nursery:
         master.trouble.drops = 1
@@ -74,14 +74,14 @@ async def test_jobs_that_show_late_are_waited_for(autojump_clock: MockClock) -> 
         assert len(master.states()) == 2
 
 
-async def test_only_what_is_missing_is_submitted_again(autojump_clock: MockClock) -> None:
+async def test_only_missing_jobs_are_submitted_again(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
         master.jobs.submit([[delay(1)], signed(migrate("mirrored"))[0]])
         _, numbers = await submit(master, client, unsure=True)
         assert numbers == [2, 3]
 
 
-async def test_ganeti_that_is_away_gets_the_jobs_later(autojump_clock: MockClock) -> None:
+async def test_jobs_are_submitted_when_ganeti_returns(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client), trio.open_nursery() as nursery:
         await master.go()
 
@@ -96,7 +96,7 @@ async def test_ganeti_that_is_away_gets_the_jobs_later(autojump_clock: MockClock
         assert line.told[-1] is None
 
 
-async def test_patience_ends(autojump_clock: MockClock) -> None:
+async def test_submission_gives_up_when_patience_ends(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
         await master.go()
         began = trio.current_time()
@@ -105,7 +105,7 @@ async def test_patience_ends(autojump_clock: MockClock) -> None:
         assert 300 <= trio.current_time() - began < 400
 
 
-async def test_jobs_that_are_not_taken(autojump_clock: MockClock) -> None:
+async def test_rejected_jobs_have_their_reason(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
         master.jobs.drained = True
         _, numbers = await submit(master, client)
@@ -127,7 +127,7 @@ class Heard:
             self.states.append((number, told and told.value))
 
 
-async def test_followed_to_the_end(autojump_clock: MockClock) -> None:
+async def test_jobs_are_followed_to_their_end(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
         numbers = master.jobs.submit([[delay(100)], [delay(30), delay(10)]])
         heard, line = Heard(), Line(master)
@@ -140,7 +140,7 @@ async def test_followed_to_the_end(autojump_clock: MockClock) -> None:
         assert not line.told
 
 
-async def test_the_queue_is_not_asked_more_than_needed(autojump_clock: MockClock) -> None:
+async def test_queue_is_polled_at_growing_intervals(autojump_clock: MockClock) -> None:
     requests = 0
 
     async with simulated(world()) as (master, _):
@@ -157,7 +157,7 @@ async def test_the_queue_is_not_asked_more_than_needed(autojump_clock: MockClock
     assert requests < 3600 / 15 * 2 + 20
 
 
-async def test_a_connection_lost_while_jobs_run(autojump_clock: MockClock) -> None:
+async def test_jobs_are_followed_after_a_lost_connection(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client), trio.open_nursery() as nursery:
         numbers = master.jobs.submit([[delay(100)]])
         heard, line = Heard(), Line(master)
@@ -175,7 +175,7 @@ async def test_a_connection_lost_while_jobs_run(autojump_clock: MockClock) -> No
         assert line.told[-1] is None
 
 
-async def test_nobody_waits_for_ever(autojump_clock: MockClock) -> None:
+async def test_following_gives_up_when_patience_ends(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client), trio.open_nursery() as nursery:
         numbers = master.jobs.submit([[delay(1000)]])
         nursery.start_soon(master.go)
@@ -183,7 +183,7 @@ async def test_nobody_waits_for_ever(autojump_clock: MockClock) -> None:
             await jobs.follow(client, numbers, PATIENCE, Line(master).away, Heard().news)
 
 
-async def test_a_job_that_vanishes(autojump_clock: MockClock) -> None:
+async def test_vanished_job_has_ended(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client), trio.open_nursery() as nursery:
         numbers = master.jobs.submit([[delay(100)]])
         heard = Heard()
@@ -197,7 +197,7 @@ async def test_a_job_that_vanishes(autojump_clock: MockClock) -> None:
         assert heard.states[-1] == (1, None)
 
 
-async def test_why_jobs_failed(autojump_clock: MockClock) -> None:
+async def test_failures_name_opcode_and_error(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
         numbers = master.jobs.submit(
             [
@@ -232,7 +232,7 @@ ODD = [
 
 
 @pytest.mark.parametrize("odd", ODD)
-async def test_an_answer_of_another_shape_is_none(autojump_clock: MockClock, odd: Any) -> None:
+async def test_answer_of_another_shape_is_repeated(autojump_clock: MockClock, odd: Any) -> None:
     async with simulated(world()) as (master, client):
         for method in ("SubmitManyJobs", "QueryJobs", "WaitForJobChange"):
             master.trouble.odd[method] = [odd]
@@ -251,7 +251,7 @@ async def test_an_answer_of_another_shape_is_none(autojump_clock: MockClock, odd
         assert not any(master.trouble.odd.values())
 
 
-async def test_patience_with_such_answers_ends(autojump_clock: MockClock) -> None:
+async def test_patience_with_answers_of_another_shape_ends(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
         master.jobs.submit([[delay(1)]])
         master.trouble.odd["QueryJobs"] = [None] * 1000
@@ -259,7 +259,7 @@ async def test_patience_with_such_answers_ends(autojump_clock: MockClock) -> Non
             await jobs.follow(client, [1], PATIENCE, Line(master).away, Heard().news)
 
 
-async def test_an_answer_that_says_nothing_new_is_no_reason_to_hurry(autojump_clock: MockClock) -> None:
+async def test_answer_without_news_is_followed_by_a_pause(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
         master.jobs.submit([[delay(100)]])
         master.trouble.odd["WaitForJobChange"] = [[["running"], []]] * 1000

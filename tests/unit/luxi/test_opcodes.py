@@ -5,7 +5,7 @@ from ganeti_htools.luxi.opcodes import PRIORITIES, Signature
 from ganeti_htools.model.moves import Operation
 
 
-def test_moves() -> None:
+def test_moves_have_the_fields_of_ganetis_htools() -> None:
     assert opcodes.migrate("inst13", "node1") == {
         "OP_ID": "OP_INSTANCE_MIGRATE",
         "instance_name": "inst13",
@@ -41,7 +41,7 @@ def test_a_move_has_the_fields_of_gnt_instance_move() -> None:
     assert opcodes.opcode_of(Operation.MOVE, "inst1", "node2", forthcoming=False) == expected
 
 
-def test_questions() -> None:
+def test_query_opcodes() -> None:
     assert opcodes.query_storage("lvm-vg", ("node1",)) == {
         "OP_ID": "OP_NODE_QUERY_STORAGE",
         "output_fields": ["node", "name", "size", "free"],
@@ -51,7 +51,7 @@ def test_questions() -> None:
     assert opcodes.query_disks(["inst1"])["static"] is True
 
 
-def test_power() -> None:
+def test_power_opcodes() -> None:
     assert opcodes.tag_node("node5", ["a"]) == {
         "OP_ID": "OP_TAGS_SET",
         "kind": "node",
@@ -73,7 +73,7 @@ def test_power() -> None:
     assert opcodes.power(["node5"], on=True)["command"] == "power-on"
 
 
-def test_signed() -> None:
+def test_signed_opcodes_have_reason_comment_and_priority() -> None:
     signature = Signature("hbal", "because", "rebalancing via us", "beef", PRIORITIES["low"])
     first, second = signature.sign([opcodes.migrate("a"), opcodes.migrate("b")], "2/1", 1795242548842917000)
     assert {**first, "instance_name": "b"} == second

@@ -129,7 +129,9 @@ def cells(*values: Any) -> list[Any]:
         (queries.watcher_pause, ["QueryConfigValues", [["watcher_pause"]]], [None], None),
     ],
 )
-async def test_requests_and_answers(asking: Asking, request_: list[Any], result: Any, outcome: Any) -> None:
+async def test_requests_have_typed_answers(
+    asking: Asking, request_: list[Any], result: Any, outcome: Any
+) -> None:
     requests, told = await exchange(asking, result)
     assert requests == [dict(zip(("method", "args"), request_, strict=True))]
     assert told == outcome
@@ -174,13 +176,13 @@ WRONG: list[tuple[Asking, list[Any]]] = [
 @pytest.mark.parametrize(
     ("asking", "answer"), [(asking, answer) for asking, wrong in WRONG for answer in wrong]
 )
-async def test_answers_of_another_shape(asking: Asking, answer: Any) -> None:
+async def test_answer_of_another_shape_is_refused(asking: Asking, answer: Any) -> None:
     _, outcome = await exchange(asking, answer)
     assert isinstance(outcome, AnswerError)
     assert str(outcome).endswith(": the answer has an unexpected shape")
 
 
-async def test_a_lost_job() -> None:
+async def test_lost_job_has_no_status() -> None:
     _, outcome = await exchange(
         lambda luxi: job_queries.wait_for_change(luxi, 99999, ["status"]),
         ["JobLost", ["Can't load job file"]],
@@ -191,7 +193,7 @@ async def test_a_lost_job() -> None:
     assert str(outcome) == "WaitForJobChange: JobLost: Can't load job file"
 
 
-async def test_nobody_is_asked_about_no_jobs() -> None:
+async def test_no_request_for_no_jobs() -> None:
     assert await exchange(lambda luxi: job_queries.job_statuses(luxi, [])) == ([], [])
 
 
@@ -209,7 +211,7 @@ ASKED = [
 ]
 
 
-async def test_a_whole_cluster_takes_five_requests() -> None:
+async def test_whole_cluster_takes_five_requests() -> None:
     told = answers(cluster(1, Shape(nodes=3, instances=4, offline=1, networks=True)))
     results = [told[name] for name in ("node", "instance", "QueryClusterInfo", "group", "network")]
     requests, outcome = await exchange(queries.whole_cluster, *results)
@@ -219,11 +221,11 @@ async def test_a_whole_cluster_takes_five_requests() -> None:
     assert outcome.info == told["QueryClusterInfo"]
 
 
-def test_which_states_of_jobs_are_final() -> None:
+def test_final_states_of_jobs() -> None:
     assert {status.value for status in JobStatus if status.final} == {"canceled", "success", "error"}
 
 
-def test_the_usual_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_socket_follows_ganeti_rootdir(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GANETI_ROOTDIR", raising=False)
     assert queries.default_socket() == "/var/run/ganeti/socket/ganeti-query"
     monkeypatch.setenv("GANETI_ROOTDIR", "/tmp/root")

@@ -22,7 +22,7 @@ async def keep(master: Simulated, client: Any, seconds: float) -> None:
     await job_queries.submit(client, [[role("one", drained=True)]])
 
 
-async def test_the_results_of_all_opcodes(autojump_clock: MockClock) -> None:
+async def test_returns_results_of_all_opcodes(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
         groups, disks = await results_of(client, [UNITS, DISKS], "units", 60)
         assert groups == [["one", "xenvg", 9000, 8000], ["two", "xenvg", 9000, 8500]]
@@ -32,14 +32,14 @@ async def test_the_results_of_all_opcodes(autojump_clock: MockClock) -> None:
         assert job.ops[0].opcode["comment"].startswith("asks for units, run ")
 
 
-async def test_a_job_that_waits_for_locks_is_waited_for(autojump_clock: MockClock) -> None:
+async def test_job_waiting_for_locks_is_awaited(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
         await keep(master, client, 50)
         assert await results_of(client, [UNITS], "units", 120)
         assert master.states() == ["success", "success"]
 
 
-async def test_one_that_waits_too_long_is_cancelled(autojump_clock: MockClock) -> None:
+async def test_job_that_waits_too_long_is_cancelled(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
         await keep(master, client, 500)
         with pytest.raises(LuxiError, match="job 2, which asks for units, has not ended within 60 s"):
@@ -47,7 +47,7 @@ async def test_one_that_waits_too_long_is_cancelled(autojump_clock: MockClock) -
         assert master.states() == ["running", "canceled"]
 
 
-async def test_so_is_one_that_nobody_waits_for_any_more(autojump_clock: MockClock) -> None:
+async def test_job_is_cancelled_with_its_caller(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
         await keep(master, client, 500)
         with trio.move_on_after(5):
@@ -55,7 +55,7 @@ async def test_so_is_one_that_nobody_waits_for_any_more(autojump_clock: MockCloc
         assert master.states() == ["running", "canceled"]
 
 
-async def test_a_job_that_fails_says_why(autojump_clock: MockClock) -> None:
+async def test_failed_job_has_its_reason(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (_, client):
         for work, text in (
             (opcodes.query_disks(["nobody"]), "INSTANCE_QUERY_DATA: .*Instance 'nobody' not known"),
@@ -65,7 +65,7 @@ async def test_a_job_that_fails_says_why(autojump_clock: MockClock) -> None:
                 await results_of(client, [UNITS, work], "units", 60)
 
 
-async def test_a_closed_queue(autojump_clock: MockClock) -> None:
+async def test_closed_queue_is_reported(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
         master.jobs.drained = True
         with pytest.raises(LuxiError, match="Queue drained"):

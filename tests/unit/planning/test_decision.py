@@ -56,7 +56,7 @@ def requests(data: Json) -> list[Json]:
 
 
 @pytest.mark.parametrize(("number", "exclusive"), [(0, False), (1, False), (2, False), (2, True)])
-def test_the_decision_is_that_with_the_true_figures(number: int, exclusive: bool) -> None:
+def test_decides_with_known_figures_as_with_reported_ones(number: int, exclusive: bool) -> None:
     templates = {"drbd": 1, "plain": 1} if exclusive else {"drbd": 2, "ext": 1, "plain": 1}
     data = cluster(3, shape(exclusive_storage=exclusive, templates=templates, fill=0.3, drained=1))
     request = requests(data)[number]
@@ -67,7 +67,7 @@ def test_the_decision_is_that_with_the_true_figures(number: int, exclusive: bool
     assert found == {**expected, "info": expected["info"] + NOTE}
 
 
-def test_what_is_known_to_be_reserved_is_left() -> None:
+def test_known_reservations_are_kept() -> None:
     data = cluster(3, shape(fill=0.3))
     request = messages.allocate("new.example.org", "plain")
     first, cache = text(data, request), Cache()
@@ -82,7 +82,7 @@ def test_what_is_known_to_be_reserved_is_left() -> None:
     assert answer(first, Known(free, 0.0), cache)["result"] == [node]
 
 
-def test_without_other_knowledge_it_is_the_originals_refusal() -> None:
+def test_without_known_figures_refuses_as_debian() -> None:
     data = cluster(3, shape())
     given = text(without_disks(data), requests(data)[0])
     refused = answer(given)
@@ -91,7 +91,7 @@ def test_without_other_knowledge_it_is_the_originals_refusal() -> None:
     assert answer(given, Known(stranger, 0.0)) == refused
 
 
-def test_the_note_stands_in_a_refusal_too() -> None:
+def test_refusal_has_the_note() -> None:
     data = cluster(3, shape())
     request = messages.allocate("new.example.org", "sharedfile", memory=10**7)
     refused = answer(text(without_disks(data), request), Known(rows(data, request), 12.0))
@@ -99,7 +99,7 @@ def test_the_note_stands_in_a_refusal_too() -> None:
     assert refused["info"].endswith(NOTE)
 
 
-def test_a_request_with_figures_is_the_authority() -> None:
+def test_figures_of_the_request_override_known_ones() -> None:
     data = cluster(3, shape())
     request = messages.allocate("new.example.org", "drbd")
     first = next(iter(data["nodes"]))
@@ -112,14 +112,14 @@ def test_a_request_with_figures_is_the_authority() -> None:
         assert answer(given, Known(rows(data, request), 12.0)) == answer(given)
 
 
-def test_where_nothing_is_on_local_disks_nothing_is_missing() -> None:
+def test_without_local_disks_no_figures_are_filled_in() -> None:
     data = cluster(3, shape(templates={"ext": 1}))
     request = messages.allocate("new.example.org", "ext")
     given = text(without_disks(data), request)
     assert answer(given, Known(rows(data, request), 12.0)) == answer(given)
 
 
-def test_only_disk_space_is_taken() -> None:
+def test_only_disk_space_is_filled_in() -> None:
     data = cluster(3, shape())
     request = messages.allocate("new.example.org", "sharedfile")
     known = rows(data, request)
@@ -136,7 +136,7 @@ def test_only_disk_space_is_taken() -> None:
     assert answer(given, Known(strange, 12.0)) == answer(given, Known(known, 12.0))
 
 
-def test_nodes_that_stay_as_they_are_stay_the_same_objects() -> None:
+def test_unchanged_nodes_stay_the_same_objects() -> None:
     data = cluster(3, shape())
     request = messages.allocate("new.example.org", "sharedfile")
     known, cache = Known(rows(data, request), 12.0), Cache()
@@ -150,7 +150,7 @@ def test_nodes_that_stay_as_they_are_stay_the_same_objects() -> None:
     assert all(a is b for a, b in zip(cache.figures.rows, first.rows, strict=True))
 
 
-def test_a_node_that_the_request_has_no_figures_of_gets_none() -> None:
+def test_node_without_figures_in_the_request_gets_none() -> None:
     online, offline = cluster(3, shape(fill=0.3)), cluster(3, shape(fill=0.3, offline=1))
     request = messages.allocate("new.example.org", "sharedfile")
     (lost,) = (name for name, node in offline["nodes"].items() if node["offline"])
@@ -162,7 +162,7 @@ def test_a_node_that_the_request_has_no_figures_of_gets_none() -> None:
     assert sum(node.t_dsk > 0 for node in filled.nodes) == len(filled.nodes) - 1
 
 
-def test_a_relocation_from_other_nodes_is_refused_by_their_names() -> None:
+def test_refuses_relocation_from_other_nodes() -> None:
     data = cluster(3, shape())
     name, mirrored = next(item for item in data["instances"].items() if len(item[1]["nodes"]) == 2)
     primary, secondary = mirrored["nodes"]
@@ -172,7 +172,7 @@ def test_a_relocation_from_other_nodes_is_refused_by_their_names() -> None:
         assert refused["info"].endswith(f"not equal to instance's secondary({secondary} versus {told})")
 
 
-def test_what_the_cluster_enables_is_known_besides() -> None:
+def test_reports_templates_that_are_not_enabled() -> None:
     data = cluster(3, shape())
     for template, group, refused in (("plain", None, True), ("plain", "group1", True), ("drbd", None, False)):
         request = text(data, messages.allocate("new.example.org", template, group_name=group))

@@ -29,25 +29,25 @@ def health(described: Cluster) -> tuple[str, list[str]]:
     return first["health"], first["why"]
 
 
-def test_a_group_in_good_health() -> None:
+def test_reports_healthy_group() -> None:
     assert health(cluster("i a0")) == ("healthy", [])
 
 
-def test_an_offline_node_with_instances() -> None:
+def test_reports_offline_node_with_instances() -> None:
     word, why = health(cluster("i a0", offline="a0"))
     assert (word, why[0]) == ("unhealthy", "offline nodes still have i")
 
 
-def test_a_node_that_fails_n1() -> None:
+def test_reports_node_that_fails_n1() -> None:
     word, why = health(cluster("i a0 a1", "j a1"))
     assert (word, why[0]) == ("weakly unhealthy", "a1 fails N+1, with i, j")
 
 
-def test_a_node_that_cannot_be_lost() -> None:
+def test_reports_node_that_cannot_be_lost() -> None:
     assert health(cluster("i a0", "j a1")) == ("not redundant", ["a0, a1 cannot be lost"])
 
 
-def test_an_instance_between_groups() -> None:
+def test_reports_instance_between_groups() -> None:
     word, why = health(cluster("i a0 b0"))
     assert "i has its secondary in another group" in why
     assert word in ("healthy", "not redundant")

@@ -40,7 +40,7 @@ def test_passes_on_each_move_of_a_group() -> None:
     assert plan.greedy is None
 
 
-def test_only_the_first_jobset() -> None:
+def test_first_job_group_carries_out_one_jobset() -> None:
     whole = hbal.HBAL.propose(CLUSTER, OPTIONS, ignore)
     first = hbal.HBAL.propose(CLUSTER, replace(OPTIONS, first_job_group=True), ignore)
     assert len(whole.jobs) > 1
@@ -48,7 +48,7 @@ def test_only_the_first_jobset() -> None:
     assert first.found == whole.found
 
 
-def test_the_groups_that_there_are() -> None:
+def test_unknown_group_lists_existing_groups() -> None:
     state = view.state_of(CLUSTER, View())
     (group,) = CLUSTER.groups
     name, scope = select(state, group.uuid)
@@ -59,14 +59,14 @@ def test_the_groups_that_there_are() -> None:
     assert caught.value.names == (group.name,)
 
 
-def test_a_rest_that_fits_is_left_alone() -> None:
+def test_review_accepts_plan_that_fits() -> None:
     proposal = hbal.HBAL.propose(CLUSTER, OPTIONS, ignore)
     said: list[str] = []
     review = proposal.review("replan", said.append)(CLUSTER, proposal.jobs, 0)
     assert (review.obstacle, review.plan, said) == (None, None, [])
 
 
-def test_a_rest_that_does_not_fit_ends_or_is_planned_anew() -> None:
+def test_review_stops_or_replans_when_instances_are_gone() -> None:
     proposal = hbal.HBAL.propose(CLUSTER, OPTIONS, ignore)
     gone = replace(CLUSTER, instances=CLUSTER.instances[2:])
     stopped = proposal.review("stop", ignore)(gone, proposal.jobs, 0)
@@ -82,7 +82,7 @@ def test_a_rest_that_does_not_fit_ends_or_is_planned_anew() -> None:
     ]
 
 
-def test_moves_that_were_made_count_when_it_is_planned_anew() -> None:
+def test_new_plan_counts_moves_already_made() -> None:
     options = replace(OPTIONS, balancing=BalancingOptions(min_gain=0.0, max_length=2))
     proposal = hbal.HBAL.propose(CLUSTER, options, ignore)
     gone = replace(CLUSTER, instances=CLUSTER.instances[2:])
@@ -125,7 +125,7 @@ def moved(proposal: Proposal) -> list[str]:
     return [name for name, before in zip(names, ["", *names], strict=False) if name != before]
 
 
-def test_groups_come_by_score_the_worst_first() -> None:
+def test_groups_are_ordered_by_falling_score() -> None:
     state = view.state_of(UNEVEN, View())
     selected = hbal.select_groups(state, ALL)
     assert [name for name, _ in selected] == ["c", "b", "a"]
@@ -135,13 +135,13 @@ def test_groups_come_by_score_the_worst_first() -> None:
         hbal.select_groups(state, OPTIONS)
 
 
-def test_a_group_without_a_score_comes_last() -> None:
+def test_group_without_finite_score_comes_last() -> None:
     silent = [replace(node, t_cpu=0.0) if node.name == "c1" else node for node in UNEVEN.nodes]
     state = view.state_of(replace(UNEVEN, nodes=tuple(silent)), View())
     assert [name for name, _ in hbal.select_groups(state, ALL)] == ["b", "a", "c"]
 
 
-def test_only_the_worst_group_is_balanced() -> None:
+def test_worst_group_is_planned_like_the_group_by_name() -> None:
     proposal = hbal.HBAL.propose(UNEVEN, WORST, ignore)
     alone = hbal.HBAL.propose(UNEVEN, replace(OPTIONS, group="c"), ignore)
     assert (proposal.groups, moved(proposal)) == (("c",), ["c"])
@@ -149,7 +149,7 @@ def test_only_the_worst_group_is_balanced() -> None:
     assert proposal.found == {"groups": {"c": alone.found}}
 
 
-def test_a_group_that_cannot_be_improved_gives_way_to_the_next() -> None:
+def test_worst_group_skips_groups_that_cannot_be_improved() -> None:
     stuck = [replace(row, auto_balance=False) if row.name[0] == "c" else row for row in UNEVEN.instances]
     cluster = replace(UNEVEN, instances=tuple(stuck))
     proposal = hbal.HBAL.propose(cluster, WORST, ignore)
@@ -160,7 +160,7 @@ def test_a_group_that_cannot_be_improved_gives_way_to_the_next() -> None:
     assert (worst.groups, worst.jobs) == (("c",), [])
 
 
-def test_all_groups_are_balanced_one_after_the_other() -> None:
+def test_all_groups_are_planned_like_each_group_alone() -> None:
     proposal = hbal.HBAL.propose(UNEVEN, ALL, ignore)
     alone = [hbal.HBAL.propose(UNEVEN, replace(OPTIONS, group=name), ignore) for name in "cba"]
     assert (proposal.groups, moved(proposal)) == (("c", "b", "a"), ["c", "b"])
@@ -169,19 +169,19 @@ def test_all_groups_are_balanced_one_after_the_other() -> None:
     assert proposal.found["groups"] == {name: each.found for name, each in zip("cba", alone, strict=True)}
 
 
-def test_the_most_steps_are_those_of_all_groups_together() -> None:
+def test_step_limit_is_for_all_groups_together() -> None:
     whole = hbal.HBAL.propose(UNEVEN, ALL, ignore)
     steps = sum(map(len, whole.jobs))
     options = replace(ALL, balancing=replace(OPTIONS.balancing, max_length=steps - 1))
     assert sum(map(len, hbal.HBAL.propose(UNEVEN, options, ignore).jobs)) == steps - 1
 
 
-def test_the_first_jobset_is_one_of_all() -> None:
+def test_first_job_group_of_all_groups_is_one_jobset() -> None:
     first = hbal.HBAL.propose(UNEVEN, replace(ALL, first_job_group=True), ignore)
     assert first.jobs == hbal.HBAL.propose(UNEVEN, ALL, ignore).jobs[:1]
 
 
-def test_a_plan_of_all_groups_made_again() -> None:
+def test_plan_of_all_groups_is_restored_from_its_description() -> None:
     proposal = hbal.HBAL.propose(UNEVEN, ALL, ignore)
     state = view.state_of(UNEVEN, View())
 
@@ -190,7 +190,7 @@ def test_a_plan_of_all_groups_made_again() -> None:
         hbal.restore(state, ALL, {"groups": {}})
 
 
-def test_a_rest_in_several_groups_is_looked_at_group_by_group() -> None:
+def test_review_checks_each_group() -> None:
     proposal = hbal.HBAL.propose(UNEVEN, ALL, ignore)
     assert proposal.review("stop", ignore)(UNEVEN, proposal.jobs, 0).obstacle is None
     last = proposal.jobs[-1][0].step
@@ -205,7 +205,7 @@ def test_a_rest_in_several_groups_is_looked_at_group_by_group() -> None:
     assert proposal.review("stop", ignore)(done, rest, 0).obstacle is None
 
 
-def test_an_instance_that_went_to_another_group_stops_its_plan() -> None:
+def test_review_rejects_instance_that_left_its_group() -> None:
     proposal = hbal.HBAL.propose(UNEVEN, ALL, ignore)
     first = proposal.jobs[0][0].step
     assert first
@@ -214,7 +214,7 @@ def test_an_instance_that_went_to_another_group_stops_its_plan() -> None:
     assert review.obstacle == f"instance {first.instance} is on a0, not on {first.was[0]}"
 
 
-def test_a_group_that_is_gone_ends_a_plan() -> None:
+def test_review_fails_when_a_group_is_gone() -> None:
     proposal = hbal.HBAL.propose(UNEVEN, ALL, ignore)
     gone = replace(
         UNEVEN,

@@ -49,12 +49,12 @@ def opcodes(rest: Jobsets) -> dict[str, list[object]]:
     }
 
 
-def test_a_plan_that_fits_is_left_alone(rest: Jobsets) -> None:
+def test_review_accepts_plan_that_fits(rest: Jobsets) -> None:
     assert review(racks(), rest) == Review()
 
 
 @pytest.mark.parametrize("gone", [1, 2, 3, 4])
-def test_the_plan_goes_on_with_an_instance_between_two_groups(rest: Jobsets, gone: int) -> None:
+def test_review_drops_parts_already_made(rest: Jobsets, gone: int) -> None:
     whole = opcodes(rest)
     assert len(whole["m"]) == 4
     steps = [job.step for jobs in rest for job in jobs]
@@ -69,7 +69,7 @@ def test_the_plan_goes_on_with_an_instance_between_two_groups(rest: Jobsets, gon
     assert review(racks(nodes), found.plan) == Review()
 
 
-def test_a_plan_that_does_not_fit_is_made_anew(rest: Jobsets) -> None:
+def test_review_stops_or_replans_when_an_instance_has_moved(rest: Jobsets) -> None:
     moved = racks(e="b0")
     assert str(review(moved, rest).obstacle).startswith("instance e is on b0")
     assert review(moved, rest).plan is None
@@ -78,7 +78,7 @@ def test_a_plan_that_does_not_fit_is_made_anew(rest: Jobsets) -> None:
     assert list(opcodes(again.plan)) == ["m"]
 
 
-def test_what_is_reported_afterwards_can_be_read_again() -> None:
+def test_reported_cluster_has_the_same_free_memory_when_read() -> None:
     state = derive(racks())
     outcome = hregroup.plan(state, RegroupOptions(), lambda _: None).outcome
     after = derive(hregroup.reported(state, outcome.after.state))

@@ -58,7 +58,7 @@ def with_mirror() -> Cluster:
 MIRRORS = SqueezeOptions(minimal_resources=0.0, target_resources=1.0, allow_drbd=True)
 
 
-def test_a_mirror_stays_in_use_until_it_has_left() -> None:
+def test_mirror_is_drained_after_its_instance_has_left() -> None:
     """With both its nodes drained at once the mirrored instance could not fail over."""
     options = replace(MIRRORS, never=("n1",))
     state = hsqueeze.state_of(with_mirror(), options)
@@ -75,7 +75,7 @@ def test_a_mirror_stays_in_use_until_it_has_left() -> None:
 
 
 @pytest.mark.parametrize(("node", "late"), [("n3", True), ("n2", False)])
-def test_a_mirror_is_drained_last(node: str, late: bool) -> None:
+def test_only_the_mirror_is_drained_late(node: str, late: bool) -> None:
     """Nothing fails over to a drained node, as long as the mirror of an instance on another one is there."""
     options = replace(MIRRORS, never=tuple({"n1", "n2", "n3"} - {node}))
     proposal = hsqueeze.HSQUEEZE.propose(with_mirror(), options, ignore)
@@ -112,7 +112,7 @@ def test_phases_come_one_after_the_other() -> None:
     assert "is on" in str(review(with_mirror(), proposal.jobs[halfway:], halfway).obstacle)
 
 
-def test_nodes_go_down_once_others_that_replace_them_are_up() -> None:
+def test_replaced_nodes_go_down_after_new_ones_are_up() -> None:
     proposal = hsqueeze.HSQUEEZE.propose(outgrown(), OUTGROWN, ignore)
     assert proposal.purpose == "expanding by 1 nodes, then condensing by 1"
     assert (proposal.found["action"], proposal.found["nodes"]) == ("online", ["large"])
@@ -132,7 +132,7 @@ def test_nodes_go_down_once_others_that_replace_them_are_up() -> None:
     assert proposal.review("stop", ignore)(outgrown(), proposal.jobs, 0).obstacle is None
 
 
-def test_what_has_come_up_may_go_down_again_in_a_later_phase() -> None:
+def test_node_powered_up_may_go_down_in_a_later_phase() -> None:
     """It is tagged and powered off as any other node then."""
     state = hsqueeze.state_of(outgrown(), OUTGROWN)
     there = replace(state.cluster, nodes=tuple(replace(node, powered=False) for node in state.cluster.nodes))
@@ -144,14 +144,14 @@ def test_what_has_come_up_may_go_down_again_in_a_later_phase() -> None:
     ]
 
 
-def test_nothing_to_do_is_no_job(spacious: Cluster) -> None:
+def test_nothing_to_do_makes_no_jobs(spacious: Cluster) -> None:
     proposal = hsqueeze.HSQUEEZE.propose(
         spacious, SqueezeOptions(target_resources=1e6, minimal_resources=0.0), ignore
     )
     assert (proposal.found["action"], proposal.jobs) == ("nothing", [])
 
 
-def test_a_node_that_is_gone(spacious: Cluster) -> None:
+def test_review_stops_or_replans_when_a_node_is_gone(spacious: Cluster) -> None:
     proposal = hsqueeze.HSQUEEZE.propose(spacious, SqueezeOptions(), ignore)
     gone = proposal.found["nodes"][0]
     left = replace(

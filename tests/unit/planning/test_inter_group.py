@@ -39,14 +39,14 @@ def networks(made: Cluster) -> list[list[str | None]]:
     return [[nic.network for nic in row.nics] for row in made.instances]
 
 
-def test_nothing_is_done_where_it_is_not_wanted() -> None:
+def test_without_the_option_nothing_changes() -> None:
     for request, options in ((REQUEST, PlacementOptions()), (ChangeGroup(("a",), ()), OPTIONS)):
         made, after, note = prepare(CLUSTER, request, options, None)
         assert made is CLUSTER
         assert (after, note) == (options, "")
 
 
-def test_networks_are_known_or_any_of_the_group() -> None:
+def test_instance_without_known_networks_gets_those_of_its_group() -> None:
     made, options, note = prepare(CLUSTER, REQUEST, OPTIONS, None)
     assert (options, note) == (OPTIONS, "")
     assert networks(made) == [[None, "net", "more"], ["other"], [], [None]]
@@ -65,7 +65,7 @@ def test_networks_are_known_or_any_of_the_group() -> None:
         (("n0", "n1"), ("n0",), "node n1 is in the request, but not known"),
     ],
 )
-def test_a_request_about_a_part_of_the_cluster(
+def test_partial_request_disables_other_groups(
     here: tuple[str, ...], there: tuple[str, ...] | None, why: str
 ) -> None:
     nodes = {"n0": node("n0", group="u0"), "n1": node("n1", group="u1"), "n2": node("n2", group="u1")}
@@ -98,7 +98,7 @@ def rows(data: Any, request: Any) -> Cluster:
 
 
 @pytest.mark.parametrize("argument", ["--inter-group", "--inter-group="])
-def test_the_answer_keeps_its_form(argument: str) -> None:
+def test_answer_keeps_its_form(argument: str) -> None:
     data, request = crowded()
     usual = answer(data, request, None)
     moved, failed, jobs = usual["result"]
@@ -123,7 +123,7 @@ def test_the_answer_keeps_its_form(argument: str) -> None:
         assert info.count("FailMem") >= len(moved)
 
 
-def test_the_cluster_that_is_followed_has_other_nodes() -> None:
+def test_other_nodes_in_the_followed_cluster_disable_other_groups() -> None:
     data, request = crowded()
     known = rows(data, request)
     told = answer(data, request, Known(replace(known, nodes=known.nodes[1:]), 1.0), "--inter-group")
@@ -135,7 +135,7 @@ def test_the_cluster_that_is_followed_has_other_nodes() -> None:
     )
 
 
-def test_networks_that_only_the_followed_cluster_tells() -> None:
+def test_networks_of_the_followed_cluster_are_used() -> None:
     data, request = crowded()
     for uuid, group in data["nodegroups"].items():
         group["networks"] = [uuid_of("net"), uuid]

@@ -34,7 +34,7 @@ async def to_be_squeezed(action: str) -> tuple[World, SqueezeOptions]:
 
 
 @pytest.mark.parametrize("action", ["down", "up", "down without programs", "up without programs"])
-async def test_another_run_completes_it(autojump_clock: MockClock, action: str) -> None:
+async def test_next_run_completes_an_interrupted_run(autojump_clock: MockClock, action: str) -> None:
     """Cut off at each moment; jobs that were submitted by then go on, and end."""
     start, options = await to_be_squeezed(action)
     done = await squeezed(start, options)
@@ -51,7 +51,7 @@ async def test_another_run_completes_it(autojump_clock: MockClock, action: str) 
     assert events > 8
 
 
-async def test_what_was_left_counts_among_the_nodes_that_may_go(autojump_clock: MockClock) -> None:
+async def test_interrupted_nodes_count_towards_max_nodes(autojump_clock: MockClock) -> None:
     options, went = replace(LOOSE, max_nodes=1), set()
     for events in count(1):
         async with simulated(world()) as (master, client):
@@ -66,7 +66,7 @@ async def test_what_was_left_counts_among_the_nodes_that_may_go(autojump_clock: 
 
 
 @pytest.mark.parametrize("action", ["down", "up"])
-async def test_nothing_is_done_twice(autojump_clock: MockClock, action: str) -> None:
+async def test_no_job_is_repeated_after_a_lost_answer(autojump_clock: MockClock, action: str) -> None:
     """Though it is not known what of the jobs was accepted last."""
     start, options = await to_be_squeezed(action)
     done = await squeezed(start, options)
@@ -85,7 +85,7 @@ async def test_nothing_is_done_twice(autojump_clock: MockClock, action: str) -> 
 
 
 @pytest.mark.parametrize("action", ["down", "up"])
-async def test_each_run_comes_farther(autojump_clock: MockClock, action: str) -> None:
+async def test_every_run_makes_progress(autojump_clock: MockClock, action: str) -> None:
     """Though each is cut off once its first jobs have ended."""
     start, options = await to_be_squeezed(action)
     done = await squeezed(start, options)
@@ -99,7 +99,7 @@ async def test_each_run_comes_farther(autojump_clock: MockClock, action: str) ->
         assert caller.world == done
 
 
-def test_what_is_somebody_elses_is_left_alone() -> None:
+def test_nodes_of_others_are_left_alone() -> None:
     """Nodes without the tag, and offline ones that have instances again."""
     boss, one, two, three = world().cluster.nodes
     ours = (SQUEEZING, AUTO)

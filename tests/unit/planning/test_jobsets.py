@@ -30,7 +30,7 @@ def moves(*places: tuple[MoveKind, int, int, int]) -> list[BalancingMove]:
     ]
 
 
-def test_commands_of_each_kind() -> None:
+def test_each_kind_of_move_has_its_commands() -> None:
     told = [
         (move.summary, *move.commands)
         for place in (
@@ -51,7 +51,7 @@ def test_commands_of_each_kind() -> None:
     ]
 
 
-def test_an_instance_that_does_not_run_is_failed_over() -> None:
+def test_stopped_instance_is_failed_over() -> None:
     stays = (MoveKind.FAILOVER, NOWHERE, 1, 0)
     *_, move = moves(stays, stays, stays, (MoveKind.FAILOVER_TO, 3, 3, NOWHERE))
     assert (move.was, move.now) == (("n0",), ("n3",))
@@ -59,18 +59,18 @@ def test_an_instance_that_does_not_run_is_failed_over() -> None:
     assert (move.disk, move.memory) == (0, 0)
 
 
-def test_an_instance_on_local_disks_is_moved() -> None:
+def test_instance_on_local_disks_is_moved() -> None:
     for status in (Status.RUNNING, Status.DOWN):
         row = instance("i0", DiskTemplate.PLAIN, "n0", status=status)
         assert command(Operation.MOVE, row, "i0", "n2") == "move -f -n n2 i0"
 
 
-def test_what_is_copied() -> None:
+def test_cost_counts_copied_disks_and_memory() -> None:
     (move,) = moves((MoveKind.REPLACE_PRIMARY, 2, 2, 1))
     assert (move.disk, move.memory) == (1024, 2000)
 
 
-def test_what_is_copied_by_storage_unit() -> None:
+def test_cost_counts_copied_disks_by_unit() -> None:
     cluster = simu.parse(["p,3,1t,64g,4;lvm-vg,ssdvg,1t"])
     first, second, _ = (node.name for node in cluster.nodes)
     ssd = Disk(200, unit=DesiredUnit(StorageType.LVM_VG, "ssdvg"))
@@ -89,19 +89,19 @@ def test_what_is_copied_by_storage_unit() -> None:
     assert cost["disk_mib"] == 656 + 228
 
 
-def test_units_are_told_only_where_nodes_tell_theirs() -> None:
+def test_cost_has_units_only_if_nodes_report_them() -> None:
     made = moves((MoveKind.REPLACE_SECONDARY, 2, 0, 2))
     assert "disk_mib_by_unit" not in cost_of(jobsets(made))
 
 
-def test_a_second_move_starts_where_the_first_ended() -> None:
+def test_second_move_starts_where_the_first_ended() -> None:
     rows = [instance("i", DRBD, "n0", "n1")]
     names = Names(derive(by_hand.cluster(dict.fromkeys(("n0", "n1", "n2"), 10_000), rows)))
     names.move(Step(0, MoveKind.FAILOVER, NOWHERE, 1, 0, 1.0))
     assert names.move(Step(0, MoveKind.REPLACE_SECONDARY, 2, 1, 2, 1.0)).was == ("n1", "n0")
 
 
-def test_no_set_touches_a_node_twice_and_order_is_kept() -> None:
+def test_jobsets_touch_no_node_twice_and_keep_the_order() -> None:
     rng = np.random.default_rng(1)
     rows = [instance(f"i{row}", DRBD, "n0", "n1") for row in range(30)]
     names = Names(derive(by_hand.cluster({f"n{number}": 90_000 for number in range(12)}, rows)))

@@ -69,7 +69,7 @@ def units(cluster: Cluster, name: str = "one") -> set[Unit] | None:
         (EVACUATE, FILES),  # the first template that is enabled
     ],
 )
-def test_the_requests_figure_wins_for_the_unit_it_speaks_of(request_: Any, own: DesiredUnit | None) -> None:
+def test_figure_of_the_request_overrides_its_unit(request_: Any, own: DesiredUnit | None) -> None:
     web = instance("web", DiskTemplate.DRBD, Disk(5))
     filled = with_known(asked(web), request_, known(web), CompletedRows())
     others = {unit for unit in STORAGE if unit.desired != own}
@@ -79,7 +79,7 @@ def test_the_requests_figure_wins_for_the_unit_it_speaks_of(request_: Any, own: 
     assert [(group.metavg, group.rbd_pool) for group in filled.groups] == [("hdd", "vms")]
 
 
-def test_a_node_that_has_nothing_of_a_unit_does_not_have_it() -> None:
+def test_node_without_space_of_a_unit_does_not_get_the_unit() -> None:
     filled = with_known(asked(t_dsk=0.0, f_dsk=0), new(DiskTemplate.DRBD), known(), CompletedRows())
     assert units(filled) == {unit for unit in STORAGE if unit.desired != HDD}
 
@@ -88,7 +88,7 @@ def test_offline_nodes_stay_as_they_are() -> None:
     assert units(with_known(asked(t_mem=0.0), EVACUATE, known(), CompletedRows())) is None
 
 
-def test_nothing_is_filled_in_where_nothing_is_known_or_the_request_tells() -> None:
+def test_nothing_is_filled_in_if_unknown_or_in_the_request() -> None:
     request = asked(instance("web", DiskTemplate.DRBD, Disk(5)))
     there = known(instance("web", DiskTemplate.DRBD, Disk(5, unit=SSD)))
     told = replace(request, nodes=asked(storage=()).nodes)
@@ -97,7 +97,7 @@ def test_nothing_is_filled_in_where_nothing_is_known_or_the_request_tells() -> N
         assert (filled.nodes, filled.instances) == (cluster_.nodes, cluster_.instances)
 
 
-def test_disks_get_the_units_that_they_do_not_tell() -> None:
+def test_disks_get_their_known_units() -> None:
     there = instance("web", DiskTemplate.DRBD, Disk(5, unit=SSD, metavg="hdd"), Disk(6, unit=HDD))
     for own, expected in (
         (Disk(5), Disk(5, unit=SSD, metavg="hdd")),
@@ -112,7 +112,7 @@ def test_disks_get_the_units_that_they_do_not_tell() -> None:
     assert with_known(asked(grown), EVACUATE, known(there), CompletedRows()).instances[0] is grown
 
 
-def test_what_was_made_of_the_same_rows_is_the_same_object() -> None:
+def test_same_rows_are_completed_once() -> None:
     web = instance("web", DiskTemplate.DRBD, Disk(5))
     there = known(instance("web", DiskTemplate.DRBD, Disk(5, unit=SSD)))
     request, memory = asked(web), CompletedRows()
@@ -123,7 +123,7 @@ def test_what_was_made_of_the_same_rows_is_the_same_object() -> None:
     assert units(other) != units(first)
 
 
-def test_other_units_are_noticed() -> None:
+def test_names_units_other_than_default_ones() -> None:
     def noticed(*disks: Disk) -> bool:
         return names_units((instance("new", DiskTemplate.DRBD, *disks),), known())
 
@@ -135,7 +135,7 @@ def test_other_units_are_noticed() -> None:
     assert not noticed(Disk(1, unit=DesiredUnit(StorageType.EXT, "san")))  # which no node tells
 
 
-def test_units_that_only_the_request_names() -> None:
+def test_finds_units_that_only_the_request_names() -> None:
     fast, pool = DesiredUnit(LVM, "fast"), DesiredUnit(StorageType.RADOS, "fast")
 
     def unused(*disks: Disk) -> set[DesiredUnit]:
@@ -154,7 +154,7 @@ def allocation(group: str | None) -> bytes:
     return messages.encode(messages.message(data, request)).encode()
 
 
-def test_the_first_instance_on_a_group_finds_room_there() -> None:
+def test_first_instance_on_a_volume_group_finds_room() -> None:
     """No disk is on it yet, so the cluster that is known leaves it out."""
     text = allocation("ssd")
     rows = iallocator.read(text).cluster
@@ -178,7 +178,7 @@ def test_the_first_instance_on_a_group_finds_room_there() -> None:
     assert answer(Known(with_storage(), 3.0, 12.4, naming))["result"] == [last]
 
 
-def test_a_group_that_is_full_is_not_chosen_although_the_request_does_not_tell() -> None:
+def test_full_volume_group_is_not_chosen() -> None:
     """The node that is the best by the request alone has a full second group."""
     text = allocation("ssd")
     rows = iallocator.read(text).cluster
@@ -204,7 +204,7 @@ def test_a_group_that_is_full_is_not_chosen_although_the_request_does_not_tell()
     assert not refused["success"]
 
 
-def test_pools_bind_also_where_nodes_tell_no_units() -> None:
+def test_pools_bind_without_units_of_nodes() -> None:
     """Of an instance that is on another pool than the default one the request tells no pool."""
     fast, slow = (DesiredUnit(StorageType.RADOS, key) for key in ("fast", "slow"))
     data = cluster(3, Shape(nodes=3, instances=1, templates={"rbd": 1}))
@@ -225,7 +225,7 @@ def test_pools_bind_also_where_nodes_tell_no_units() -> None:
         assert "most missing: space in rados/fast, which lacks 1 MiB" in info(there, pool)
 
 
-def test_tags_bind_disks_to_pools_of_which_the_request_does_not_tell() -> None:
+def test_tags_bind_disks_to_known_pools() -> None:
     fast, slow = (DesiredUnit(StorageType.RADOS, key) for key in ("fast", "slow"))
     data = cluster(3, Shape(nodes=3, instances=1, templates={"rbd": 1}))
     (name, row), *_ = data["instances"].items()
@@ -252,9 +252,7 @@ def test_tags_bind_disks_to_pools_of_which_the_request_does_not_tell() -> None:
 
 @pytest.mark.parametrize("group", [None, "ssd"])
 @pytest.mark.parametrize("to_be_asked", [False, True])
-def test_the_answer_says_that_units_which_are_named_are_not_known_yet(
-    group: str | None, to_be_asked: bool
-) -> None:
+def test_answer_says_that_named_units_are_not_known_yet(group: str | None, to_be_asked: bool) -> None:
     """Nobody waits for them: a job that asks nodes waits for locks that the asker's job holds."""
     text = allocation(group)
     there = replace(iallocator.read(text).cluster, default_units=(DesiredUnit(LVM, "xenvg"),))
@@ -274,7 +272,7 @@ def with_gpus(described: Cluster, *names: str) -> Cluster:
     return replace(described, nodes=tuple(nodes))
 
 
-def test_nodes_have_the_inventories_that_are_known_unless_the_request_tells_some() -> None:
+def test_known_inventories_are_used_unless_the_request_has_some() -> None:
     plain, there, memory = asked(), with_gpus(known(), "one"), CompletedRows()
     assert with_known_inventories(plain, known(), memory) is plain
     found = with_known_inventories(plain, there, memory)
@@ -285,7 +283,7 @@ def test_nodes_have_the_inventories_that_are_known_unless_the_request_tells_some
     assert with_known_inventories(own, there, memory) is own
 
 
-def test_a_demand_is_held_to_what_is_known() -> None:
+def test_demands_are_limited_by_known_inventories() -> None:
     data = cluster(3, Shape(nodes=3, instances=0, templates={"plain": 1}))
     request = messages.allocate("new", "plain", tags=["htools:resource:CUSTOM_GPU:1"])
     text = messages.encode(messages.message(data, request)).encode()

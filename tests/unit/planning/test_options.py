@@ -23,18 +23,18 @@ SOME = hbal.HbalOptions(
 
 
 @pytest.mark.parametrize("options", [SOME, hbal.HbalOptions(), hsqueeze.SqueezeOptions(target_resources=0.5)])
-def test_options_are_what_they_were(options: Any) -> None:
+def test_options_survive_json(options: Any) -> None:
     assert from_json(type(options), orjson.loads(orjson.dumps(to_json(options)))) == options
 
 
-def test_only_what_is_no_default_is_told() -> None:
+def test_json_has_only_changed_options() -> None:
     assert to_json(hbal.HbalOptions()) == {}
     wanted = replace(hbal.HbalOptions(), view=View(offline=("n1",)), balancing=BalancingOptions(max_length=3))
     assert to_json(wanted) == {"offline": ["n1"], "max_length": 3}
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_each_option_has_a_name_of_its_own(tool: str) -> None:
+def test_no_option_name_is_used_twice(tool: str) -> None:
     kind = TOOLS[tool].options
     told = list(names(kind))
     assert len(told) == len(set(told)) > len(fields(kind))
@@ -66,13 +66,13 @@ def test_each_option_has_a_name_of_its_own(tool: str) -> None:
         ({"priority": "urgent"}, "priority: expected low or normal or high, got 'urgent'"),
     ],
 )
-def test_what_is_wrong_is_a_line(given: dict[str, object], problem: str) -> None:
+def test_wrong_option_is_one_line(given: dict[str, object], problem: str) -> None:
     with pytest.raises(DataError) as caught:
         from_json(hbal.HbalOptions, given)
     assert str(caught.value).startswith(problem)
 
 
-def test_none_where_it_is_allowed() -> None:
+def test_null_is_accepted_for_optional_values() -> None:
     assert (
         from_json(hbal.HbalOptions, {"max_cpu": None, "group": None, "priority": None}) == hbal.HbalOptions()
     )

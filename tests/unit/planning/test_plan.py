@@ -29,7 +29,7 @@ def steps() -> list[Any]:
     return list(found)
 
 
-def test_steps_are_told_in_names_and_can_be_made_again() -> None:
+def test_described_steps_can_be_retraced() -> None:
     made, state = steps(), derive(CLUSTER)
     document = to_json(state, made)
     assert [each["instance"] for each in document] == [f"i{step.instance}" for step in made]
@@ -43,7 +43,7 @@ def test_steps_are_told_in_names_and_can_be_made_again() -> None:
 
 
 @pytest.mark.parametrize("score", [math.inf, math.nan])
-def test_a_score_without_a_number_is_text(score: float) -> None:
+def test_score_that_is_not_finite_becomes_text(score: float) -> None:
     first, *_ = steps()
     (document,) = to_json(derive(CLUSTER), [replace(first, score=score)])
     assert document["score"] == str(float(score)).replace("inf", "Infinity").replace("nan", "NaN")
@@ -54,7 +54,7 @@ def test_a_score_without_a_number_is_text(score: float) -> None:
 @pytest.mark.parametrize(
     "change", [{"move": "jump"}, {"score": "much"}, {"score": None}, {"from": 7}, {"to": None}]
 )
-def test_what_is_no_step(change: dict[str, Any]) -> None:
+def test_refuses_description_of_another_form(change: dict[str, Any]) -> None:
     document = {**to_json(derive(CLUSTER), steps())[0], **change}
     with pytest.raises(DataError, match=r"^htoolsd's description of the plan has an unexpected form$"):
         list(retrace(derive(CLUSTER), MOVABLE, [document]))
@@ -62,7 +62,7 @@ def test_what_is_no_step(change: dict[str, Any]) -> None:
         list(retrace(derive(CLUSTER), MOVABLE, [{}]))
 
 
-def test_a_run_that_has_not_begun() -> None:
+def test_new_run_has_all_jobs_ahead() -> None:
     run = new_run("hbal", "rebalancing", [], Execution())
     assert (run.rest, run.tasks, run.ending) == ([], [], None)
     assert run.signature.source == "hbal"
@@ -72,11 +72,11 @@ def test_a_run_that_has_not_begun() -> None:
     assert run.signature.run != new_run("hbal", "rebalancing", [], Execution()).signature.run
 
 
-def test_reason_and_priority_are_those_asked_for() -> None:
+def test_new_run_has_the_requested_reason_and_priority() -> None:
     signature = new_run("hbal", "rebalancing", [], Execution(reason="", priority="low")).signature
     assert (signature.reason, signature.priority) == ("", PRIORITIES["low"])
 
 
-def test_progress_that_nobody_looks_at() -> None:
+def test_unwatched_progress_is_ignored() -> None:
     with unwatched() as progress:
         progress("1 step")

@@ -23,7 +23,7 @@ MORE_THAN_THERE_IS = SqueezeOptions(minimal_resources=1000.0, target_resources=1
 AUTO = "htools:standby:auto"
 
 
-async def test_down_and_up(autojump_clock: MockClock) -> None:
+async def test_nodes_go_down_and_come_up_again(autojump_clock: MockClock) -> None:
     """In the order that Ganeti wants, each step once the one before has ended."""
     async with simulated(world()) as (master, client):
         caller = Caller(master, client)
@@ -55,7 +55,7 @@ async def test_down_and_up(autojump_clock: MockClock) -> None:
         assert caller.tags("two") == ()
 
 
-async def test_up_then_down(autojump_clock: MockClock) -> None:
+async def test_replacement_comes_up_before_the_replaced_node_goes_down(autojump_clock: MockClock) -> None:
     """What a node that is powered up replaces goes down in the same run, and then nothing is left to do."""
     async with simulated(asleep(outgrown(), "large")) as (master, client):
         caller = Caller(master, client, before=outgrown())
@@ -73,7 +73,7 @@ async def test_up_then_down(autojump_clock: MockClock) -> None:
 
 
 @pytest.mark.parametrize("title", ["mark large online", "drain small", "mark small offline"])
-async def test_another_run_powers_down_what_is_left(autojump_clock: MockClock, title: str) -> None:
+async def test_next_run_powers_down_the_remaining_node(autojump_clock: MockClock, title: str) -> None:
     """Whatever fails; nothing is done twice but what has failed."""
     failing = f"NODE_SET_PARAMS.{title.split()[-2] if title.startswith('mark') else 'small'}"
     async with simulated(asleep(outgrown(), "large")) as (master, client):
@@ -88,7 +88,7 @@ async def test_another_run_powers_down_what_is_left(autojump_clock: MockClock, t
         assert not (await caller.squeeze(OUTGROWN)).tasks
 
 
-async def test_a_node_that_is_smaller_than_it_was_replaces_none(autojump_clock: MockClock) -> None:
+async def test_smaller_node_replaces_none(autojump_clock: MockClock) -> None:
     """Its figures are seen once it is there, and the rest of the plan is made anew."""
     start = asleep(outgrown(), "large")
     large = replace(start.cluster.nodes[-1], t_mem=9000.0, f_mem=9000)
@@ -100,7 +100,7 @@ async def test_a_node_that_is_smaller_than_it_was_replaces_none(autojump_clock: 
         assert caller.world.offline == frozenset()
 
 
-async def test_a_tag_of_others_stays(autojump_clock: MockClock) -> None:
+async def test_standby_tag_of_others_stays(autojump_clock: MockClock) -> None:
     tags = ("htools:standby:x",)
     start = world().with_nodes(replace(row, tags=tags) for row in world().cluster.nodes[2:])
     async with simulated(start) as (master, client):
@@ -133,7 +133,7 @@ def until_submitting(title: str, deed: Callable[[], None]) -> Callable[[Event], 
         ("mark two offline", "NODE_SET_PARAMS"),
     ],
 )
-async def test_what_was_not_finished_is_undrained(autojump_clock: MockClock, step: str, failing: str) -> None:
+async def test_stopped_run_undrains_its_nodes(autojump_clock: MockClock, step: str, failing: str) -> None:
     """And another run, once nothing fails any more, completes it."""
     async with simulated(world()) as (master, client):
         caller = Caller(master, client)
@@ -151,7 +151,7 @@ async def test_what_was_not_finished_is_undrained(autojump_clock: MockClock, ste
         assert caller.tags("two") == caller.tags("three") == (AUTO,)
 
 
-async def test_what_is_offline_stays_so(autojump_clock: MockClock) -> None:
+async def test_stopped_run_leaves_offline_nodes_offline(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
         caller = Caller(master, client)
 
@@ -168,7 +168,7 @@ async def test_what_is_offline_stays_so(autojump_clock: MockClock) -> None:
         assert summary(run)[-2:] == told
 
 
-async def test_programs_that_fail(autojump_clock: MockClock) -> None:
+async def test_failed_power_off_is_reported(autojump_clock: MockClock) -> None:
     """Ganeti says that the job has succeeded."""
     async with simulated(world()) as (master, client):
         caller = Caller(master, client)
@@ -183,7 +183,7 @@ async def test_programs_that_fail(autojump_clock: MockClock) -> None:
         ]
 
 
-async def test_programs_that_do_not_power_on(autojump_clock: MockClock) -> None:
+async def test_failed_power_on_ends_the_run(autojump_clock: MockClock) -> None:
     """Those of one node or of both; where each then stands is told."""
     async with simulated(world()) as (master, client):
         caller = Caller(master, client)
@@ -199,7 +199,7 @@ async def test_programs_that_do_not_power_on(autojump_clock: MockClock) -> None:
             assert summary(run)[-2:] == [f"  node two is {told[0]}", f"  node three is {told[1]}"]
 
 
-async def test_no_programs(autojump_clock: MockClock) -> None:
+async def test_nodes_without_programs_keep_their_power(autojump_clock: MockClock) -> None:
     """It is known beforehand, and said once; all else is done, down and up."""
     async with simulated(replace(world(), unpowered=frozenset({"two", "three"}))) as (master, client):
         caller = Caller(master, client)
@@ -217,7 +217,7 @@ async def test_no_programs(autojump_clock: MockClock) -> None:
         assert not caller.world.silent
 
 
-async def test_programs_that_are_gone_meanwhile(autojump_clock: MockClock) -> None:
+async def test_missing_program_leaves_the_power_as_it_is(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
         caller = Caller(master, client)
 
@@ -233,7 +233,7 @@ async def test_programs_that_are_gone_meanwhile(autojump_clock: MockClock) -> No
 
 
 @pytest.mark.parametrize("comes", [True, False])
-async def test_a_node_that_takes_its_time(autojump_clock: MockClock, comes: bool) -> None:
+async def test_slow_node_is_awaited(autojump_clock: MockClock, comes: bool) -> None:
     """Its node daemon is waited for, and said to be; before it answers nothing is submitted."""
     async with simulated(world()) as (master, client):
         caller = Caller(master, client)
@@ -261,7 +261,7 @@ async def test_a_node_that_takes_its_time(autojump_clock: MockClock, comes: bool
             assert AUTO in caller.tags("two")
 
 
-async def test_nobody_has_to_wait_for_a_node(autojump_clock: MockClock) -> None:
+async def test_wait_for_a_node_can_be_stopped(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
         caller = Caller(master, client)
         await caller.squeeze()
@@ -271,7 +271,9 @@ async def test_nobody_has_to_wait_for_a_node(autojump_clock: MockClock) -> None:
 
 
 @pytest.mark.parametrize("comes", [True, False])
-async def test_a_node_that_ganeti_does_not_reach_yet(autojump_clock: MockClock, comes: bool) -> None:
+async def test_marking_online_is_retried_until_ganeti_reaches_the_node(
+    autojump_clock: MockClock, comes: bool
+) -> None:
     """Its daemon takes connections, but Ganeti refuses to mark it online; it is asked again."""
     async with simulated(world()) as (master, client):
         caller = Caller(master, client)
@@ -312,7 +314,7 @@ async def test_a_node_that_is_offline_again_is_not_powered_on_twice(autojump_clo
 
 
 @pytest.mark.parametrize("wish", ["replan", "stop"])
-async def test_another_plan_does_not_leave_nodes_drained(autojump_clock: MockClock, wish: OnChange) -> None:
+async def test_new_plan_undrains_nodes_of_the_old_one(autojump_clock: MockClock, wish: OnChange) -> None:
     """An instance that nobody may move comes to a node that is to be emptied; nor could it be lost."""
     async with simulated(world()) as (master, client):
         caller = Caller(master, client)
@@ -332,7 +334,7 @@ async def test_another_plan_does_not_leave_nodes_drained(autojump_clock: MockClo
 
 
 @pytest.mark.parametrize("regular", ["one", "two"])
-async def test_master_candidates_are_replaced_where_ganeti_asks_for_it(
+async def test_other_nodes_are_promoted_if_candidates_are_too_few(
     autojump_clock: MockClock, regular: str
 ) -> None:
     """Of the nodes that go, or stay, one is none."""
@@ -351,7 +353,7 @@ async def test_master_candidates_are_replaced_where_ganeti_asks_for_it(
         assert bool(refused) is (regular == "one")
 
 
-def test_only_where_ganeti_asks_for_it_others_are_promoted() -> None:
+def test_drain_promotes_only_after_ganetis_error() -> None:
     job = power_jobs.drain("one")
     assert job.retry is not None
     assert job.retry("OpPrereqError: something else") is None
@@ -364,6 +366,6 @@ def test_only_where_ganeti_asks_for_it_others_are_promoted() -> None:
 
 
 @pytest.mark.parametrize("results", [None, [], [[]], [[1]], "x", [None], [[[0, "one"]]]])
-def test_results_of_another_shape(results: object) -> None:
+def test_results_of_another_shape_are_an_error(results: object) -> None:
     verdict = power_jobs.judge_power(results)
     assert verdict.error is not None or results == [[]]

@@ -33,7 +33,7 @@ def with_rows(*rows: Instance) -> Cluster:
     return cluster({"a": 10_000, "b": 10_000}, rows)
 
 
-def test_an_instance_that_is_not_there_yet_takes_what_it_was_promised() -> None:
+def test_promised_new_instance_takes_its_place() -> None:
     counted, names = with_promises(with_rows(), [PROMISE])
     assert names == ["new"]
     assert counted.instances == (NEW,)
@@ -41,7 +41,7 @@ def test_an_instance_that_is_not_there_yet_takes_what_it_was_promised() -> None:
 
 
 @pytest.mark.parametrize("node", ["a", "b"])
-def test_an_instance_that_is_being_made_takes_its_memory_wherever_it_is(node: str) -> None:
+def test_instance_being_created_takes_its_memory(node: str) -> None:
     there = with_rows(replace(DOWN, pnode=node))
     counted, names = with_promises(there, [PROMISE])
     assert names == ["new"]
@@ -54,7 +54,7 @@ def test_an_instance_that_is_being_made_takes_its_memory_wherever_it_is(node: st
     [NEW, replace(NEW, status=Status.OFFLINE), replace(DOWN, forthcoming=True)],
     ids=["up", "offline", "forthcoming"],
 )
-def test_an_instance_that_is_there_takes_nothing_more(row: Instance) -> None:
+def test_existing_instance_takes_nothing_more(row: Instance) -> None:
     there = with_rows(row)
     assert with_promises(there, [PROMISE]) == (there, [])
 
@@ -63,7 +63,7 @@ def test_an_instance_that_is_there_takes_nothing_more(row: Instance) -> None:
     "promise",
     [Promise(replace(NEW, pnode="gone"), new=True), Promise(replace(NEW, snode="gone"), new=True)],
 )
-def test_nodes_that_are_gone_have_nothing_to_promise(promise: Promise) -> None:
+def test_promise_on_a_missing_node_is_ignored(promise: Promise) -> None:
     assert with_promises(with_rows(), [promise]) == (with_rows(), [])
 
 
@@ -97,26 +97,28 @@ RUNS = {"MEMORY_MB": 1000, "VCPU": 3}
         (("a", "gone"), {}),
     ],
 )
-def test_new_nodes_keep_what_moves_there(nodes: tuple[str, str], expected: dict[str, dict[str, int]]) -> None:
+def test_new_nodes_reserve_resources_for_a_move(
+    nodes: tuple[str, str], expected: dict[str, dict[str, int]]
+) -> None:
     described = cluster(dict.fromkeys("abcd", 10_000), [MIRRORED])
     target = replace(MIRRORED, pnode=nodes[0], snode=nodes[1])
     assert kept(described, Promise(target, new=False)) == expected
 
 
-def test_an_instance_that_is_down_needs_no_memory_to_move() -> None:
+def test_stopped_instance_reserves_no_memory_for_a_move() -> None:
     described = cluster(dict.fromkeys("abc", 10_000), [replace(MIRRORED, status=Status.DOWN)])
     assert kept(described, Promise(replace(MIRRORED, pnode="b", snode="a"), new=False)) == {"b": {"VCPU": 3}}
     assert kept(with_rows(), Promise(MIRRORED, new=False)) == {}
 
 
-def test_custom_classes_are_kept_where_there_are_some() -> None:
+def test_custom_classes_are_reserved_with_inventories() -> None:
     tagged = replace(MIRRORED, tags=("htools:resource:CUSTOM_GPU:3",))
     described = cluster(dict.fromkeys("abc", 10_000), [tagged], inventories=(GPU,))
     found = kept(described, Promise(replace(tagged, pnode="b", snode="a"), new=False))
     assert found == {"b": RUNS | {"CUSTOM_GPU": 2}}
 
 
-def test_room_that_a_move_needs_is_not_given_away() -> None:
+def test_room_for_a_move_is_not_allocated() -> None:
     described = cluster({"a": 10_000, "b": 3_000, "c": 3_000}, [MIRRORED])
     before = derive(described).columns
     moving = Promise(replace(MIRRORED, pnode="c", snode="b"), new=False)
@@ -154,7 +156,7 @@ def one_by_one(number: int, memory: int) -> list[Response]:
     return found
 
 
-def test_requests_on_the_same_view_are_decided_like_one_for_all() -> None:
+def test_requests_in_turn_are_decided_like_one_request() -> None:
     single = [places(response) for response in one_by_one(12, LARGE)]
     number = single.index([])
     requests = [messages.allocate(f"new{index}", memory=LARGE) for index in range(number)]
@@ -163,7 +165,7 @@ def test_requests_on_the_same_view_are_decided_like_one_for_all() -> None:
     assert single == [nodes for _, nodes in good] + [[]] * (12 - number)
 
 
-def test_who_is_refused_is_told_of_the_promises() -> None:
+def test_refusal_names_the_promises() -> None:
     single = one_by_one(12, LARGE)
     refused = next(response for response in single if not places(response))
     number = single.index(refused)
@@ -174,7 +176,7 @@ def test_who_is_refused_is_told_of_the_promises() -> None:
     assert "promised" not in hopeless.answer
 
 
-def test_who_finds_a_place_is_told_whether_promises_have_changed_it() -> None:
+def test_answer_says_whether_promises_changed_it() -> None:
     """Where the same has just been decided without; otherwise, whose room was counted."""
     first, *later = one_by_one(4, LARGE)
     changed = [places(response) != places(first) for response in later]
@@ -192,7 +194,7 @@ def test_who_finds_a_place_is_told_whether_promises_have_changed_it() -> None:
 POOL = DesiredUnit(StorageType.EXT, "san")
 
 
-def test_promises_of_other_clusters_are_told_of_where_they_matter() -> None:
+def test_answer_names_promises_of_other_clusters_on_its_pools() -> None:
     pool = Pool(POOL, 10_000, reserved=9_000)
     known = Known(replace(cluster({}, ()), pools=(pool,)), 0.0, promised={"other/web": {POOL: 8_000}})
     request = messages.allocate("new", "ext", disks=[2_000])
@@ -202,13 +204,13 @@ def test_promises_of_other_clusters_are_told_of_where_they_matter() -> None:
     assert "promised" not in decided(messages.allocate("new"), known=known).answer
 
 
-def test_asked_again_the_own_promise_does_not_count() -> None:
+def test_own_promise_does_not_count_in_a_repeated_request() -> None:
     first = decided(messages.allocate("new", memory=LARGE))
     again = decided(messages.allocate("new", memory=LARGE), *first.promises)
     assert (again.answer, again.promises) == (first.answer, first.promises)
 
 
-def test_disks_made_anew_are_promised_to_the_instance_that_is_there() -> None:
+def test_recreated_disks_are_promised_to_the_existing_instance() -> None:
     (name, told) = next(iter(DATA["instances"].items()))
     response = decided(messages.allocate(name, memory=told["memory"]))
     (promise,) = response.promises
@@ -218,7 +220,7 @@ def test_disks_made_anew_are_promised_to_the_instance_that_is_there() -> None:
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_what_is_answered_is_promised(kind: str) -> None:
+def test_response_promises_its_answer(kind: str) -> None:
     found = 0
     for seed in range(40):
         asked = case(seed, kind)

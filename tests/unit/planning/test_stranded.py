@@ -37,11 +37,11 @@ def drained(*rows: Instance, mem: int = 10_000) -> Cluster:
     return by_hand.cluster({"n0": 10_000, "n1": mem, "n2": mem}, rows)
 
 
-def test_only_instances_of_such_nodes_stay() -> None:
+def test_only_instances_on_offline_nodes_are_stranded() -> None:
     assert left(drained(instance("a", EXT, "n1"), instance("b", DRBD, "n1", "n2"))) == []
 
 
-def test_each_is_told_with_its_nodes_that_are_offline() -> None:
+def test_stranded_instance_has_its_offline_nodes() -> None:
     rows = instance("a", DRBD, "n1", "n0"), instance("b", DRBD, "n0", "n1"), instance("c", EXT, "n0")
     told = left(drained(*rows), offline=("n0", "n1"))
     assert [(each.instance, each.nodes) for each in told] == [
@@ -58,22 +58,22 @@ def test_nodes_out_of_scope_do_not_count() -> None:
     assert [each.instance for each in left(cluster, offline=("n0", "n1"), scope=scope)] == ["b"]
 
 
-def test_local_disks() -> None:
+def test_reason_of_instance_on_local_disks() -> None:
     rows = instance("a", PLAIN, "n0"), instance("b", PLAIN, "n1")
     assert left(drained(*rows)) == [StrandedInstance("a", ["n0"], "plain instances cannot be moved")]
 
 
-def test_without_a_secondary() -> None:
+def test_reason_of_instance_without_secondary() -> None:
     (told,) = left(drained(instance("a", DRBD, "n0")))
     assert told.why == "it has no secondary"
 
 
-def test_no_room() -> None:
+def test_reason_of_instance_that_fits_nowhere() -> None:
     (told,) = left(drained(instance("a", EXT, "n0", mem=6000), mem=5000))
     assert told == StrandedInstance("a", ["n0"], "it fits nowhere: FailMem: 2")
 
 
-def test_a_secondary_without_room() -> None:
+def test_reason_of_secondary_that_fits_nowhere() -> None:
     cluster = drained(instance("a", DRBD, "n1", "n0"))
     full = replace(cluster.nodes[2], f_dsk=0)
     (told,) = left(replace(cluster, nodes=(*cluster.nodes[:2], full)))
@@ -81,7 +81,7 @@ def test_a_secondary_without_room() -> None:
     assert told.why.startswith("it fits nowhere: FailDisk: ")
 
 
-def test_nodes_in_two_groups() -> None:
+def test_reason_of_instance_in_two_groups() -> None:
     one = drained(instance("a", DRBD, "n0", "n3"))
     other: Node = by_hand.node("n3", group="uuid-2")
     cluster = replace(one, groups=(*one.groups, Group("group2", "uuid-2")), nodes=(*one.nodes, other))
@@ -89,7 +89,7 @@ def test_nodes_in_two_groups() -> None:
     assert told.why == "its nodes are in two node groups"
 
 
-def test_left_out() -> None:
+def test_reason_of_excluded_instance() -> None:
     (told,) = left(drained(instance("a", EXT, "n0")), movable=np.array([False]))
     assert told.why == "the options leave it out"
 
@@ -107,10 +107,10 @@ NO_WAY = "no other node is online, or the options do not allow the move"
         (BalancingOptions(instance_moves=False, disk_moves=False), 0, NO_WAY),
     ],
 )
-def test_options(options: BalancingOptions, steps: int, why: str) -> None:
+def test_reason_follows_the_options(options: BalancingOptions, steps: int, why: str) -> None:
     assert [each.why for each in left(drained(instance("a", EXT, "n0")), options, steps=steps)] == [why]
 
 
-def test_no_other_node_is_online() -> None:
+def test_reason_without_other_online_nodes() -> None:
     (told,) = left(drained(instance("a", EXT, "n0")), offline=("n0", "n1", "n2"))
     assert told.why == NO_WAY

@@ -23,7 +23,7 @@ def decided(request: Json) -> tuple[DecisionSummary, Any]:
     return decision.summary, orjson.loads(decision.answer)
 
 
-def test_an_instance_that_finds_a_place() -> None:
+def test_summary_of_a_placed_instance() -> None:
     gist, answer = decided(messages.allocate("new"))
     assert gist.to_json() == {
         "request": "allocate",
@@ -35,13 +35,13 @@ def test_an_instance_that_finds_a_place() -> None:
     assert f"score: {gist.score:.8f}," in answer["info"]
 
 
-def test_an_instance_that_finds_none() -> None:
+def test_summary_of_a_refused_instance() -> None:
     gist, answer = decided(messages.allocate("new", memory=1 << 30))
     assert answer["info"] == f"Request failed: {gist.refusal}"
     assert gist.to_json().keys() == {"request", "instances", "refusal"}
 
 
-def test_many_are_not_all_named() -> None:
+def test_only_the_first_instances_are_named() -> None:
     gist, answer = decided(
         messages.multi_allocate([*MANY, messages.allocate("big", memory=1 << 30, group_name=GROUP)])
     )
@@ -60,7 +60,7 @@ def test_many_are_not_all_named() -> None:
         ("change-group", messages.change_group([DRBD])),
     ],
 )
-def test_every_request_has_one(kind: str, request_: Json) -> None:
+def test_every_kind_of_request_has_a_summary(kind: str, request_: Json) -> None:
     gist, answer = decided(request_)
     assert gist.request == kind
     assert DRBD in gist.instances

@@ -17,7 +17,7 @@ EVEN = by_hand.cluster(
 
 
 @pytest.mark.parametrize("tool", TOOLS.values(), ids=TOOLS.keys())
-def test_a_tool_plans_with_options_that_all_have_defaults(tool: Tool[Any, Any]) -> None:
+def test_every_tool_plans_with_default_options(tool: Tool[Any, Any]) -> None:
     options = tool.options()
     assert is_dataclass(tool.options)
     assert options.execution == Execution()

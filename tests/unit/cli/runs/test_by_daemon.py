@@ -24,7 +24,7 @@ from ganeti_htools.planning import hbal
         "--simulate=a",
     ],
 )
-def test_options_that_the_daemon_cannot_use(option: str) -> None:
+def test_refuses_options_that_describe_the_cluster(option: str) -> None:
     line = obey(HBAL, ["-D", option])
     name = option.partition("=")[0]
     with pytest.raises(UsageError, match=f"^{name} cannot be used where htoolsd makes the plan$"):
@@ -47,7 +47,7 @@ class Daemon:
         return answer
 
 
-def test_a_plan_is_asked_for_with_the_options_that_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_has_only_changed_options(monkeypatch: pytest.MonkeyPatch) -> None:
     daemon = Daemon(plan={"id": "beef"})
     monkeypatch.setattr(calls, "ask", daemon.ask)
     line = obey(HBAL, ["-D/socket"])
@@ -56,7 +56,7 @@ def test_a_plan_is_asked_for_with_the_options_that_matter(monkeypatch: pytest.Mo
     assert daemon.asked == [("plan", wishes)]
 
 
-def test_a_plan_that_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_wait_returns_once_the_plan_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = {"ending": None, "going_on": "jobs 1"}
     daemon = Daemon(follow={"execution": outcome})
     monkeypatch.setattr(calls, "ask", daemon.ask)
@@ -70,7 +70,7 @@ def test_a_plan_that_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-def test_it_is_not_known_whether_a_plan_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_answer_points_to_htoolsctl(monkeypatch: pytest.MonkeyPatch) -> None:
     daemon = Daemon(execute=NoReplyError("no answer"))
     monkeypatch.setattr(calls, "ask", daemon.ask)
     line = obey(HBAL, ["-D/socket", "-X", "--no-wait"])

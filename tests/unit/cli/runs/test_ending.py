@@ -16,7 +16,7 @@ def outcome(ending: str, reason: str | None = None, going_on: str | None = None)
     return {"ending": ending, "reason": reason, "going_on": going_on}
 
 
-def test_the_cluster_and_the_rest_are_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_saves_cluster_and_remaining_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     prefix = tmp_path / "out"
     save_outcome(CommandLine(save=str(prefix)), CLUSTER, REST)
     assert (tmp_path / "out.executed").read_text() == text.dump(CLUSTER)
@@ -30,7 +30,7 @@ def test_the_cluster_and_the_rest_are_saved(tmp_path: Path, capsys: pytest.Captu
     ]
 
 
-def test_a_cluster_that_could_not_be_read_is_not_saved(tmp_path: Path) -> None:
+def test_unreadable_cluster_is_not_saved(tmp_path: Path) -> None:
     save_outcome(CommandLine(save=str(tmp_path / "out")), None, [])
     assert [path.name for path in tmp_path.iterdir()] == ["out.remaining"]
 
@@ -41,11 +41,11 @@ def test_without_the_option_nothing_is_saved(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize("ending", ["done", "stopped"])
-def test_a_run_that_ended_well(ending: str) -> None:
+def test_successful_run_ends_normally(ending: str) -> None:
     conclude(outcome(ending, "as requested"))
 
 
-def test_an_interrupted_run() -> None:
+def test_interrupted_run_exits_with_status_2() -> None:
     with pytest.raises(SystemExit) as ended:
         conclude(outcome("interrupted"))
     assert ended.value.code == 2
@@ -60,7 +60,7 @@ def test_an_interrupted_run() -> None:
         (outcome("lost", "away"), "away"),
     ],
 )
-def test_a_run_that_ended_badly(told: dict[str, Any], error: str) -> None:
+def test_failed_run_is_an_error(told: dict[str, Any], error: str) -> None:
     with pytest.raises(HtoolsError) as raised:
         conclude(told)
     assert str(raised.value) == error

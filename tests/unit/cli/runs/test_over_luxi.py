@@ -71,7 +71,7 @@ def plan(ganeti: Simulator) -> list[dict[str, Any]]:
     return steps
 
 
-def test_what_is_done_is_told_and_saved(tmp_path: Path) -> None:
+def test_reports_and_saves_the_run(tmp_path: Path) -> None:
     with simulator(tmp_path, uneven(), "--job-seconds=0") as ganeti:
         with hbal(ganeti, f"-l{STEPS}", "-S", tmp_path / "saved") as process:
             status, out, err = result(process)
@@ -87,7 +87,7 @@ def test_what_is_done_is_told_and_saved(tmp_path: Path) -> None:
         assert "saved.executed" in err
 
 
-def test_only_the_daemon_goes_on_by_itself(tmp_path: Path) -> None:
+def test_refuses_no_wait_without_daemon(tmp_path: Path) -> None:
     with simulator(tmp_path, uneven()) as ganeti:
         with hbal(ganeti, f"-l{STEPS}", "--no-wait") as process:
             status, out, err = result(process)
@@ -96,7 +96,7 @@ def test_only_the_daemon_goes_on_by_itself(tmp_path: Path) -> None:
         assert ganeti.tell("jobs") == []
 
 
-def test_a_failure(tmp_path: Path) -> None:
+def test_failed_job_is_an_error(tmp_path: Path) -> None:
     with simulator(tmp_path, uneven(), "--job-seconds=0", "--fail=REPLACE_DISKS") as ganeti:
         with hbal(ganeti, f"-l{STEPS}", "-S", tmp_path / "saved", "--json") as process:
             status, out, err = result(process)
@@ -116,7 +116,7 @@ def test_a_failure(tmp_path: Path) -> None:
         assert [line.strip() for line in script.splitlines() if "gnt-instance" in line] == rest
 
 
-def test_interrupted_it_stops_after_the_jobset(tmp_path: Path) -> None:
+def test_interrupt_stops_after_the_jobset(tmp_path: Path) -> None:
     with simulator(tmp_path, uneven(), "--job-seconds=1000") as ganeti, hbal(ganeti, f"-l{STEPS}") as process:
         until(process, "Got job IDs 1")
         process.send_signal(signal.SIGINT)
@@ -130,7 +130,7 @@ def test_interrupted_it_stops_after_the_jobset(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("signals", [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM,), (signal.SIGHUP,)])
-def test_interrupted_again_it_stops_at_once(tmp_path: Path, signals: tuple[signal.Signals, ...]) -> None:
+def test_second_interrupt_stops_at_once(tmp_path: Path, signals: tuple[signal.Signals, ...]) -> None:
     with simulator(tmp_path, uneven(), "--job-seconds=1000") as ganeti, hbal(ganeti, f"-l{STEPS}") as process:
         until(process, "Got job IDs 1")
         first, *more = signals
@@ -147,7 +147,7 @@ def test_interrupted_again_it_stops_at_once(tmp_path: Path, signals: tuple[signa
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
-def test_what_it_was_started_to_ignore_is_ignored(tmp_path: Path, number: signal.Signals) -> None:
+def test_ignored_signals_stay_ignored(tmp_path: Path, number: signal.Signals) -> None:
     """By ``nohup``, or by a script that starts it in the background."""
     with simulator(tmp_path, uneven(), "--job-seconds=1000") as ganeti:
         before = signal.signal(number, signal.SIG_IGN)
@@ -164,7 +164,7 @@ def test_what_it_was_started_to_ignore_is_ignored(tmp_path: Path, number: signal
 
 
 @pytest.mark.parametrize("wish", ["stop", "replan"])
-def test_a_node_that_is_drained_meanwhile(tmp_path: Path, wish: str) -> None:
+def test_plan_stops_or_is_replaced_when_a_node_is_drained(tmp_path: Path, wish: str) -> None:
     with simulator(tmp_path, uneven(), "--job-seconds=1000") as ganeti:
         first, *later = plan(ganeti)
         master = next(row.name for row in text.parse(ganeti.cluster(), "").nodes if row.master)
@@ -194,7 +194,7 @@ def test_a_node_that_is_drained_meanwhile(tmp_path: Path, wish: str) -> None:
 
 
 @pytest.mark.parametrize("wish", ["stop", "replan"])
-def test_only_empty_nodes_are_powered_down(tmp_path: Path, wish: str) -> None:
+def test_node_with_a_new_instance_is_not_powered_down(tmp_path: Path, wish: str) -> None:
     """Somebody uses a node again that has been emptied."""
     idle = with_master(4, Shape(nodes=5, instances=6, templates={"ext": 1}, fill=0.05, down=0))
     with simulator(tmp_path, idle, "--job-seconds=1000") as ganeti:
@@ -229,7 +229,7 @@ def tagging(ganeti: Simulator) -> bool:
     return bool(newest[0].get("tags") == ["htools:standby:auto"])
 
 
-def test_a_node_that_somebody_drained_is_left_alone(tmp_path: Path) -> None:
+def test_node_drained_by_others_is_left_alone(tmp_path: Path) -> None:
     made_of = with_master(4, Shape(nodes=4, instances=12, templates={"ext": 1}, drained=1))
     nodes = tuple(replace(row, tags=("htools:standby:auto",) * row.offline) for row in made_of.nodes)
     with simulator(tmp_path, replace(made_of, nodes=nodes), "--job-seconds=0") as ganeti:
@@ -241,7 +241,7 @@ def test_a_node_that_somebody_drained_is_left_alone(tmp_path: Path) -> None:
         assert {each["OP_ID"] for (opcodes,) in submitted for each in opcodes} == {"OP_INSTANCE_MIGRATE"}
 
 
-def test_what_was_left_is_finished_where_there_is_nothing_else_to_do(tmp_path: Path) -> None:
+def test_finishes_interrupted_run_without_other_work(tmp_path: Path) -> None:
     made_of = with_master(4, Shape(nodes=5, instances=6, templates={"ext": 1}, fill=0.05, offline=1, down=0))
     tags = ("htools:squeezing", "htools:standby:auto")
     nodes = tuple(replace(row, tags=tags * row.offline) for row in made_of.nodes)
@@ -259,7 +259,7 @@ def test_what_was_left_is_finished_where_there_is_nothing_else_to_do(tmp_path: P
         assert len(ganeti.tell("jobs")) == 2
 
 
-def test_jobs_of_a_run_that_was_killed_are_waited_for(tmp_path: Path) -> None:
+def test_waits_for_jobs_of_a_killed_run(tmp_path: Path) -> None:
     """And what it has left is finished."""
     idle = with_master(4, Shape(nodes=5, instances=6, templates={"ext": 1}, fill=0.05, down=0))
     with simulator(tmp_path, idle, "--job-seconds=1000") as ganeti:
@@ -284,7 +284,7 @@ def primary(ganeti: Simulator, name: str) -> str:
 
 
 @pytest.mark.parametrize("source", ["-tFILE", "-mnowhere.example", "--simulate=p,3,8T,2T,64"])
-def test_without_luxi_nothing_is_carried_out_nor_planned(tmp_path: Path, source: str) -> None:
+def test_refuses_execution_without_luxi_before_planning(tmp_path: Path, source: str) -> None:
     path = tmp_path / "cluster.data"
     path.write_text(text.dump(uneven()))
     command = [sys.executable, "-m", "ganeti_htools.cli.hbal", source.replace("FILE", str(path)), "-X"]
@@ -293,7 +293,7 @@ def test_without_luxi_nothing_is_carried_out_nor_planned(tmp_path: Path, source:
     assert done.stderr == "Error: hbal: Execution of commands possible only on LUXI\n"
 
 
-def test_units_are_asked_for_before_each_jobset(tmp_path: Path) -> None:
+def test_asks_for_units_before_each_jobset(tmp_path: Path) -> None:
     """Nothing goes where one volume group is full, and what is saved has units."""
     kinds = DesiredUnit(StorageType.LVM_VG, "hdd"), DesiredUnit(StorageType.LVM_VG, "ssd")
 
