@@ -179,4 +179,4 @@ def test_balancing_moves_are_not_refused() -> None:
         done, why = refusal(initial_world(state.cluster), jobs)
         assert not OF_STORAGE.search(why), (seed, why)
         carried += done
-    assert carried > 300
+    assert carried > 100
