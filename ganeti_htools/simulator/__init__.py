@@ -1,0 +1,1 @@
+"""The simulator: a stand-in for Ganeti's master daemon, on a cluster from a file."""

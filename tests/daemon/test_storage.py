@@ -88,17 +88,10 @@ def test_plan_respects_units_and_free_space_follows(
         assert tool("hscan", f"-D{daemon.socket}", "-d", tmp_path).returncode == 0
         return (tmp_path / "LOCAL.data").read_text()
 
+    wait_until(lambda: {state for _, state in ganeti.tell("jobs")} == {"success"})
+    ask(str(daemon.socket), "refresh", {})
     wait_until(lambda: known() == ganeti.cluster())
     assert storage(daemon)["done"] == asked
-
-
-def test_default_mode_submits_no_jobs(tmp_path: Path, ganeti: Simulator) -> None:
-    with running(tmp_path / "daemon", config="config_seconds = 0.05\n") as daemon:
-        wait_until(lambda: daemon.status()["cluster"]["nodes"] == 4)
-        assert storage(daemon)["mode"] == "never"
-        told = json.loads(tool("htoolsctl", "--socket", daemon.socket, "status", "--json").stdout)
-        assert told["cluster"]["storage"]["nodes"] == 0
-    assert ganeti.tell("jobs") == []
 
 
 def asked(template: str, size: int, disk: dict[str, object]) -> str:
@@ -125,7 +118,9 @@ def test_first_disk_on_a_unit_goes_to_a_node_with_it(tmp_path: Path) -> None:
         assert decided(daemon, request)["result"] == [nodes[-1].name]
 
 
-def test_configured_pool_limits_decisions_without_jobs(tmp_path: Path, ganeti: Simulator) -> None:
+def test_configured_pool_limits_decisions_and_default_mode_submits_no_jobs(
+    tmp_path: Path, ganeti: Simulator
+) -> None:
     config = 'config_seconds = 0.05\n[[pool]]\ntype = "ext"\nkey = "san"\ntotal = 5000\nreserved = 1000\n'
 
     def decide(daemon: Daemon, size: int) -> Any:
@@ -133,8 +128,9 @@ def test_configured_pool_limits_decisions_without_jobs(tmp_path: Path, ganeti: S
 
     with running(tmp_path / "daemon", config=config) as daemon:
         wait_until(lambda: daemon.status()["cluster"]["generations"].get("storage"))
+        assert (storage(daemon)["mode"], storage(daemon)["nodes"]) == ("never", 0)
         shown = tool("htoolsctl", "--socket", daemon.socket, "storage").stdout
-        assert ["ext/san", "4000", "4000", "all"] in [line.split() for line in shown.splitlines()]
+        assert ["ext/san", "3.9", "3.9", "all"] in [line.split() for line in shown.splitlines()]
         assert decide(daemon, 3999)["success"]
         assert decide(daemon, 4000)["info"].endswith("most missing: space in ext/san, which lacks 1 MiB")
     assert ganeti.tell("jobs") == []

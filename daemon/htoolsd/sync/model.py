@@ -53,10 +53,10 @@ class ModelTable:
 class Model:
     """The cluster at one moment, in the stages in which it is made.
 
-    ``tables`` are the rows as polled; ``cluster`` among them has one row, Ganeti's cluster configuration.
-    ``asked`` has the times (of trio's clock) of the last poll for each kind of data. The others are None
-    until both kinds were polled: ``answers`` joins the tables; ``without_storage`` is the cluster in them;
-    ``without_reservations`` adds ``storage``; ``cluster`` also adds ``reservations`` and ``standby``.
+    ``tables`` are the rows as polled. The table ``cluster`` has one row, Ganeti's cluster configuration.
+    ``asked`` has the times (of trio's clock) of the last poll for each kind of data. The next four stages are
+    None until both kinds were polled: ``answers`` joins the tables; ``without_storage`` is the cluster in the
+    answers; ``without_reservations`` adds ``storage``; ``cluster`` adds ``reservations`` and ``standby``.
     ``silent`` nodes are in use but do not report; they count as offline. ``changed_nodes`` have other
     instances since the time of a poll.
     """
@@ -81,9 +81,7 @@ class Model:
 
     @property
     def generations(self) -> dict[str, int]:
-        """The generation of each table, and those of storage and of the ledger's reservations, if there are
-        any.
-        """
+        """The generation of each table, and those of storage and reservations if they have ever changed."""
         names = (name for tables in TABLES.values() for name in tables)
         found = {name: self.tables[name].generation for name in names if name in self.tables}
         others = {STORAGE: self.storage.generation, LEDGER: self.reservations.generation}
