@@ -89,6 +89,7 @@ def blocks(document: str) -> Iterator[Block]:
         line = lines[number]
         if match := _COMMENT.fullmatch(line):
             kind, _, argument = match[1].replace(":", "").partition(" ")
+            above = line
             if kind in ("daemon", "new"):
                 yield Block(kind, argument, "", number, number + 1)
                 kind, argument = "shell", ""

@@ -6,6 +6,7 @@ import shlex
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stderr, suppress
+from functools import cache
 from io import StringIO
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from ganeti_htools.commandline.programs import PROGRAMS
 from ganeti_htools.commandline.reading import Reply, read
 from ganeti_htools.simulator import program as simulator
 from htoolsd.process.config import Config, argument_parser, load
-from tests.support.documents import DOCUMENTS, OURS, SAMPLES, Block, blocks
+from tests.support.documents import DOCUMENTS, OURS, SAMPLES, Block, blocks, matches, sessions
 from tests.support.programs import ROOT
 from tests.support.storage_units import taken
 
@@ -43,7 +44,7 @@ def test_examples_of_commands_are_commands_of_a_shell() -> None:
     for block in commands:
         done = subprocess.run(["bash", "-n"], input=block.text, capture_output=True, text=True)
         assert done.stderr == "", block.text
-    assert sum(block.runs for block in commands) > 25
+    assert sum(block.runs for block in commands) > 40
 
 
 def complaint(words: Sequence[str]) -> str:
@@ -77,6 +78,50 @@ def test_programs_understand_the_commands() -> None:
     ours = [(path, words) for path, words in examples if words and words[0] in OURS - {"htools"}]
     assert len(ours) > 60
     assert [(path.name, words) for path, words in ours if complaint(words)] == []
+
+
+SAMPLE_DOCUMENT = """
+Text.
+
+    hinfo -t a.data | head -n 1
+
+<!-- output -->
+
+    1 ... 3
+
+More text.
+
+<!-- daemon a.data -->
+
+    gnt-node list
+
+:   A definition
+
+    that goes on.
+
+<!-- text -->
+
+    anything
+"""
+
+
+def test_blocks_have_kinds_and_definitions_are_none() -> None:
+    found = [(block.kind, block.text, block.runs) for block in blocks(SAMPLE_DOCUMENT)]
+    assert found == [
+        ("shell", "hinfo -t a.data | head -n 1", True),
+        ("output", "1 ... 3", False),
+        ("daemon", "", False),
+        ("shell", "gnt-node list", False),
+        ("text", "anything", False),
+    ]
+    (session,) = sessions(SAMPLE_DOCUMENT)
+    assert [block.kind for block in session.blocks] == ["shell", "output"]
+
+
+def test_output_is_compared_but_for_dots_and_empty_lines() -> None:
+    assert matches("1 ... 3\n4", "1 2 3\n\n4  \n")
+    assert not matches("1 ... 3", "1 2 4")
+    assert not matches("1", "1\n2")
 
 
 def test_clusters_are_the_samples() -> None:
@@ -176,6 +221,7 @@ TROUBLESHOOTING = (ROOT / "docs/troubleshooting.md").read_text("utf-8")
 LEVELS = {"warning", "error", "exception", "critical"}
 
 
+@cache
 def modules(package: Path) -> list[ast.Module]:
     return [ast.parse(path.read_text("utf-8")) for path in sorted(package.rglob("*.py"))]
 
