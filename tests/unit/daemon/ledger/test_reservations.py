@@ -1,10 +1,13 @@
+from dataclasses import replace
 from typing import Any
 
 from ganeti_htools.model.inventory import Inventory
+from ganeti_htools.model.resource_classes import POOL
+from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
 from ganeti_htools.model.types import DiskTemplate
 from htoolsd.ledger.desired_state import DesiredState, desired_state
 from htoolsd.ledger.records import Consumer, Kind, LedgerSnapshot, consumer_uuid, provider_uuid
-from htoolsd.ledger.reservations import claimed_nodes, inventories_of_nodes
+from htoolsd.ledger.reservations import claimed_nodes, inventories_of_nodes, reservations
 from tests.support import by_hand
 
 WEB = by_hand.instance("web1", DiskTemplate.DRBD, "node1", "node2")
@@ -63,3 +66,37 @@ def test_promises_are_reserved_on_request() -> None:
 def test_claimed_nodes_are_named() -> None:
     assert claimed_nodes(SAID, contents({}, ("c1/new", "instance", "{}", {"VCPU": 1}))) == {"node1"}
     assert claimed_nodes(SAID, contents({}, ("c1/node1", "node", None, {"VCPU": 1}))) == set()
+
+
+class TestPools:
+    """Configured pools, which clusters may share."""
+
+    SAN = DesiredUnit(StorageType.EXT, "san")
+    POOL = provider_uuid("san.example.org")
+
+    def state(self) -> DesiredState:
+        cluster = by_hand.cluster({"node1": 10_000}, [])
+        return desired_state(replace(cluster, pools=(Pool(self.SAN, 1000, 0, "san.example.org"),)), "c1")
+
+    def ledger(self, *uses: tuple[str, Kind, str | None, int]) -> LedgerSnapshot:
+        consumers = [Consumer(consumer_uuid(name), name, kind, promised=text) for name, kind, text, _ in uses]
+        return LedgerSnapshot(
+            {},
+            {self.POOL: {POOL: Inventory(1000, 50)}},
+            {each.uuid: each for each in consumers},
+            {consumer_uuid(name): {self.POOL: {POOL: mib}} for name, _, _, mib in uses},
+        )
+
+    def test_own_instances_are_not_reserved(self) -> None:
+        found = reservations(self.state(), self.ledger(("c1/web", "instance", None, 300)))
+        assert (found.pools, found.promised) == ({self.SAN: 50}, {})
+
+    def test_claims_and_other_clusters_are_reserved(self) -> None:
+        ledger = self.ledger(
+            ("c2/web", "instance", None, 300),
+            ("c2/new", "instance", "{}", 20),
+            ("c1/plan/1", "plan", None, 4),
+        )
+        found = reservations(self.state(), ledger)
+        assert found.pools == {self.SAN: 50 + 300 + 20 + 4}
+        assert found.promised == {"c2/new": {self.SAN: 20}}
