@@ -1,7 +1,7 @@
-"""JSON documents from strangers: size and nesting are checked before they are parsed.
+"""Parse untrusted JSON: size and nesting are checked before parsing.
 
-Parsing nested or many values costs far more than their text, and a parser cannot be interrupted. A name that
-stands twice in an object is noticed, because parsers differ in what they make of it and do not report it.
+Parsing nested or many values costs far more than reading their text, and a parser cannot be interrupted.
+Repeated names in an object are detected, because parsers differ on them and do not report them.
 """
 
 import gc
@@ -21,21 +21,21 @@ _NESTING = {**dict.fromkeys(b"[{", 1), **dict.fromkeys(b"]}", -1)}
 
 
 class DocumentError(Exception):
-    """Text that is refused as a document; the exception's text says why."""
+    """Text that is refused as a document; the exception's text is the reason."""
 
 
 class RepeatedError(DocumentError):
-    """A name stands twice in an object."""
+    """A name appears twice in an object."""
 
 
 class RepeatingObject(dict[str, Any]):
-    """An object in which ``name`` stands twice; the first is there."""
+    """An object in which ``name`` appears twice; it has the first value."""
 
     name = ""
 
 
 def parse_document(text: bytes) -> Any:
-    """The value of a document in which no name stands twice in an object. Raises DocumentError."""
+    """Parse a document without repeated names. Raises DocumentError."""
     if text.count(b"[") + text.count(b"{") > DEEPEST and measure(text)[1] > DEEPEST:
         raise DocumentError(f"more than {DEEPEST} objects and lists within each other")
     try:
@@ -66,15 +66,15 @@ def _first(members: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def has_at_most(text: bytes, most: int) -> bool:
-    """Whether a document has at most ``most`` values: objects, lists and what they contain."""
+    """Whether a document has at most ``most`` values: objects, lists and their members."""
     quickly = sum(text.count(mark) for mark in (b",", b"[", b"{")) + 1  # an upper bound
     return quickly <= most or measure(text)[0] <= most
 
 
 def measure(text: bytes) -> tuple[int, int]:
-    """An upper bound for the number of values in a document, and how deep they are nested.
+    """Return an upper bound for the number of values in a document, and its nesting depth.
 
-    For text that is not JSON these hold up to where a parser would stop.
+    In text that is not JSON both hold up to the point where a parser stops.
     """
     import numpy as np  # programs that only ask the daemon start without it
 
@@ -97,20 +97,20 @@ def measure(text: bytes) -> tuple[int, int]:
 
 
 def _quotes(text: bytes) -> int:
-    """The number of quotation marks: two for each string, names included."""
+    """Count quotation marks: two for each string, names included."""
     return _unescaped(text).count(b'"')
 
 
 def _unescaped(text: bytes) -> bytes:
-    """The text without escaped backslashes and escaped quotation marks."""
+    """Return the text without escaped backslashes and quotation marks."""
     return text.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in text else text
 
 
 @contextmanager
 def without_garbage_collection() -> Iterator[None]:
-    """Runs a block without garbage collection, which takes longer the more live objects there are.
+    """Run a block without garbage collection, whose time grows with the number of live objects.
 
-    When several threads do so at once, collection starts again when the one that began first has finished.
+    If several threads overlap, collection resumes when the first of them finishes.
     """
     collecting = gc.isenabled()
     if collecting:

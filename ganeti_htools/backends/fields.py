@@ -15,7 +15,7 @@ MAX_COUNT = 1 << 31
 
 
 def parse_json(data: bytes, what: str) -> Any:
-    """The value of a JSON document, the first where a name stands twice. Raises DataError naming ``what``."""
+    """Parse JSON; of a repeated name the first value counts. Raises DataError naming ``what``."""
     try:
         return parse_document(data)
     except RepeatedError:
@@ -25,7 +25,7 @@ def parse_json(data: bytes, what: str) -> Any:
 
 
 def excerpt(value: Any) -> str:
-    """The beginning of a value, for an error message; the rest is not even formatted."""
+    """Return the beginning of a value for an error message, without formatting the rest."""
     text = "".join(islice(_written(value), 40))
     return text if len(text) <= 40 else text[:37] + "..."
 
@@ -63,12 +63,12 @@ class Fields:
         self.values: Mapping[str, Any] = values
 
     def wrong(self, key: str, kind: str, expected: str) -> DataError:
-        """The error for a value of the wrong type or size."""
+        """Return the error for a value of the wrong type or size."""
         got = excerpt(self.values.get(key))
         return DataError(f"{self.owner}: key '{key}': Unable to read {kind}, expected {expected}, got {got}")
 
     def value(self, key: str) -> Any:
-        """The value of a key that must be there."""
+        """Return the value of a required key."""
         try:
             return self.values[key]
         except KeyError:
@@ -76,7 +76,7 @@ class Fields:
             raise DataError(f"{self.owner}: key '{key}' not found, object contains only [{names}]") from None
 
     def integer(self, key: str, low: int = 0, high: int = MAX_MIB) -> int:
-        """A whole number in range; a fraction is rounded."""
+        """Return a whole number in range; a fraction is rounded."""
         value = self.value(key)
         if type(value) is int and low <= value <= high:
             return value
@@ -89,7 +89,7 @@ class Fields:
         return self.integer(key, 0, MAX_COUNT)
 
     def free(self, key: str) -> int:
-        """What is free (MiB, or a number of things); negative if more is used than there is."""
+        """Return a free amount (MiB or a count); negative if more is used than exists."""
         return self.integer(key, -MAX_MIB)
 
     def number(self, key: str) -> float:
@@ -137,7 +137,7 @@ class Fields:
             raise self.wrong(key, f"[{kind.__name__}]", f"a list of {values}") from None
 
     def object(self, key: str) -> "Fields":
-        """An object within."""
+        """Return an object."""
         value = self.value(key)
         if not isinstance(value, dict):
             raise self.wrong(key, "JSObject", "an object")
@@ -151,5 +151,5 @@ class Fields:
         return [Fields(self.owner, item) for item in value]
 
     def has(self, key: str) -> bool:
-        """Whether the key is there and not null."""
+        """Whether the key exists and is not null."""
         return self.values.get(key) is not None

@@ -1,7 +1,7 @@
-"""What Ganeti tells of storage: its settings, where disks are, what the units on nodes have.
+"""Ganeti's data about storage: settings, locations of disks, units on nodes.
 
-Where disks are stands in Ganeti's configuration file (``config.data``) and in what OP_INSTANCE_QUERY_DATA
-results in; what units have, in what OP_NODE_QUERY_STORAGE does (``lib/cmdlib/node.py``).
+Disk locations are in Ganeti's configuration file (``config.data``) and in results of
+OP_INSTANCE_QUERY_DATA; units of nodes in results of OP_NODE_QUERY_STORAGE (``lib/cmdlib/node.py``).
 """
 
 from collections import defaultdict
@@ -34,7 +34,7 @@ _SETTINGS = {
 
 
 def default_units(settings: Fields) -> tuple[DesiredUnit, ...]:
-    """The units of disks that do not tell theirs, by the cluster's settings. Raises DataError."""
+    """Return the units of disks without a named unit, by the cluster's settings. Raises DataError."""
     named = {kind: settings.text(key) for key, kind in _SETTINGS.items() if settings.has(key)}
     pool = rbd_pool(settings)
     if pool:
@@ -43,17 +43,17 @@ def default_units(settings: Fields) -> tuple[DesiredUnit, ...]:
 
 
 def metavg(owner: Fields) -> str | None:
-    """The volume group of the metadata of new mirrored disks, by a group. Raises DataError."""
+    """Return a group's volume group for the metadata of new mirrored disks. Raises DataError."""
     return _parameter(owner, DiskTemplate.DRBD, "metavg")
 
 
 def rbd_pool(owner: Fields) -> str | None:
-    """The pool of new RBD disks, by the cluster or a group. Raises DataError."""
+    """Return the pool of new RBD disks of the cluster or a group. Raises DataError."""
     return _parameter(owner, DiskTemplate.RBD, "pool")
 
 
 def _parameter(owner: Fields, template: DiskTemplate, name: str) -> str | None:
-    """A disk parameter of a cluster or group, if it has it."""
+    """Return a disk parameter of a cluster or group, or None."""
     if not owner.has("diskparams"):
         return None
     parameters = owner.object("diskparams")
@@ -64,7 +64,7 @@ def _parameter(owner: Fields, template: DiskTemplate, name: str) -> str | None:
 
 
 def enabled_templates(settings: Fields) -> tuple[DiskTemplate, ...] | None:
-    """The disk templates that new instances may have; those that we do not know are left out."""
+    """Return the known disk templates that new instances may have."""
     if not settings.has("enabled_disk_templates"):
         return None
     known = {template.value: template for template in DiskTemplate}
@@ -72,14 +72,14 @@ def enabled_templates(settings: Fields) -> tuple[DiskTemplate, ...] | None:
 
 
 class DiskLocations(NamedTuple):
-    """Where disks are, and for each instance that could not be read why, a line each."""
+    """Disks with their locations by instance, and an error line for each unreadable instance."""
 
     disks: DisksByInstance
     wrong: tuple[str, ...]
 
 
 def configured_disks(data: bytes) -> DiskLocations:
-    """Where disks are, from Ganeti's configuration file. Raises DataError if it is none."""
+    """Read disk locations from Ganeti's configuration file. Raises DataError for another file."""
     what = "Ganeti's configuration"
     document = Fields(what, parse_json(data, what))
     settings, disks = document.object("cluster"), document.object("disks").values
@@ -103,7 +103,7 @@ def configured_disks(data: bytes) -> DiskLocations:
 
 
 def _own_pool(group: Any) -> str | None:
-    """The RBD pool of a group that has its own; None for what is no group."""
+    """Return a group's own RBD pool; None without one or for invalid data."""
     try:
         return rbd_pool(Fields("group", group))
     except DataError:
@@ -111,9 +111,9 @@ def _own_pool(group: Any) -> str | None:
 
 
 def queried_disks(result: Any, defaults: Iterable[DesiredUnit], pools: Mapping[str, str]) -> DiskLocations:
-    """Where disks are, from a result of OP_INSTANCE_QUERY_DATA; ``pools`` are groups' RBD pools, by uuid.
+    """Read disk locations from a result of OP_INSTANCE_QUERY_DATA. Raises DataError for another result.
 
-    Raises DataError if it is none.
+    ``pools`` are the RBD pools of groups, by UUID.
     """
     keys = {unit.type: unit.key for unit in defaults}
 
@@ -127,7 +127,7 @@ def queried_disks(result: Any, defaults: Iterable[DesiredUnit], pools: Mapping[s
 def _found(
     rows: Mapping[str, Any], read: Callable[[str, Fields], tuple[str, tuple[Disk, ...]]]
 ) -> DiskLocations:
-    """Where the disks of instances are. ``read`` makes a name and disks of the key and fields of each."""
+    """Collect disk locations. ``read`` returns an instance's name and disks."""
     found, wrong = dict[str, tuple[Disk, ...]](), list[str]()
     for key, values in rows.items():
         try:
@@ -139,12 +139,12 @@ def _found(
 
 
 def _with_pool(defaults: Mapping[StorageType, str], pool: str | None) -> Mapping[StorageType, str]:
-    """The keys of disks that do not tell theirs, in a group that may have an RBD pool of its own."""
+    """Return the default keys by storage type, with a group's own RBD pool."""
     return {**defaults, StorageType.RADOS: pool} if pool else defaults
 
 
 def _disk(fields: Fields, defaults: Mapping[StorageType, str]) -> Disk:
-    """A disk, whose form is the same in the configuration and in answers (``objects.Disk``)."""
+    """Read a disk; configuration and query results share the format (``objects.Disk``)."""
     template = fields.choice("dev_type", DiskTemplate)
     disk = Disk(fields.integer("size"), fields.count("spindles") if fields.has("spindles") else None)
     kind = TYPE_OF[template]
@@ -164,7 +164,7 @@ def _disk(fields: Fields, defaults: Mapping[StorageType, str]) -> Disk:
 
 
 def _first(fields: Fields) -> str:
-    """The first part of where a disk is: volume group, driver or provider."""
+    """Return the first part of a disk's location: volume group, driver or provider."""
     return _parts(fields)[0]
 
 
@@ -176,12 +176,12 @@ def _parts(fields: Fields) -> list[str]:
 
 
 def _text(value: Any) -> bool:
-    """Whether it is a name that can be told on one line."""
+    """Whether it is a printable name on one line."""
     return isinstance(value, str) and value != "" and value.isprintable()
 
 
 def _directory(fields: Fields, default: str | None) -> str:
-    """The storage directory of a file: the cluster's if it is below that, else the one of its instance's."""
+    """Return a file's storage directory: the cluster's if it contains the file, else the instance's parent."""
     path = _parts(fields)[1]
     if default and path.startswith(default.rstrip("/") + "/"):
         return default
@@ -189,8 +189,9 @@ def _directory(fields: Fields, default: str | None) -> str:
 
 
 def storage_to_json(cluster: Cluster) -> dict[str, Any]:
-    """The units of nodes and the disks of instances, in the words of the text format, by name; pools. And
-    inventories of nodes, if there are any.
+    """Return units of nodes, disks of instances, pools and any inventories as JSON.
+
+    Units, disks and inventories are in the text format, by name.
     """
     there = {node.name: write_inventories(node.inventories) for node in cluster.nodes if node.inventories}
     return {
@@ -216,7 +217,7 @@ def storage_to_json(cluster: Cluster) -> dict[str, Any]:
 
 
 def with_storage_json(cluster: Cluster, said: Any) -> Cluster:
-    """The cluster with the units and inventories that :func:`storage_to_json` wrote. Raises DataError."""
+    """Return the cluster with the data of :func:`storage_to_json`. Raises DataError."""
     fields = Fields("storage", said)
     nodes, instances = fields.object("nodes"), fields.object("instances")
     cluster = with_disks(cluster, {name: units.read_disks(instances.text(name)) for name in instances.values})
@@ -232,10 +233,7 @@ def with_storage_json(cluster: Cluster, said: Any) -> Cluster:
 
 
 def pool(fields: Fields) -> Pool:
-    """What is known of a pool, from its type, key, total and reserved MiB, and its provider's name.
-
-    Raises DataError.
-    """
+    """Read a pool's type, key, total and reserved MiB, and its provider's name. Raises DataError."""
     known = {kind.value: kind for kind in StorageType if kind.pool}
     kind, key = fields.text("type"), fields.text("key")
     if kind not in known:
@@ -251,9 +249,9 @@ def pool(fields: Fields) -> Pool:
 
 
 def reports(results: Mapping[StorageType, Any]) -> tuple[UnitReports, tuple[str, ...]]:
-    """What nodes have, from the results of OP_NODE_QUERY_STORAGE for each type, asked for STORAGE_FIELDS.
+    """Read the units of nodes from results of OP_NODE_QUERY_STORAGE (STORAGE_FIELDS) by type.
 
-    A node in whose rows something is wrong is left out; why is told, a line each.
+    A node with an invalid row is left out; the second value has an error line for each.
     """
     found: defaultdict[str, dict[DesiredUnit, UnitSpace]] = defaultdict(dict)
     wrong: dict[str, str] = {}

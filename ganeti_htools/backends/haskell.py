@@ -1,6 +1,6 @@
-"""Numbers written as Haskell writes them, for output that is to equal that of Ganeti's tools.
+"""Format numbers as Haskell does, for output equal to that of Ganeti's tools.
 
-Haskell starts from the fewest decimal digits that identify a number, and rounds those, not the number itself.
+Haskell rounds the fewest decimal digits that identify a number, not the number itself.
 """
 
 import math
@@ -41,11 +41,11 @@ def _special(value: float) -> str:
 
 
 def _decimal(value: float) -> Decimal:
-    """The fewest digits that identify this number; among those, the digits nearest to it.
+    """Return the fewest digits that identify this number; of several, the digits nearest to the number.
 
     This differs from Python's ``repr`` in two points: a decimal half-way between two numbers identifies
-    neither, and of two decimals that are equally near the larger is chosen. The method is that of Burger and
-    Dybvig, "Printing Floating-Point Numbers Quickly and Accurately" (1996).
+    neither, and of two equally near decimals the larger is chosen. The method is that of Burger and Dybvig,
+    "Printing Floating-Point Numbers Quickly and Accurately" (1996).
     """
     size = abs(float(value))
     if size < 2**53 and size.is_integer():

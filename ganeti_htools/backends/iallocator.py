@@ -1,4 +1,4 @@
-"""Ganeti's iallocator requests (``doc/iallocator.rst``): the cluster and what is asked of it."""
+"""Ganeti's iallocator requests (``doc/iallocator.rst``): the cluster and the request itself."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -45,7 +45,9 @@ def _read(data: bytes) -> Message:
 
 
 def _section(message: Fields, key: str) -> Iterable[tuple[str, Any]]:
-    """The members of a section. Raises DataError if a name stands twice, so that no member is lost."""
+    """Return the members of a section. Raises DataError if a name appears twice, since a member would be
+    lost.
+    """
     values = message.object(key).values
     if isinstance(values, RepeatingObject):
         raise DataError(f"{message.owner}: key '{key}': the name '{values.name}' stands twice")
@@ -59,7 +61,7 @@ def assemble(
     instances: Iterable[Instance],
     warnings: Iterable[str],
 ) -> Message:
-    """A message from its parsed parts and the request, which is read here."""
+    """Build a message from its parsed parts, and read the request."""
     cluster = Cluster(tuple(groups), tuple(nodes), tuple(instances), message.texts("cluster_tags"))
     check(cluster)
     request = Fields("invalid request dict", message.object("request").values)
@@ -67,7 +69,7 @@ def assemble(
 
 
 def default_hypervisor(message: Fields) -> str | None:
-    """The first enabled hypervisor; the message does not say which one a node runs."""
+    """Return the first enabled hypervisor; the message does not name those of nodes."""
     enabled = message.texts("enabled_hypervisors")
     return enabled[0] if enabled else None
 
@@ -116,7 +118,7 @@ def _ispec(fields: Fields) -> ISpec:
 
 
 def node(name: str, values: Any, hypervisor: str | None, warnings: list[str]) -> Node:
-    """A node. Figures that Ganeti leaves out where there is no local storage count as 0 and are noted."""
+    """Read a node. Figures that Ganeti omits without local storage become 0 with a warning."""
     fields = Fields(f"invalid data for node '{name}'", values)
     params = Fields(fields.owner, fields.object("ndparams").values)
     exclusive = params.boolean("exclusive_storage")
@@ -221,21 +223,21 @@ def _request(fields: Fields, cluster: Cluster) -> wanted.Request:
 
 
 def check_known(request: wanted.Request, cluster: Cluster) -> None:
-    """Check that what a request names exists, new instances and their groups aside. Raises DataError."""
+    """Check that the names in a request exist, except new instances and their groups. Raises DataError."""
     match request:
         case wanted.Relocate(name, _, leaving):
-            _known("instance", [name], [row.name for row in cluster.instances])
-            _known("node", leaving, [row.name for row in cluster.nodes])
+            _check_names("instance", [name], [row.name for row in cluster.instances])
+            _check_names("node", leaving, [row.name for row in cluster.nodes])
         case wanted.AllocateSecondary(name):
-            _known("instance", [name], [row.name for row in cluster.instances])
+            _check_names("instance", [name], [row.name for row in cluster.instances])
         case wanted.NodeEvacuate(names, _):
-            _known("instance", names, [row.name for row in cluster.instances])
+            _check_names("instance", names, [row.name for row in cluster.instances])
         case wanted.ChangeGroup(names, groups):
-            _known("instance", names, [row.name for row in cluster.instances])
-            _known("group", groups, [name for row in cluster.groups for name in (row.name, row.uuid)])
+            _check_names("instance", names, [row.name for row in cluster.instances])
+            _check_names("group", groups, [name for row in cluster.groups for name in (row.name, row.uuid)])
 
 
-def _known(kind: str, names: Iterable[str], known: list[str]) -> None:
+def _check_names(kind: str, names: Iterable[str], known: list[str]) -> None:
     unknown = [name for name in names if name not in set(known)]
     if unknown:
         raise DataError(f"Unknown {kind} '{unknown[0]}' in the request")

@@ -1,19 +1,19 @@
-"""Reading an iallocator request when a similar one has been read before.
+"""Reads an iallocator request with the parsed parts of the request before.
 
-Ganeti writes every request alike: on one line; groups, nodes and instances before the request itself; and
-only one field of a node, and none of an instance, is an object. So the text of nodes and instances can be cut
-between members without parsing it, and members that have been seen before need no parsing.
+Ganeti writes every request alike: on one line; groups, nodes and instances before the request itself. Only
+one field of a node, and none of an instance, is an object. So the text of nodes and instances can be cut
+between members without parsing it, and known members need no parsing.
 
-This cannot misread a request, however it was written. A cut is only accepted if
+No request is misread, however it was written. A cut is only accepted if
 
 * the text before the sections would be a whole object if it were closed: so the sections belong to the
   request itself, not to an object within it;
 * each piece parses as exactly one member, and the text around the sections parses with numbers in their
   places: then the pieces put together are the document;
-* no name stands twice in any of these objects: so nothing replaces a section or a member.
+* no name appears twice in any of these objects: so nothing replaces a section or a member.
 
-In any other case the whole text is read the plain way. What is kept of a member depends on its text alone
-(that of a node also on the hypervisor), and the whole text is the key that finds it.
+In any other case the whole text is read the plain way. A parsed member depends on its text alone (a node
+also on the hypervisor), and the whole text is its cache key.
 """
 
 import re
@@ -39,13 +39,13 @@ BETWEEN = re.compile(rb'\}, "(?=[^"]*": \{)')
 
 
 class UnusualRequest(Exception):
-    """The text is not as Ganeti writes it."""
+    """A text in another form than Ganeti's."""
 
 
 class RequestReader:
-    """Reads requests one after the other, and keeps the members of the last one, by their text.
+    """Reads requests one after the other, and keeps the members of the last one by their text.
 
-    Not to be used by two threads at once.
+    Not thread-safe.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class RequestReader:
         self.hypervisor: str | None = None
 
     def read(self, data: bytes) -> Message:
-        """Parse a message like :func:`.iallocator.read`; known text is not parsed again. Raises DataError."""
+        """Parse a message like :func:`.iallocator.read`; only unknown text is parsed. Raises DataError."""
         with documents.without_garbage_collection():
             with suppress(UnusualRequest, DataError):
                 return self._read(data)
@@ -107,7 +107,7 @@ def _groups(text: bytes) -> list[Group]:
 def _members(
     text: bytes, known: dict[bytes, Row], make: Callable[[str, Any], Row]
 ) -> tuple[dict[bytes, Row], list[Row]]:
-    """The members of an object, by their text and in order; only unknown ones are parsed."""
+    """Return the members of an object by text and in order; only unknown ones are parsed."""
     if not text:
         return {}, []
     if text[:1] != START or text[-1:] != END:

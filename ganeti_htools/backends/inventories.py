@@ -1,7 +1,7 @@
-"""Inventories of nodes, as the text format and JSON write them.
+"""Inventories of nodes in the text format and in JSON.
 
-In text an inventory is ``CLASS,TOTAL[,RESERVED[,MIN[,MAX[,STEP[,RATIO]]]]]`` with ``;`` between them;
-``-`` stands for a figure that is not set. In JSON it is an object with the keys of OpenStack Placement.
+In text an inventory is ``CLASS,TOTAL[,RESERVED[,MIN[,MAX[,STEP[,RATIO]]]]]``, several with ``;`` between
+them; ``-`` is an unset figure. In JSON it is an object with the keys of OpenStack Placement.
 """
 
 from collections.abc import Callable, Iterable
@@ -34,7 +34,7 @@ def _inventory(text: str) -> tuple[str, Inventory]:
     for figure, word in zip(_FIGURES, words, strict=False):
         if word != UNSET or figure == "total":
             figures[figure] = values.read(_reader(figure), word, name, figure)
-    return _made(name, figures)
+    return _checked_inventory(name, figures)
 
 
 def _reader(figure: str) -> Callable[[str], float]:
@@ -47,10 +47,10 @@ def inventories_of(fields: Fields, key: str = "inventories") -> Inventories:
     Raises DataError naming the node, the class and the figure.
     """
     found = fields.object(key)
-    return _each_once(_told(found, name) for name in found.values)
+    return _each_once(_inventory_of(found, name) for name in found.values)
 
 
-def _told(fields: Fields, name: str) -> tuple[str, Inventory]:
+def _inventory_of(fields: Fields, name: str) -> tuple[str, Inventory]:
     each = fields.object(name)
     each.owner = f"{fields.owner}: inventory of {values.quote(name)}"
     figures: dict[str, Any] = {
@@ -60,11 +60,11 @@ def _told(fields: Fields, name: str) -> tuple[str, Inventory]:
     }
     if each.has("allocation_ratio"):
         figures["allocation_ratio"] = each.number("allocation_ratio")
-    return values.read(lambda name: _made(name, figures), name, fields.owner)
+    return values.read(lambda name: _checked_inventory(name, figures), name, fields.owner)
 
 
-def _made(name: str, figures: dict[str, Any]) -> tuple[str, Inventory]:
-    """An inventory of figures that are in their ranges, if these go together. Raises DataError."""
+def _checked_inventory(name: str, figures: dict[str, Any]) -> tuple[str, Inventory]:
+    """Check that figures fit together and return the inventory. Raises DataError."""
     if not (is_own(name) or is_custom(name)):
         expected = "CUSTOM_ and capital letters, digits and underscores, or a class that Ganeti counts"
         raise DataError(f"resource class {values.quote(name)}: expected {expected}")
@@ -78,7 +78,7 @@ def _made(name: str, figures: dict[str, Any]) -> tuple[str, Inventory]:
 
 
 def _each_once(inventories: Iterable[tuple[str, Inventory]]) -> Inventories:
-    """In the order of their classes. Raises DataError if a class is there twice."""
+    """Sort inventories by class. Raises DataError if a class repeats."""
     found: dict[str, Inventory] = {}
     for name, inventory in inventories:
         if name in found:

@@ -1,4 +1,4 @@
-"""A cluster from luxid's answers to the requests that Ganeti's tools make, and to one for networks."""
+"""A cluster from luxid's answers to the queries of Ganeti's tools, and to a query for networks."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -32,11 +32,11 @@ _REASONS = {
 
 
 def parse(answers: ClusterAnswers, before: tuple[ClusterAnswers, Cluster] | None = None) -> Cluster:
-    """The cluster in the answers. Raises DataError, also for a node that is in use and does not report.
+    """Return the cluster in the answers. Raises DataError, also for a node in use that does not report.
 
-    A row that is the same object as one in the answers ``before`` is not read again.
+    Rows that are the same objects as in the answers ``before`` are not read again.
     """
-    known = _known(*before) if before else {}
+    known = _parsed_rows(*before) if before else {}
     networks = query_rows.networks([_Fields("Network", row) for row in answers.networks])
     groups = [known.get(id(row)) or query_rows.group(_Fields("Group", row)) for row in answers.groups]
     return query_rows.cluster(
@@ -47,8 +47,8 @@ def parse(answers: ClusterAnswers, before: tuple[ClusterAnswers, Cluster] | None
     )
 
 
-def _known(answers: ClusterAnswers, cluster: Cluster) -> dict[int, Any]:
-    """What was made of each row, by the row's identity."""
+def _parsed_rows(answers: ClusterAnswers, cluster: Cluster) -> dict[int, Any]:
+    """Return the parsed row for each answer row, by the answer row's identity."""
     pairs = (
         (answers.groups, cluster.groups),
         (answers.nodes, cluster.nodes),
@@ -58,7 +58,7 @@ def _known(answers: ClusterAnswers, cluster: Cluster) -> dict[int, Any]:
 
 
 class _Fields(Fields):
-    """One object, whose name is known."""
+    """One object of an answer, with errors that name it."""
 
     __slots__ = ("missing",)
 

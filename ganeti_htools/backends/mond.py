@@ -1,9 +1,9 @@
 """Dynamic CPU load from Ganeti's monitoring daemons (``hail(1)``, options ``--mond`` and ``--mond-data``).
 
-One collector is used: on Xen the load of each instance, elsewhere the load of the whole node, of which
-its primary instances are taken to cause a part in proportion to their virtual CPUs. A collector must
-have reported on every node, or its data is not used at all: half a picture would move instances from
-the nodes that answered to those that did not.
+One collector is used. On Xen it reports the load of each instance. Elsewhere it reports the load of the
+whole node, which is divided among the primary instances in proportion to their virtual CPUs. A collector's
+data is used only if every node has reported; otherwise instances would move from nodes that answered to
+nodes that did not.
 """
 
 from collections.abc import Iterable, Mapping
@@ -49,7 +49,7 @@ def parse(data: bytes, source: str) -> MondReports:
 
 
 def by_collector(reports: Iterable[object], place: str) -> dict[str, Any]:
-    """The data of reports by collector, the first of each counting. Raises DataError."""
+    """Return the data of reports by collector; the first report of a collector counts. Raises DataError."""
     found: dict[str, Any] = {}
     for report in reports:
         name = _member(str, report, "name", f"{place}: report")
@@ -71,7 +71,7 @@ def _checked(kind: type[T], value: object, place: str) -> T:
 
 
 def apply(cluster: Cluster, reports: MondReports, xen: bool) -> tuple[Cluster, tuple[str, ...]]:
-    """The cluster with the reported loads; or, if they cannot be used, the same cluster and warnings why."""
+    """Return the cluster with the reported loads; if they are unusable, the same cluster and warnings."""
     data = [reports.get(node.name, {}).get(collector(xen)) for node in cluster.nodes]
     try:
         return _with_instance_loads(cluster, data) if xen else _with_node_loads(cluster, data), ()

@@ -1,4 +1,4 @@
-"""Rows of the model from fields as Ganeti's queries name them, whatever protocol they came by."""
+"""Rows of the model from the fields of Ganeti's queries, for any protocol."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -13,7 +13,7 @@ from ganeti_htools.model.types import AllocPolicy
 
 
 def cluster(info: Fields, groups: list[Group], nodes: list[Node], instances: list[Instance]) -> Cluster:
-    """The cluster; its own configuration tells which node is master, and the hypervisor. Raises DataError."""
+    """Build the cluster; its configuration names the master node and the hypervisor. Raises DataError."""
     master, hypervisor = info.text("master"), info.text("default_hypervisor")
     if not any(node.name == master for node in nodes):
         raise DataError(f"Master node {master} unknown")
@@ -39,7 +39,7 @@ def _led(node: Node, master: bool, hypervisor: str) -> Node:
 
 
 def group(fields: Fields) -> Group:
-    """A node group. Queries for groups do not tell its networks: see :func:`with_networks`."""
+    """Read a node group, without its networks: see :func:`with_networks`."""
     return Group(
         fields.text("name"),
         fields.text("uuid"),
@@ -52,7 +52,7 @@ def group(fields: Fields) -> Group:
 
 
 def networks(described: Iterable[Fields]) -> dict[str, tuple[str, ...]]:
-    """The networks (UUIDs) to which each group is connected, by the group's name."""
+    """Return the networks (UUIDs) that each group is connected to, by the group's name."""
     found: dict[str, tuple[str, ...]] = {}
     for fields in described:
         uuid, groups = fields.text("uuid"), fields.value("group_list")
@@ -68,13 +68,13 @@ def networks(described: Iterable[Fields]) -> dict[str, tuple[str, ...]]:
 
 
 def with_networks(group: Group, networks: Mapping[str, tuple[str, ...]]) -> Group:
-    """The group with its :func:`networks`; the same object if they are the same."""
+    """Return the group with its :func:`networks`; the same object if nothing changes."""
     found = networks.get(group.name, ())
     return group if group.networks == found else replace(group, networks=found)
 
 
 def nics(fields: Fields) -> tuple[Nic, ...]:
-    """The interfaces of an instance that are connected to networks."""
+    """Read the interfaces of an instance that are connected to networks."""
     networks = fields.value("nic.networks")
     if not isinstance(networks, list) or not all(isinstance(each, str | None) for each in networks):
         raise fields.wrong("nic.networks", "[Maybe String]", "a list of networks, each of them or null")
@@ -82,15 +82,17 @@ def nics(fields: Fields) -> tuple[Nic, ...]:
 
 
 def node(fields: Fields, group: str, exclusive: bool, spindles: int, cpu_speed: float = 1.0) -> Node:
-    """A node of a group. Its parameters are elsewhere in each source; with exclusive storage its ``spindles``
-    are those that it reports.
+    """Read a node of a group.
+
+    The sources differ in where node parameters are, so they are arguments. With exclusive storage the
+    reported spindles replace ``spindles``.
     """
 
-    def told(key: str) -> bool | None:
+    def flag(key: str) -> bool | None:
         return fields.boolean(key) if fields.has(key) else None
 
     # Only nodes that run instances report their figures.
-    live = not fields.boolean("offline") and told("vm_capable") is not False
+    live = not fields.boolean("offline") and flag("vm_capable") is not False
     drained = fields.boolean("drained")
     found = Node(
         fields.text("name"),
@@ -102,14 +104,14 @@ def node(fields: Fields, group: str, exclusive: bool, spindles: int, cpu_speed: 
         excl_stor=exclusive,
         tags=fields.texts("tags"),
         drained=drained,
-        powered=told("powered"),
-        master_capable=told("master_capable"),
+        powered=flag("powered"),
+        master_capable=flag("master_capable"),
     )
     return _with_live(found, fields) if live else found
 
 
 def _with_live(node: Node, fields: Fields) -> Node:
-    """The node with what it reports; without local storage it reports no disk."""
+    """Return the node with its reported figures; without local storage it reports no disk."""
     return replace(
         node,
         t_mem=fields.number("mtotal"),

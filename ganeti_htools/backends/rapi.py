@@ -21,9 +21,10 @@ _DEFAULT_GROUP = "00000000-0000-0000-0000-000000000000"
 
 
 def parse(documents: Mapping[str, bytes], state_of_record: bool = False) -> Cluster:
-    """The cluster in these documents, by the names of RESOURCES; OPTIONAL ones may miss. Raises DataError.
+    """Return the cluster in these documents, by the names of RESOURCES; OPTIONAL ones may be missing.
 
-    An instance's memory is what it runs with; with ``state_of_record``, what it is configured with.
+    The memory of an instance is its current one; with ``state_of_record``, the configured one. Raises
+    DataError.
     """
     info = Fields("Parsing cluster info", parse_json(documents["info"], "Parsing cluster info"))
     networks = query_rows.networks(_objects(documents.get("networks", b"[]"), "network"))
@@ -36,7 +37,7 @@ def parse(documents: Mapping[str, bytes], state_of_record: bool = False) -> Clus
 
 
 def _objects(data: bytes, kind: str) -> list[Fields]:
-    """The objects of a list; errors call each by its name."""
+    """Return the objects of a list; errors name each object."""
     task = f"Parsing {kind} data"
     objects = Fields(task, {"list": parse_json(data, task)}).objects("list")
     for fields in objects:

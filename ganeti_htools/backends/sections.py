@@ -1,4 +1,4 @@
-"""Sections of text files: lines of columns with ``|`` between them, and errors that say where they are."""
+"""Sections of text files: lines of ``|``-separated columns, and errors that name file and line."""
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Kind = TypeVar("Kind", bound=Enum)
 
 @dataclass(frozen=True, slots=True)
 class SectionFormat:
-    """The columns of a section, and defaults for the last ones, which older files do not have."""
+    """The columns of a section. The last columns, which older files lack, have defaults."""
 
     kind: str
     section: str
@@ -25,20 +25,20 @@ class SectionFormat:
 
 @dataclass(frozen=True, slots=True)
 class SectionLine:
-    """A line of a section: its fields by column. All that reads them raises DataError."""
+    """A line of a section: its fields by column. Readers raise DataError."""
 
     place: str
     kind: str
     fields: dict[str, str]
 
     def error(self, column: str, problem: object) -> DataError:
-        """What is wrong with a column."""
+        """Return the error for a column."""
         return DataError(
             f"{self.place}: {self.kind} {values.quote(self.fields['name'])}: {column}: {problem}"
         )
 
     def read(self, column: str, reader: Callable[[str], T]) -> T:
-        """What ``reader`` makes of a column."""
+        """Return a column as converted by ``reader``."""
         try:
             return reader(self.fields[column])
         except DataError as error:
@@ -49,7 +49,7 @@ class SectionLine:
         return self.read(column, values.whole)
 
     def signed(self, column: str) -> int:
-        """What is free, which is negative where more is promised than there is."""
+        """Return a free amount; it is negative if more is used than exists."""
         return self.read(column, lambda text: values.whole(text, -MAX_MIB))
 
     def number(self, column: str) -> float:
@@ -60,8 +60,8 @@ class SectionLine:
         """A name, which is not empty."""
         return self.read(column, _name)
 
-    def known(self, column: str, kind: str, names: Container[str]) -> str:
-        """The name of a ``kind`` of object, which is one of these."""
+    def existing(self, column: str, kind: str, names: Container[str]) -> str:
+        """Return a name that must be among ``names`` of objects of this ``kind``."""
         name = self.fields[column]
         if name not in names:
             raise DataError(
@@ -70,20 +70,20 @@ class SectionLine:
         return name
 
     def names(self, column: str) -> tuple[str, ...]:
-        """Names with commas between them."""
+        """Return comma-separated names."""
         return values.several(self.fields[column], ",")
 
     def member(self, column: str, kind: type[Kind]) -> Kind:
-        """The member of an enumeration that a column names."""
+        """Return the member of an enumeration named in a column."""
         return self.read(column, lambda text: values.member(text, kind))
 
     def choice(self, column: str, choices: Mapping[str, T]) -> T:
-        """What ``choices`` has for a column."""
+        """Return the value in ``choices`` for a column."""
         return self.read(column, lambda text: values.choice(text, choices))
 
 
 def split_sections(text: str) -> list[list[tuple[int, str]]]:
-    """The sections of a text: numbered lines, divided at empty ones."""
+    """Split a text at empty lines into sections of numbered lines."""
     lines = text.removesuffix("\n").split("\n")
     sections: list[list[tuple[int, str]]] = [[]]
     for number, line in enumerate(lines, 1):
@@ -95,7 +95,7 @@ def split_sections(text: str) -> list[list[tuple[int, str]]]:
 
 
 def parse_lines(source: str, table: SectionFormat, lines: Iterable[tuple[int, str]]) -> Iterator[SectionLine]:
-    """The rows of a section; ``source`` names the text in errors. Raises DataError."""
+    """Yield the lines of a section; ``source`` names the text in errors. Raises DataError."""
     required = len(table.columns) - len(table.defaults)
     for number, line in lines:
         place = f"{source}: {table.section} section, line {number}"

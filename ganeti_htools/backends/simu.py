@@ -21,7 +21,7 @@ _POLICIES = {
 }
 _FLAGS = {"True": True, "False": False}
 
-# The volume group that Ganeti uses unless it is told another: the disk of a simulated node is in it.
+# Ganeti's default volume group; it has the disk of a simulated node.
 DEFAULT_GROUP = DesiredUnit(StorageType.LVM_VG, "xenvg")
 
 # More than any cluster has, so that a typing error does not fill the memory.

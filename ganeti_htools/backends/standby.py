@@ -1,6 +1,6 @@
-"""Nodes that do not report any more, as they were when they last did: a cluster of them in the text format.
+"""Nodes that stopped reporting, with their last figures, as a cluster in the text format.
 
-htoolsd keeps them so, and hands them over so; ``hsqueeze --standby-data`` reads such a file as well.
+htoolsd stores and passes on such nodes in this form; ``hsqueeze --standby-data`` reads it as well.
 """
 
 from collections.abc import Iterable
@@ -17,5 +17,5 @@ def dump(cluster: Cluster, nodes: Iterable[Node]) -> str:
 
 
 def parse(written: str, source: str) -> tuple[Node, ...]:
-    """The nodes in such a text. Raises DataError, naming the ``source``."""
+    """Return the nodes in such a text. Raises DataError naming the ``source``."""
     return text.parse(written, source).nodes

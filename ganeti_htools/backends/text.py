@@ -17,7 +17,7 @@ from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.storage import Unit
 from ganeti_htools.model.types import AllocPolicy, DiskTemplate, Status
 
-# In place of a column that is not there, which says less than an empty one.
+# Marks a missing column, as opposed to an empty one.
 _ABSENT = "\0"
 
 _GROUPS = SectionFormat("group", "groups", ("name", "UUID", "allocation policy", "tags", "networks"), ("",))
@@ -83,7 +83,7 @@ def _group(row: SectionLine) -> Group:
 
 
 def _node(row: SectionLine, groups: Container[str]) -> Node:
-    group = row.known("group", "group", groups)
+    group = row.existing("group", "group", groups)
     there = row.read("inventories", inventories.read_inventories)
     if any(row.fields[column] == "?" for column in _LIVE):
         return Node(row.name(), group, n_cpu=0, t_spindles=0, offline=True, inventories=there)
@@ -111,14 +111,14 @@ def _node(row: SectionLine, groups: Container[str]) -> Node:
 
 
 def _storage(row: SectionLine) -> tuple[Unit, ...] | None:
-    """The storage units of a node, None if they are not known."""
+    """Return the storage units of a node, None if unknown."""
     if row.fields["storage"] in (_ABSENT, units.UNKNOWN):
         return None
     return row.read("storage", units.read_units)
 
 
 def _disks(row: SectionLine, space: int) -> tuple[Disk, ...]:
-    """The disks of an instance; one of all its space where they are not told apart."""
+    """Return the disks of an instance; without a column for disks, one disk of its whole space."""
     spindles = None if row.fields["spindles"] == "-" else row.whole("spindles")
     if row.fields["disks"] == _ABSENT:
         return (Disk(space, spindles),)
@@ -131,8 +131,8 @@ def _disks(row: SectionLine, space: int) -> tuple[Disk, ...]:
 
 def _instance(row: SectionLine, nodes: Container[str]) -> Instance:
     disk = row.whole("disk")
-    pnode = row.known("primary node", "node", nodes)
-    snode = row.known("secondary node", "node", nodes) if row.fields["secondary node"] else None
+    pnode = row.existing("primary node", "node", nodes)
+    snode = row.existing("secondary node", "node", nodes) if row.fields["secondary node"] else None
     if snode == pnode:
         raise row.error("secondary node", f"Instance has same primary and secondary node - {pnode}")
     return Instance(
@@ -153,7 +153,7 @@ def _instance(row: SectionLine, nodes: Container[str]) -> Instance:
 
 
 def _with_policies(cluster: Cluster, parse_lines: Iterable[SectionLine]) -> Cluster:
-    """The cluster with the policies of these lines: its own, and those of groups by name or UUID."""
+    """Return the cluster with these policies: its own, and those of groups by name or UUID."""
     owners = Counter(name for group in cluster.groups for name in {group.name, group.uuid})
     policies = {}
     for row in parse_lines:
@@ -173,7 +173,7 @@ def _with_policies(cluster: Cluster, parse_lines: Iterable[SectionLine]) -> Clus
 
 
 def dump(cluster: Cluster) -> str:
-    """The cluster in this format, byte for byte as Ganeti's tools write it."""
+    """Write the cluster in this format, byte for byte as Ganeti's tools do."""
     if cluster.default_units:
         cluster = units.with_explicit_units(cluster)
     apart = units.needs_disk_column(cluster)
@@ -209,7 +209,7 @@ def _node_line(node: Node) -> str:
 
 
 def _more(node: Node) -> list[str]:
-    """The last columns of a node, which are written where they say something."""
+    """Return the last columns of a node, written only if they are set."""
     columns = [] if node.storage is None else [units.write_units(node.storage)]
     if node.inventories:
         columns = [*(columns or [units.UNKNOWN]), inventories.write_inventories(node.inventories)]

@@ -1,4 +1,4 @@
-"""Storage units in requests (Ganeti's design "multi-storage htools")."""
+"""Storage units in JSON requests (Ganeti's design "multi-storage htools")."""
 
 from typing import Any
 
@@ -44,8 +44,8 @@ def _sunit(fields: Fields, key: str) -> DesiredUnit | None:
     return values.read(lambda name: units.parse_unit(value[0], name), value[1], fields.owner, f"key '{key}'")
 
 
-# What names the unit of a disk in requests, and the type that it is of. Ganeti tells the volume group of
-# disks with any template; of others than these it means nothing.
+# The key that names the unit of a disk in requests, and the type of the unit. Ganeti writes the volume group
+# for disks of any template; for other templates it has no meaning.
 _NAMED_BY = {
     DiskTemplate.PLAIN: ("vg", StorageType.LVM_VG),
     DiskTemplate.DRBD: ("vg", StorageType.LVM_VG),
@@ -57,7 +57,7 @@ _TELLING = frozenset({"sunit", "vg", "provider", "metavg"})
 
 
 def disk_of(fields: Fields, template: DiskTemplate) -> Disk:
-    """A disk of a JSON request. Raises DataError."""
+    """Read a disk of a JSON request. Raises DataError."""
     size = fields.integer("size")
     spindles = fields.count("spindles") if fields.has("spindles") else None
     if _TELLING.isdisjoint(fields.values):

@@ -1,7 +1,8 @@
-"""Storage units as the text format writes them (Ganeti's design "multi-storage htools").
+"""Storage units in the text format (Ganeti's design "multi-storage htools").
 
-In text a unit is ``FREE,TOTAL,TYPE,KEY[,PARAM...]``, a disk ``SIZE,TYPE,KEY[,SPINDLES[,METAVG]]``, with ``;``
-between them; ``-`` is unknown. Characters that have a meaning in the format are percent-encoded in keys.
+In text a unit is ``FREE,TOTAL,TYPE,KEY[,PARAM...]`` and a disk ``SIZE,TYPE,KEY[,SPINDLES[,METAVG]]``,
+several with ``;`` between them; ``-`` is unknown. In keys, characters with a meaning in the format are
+percent-encoded.
 """
 
 import re
@@ -23,7 +24,7 @@ _FLAGS = {"Y": True, "N": False}
 
 
 def parse_unit(kind: str, key: str) -> DesiredUnit | None:
-    """The unit of a type and key; None for a type on which no disk can be. Raises DataError."""
+    """Return the unit of a type and key; None for a type that holds no disks. Raises DataError."""
     if kind == IGNORED:
         return None
     unit = values.quote(f"{kind}/{key}")
@@ -35,7 +36,7 @@ def parse_unit(kind: str, key: str) -> DesiredUnit | None:
 
 
 def parse_named_unit(kind: str, key: str) -> DesiredUnit:
-    """The unit that a user names; its key may be percent-encoded. Raises DataError."""
+    """Return the unit that a user names; its key may be percent-encoded. Raises DataError."""
     unit = parse_unit(kind, decode_key(key))
     if unit is None:
         raise DataError(f"no disk can be on storage type {kind}")
@@ -43,7 +44,7 @@ def parse_named_unit(kind: str, key: str) -> DesiredUnit:
 
 
 def check_units(units: Iterable[Unit]) -> tuple[Unit, ...]:
-    """Units of one node, checked: none twice, none with more free than there is. Raises DataError."""
+    """Check the units of one node: none twice, none with more free than total. Raises DataError."""
     found: dict[DesiredUnit, Unit] = {}
     for unit in units:
         if unit.desired in found:
@@ -80,10 +81,9 @@ def _unit(text: str) -> Unit | None:
 
 
 def write_units(units: Iterable[Unit]) -> str:
-    """The text of a node's units.
+    """Write a node's units, with free space limited to the total.
 
-    Free space is cut at the total. After moves it may be more: disks that went may have taken less than their
-    size, as sparse files do.
+    After moves free space may exceed the total: sparse files take less than their size.
     """
     return ";".join(_unit_text(unit) for unit in units)
 
@@ -100,22 +100,22 @@ def _desired_text(unit: DesiredUnit | None) -> tuple[str, str]:
 
 
 def encode_key(text: str) -> str:
-    """A key with the characters percent-encoded that have a meaning in the format."""
+    """Percent-encode the characters of a key that have a meaning in the format."""
     return _ENCODED.sub(lambda found: f"%{ord(found[0]):02X}", text)
 
 
 def decode_key(text: str) -> str:
-    """A key from the format."""
+    """Decode a percent-encoded key."""
     return _DECODED.sub(lambda found: chr(int(found[1], 16)), text)
 
 
 def read_disks(text: str, template: DiskTemplate | None = None) -> tuple[Disk, ...]:
-    """Disks of an instance, of that template if it is given, from text. Raises DataError."""
+    """Read the disks of an instance from text, checked against its template if given. Raises DataError."""
     return tuple(_disk(part, number, template) for number, part in enumerate(values.several(text, ";")))
 
 
 def misplacement(unit: DesiredUnit, template: DiskTemplate) -> str | None:
-    """That disks of a template cannot be on a unit, in words; None if they can."""
+    """Return the error if a unit cannot hold disks of a template, or None."""
     return None if holds(unit, template) else f"disks of disk template {template.value} cannot be on {unit}"
 
 
@@ -143,9 +143,9 @@ def _unless_unknown(kind: str, key: str, *place: str) -> DesiredUnit | None:
 
 
 def with_explicit_units(cluster: Cluster) -> Cluster:
-    """The cluster with its default units told: first by nodes, and by the disks that are on them.
+    """Return the cluster with its default units named: first on nodes, and in the disks on them.
 
-    So they remain the default where only nodes and disks are written.
+    They remain the defaults if only nodes and disks are written.
     """
     defaults = {unit.type: unit for unit in cluster.default_units}
 
@@ -163,10 +163,10 @@ def with_explicit_units(cluster: Cluster) -> Cluster:
 
 
 def _with_defaults_first(cluster: Cluster) -> tuple[Node, ...]:
-    """The nodes with the default units first.
+    """Return the nodes with the default units first.
 
-    Nodes that lack one list it without any room, which means the same, if they are so many that otherwise
-    another unit would be taken for the default.
+    A default that too few nodes list would not be recognised as such. Nodes without it then list it with no
+    space, which means the same.
     """
     defaults = cluster.default_units
 
@@ -191,7 +191,7 @@ def _with_defaults_first(cluster: Cluster) -> tuple[Node, ...]:
 
 
 def needs_disk_column(cluster: Cluster) -> bool:
-    """Whether disks say more than their size: nodes tell their units, or disks name different ones."""
+    """Whether the disk column is needed: nodes report units, or disks name several of a type."""
     if any(node.storage is not None for node in cluster.nodes):
         return True
     parse_named_unit = units_of_disks(cluster.instances)

@@ -8,7 +8,7 @@ _FIGURES = ("cpu", "memory", "disk", "net")
 
 
 def parse(text: str, source: str) -> dict[str, Load]:
-    """Loads by instance name, the last line about it counting. Raises DataError."""
+    """Return loads by instance name; the last line of an instance counts. Raises DataError."""
     loads = {}
     for number, line in enumerate(text.splitlines(), 1):
         place = f"{source}: line {number}"

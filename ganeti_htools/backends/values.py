@@ -1,7 +1,7 @@
 """Values as people write them: whole numbers, fractions, sizes with units, one of several words.
 
-The notation is what Haskell reads (leading blanks, ``-``, ``1.5e3``) without its hexadecimal and
-parenthesised forms. All figures have bounds, so that no damaged file makes a sum overflow.
+The notation is Haskell's (leading blanks, ``-``, ``1.5e3``) without hexadecimal and parenthesised forms.
+All figures are bounded, so that damaged files cause no overflow.
 """
 
 import re
@@ -35,12 +35,12 @@ _LONG = {"mib": "m", "gib": "g", "tib": "t", "mb": "M", "gb": "G", "tb": "T"}
 
 
 def quote(text: str) -> str:
-    """Foreign text, quoted for an error message: on one line and not too long."""
+    """Quote foreign text for an error message, on one line and not too long."""
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
 def read(reader: Callable[[str], T], text: str, *place: str) -> T:
-    """What ``reader`` makes of ``text``; the place is added to an error that it raises."""
+    """Convert ``text`` by ``reader``; an error that it raises is prefixed with the place."""
     try:
         return reader(text)
     except DataError as error:
@@ -48,19 +48,19 @@ def read(reader: Callable[[str], T], text: str, *place: str) -> T:
 
 
 def several(text: str, separator: str) -> tuple[str, ...]:
-    """The parts of a text; an empty one has none."""
+    """Split a text; an empty text has no parts."""
     return tuple(text.split(separator)) if text else ()
 
 
 def choice(text: str, choices: Mapping[str, T]) -> T:
-    """What ``choices`` has for ``text``. Raises DataError."""
+    """Return the value in ``choices`` for ``text``. Raises DataError."""
     if text not in choices:
         raise DataError(f"expected one of {', '.join(choices)}, not {quote(text)}")
     return choices[text]
 
 
 def member(text: str, kind: type[Kind]) -> Kind:
-    """The member of an enumeration of words that ``text`` names. Raises DataError."""
+    """Return the member of an enumeration of words. Raises DataError."""
     try:
         return kind(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""A client of the daemon, for programs that wait for their answer."""
+"""Calls to the daemon by programs that wait for the answer."""
 
 import os
 import socket
@@ -15,11 +15,11 @@ _LARGEST = 1 << 30  # bytes of an answer
 
 
 class NoReplyError(HtoolsError):
-    """The daemon could not be asked, or its reply was not an answer."""
+    """The daemon could not be reached, or its reply was no answer."""
 
 
 class CallRefusedError(HtoolsError):
-    """The daemon refused; :mod:`.protocol` lists the kinds of refusals."""
+    """The daemon refused the call; :mod:`.protocol` lists the kinds of refusals."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -27,17 +27,17 @@ class CallRefusedError(HtoolsError):
 
 
 def default_socket() -> str:
-    """The daemon's socket, unless an option names another."""
+    """Return the daemon's socket path, for programs without an option for it."""
     return os.environ.get("HTOOLSD_SOCKET") or DEFAULT_SOCKET
 
 
 def ask(
     path: str, method: str, args: Mapping[str, object], file: int | None = None, patience: float = 60.0
 ) -> object:
-    """The result of ``method``, asked of the daemon at the socket ``path``.
+    """Call ``method`` of the daemon at the socket ``path`` and return its result.
 
-    ``file`` is an open descriptor to pass along; ``patience`` seconds are allowed for all of it. Raises
-    NoAnswerError, RefusedError.
+    ``file`` is an open descriptor to pass along. The whole call may take ``patience`` seconds. Raises
+    NoReplyError, CallRefusedError.
     """
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
@@ -57,7 +57,7 @@ def ask(
 
 
 def _hint(path: str, error: OSError) -> str:
-    """A hint about what may help, to be printed after the error."""
+    """Return a hint to print after the error."""
     match error:
         case FileNotFoundError() | ConnectionRefusedError():
             return "; is htoolsd running?"
@@ -97,7 +97,7 @@ def _exchange(sock: socket.socket, path: str, message: bytes, file: int | None, 
 
 
 def _connect(sock: socket.socket, path: str, deadline: float) -> None:
-    """Connect as soon as there is room in the daemon's queue of newcomers. Raises OSError."""
+    """Connect once the daemon's queue of new connections has room. Raises OSError."""
     while True:
         _allow(sock, deadline)
         try:

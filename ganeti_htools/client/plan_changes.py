@@ -1,4 +1,4 @@
-"""A plan that the daemon carries out, followed and stopped by a program that waits for it."""
+"""Follows and stops a plan that the daemon carries out."""
 
 import time
 from collections.abc import Iterator
@@ -17,22 +17,19 @@ _PAUSE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class PlanChange:
-    """A plan as the daemon tells it, and the lines of its log that are new, each with its kind."""
+    """A plan as the daemon describes it, and the new lines of its log, each with its kind."""
 
     plan: Any
     lines: list[tuple[str, str]]
 
     @property
     def ended(self) -> bool:
-        """Whether the plan will not change any more."""
+        """Whether the plan has ended."""
         return self.plan["state"] not in _GOING
 
 
 def follow(path: str, plan: str) -> Iterator[PlanChange]:
-    """Yields the plan as it is, and again each time it has changed, until it has ended.
-
-    Raises NoAnswerError, RefusedError.
-    """
+    """Yield the plan now and after each change, until it has ended. Raises NoReplyError, CallRefusedError."""
     serial, heard, told = None, time.monotonic(), 0
     while True:
         try:
@@ -54,9 +51,9 @@ def follow(path: str, plan: str) -> Iterator[PlanChange]:
 
 
 def cancel(path: str, plan: str, now: bool) -> None:
-    """Have the plan stop after the jobs under way, or ``now``; one that has ended already is left as it is.
+    """Stop the plan after the running jobs, or ``now``. A plan that has ended is left alone.
 
-    Raises NoAnswerError, RefusedError.
+    Raises NoReplyError, CallRefusedError.
     """
     try:
         ask(path, "cancel", {"plan": plan, "now": now})

@@ -1,8 +1,8 @@
-"""What is said on htoolsd's socket: one call, one answer, each a framed JSON message.
+"""The protocol of htoolsd's socket: one call, one answer, each a framed JSON message.
 
 A call is ``{"method": str, "args": {...}, "version": 1}``. An answer is ``{"success": true, "result":
 ...}`` or ``{"success": false, "result": {"error": KIND, "message": one line}}``. A client waits for the
-answer before it sends the next call.
+answer before its next call.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ MOST = 10_000  # values in a call
 
 
 class Refusal(StrEnum):
-    """Why a call was not carried out."""
+    """Reasons why a call was not carried out."""
 
     MESSAGE = "bad-message"
     VERSION = "wrong-version"
@@ -40,7 +40,7 @@ class Refusal(StrEnum):
 
 
 class RefusalError(Exception):
-    """A call that is not carried out; the text is the message."""
+    """A refused call; the text is the message to the client."""
 
     def __init__(self, kind: Refusal, message: str) -> None:
         super().__init__(on_one_line(message))
@@ -49,19 +49,19 @@ class RefusalError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a client asks for."""
+    """A client's call: a method and its arguments."""
 
     method: str
     args: dict[str, object]
 
 
 def encode_call(call: Call) -> bytes:
-    """A call as it is sent. Raises FramingError."""
+    """Encode a call. Raises FramingError."""
     return encode({"method": call.method, "args": call.args, "version": VERSION})
 
 
 def decode_call(message: bytes) -> Call:
-    """The call in a message. Raises RefusalError."""
+    """Decode a call. Raises RefusalError."""
     if not has_at_most(message, MOST):
         raise RefusalError(Refusal.MESSAGE, f"message has more than {MOST} values")
     try:
@@ -80,10 +80,10 @@ def decode_call(message: bytes) -> Call:
 
 
 def success(result: object) -> bytes:
-    """The answer to a call that was carried out."""
+    """Encode the answer to a call that was carried out."""
     return encode({"success": True, "result": result})
 
 
 def failure(kind: Refusal, message: str) -> bytes:
-    """The answer to a call that was not."""
+    """Encode the answer to a refused call."""
     return encode({"success": False, "result": {"error": kind, "message": message}})

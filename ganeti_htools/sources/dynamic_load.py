@@ -1,4 +1,4 @@
-"""The load of instances and nodes, from a file (``-U``) or the monitoring daemons (``--mond``)."""
+"""The dynamic load of instances and nodes, from a file (``-U``) or the monitoring daemons (``--mond``)."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 class DynamicLoad(NamedTuple):
-    """Where the load is read from.
+    """Sources of dynamic load.
 
-    ``utilisation`` is the path of a file with a line per instance; ``ignore`` means no load at all. With
-    ``mond`` the CPU load comes from the monitoring daemons of all nodes, or from the file ``mond_data``;
-    ``xen`` asks for the load of each instance instead of the nodes', and with ``all_required`` missing
-    reports are an error, not a warning.
+    ``utilisation`` is the path of a file with a line per instance; ``ignore`` sets all loads to 0. With
+    ``mond`` the CPU load comes from the monitoring daemons of all nodes, or from the file ``mond_data``.
+    ``xen`` requests the load of each instance instead of the nodes'. With ``all_required`` missing reports
+    are an error, not a warning.
     """
 
     utilisation: str | None = None
@@ -29,7 +29,7 @@ class DynamicLoad(NamedTuple):
 
 
 def with_dynamic_load(cluster: Cluster, wanted: DynamicLoad, warn: Callable[[str], None]) -> Cluster:
-    """The cluster with the load that is wanted. ``warn`` is called with each problem. Raises HtoolsError."""
+    """Return the cluster with the requested load. ``warn`` gets a line per problem. Raises HtoolsError."""
     loads = {}
     if wanted.utilisation is not None:
         from ganeti_htools.backends import utilisation  # like mond, seldom needed
@@ -44,7 +44,7 @@ def with_dynamic_load(cluster: Cluster, wanted: DynamicLoad, warn: Callable[[str
 
 
 def _with_reports(cluster: Cluster, wanted: DynamicLoad, warn: Callable[[str], None]) -> Cluster:
-    """The cluster with the CPU load that the monitoring daemons report. Raises HtoolsError."""
+    """Return the cluster with the CPU load that the monitoring daemons report. Raises HtoolsError."""
     from ganeti_htools.backends import mond
 
     cluster, problems = mond.apply(cluster, _reports(cluster, wanted, warn), wanted.xen)

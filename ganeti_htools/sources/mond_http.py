@@ -1,4 +1,4 @@
-"""Asks the monitoring daemons of all nodes over HTTP (``ganeti-mond(8)``)."""
+"""Queries the monitoring daemons of all nodes over HTTP (``ganeti-mond(8)``)."""
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -25,10 +25,10 @@ _MOST = 1 << 22  # bytes of an answer
 def query(
     nodes: Iterable[str], collector: str, *, port: int = PORT, patience: float = PATIENCE
 ) -> tuple[mond.MondReports, tuple[str, ...]]:
-    """What ``collector`` reports on each node, and a warning for each node that does not answer.
+    """Return the report of ``collector`` on each node, and a warning for each node without an answer.
 
-    Each node has ``patience`` seconds. As the data is of no use unless all nodes answer, no more nodes
-    are asked once one has failed to.
+    Each node has ``patience`` seconds. After one failure no further nodes are queried, since the data is
+    useless unless all nodes answer.
     """
     ask = partial(_ask, collector=collector, port=port, patience=patience)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -63,7 +63,7 @@ def _ask(node: str, collector: str, port: int, patience: float) -> dict[str, Any
 
 
 def _receive(sock: socket, deadline: float) -> bytes:
-    """Everything up to the end of the connection; a timeout of the socket would not limit the whole."""
+    """Read to the end of the connection within the deadline; a socket's timeout is per read only."""
     data = bytearray()
     while len(data) < _MOST:
         sock.settimeout(max(deadline - monotonic(), 0.001))
@@ -75,7 +75,7 @@ def _receive(sock: socket, deadline: float) -> bytes:
 
 
 class _Received:
-    """What HTTPResponse needs of a socket, for bytes that are there already."""
+    """The part of a socket's interface that HTTPResponse needs, over received bytes."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

@@ -1,4 +1,4 @@
-"""Asks Ganeti's remote API over HTTP (``ganeti-rapi(8)``). Runs under trio."""
+"""Queries Ganeti's remote API over HTTP (``ganeti-rapi(8)``). Runs under trio."""
 
 import ssl
 
@@ -15,10 +15,10 @@ _MOST = 1 << 28  # bytes of a document
 
 
 async def fetch(address: str, ca: str | None = None) -> dict[str, bytes]:
-    """The documents of RESOURCES from a server: ``HOST``, ``HOST:PORT`` or a URL.
+    """Return the documents of RESOURCES from a server: ``HOST``, ``HOST:PORT`` or a URL.
 
-    OPTIONAL ones may miss. ``ca`` names a file of certificates to verify the server's against (see
-    :func:`tls`). Raises HtoolsError, on one line that names the resource.
+    OPTIONAL ones may be missing. ``ca`` names a file of certificates that verify the server (see
+    :func:`tls`). Raises HtoolsError, one line that names the resource.
     """
     timeout = httpx.Timeout(PATIENCE, connect=CONNECTING)
     async with httpx.AsyncClient(verify=tls(ca), timeout=timeout) as client:
@@ -37,10 +37,10 @@ def _base(address: str) -> str:
 
 
 def tls(ca: str | None) -> ssl.SSLContext:
-    """How a server is verified: not at all, as by Ganeti's tools, or with ``ca`` by the certificates in it.
+    """Return the TLS settings: no verification, as in Ganeti's tools, or with the certificates in ``ca``.
 
-    With ``ca`` the host's name has to match as well, unless all certificates in it are servers' own: the one
-    that Ganeti makes for a new cluster bears no host's name. Raises HtoolsError.
+    With ``ca`` the host's name must match, unless all certificates in the file are servers' own: the one
+    that Ganeti makes for a new cluster has no host name. Raises HtoolsError.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -57,7 +57,7 @@ def tls(ca: str | None) -> ssl.SSLContext:
 
 
 async def _get(client: httpx.AsyncClient, url: str, optional: bool) -> bytes | None:
-    """A document; None for an optional one that the server does not have."""
+    """Return a document; None for an optional one that the server lacks."""
     shown, body = url, bytearray()
     try:
         shown = str(httpx.URL(url).copy_with(userinfo=b""))
@@ -85,7 +85,7 @@ def _status(response: httpx.Response) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """What happened, on one line; some exceptions leave it to their cause to tell."""
+    """Return an error's reason on one line, taken from its cause if the error has none."""
     cause: BaseException | None = error
     while cause is not None:
         text = " ".join((getattr(cause, "strerror", None) or str(cause)).split())

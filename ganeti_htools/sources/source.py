@@ -1,6 +1,6 @@
-"""Where a cluster is read from: a file, a simulation, Ganeti's master (LUXI, RAPI) or htoolsd.
+"""Reads a cluster from a file, a simulation, Ganeti's master (LUXI, RAPI) or htoolsd.
 
-Backends that need further modules are imported when they are asked for: programs start faster.
+Backends are imported on demand, so that programs start faster.
 """
 
 import os
@@ -16,13 +16,13 @@ Warn = Callable[[str], None]  # called with one line for the user
 
 
 class Source(NamedTuple):
-    """What to read a cluster from. Where several are given, the first in the order of these fields is read.
+    """The source of a cluster. Of several, the first in the order of these fields is read.
 
-    ``daemon`` and ``luxi`` are sockets, the usual ones if empty. ``rapi`` is a host, ``host:port``, a URL, or
-    a directory of saved documents (``file://PATH``); ``rapi_ca`` is a file of certificates to verify it with,
-    and with ``state_of_record`` instances have the memory that they are configured with, not what they run
-    with. ``simulate`` are the groups of a simulated cluster; ``text`` and ``request`` are the paths of a file
-    in the text format and of an iallocator request (``-`` is standard input).
+    ``daemon`` and ``luxi`` are sockets, the default ones if empty. ``rapi`` is a host, ``host:port``, a
+    URL, or a directory of saved documents (``file://PATH``); ``rapi_ca`` is a file of certificates that
+    verify it. With ``state_of_record`` instances have their configured memory, not their current one.
+    ``simulate`` are the groups of a simulated cluster; ``text`` and ``request`` are paths of a file in the
+    text format and of an iallocator request (``-`` is standard input).
     """
 
     daemon: str | None = None
@@ -37,11 +37,11 @@ class Source(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A cluster as it was read.
+    """A cluster that was read.
 
-    ``inconsistencies`` are figures of a request that do not add up, a line each. If htoolsd was asked,
-    ``generations`` are those of its tables, and ``silent`` the nodes that are in use but do not report; the
-    cluster has them as offline.
+    ``inconsistencies`` are lines about figures of a request that do not add up. From htoolsd,
+    ``generations`` are those of its tables, and ``silent`` the nodes in use that do not report; the cluster
+    has them as offline.
     """
 
     cluster: Cluster
@@ -53,8 +53,8 @@ class Reading(NamedTuple):
 def read(source: Source, warn: Warn, verbose: bool = False) -> Reading:
     """Read a cluster. Raises HtoolsError.
 
-    ``warn`` is told of silent nodes and of data of htoolsd that is older than it should be; with ``verbose``,
-    also of the age of data that is not.
+    ``warn`` gets a line for each silent node and for htoolsd's data that is too old; with ``verbose``, also
+    for the age of current data.
     """
     if source.ask_storage and (source.luxi is None or source.daemon is not None):
         raise HtoolsError("--ask-storage: only Ganeti itself (-L) can be asked for storage units")
@@ -101,7 +101,7 @@ def _from_rapi(source: Source) -> Cluster:
 
 
 def _from_luxi(path: str, warn: Warn | None) -> Cluster:
-    """The cluster that Ganeti knows; with ``warn``, which is told of problems, storage units as well."""
+    """Read Ganeti's cluster; with ``warn``, which gets lines about problems, also storage units."""
     import trio
 
     from ganeti_htools.backends import luxi
@@ -120,7 +120,7 @@ def _from_luxi(path: str, warn: Warn | None) -> Cluster:
 
 
 def _from_daemon(path: str, warn: Warn, verbose: bool) -> Reading:
-    """The cluster as htoolsd knows it; htoolsd reads Ganeti's configuration anew before it answers."""
+    """Read htoolsd's cluster; htoolsd reads Ganeti's configuration again before it answers."""
     from ganeti_htools.backends import luxi
     from ganeti_htools.client import calls
     from ganeti_htools.luxi import relayed
@@ -151,5 +151,5 @@ def _from_daemon(path: str, warn: Warn, verbose: bool) -> Reading:
 
 
 def describe_silent(silent: Iterable[str]) -> str:
-    """The text of an error: nodes that are in use do not report, so it is not known what they can take."""
+    """Return the error text about nodes in use that do not report, so that their capacity is unknown."""
     return f"nodes that are in use do not report: {', '.join(silent)}"

@@ -1,6 +1,6 @@
-"""``--ask-storage``: what a running Ganeti knows of storage, which it tells by jobs only.
+"""``--ask-storage``: storage data of a running Ganeti, which only jobs return.
 
-Where disks are also stands in its configuration, which is read instead on the master node itself.
+On the master node disk locations are read from Ganeti's configuration file instead.
 """
 
 import os
@@ -29,10 +29,10 @@ Warn = Callable[[str], None]  # called with one line for the user
 
 
 async def with_storage(ganeti: LuxiClient, cluster: Cluster, warn: Warn) -> Cluster:
-    """The cluster with the units of its disks and nodes.
+    """Return the cluster with the units of its disks and nodes.
 
-    A node that does not answer, or answers nonsense, keeps its single figure. Raises HtoolsError if it cannot
-    be found out where disks are.
+    A node without a valid answer keeps its single figure. Raises HtoolsError if disk locations cannot be
+    found.
     """
     found = await disk_locations(ganeti, cluster)
     for line in found.wrong:
@@ -57,7 +57,9 @@ async def with_storage(ganeti: LuxiClient, cluster: Cluster, warn: Warn) -> Clus
 async def query_units(
     ganeti: LuxiClient, nodes: Sequence[str], kinds: Sequence[StorageType], seconds: float
 ) -> tuple[UnitReports, tuple[str, ...]]:
-    """What nodes have, and what was wrong with their answers; offline ones give none. Raises LuxiError."""
+    """Return the units of nodes and lines about invalid answers; offline nodes return none. Raises
+    LuxiError.
+    """
     if not kinds:
         return {}, ()
     work = [opcodes.query_storage(kind.value, nodes) for kind in kinds]
@@ -66,7 +68,7 @@ async def query_units(
 
 
 async def disk_locations(ganeti: LuxiClient, cluster: Cluster) -> DiskLocations:
-    """Where disks are. Raises HtoolsError."""
+    """Find the locations of all disks. Raises HtoolsError."""
     if ganeti.path == queries.default_socket():
         try:
             return ganeti_storage.configured_disks(read_bytes(configuration_file()))
@@ -83,7 +85,7 @@ async def disk_locations(ganeti: LuxiClient, cluster: Cluster) -> DiskLocations:
 async def query_disk_locations(
     ganeti: LuxiClient, names: Sequence[str], cluster: Cluster, seconds: float
 ) -> DiskLocations:
-    """Where the disks of instances are, by a job. Raises LuxiError, DataError."""
+    """Query the locations of instances' disks by a job. Raises LuxiError, DataError."""
     work = [opcodes.query_disks(names)]
     [result] = await results_of(ganeti, work, "disks of instances", seconds)
     pools = {group.uuid: group.rbd_pool for group in cluster.groups if group.rbd_pool}
@@ -91,10 +93,10 @@ async def query_disk_locations(
 
 
 def chunks(names: Sequence[str], most: int) -> list[Sequence[str]]:
-    """The names in parts of at most so many."""
+    """Split names into parts of at most ``most``."""
     return [names[start : start + most] for start in range(0, len(names), most)]
 
 
 def configuration_file() -> str:
-    """Where Ganeti has its configuration on the master node."""
+    """Return the path of Ganeti's configuration on the master node."""
     return os.environ.get("GANETI_ROOTDIR", "") + "/var/lib/ganeti/config.data"

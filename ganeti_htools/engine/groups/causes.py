@@ -1,7 +1,7 @@
-"""What makes a node group ill, and which of its instances are the cause.
+"""The burden of an unhealthy node group, and the instances whose moves relieve it.
 
-The order in which instances go is that of Ganeti's design "Synchronising htools to Ganeti 2.3": those on
-offline nodes, those with their secondary on a node that fails N+1, those with their primary there.
+Instances leave in the order of Ganeti's design "Synchronising htools to Ganeti 2.3": first from offline
+nodes, then secondaries on nodes that fail N+1, then primaries on these nodes.
 """
 
 from collections.abc import Iterator
@@ -15,20 +15,23 @@ from ganeti_htools.model.state import State
 
 
 def burden(now: Regrouping, group: int) -> tuple[int, int]:
-    """How ill a group is: instances on offline nodes, and MiB that its nodes lack for N+1."""
+    """Return how ill a group is: the number of instances on offline nodes, and the MiB its nodes lack for
+    N+1.
+    """
     found = diagnose(now.state, now.state.group == group)
     return len(found.stranded), sum(_lack(now.state, node) for node in found.failing)
 
 
 def _lack(state: State, node: int) -> int:
-    """The MiB that a node lacks to take over from each of its peers, added up; 0 if it does not fail N+1."""
+    """Sum the MiB that a node lacks to take over from each of its peers; 0 if it holds N+1."""
     free, kept = int(state.columns.unallocated[node]), state.peers[:, node]
     return max(0, -free) + int(np.maximum(kept[kept > 0] - free, 0).sum())
 
 
 class Cause(NamedTuple):
-    """An instance (row) that may have to go: what a node would lack without it (MiB), and whether it is its
-    secondary.
+    """An instance (row) that may have to leave its node.
+
+    ``lack`` is what the node would lack without it (MiB); ``secondary``: the node is its secondary.
     """
 
     row: int
@@ -37,10 +40,10 @@ class Cause(NamedTuple):
 
 
 def causes(now: Regrouping, group: int) -> Iterator[list[Cause]]:
-    """Sets of instances: one of the first set is to go next, or if none of that can, one of the next."""
+    """Yield sets of instances. The next instance to move is of the first set that has a possible move."""
     state, found = now.state, now.diagnosis(group)
     if found.stranded:
-        # What has no other group to go to needs the room of its own; what is large is hard to place.
+        # First instances without another group, which need room in their own; then the largest.
         rows = state.cluster.instances
         first = min(found.stranded, key=lambda row: (bool(now.targets(row)), -rows[row].mem))
         yield [Cause(first, secondary=not state.columns.offline[state.pnode[first]])]
@@ -54,9 +57,9 @@ def causes(now: Regrouping, group: int) -> Iterator[list[Cause]]:
 
 
 def _lack_without(state: State, node: int, row: int, secondary: bool) -> int | None:
-    """The MiB that a node would lack without an instance; None if it would lack as much as with it.
+    """Return the MiB that a node would lack without an instance; None if the instance makes no difference.
 
-    For a ``secondary`` this is about what the instances of its primary need here, else about any peer's.
+    For a ``secondary`` the need of its primary's instances counts, otherwise that of any peer.
     """
     free, kept = int(state.columns.unallocated[node]), int(state.columns.r_mem[node])
     served = int(state.record_mem[row])

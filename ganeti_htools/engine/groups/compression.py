@@ -1,7 +1,7 @@
-"""Groups emptied into others (``hregroup(1)``, compress).
+"""Empty node groups into others (``hregroup(1)``, compress).
 
-Candidates use less than the other groups have free. They are tried by what they have free: memory first, then
-disk, then CPUs (Ganeti's design "Synchronising htools to Ganeti 2.3").
+Candidates use less than the other groups have free. Groups with the most free memory come first, then disk,
+then CPUs (Ganeti's design "Synchronising htools to Ganeti 2.3").
 """
 
 import math
@@ -25,12 +25,12 @@ from ganeti_htools.engine.groups.wording import some
 from ganeti_htools.model.columns import NOWHERE, Floats, Ints, sorted_unique
 from ganeti_htools.model.state import State
 
-Tell = Callable[[int, int], None]  # called with how many instances of how many have a place
+ReportPlaces = Callable[[int, int], None]  # called with the number of instances with a place, and of all
 
-# Of groups that have at least this part of what the best one has free, the one that copies least comes first.
+# Groups with at least this share of the best one's free amounts are similar; the one that copies least wins.
 SIMILAR = 0.9
 
-# So often the instances of a group are tried anew, those that found no place before all others.
+# Attempts to empty a group; each starts with the instances that had no place before.
 PATIENCE = 4
 
 
@@ -43,10 +43,10 @@ def compress(
     reserve: float,
     progress: Progress,
 ) -> RegroupingOutcome:
-    """Empty the groups (rows) in ``empty``, else as many as ``number`` of those that can be.
+    """Empty the groups (rows) in ``empty``; without any, at most ``number`` of the candidates.
 
-    Without ``empty`` all groups that could be emptied, each by itself, are told. In each group that takes
-    instances ``reserve`` standard instances can still be made.
+    Without ``empty`` the outcome also lists every group that could be emptied by itself. Each group that
+    takes instances keeps room for ``reserve`` standard instances.
     """
     start, spare, closed = Regrouping(state, rules), math.ceil(reserve), _vacant(state)
     now, done = start, list[int]()
@@ -55,8 +55,8 @@ def compress(
     if not empty:
         order, failed = candidates(start)
     for at, group in enumerate(order):
-        tell = partial(_tell, progress, f"{at} of {len(order)} groups tried")
-        tried = _emptied(start, group, empty or closed, spare, limits, tell)
+        report = partial(_report, progress, f"{at} of {len(order)} groups tried")
+        tried = _emptied(start, group, empty or closed, spare, limits, report)
         if isinstance(tried, str):
             failed.append((group, tried))
             continue
@@ -65,9 +65,9 @@ def compress(
             possible.append(EmptiableGroup(group, len(tried.moved), volume))
         if empty or len(done) < number:
             after: Regrouping | str = tried
-            if done:  # those that are emptied already must not fill this one, so they are emptied anew
+            if done:  # empty the earlier ones again without filling this group
                 shut = {*done, group, *(empty or closed)}
-                after = _all_emptied(start, [*done, group], shut, spare, limits, tell)
+                after = _all_emptied(start, [*done, group], shut, spare, limits, report)
             if isinstance(after, Regrouping):
                 now, done = after, [*done, group]
             elif empty:
@@ -75,7 +75,7 @@ def compress(
     return RegroupingOutcome(now, tuple(done), tuple(failed), tuple(possible))
 
 
-def _tell(progress: Progress, before: str, moved: int, number: int) -> None:
+def _report(progress: Progress, before: str, moved: int, number: int) -> None:
     progress(f"{before}, {moved} of {number} instances have a place")
 
 
@@ -85,12 +85,14 @@ def _all_emptied(
     closed: Collection[int],
     spare: int,
     limits: RegroupingLimits,
-    tell: Tell,
+    report: ReportPlaces,
 ) -> Regrouping | str:
-    """The cluster with some groups emptied one after the other, into none of those that are closed."""
+    """Return the cluster with groups emptied one after the other, none into a closed group; or the
+    obstacle.
+    """
     now = start
     for group in groups:
-        after = _emptied(now, group, closed, spare, limits, tell)
+        after = _emptied(now, group, closed, spare, limits, report)
         if isinstance(after, str):
             return after
         now = after
@@ -98,9 +100,10 @@ def _all_emptied(
 
 
 def candidates(now: Regrouping) -> tuple[list[int], list[tuple[int, str]]]:
-    """The groups that may be emptied, in order; and others that have instances, with the reason why not.
+    """Return the groups that may be emptied, in order, and the reason against each other group with
+    instances.
 
-    Their instances use no more memory, disk and CPUs than the groups that they can go to have free. The most
+    A candidate's instances use no more memory, disk and CPUs than its possible targets have free. The most
     free memory comes first, then disk, then CPUs; of similar groups the one that copies least.
     """
     state = now.state
@@ -127,22 +130,27 @@ def candidates(now: Regrouping) -> tuple[list[int], list[tuple[int, str]]]:
 
 
 def _rows(state: State, group: int) -> Ints:
-    """The instances (rows) with a node in a group."""
+    """Return the instances (rows) with a node in a group."""
     here = state.group[state.pnode] == group
     here |= (state.snode != NOWHERE) & (state.group[state.snode] == group)
     return np.flatnonzero(here)
 
 
 def _vacant(state: State) -> set[int]:
-    """Groups (rows) without instances: to fill one in order to empty another gains nothing."""
+    """Return the groups (rows) without instances. Filling one to empty another gains nothing."""
     full = {*state.group[state.pnode].tolist(), *state.group[state.snode[state.snode != NOWHERE]].tolist()}
     return set(sorted_unique(state.group).tolist()) - full
 
 
 def _emptied(
-    now: Regrouping, group: int, closed: Collection[int], spare: int, limits: RegroupingLimits, tell: Tell
+    now: Regrouping,
+    group: int,
+    closed: Collection[int],
+    spare: int,
+    limits: RegroupingLimits,
+    report: ReportPlaces,
 ) -> Regrouping | str:
-    """The cluster with a group emptied into those that are not closed; why it cannot be, if it cannot."""
+    """Return the cluster with a group emptied into groups that are not closed, or the obstacle."""
     state, rows = now.state, _rows(now.state, group).tolist()
     names = [row.name for row in state.cluster.instances]
     if 0 <= limits.moves < len(now.moved) + len(rows):
@@ -151,7 +159,7 @@ def _emptied(
         if (why := now.obstacle(index)) is not None:
             return f"instance {names[index]}: {why}"
     volume = sum(cost(state.cluster.instances, each) for each in now.moved)
-    # What is between two groups may copy less.
+    # An instance between two groups may copy less.
     volume += sum(copied_on_leaving(state, index) for index in rows if len(now.homes(index)) == 1)
     if 0 <= limits.copy < volume:
         return f"it copies {volume} MiB"
@@ -163,7 +171,7 @@ def _emptied(
     targets = {index: [each for each in now.targets(index) if each in ready] for index in rows}
     first = [index for index in rows if not targets[index]]
     for _ in range(0 if first else PATIENCE):
-        stuck, after = _moved(now, _in_order(now, targets, first), targets, spare, tell)
+        stuck, after = _moved(now, _in_order(now, targets, first), targets, spare, report)
         if stuck is None:
             allowed = limits.allow(state.cluster.instances, after.moved)
             return after if allowed else "it copies more than the limits allow"
@@ -174,7 +182,7 @@ def _emptied(
 
 
 def _nowhere(now: Regrouping, index: int, group: int, closed: Collection[int], ready: Collection[int]) -> str:
-    """Why an instance finds no place in the other groups."""
+    """Return the reason why no other group takes an instance."""
     names: dict[str, list[str]] = {}
     refusals = []
     for other in sorted(now.rules.groups - {group}):
@@ -193,7 +201,7 @@ def _nowhere(now: Regrouping, index: int, group: int, closed: Collection[int], r
 
 
 def _in_order(now: Regrouping, targets: Mapping[int, Sequence[int]], first: Sequence[int]) -> list[int]:
-    """Instances in the order in which they are moved: those that few groups can take, the largest of them."""
+    """Return instances in the order of their moves: those with the fewest targets first, then the largest."""
     needs, free = room.amounts(now.state), room.free(now.state)
 
     def key(index: int) -> tuple[float, ...]:
@@ -204,16 +212,20 @@ def _in_order(now: Regrouping, targets: Mapping[int, Sequence[int]], first: Sequ
 
 
 def _moved(
-    now: Regrouping, order: Sequence[int], targets: Mapping[int, Sequence[int]], spare: int, tell: Tell
+    now: Regrouping,
+    order: Sequence[int],
+    targets: Mapping[int, Sequence[int]],
+    spare: int,
+    report: ReportPlaces,
 ) -> tuple[int | None, Regrouping]:
-    """Move instances one by one, each to the group where it takes the smallest part of what is free.
+    """Move instances one by one, each to the group where it takes the smallest share of the free room.
 
-    The first one that finds no place, None if all do; and the cluster then.
+    Returns the first instance without a place (None if all have one), and the cluster.
     """
     needs, free, vacant = room.amounts(now.state), room.free(now.state), _vacant(now.state)
     after = now
     for moved, index in enumerate(order):
-        tell(moved, len(order))
+        report(moved, len(order))
         shares = room.share(needs[:, index], free)
 
         def rank(group: int, shares: Floats = shares) -> tuple[float, ...]:

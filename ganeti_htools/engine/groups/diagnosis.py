@@ -1,4 +1,4 @@
-"""The health of a node group (Ganeti's design "Synchronising htools to Ganeti 2.3", "Redistribution")."""
+"""Diagnosis of a node group (Ganeti's design "Synchronising htools to Ganeti 2.3", "Redistribution")."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,13 +13,12 @@ from ganeti_htools.model.state import State
 
 @dataclass(frozen=True, slots=True)
 class GroupDiagnosis:
-    """What is wrong with a group; rows of nodes and instances. Forthcoming instances do not count.
+    """Faults of a node group, as rows of nodes and instances. Forthcoming instances do not count.
 
-    ``stranded`` are instances with an offline node: those with their primary there, then others. ``failing``
-    are online nodes that fail N+1, ``pressing`` the instances on them: those with their secondary there, then
-    those with their primary. ``fragile`` nodes cannot be lost with all their instances living on; None
-    if nobody asked. ``between`` are instances with their primary here and their secondary in another group,
-    which an interrupted change of group leaves.
+    ``stranded`` are instances with an offline node, primaries first. ``failing`` are online nodes that fail
+    N+1, ``pressing`` the instances on them, secondaries first. ``fragile`` nodes cannot be lost with all
+    their instances recovered; None if that was not checked. ``between`` are primaries whose secondary is in
+    another group, left by an interrupted change of group.
     """
 
     stranded: tuple[int, ...]
@@ -30,7 +29,7 @@ class GroupDiagnosis:
 
     @property
     def word(self) -> str:
-        """The state of the group in a word or two."""
+        """The state of the group in one or two words."""
         if self.stranded:
             return "unhealthy"
         if self.failing:
@@ -39,16 +38,16 @@ class GroupDiagnosis:
 
     @property
     def good(self) -> bool:
-        """Whether there is nothing to repair."""
+        """Whether nothing needs repair."""
         return not self.stranded and not self.failing
 
     @property
     def rank(self) -> tuple[int, int]:
-        """How bad it is; more is worse."""
+        """The severity; a larger rank is worse."""
         return len(self.stranded), len(self.failing)
 
     def worse_than(self, other: "GroupDiagnosis") -> bool:
-        """Whether something is wrong that was not wrong in the other."""
+        """Whether this diagnosis has a fault that the other lacks."""
         return any(
             set(mine or ()) - set(theirs or ())
             for mine, theirs in (
@@ -60,7 +59,7 @@ class GroupDiagnosis:
 
 
 def diagnose(state: State, scope: Bools, fragile: tuple[int, ...] | None = None) -> GroupDiagnosis:
-    """The health of the group in scope, given which of its nodes cannot be lost."""
+    """Diagnose the group in scope; ``fragile`` are its nodes that cannot be lost."""
     offline, bad = scope & state.columns.offline, bad_nodes(state, scope)
     stranded = _instances(state, offline, state.pnode) + _instances(state, offline, state.snode)
     pressing = _instances(state, bad, state.snode) + _instances(state, bad, state.pnode)
@@ -71,7 +70,7 @@ def diagnose(state: State, scope: Bools, fragile: tuple[int, ...] | None = None)
 
 
 def reasons(state: State, found: GroupDiagnosis) -> Iterator[str]:
-    """What is wrong with a group, a line each."""
+    """Yield a line for each kind of fault."""
     names = [row.name for row in state.cluster.instances]
     if found.stranded:
         yield f"offline nodes still have {some([names[row] for row in found.stranded])}"
@@ -90,7 +89,7 @@ def _rows(which: Bools) -> tuple[int, ...]:
 
 
 def _instances(state: State, nodes: Bools, place: Ints) -> list[int]:
-    """Rows of the instances with that node, their primary or secondary, among some nodes."""
+    """Return the instances (rows) whose node in ``place`` is among some nodes."""
     there = (place != NOWHERE) & nodes[place] & ~state.forthcoming
     rows: list[int] = np.flatnonzero(there).tolist()
     return rows

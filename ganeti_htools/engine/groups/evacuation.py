@@ -1,4 +1,4 @@
-"""Nodes evacuated over the border of their group: what finds no place there goes to another one.
+"""Evacuate nodes; instances without a place in their group go to another group.
 
 (Ganeti's design "Synchronising htools to Ganeti 2.3", node evacuation changes.)
 """
@@ -23,10 +23,10 @@ def evacuate_over_groups(
     options: PlacementOptions,
     reporter: Reporter = SILENT,
 ) -> Evacuation:
-    """Move instances as :func:`.evacuate_nodes` does, then those that found no place to other groups.
+    """Move instances like :func:`.evacuate_nodes`, then those without a place to other groups.
 
-    Each goes to the best place in the best group, of those that no node is evacuated in. What is reported are
-    the places in their own groups.
+    Each goes to the best place in the best group, never into a group with an evacuated node. The reporter
+    sees only the places in their own groups.
     """
     inside = evacuate_nodes(state, instances, mode, options, reporter)
     if not inside.failed:
@@ -51,7 +51,7 @@ def evacuate_over_groups(
 
 
 def _lacks_room(now: Regrouping, index: int, mode: EvacMode) -> bool:
-    """Whether an instance that was not moved could have been, had there been room."""
+    """Whether only a lack of room keeps an instance where it is."""
     without_secondary = mode is EvacMode.SECONDARY and not now.state.instance(index).mirrored
     return now.obstacle(index) is None and not without_secondary
 

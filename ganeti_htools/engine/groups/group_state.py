@@ -1,4 +1,4 @@
-"""A node group looked at as a state of its own, which is small."""
+"""A node group as a small state of its own."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,10 +20,10 @@ from ganeti_htools.model.state import RequestedInstance, State
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """A node group as a state of its own, whose rows stand for these rows of the whole cluster.
+    """A node group as a state of its own; ``nodes`` are its rows in the whole cluster.
 
-    ``fragile`` nodes (rows of the whole) cannot be lost; ``check`` keeps the redundancy of the group.
-    ``known`` are places that were found, by what they were found for.
+    ``fragile`` nodes (rows of the whole) cannot be lost. ``check`` keeps the redundancy of the group.
+    ``known`` caches the places found.
     """
 
     state: State
@@ -34,7 +34,7 @@ class GroupState:
 
 
 def group_state(whole: State, group: int) -> GroupState:
-    """A group (row) of a cluster, with the instances that have all their nodes there."""
+    """Return a group (row) of a cluster with the instances that have all their nodes in the group."""
     scope = whole.group == group
     here = scope[whole.pnode] & ((whole.snode == NOWHERE) | scope[whole.snode])
     nodes = np.flatnonzero(scope)
@@ -49,7 +49,7 @@ def _detached(state: State, nodes: Ints) -> GroupState:
 
 
 def best_place(alone: GroupState, asked: RequestedInstance, first: Ints) -> Solution | None:
-    """The best place for an instance with its primary on one of some nodes (its own rows)."""
+    """Return the best place for an instance with its primary on one of these nodes (the group's rows)."""
     state, everyone = alone.state, np.ones(len(alone.nodes), np.bool_)
     nodes = np.flatnonzero(~state.columns.offline)
     if not len(first) or len(nodes) < asked.row.template.required_nodes:
@@ -61,7 +61,7 @@ def best_place(alone: GroupState, asked: RequestedInstance, first: Ints) -> Solu
 
 
 def has_room(alone: GroupState, group: int, number: int) -> bool:
-    """Whether so many standard instances by the policy of the group (row) can be placed there.
+    """Whether this number of standard instances, by the policy of the group (row), can be placed.
 
     They get the first disk template that the policy enables.
     """

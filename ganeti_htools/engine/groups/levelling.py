@@ -1,4 +1,4 @@
-"""Load balanced between node groups (``hregroup(1)``, balance)."""
+"""Balance load between node groups (``hregroup(1)``, balance)."""
 
 from dataclasses import dataclass
 
@@ -12,23 +12,23 @@ from ganeti_htools.engine.groups.rules import RegroupingRules
 from ganeti_htools.model.columns import Bools, Ints
 from ganeti_htools.model.state import State
 
-# What a move has to gain is asked on clusters of so many instances; on larger ones proportionally less, for
-# there an instance is less of the load.
+# The minimal gain is for clusters of this many instances. On larger ones it is proportionally smaller, since
+# an instance is a smaller part of the load.
 USUAL = 100
 
-# Less is rounding: where the groups are nearly even, roots of small differences are taken.
+# Smaller gains are rounding errors: nearly even groups have roots of small differences.
 LEAST = 1e-6
 
-# Gains are the same if so many decimals are.
+# Decimals up to which gains count as equal.
 CLOSE = 7
 
 
 def level(
     state: State, rules: RegroupingRules, limits: RegroupingLimits, min_gain: float, progress: Progress
 ) -> RegroupingOutcome:
-    """Move instances from the most loaded groups to where the score drops most, while one gains enough.
+    """Move instances off the most loaded groups to where the score drops most, while a move gains enough.
 
-    An instance that is to go on from where it went goes there at once; so another run would find nothing.
+    An instance that would move twice goes straight to its last place, so another run finds nothing.
     """
     start = now = Regrouping(state, rules)
     least = max(LEAST, min_gain * USUAL / max(USUAL, len(state.pnode)))
@@ -50,7 +50,7 @@ def _levelled(
     progress: Progress,
     again: bool,
 ) -> Regrouping:
-    """The cluster once no move gains enough; ``again``: what has moved since the start may move on."""
+    """Return the cluster when no move gains enough. ``again``: a moved instance may move once more."""
     search = _Search(
         start,
         limits,
@@ -64,7 +64,7 @@ def _levelled(
     while True:
         after = search.step(now, again)
         if after is None and search.vain.any():
-            search.vain[:] = False  # what was in vain may have become possible
+            search.vain[:] = False  # failed moves may have become possible
             after = search.step(now, again)
         if after is None:
             return now
@@ -78,10 +78,10 @@ def _rows(now: Regrouping) -> range:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """The search for moves.
+    """A search for moves.
 
-    ``movable`` are instances (a mask), ``copied`` is what each copies to change its group (MiB), ``least``
-    what a move has to gain. ``vain`` are moves that were tried in vain (instances by groups).
+    ``movable`` marks instances, ``copied`` is the MiB that each copies to change its group, ``least`` the
+    gain a move needs. ``vain`` marks failed moves (instances by groups).
     """
 
     start: Regrouping
@@ -92,9 +92,9 @@ class _Search:
     vain: Bools
 
     def step(self, now: Regrouping, again: bool) -> Regrouping | None:
-        """The cluster after the move that gains most of those from the most loaded group that has any.
+        """Return the cluster after the best move off the most loaded group that has one, or None.
 
-        Of those that gain the same it is what copies least.
+        Of equal gains the move that copies least wins.
         """
         loads, state = group_loads(now.state, now.rules.groups), now.state
         able = self.movable & self._allowed(now)
@@ -108,7 +108,7 @@ class _Search:
             copied = self.copied[rows[enough // len(loads.groups)]]
             for at in enough[np.lexsort((copied, -gains.ravel()[enough].round(CLOSE)))].tolist():
                 index, target = int(rows[at // len(loads.groups)]), loads.groups[at % len(loads.groups)]
-                after = self._made(now, index, target)
+                after = self._after_move(now, index, target)
                 if after is not None:
                     self.vain[:, [group, target]] = False
                     return after
@@ -116,7 +116,7 @@ class _Search:
         return None
 
     def _allowed(self, now: Regrouping) -> Bools:
-        """Which instances may change their group within the limits; what has done so may do it again."""
+        """Mark the instances that the limits allow to change their group; a moved instance may move again."""
         before, after = self.start.state, now.state
         away: Bools = before.group[before.pnode] != after.group[after.pnode]
         allowed = np.ones_like(away)
@@ -126,10 +126,10 @@ class _Search:
             allowed &= away | (self.copied[away].sum() + self.copied <= self.limits.copy)
         return allowed
 
-    def _made(self, now: Regrouping, index: int, group: int) -> Regrouping | None:
-        """The cluster with an instance in another group that is healthy, and no group worse; else None.
+    def _after_move(self, now: Regrouping, index: int, group: int) -> Regrouping | None:
+        """Return the cluster with an instance in another healthy group and no group worse, or None.
 
-        Groups of the last resort take none: it has a place where it is.
+        Groups of the last resort take none, since the instance has a place.
         """
         if group not in now.targets(index) or now.last_resort(group) or not now.diagnosis(group).good:
             return None
@@ -138,9 +138,9 @@ class _Search:
 
 
 def _straight(start: Regrouping, after: Regrouping) -> Regrouping | None:
-    """The cluster with each instance straight where it is in the end; None if they cannot all go so.
+    """Return the cluster with each moved instance moved once, to its last place; None if that fails.
 
-    What has come back to its group stays where it was.
+    An instance that came back to its group stays where it was.
     """
     now, last = start, reversed([each.instance for each in after.moved])
     left = [row for row in dict.fromkeys(last) if start.group_of(row) != after.group_of(row)][::-1]

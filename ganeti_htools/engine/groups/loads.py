@@ -1,9 +1,9 @@
-"""How unevenly node groups are loaded (``hregroup(1)``, balance; Ganeti's design "Synchronising htools to
-Ganeti 2.3", "Load balancing").
+"""The load of node groups and its spread (``hregroup(1)``, balance).
 
 A group's *relative load* in a component is its load over its capacity, divided by that of all groups
-together: 1 is the mean. The spread of a component is the standard deviation of these, each group weighted by
-its capacity; the score is the mean spread of the components that have any load. 0 is perfectly even.
+together: 1 is the mean. The spread of a component is the standard deviation of the relative loads, each
+group weighted by its capacity. The score is the mean spread of the components with any load; 0 is perfectly
+even. (Ganeti's design "Synchronising htools to Ganeti 2.3", "Load balancing".)
 """
 
 from collections.abc import Sequence
@@ -17,28 +17,29 @@ from ganeti_htools.model.cluster import Load
 from ganeti_htools.model.columns import NOWHERE, Floats, Ints
 from ganeti_htools.model.state import State
 
-# A group is an outlier if its relative load in a component is so far from the mean.
+# Distance from the mean at which a relative load is an outlier.
 OUTLYING = 0.2
 
 DYNAMIC: tuple[str, ...] = ("cpu", "mem", "dsk", "net")
 STATIC: tuple[str, ...] = ("vcpus", "memory")
 
-# By component, how often an instance with two nodes counts.
+# By component, the weight of an instance with two nodes.
 DISKS_TWICE = np.array([[1], [1], [2], [1]])
 
 
 def has_dynamic_load(state: State) -> bool:
-    """Whether any load is known; instances that nobody told of have the usual one."""
+    """Whether any load differs from the default or was measured."""
     usual = Load()
-    told = (state.figures.values["load"] != (usual.cpu, usual.mem, usual.dsk, usual.net)).any()
-    return bool(told) or any(node.cpu_load is not None for node in state.cluster.nodes)
+    differing = (state.figures.values["load"] != (usual.cpu, usual.mem, usual.dsk, usual.net)).any()
+    return bool(differing) or any(node.cpu_load is not None for node in state.cluster.nodes)
 
 
 @dataclass(frozen=True)
 class GroupLoads:
-    """Loads of groups (rows, those with online nodes), components by groups, and what each instance adds.
+    """Loads of groups with online nodes (rows), components by groups, and each instance's contribution.
 
-    ``mine`` is by components and instances. Capacities are CPUs times their speed, MiB, and 1 for each node.
+    ``mine`` is by components and instances. Capacities are CPUs times their speed, MiB, and 1 for each
+    node.
     """
 
     names: tuple[str, ...]
@@ -49,21 +50,21 @@ class GroupLoads:
 
     @cached_property
     def means(self) -> Floats:
-        """The load of all groups over their capacity, by component; what has none is left out."""
+        """The load of all groups over their capacity, by component; 0 without capacity."""
         loads, capacities = self.loads.sum(axis=1), self.capacities.sum(axis=1)
         means: Floats = np.divide(loads, capacities, out=np.zeros_like(loads), where=capacities > 0)
         return means
 
     @cached_property
     def counted(self) -> Floats:
-        """For each component 1 divided by how many have any load, 0 if it has none."""
+        """The weight of each component in the score: 1 over the number of components with load, or 0."""
         loaded: Floats = (self.means > 0).astype(np.float64)
         loaded /= max(1.0, float(loaded.sum()))
         return loaded
 
     @cached_property
     def weights(self) -> Floats:
-        """The part that each group has of the capacity (components by groups)."""
+        """Each group's share of the capacity (components by groups)."""
         total = self.capacities.sum(axis=1, keepdims=True)
         weights: Floats = np.divide(
             self.capacities, total, out=np.zeros_like(self.capacities), where=total > 0
@@ -72,7 +73,7 @@ class GroupLoads:
 
     @cached_property
     def scale(self) -> Floats:
-        """What a load of 1 adds to the relative load of each group (components by groups)."""
+        """The relative load that a load of 1 adds to each group (components by groups)."""
         usual = self.capacities * self.means[:, np.newaxis]
         scale: Floats = np.divide(1.0, usual, out=np.zeros_like(usual), where=usual > 0)
         return scale
@@ -96,13 +97,13 @@ class GroupLoads:
 
     @property
     def score(self) -> float:
-        """How uneven it is."""
+        """The unevenness: mean spread of the components."""
         return float(self.counted @ np.sqrt(self._variances))
 
     def gains(self, instances: Ints, source: int) -> Floats:
-        """By how much the score drops if an instance goes from a group (by position) to each other one.
+        """Compute the drop of the score if an instance leaves a group (by position) for each other one.
 
-        Instances by groups; the last place of rounding aside, 0 for the group it comes from.
+        Instances by groups, 0 for its own group; exact but for the last place of rounding.
         """
         added = self.mine[:, instances, np.newaxis]
         away, here = self.relative - 1, self.relative[:, source, np.newaxis, np.newaxis] - 1
@@ -117,7 +118,7 @@ class GroupLoads:
 
     @property
     def outliers(self) -> list[tuple[int, str]]:
-        """Groups (rows), each with a component in which it is far from the mean."""
+        """Groups (rows), each with a component in which its relative load is far from the mean."""
         return [
             (group, name)
             for name, loads in zip(self.names, self.relative.tolist(), strict=True)
@@ -127,12 +128,12 @@ class GroupLoads:
 
 
 def _change(deviation: Floats, change: Floats) -> Floats:
-    """By how much the square of a deviation changes."""
+    """Return the change of a deviation's square."""
     return change * (2 * deviation + change)
 
 
 def group_loads(state: State, groups: frozenset[int]) -> GroupLoads:
-    """The loads of some groups (rows): the dynamic ones if any is known, else virtual CPUs and memory."""
+    """Compute the loads of groups (rows): dynamic ones if any is known, else virtual CPUs and memory."""
     columns, up, values = state.columns, ~state.columns.offline, state.figures.values
     size = len(state.cluster.groups)
     rows = [group for group in sorted(groups) if (up & (state.group == group)).any()]

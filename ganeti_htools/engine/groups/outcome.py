@@ -1,4 +1,4 @@
-"""What an action on several node groups comes to, and how far it may go."""
+"""Outcomes and limits of actions on several node groups."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,31 +8,31 @@ from ganeti_htools.engine.balancing.traffic import copied_by
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.model.cluster import Instance
 
-Progress = Callable[[str], None]  # called often, with how far the action is; may raise to give up
+Progress = Callable[[str], None]  # called often with the progress; may raise to stop
 
 
 @dataclass(frozen=True, slots=True)
 class RegroupingLimits:
-    """How many instances may be moved, and how many MiB of disks and memory copied; below 0: any number."""
+    """The most instances moved, and the most MiB of disks and memory copied; below 0: any number."""
 
     moves: int = -1
     copy: int = -1
 
     def allow(self, rows: Sequence[Instance], moved: Sequence[MovedInstance]) -> bool:
-        """Whether these moves keep to it. ``rows`` are all instances."""
+        """Whether the moves stay within the limits. ``rows`` are all instances."""
         if 0 <= self.moves < len({each.instance for each in moved}):
             return False
         return self.copy < 0 or sum(cost(rows, each) for each in moved) <= self.copy
 
 
 def cost(rows: Sequence[Instance], moved: MovedInstance) -> int:
-    """What a move copies of disks and memory, MiB."""
+    """Return the MiB of disks and memory that a move copies."""
     return sum(copied_by([part.operation for part in moved.parts], rows[moved.instance]))
 
 
 @dataclass(frozen=True, slots=True)
 class EmptiableGroup:
-    """A group (row) that could be emptied by itself, in so many moves that copy so much (MiB)."""
+    """A group (row) that could be emptied by itself, with the number of moves and the MiB they copy."""
 
     group: int
     moves: int
@@ -43,8 +43,8 @@ class EmptiableGroup:
 class RegroupingOutcome:
     """The cluster after an action. Groups are rows.
 
-    ``done`` are the groups that were repaired or emptied, ``failed`` those that could not be, and why.
-    ``possible`` are all groups that could be emptied, each without the others.
+    ``done`` are repaired or emptied groups, ``failed`` the others with the reason. ``possible`` are all
+    groups that could be emptied, each by itself.
     """
 
     after: Regrouping

@@ -1,7 +1,8 @@
-"""Which node groups can exchange instances (Ganeti's design "Synchronising htools to Ganeti 2.3").
+"""Node groups that can exchange instances (Ganeti's design "Synchronising htools to Ganeti 2.3").
 
-Groups form a partition for each storage method that they share: a storage unit on nodes of both, which
-mirrored and plain instances need, or a pool that nodes of both see. A group is in several partitions at once.
+Groups form a partition for each storage method that they share. A storage method is a storage unit on nodes
+of both groups, for mirrored and plain instances, or a pool that nodes of both see. A group may be in
+several partitions.
 """
 
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import AllocPolicy
 from ganeti_htools.model.units_in_use import known_pools
 
-SHARED = "shared storage"  # that every node sees, as far as is known
+SHARED = "shared storage"  # every node sees it, as far as known
 
 
 def members(state: State, group: int) -> Ints:
@@ -27,7 +28,7 @@ def members(state: State, group: int) -> Ints:
 
 
 def methods(state: State, group: int) -> frozenset[str]:
-    """The storage methods of a group: units that its online nodes have, pools that they see."""
+    """Return the storage methods of a group: the units of its online nodes, and the pools they see."""
     rows = members(state, group)
     if not len(rows):
         return frozenset()
@@ -44,7 +45,7 @@ def methods(state: State, group: int) -> frozenset[str]:
 class Exchange:
     """Whether a group (row) may give instances to another one (row).
 
-    ``methods`` are the storage methods that both have; ``obstacle`` says why it may not, None if it may.
+    ``methods`` are the storage methods of both groups. ``obstacle`` is the reason why not, or None.
     """
 
     source: int
@@ -54,7 +55,7 @@ class Exchange:
 
 
 def exchanges(state: State) -> Iterator[Exchange]:
-    """Each pair of different groups that have nodes, in both directions."""
+    """Yield each pair of different groups with nodes, in both directions."""
     present_groups = sorted(set(state.group.tolist()))
     found = {group: methods(state, group) for group in present_groups}
     for source in present_groups:
@@ -76,12 +77,12 @@ def _obstacle(state: State, source: int, target: int, common: frozenset[str]) ->
     if not len(members(state, target)):
         return f"group {groups[target].name} has no online node"
     if common or not len(members(state, source)):
-        return None  # of a group without online nodes nothing is known: its instances tell what they need
+        return None  # without online nodes a group's storage is unknown; instances have needs of their own
     return "they share no storage unit and no pool"
 
 
 def refusal(state: State, asked: RequestedInstance, group: int) -> str | None:
-    """Why an instance cannot go to a group at all, whatever room there is; None if it can."""
+    """Return the reason why a group can never take an instance, whatever its room; None if it can."""
     name, rows = state.cluster.groups[group].name, members(state, group)
     if not len(rows):
         return f"group {name} has no online node"

@@ -1,4 +1,4 @@
-"""Moves between node groups looked at again, on a cluster that may have changed."""
+"""Recheck moves between node groups on a cluster that may have changed."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,10 +11,10 @@ from ganeti_htools.model.state import State
 
 
 def obstacle(now: Regrouping, moves: Sequence[NamedMove]) -> str | None:
-    """Make moves one after the other, in place. The first reason against them; None if there is none.
+    """Make moves in place, one after the other, and return the first reason against them, or None.
 
-    What has gone a part of its way goes the rest. In the end no group may be less healthy than before, and no
-    instance that has moved between two groups.
+    A partly moved instance goes the rest of its route. In the end no group may be less healthy and no moved
+    instance between two groups.
     """
     rows = {instance.name: row for row, instance in enumerate(now.state.cluster.instances)}
     groups = sorted(now.rules.groups)
@@ -35,7 +35,7 @@ def obstacle(now: Regrouping, moves: Sequence[NamedMove]) -> str | None:
 
 
 def remaining_move(state: State, row: int, move: NamedMove) -> NamedMove | None:
-    """What is left of the way of an instance (a row) from where it is; None if it is not on that way."""
+    """Return the part of a move that an instance (row) still has to make; None if it is off the route."""
     nodes = (int(state.pnode[row]), int(state.snode[row]))
     here = tuple(state.names(node for node in nodes if node != NOWHERE))
     primary, secondary = (*move.was, None)[:2]
@@ -49,7 +49,7 @@ def remaining_move(state: State, row: int, move: NamedMove) -> NamedMove | None:
 
 
 def _cannot_be_made(now: Regrouping, row: int, move: NamedMove) -> str | None:
-    """Make what is left of a move; why it cannot be made, None if it has been."""
+    """Make the rest of a move. Returns the obstacle, or None once the move is made."""
     if row == NOWHERE:
         return "is gone"
     state, names = now.state, [group.name for group in now.state.cluster.groups]

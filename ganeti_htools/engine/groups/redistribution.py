@@ -1,4 +1,4 @@
-"""Unhealthy groups repaired, with the room of others where their own is not enough (``hregroup(1)``)."""
+"""Repair unhealthy node groups, with the room of other groups if needed (``hregroup(1)``)."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -16,25 +16,25 @@ from ganeti_htools.model.moves import MovePart, Operation
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import MirrorType
 
-# Where instances go, tried in this order until the group is repaired: the first copies least.
+# Reaches tried in this order until the group is repaired; the first copies least.
 INSIDE, OUTSIDE = "inside", "outside"
 _REACHES = ((INSIDE,), (INSIDE, OUTSIDE), (OUTSIDE, INSIDE))
 
-# So many places are tried for an instance that would each make a group worse.
+# Places tried for an instance while each of them makes a group worse.
 PATIENCE = 16
 
 Allowed = Callable[[Regrouping], bool]
-Tell = Callable[[Regrouping], None]
+Report = Callable[[Regrouping], None]
 
 
 def redistribute(
     state: State, rules: RegroupingRules, limits: RegroupingLimits, progress: Progress
 ) -> RegroupingOutcome:
-    """Repair each unhealthy group, the worst first; all or nothing for each.
+    """Repair each unhealthy group completely or not at all, the worst first.
 
-    First, instances that an interrupted change of group has left between two groups come to one of them; if
-    one cannot, its group counts as failed, even if it is healthy. What cannot be repaired is tried again
-    after other moves, since another group may take instances then.
+    First, instances that an interrupted change of group left between two groups come to one of them. If one
+    cannot, its group counts as failed, even if it is healthy. Failed groups are tried again after other
+    moves, since those may free room.
     """
     before = Regrouping(state, rules)
     now, failed, moved = before, dict[int, str](), -1
@@ -44,7 +44,7 @@ def redistribute(
     def allowed(after: Regrouping) -> bool:
         return limits.allow(state.cluster.instances, after.moved)
 
-    def tell(after: Regrouping) -> None:
+    def report(after: Regrouping) -> None:
         left = sum(not after.diagnosis(group).good for group in groups)
         progress(f"{left} of {len(ill)} groups left, {len(after.moved)} moves")
 
@@ -54,7 +54,7 @@ def redistribute(
         for group in sorted(groups, key=lambda each: now.diagnosis(each).rank, reverse=True):
             if now.diagnosis(group).good:
                 continue
-            found = _repair(now, group, allowed, tell)
+            found = _repair(now, group, allowed, report)
             if isinstance(found, str):
                 failed[group] = found
             else:
@@ -73,12 +73,12 @@ def redistribute(
 
 
 def _between(now: Regrouping, group: int) -> list[int]:
-    """The instances between a group, where they have their primary, and another one, if they may move."""
+    """Return the movable instances with their primary in a group and their secondary in another."""
     return [row for row in now.diagnosis(group).between if obstacle(now, row) is None]
 
 
 def _brought_together(now: Regrouping, groups: Sequence[int], allowed: Allowed) -> Regrouping:
-    """The cluster with what is between groups brought into one, each by itself, where that is possible."""
+    """Return the cluster with each instance between groups brought into one of them, if possible."""
     for group in groups:
         for row in _between(now, group):
             ways = (parts for reach in _REACHES[1] for parts in _ways(now, row, group, reach))
@@ -88,11 +88,11 @@ def _brought_together(now: Regrouping, groups: Sequence[int], allowed: Allowed) 
     return now
 
 
-def _repair(now: Regrouping, group: int, allowed: Allowed, tell: Tell) -> Regrouping | str:
-    """The cluster with a group repaired; why that is not possible, if it is not."""
+def _repair(now: Regrouping, group: int, allowed: Allowed, report: Report) -> Regrouping | str:
+    """Return the cluster with a group repaired, or the obstacle."""
     why = ""
     for reaches in _REACHES:
-        found = _relieved(now, group, reaches, tell)
+        found = _relieved(now, group, reaches, report)
         if not isinstance(found, str):
             found = _pruned(now, group, found)
             return found if allowed(found) else "the limits do not allow so many moves"
@@ -100,10 +100,10 @@ def _repair(now: Regrouping, group: int, allowed: Allowed, tell: Tell) -> Regrou
     return why
 
 
-def _relieved(now: Regrouping, group: int, reaches: Sequence[str], tell: Tell) -> Regrouping | str:
-    """The cluster after moves that repair a group; what is in the way, if none do."""
+def _relieved(now: Regrouping, group: int, reaches: Sequence[str], report: Report) -> Regrouping | str:
+    """Return the cluster after moves that repair a group, or the obstacle."""
     while not now.diagnosis(group).good:
-        tell(now)
+        report(now)
         after = next(_better(now, group, reaches), None)
         if after is None:
             return in_the_way(now, group)
@@ -112,7 +112,7 @@ def _relieved(now: Regrouping, group: int, reaches: Sequence[str], tell: Tell) -
 
 
 def _better(now: Regrouping, group: int, reaches: Sequence[str]) -> Iterator[Regrouping]:
-    """The cluster after each move that makes a group less ill and no group worse, the best first."""
+    """Yield the cluster after each move that makes a group less ill and no group worse, the best first."""
     before = burden(now, group)
     for those in causes(now, group):
         for reach in reaches:
@@ -124,7 +124,7 @@ def _better(now: Regrouping, group: int, reaches: Sequence[str]) -> Iterator[Reg
                     if operations in useless or not after.move(cause.row, parts):
                         continue
                     if not burden(after, group) < before:
-                        useless.add(operations)  # wherever it goes
+                        useless.add(operations)  # to any node
                     elif not after.degrades(now, now.homes(cause.row)):
                         yield after
                     elif (tries := tries + 1) == PATIENCE:
@@ -132,7 +132,7 @@ def _better(now: Regrouping, group: int, reaches: Sequence[str]) -> Iterator[Reg
 
 
 def _price(now: Regrouping, cause: Cause, reach: str) -> int:
-    """What it copies to move an instance, MiB."""
+    """Return the MiB that moving an instance copies."""
     row = now.state.cluster.instances[cause.row]
     match row.template.mirror:
         case MirrorType.INTERNAL if reach == OUTSIDE:
@@ -147,9 +147,9 @@ def _price(now: Regrouping, cause: Cause, reach: str) -> int:
 
 
 def _ways(now: Regrouping, index: int, group: int, reach: str) -> Iterator[Sequence[MovePart]]:
-    """The ways of an instance within its group, or out of it, the best first.
+    """Yield the routes of an instance within its group or out of it, the best first.
 
-    What is between two groups goes to the other one first if this one is not healthy.
+    An instance between two groups goes to the other one first if this one is unhealthy.
     """
     homes = now.homes(index)
     if not now.rules.groups.issuperset(homes):
@@ -168,7 +168,7 @@ def _ways(now: Regrouping, index: int, group: int, reach: str) -> Iterator[Seque
 
 
 def _pruned(before: Regrouping, group: int, after: Regrouping) -> Regrouping:
-    """The repair of a group without the moves that it does not need, the dearest left out first."""
+    """Return the repair of a group without needless moves; the most expensive are left out first."""
     needed = set(before.diagnosis(group).stranded)
     rows = before.state.cluster.instances
     moves = after.moved[len(before.moved) :]
@@ -180,7 +180,7 @@ def _pruned(before: Regrouping, group: int, after: Regrouping) -> Regrouping:
 
 
 def _repaired_by(before: Regrouping, group: int, moves: Sequence[MovedInstance]) -> Regrouping | None:
-    """The cluster after moves if they repair a group and make none worse."""
+    """Return the cluster after moves that repair a group and make none worse, or None."""
     after = before.copy()
     if not all(after.move(each.instance, each.parts) for each in moves):
         return None

@@ -1,9 +1,8 @@
 """A cluster while instances change their node groups.
 
-Each group is looked at as a state of its own, which is small; what moves is carried out on the whole cluster.
-Within a group an instance gets the place that a change of group by ``hail(1)`` gives it; of several groups
-the best is chosen by allocation policy, then by the score of the whole cluster. No placement breaks the
-redundancy of its group.
+Each group is also a small state of its own; moves are carried out on the whole cluster. Within a group an
+instance gets the place that a change of group by ``hail(1)`` gives it. The best group is chosen by
+allocation policy, then by the score of the whole cluster. No placement breaks the redundancy of its group.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,8 +31,9 @@ from ganeti_htools.model.types import AllocPolicy, Fail, MirrorType
 
 @dataclass(frozen=True, slots=True)
 class GroupPlace:
-    """A place for an instance (row) in a group (row): how it gets there, and the score of the whole cluster
-    with one more like it.
+    """A place for an instance (row) in a group (row): its route, and the whole cluster's score.
+
+    The score is that with one more instance like it.
     """
 
     instance: int
@@ -43,9 +43,9 @@ class GroupPlace:
 
 
 class Regrouping:
-    """The cluster as it is after some instances have changed their nodes; see :attr:`moved`.
+    """A cluster after some instances changed their nodes; :attr:`moved` lists them.
 
-    Its state is never changed in place.
+    The state is never changed in place.
     """
 
     def __init__(self, state: State, rules: RegroupingRules) -> None:
@@ -56,7 +56,7 @@ class Regrouping:
         self.group_targets = GroupTargets(state, rules)
 
     def copy(self) -> "Regrouping":
-        """One that can be changed without touching this one."""
+        """Return a copy; changes of the copy do not affect this one."""
         other = object.__new__(Regrouping)
         other.__dict__.update(self.__dict__)
         other.moved = list(self.moved)
@@ -64,22 +64,24 @@ class Regrouping:
         return other
 
     def group_of(self, index: int) -> int:
-        """The group (row) of an instance: that of its primary."""
+        """Return the group (row) of an instance's primary."""
         return int(self.state.group[self.state.pnode[index]])
 
     def homes(self, index: int) -> tuple[int, ...]:
-        """The groups (rows) in which an instance has nodes, that of its primary first.
+        """Return the groups (rows) of an instance's nodes, that of its primary first.
 
-        There are two while an interrupted change of group leaves it between them.
+        There are two while an interrupted change of group leaves the instance between them.
         """
         return tuple(dict.fromkeys(int(self.state.group[node]) for node in nodes_after(self.state, index)))
 
     def obstacle(self, index: int) -> str | None:
-        """Why an instance must not change its group at all; None if it may."""
+        """Return the reason why an instance must not change its group; None if it may."""
         return obstacle_to_leaving(self.state, self.rules, index)
 
     def refusal(self, index: int, group: int) -> str | None:
-        """Why an instance cannot go to a group (row), whatever room there is; None if it can."""
+        """Return the reason why a group (row) can never take an instance, whatever its room; None if it
+        can.
+        """
         return self.group_targets.refusal(index, self.group_of(index), group)
 
     def targets(self, index: int) -> list[int]:
@@ -87,14 +89,14 @@ class Regrouping:
         return self.group_targets.of(index, self.homes(index))
 
     def last_resort(self, group: int) -> bool:
-        """Whether a group (row) takes instances only where no other does."""
+        """Whether a group (row) takes instances only if no other group does."""
         return self.state.cluster.groups[group].alloc_policy is AllocPolicy.LAST_RESORT
 
     def places(self, index: int, groups: Iterable[int]) -> list[GroupPlace]:
-        """The best place in each of some groups (rows) that has one, the best group first.
+        """Return the best place in each of these groups (rows), the best group first.
 
-        Groups of the last resort are not looked at where another one has a place. What is between two groups
-        comes to one of them where it can, which copies less.
+        Groups of the last resort count only if no other group has a place. An instance between two groups
+        comes to one of them if it can, which copies less.
         """
         groups = list(groups)
         if len(homes := self.homes(index)) > 1 and (
@@ -111,7 +113,7 @@ class Regrouping:
         return sorted(found, key=self.rank)
 
     def _finished(self, index: int, group: int) -> list[GroupPlace]:
-        """The best place in a group for an instance that has a node there and one elsewhere."""
+        """Return the best place in a group for an instance that has one of its two nodes there."""
         for parts in routes_within(self.state, self.rules, index, group):
             after = self.after_moving(index, parts)
             if after is not None:
@@ -119,22 +121,24 @@ class Regrouping:
         return []
 
     def rank(self, place: GroupPlace) -> tuple[Any, ...]:
-        """The order of places: by allocation policy, then by score; of equal ones the last group, as hail."""
+        """Return the sort key of a place: allocation policy, then score; of equal places the last group, as
+        hail.
+        """
         unrated = place.score != place.score
         return self.last_resort(place.group), unrated, 0.0 if unrated else place.score, -place.group
 
     def _place(self, index: int, group: int) -> list[GroupPlace]:
-        solution = self._known(index, group)
+        solution = self._best_place(index, group)
         if solution is None or solution.trial is None:
             return []
         score = float(np.asarray(solution.trial.scores(self.base)).ravel()[0])
         return [GroupPlace(index, group, route_out(self.state, index, self._rows(group, solution)), score)]
 
     def route_to(self, index: int, group: int) -> tuple[MovePart, ...] | None:
-        """How an instance gets to the best place in a group (row); None if there is none."""
+        """Return an instance's route to the best place in a group (row), or None."""
         if len(self.homes(index)) > 1:
             return next((place.parts for place in self.places(index, [group])), None)
-        solution = self._known(index, group)
+        solution = self._best_place(index, group)
         if solution is None or solution.trial is None:
             return None
         return route_out(self.state, index, self._rows(group, solution))
@@ -142,8 +146,8 @@ class Regrouping:
     def _rows(self, group: int, solution: Solution) -> tuple[int, ...]:
         return tuple(self.group_state(group).nodes[list(solution.nodes)].tolist())
 
-    def _known(self, index: int, group: int) -> Solution | None:
-        """The best place in a group: the same for all that ask for the same and reach the same nodes."""
+    def _best_place(self, index: int, group: int) -> Solution | None:
+        """Return the best place in a group, cached for equal instances that reach the same nodes."""
         alone, asked = self.group_state(group), replace(self.state.instance(index), index=NOWHERE)
         reached = self._reached(index, alone)
         key = asked.needs, asked.row.demand, *map(tuple, (asked.tags, asked.desired)), reached.tobytes()
@@ -152,9 +156,9 @@ class Regrouping:
         return alone.known[key]
 
     def _reached(self, index: int, alone: GroupState) -> Ints:
-        """The nodes of a group (its own rows) to which an instance gets from where it is.
+        """Return the nodes of a group (its rows) that an instance can reach from its nodes.
 
-        A mirrored one has its new primary as secondary first, and gets its new secondary from there.
+        A mirrored instance first gets its new primary as secondary, and its new secondary from there.
         """
         state, asked = self.state, self.state.instance(index)
         nodes = np.flatnonzero(~alone.state.columns.offline)
@@ -175,7 +179,7 @@ class Regrouping:
         return reached
 
     def move(self, index: int, parts: Sequence[MovePart]) -> bool:
-        """Move an instance; whether each part of its way is possible."""
+        """Move an instance along its route; False if a part is impossible."""
         before, after = self.state, self._gone(index, parts)
         if isinstance(after, Fail):
             return False
@@ -191,12 +195,12 @@ class Regrouping:
         return True
 
     def failure(self, index: int, parts: Sequence[MovePart]) -> Fail | None:
-        """Why a part of the way of an instance is not possible; None if all are."""
+        """Return the reason why a part of a route is impossible, or None."""
         after = self._gone(index, parts)
         return after if isinstance(after, Fail) else None
 
     def _gone(self, index: int, parts: Sequence[MovePart]) -> State | Fail:
-        """The state after an instance has gone its way, or why it cannot."""
+        """Return the state after an instance's route, or the reason against it."""
         after, asked = self.state.copy(), self.state.instance(index)
         for part in parts:
             trial = try_part(after, asked, part, PlacementOptions())
@@ -204,43 +208,43 @@ class Regrouping:
             if code != FITS:
                 return FAIL[code]
             settling.settle(after, trial)
-        after.stamp = self.state.stamp  # as the cluster is read again, which is what others see
+        after.stamp = self.state.stamp  # the order after the cluster is read again
         return after
 
     def after_moving(self, index: int, parts: Sequence[MovePart]) -> "Regrouping | None":
-        """A copy with an instance moved; None if it cannot be, or if a group that it touches gets worse."""
+        """Return a copy with an instance moved; None if it cannot move or an affected group gets worse."""
         after = self.copy()
         return after if after.move(index, parts) and not after.degrades(self, self.homes(index)) else None
 
     def degrades(self, before: "Regrouping", groups: Iterable[int]) -> bool:
-        """Whether some of these groups, or those of the instance that moved last, are worse than before."""
+        """Whether any of these groups, or of the last moved instance's groups, is worse than before."""
         last = self.homes(self.moved[-1].instance) if self.moved else ()
         return any(self.diagnosis(group).worse_than(before.diagnosis(group)) for group in {*groups, *last})
 
     def after_leaving_group(self, index: int) -> "Regrouping | None":
-        """A copy with an instance moved to the best place there is for it; None if there is none."""
+        """Return a copy with an instance moved to its best place in another group, or None."""
         found = (self.after_moving(index, place.parts) for place in self.places(index, self.targets(index)))
         return next(filter(None, found), None)
 
     def has_room(self, group: int, number: int) -> bool:
-        """Whether so many standard instances can be placed in a group (row)."""
+        """Whether a group (row) can take this number of standard instances."""
         return has_room(self.group_state(group), group, number)
 
     @property
     def base(self) -> Statistics:
-        """What the score of the whole cluster is made of."""
+        """The statistics behind the score of the whole cluster."""
         if self._base is None:
             self._base = choice.base(self.state, np.ones(len(self.state.group), np.bool_))
         return self._base
 
     def group_state(self, group: int) -> GroupState:
-        """A group as a state of its own."""
+        """Return a group as a state of its own."""
         if group not in self._detached:
             self._detached[group] = group_state(self.state, group)
         return self._detached[group]
 
     def diagnosis(self, group: int) -> GroupDiagnosis:
-        """The health of a group; rows are those of the whole cluster."""
+        """Return the diagnosis of a group, in rows of the whole cluster."""
         if group not in self._health:
             self._health[group] = diagnose(
                 self.state, self.state.group == group, self.group_state(group).fragile

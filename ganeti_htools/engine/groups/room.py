@@ -1,4 +1,4 @@
-"""What the instances of node groups need, and what the nodes of groups have free: memory, disk, CPUs.
+"""Needs of instances and free room of node groups: memory, disk, CPUs.
 
 Amounts are rows: memory (MiB), each storage unit (MiB), virtual CPUs.
 """
@@ -10,21 +10,21 @@ from ganeti_htools.model.state import State
 
 
 def amounts(state: State) -> Ints:
-    """What each instance takes of all its nodes together (amounts by instances)."""
+    """Return each instance's use of all its nodes together (amounts by instances)."""
     values = state.figures.values
     nodes = np.where(state.snode == NOWHERE, 1, 2)
     return np.array([values["record_mem"], *(state.disk.T * nodes), values["vcpus"]])
 
 
 def used(state: State, needs: Ints) -> Ints:
-    """What the instances of each group take (amounts by groups), given what each of them needs."""
+    """Sum the needs of the instances of each group (amounts by groups)."""
     found = np.zeros((len(needs), len(state.cluster.groups)), np.int64)
     np.add.at(found.T, state.group[state.pnode], needs.T)
     return found
 
 
 def free(state: State) -> Floats:
-    """What the online nodes of each group have free (amounts by groups); infinite CPUs without a limit."""
+    """Sum the free amounts of each group's online nodes (amounts by groups); unlimited CPUs are infinite."""
     columns, found = state.columns, []
     cpus = np.where(columns.vcpu_ratio >= 0, columns.t_cpu * columns.vcpu_ratio - columns.u_cpu, np.inf)
     for figure in (columns.unallocated, *by_unit(columns, "f_dsk"), cpus):
@@ -36,7 +36,7 @@ def free(state: State) -> Floats:
 
 
 def share(need: Ints, left: Floats) -> Floats:
-    """The largest share that something needs of what is free (amounts by groups); infinite if nothing is."""
+    """Return the largest share of a free amount that a need takes, by group; infinite if nothing is free."""
     wanted = need > 0
     shares = np.full((np.count_nonzero(wanted) + 1, left.shape[1]), np.inf)
     np.divide(need[wanted, np.newaxis], left[wanted], out=shares[1:], where=left[wanted] > 0)
@@ -45,7 +45,7 @@ def share(need: Ints, left: Floats) -> Floats:
 
 
 def lacking(state: State, need: Ints, left: Floats) -> str | None:
-    """Of what more is needed than is left, in words; None if there is enough of everything."""
+    """Return the first amount that is too small, in words; None if every amount suffices."""
     disks = [f"MiB on {unit}" if state.units.reported else "MiB of disk" for unit in state.units.local]
     for name, wanted, there in zip(("MiB of memory", *disks, "virtual CPUs"), need, left, strict=True):
         if wanted > there:

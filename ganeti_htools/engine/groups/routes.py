@@ -1,4 +1,4 @@
-"""The ways of an instance to other nodes, in its group or in another one."""
+"""Routes of an instance to other nodes, within its group or into another."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail, MirrorType
 
-# Ways with one new node at most, by what they copy: a failover or nothing, then what takes the new node.
+# Routes with at most one new node, by amount copied: a failover or nothing, then an operation with the node.
 _SHORT: Mapping[MirrorType, Sequence[tuple[Operation | None, Operation | None]]] = {
     MirrorType.INTERNAL: (
         (Operation.FAILOVER, None),
@@ -30,7 +30,7 @@ _SHORT: Mapping[MirrorType, Sequence[tuple[Operation | None, Operation | None]]]
 
 
 def nodes_after(state: State, index: int, parts: Iterable[MovePart] = ()) -> tuple[int, ...]:
-    """The nodes (rows) of an instance after it has gone a way, primary first."""
+    """Return the nodes (rows) of an instance after a route, primary first."""
     nodes = int(state.pnode[index]), int(state.snode[index])
     for part in parts:
         nodes = part.operation.nodes(*nodes, part.node)
@@ -38,14 +38,14 @@ def nodes_after(state: State, index: int, parts: Iterable[MovePart] = ()) -> tup
 
 
 def source_node(state: State, index: int) -> int:
-    """The node from which an instance comes: its secondary if it has to be failed over first."""
+    """Return the node that an instance leaves: its secondary if it must fail over first."""
     primary, secondary = int(state.pnode[index]), int(state.snode[index])
     lost = state.columns.offline[primary] and secondary != NOWHERE
     return secondary if lost else primary
 
 
 def route_out(state: State, index: int, nodes: Sequence[int]) -> tuple[MovePart, ...]:
-    """How an instance gets to nodes (rows, primary first) of another group."""
+    """Return the route of an instance to nodes (rows, primary first) of another group."""
     mirror = state.cluster.instances[index].template.mirror
     if mirror is MirrorType.INTERNAL:
         lost = state.columns.offline[state.pnode[index]]
@@ -55,7 +55,7 @@ def route_out(state: State, index: int, nodes: Sequence[int]) -> tuple[MovePart,
 
 
 def copied_on_leaving(state: State, index: int) -> int:
-    """What it copies of disks and memory (MiB) to take an instance to another group."""
+    """Return the MiB of disks and memory that an instance copies to change its group."""
     operations = [part.operation for part in route_out(state, index, (NOWHERE, NOWHERE))]
     return sum(copied_by(operations, state.cluster.instances[index]))
 
@@ -63,9 +63,9 @@ def copied_on_leaving(state: State, index: int) -> int:
 def routes_within(
     state: State, rules: RegroupingRules, index: int, group: int
 ) -> Iterator[tuple[MovePart, ...]]:
-    """The ways that leave an instance on online nodes of a group, one of which is new to it at most.
+    """Yield the routes that bring an instance onto online nodes of a group, with at most one new node.
 
-    What copies least comes first, then what leaves the group with the lowest score.
+    The cheapest copies come first, then the lowest score of the group.
     """
     asked, scope = state.instance(index), state.group == group
     if obstacle_to_moving(state, rules, index) is not None:
@@ -96,7 +96,7 @@ def routes_within(
 def _in_order(
     state: State, asked: RequestedInstance, operation: Operation, targets: Ints, scope: Bools
 ) -> Iterator[int]:
-    """The targets (rows) on which an operation is possible, what leaves the lowest score in scope first."""
+    """Yield the possible targets (rows) of an operation, the lowest score in scope first."""
     if not len(targets):
         return
     trial, location_exclusion = (

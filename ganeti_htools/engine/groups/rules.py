@@ -1,4 +1,4 @@
-"""Which instances may move between groups, whatever room there is."""
+"""Rules for moves between groups, independent of room."""
 
 from dataclasses import dataclass
 
@@ -9,10 +9,10 @@ from ganeti_htools.model.types import MirrorType
 
 @dataclass(frozen=True, slots=True)
 class RegroupingRules:
-    """What may move: ``movable`` are instances (a mask by row), ``groups`` (rows) those that give and take.
+    """The instances that may move (``movable``, a mask) and the groups (rows) that give and take.
 
-    ``mirrored``: also instances whose disks have to be copied by DRBD; ``plain``: also those that have to be
-    stopped while their disks are copied.
+    ``mirrored``: also instances whose disks DRBD has to copy. ``plain``: also those that are stopped while
+    their disks are copied.
     """
 
     movable: Bools
@@ -22,7 +22,7 @@ class RegroupingRules:
 
 
 def obstacle_to_moving(state: State, rules: RegroupingRules, index: int) -> str | None:
-    """Why an instance must not leave any of its nodes; None if it may."""
+    """Return the reason why an instance must not leave any of its nodes; None if it may."""
     offline = state.columns.offline
     lost, mirror = offline[state.pnode[index]], state.cluster.instances[index].template.mirror
     if not rules.movable[index]:
@@ -37,7 +37,7 @@ def obstacle_to_moving(state: State, rules: RegroupingRules, index: int) -> str 
 
 
 def obstacle_to_leaving(state: State, rules: RegroupingRules, index: int) -> str | None:
-    """Why an instance must not leave its group; None if it may."""
+    """Return the reason why an instance must not leave its group; None if it may."""
     template = state.cluster.instances[index].template
     why = obstacle_to_moving(state, rules, index)
     if why is None and template.mirror is MirrorType.INTERNAL and not rules.mirrored:

@@ -1,4 +1,4 @@
-"""Which groups instances may go to, whatever room there is."""
+"""The possible target groups of instances, independent of room."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from ganeti_htools.model.state import State
 
 
 class GroupTargets:
-    """The groups that are open to instances by the rules. No move makes a difference, so it is remembered."""
+    """The groups open to instances by the rules. Moves do not change them, so results are cached."""
 
     def __init__(self, state: State, rules: RegroupingRules) -> None:
         self._state, self._groups = state, rules.groups
@@ -19,7 +19,7 @@ class GroupTargets:
         self._targets: dict[tuple[tuple[int, ...], int], list[int]] = {}
 
     def refusal(self, index: int, home: int, group: int) -> str | None:
-        """Why an instance of the group ``home`` cannot go to another one, or stay; None if it can (rows)."""
+        """Return the reason why an instance of group ``home`` cannot be in ``group`` (rows), or None."""
         pair = self._exchanges.get((home, group))
         if group not in self._groups or (pair is None and group != home):
             return "it is left out"
@@ -34,7 +34,7 @@ class GroupTargets:
         return self._refused[key]
 
     def _kind(self, index: int) -> int:
-        """A number that instances share for which the same groups are left out."""
+        """Return a number shared by instances that the same groups refuse."""
         if index not in self._kind_of:
             row = self._state.cluster.instances[index]
             networks = frozenset(nic.network for nic in row.nics)
@@ -43,9 +43,9 @@ class GroupTargets:
         return self._kind_of[index]
 
     def of(self, index: int, homes: tuple[int, ...]) -> list[int]:
-        """The groups (rows) that an instance with nodes in the groups ``homes`` may go to.
+        """Return the groups (rows) open to an instance with nodes in the groups ``homes``.
 
-        One that is between two groups may go to either of them as well.
+        An instance between two groups may go to either of them as well.
         """
         key = homes, self._kind(index)
         if key not in self._targets:
@@ -55,7 +55,7 @@ class GroupTargets:
         return list(self._targets[key])
 
     def neighbours(self, group: int) -> list[int]:
-        """The groups (rows) that a group (row) may give instances to."""
+        """Return the groups (rows) that may take instances of a group (row)."""
         return [
             each.target
             for each in self._exchanges.values()

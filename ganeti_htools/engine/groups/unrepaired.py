@@ -1,4 +1,4 @@
-"""Why a node group cannot be repaired, in words."""
+"""Reasons why a node group cannot be repaired, in words."""
 
 from ganeti_htools.engine.groups.causes import causes
 from ganeti_htools.engine.groups.regrouping import Regrouping
@@ -8,7 +8,7 @@ from ganeti_htools.model.moves import MovePart, Operation
 
 
 def in_the_way(now: Regrouping, group: int) -> str:
-    """Why nothing more can be moved, though the group is not repaired."""
+    """Return the reason why no further move helps an unhealthy group."""
     state, found = now.state, now.diagnosis(group)
     first = next(filter(None, causes(now, group)), [])
     verb = "fails" if len(found.failing) == 1 else "fail"
@@ -19,7 +19,7 @@ def in_the_way(now: Regrouping, group: int) -> str:
 
 
 def refused(now: Regrouping, index: int) -> str:
-    """Why an instance cannot go anywhere."""
+    """Return the reason why no group takes an instance."""
     name, groups = now.state.cluster.instances[index].name, now.state.cluster.groups
     why = obstacle(now, index)
     if why is not None:
@@ -44,7 +44,7 @@ def refused(now: Regrouping, index: int) -> str:
 
 
 def obstacle(now: Regrouping, index: int) -> str | None:
-    """Why an instance must not leave its group; None if it may."""
+    """Return the reason why an instance must not leave its group; None if it may."""
     if now.rules.groups.issuperset(now.homes(index)):
         return now.obstacle(index)
     return "its other node is in a group that is left out"

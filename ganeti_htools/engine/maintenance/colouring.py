@@ -8,16 +8,16 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-Graph = Sequence[Sequence[int]]  # the neighbours of each vertex; one may be there more than once
+Graph = Sequence[Sequence[int]]  # the neighbours of each vertex, possibly repeated
 
 ALGORITHMS = ("LF", "Dsatur", "Dcolor")
 
 
 def colour(graph: Graph, algorithm: str) -> list[list[int]]:
-    """The vertices of each colour, by the algorithm of that name.
+    """Return the vertices of each colour.
 
-    ``LF`` takes vertices with the most edges first, ``Dsatur`` those whose neighbours have the most
-    different colours already, ``Dcolor`` those with the most edges to coloured neighbours.
+    Algorithms: ``LF`` takes vertices with the most edges first, ``Dsatur`` those whose neighbours have the
+    most different colours, ``Dcolor`` those with the most edges to coloured neighbours.
     """
     colours = _by_degree(graph) if algorithm == "LF" else _by_neighbours(graph, algorithm == "Dsatur")
     classes: list[list[int]] = [[] for _ in range(max(colours, default=-1) + 1)]
@@ -42,9 +42,9 @@ def _by_neighbours(graph: Graph, distinct: bool) -> list[int]:
     size = len(graph)
     colours = [-1] * size
     seen: list[set[int]] = [set() for _ in graph]
-    # Of equal vertices the last is taken, so everything is kept from the last to the first.
+    # Of equal vertices the last is taken, so arrays run from the last vertex to the first.
     degree = np.array([len(others) for others in graph][::-1], np.int64)
-    rank = np.zeros(size, np.int64)  # what the algorithm looks at first
+    rank = np.zeros(size, np.int64)  # the algorithm's first criterion
     scale = int(degree.max(initial=0)) + 1
     for _ in range(size):
         vertex = size - 1 - int(np.argmax(rank * scale + degree))

@@ -26,14 +26,14 @@ from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 
 Classes = list[list[int]]
-Progress = Callable[[int], None]  # told each node before it is emptied
+Progress = Callable[[int], None]  # called with each node before it is emptied
 Relocate = Callable[[State, int, Bools], bool]  # empty a node, in place, if the nodes given have room
 
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """What becomes of instances: those without secondary need not move (``ignore_alone``), secondaries
-    move away as well as primaries (``full``).
+    """Treatment of instances: with ``ignore_alone`` those without secondary stay; with ``full`` secondaries
+    move away as well.
     """
 
     ignore_alone: bool = False
@@ -42,7 +42,7 @@ class Maintenance:
 
 @dataclass(frozen=True, slots=True)
 class Relocation:
-    """An instance, and the nodes on which it is while its own are down; NOWHERE if it has no secondary."""
+    """An instance and its nodes while its own are down; ``snode`` is NOWHERE without a secondary."""
 
     instance: int
     pnode: int
@@ -51,7 +51,7 @@ class Relocation:
 
 @dataclass(frozen=True, slots=True)
 class RebootGroup:
-    """Nodes (rows) that can be down together, and the instances that have to be elsewhere then."""
+    """Nodes (rows) that can be down together, and the instances that move away meanwhile."""
 
     nodes: tuple[int, ...]
     relocations: tuple[Relocation, ...]
@@ -79,7 +79,7 @@ def without_secondary(state: State) -> Bools:
 
 
 def node_graph(state: State, members: Bools, offline: bool) -> NodeGraph:
-    """Which nodes must not be down together. Raises HtoolsError if there are no nodes."""
+    """Return the graph of nodes that must not be down together. Raises HtoolsError without nodes."""
     rows = np.flatnonzero(members)
     if not len(rows):
         raise HtoolsError("Cannot create node graph")
@@ -98,7 +98,7 @@ def node_graph(state: State, members: Bools, offline: bool) -> NodeGraph:
 
 
 def _sharing_a_secondary(state: State) -> Iterator[tuple[int, int]]:
-    """Pairs of nodes of which an instance each has the same secondary."""
+    """Yield pairs of nodes that each have an instance with the same secondary."""
     for node in range(len(state.group)):
         primaries = dict.fromkeys(state.pnode[_secondaries_of(state, node)].tolist())
         yield from product(primaries, primaries)
@@ -111,9 +111,10 @@ def reboot_groups(
     maintenance: Maintenance,
     progress: Progress = lambda _node: None,
 ) -> list[RebootGroup]:
-    """Each class divided into groups, larger ones first, the master node's last, and in it the master.
+    """Divide each class into groups: larger groups first, the master's group last and the master last in
+    it.
 
-    Raises HtoolsError if there is no room for instances that have to move.
+    Raises HtoolsError if instances that must move have no room.
     """
     state, groups = replace(state, allowed_migrations=None), []
     for nodes, moved in _parts(state, classes, maintenance, progress):
@@ -125,9 +126,9 @@ def reboot_groups(
 def _parts(
     state: State, classes: Classes, maintenance: Maintenance, progress: Progress
 ) -> Iterator[tuple[list[int], State]]:
-    """The nodes of each class in parts that can be emptied together, each with the state then.
+    """Yield parts of each class that can be emptied together, each with the resulting state.
 
-    What cannot migrate is moved off all of them before any mirror is, so that what fails first is said.
+    Instances without secondary leave all nodes before any mirror does, so the first failure is reported.
     """
     if maintenance.ignore_alone:
         parts = [(rows, state) for rows in classes]
@@ -147,7 +148,7 @@ def _parts(
 def _partition(
     state: State, rows: Sequence[int], relocate: Relocate, what: str, progress: Progress
 ) -> Iterator[tuple[list[int], State]]:
-    """The nodes in parts that can be emptied together, each with the state in which they are."""
+    """Yield the nodes in parts that can be emptied together, each with the resulting state."""
     left = list(rows)
     while left:
         cleared, after = _clear(state, left, relocate, progress)
@@ -160,7 +161,7 @@ def _partition(
 def _clear(
     state: State, rows: Sequence[int], relocate: Relocate, progress: Progress
 ) -> tuple[list[int], State]:
-    """As many of the nodes emptied as there is room for, first come first served."""
+    """Empty as many of the nodes as have room, in order."""
     targets = ~state.columns.offline
     cleared = []
     for node in rows:
@@ -187,7 +188,7 @@ def _relocate_alone(state: State, node: int, targets: Bools) -> bool:
 
 
 def _migrated(state: State, rows: Sequence[int]) -> State:
-    """With all mirrored instances of the nodes on their secondaries."""
+    """Return the state with all mirrored instances of the nodes on their secondaries."""
     state = state.copy()
     everywhere = np.ones(len(state.group), np.bool_)
     mirrored = ~without_secondary(state)
@@ -200,7 +201,7 @@ def _migrated(state: State, rows: Sequence[int]) -> State:
 
 
 def _secondaries_of(state: State, node: int) -> Ints:
-    """Settled instances with that secondary, latest come first."""
+    """Return settled instances with that secondary, latest arrival first."""
     here = np.flatnonzero((state.snode == node) & ~state.forthcoming)
     return here[np.argsort(-state.stamp[here], kind="stable")]
 
@@ -223,7 +224,7 @@ def _relocate_secondaries(state: State, node: int, targets: Bools) -> bool:
 
 
 def _relocations(before: State, after: State) -> Iterator[Relocation]:
-    """Instances on other nodes than before; those whose nodes only changed roles are not."""
+    """Yield instances on other nodes than before; a mere change of roles does not count."""
     moved = (before.pnode != after.pnode) | (before.snode != after.snode)
     moved &= (before.pnode != after.snode) | (before.snode != after.pnode)
     snode = np.where(without_secondary(after), NOWHERE, after.snode)

@@ -1,11 +1,10 @@
-"""A better set of nodes to power down than the one that a greedy search found: of more nodes, or with less
-data moved.
+"""Search for a better set of nodes to power down: more nodes, or less data moved.
 
-What is left of a group has to hold everything, so sets are tried whose nodes have least room, of nodes with
-about as much those from which least has to be moved; first one node more, and again one more, then as many.
-Then sets are tried in the order of what has to be moved at least, until no other can be better. Each trial
-balances the group, so there are only so many of them: small groups are searched through, of large ones what
-is most promising. All nodes of a set are emptied in one phase.
+The remaining nodes must hold every instance, so sets of nodes with little room are tried first. Among nodes
+of similar room those with the least data to move come first. First sets grow by one node while possible;
+then sets of the final size are tried in the order of the least data they move. Every trial balances the
+group, so the number of trials is limited. Small groups are searched completely, large ones partly. All
+nodes of a set are emptied in one phase.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,10 +24,10 @@ from ganeti_htools.model.state import State
 from ganeti_htools.model.types import MirrorType
 
 EFFORT = 4000  # instances balanced, at least; and a third as many trials as there are candidates
-GLANCES = 20  # sets looked at for each trial, if only at their sums
-STEPS = 20  # by which the room of nodes is told apart, up to the average
+GLANCES = 20  # sets checked by their bounds for each trial
+STEPS = 20  # resolution of nodes' room, up to the average
 
-# The least that takes the primary of an instance off its node.
+# The cheapest operations that take a primary off its node.
 _LEAVING = {
     MirrorType.EXTERNAL: (Operation.FAILOVER_TO,),
     MirrorType.INTERNAL: (Operation.FAILOVER, Operation.REPLACE_SECONDARY),
@@ -37,17 +36,17 @@ _LEAVING = {
 
 
 def rank(state: State, plan: PowerPlan) -> tuple[int, int, int]:
-    """How good a plan for a state is, lower is better: more nodes, then less data moved, then fewer moves."""
+    """Return the sort key of a plan: more nodes, then less data moved, then fewer moves."""
     return -len(plan.nodes), data_moved(state, plan.steps), len(plan.steps)
 
 
 def data_moved(state: State, steps: Sequence[Step]) -> int:
-    """What steps copy of disks and memory (MiB)."""
+    """Return the MiB of disks and memory that steps copy."""
     return sum(sum(copied(step.kind, state.cluster.instances[step.instance])) for step in steps)
 
 
 def least_moved(state: State) -> Ints:
-    """What has to be copied at least (MiB) to empty each node, whichever others are emptied as well."""
+    """Return the least MiB to copy to empty each node, whatever other nodes are emptied."""
     least = np.zeros(len(state.group), np.int64)
     pairs = zip(state.cluster.instances, state.pnode.tolist(), state.snode.tolist(), strict=True)
     for row, primary, secondary in pairs:
@@ -58,9 +57,9 @@ def least_moved(state: State) -> Ints:
 
 
 def better_set(group: PowerGroup, found: PowerPlan, wishes: Wishes) -> PowerPlan:
-    """The best plan for another set of candidates that can be made, the one that was found if none is better.
+    """Return the best plan found for another set of candidates, or the given plan.
 
-    It has those nodes of it that are preferred, and none that must not be powered down.
+    Preferred nodes of the given plan stay in; nodes that must stay up are excluded.
     """
     search = _Search(group, found, wishes)
     most = len(search.order) if wishes.most is None else wishes.most
@@ -74,7 +73,7 @@ def better_set(group: PowerGroup, found: PowerPlan, wishes: Wishes) -> PowerPlan
 
 
 class _Search:
-    """Sets tried on a group, as long as there are ``trials`` left, and the ``best`` plan so far."""
+    """A search over sets of nodes with ``trials`` left, and the ``best`` plan so far."""
 
     def __init__(self, group: PowerGroup, found: PowerPlan, wishes: Wishes) -> None:
         self.group, self.best = group, found
@@ -86,7 +85,7 @@ class _Search:
         self.least = least_moved(group.state)
 
     def smallest(self, size: int) -> bool:
-        """Try sets of a size, those first whose nodes have least room; whether one was better."""
+        """Try sets of a size, those with the least room first; whether a better plan was found."""
         room = self.group.bounds.size[self.others]
         dearest = int(self.least.sum()) + 1
         coarse = np.rint(STEPS * room * len(room) / (room.sum() or 1.0)).astype(np.int64)
@@ -98,7 +97,7 @@ class _Search:
         return self.best is not known
 
     def cheapest(self, size: int) -> None:
-        """Try sets of a size, those first that have least to be moved, until no other can be better."""
+        """Try sets of a size, those with the least data to move first, until no better plan is possible."""
         anyway = int(self.least[self.fixed].sum())
         for total, nodes in self._sets(self.least[self.others], size):
             if not self.trials or anyway + total >= data_moved(self.group.state, self.best.steps):
@@ -106,7 +105,7 @@ class _Search:
             self._try(nodes)
 
     def _sets(self, costs: Ints, size: int) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """Sets of a size that may be possible, those first whose other nodes cost least, with these costs."""
+        """Yield feasible sets of a size with their cost, the cheapest first."""
         sets = ascending(costs.tolist(), size - len(self.fixed))
         for total, chosen in islice(sets, GLANCES * self.trials):
             wanted = {*self.fixed, *(self.others[position] for position in chosen)}
@@ -115,7 +114,7 @@ class _Search:
                 yield total, nodes
 
     def _try(self, nodes: tuple[int, ...]) -> bool:
-        """Try a set; whether it is better."""
+        """Try a set; whether its plan is better."""
         self.trials -= 1
         plan, start = self.group.plan_without(nodes), self.group.state
         better = rank(start, plan) < rank(start, self.best) and self.group.obstacle(plan.state) is None

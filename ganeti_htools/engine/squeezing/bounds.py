@@ -1,4 +1,4 @@
-"""Sets of nodes that cannot be powered down, or do not suffice, whatever moves are made: shown by sums."""
+"""Bounds by sums: prove that a set of nodes cannot be powered down, or does not suffice."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,8 +12,7 @@ from ganeti_htools.model.cluster import MAX_MIB, Instance
 from ganeti_htools.model.columns import Bools, Columns, Floats, Ints
 from ganeti_htools.model.state import RequestedInstance, State
 
-# Of what instances take no more than there is on all nodes together: limits, the figures that they are about,
-# and what an instance takes.
+# Amounts whose sums bound all nodes together: a limit, its figure, and the amount that an instance takes.
 ADDED_UP: tuple[tuple[Limit, str, Callable[[RequestedInstance], int]], ...] = (
     (MEMORY, "unallocated", attrgetter("record_mem")),
     (MEMORY, VIEWS["unallocated"], attrgetter("mem")),
@@ -23,8 +22,9 @@ ADDED_UP: tuple[tuple[Limit, str, Callable[[RequestedInstance], int]], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class SqueezeBounds:
-    """What instances may still take of each node, and what its own primaries take (by :data:`ADDED_UP` and
-    node); which nodes have primaries that cannot leave.
+    """Free room and primaries' use of each node (by :data:`ADDED_UP` and node).
+
+    ``stuck`` marks nodes with primaries that cannot leave.
     """
 
     state: State
@@ -34,15 +34,15 @@ class SqueezeBounds:
 
     @property
     def size(self) -> Floats:
-        """How much each node has room for at all: its part of what all have, the largest of them."""
+        """The size of each node: its largest share of any total amount."""
         room = self.room + self.taken
         return np.asarray((room / np.maximum(room.sum(axis=1, keepdims=True), 1)).max(axis=0))
 
     def infeasible(self, online: Bools, lost: Bools, wanted: Instance) -> bool:
-        """Whether no moves whatever bring the primaries of lost nodes to those that are online and leave room
-        for what is wanted on each of these.
+        """Whether no moves bring the primaries of lost nodes to online nodes and leave each ``wanted``
+        free.
 
-        Some instance may be stuck; else memory or CPUs of all online nodes together are too little.
+        Either an instance cannot leave, or the online nodes together lack memory or CPUs.
         """
         if (self.stuck & lost).any():
             return True
@@ -51,17 +51,17 @@ class SqueezeBounds:
         return bool((self.room[:, online].sum(axis=1) < self.taken[:, lost].sum(axis=1) + needed).any())
 
     def breaks_redundancy(self, online: Bools, lost: Bools) -> bool:
-        """Whether some online node could not be lost, wherever instances are; they all have to come back.
+        """Whether some online node cannot be lost, wherever instances are.
 
-        What is free on the others has to be what it has, so what is free on all of them as much as it has
-        room for at all.
+        All instances must be recovered, so the other nodes' free memory must cover the whole node: the free
+        memory of all online nodes must be at least the capacity of the largest.
         """
         left = self.room[0, online].sum() - self.taken[0, lost].sum()
         return bool(left < (self.room[0] + self.taken[0])[online].max(initial=0))
 
 
 def squeeze_bounds(state: State, scope: Bools, leaving: Bools) -> SqueezeBounds:
-    """The sums of the nodes in scope, whose instances may leave them or not."""
+    """Compute the bounds of the nodes in scope. ``leaving`` marks instances that may leave their nodes."""
     here = np.flatnonzero(scope[state.pnode])
     nodes, hosts = len(scope), state.pnode[here]
     asked = [state.instance(row) for row in here.tolist()]
@@ -75,7 +75,7 @@ def squeeze_bounds(state: State, scope: Bools, leaving: Bools) -> SqueezeBounds:
 
 
 def _room(columns: Columns, limit: Limit, figure: str) -> Ints:
-    """How much instances may take of each node until a limit breaks, far too much where it does not hold."""
+    """Return the room of each node until a limit breaks, practically infinite where it does not apply."""
     room: Floats = -1.0 * limit.missing(getattr(columns, figure), columns, columns)
     if limit.applies is not None:
         room = np.where(limit.applies(columns), room, MAX_MIB)

@@ -1,4 +1,4 @@
-"""Nodes that may be powered down or up at all."""
+"""Candidates for powering down and up."""
 
 from collections.abc import Collection
 
@@ -13,7 +13,7 @@ from ganeti_htools.model.types import DiskTemplate
 
 OWN_STORAGE = "has instances on its own storage"
 
-# Templates of the instances that do not leave their nodes.
+# Templates of instances that stay on their nodes.
 _STAYING = {
     AllowedMoves.POOLS: {DiskTemplate.PLAIN, DiskTemplate.DRBD},
     AllowedMoves.DRBD: {DiskTemplate.PLAIN},
@@ -22,7 +22,7 @@ _STAYING = {
 
 
 def obstacles_to_power_down(state: State, allowed: AllowedMoves = AllowedMoves.POOLS) -> dict[int, str]:
-    """Why nodes cannot be powered down at all, by their rows."""
+    """Return the reasons why nodes can never be powered down, by row."""
     settled = ~state.forthcoming
     templates = [row.template for row in state.cluster.instances]
     local = settled & np.array([each in _STAYING[allowed] for each in templates], np.bool_)
@@ -42,9 +42,9 @@ def obstacles_to_power_down(state: State, allowed: AllowedMoves = AllowedMoves.P
 
 
 def offline_candidates(state: State, allowed: AllowedMoves = AllowedMoves.POOLS) -> Ints:
-    """Nodes that may be powered down, those with most instances first.
+    """Return the nodes that may be powered down, those with the most instances first.
 
-    They are online, not the master, and have only instances that are allowed to leave them.
+    They are online, not the master, and have only instances that may leave them.
     """
     kept = obstacles_to_power_down(state, allowed)
     rows = np.array([row for row in range(len(state.group)) if row not in kept], np.int64)
@@ -53,9 +53,9 @@ def offline_candidates(state: State, allowed: AllowedMoves = AllowedMoves.POOLS)
 
 
 def lacks_master_candidates(state: State, online: Bools) -> bool:
-    """Whether too few nodes that can be master candidates are left if only some stay ``online``.
+    """Whether too few nodes that can be master candidates would stay ``online``.
 
-    As many stay as Ganeti wants to have; two in a cluster that has not so many such nodes at all.
+    The limit is the number that Ganeti wants, or 2 in a cluster with fewer such nodes.
     """
     nodes, wanted = state.cluster.nodes, state.cluster.candidate_pool
     if wanted is None:
@@ -67,7 +67,7 @@ def lacks_master_candidates(state: State, online: Bools) -> bool:
 
 
 def candidate_pool_for(cluster: Cluster, nodes: Collection[Node]) -> int | None:
-    """How many master candidates Ganeti wants among some nodes of a cluster if others stay as they are."""
+    """Return the number of master candidates that these nodes must provide if all others stay as they are."""
     if cluster.candidate_pool is None:
         return None
     names = {node.name for node in nodes}
@@ -76,6 +76,6 @@ def candidate_pool_for(cluster: Cluster, nodes: Collection[Node]) -> int | None:
 
 
 def online_candidates(state: State) -> Ints:
-    """Nodes that may be powered up: offline, with a standby tag, and not just drained."""
+    """Return the nodes that may be powered up: offline, with a standby tag, and not just drained."""
     tagged = np.array([standby(node.tags) and not node.drained for node in state.cluster.nodes], np.bool_)
     return np.flatnonzero(state.columns.offline & tagged)

@@ -1,14 +1,14 @@
-"""Sets of nodes in the order of what they cost."""
+"""Sets of nodes in ascending order of cost."""
 
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 
 
 def ascending(costs: Sequence[int], size: int) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """All sets of so many positions, each with the sum of its costs, in ascending order of these sums.
+    """Yield all sets of a size (positions) with the sum of their costs, in ascending order of the sums.
 
-    From each set follow those in which one of its members gives way to the next dearer one, so the next set
-    is always among those that follow from sets before it.
+    A set's successors replace one member by the next more expensive one. The next set is always a successor
+    of an earlier one.
     """
     order = sorted(range(len(costs)), key=lambda position: costs[position])
     if size > len(order):

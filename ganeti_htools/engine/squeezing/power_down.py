@@ -1,4 +1,4 @@
-"""Which nodes of a group can be powered down (``hsqueeze(1)``)."""
+"""Power down nodes of a group (``hsqueeze(1)``)."""
 
 from dataclasses import replace
 
@@ -12,9 +12,8 @@ from ganeti_htools.engine.squeezing.power_plan import ANY, PowerPlan, Progress, 
 def power_down(group: PowerGroup, progress: Progress, wishes: Wishes = ANY) -> PowerPlan:
     """Power down as many nodes as possible with as little data moved as possible.
 
-    What a greedy search finds is replaced only by what is better. Either is followed to where that search
-    finds nothing more, and where it finds nothing nothing else is looked for: a cluster where this has been
-    done is at rest.
+    The plan of a greedy search is replaced only by a better one. Either is continued until the greedy
+    search finds no further node, so a second run finds nothing.
     """
     if not reserve.is_empty(group.target) and not reserve.redundant(group.state, group.scope):
         possible = group.within(offline_candidates(group.state, group.allowed))
@@ -28,15 +27,15 @@ def power_down(group: PowerGroup, progress: Progress, wishes: Wishes = ANY) -> P
 
 
 def greedily(group: PowerGroup, progress: Progress, wishes: Wishes = ANY) -> PowerPlan:
-    """Power down one node after the other, as the design does it, until no other can join."""
+    """Power down one node after the other, as in the design, until no other can join."""
     return _to_rest(group, PowerPlan((), group.state), progress, wishes)
 
 
 def _to_rest(group: PowerGroup, plan: PowerPlan, progress: Progress, wishes: Wishes) -> PowerPlan:
-    """A plan, and what can be powered down once it is made, until nothing more can.
+    """Continue a plan until no further node can be powered down.
 
-    Balancing starts anew from where the moves lead, and may find what it did not find before; N+1 may hold
-    on the way to a second node only once the first is empty.
+    Balancing starts again from the plan's end, and may find new steps. N+1 may hold on the way to a second
+    node only once the first is empty.
     """
     while True:
         left = None if wishes.most is None else wishes.most - len(plan.nodes)
@@ -47,16 +46,16 @@ def _to_rest(group: PowerGroup, plan: PowerPlan, progress: Progress, wishes: Wis
 
 
 def _followed(group: PowerGroup, plan: PowerPlan, more: PowerPlan) -> PowerPlan:
-    """A plan and what follows it, at once where that can be made."""
+    """Append a plan to another; as a single phase if that is executable."""
     at_once = group.plan_without((*more.nodes, *plan.nodes))
     made = group.executable(at_once) if group.obstacle(at_once.state) is None else None
     return made or replace(more, phases=(*plan.phases, *more.phases))
 
 
 def _more(group: PowerGroup, progress: Progress, wishes: Wishes) -> PowerPlan:
-    """A phase: as many of the nodes that can join each other as can really be powered down.
+    """Plan one phase: as many of the joining nodes as can really be powered down.
 
-    If none can, though some could join, perhaps other nodes can.
+    If none can although some could join, other sets are tried.
     """
     nothing, *joined = _joining(group, progress, wishes)
     if not joined:
@@ -68,11 +67,10 @@ def _more(group: PowerGroup, progress: Progress, wishes: Wishes) -> PowerPlan:
 
 
 def _joining(group: PowerGroup, progress: Progress, wishes: Wishes) -> list[PowerPlan]:
-    """Of the candidates, those that are preferred, then those with fewest instances first, each that can join
-    those before it.
+    """Return plans for nothing and for each candidate that joins its predecessors.
 
-    The result is a plan for nothing and one for each that joined, with those before it. The last tells why
-    the others are kept.
+    Preferred candidates come first, then those with the fewest instances. The last plan lists the obstacles
+    of all others.
     """
     possible = group.within(offline_candidates(group.state, group.allowed)[::-1])
     plans, kept = [PowerPlan((), group.state)], dict[int, str]()

@@ -1,4 +1,4 @@
-"""One node group, and what becomes of it when sets of its nodes are powered down or up."""
+"""One node group, and its state after sets of its nodes are powered down or up."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import MirrorType
 
-# To the end: every step that gains anything; instances without a mirror only leave nodes.
+# Balance to the end: every step with a gain. Instances without a mirror only leave nodes.
 TO_THE_END = BalancingOptions(min_gain=0.0, min_gain_limit=0.0, min_score=-np.inf, unmirrored=True)
 
 LAST_CANDIDATES = "is one of the last master candidates"
@@ -28,9 +28,9 @@ NOT_REDUNDANT = "the group would not hold N+1"
 
 @dataclass(frozen=True, slots=True)
 class PowerGroup:
-    """One group (``scope``) of a state, to try sets of nodes on, and the instances that may be moved.
+    """One group (``scope``) of a state and its movable instances.
 
-    ``minimum`` and ``target`` are what has to be free on each node.
+    ``minimum`` and ``target`` are instances that must fit on each node.
     """
 
     state: State
@@ -43,16 +43,16 @@ class PowerGroup:
     allowed: AllowedMoves = AllowedMoves.POOLS
 
     def within(self, nodes: Ints) -> list[int]:
-        """Those of the nodes that are in the group."""
+        """Return the nodes that are in the group."""
         found: list[int] = nodes[self.scope[nodes]].tolist()
         return found
 
     def on_state(self, state: State) -> "PowerGroup":
-        """The group on another state."""
+        """Return the group on another state."""
         return power_group(state, self.scope, self.movable, self.minimum, self.target, self.allowed)
 
     def balanced(self, nodes: Sequence[int], offline: bool) -> tuple[State, tuple[Step, ...]]:
-        """With these nodes set offline or online, and all steps that balancing then makes."""
+        """Set nodes offline or online and balance; returns the state and all steps."""
         marked = with_power(self.state, nodes, offline)
         if marked.columns.offline[self.scope].all():
             return marked, ()
@@ -63,22 +63,22 @@ class PowerGroup:
         return state, tuple(steps)
 
     def plan_without(self, nodes: Sequence[int]) -> PowerPlan:
-        """A plan that powers these nodes down at once, whatever is to be said against it."""
+        """Return a plan that powers these nodes down at once, without any check."""
         state, steps = self.balanced(nodes, True)
         return PowerPlan((Phase(Action.OFFLINE, tuple(nodes), steps),), state)
 
     def housed(self, state: State) -> bool:
-        """Whether the group's instances are on online nodes on a state."""
+        """Whether all instances of the group are on online nodes."""
         lost = state.columns.offline & self.scope
         mirrors = self.allowed is not AllowedMoves.POOLS and secondaries_on(state, lost).any()
         return not (lost[state.pnode].any() or mirrors)
 
     def keeps_free(self, state: State, wanted: Instance) -> bool:
-        """Whether the group's instances are on online nodes on a state, each with room for another."""
+        """Whether all instances of the group are on online nodes, and each node has room for ``wanted``."""
         return self.housed(state) and reserve.room_on_all(state, self.scope, [wanted] * len(state.policies))
 
     def obstacle(self, state: State) -> str | None:
-        """Why what is left of the group on a state is not enough; None if it is."""
+        """Return the reason why the remaining nodes do not suffice on a state, or None."""
         if lacks_master_candidates(self.state, ~state.columns.offline):
             return LAST_CANDIDATES
         if not self.housed(state):
@@ -92,8 +92,9 @@ class PowerGroup:
         return None if reserve.redundant(state, self.scope) else NOT_REDUNDANT
 
     def executable(self, plan: PowerPlan) -> PowerPlan | None:
-        """A plan of one phase as it can be made: N+1 holds whenever nodes have been drained, and after each
-        step. Nodes are late only if need be. None if it cannot be made.
+        """Return a plan of one phase in the form that keeps N+1 at every step, or None.
+
+        N+1 must hold whenever nodes are drained and after each step. Nodes are drained late only if needed.
         """
         (phase,) = plan.phases
         mirrored = frozenset(np.flatnonzero(nodes_with_mirrors(self.state)).tolist()).intersection(
@@ -105,7 +106,7 @@ class PowerGroup:
         return None
 
     def _can_be_made(self, nodes: Sequence[int], late: frozenset[int], steps: Sequence[Step]) -> bool:
-        """Whether N+1 holds whenever nodes have been drained and after each step."""
+        """Whether N+1 holds whenever nodes are drained and after each step."""
         marked = with_power(self.state, nodes, True)
         way = Replay(marked, self.scope, TO_THE_END, candidates(marked, self.scope, self.movable))
         waiting = np.isin(np.arange(len(self.scope)), list(late))
@@ -121,10 +122,10 @@ class PowerGroup:
         return True
 
     def _redundant(self, state: State, offline: Bools) -> bool:
-        """Whether a state holds N+1 with these nodes offline, if the group has to.
+        """Whether a state holds N+1 with these nodes offline, if the group must hold it.
 
-        Ganeti fails nothing over to a node that is drained (``CheckNodeNotDrained`` of its migrations), so a
-        mirror on one of those that were not offline before counts for nothing.
+        Ganeti fails nothing over to a drained node (``CheckNodeNotDrained``), so a mirror on a newly
+        drained node does not count.
         """
         if reserve.is_empty(self.target):
             return True
@@ -135,9 +136,10 @@ class PowerGroup:
         return reserve.redundant(replace(state, columns=columns), self.scope)
 
     def infeasible(self, nodes: Sequence[int], offline: bool, wanted: Instance) -> str | None:
-        """Why no moves whatever make room and leave all instances on online nodes; None if some may.
+        """Return the reason why no moves make room and keep all instances on online nodes; None if some
+        may.
 
-        With nodes set offline also where no moves keep N+1.
+        With nodes set offline, also if no moves keep N+1.
         """
         off = self.state.columns.offline.copy()
         off[list(nodes)] = offline
@@ -146,7 +148,7 @@ class PowerGroup:
             return LAST_CANDIDATES
         if self.bounds.infeasible(online, lost, wanted):
             return "the others have no room for its instances and the target resources"
-        binds = self.state.columns.shape.binds  # instances that nothing can bring back need no room
+        binds = self.state.columns.shape.binds  # unrecoverable instances need no room
         if not offline or reserve.is_empty(wanted) or binds or np.count_nonzero(online) < 2:
             return None
         return NOT_REDUNDANT if self.bounds.breaks_redundancy(online, lost) else None
@@ -160,9 +162,9 @@ def power_group(
     target: Instance,
     allowed: AllowedMoves = AllowedMoves.POOLS,
 ) -> PowerGroup:
-    """The group in scope; instances in it that are ``movable`` may be moved if they are allowed to.
+    """Return the group in scope; ``movable`` instances move if ``allowed``.
 
-    Those without a mirror cannot be copied from nodes that are off.
+    Instances without a mirror cannot be copied from nodes that are off.
     """
     rows = state.cluster.instances
     alone = np.array([row.template.mirror is MirrorType.NONE for row in rows], np.bool_)
@@ -176,13 +178,13 @@ def power_group(
 
 
 def secondaries_on(state: State, nodes: Bools) -> Bools:
-    """Instances whose secondaries are among some nodes."""
+    """Mark the instances whose secondaries are on these nodes."""
     found: Bools = nodes[state.snode] & (state.snode != NOWHERE) & ~state.forthcoming
     return found
 
 
 def nodes_with_mirrors(state: State) -> Bools:
-    """Nodes with mirrored instances, as primary or as secondary."""
+    """Mark the nodes with mirrored instances, primary or secondary."""
     found = np.zeros(len(state.group), np.bool_)
     rows = (state.snode != NOWHERE) & ~state.forthcoming
     found[state.pnode[rows]] = found[state.snode[rows]] = True
@@ -190,7 +192,7 @@ def nodes_with_mirrors(state: State) -> Bools:
 
 
 def with_power(state: State, nodes: Sequence[int], offline: bool) -> State:
-    """A state of its own, with these nodes offline or online."""
+    """Return a copy of a state with these nodes offline or online."""
     state = state.copy()
     state.columns.offline[list(nodes)] = offline
     rows = list(state.cluster.nodes)

@@ -1,4 +1,4 @@
-"""A plan to power nodes down or up, and what may be wished for."""
+"""Plans to power nodes down or up, and wishes for them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,15 +8,15 @@ from ganeti_htools.engine.balancing.balance import Step
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.state import State
 
-# What has to be free on each node of a group, by the group's row: an instance that is not placed.
+# An unplaced instance by group (row); each node of the group keeps room for it.
 ReserveByGroup = Sequence[Instance]
 
-# Called with how many candidates have been tried, and how many there are.
+# Called with the number of candidates tried, and of all.
 Progress = Callable[[int, int], None]
 
 
 class Action(Enum):
-    """What is to be done with the nodes of a plan."""
+    """The action on the nodes of a plan."""
 
     NOTHING = "nothing"
     OFFLINE = "offline"
@@ -25,10 +25,10 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Nodes (rows) that are powered down together once moves have emptied them, or up before, and the moves.
+    """Nodes (rows) that are powered down together after their moves, or up before them.
 
-    Nodes are drained before the first move that empties them; those that are ``late`` once the last mirrored
-    instance has left them, since until then N+1 takes them.
+    Nodes are drained before the first move that empties them. ``late`` nodes are drained after the last
+    mirrored instance left, since N+1 needs them until then.
     """
 
     action: Action
@@ -39,11 +39,11 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class PowerPlan:
-    """The nodes to power down or up and the moves that go with it, in phases; and the state afterwards.
+    """Nodes to power down or up and their moves, in phases; and the state afterwards.
 
-    Nodes are powered up in the first phase, if at all. A phase begins once the one before has ended: its
-    nodes are in use until then. ``enough`` is False if the room asked for cannot be had with all nodes that
-    may be powered up. ``kept`` says of nodes that were tried why they are not powered down.
+    Nodes are powered up only in the first phase. A phase begins after the previous one ended. ``enough`` is
+    False if even all standby nodes do not give the requested room. ``obstacles`` are the reasons why tried
+    nodes stay up.
     """
 
     phases: tuple[Phase, ...]
@@ -53,19 +53,17 @@ class PowerPlan:
 
     @property
     def action(self) -> Action:
-        """What is done first: all there is to it, unless nodes that are powered up replace others."""
+        """The first action; others follow only if nodes powered up replace others."""
         return self.phases[0].action if self.phases else Action.NOTHING
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """The rows of the nodes that the action is about, those of the last phase first, as those come first
-        that joined last.
-        """
+        """The rows of the action's nodes: last phase first, since nodes that joined last come first."""
         return self._of(self.action)
 
     @property
     def replaced(self) -> tuple[int, ...]:
-        """Likewise of the nodes that are powered down once others have been powered up."""
+        """The rows of nodes powered down after others were powered up."""
         return self._of(Action.OFFLINE) if self.action is Action.ONLINE else ()
 
     @property
@@ -79,8 +77,11 @@ class PowerPlan:
 
 
 class AllowedMoves(Enum):
-    """Which instances leave nodes that are powered down: those on storage that all nodes see, also mirrored
-    ones, or also plain and file ones, which are stopped while they are copied.
+    """The instances that may leave nodes to be powered down.
+
+    * POOLS: instances on storage that all nodes see.
+    * DRBD: mirrored instances too.
+    * ALL: plain and file instances too; they are stopped while they are copied.
     """
 
     POOLS = "pools"
@@ -90,9 +91,7 @@ class AllowedMoves(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """Nodes (rows) that are powered down before others, those that never are, and how many at most (None:
-    any number); and which instances may leave them.
-    """
+    """Nodes (rows) to power down first, nodes to keep, the most nodes (None: any), and the allowed moves."""
 
     prefer: frozenset[int] = frozenset()
     never: frozenset[int] = frozenset()

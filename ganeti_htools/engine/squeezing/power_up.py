@@ -1,4 +1,4 @@
-"""Which standby nodes of a group are needed (``hsqueeze(1)``)."""
+"""Power up standby nodes that a group needs (``hsqueeze(1)``)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,10 +16,10 @@ from ganeti_htools.model.types import MirrorType
 
 
 def power_up(group: PowerGroup, progress: Progress, wishes: Wishes = ANY) -> PowerPlan:
-    """As many of the candidates, in order, as it takes; all if that is not enough either.
+    """Power up as many candidates as needed, in order; all if even they do not suffice.
 
-    Those of them are left out that could be powered down again once the plan is made. What else could be is
-    not part of it.
+    Nodes that could be powered down again after the plan are left out. Other nodes that could be powered
+    down are not part of the plan.
     """
     found = in_order(group, progress)
     freely = replace(wishes, never=wishes.never.difference(found.nodes), most=None)
@@ -34,7 +34,7 @@ def power_up(group: PowerGroup, progress: Progress, wishes: Wishes = ANY) -> Pow
 
 
 def in_order(group: PowerGroup, progress: Progress) -> PowerPlan:
-    """As many of the candidates as it takes."""
+    """Power up as many of the candidates as needed, in order."""
     possible = group.within(online_candidates(group.state))
     for count in range(len(possible) + 1):
         progress(count, len(possible) + 1)
@@ -51,10 +51,10 @@ def in_order(group: PowerGroup, progress: Progress) -> PowerPlan:
 def _with_fewer(
     group: PowerGroup, nodes: tuple[int, ...], found: PowerPlan, rest: PowerPlan
 ) -> PowerPlan | None:
-    """A plan that powers up only these nodes of one that was found, by what is left on them once the ``rest``
-    has been powered down; None if none is enough.
+    """Return a plan with only these nodes of a plan that was found, or None if they do not suffice.
 
-    Where balancing does not get there without the other nodes, instances go directly to where they are then.
+    ``nodes`` are those still in use after ``rest`` is powered down. If balancing fails without the other
+    nodes, instances go directly to their places after ``rest``.
     """
     balanced = _planned(group, nodes, *group.balanced(nodes, False))
     if balanced.enough:
@@ -66,10 +66,10 @@ def _with_fewer(
 def _directly(
     group: PowerGroup, nodes: tuple[int, ...], steps: Sequence[Step], goal: State
 ) -> PowerPlan | None:
-    """A plan that powers nodes up and moves instances to where they are on another state, to which ``steps``
-    lead; None if there is no way.
+    """Return a plan that powers nodes up and moves instances straight to their nodes in ``goal``, or None.
 
-    Instances without a mirror stay, since they only leave nodes that are powered down.
+    ``steps`` lead to ``goal``. Instances without a mirror stay, since they only leave nodes that are
+    powered down.
     """
     marked = with_power(group.state, nodes, False)
     mirrored = {

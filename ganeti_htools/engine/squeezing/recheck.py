@@ -1,4 +1,4 @@
-"""The rest of a plan to power nodes down or up, on a cluster that may have changed."""
+"""Recheck the rest of a power plan on a cluster that may have changed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from ganeti_htools.model.state import State
 
 @dataclass(frozen=True, slots=True)
 class NamedPhase:
-    """What is left of a phase: nodes that are still to be powered down, or up, and the steps."""
+    """The rest of a phase: nodes still to be powered down or up, and steps, by name."""
 
     action: Action
     nodes: Sequence[str]
@@ -31,10 +31,10 @@ def obstacle(
     target: ReserveByGroup,
     movable: Bools,
 ) -> str | None:
-    """Why the rest of a plan cannot be carried out on a state; None if it can.
+    """Return the reason why the rest of a plan cannot be carried out on a state, or None.
 
-    Nodes that are powered down have to be empty then, and all nodes of their groups that remain to have room
-    for ``target``. In the end there has to be room on all nodes for what is ``promised``, if anything.
+    Nodes to be powered down must be empty by then, and each remaining node of their groups must have room
+    for ``target``. In the end each node must have room for ``promised``, if given.
     """
     gone = [name for phase in phases for name in phase.nodes if name not in state.nodes]
     if gone:
@@ -57,7 +57,7 @@ def obstacle(
 
 
 def _not_switched(state: State, rows: Sequence[int], down: bool) -> str | None:
-    """Why nodes cannot be powered down, or up."""
+    """Return the reason why nodes cannot be powered down, or up."""
     for row in rows:
         node = state.cluster.nodes[row]
         if down and node.master:
@@ -70,7 +70,7 @@ def _not_switched(state: State, rows: Sequence[int], down: bool) -> str | None:
 
 
 def _leaving(state: State, steps: Sequence[NamedStep]) -> str | None:
-    """Which step leads from one group to another."""
+    """Return a step that leads out of its group, in words."""
     for step in steps:
         touched = [state.nodes[name] for name in (*step.was, *step.now) if name in state.nodes]
         if len(set(state.group[touched].tolist())) > 1:
@@ -79,7 +79,7 @@ def _leaving(state: State, steps: Sequence[NamedStep]) -> str | None:
 
 
 def _too_few(before: State, state: State, rows: Sequence[int], target: ReserveByGroup) -> str | None:
-    """Why nodes must not be powered down: what is left on them, and what others do not have."""
+    """Return the reason against powering nodes down: instances left on them, or too little on the others."""
     emptied = np.isin(state.pnode, rows) | np.isin(state.snode, rows)
     for left in np.flatnonzero(emptied & ~state.forthcoming).tolist():
         return f"instance {state.cluster.instances[left].name} would be left on a node that is powered down"

@@ -1,4 +1,4 @@
-"""What has to stay free on nodes, and what redundancy a group has to keep."""
+"""The room and the redundancy that a squeezed group keeps."""
 
 from dataclasses import replace
 
@@ -17,9 +17,9 @@ from ganeti_htools.model.state import State
 
 
 def room_on_all(state: State, scope: Bools, wanted: ReserveByGroup) -> bool:
-    """Whether each single online node in scope could take what its group wants to be free.
+    """Whether each single online node in scope has room for its group's wanted instance.
 
-    Nodes that are offline say nothing about the room of the others, and have no figures on a live cluster.
+    Offline nodes do not count, and have no figures on a live cluster.
     """
     online = scope & ~state.columns.offline
     for group in sorted_unique(state.group[online]).tolist():
@@ -30,11 +30,12 @@ def room_on_all(state: State, scope: Bools, wanted: ReserveByGroup) -> bool:
 
 
 def redundant(state: State, scope: Bools) -> bool:
-    """Whether the group in scope holds N+1: its nodes keep what their mirrors need, and any can be lost.
+    """Whether the group in scope holds N+1: its nodes keep memory for their mirrors, and any node can be
+    lost.
 
-    Unlike with ``hcheck(1)`` nodes that are offline take nothing. Those of them with instances can be lost,
-    too. Where instances are bound to storage units, the only other node that has one must not go. Instances
-    leave a lost node in the order in which they will be read, whichever came to it first.
+    Unlike in ``hcheck(1)`` offline nodes take nothing, and offline nodes with instances can be lost too. If
+    instances need certain storage units, the only other node with one must not go. Instances leave a lost
+    node in the order in which they will be read.
     """
     state = replace(state, stamp=np.arange(len(state.pnode)))
     online = scope & ~state.columns.offline
@@ -50,5 +51,5 @@ def redundant(state: State, scope: Bools) -> bool:
 
 
 def is_empty(wanted: Instance) -> bool:
-    """Whether nothing at all is to be kept free, and so no N+1 either (``--target-resources=0``)."""
+    """Whether nothing is kept free, and so no N+1 either (``--target-resources=0``)."""
     return not (wanted.mem or wanted.vcpus or wanted.dsk)

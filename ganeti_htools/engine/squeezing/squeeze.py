@@ -1,8 +1,7 @@
-"""Which nodes to power down, and which to power up again (``hsqueeze(1)``).
+"""Choose nodes to power down, and nodes to power up again (``hsqueeze(1)``).
 
-A set of nodes can be powered down if, once they count as offline, balancing brings every instance to
-an online node and leaves room on each node for an instance of a given size; it suffices to power a
-set of nodes up if then the same holds.
+Nodes can be powered down if balancing, with these nodes offline, brings every instance to an online node
+and leaves room on each node for a given instance. Powering nodes up suffices if the same holds afterwards.
 """
 
 from collections.abc import Sequence
@@ -37,12 +36,11 @@ def plan(
     progress: Progress = lambda _a, _b: None,
     wishes: Wishes = ANY,
 ) -> PowerPlan:
-    """Power nodes up if not every node has room for ``minimum``, else down as far as ``target`` allows.
+    """Power nodes up if some node lacks room for ``minimum``, else down as far as ``target`` allows.
 
-    Each node group is planned by itself: no instance leaves it. As long as groups need nodes, none is
-    powered down; once they have enough, those are that these replace. None is of a group that does not hold
-    N+1. ``target`` is at least ``minimum``: as long as instances stay as they are, nothing is left to do once
-    the plan has been made, unless ``wishes`` allow no more nodes.
+    Each node group is planned by itself. While a group needs nodes, none is powered down, except nodes that
+    the new ones replace, and none of a group that fails N+1. ``target`` is at least ``minimum``. While
+    instances stay where they are, a second plan is empty, unless ``wishes`` limit the number of nodes.
     """
     scopes: list[Bools] = [state.group == row for row in np.unique(state.group)]
 
@@ -69,9 +67,7 @@ def plan(
 
 
 def may_spare(state: State, target: ReserveByGroup, movable: Bools, allowed: AllowedMoves) -> bool:
-    """Whether nothing rules out from the start that a node can be powered down. What is to be kept free, and
-    which instances may leave nodes, are as for :func:`plan`, which finds out.
-    """
+    """Whether the bounds allow powering down any node; :func:`plan` decides. Arguments as there."""
     for row in sorted_unique(state.group).tolist():
         scope = state.group == row
         group = power_group(state, scope, movable, target[row], target[row], allowed)
@@ -82,12 +78,12 @@ def may_spare(state: State, target: ReserveByGroup, movable: Bools, allowed: All
 
 
 def _merged(parts: Sequence[PowerPlan]) -> tuple[Phase, ...]:
-    """The phases of plans for groups, those that may run at the same time as one."""
+    """Merge the phases of plans for groups; phases that may run at the same time become one."""
     return tuple(map(_together, zip_longest(*(part.phases for part in parts))))
 
 
 def _together(phases: Sequence[Phase | None]) -> Phase:
-    """Phases of groups as one. Their steps alternate, so that as many as possible can run at once."""
+    """Merge phases of groups. Their steps alternate, so that many can run at once."""
     parts = [phase for phase in phases if phase is not None]
     steps = zip_longest(*(part.steps for part in parts))
     return Phase(
