@@ -283,6 +283,22 @@ def test_troubleshooting_has_every_refusal() -> None:
     assert undocumented(refusals) == []
 
 
+# Errors that clients, or the administrator who starts the daemon, see as they are.
+ERRORS = {"StartError", "LedgerError", "UnavailableError", "UnknownError", "ConflictError"}
+
+
+def test_troubleshooting_has_every_error_of_the_start_and_the_ledger() -> None:
+    """But errors of which the program only passes the text on."""
+    texts = [
+        call.args[0]
+        for tree in modules(ROOT / "daemon")
+        for call in calls(tree)
+        if ast.unparse(call.func) in ERRORS and call.args
+    ]
+    assert len(texts) > 15
+    assert undocumented(texts) == []
+
+
 def test_troubleshooting_has_every_condition_of_policies() -> None:
     tree = ast.parse((ROOT / "daemon/htoolsd/policies/conditions.py").read_text("utf-8"))
     returned = [node.value for node in ast.walk(tree) if isinstance(node, ast.Return) and node.value]
