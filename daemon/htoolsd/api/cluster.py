@@ -19,20 +19,22 @@ from htoolsd.sync.sync import NotSyncedError, Sync
 from htoolsd.sync.threads import ROW_BYTES, run_by_size
 
 
-def encoded(answers: ClusterAnswers, furnished: Cluster | None = None) -> dict[str, orjson.Fragment]:
-    """The answers in the form of :mod:`.relayed`, each part already encoded as JSON text.
+def encode_answers(
+    answers: ClusterAnswers, with_storage: Cluster | None = None
+) -> dict[str, orjson.Fragment]:
+    """Return luxid's answers in the form of :mod:`.relayed`, each part encoded as JSON.
 
-    So are the storage units and the inventories of a ``furnished`` cluster.
+    The storage units and inventories of a ``with_storage`` cluster are one more part.
     """
     parts = {name: relayed.to_json(fields, getattr(answers, name)) for name, fields in relayed.FIELDS.items()}
     parts["info"] = answers.info
-    if furnished is not None:
-        parts["storage"] = ganeti_storage.storage_to_json(furnished)
+    if with_storage is not None:
+        parts["storage"] = ganeti_storage.storage_to_json(with_storage)
     return {name: orjson.Fragment(orjson.dumps(part)) for name, part in parts.items()}
 
 
 def _standby(cluster: Cluster | None) -> str | None:
-    """What nodes that do not report had when they last did; None if that is known of none."""
+    """Return the last known figures of nodes that do not report, as text; None if there are none."""
     return standby.dump(cluster, cluster.standby) if cluster and cluster.standby else None
 
 
@@ -78,8 +80,8 @@ class ClusterMethods:
             if of is None or of.answers is not answers or of.cluster is not model.cluster:
                 size = (len(answers.nodes) + len(answers.instances)) * ROW_BYTES
                 known = model.storage.generation or model.reservations.generation
-                furnished = model.cluster if known else None
-                parts = await run_by_size(size, lambda: encoded(answers, furnished))
+                with_storage = model.cluster if known else None
+                parts = await run_by_size(size, lambda: encode_answers(answers, with_storage))
                 self._encoded = model, parts
             return parts
 

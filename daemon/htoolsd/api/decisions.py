@@ -29,8 +29,8 @@ _log = structlog.get_logger()
 
 Ages = dict[str, float]
 
-MAX_ATTEMPTS = 3  # to decide a request while others claim what it needs
-MAX_VALUES = 1_000_000  # in a request; a cluster of 10,000 instances has a third of that
+MAX_ATTEMPTS = 3  # to decide a request while other clients claim the same resources
+MAX_VALUES = 1_000_000  # in a request; 10,000 instances need a third
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Decisions:
         self._note = note
         self._claims = claims
 
-    def limit(self, patience: float, longest: float, largest: int) -> None:
+    def configure(self, patience: float, longest: float, largest: int) -> None:
         """Change the limits."""
         self._turn.patience, self._longest, self._largest = patience, longest, largest
 
@@ -194,16 +194,16 @@ class Decisions:
         return self._known()[0]
 
     def _count(self, outcome: Response | HtoolsError, took: float, ages: Ages) -> None:
-        told = {"ms": took, "ages": {kind: round(age, 1) for kind, age in ages.items()}}
+        timing = {"ms": took, "ages": {kind: round(age, 1) for kind, age in ages.items()}}
         if isinstance(outcome, HtoolsError):
             self._counts.failed += 1
-            _log.warning("request is wrong", error=str(outcome), **told)
+            _log.warning("request is wrong", error=str(outcome), **timing)
         elif outcome.summary.refusal is not None:
             self._counts.unsatisfied += 1
-            _log.info("no place", **outcome.summary.to_json(), **told)
+            _log.info("no place", **outcome.summary.to_json(), **timing)
         else:
             self._counts.served += 1
-            _log.info("decided", **outcome.summary.to_json(), **told)
+            _log.info("decided", **outcome.summary.to_json(), **timing)
 
     def _decide(
         self,

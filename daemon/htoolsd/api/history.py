@@ -51,9 +51,7 @@ class HistoryMethods:
         name = _name("why", args, "instance")
         if name is None:
             raise RefusalError(Refusal.ARGUMENTS, "why: instance: expected a name")
-        await (
-            self._sync.poll_configuration()
-        )  # so that an instance that has just moved is seen on its new nodes
+        await self._sync.poll_configuration()  # the instance may just have moved
         cluster = self._sync.model.cluster
         if cluster is None:
             raise RefusalError(Refusal.CLUSTER, "the cluster is not known yet")

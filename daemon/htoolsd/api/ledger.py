@@ -51,7 +51,7 @@ class LedgerMethods:
     """Methods about the ledger. They raise RefusalError.
 
     ``cluster`` returns the cluster's name, None while it is not known. Nothing is changed while the master is
-    ``elsewhere``. ``heed`` is called after each change, ``cancel`` with each instance whose promise ends.
+    ``elsewhere``. ``trigger`` is called after each change, ``cancel`` with each instance whose promise ends.
     """
 
     def __init__(
@@ -59,13 +59,13 @@ class LedgerMethods:
         worker: LedgerWorker,
         cluster: Callable[[], str | None],
         elsewhere: Callable[[], bool],
-        heed: Callable[[], object],
+        trigger: Callable[[], object],
         cancel: Callable[[str], object],
     ) -> None:
         self._worker = worker
         self._cluster = cluster
         self._elsewhere = elsewhere
-        self._heed = heed
+        self._trigger = trigger
         self._cancel = cancel
 
     @method(
@@ -117,8 +117,8 @@ class LedgerMethods:
             if before.provider.generation != generation:
                 was = before.provider.generation
                 raise ConflictError(f"{provider.name}: generation is {was}, not {generation}; read it again")
-            made = given.inventory(args, resource_class, before.inventories.get(resource_class))
-            ledger.set_inventory(provider.uuid, generation, resource_class, made)
+            inventory = given.inventory(args, resource_class, before.inventories.get(resource_class))
+            ledger.set_inventory(provider.uuid, generation, resource_class, inventory)
             return ledger.provider_usages(provider.uuid)
 
         return list(map(_inventories, await self._change(work)))
@@ -151,7 +151,7 @@ class LedgerMethods:
     )
     async def claim(self, args: Args, _file: File) -> object:
         name, generation = given.name(args, "consumer"), given.consumer_generation(args)
-        wanted, generations = given.allocations(args), given.generations(args)
+        amounts, generations = given.allocations(args), given.generations(args)
         seconds, cluster = given.seconds(args), self._cluster()
 
         def work(ledger: "Ledger") -> LedgerSnapshot:
@@ -161,10 +161,10 @@ class LedgerMethods:
                 raise LedgerError(f"{full_name} already exists, as {_KINDS[before.kind]}")
             was = before.generation if before is not None and generation is None else generation
             expires = None if seconds is None else time.time() + seconds
-            uuids = {each: named.provider(ledger, each, cluster).uuid for each in {*wanted, *generations}}
+            uuids = {each: named.provider(ledger, each, cluster).uuid for each in {*amounts, *generations}}
             ledger.claim(
                 Consumer(uuid, full_name, "claim", was or 0, expires),
-                {uuids[each]: amounts for each, amounts in wanted.items()},
+                {uuids[each]: requested for each, requested in amounts.items()},
                 {uuids[each]: number for each, number in generations.items()},
             )
             return ledger.snapshot(uuid)
@@ -206,7 +206,7 @@ class LedgerMethods:
         if self._elsewhere():
             raise RefusalError(Refusal.CLUSTER, "this is not the master node")
         changed = await self._do(work)
-        self._heed()
+        self._trigger()
         return changed
 
     async def _do(self, work: Work[T]) -> T:

@@ -92,7 +92,7 @@ def inventory(args: Args, resource_class: str, before: Inventory | None) -> Inve
     elif before is None and "total" not in figures:
         raise _wrong("total", "a whole number of at least 0")
     was = before or Inventory(0)
-    made = Inventory(
+    new = Inventory(
         _count("total", figures.get("total", was.total), 0),
         _count("reserved", figures.get("reserved", was.reserved), 0),
         _count("min_unit", figures.get("min_unit", was.min_unit), 1),
@@ -100,11 +100,11 @@ def inventory(args: Args, resource_class: str, before: Inventory | None) -> Inve
         _count("step_size", figures.get("step_size", was.step_size), 1),
         _number("allocation_ratio", figures.get("allocation_ratio", was.allocation_ratio)),
     )
-    if "reserved" in figures and made.reserved > made.total:
-        raise _wrong("reserved", f"at most the total, which is {made.total}")
-    if made.max_unit is not None and made.max_unit < made.min_unit:
-        raise _wrong("max_unit", f"at least min_unit, which is {made.min_unit}")
-    return made
+    if "reserved" in figures and new.reserved > new.total:
+        raise _wrong("reserved", f"at most the total, which is {new.total}")
+    if new.max_unit is not None and new.max_unit < new.min_unit:
+        raise _wrong("max_unit", f"at least min_unit, which is {new.min_unit}")
+    return new
 
 
 def _most(found: object) -> int | None:

@@ -129,7 +129,7 @@ class PlanMethods:
         },
     )
     async def execute(self, args: Args, _file: File) -> object:
-        plan = self._known("execute", args)
+        plan = self._plan_of("execute", args)
         on_change = args.get("on_change", plan.facts.get("on_change", "replan"))
         if on_change not in _ON_CHANGE:
             raise RefusalError(Refusal.ARGUMENTS, f"execute: on_change: expected {' or '.join(_ON_CHANGE)}")
@@ -151,7 +151,7 @@ class PlanMethods:
         },
     )
     async def follow(self, args: Args, _file: File) -> object:
-        plan = self._known("follow", args)
+        plan = self._plan_of("follow", args)
         with trio.move_on_after(LONGEST):
             while plan.serial == args.get("serial") and not self._plans.stopping:
                 await plan.news.wait()
@@ -162,7 +162,7 @@ class PlanMethods:
         {"plan": _PLAN, "now": "true to stop at once and let these jobs go on; optional"},
     )
     async def cancel(self, args: Args, _file: File) -> object:
-        plan, now = self._known("cancel", args), flag("cancel", args, "now")
+        plan, now = self._plan_of("cancel", args), flag("cancel", args, "now")
         if not plan.state.going:
             raise RefusalError(Refusal.PLAN, f"plan {plan.id} is {plan.state}, not running")
         plan.cancel()
@@ -170,7 +170,7 @@ class PlanMethods:
             plan.scope.cancel()
         return plan.summary()
 
-    def _known(self, method: str, args: Args) -> Plan:
+    def _plan_of(self, method: str, args: Args) -> Plan:
         match args:
             case {"plan": str(name)} if name:
                 found = [plan for plan in self._plans.all if plan.id.startswith(name)]

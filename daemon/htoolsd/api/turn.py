@@ -4,14 +4,14 @@ import trio
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
 
-MAX_HUNG = 4  # decisions; with so many no new ones begin
+MAX_HUNG = 4  # hung decisions, after which no new decision begins
 
 
 class DecisionTurn:
     """The turn to decide: first come, first served, after waiting at most ``patience`` seconds.
 
     It is the limiter of trio's thread, so a turn ends with its thread, even when nobody waits for the result.
-    A turn can also be given up. Its thread cannot be ended; it counts as ``hung`` until it ends.
+    A turn can also be given up. Its thread cannot be ended, and counts as ``hung`` meanwhile.
     """
 
     def __init__(self, patience: float) -> None:

@@ -111,6 +111,5 @@ def placed_at(document: Mapping[str, Any], instance: str) -> Sequence[str] | Non
         places = dict(zip(document["instances"], document["places"], strict=False))
         whole = len(document["places"]) == len(document["instances"])
         return places.get(instance) if whole else None
-    made = [move["to"] for move in document.get("moves", ()) if move["instance"] == instance]
-    done = [move["status"] for move in document.get("moves", ()) if move["instance"] == instance]
-    return made[-1] if made and done[-1] == "success" else None
+    moves = [move for move in document.get("moves", ()) if move["instance"] == instance]
+    return moves[-1]["to"] if moves and moves[-1]["status"] == "success" else None

@@ -31,7 +31,7 @@ _DAY = 86400.0
 
 
 class History:
-    """All entries, in the file at ``path``; ``days`` and ``mib`` as for :meth:`limit`."""
+    """All entries, in the file at ``path``; ``days`` and ``mib`` as for :meth:`configure`."""
 
     def __init__(self, path: str, days: float, mib: int) -> None:
         self._path = path
@@ -43,9 +43,9 @@ class History:
         self._forgotten = -_FORGET_EVERY
         self._lost = 0
         self._error: str | None = None
-        self.limit(days, mib)
+        self.configure(days, mib)
 
-    def limit(self, days: float, mib: int) -> None:
+    def configure(self, days: float, mib: int) -> None:
         """Keep entries for so many days, and the file smaller than so many MiB."""
         self._days, self._mib = days, mib
 

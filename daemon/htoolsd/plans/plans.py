@@ -35,7 +35,7 @@ from htoolsd.sync.sync import Sync
 
 _log = structlog.get_logger()
 
-MAX_PLANS = 100  # kept of those that have ended, and of those that nobody executed
+MAX_PLANS = 100  # ended plans that are kept, and as many plans that nobody executed
 _FOR_EVER = Patience(away=math.inf)
 
 
@@ -244,7 +244,7 @@ class Plans:
     def _teller(self, plan: Plan) -> OnEvent:
         said = event_reporter(plan.run, plan.say, plan.warn, plan.stand)
 
-        async def tell(event: Event) -> None:
+        async def report(event: Event) -> None:
             await said(event)
             if isinstance(event, Submitting):
                 await self._record(plan)
@@ -252,7 +252,7 @@ class Plans:
                 await self._try_to_record(plan)
             plan.changed()
 
-        return tell
+        return report
 
     # Recording
 

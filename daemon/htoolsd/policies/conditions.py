@@ -24,12 +24,12 @@ class Situation:
 
     ``now`` is seconds of the epoch, ``local`` the same as local time. ``bounds`` are for a plan.
 
-    Nodes: ``drained`` by somebody; ``unfinished``, left by an hsqueeze that runs or was interrupted;
+    Nodes: ``drained`` by somebody; ``unfinished``, tagged by an hsqueeze that runs or was interrupted;
     ``silent``, without reports; ``updating``, whose figures are older than their instances. ``outdated``:
     the daemon's data is too old. ``paused`` is the end of the watcher's pause, 0 without one. ``jobs`` are
-    unfinished jobs that touch the group. ``plan`` is carried out there; ``proposal`` is a policy's plan that
-    waits to be executed. ``conflict`` says which other remedy acts, or would act. ``needs_moves``: the remedy
-    does nothing without moves.
+    unfinished jobs that touch the group. ``plan`` is running in the group; ``proposal`` is a policy's plan
+    that waits to be executed. ``conflict`` says which other remedy acts, or would act.
+    ``needs_moves``: the remedy does nothing without moves.
     """
 
     now: float
@@ -65,7 +65,7 @@ class Situation:
 def with_next_round(settings: PolicySettings, situation: Situation) -> Situation:
     """Return the situation with one more round counted.
 
-    The streak begins anew when the group cannot be judged, when somebody else squeezes it, and after a long
+    The streak begins anew when the group cannot be judged, when another hsqueeze runs in it, and after a long
     pause. Looks within a short time count as one round, so events and requests do not speed a policy up.
     """
     rounds, now = situation.rounds, situation.now

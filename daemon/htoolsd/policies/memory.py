@@ -6,8 +6,8 @@ after a crash. Each step keeps it:
 * :meth:`PolicyMemories.charge` counts the whole plan in memory, :meth:`MemoryFile.save` writes that or
   raises. Only then may the plan begin. A crash in between spends budget for nothing, which is safe.
 * :meth:`PolicyMemories.refund` is allowed only while no job of the plan has been submitted.
-* :meth:`PolicyMemories.release` ends the cool-downs of what an ended plan did not reach. The budget stays
-  spent.
+* :meth:`PolicyMemories.release` ends the cool-downs of instances and nodes that an ended plan did not reach.
+  The budget stays spent.
 
 Times are seconds of the epoch. Only :class:`MemoryFile` has effects.
 """
@@ -36,7 +36,7 @@ _MAX_DOUBLINGS = 10  # of the pause after plans that failed
 
 
 class Expense(NamedTuple):
-    """The share of a plan in the budgets: the time when it began, its moves, and the MiB that they copy."""
+    """The share of a plan in the budgets: when the plan began, its moves, and the copied MiB."""
 
     time: float
     moves: int
@@ -140,7 +140,7 @@ class PolicyMemory:
 
 
 class Charge(NamedTuple):
-    """What :meth:`PolicyMemories.charge` changed: the expense, and the cool-downs before."""
+    """The effect of :meth:`PolicyMemories.charge`: the expense, and the cool-downs before it."""
 
     policy: str
     expense: Expense

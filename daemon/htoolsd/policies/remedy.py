@@ -134,7 +134,7 @@ def _plural(noun: str, count: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """One thing that a policy does about a node group. This declaration is all that the daemon knows of it.
+    """One thing that a policy does about a node group. The daemon needs nothing else.
 
     * ``title``: its name for people; ``policy``: the table of its settings; ``tool``: the tool that plans.
     * ``need`` returns the need in a group, None if there is nothing to report. ``plan`` returns the plan.

@@ -1,7 +1,7 @@
 """Safety of the single moves of a policy's plan: budget, redundancy, reserve. Pure functions.
 
-Invariant: if a node holds N+1 before a move of a policy, it does so afterwards; likewise if the node can be
-lost, and if all nodes have the reserve. :func:`safe_moves` cuts a plan before the first move that would break
+Invariant: three properties survive every move of a policy: a node holds N+1, a node can be lost, all nodes
+have the reserve. :func:`safe_moves` cuts a plan before the first move that would break
 this. :func:`in_order` lets no move overtake another. :func:`guarded` checks the next jobset again on the
 cluster as it is then.
 """
@@ -90,14 +90,14 @@ def _one_by_one(jobs: Sequence[Job]) -> Jobsets:
 def guarded(check: Check, options: View, group: str, reserve: Reserve = _NO_RESERVE) -> Check:
     """Return a review that also refuses the next jobset if one of its moves is not safe in the group."""
 
-    def guard(cluster: Cluster, rest: Jobsets, made: int) -> Review:
-        found, steps = check(cluster, rest, made), steps_of(rest[:1])
+    def guard(cluster: Cluster, rest: Jobsets, count: int) -> Review:
+        found, steps = check(cluster, rest, count), steps_of(rest[:1])
         if found.obstacle is not None or not steps:
             return found
         state = view.state_of(cluster, options)
         scope = state.group == view.group(state, group, f"node group {group} is gone")
-        count = safe_moves(state, scope, view.movable(state, options), steps, reserve)
-        return found if count == len(steps) else Review(UNSAFE)
+        safe = safe_moves(state, scope, view.movable(state, options), steps, reserve)
+        return found if safe == len(steps) else Review(UNSAFE)
 
     return guard
 

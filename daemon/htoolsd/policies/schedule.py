@@ -64,7 +64,7 @@ class Policies:
 
     # Requests
 
-    def limit(self, settings: Mapping[str, PolicySettings]) -> None:
+    def configure(self, settings: Mapping[str, PolicySettings]) -> None:
         """Use these settings from now on."""
         changed = [name for name in POLICIES if settings[name] != self._inputs.settings[name]]
         self._inputs.settings.update(settings)
@@ -197,15 +197,15 @@ class Policies:
 
     async def _watch(self) -> None:
         """Note what has moved or come back, and consider active policies after events of the cluster."""
-        seen, without_n1 = self._inputs.sync.model, set[str]()
+        before, without_n1 = self._inputs.sync.model, set[str]()
         while True:
             await trio.sleep(_WATCH_SECONDS)
             model = self._inputs.sync.model
-            if model.cluster is seen.cluster:
+            if model.cluster is before.cluster:
                 continue
-            self._note_changes(seen, model)
+            self._note_changes(before, model)
             if active := self._active():
-                events = list(observe.node_events(seen, model)) if seen.cluster is not None else []
+                events = list(observe.node_events(before, model)) if before.cluster is not None else []
                 lost = await _groups_without_n1(model)
                 if lost is not None:
                     events += (
@@ -216,7 +216,7 @@ class Policies:
                     for name in active:
                         self.request(name, event)
                 await self._inputs.memory.save_changes()
-            seen = model
+            before = model
 
     def _note_changes(self, before: Model, model: Model) -> None:
         if before.cluster is None or model.cluster is None:
@@ -340,7 +340,7 @@ class Policies:
         """Log, note and remember a decision."""
         inputs, group = self._inputs, situation.group if situation else ""
         last = self._last[remedy.title].get(group)
-        made = PolicyDecision(
+        new = PolicyDecision(
             inputs.clock(),
             remedy.policy,
             remedy.title,
@@ -355,10 +355,10 @@ class Policies:
             planned.nodes if planned else (),
             decision.since_shadow(last, inputs.memory.content.moved),
         )
-        self._last[remedy.title][group] = made
+        self._last[remedy.title][group] = new
         about = {"policy": remedy.policy, "group": group, "outcome": outcome, "reason": reason}
         _log.info("policy decided", **about, trigger=trigger)
-        self._note(made)
+        self._note(new)
 
 
 def _without(taken: Mapping[str, str], situation: Situation) -> Situation:

@@ -46,7 +46,7 @@ def plan_power_up(
     options = replace(options_for(cluster, group, settings, bounds), max_nodes=0)
     proposal = hsqueeze.HSQUEEZE.propose(group, options, progress)
     if not proposal.found["enough"] and bounds.resting:
-        # Resting instances are no reason for more nodes: power up those that would be enough if they moved.
+        # Resting instances are no reason for more nodes than would be enough without rests.
         free = replace(options, view=options_for(cluster, group, settings).view)
         found = hsqueeze.HSQUEEZE.propose(group, free, progress).found
         if found["enough"]:

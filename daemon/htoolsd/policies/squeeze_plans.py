@@ -139,13 +139,13 @@ def _reviewer(
     safer = guarded(plain, options.view, name, _reserve(options))
     begun = False
 
-    def check(cluster: Cluster, rest: Jobsets, made: int) -> Review:
+    def check(cluster: Cluster, rest: Jobsets, count: int) -> Review:
         nonlocal begun
         now = group_alone(cluster, name)
         if not begun and str(interrupted_run(now)) != unfinished:
             return Review("the leftovers of an earlier hsqueeze have changed")
         begun = True
         # While nodes are drained or not yet online, hsqueeze's own check is the exact one.
-        return (plain if power_jobs.nodes_to_mark(rest) else safer)(now, rest, made)
+        return (plain if power_jobs.nodes_to_mark(rest) else safer)(now, rest, count)
 
     return check

@@ -103,7 +103,7 @@ def role(ssconf: Ssconf) -> Callable[[], Awaitable[bool | None]]:
     return leads
 
 
-def known(sync: Sync, ssconf: Ssconf) -> tuple[Known | None, dict[str, float]]:
+def known_cluster(sync: Sync, ssconf: Ssconf) -> tuple[Known | None, dict[str, float]]:
     """Return the cluster for decisions, and the age of each kind of data. Raises RefusalError.
 
     Only the master decides. A node that has just become the master may not have noticed yet, so the files

@@ -57,7 +57,7 @@ _log = structlog.get_logger()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run until SIGTERM or SIGINT; the exit status."""
+    """Run until SIGTERM or SIGINT; return the exit status."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it is handled
     streams.complete()
     logs.configure()
@@ -115,17 +115,17 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
     claims = Claims(*_claim_limits(config), lambda: sync.model.cluster is not None)
     sync.on_pending_work(claims.needs_queue, claims.check)
 
-    def named() -> str | None:
+    def cluster_name() -> str | None:
         return sync.model.name or ssconf.cluster()
 
-    def led() -> str | None:
-        """Return the name of the cluster whose master this node is."""
-        return None if sync.master is False or ssconf.is_other_node_master() else named()
+    def own_cluster() -> str | None:
+        """Return the cluster's name, None if another node is the master."""
+        return None if sync.master is False or ssconf.is_other_node_master() else cluster_name()
 
-    claim_writer = ClaimWriter(claims, ledger, reconciler, led)
+    claim_writer = ClaimWriter(claims, ledger, reconciler, own_cluster)
     decisions = Decisions(
         *_decision_limits(config),
-        lambda: mastership.known(sync, ssconf),
+        lambda: mastership.known_cluster(sync, ssconf),
         sync.storage.request_units,
         sync.poll_configuration,
         history.note,
@@ -155,7 +155,9 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
             PlanMethods(plans, sync, policies.remake_proposal),
             PolicyMethods(policies, sync),
             HistoryMethods(history, sync),
-            LedgerMethods(ledger, named, lambda: sync.master is False, reconciler.trigger, claims.cancel),
+            LedgerMethods(
+                ledger, cluster_name, lambda: sync.master is False, reconciler.trigger, claims.cancel
+            ),
             StatusMethods(
                 config.socket, server, sync, decisions, claims, plans, policies, history, ledger, reconciler
             ),
@@ -166,13 +168,13 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
     def use(new: Config) -> None:
         nonlocal config
         config = new
-        decisions.limit(*_decision_limits(new))
+        decisions.configure(*_decision_limits(new))
         claims.configure(*_claim_limits(new))
-        server.limit(_connection_limits(new))
+        server.configure(_connection_limits(new))
         sync.set_intervals(new.config_seconds, new.live_seconds)
         sync.storage.settings = _storage_settings(new)
-        history.limit(*_history_limits(new))
-        policies.limit(_policy_settings(new))
+        history.configure(*_history_limits(new))
+        policies.configure(_policy_settings(new))
 
     def stop() -> None:
         """Finish what is under way. A second call stops without waiting."""

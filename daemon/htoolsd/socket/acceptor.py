@@ -10,7 +10,7 @@ from htoolsd.socket.listening import ListeningSocket, StartError, listen
 
 _log = structlog.get_logger()
 
-TOUCH_SECONDS = 5  # a third of what the executable takes for a moment (LATELY)
+TOUCH_SECONDS = 5  # well within LATELY of the executable
 _LOOK_SECONDS = 1.0  # between looks whether the socket's name is still there
 
 Serve = Callable[[trio.SocketStream], Awaitable[None]]

@@ -1,4 +1,4 @@
-"""The methods of the socket: their declarations, and the arguments that several of them have.
+"""Declarations of the socket's methods, and arguments that several methods share.
 
 A method is a coroutine of a class in ``htoolsd/api`` with the decorator :func:`method`. That is its only
 declaration: the name of the coroutine is the name of the method, and ``htoolsctl methods`` shows the rest.

@@ -44,7 +44,7 @@ class Server:
     def _limits(self) -> ConnectionLimits:
         return self._clients.limits
 
-    def limit(self, limits: ConnectionLimits) -> None:
+    def configure(self, limits: ConnectionLimits) -> None:
         """Change the limits."""
         self._clients.limits = limits
 

@@ -317,7 +317,7 @@ async def test_gives_up_a_decision_that_takes_too_long(engine: Engine, autojump_
 
 
 async def test_gives_up_an_abandoned_decision(engine: Engine, decisions: Decisions) -> None:
-    decisions.limit(1000, 0.001, 1000)
+    decisions.configure(1000, 0.001, 1000)
     async with trio.open_nursery() as client:
         client.start_soon(decisions.decide, {"request": "left"}, None)
         assert await engine.next_begun() == b"left"

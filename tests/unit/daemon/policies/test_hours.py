@@ -47,7 +47,7 @@ async def test_submits_nothing_after_the_hours(autojump_clock: MockClock, tmp_pa
         stopped(daemon, plan, "rebalance", "the policy's hours are over")
         assert [task.done for task in plan.run.tasks] == [True, True]
         assert "not within" in (await daemon.decided()).reason
-        daemon.policies.limit(all_off(rebalance=EAGER))
+        daemon.policies.configure(all_off(rebalance=EAGER))
         again = await daemon.decided()
         assert {move["instance"] for move in again.moves} == left(plan)
         assert (await daemon.over()).state is PlanState.DONE
@@ -60,7 +60,7 @@ async def test_submits_nothing_after_the_mode_changes(
     async with working(tmp_path, job_seconds=JOB, rebalance=EAGER) as daemon:
         await daemon.decided()
         await trio.sleep(JOB / 2)
-        daemon.policies.limit(all_off(rebalance=replace(EAGER, mode=mode)))
+        daemon.policies.configure(all_off(rebalance=replace(EAGER, mode=mode)))
         stopped(daemon, await daemon.over(), "rebalance", f"the policy's mode is {mode}")
         assert daemon.submitted == 1
 
@@ -102,7 +102,7 @@ async def test_undrains_nodes_when_the_hours_end(
         assert (world.drained, world.offline) == (frozenset(), frozenset())
         assert not any(row.tags for row in world.cluster.nodes)
         assert {row.pnode for row in world.cluster.instances} == {place}
-        daemon.policies.limit(all_off(squeeze=SQUEEZE))
+        daemon.policies.configure(all_off(squeeze=SQUEEZE))
         await trio.sleep(1)
         daemon.policies.request("squeeze", "asked")
         await trio.sleep(1)

@@ -100,7 +100,7 @@ async def test_spent_budget_survives_a_kill(autojump_clock: MockClock, tmp_path:
     daemon.path.write_text(kept)  # as if it had been killed when the plan had begun
     async with working(tmp_path, rebalance=settings) as again:
         assert (await again.decided()).reason.startswith("the day's budget is spent: moves left: 0")
-        again.policies.limit(all_off(rebalance=replace(settings, moves_per_day=3)))
+        again.policies.configure(all_off(rebalance=replace(settings, moves_per_day=3)))
         rested = {move["instance"] for move in daemon.decisions[0].moves}
         second = await again.decided()
         assert (second.outcome, len(second.moves)) == ("begun", 1)
@@ -205,7 +205,7 @@ async def test_checks_conditions_again_after_planning(
     async with working(tmp_path, rebalance=replace(EAGER, mode=mode)) as daemon:
 
         def switched_off(*args: Any) -> BalancingPlan:
-            daemon.policies.limit(all_off())
+            daemon.policies.configure(all_off())
             return hbal.plan(*args)
 
         monkeypatch.setattr(rebalance, "HBAL", replace(hbal.HBAL, plan=switched_off))
@@ -220,7 +220,7 @@ async def test_instances_moved_while_policies_are_off_rest(autojump_clock: MockC
         name = "web0"
         daemon.luxid.jobs.submit([[migrate(name, target_node="two")]])
         await trio.sleep(600)
-        daemon.policies.limit(all_off(rebalance=replace(EAGER, mode="shadow")))
+        daemon.policies.configure(all_off(rebalance=replace(EAGER, mode="shadow")))
         await daemon.decided()
         moved = json.loads(daemon.path.read_text())["moved"]
         assert moved.keys() == {name}

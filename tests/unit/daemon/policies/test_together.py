@@ -200,10 +200,10 @@ async def test_lost_n1_triggers_a_round(autojump_clock: MockClock, tmp_path: Pat
 async def test_uses_new_settings_in_the_next_round(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with working(tmp_path, world=idle(), squeeze=replace(SQUEEZE, never=("a", "b", "c"))) as daemon:
         assert told(await rounds(daemon, "squeeze"))[1] == ("power down", "held back")
-        daemon.policies.limit(all_off(squeeze=SQUEEZE))
+        daemon.policies.configure(all_off(squeeze=SQUEEZE))
         assert told(await rounds(daemon, "squeeze"))[1] == ("power down", "begun")
         await daemon.over()
-        daemon.policies.limit(all_off())
+        daemon.policies.configure(all_off())
         assert await rounds(daemon, "squeeze") == []
 
 

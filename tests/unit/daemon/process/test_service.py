@@ -102,7 +102,7 @@ async def test_new_configuration_reaches_every_part(
     tmp_path: Path, told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heeded = []
-    monkeypatch.setattr(Server, "limit", lambda _server, limits: heeded.append(limits))
+    monkeypatch.setattr(Server, "configure", lambda _server, limits: heeded.append(limits))
     async with started(tmp_path, told) as daemon:
         daemon.config = replace(daemon.config, connections=7, config_seconds=77.0)
         signal.raise_signal(signal.SIGHUP)
