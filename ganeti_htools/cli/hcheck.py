@@ -19,7 +19,7 @@ from ganeti_htools.commandline.programs import HCHECK
 from ganeti_htools.engine.balancing.balance import stepwise
 from ganeti_htools.engine.capacity.storage_faults import storage_faults
 from ganeti_htools.engine.groups.diagnosis import diagnose
-from ganeti_htools.engine.redundancy import check
+from ganeti_htools.engine.redundancy import health as redundancy_health
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.errors import HtoolsError
@@ -53,7 +53,7 @@ def _check(state: State, movable: Bools, line: CommandLine) -> int:
     The result is 1 if it might help, else 0.
     """
     capacity = not line.no_capacity_checks
-    rows = check.groups(state)
+    rows = redundancy_health.groups(state)
     before = _findings([_group(state, row, capacity) for row in rows], capacity)
     simulate = not (before.healthy or line.no_simulation)
     faults = storage_faults(state)
@@ -106,14 +106,16 @@ def _tell(
 
 
 def _findings(groups: Sequence[GroupFindings], capacity: bool) -> HealthFindings:
-    return HealthFindings(tuple(groups), check.total([group.health for group in groups], capacity))
+    return HealthFindings(
+        tuple(groups), redundancy_health.total([group.health for group in groups], capacity)
+    )
 
 
 def _group(state: State, row: int, capacity: bool) -> GroupFindings:
     scope: Bools = state.group == row
-    counts, fragile = check.health(state, scope, capacity=False), None
+    counts, fragile = redundancy_health.health(state, scope, capacity=False), None
     if capacity:
-        fragile = tuple(np.flatnonzero(check.fragile_nodes(state, scope)).tolist())
+        fragile = tuple(np.flatnonzero(redundancy_health.fragile_nodes(state, scope)).tolist())
         counts = replace(counts, gn1_fail=len(fragile))
     return GroupFindings(
         row, counts, diagnose(state, scope, fragile), float(choice.base(state, scope).score())
@@ -155,10 +157,10 @@ def _what_if_lost(state: State, line: CommandLine, name: str) -> int:
     lost = []
     with progress() as tell:
         for node in nodes:
-            lost.append(check.lose(state, node))
+            lost.append(redundancy_health.lose(state, node))
             tell(f"{len(lost)} of {len(nodes)} nodes")
     groups = sorted({int(state.group[node]) for node in nodes})
-    tolerances = {row: check.tolerance(state, state.group == row) for row in groups}
+    tolerances = {row: redundancy_health.tolerance(state, state.group == row) for row in groups}
     if line.json:
         print_json(losses.as_json(state, lost, tolerances))
     elif line.verbose >= 1:

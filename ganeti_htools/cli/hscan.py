@@ -15,7 +15,7 @@ from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.programs import HSCAN
 from ganeti_htools.commandline.sources import source_of
-from ganeti_htools.engine.redundancy import n1
+from ganeti_htools.engine.redundancy import health as redundancy_health
 from ganeti_htools.engine.rules import affinity
 from ganeti_htools.engine.rules.score import score
 from ganeti_htools.files import write_text
@@ -116,8 +116,8 @@ def summarise(state: State) -> Summary:
     return Summary(
         nodes=len(nodes),
         instances=len(state.cluster.instances),
-        bad_nodes=int(n1.bad_nodes(state, everyone).sum()),
-        bad_instances=int(n1.bad_instances(state, everyone).sum()),
+        bad_nodes=int(redundancy_health.bad_nodes(state, everyone).sum()),
+        bad_instances=int(redundancy_health.bad_instances(state, everyone).sum()),
         total_memory=sum(node.t_mem for node in nodes),
         free_memory=sum(node.f_mem for node in nodes),
         total_disk=sum(sum(whole.tolist()) for whole in by_unit(columns, "t_dsk")),

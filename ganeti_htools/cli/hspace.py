@@ -27,10 +27,10 @@ from ganeti_htools.commandline.parameters import placement_options
 from ganeti_htools.commandline.programs import HSPACE
 from ganeti_htools.engine.capacity.counting import Capacity, check_enough, standard, tiered
 from ganeti_htools.engine.capacity.obstacles import obstruction
-from ganeti_htools.engine.capacity.site import Site, bad_groups, chosen_site
+from ganeti_htools.engine.capacity.scope import AllocationScope, bad_groups, chosen_scope
 from ganeti_htools.engine.capacity.storage_left import storage_left
 from ganeti_htools.engine.capacity.totals import total
-from ganeti_htools.engine.redundancy import n1
+from ganeti_htools.engine.redundancy import health as redundancy_health
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.model.cluster import common_suffix
 from ganeti_htools.model.columns import Ints
@@ -54,10 +54,10 @@ def run(line: CommandLine) -> None:
     form = capacity_keys if line.machine_readable else capacity
     if not line.json:
         print(form.cluster(state, initial), end="", flush=True)
-    site = _site(state, tiers.kind, line)
+    scope = _site(state, tiers.kind, line)
     report = {"cluster": cluster_json(state, initial)}
     for mode, wish in ((TIERED, tiers), (STANDARD, fixed_size)):
-        allocation = _allocation(mode, state, wish, site, line)
+        allocation = _allocation(mode, state, wish, scope, line)
         _tell(allocation, line)
         if line.json:
             report[mode.name.lower()] = allocation_json(allocation)
@@ -82,35 +82,37 @@ def _introduce(state: State, line: CommandLine) -> None:
         say(f"Initial coefficients: overall {score}\n{tables.components(figures)}")
 
 
-def _site(state: State, kind: InstanceKind, line: CommandLine) -> Site:
+def _site(state: State, kind: InstanceKind, line: CommandLine) -> AllocationScope:
     """Where instances may go. Raises HtoolsError if there are too few nodes."""
     options, aloud = placement_options(line), line.verbose > 3
     fragile = bad_groups(state, options) if line.independent_groups or aloud else None
-    site = chosen_site(state, options, fragile if line.independent_groups else None)
+    scope = chosen_scope(state, options, fragile if line.independent_groups else None)
     if aloud and fragile is not None:
-        bad_nodes = n1.bad_nodes(state, np.ones(len(state.group), np.bool_))
+        bad_nodes = redundancy_health.bad_nodes(state, np.ones(len(state.group), np.bool_))
         _list("Bad nodes", [node.name for node in compress(state.cluster.nodes, bad_nodes)])
         _list("Bad groups", [group.name for group in compress(state.cluster.groups, fragile)])
-        warn(f"Allocatable nodes: {_places(state, kind, site.nodes)}")
-    if not site.closed:
+        warn(f"Allocatable nodes: {_places(state, kind, scope.nodes)}")
+    if not scope.closed:
         try:
-            check_enough(state, kind.template, site.nodes)
+            check_enough(state, kind.template, scope.nodes)
         except RequestFailed as failure:
             raise HtoolsError(f"failure during allocation: {failure}") from failure
-    return site
+    return scope
 
 
-def _allocation(mode: Mode, state: State, wish: RequestedSizes, site: Site, line: CommandLine) -> Allocation:
+def _allocation(
+    mode: Mode, state: State, wish: RequestedSizes, scope: AllocationScope, line: CommandLine
+) -> Allocation:
     """As many instances as fit, and if there are none, which redundancy is in the way."""
     kind, sizes = wish
     limit = None if line.max_length == -1 else line.max_length
 
-    def allocated(site: Site) -> Capacity:
-        return _allocated(mode, state, wish, site, limit)
+    def allocated(scope: AllocationScope) -> Capacity:
+        return _allocated(mode, state, wish, scope, limit)
 
-    result = allocated(site)
-    why = None if result.placed else obstruction(state, kind, site, allocated)
-    left = storage_left(state, result, kind, sizes[0], site)
+    result = allocated(scope)
+    why = None if result.placed else obstruction(state, kind, scope, allocated)
+    left = storage_left(state, result, kind, sizes[0], scope)
     return Allocation(mode, kind, sizes[0], state, result, why, left)
 
 
@@ -132,7 +134,9 @@ def _list(title: str, names: Sequence[str]) -> None:
         warn(f"{title}: {record(tuple(names))}")
 
 
-def _allocated(mode: Mode, state: State, wish: RequestedSizes, site: Site, limit: int | None) -> Capacity:
+def _allocated(
+    mode: Mode, state: State, wish: RequestedSizes, scope: AllocationScope, limit: int | None
+) -> Capacity:
     kind, sizes = wish
     with progress() as tell:
         placed = 0
@@ -143,10 +147,10 @@ def _allocated(mode: Mode, state: State, wish: RequestedSizes, site: Site, limit
             if placed % 64 == 0:
                 tell(f"{mode.name} allocation: {placed} instances tried")
 
-        site = replace(site, progress=count)
+        scope = replace(scope, progress=count)
         if mode is TIERED:
-            return tiered(state, kind, sizes, site, limit)
-        return standard(state, kind, sizes[0], site, limit)
+            return tiered(state, kind, sizes, scope, limit)
+        return standard(state, kind, sizes[0], scope, limit)
 
 
 def _tell(allocation: Allocation, line: CommandLine) -> None:

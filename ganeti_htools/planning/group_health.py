@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.groups.diagnosis import diagnose, reasons
-from ganeti_htools.engine.redundancy import check
+from ganeti_htools.engine.redundancy import health as redundancy_health
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.planning import view
 from ganeti_htools.planning.view import View
@@ -14,9 +14,9 @@ from ganeti_htools.planning.view import View
 def group_health(cluster: Cluster) -> list[dict[str, Any]]:
     """Report each group that has nodes, with its health and the reasons, as JSON."""
     state, found = view.state_of(cluster, View()), []
-    for row in check.groups(state):
+    for row in redundancy_health.groups(state):
         scope = state.group == row
-        fragile = tuple(np.flatnonzero(check.fragile_nodes(state, scope)).tolist())
+        fragile = tuple(np.flatnonzero(redundancy_health.fragile_nodes(state, scope)).tolist())
         ill = diagnose(state, scope, fragile)
         why = list(reasons(state, ill))
         found.append({"name": cluster.groups[row].name, "health": ill.word, "why": why})

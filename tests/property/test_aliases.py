@@ -11,7 +11,7 @@ import pytest
 from ganeti_htools.backends import iallocator
 from ganeti_htools.engine.allocation.evacuate import Evacuation
 from ganeti_htools.engine.balancing.balance import stepwise
-from ganeti_htools.engine.capacity.bulk_allocation import fill
+from ganeti_htools.engine.capacity.fill import fill
 from ganeti_htools.engine.decide import decide
 from ganeti_htools.model.columns import columns_type
 from ganeti_htools.model.derive import derive

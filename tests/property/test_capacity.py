@@ -8,10 +8,10 @@ import pytest
 
 from ganeti_htools.backends import text
 from ganeti_htools.engine.allocation.allocate import in_group
-from ganeti_htools.engine.capacity.bulk_allocation import fill
 from ganeti_htools.engine.capacity.counting import standard, tiered
-from ganeti_htools.engine.capacity.site import Site
-from ganeti_htools.engine.redundancy.global_n1 import assess
+from ganeti_htools.engine.capacity.fill import fill
+from ganeti_htools.engine.capacity.scope import AllocationScope
+from ganeti_htools.engine.redundancy.assessment import assess
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.model.cluster import Disk, Instance
 from ganeti_htools.model.columns import NOWHERE, of_class, of_unit
@@ -64,9 +64,9 @@ def any_kind(rng: random.Random, state: State, *templates: DiskTemplate) -> Inst
     return InstanceKind(template, use, unit, disks, tuple(demands))
 
 
-def site(state: State, options: PlacementOptions) -> Site:
+def site(state: State, options: PlacementOptions) -> AllocationScope:
     nodes = np.flatnonzero(~state.columns.offline)
-    return Site(nodes, np.zeros(len(state.group), np.bool_), options)
+    return AllocationScope(nodes, np.zeros(len(state.group), np.bool_), options)
 
 
 def place(state: State, row: Instance, options: PlacementOptions) -> tuple[int, int] | None:

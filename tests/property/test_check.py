@@ -11,8 +11,8 @@ from ganeti_htools.backends import iallocator
 from ganeti_htools.engine.allocation.exclusive_storage import is_dedicated
 from ganeti_htools.engine.maintenance import rolling
 from ganeti_htools.engine.maintenance.rolling import Maintenance
-from ganeti_htools.engine.redundancy import check
-from ganeti_htools.engine.redundancy.node_loss import can_be_lost
+from ganeti_htools.engine.redundancy import health as redundancy_health
+from ganeti_htools.engine.redundancy.rule import can_be_lost
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError
@@ -36,7 +36,7 @@ def state_of(seed: int) -> State:
 
 
 def groups(state: State) -> Iterator[Bools]:
-    for row in check.groups(state):
+    for row in redundancy_health.groups(state):
         yield state.group == row
 
 
@@ -47,7 +47,7 @@ def test_nodes_are_fragile_if_trying_finds_no_place_for_all(seed: int) -> None:
     for scope in groups(state):
         nodes = np.flatnonzero(scope).tolist()
         tried = [node for node in nodes if not can_be_lost(state, node, scope)]
-        assert np.flatnonzero(check.fragile_nodes(state, scope)).tolist() == tried
+        assert np.flatnonzero(redundancy_health.fragile_nodes(state, scope)).tolist() == tried
 
 
 @settings(max_examples=60)
@@ -60,7 +60,7 @@ def test_the_same_where_only_some_nodes_have_exclusive_storage(
     for scope in groups(state):
         nodes = np.flatnonzero(scope).tolist()
         tried = [node for node in nodes if not can_be_lost(state, node, scope)]
-        assert np.flatnonzero(check.fragile_nodes(state, scope)).tolist() == tried
+        assert np.flatnonzero(redundancy_health.fragile_nodes(state, scope)).tolist() == tried
 
 
 @settings(max_examples=80)
@@ -68,8 +68,8 @@ def test_the_same_where_only_some_nodes_have_exclusive_storage(
 def test_a_loss_is_survived_where_hcheck_says_so_unless_it_counts_on_offline_nodes(seed: int) -> None:
     state = state_of(seed)
     for scope in groups(state):
-        fragile = check.fragile_nodes(state, scope)
-        losses = [check.lose(state, node) for node in np.flatnonzero(scope).tolist()]
+        fragile = redundancy_health.fragile_nodes(state, scope)
+        losses = [redundancy_health.lose(state, node) for node in np.flatnonzero(scope).tolist()]
         survived = {loss.node for loss in losses if not loss.lost}
         if not state.columns.offline[scope].any():
             assert survived == set(np.flatnonzero(scope & ~fragile).tolist())
@@ -88,11 +88,11 @@ def test_nothing_may_be_lost_where_the_largest_node_is_fragile(seed: int) -> Non
     state = state_of(seed)
     for scope in groups(state):
         online = np.flatnonzero(scope & ~state.columns.offline)
-        count = check.tolerance(state, scope)
+        count = redundancy_health.tolerance(state, scope)
         assert 0 <= count.intact <= count.recreating <= len(online)
         if len(online):
             largest = int(online[np.argmax(state.columns.t_mem[online])])
-            loss = check.lose(state, largest)
+            loss = redundancy_health.lose(state, largest)
             assert (count.recreating > 0) == (not loss.lost)
             assert (count.intact > 0) == (loss.restarted == len(loss.recoveries))
 
@@ -104,11 +104,11 @@ def test_a_cluster_that_hcheck_calls_clean_stays_clean_when_hail_places_an_insta
     state = state_for(told.cluster, told.request, PlacementOptions())
     if is_dedicated(state, told.request):  # there hail does not look at the redundancy of the whole
         return
-    if any(any(check.health(state, scope).counts) for scope in groups(state)):
+    if any(any(redundancy_health.health(state, scope).counts) for scope in groups(state)):
         return
     _, after = respond_on(state, told.request, PlacementOptions())
     for scope in groups(after):
-        assert not any(check.health(after, scope).counts)
+        assert not any(redundancy_health.health(after, scope).counts)
 
 
 @settings(max_examples=120)

@@ -13,7 +13,7 @@ from ganeti_htools.commandline.reading import read
 from ganeti_htools.engine.allocation.exclusive_storage import is_dedicated
 from ganeti_htools.engine.decide import decide
 from ganeti_htools.engine.explaining.explanation import explained
-from ganeti_htools.engine.redundancy.global_n1 import assess
+from ganeti_htools.engine.redundancy.assessment import assess
 from ganeti_htools.engine.rules import affinity, choice, placements, settling
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.columns import NOWHERE
@@ -77,5 +77,5 @@ def check_decision(seed: int) -> str:
         score = choice.base(after, scope, affinity.location_exclusion(after, scope)).score()
         assert each.score == pytest.approx(float(score), abs=CLOSE)
         if options.capacity:
-            assert assess(state, scope, options).confirms(trial, [])
+            assert assess(state, scope, options).survives(asked, each.pnode, each.snode)
     return "placed"

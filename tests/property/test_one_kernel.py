@@ -14,7 +14,7 @@ import pytest
 from ganeti_htools.backends.text import parse
 from ganeti_htools.cli import hail, hbal, hcheck, hspace
 from ganeti_htools.engine.balancing.balance import rebalance
-from ganeti_htools.engine.redundancy import check
+from ganeti_htools.engine.redundancy import health as redundancy_health
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.options import BalancingOptions
 from tests.support.clusters import ALL_TEMPLATES, MIXED, MOVABLE, TAGS, TIGHT, Json, Shape, cluster, place
@@ -194,11 +194,12 @@ def test_balancing_spoils_nothing(seed: int) -> None:
     # Instances are moved off offline nodes even if other nodes then are not N+1.
     shape = replace(shape_of(random.Random(seed)), offline=0)
     state = derive(parse(text(cluster(seed, shape)), "generated"))
-    for group in check.groups(state):
+    for group in redundancy_health.groups(state):
         scope = state.group == group
         after, _ = rebalance(state, scope, BalancingOptions())
         health = [
-            asdict(check.health(each, scope, capacity=False)) | {"gn1_fail": 0} for each in (state, after)
+            asdict(redundancy_health.health(each, scope, capacity=False)) | {"gn1_fail": 0}
+            for each in (state, after)
         ]
         assert grown(*health) == {}
 
@@ -213,5 +214,5 @@ def test_balancing_leaves_it_redundant(seed: int) -> None:
     state = derive(parse(text(cluster(seed, shape)), "generated"))
     scope = np.ones(len(state.group), np.bool_)
     after, _ = rebalance(state, scope, BalancingOptions())
-    health = [asdict(check.health(each, scope)) for each in (state, after)]
+    health = [asdict(redundancy_health.health(each, scope)) for each in (state, after)]
     assert grown(*health) == {}

@@ -8,15 +8,15 @@ from hypothesis import given, settings
 
 from ganeti_htools.engine.allocation import allocate
 from ganeti_htools.engine.allocation.solution import Solution
-from ganeti_htools.engine.redundancy.arrivals import Arrivals
-from ganeti_htools.engine.redundancy.displaced import Amounts
-from ganeti_htools.engine.redundancy.global_n1 import Redundancy, assess
-from ganeti_htools.engine.redundancy.node_loss import can_be_lost
-from ganeti_htools.engine.redundancy.unmirrored import Unmirrored
+from ganeti_htools.engine.redundancy.assessment import Assessment, assess
+from ganeti_htools.engine.redundancy.checks import SecondaryCheck
+from ganeti_htools.engine.redundancy.demand import Amounts
+from ganeti_htools.engine.redundancy.rule import can_be_lost
+from ganeti_htools.engine.redundancy.simulate import NewInstances
 from ganeti_htools.engine.rules import affinity, choice, node_rules, placements, settling
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.cluster import Instance
-from ganeti_htools.model.columns import Ints, of_unit
+from ganeti_htools.model.columns import NOWHERE, Ints, of_unit
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
@@ -26,14 +26,14 @@ from tests.property.narrow import cases
 OPTIONS = (PlacementOptions(), PlacementOptions(accept_existing=True))
 
 
-def of_all(state: State, options: PlacementOptions) -> Redundancy:
+def of_all(state: State, options: PlacementOptions) -> Assessment:
     return assess(state, np.ones(len(state.group), np.bool_), options)
 
 
-def lost(state: State, redundancy: Redundancy) -> list[int]:
+def lost(state: State, redundancy: Assessment) -> list[int]:
     """Nodes that count and cannot be emptied, each tried."""
-    nodes = np.flatnonzero(redundancy.looked).tolist()
-    return [node for node in nodes if not can_be_lost(state, node, redundancy.scope)]
+    nodes = np.flatnonzero(redundancy.bounds.checked).tolist()
+    return [node for node in nodes if not can_be_lost(state, node, redundancy.bounds.scope)]
 
 
 def placed(state: State, new: Instance) -> tuple[Ints, Ints | None]:
@@ -48,18 +48,9 @@ def placed(state: State, new: Instance) -> tuple[Ints, Ints | None]:
 def test_as_it_is(options: PlacementOptions, case: tuple[State, Instance]) -> None:
     state, _ = case
     redundancy = of_all(state, options)
-    tried, unsettled = lost(state, redundancy), redundancy.unsettled().tolist()
-    broken = np.flatnonzero(redundancy.broken & redundancy.looked).tolist()
+    tried, unsettled = lost(state, redundancy), redundancy.bounds.unproved().tolist()
+    broken = np.flatnonzero(redundancy.bounds.fatal & redundancy.bounds.checked).tolist()
     assert set(broken) <= set(tried) <= {*broken, *unsettled}
-
-
-@settings(max_examples=100)
-@given(case=cases)
-def test_what_was_found_out_before_changes_nothing(case: tuple[State, Instance]) -> None:
-    state, _ = case
-    scope, known = np.ones(len(state.group), np.bool_), Arrivals()
-    for node in [*range(len(scope))] * 2:
-        assert can_be_lost(state, node, scope, known) == can_be_lost(state, node, scope)
 
 
 @settings(max_examples=40)
@@ -71,19 +62,22 @@ def test_with_a_new_instance(options: PlacementOptions, case: tuple[State, Insta
     rows = np.arange(len(state.group))
     if asked.mirrored:
         p, s = np.nonzero((rows[:, np.newaxis] != rows) & (state.group[:, np.newaxis] == state.group))
-        admitted = redundancy.admits(asked, rows, rows)[p, s]
+        admitted = redundancy.admissible(asked, rows, rows)[p, s]
         trial = placements.allocate_pairs(state, asked, p, s, state.peers[p, s], force=True)
     else:
-        admitted = redundancy.admits(asked, rows, None)
-        trial = placements.allocate_one(state, asked, rows, redundancy.scope, force=True)
+        admitted = redundancy.admissible(asked, rows, None)
+        trial = placements.allocate_one(state, asked, rows, redundancy.bounds.scope, force=True)
     for candidate in np.flatnonzero(trial.codes == FITS).tolist():
         chosen, after = trial.only(candidate), state.copy()
         settling.settle(after, chosen)
         redundant = not lost(after, redundancy)
-        assert (admitted[candidate] and redundancy.confirms(chosen, [])) == redundant
+        nodes = int(chosen.pnode[0]), int(chosen.snode[0])
+        assert (admitted[candidate] and redundancy.survives(asked, *nodes)) == redundant
         if redundant:
-            for suspect in range(len(state.group)):
-                assert not redundancy.rejects(asked, int(chosen.pnode[0]), [suspect])
+            redundancy.cache.suspects = list(range(len(state.group)))
+            assert not redundancy.refuted(NewInstances.of(asked, *nodes)).any()
+            unproved = redundancy.bounds.unproved(asked, nodes[0]).tolist()
+            assert redundancy.bounds.surely_fatal(asked, *nodes, unproved) == NOWHERE
 
 
 @settings(max_examples=100)
@@ -94,7 +88,7 @@ def test_sums_take_what_resources_declare(case: tuple[State, Instance]) -> None:
     redundancy = of_all(state, PlacementOptions())
     after, _ = node_rules.add_primary(columns, asked, 0, 0, force=True)
     for node in range(len(state.group)):
-        before, (displaced, free) = redundancy.displaced, redundancy._after(asked, node)
+        before, (displaced, free) = redundancy.bounds.demand, redundancy.bounds._after(asked, [node])
         sums: list[tuple[Amounts, Amounts, Ints, Ints, Ints]] = [
             (before.memory, displaced.memory, free.memory, columns.unallocated, after.unallocated),
         ]
@@ -108,7 +102,7 @@ def test_sums_take_what_resources_declare(case: tuple[State, Instance]) -> None:
             sums.append((*spindles, columns.f_spindles, after.f_spindles))
         for alone, together, left, figure, then in sums:
             assert left[node] == then[node]
-            if not asked.mirrored and not redundancy._bound(asked, node):
+            if not asked.mirrored and not redundancy.bounds._bound(asked, node):
                 assert together.total[node] - alone.total[node] == figure[node] - then[node]
 
 
@@ -120,7 +114,7 @@ def test_a_place_that_was_found_is_the_best_that_is_redundant(case: tuple[State,
     asked, redundancy = state.requested_instance(new), of_all(state, options)
     count = new.template.required_nodes
 
-    def found(check: Redundancy | None) -> Solution | None:
+    def found(check: Assessment | None) -> Solution | None:
         nodes = allocate.candidates(state, scope, None)
         try:
             return allocate.in_scope(state, asked, count, nodes, scope, options, check)
@@ -161,12 +155,14 @@ def test_with_a_secondary_more(case: tuple[State, Instance]) -> None:
             chosen = placements.allocate_pairs(bare, asked, *pair, bare.peers[pair], force=True)
             if chosen.codes[0] != FITS:
                 continue
-            check = Unmirrored(before)
+            check = SecondaryCheck(before, bare)
             after = state.copy()
             for touched in chosen.changes:
                 after.columns.put(int(touched.rows[0]), touched.new)
             after.peers[pair] += 0 if asked.forthcoming else asked.secondary_mem
             for peers, kept in zip(after.class_peers, asked.secondary_classes, strict=True):
                 peers[pair] += 0 if asked.forthcoming else kept
-            admitted = bool(check.admits(asked, *pair)[0, 0])
-            assert (admitted and check.confirms(chosen, [])) == (not lost(after, before))
+            admitted = bool(check.admissible(asked, *pair)[0, 0])
+            assert (admitted and check.fatal_loss(asked, primary, secondary) == NOWHERE) == (
+                not lost(after, before)
+            )

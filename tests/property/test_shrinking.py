@@ -8,10 +8,9 @@ import pytest
 
 from ganeti_htools.backends import simu, text
 from ganeti_htools.engine.capacity.counting import tiered
-from ganeti_htools.engine.capacity.shrinking import Shrinking
-from ganeti_htools.engine.capacity.site import Site, on_all_pairs
-from ganeti_htools.engine.capacity.sizes import Failures, SizeRun, ranked
-from ganeti_htools.engine.capacity.verdicts import Verdicts
+from ganeti_htools.engine.capacity.scope import AllocationScope, on_all_pairs
+from ganeti_htools.engine.capacity.shrinking import Failures, Shrinking, SizeRun, ranked
+from ganeti_htools.engine.capacity.verdicts import SizeVerdicts
 from ganeti_htools.engine.rules.pools import pool_room
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
@@ -51,9 +50,9 @@ def any_shrinking(rng: random.Random) -> Shrinking:
     return Shrinking(state, kind, site(state, PlacementOptions(capacity=rng.random() < 0.5)))
 
 
-def site(state: State, options: PlacementOptions) -> Site:
+def site(state: State, options: PlacementOptions) -> AllocationScope:
     nodes, nobody = np.flatnonzero(~state.columns.offline), np.zeros(len(state.group), np.bool_)
-    return Site(nodes, nobody, options, pools=pool_room(state))
+    return AllocationScope(nodes, nobody, options, pools=pool_room(state))
 
 
 def any_size(rng: random.Random) -> InstanceSize:
@@ -68,7 +67,7 @@ def one_by_one(shrinking: Shrinking, size: InstanceSize, failures: Failures) -> 
         step = size.smaller(fail) if failures[fail] else None
         while step is not None and (smaller := step.smaller(fail)) is not None:
             (verdict,) = shrinking.verdicts.of(step)
-            if verdict.fits and not shrinking.barren(step) and shrinking._has_place(step):
+            if verdict.fits and not shrinking.infeasible(step) and shrinking.has_place(step):
                 return step
             step = smaller if verdict.failures[fail] else None
     return None
@@ -92,9 +91,9 @@ def test_a_size_has_a_pair_if_looking_at_all_of_them_finds_one(seed: int) -> Non
         for _ in range(20):
             (verdict,) = shrinking.verdicts.of(size)
             asked = state.requested_instance(shrinking.kind.instance(size))
-            found = on_all_pairs(state, asked, shrinking.site, shrinking.redundancy)
+            found = on_all_pairs(state, asked, shrinking.scope, shrinking.assessment)
             if verdict.fits:
-                assert shrinking._has_place(size) is any(each.trial is not None for each in found)
+                assert shrinking.has_place(size) is any(each.trial is not None for each in found)
             shrinking._look_ahead(size, fail)
             if (smaller := size.smaller(fail)) is None:
                 break
@@ -116,7 +115,7 @@ def test_what_is_ruled_out_has_no_redundant_pair() -> None:
             size = InstanceSize(rng.randrange(64, 6_000), rng.randrange(256, 100_000), 1)
             if shrinking.verdicts.of(size)[0].fits and shrinking._ruled_out(size):
                 asked = state.requested_instance(shrinking.kind.instance(size))
-                found = on_all_pairs(state, asked, shrinking.site, shrinking.redundancy)
+                found = on_all_pairs(state, asked, shrinking.scope, shrinking.assessment)
                 assert all(each.trial is None for each in found)
                 ruled_out += 1
     assert ruled_out > 50
@@ -133,18 +132,18 @@ def test_disk_that_nodes_need_not_give_makes_no_difference(seed: int) -> None:
         steps, fits = shrinking._indifferent(size, Fail.DISK), shrinking.verdicts.of(size)[0].fits
         assert steps == shrinking._free_steps(size, Fail.DISK) > 0
         for step in (rng.randint(1, steps), steps):
-            smaller, anew = size.less(Fail.DISK, step), Shrinking(state, shrinking.kind, shrinking.site)
+            smaller, anew = size.less(Fail.DISK, step), Shrinking(state, shrinking.kind, shrinking.scope)
             assert anew.verdicts.of(smaller) == shrinking.verdicts.of(size)
-            assert not fits or anew._has_place(smaller) is shrinking._has_place(size)
+            assert not fits or anew.has_place(smaller) is shrinking.has_place(size)
         assert shrinking._indifferent(size, Fail.MEM) == 0
-        plain = Shrinking(state, InstanceKind(DiskTemplate.PLAIN, 1), shrinking.site)
+        plain = Shrinking(state, InstanceKind(DiskTemplate.PLAIN, 1), shrinking.scope)
         assert plain._indifferent(size, Fail.DISK) == 0
 
 
 def barren(rng: random.Random, shrinking: Shrinking, number: int) -> Iterator[tuple[InstanceSize, SizeRun]]:
     """Those of so many sizes that certainly have no place, each with the run that it begins."""
     for size in (any_size(rng) for _ in range(number)):
-        if shrinking.barren(size):
+        if shrinking.infeasible(size):
             run = shrinking.failed(size)
             assert run is not None
             yield size, run
@@ -156,7 +155,7 @@ def test_a_run_has_one_verdict(seed: int) -> None:
     shrinking = any_shrinking(rng)
     for size, run in barren(rng, shrinking, 5):
         for at in rng.sample(range(run.number), min(run.number, 40)):
-            assert shrinking.barren(run[at])
+            assert shrinking.infeasible(run[at])
             assert shrinking.verdicts.of(run[at]) == shrinking.verdicts.of(size)
 
 
@@ -176,14 +175,14 @@ def test_a_sidestep_is_the_first_that_leads_to_a_place(seed: int) -> None:
 
 def test_few_of_many_sizes_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     looked = 0
-    plain = Verdicts._verdicts
+    plain = SizeVerdicts._verdicts
 
-    def counted(self: Verdicts, sizes, refused):  # type: ignore[no-untyped-def]
+    def counted(self: SizeVerdicts, sizes, refused):  # type: ignore[no-untyped-def]
         nonlocal looked
         looked += len(sizes)
         return plain(self, sizes, refused)
 
-    monkeypatch.setattr(Verdicts, "_verdicts", counted)
+    monkeypatch.setattr(SizeVerdicts, "_verdicts", counted)
     state = derive(simu.parse(["p,3,8T,2T,64"]))
     # Disk, memory and CPUs are far more than the policy allows.
     largest = InstanceSize(1 << 20, 1 << 22, 16)

@@ -13,9 +13,9 @@ import pytest
 from ganeti_htools.backends import text
 from ganeti_htools.engine.balancing.recheck import named, retrace
 from ganeti_htools.engine.balancing.shared_instances import regular
-from ganeti_htools.engine.redundancy.global_n1 import unproved
-from ganeti_htools.engine.redundancy.n1 import bad_nodes
-from ganeti_htools.engine.redundancy.node_loss import recover
+from ganeti_htools.engine.redundancy.bounds import unproved_losses
+from ganeti_htools.engine.redundancy.health import bad_nodes
+from ganeti_htools.engine.redundancy.rule import recover
 from ganeti_htools.engine.squeezing import power_group as groups
 from ganeti_htools.engine.squeezing import squeeze
 from ganeti_htools.engine.squeezing.power_group import PowerGroup, power_group, with_power
@@ -267,7 +267,7 @@ def test_what_sums_prove_comes_back() -> None:
         rng, state = random.Random(seed), state_of(seed)
         takers = np.array([rng.random() < 0.6 for _ in state.group], np.bool_)
         everyone, lost = np.ones(len(takers), np.bool_), np.flatnonzero(~takers)
-        unsure = unproved(state, lost, np.flatnonzero(takers))
+        unsure = unproved_losses(state, lost, np.flatnonzero(takers))
         for node in lost.tolist():
             back = all(each.node != NOWHERE for each in recover(state.copy(), node, everyone, takers))
             assert back or node in unsure

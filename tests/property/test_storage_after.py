@@ -10,11 +10,11 @@ import pytest
 from ganeti_htools.backends import iallocator
 from ganeti_htools.engine.balancing.balance import rebalance
 from ganeti_htools.engine.capacity.counting import standard
-from ganeti_htools.engine.capacity.site import Site
+from ganeti_htools.engine.capacity.scope import AllocationScope
 from ganeti_htools.engine.decide import decide
 from ganeti_htools.engine.maintenance import rolling
 from ganeti_htools.engine.maintenance.rolling import Maintenance
-from ganeti_htools.engine.redundancy.node_loss import recover
+from ganeti_htools.engine.redundancy.rule import recover
 from ganeti_htools.engine.squeezing import squeeze
 from ganeti_htools.engine.squeezing.power_plan import Action
 from ganeti_htools.model.cluster import Instance
@@ -95,7 +95,9 @@ def test_hspace(template: str) -> None:
     for seed in range(30):
         state = any_state(seed)
         nodes = np.flatnonzero(~state.columns.offline)
-        site = Site(nodes, np.zeros(len(state.group), np.bool_), PlacementOptions(capacity=seed % 2 == 0))
+        site = AllocationScope(
+            nodes, np.zeros(len(state.group), np.bool_), PlacementOptions(capacity=seed % 2 == 0)
+        )
         size = InstanceSize(1024, 5120, 1, 1)
         came += check(state, standard(state, InstanceKind(DiskTemplate(template), 1), size, site, 30).state)
     assert came > 20

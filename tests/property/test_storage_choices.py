@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.capacity.counting import standard
-from ganeti_htools.engine.capacity.site import Site
+from ganeti_htools.engine.capacity.scope import AllocationScope
 from ganeti_htools.engine.decide import Decision, PlacedInstance, decide
 from ganeti_htools.engine.maintenance.rolling import Maintenance, reboot_groups, without_secondary
-from ganeti_htools.engine.redundancy.node_loss import Means, recover
+from ganeti_htools.engine.redundancy.rule import Means, recover
 from ganeti_htools.engine.rules import choice, placements, settling
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.pools import PoolRoom
@@ -317,7 +317,7 @@ def test_hspace_ends_where_the_pool_does(free: int) -> None:
         kind = InstanceKind(DiskTemplate.EXT, 1, pool)
         room = PoolRoom({pool: free}, len(state.pnode))
         counts = [
-            standard(state, kind, size, Site(nodes, ignored, FREE, pools=pools), 30).placed
+            standard(state, kind, size, AllocationScope(nodes, ignored, FREE, pools=pools), 30).placed
             for pools in (room, PoolRoom({}, 0))
         ]
         # Something has to stay free.

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ganeti_htools.engine.balancing.balance import rebalance
-from ganeti_htools.engine.redundancy.global_n1 import assess
-from ganeti_htools.engine.redundancy.node_loss import can_be_lost, recover
+from ganeti_htools.engine.redundancy.assessment import assess
+from ganeti_htools.engine.redundancy.rule import can_be_lost, recover
 from ganeti_htools.engine.rules import placements
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.cluster import Instance

@@ -14,7 +14,7 @@ from unittest.mock import patch
 import numpy as np
 import trio
 
-from ganeti_htools.engine.redundancy.n1 import bad_nodes
+from ganeti_htools.engine.redundancy.health import bad_nodes
 from ganeti_htools.engine.squeezing.reserve import redundant
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node
 from ganeti_htools.model.policy import DEFAULT_IPOLICY

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import trio
 
 from ganeti_htools.engine.balancing.balance import score_of
-from ganeti_htools.engine.redundancy.n1 import bad_nodes
+from ganeti_htools.engine.redundancy.health import bad_nodes
 from ganeti_htools.luxi import job_queries, queries
 from ganeti_htools.model.cluster import Cluster, Node
 from ganeti_htools.model.errors import HtoolsError

@@ -14,8 +14,7 @@ import numpy as np
 
 from ganeti_htools.engine.balancing.recheck import retrace
 from ganeti_htools.engine.balancing.traffic import copied
-from ganeti_htools.engine.redundancy.check import fragile_nodes
-from ganeti_htools.engine.redundancy.n1 import bad_nodes
+from ganeti_htools.engine.redundancy.health import bad_nodes, fragile_nodes
 from ganeti_htools.execution.jobs import Job, Jobsets
 from ganeti_htools.execution.review import Check, Review
 from ganeti_htools.model.cluster import Cluster

@@ -9,7 +9,7 @@ from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.report import layout, tables
 from ganeti_htools.cli.terminal.program import print_json
 from ganeti_htools.commandline.line import CommandLine
-from ganeti_htools.engine.redundancy import n1
+from ganeti_htools.engine.redundancy import health as redundancy_health
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, by_unit
 from ganeti_htools.model.state import State
@@ -75,9 +75,9 @@ def about_group(before: Before, line: CommandLine) -> Iterator[str]:
     state, scope, columns = before.state, before.scope, before.state.columns
     yield f"Group size {scope.sum()} nodes, {scope[state.pnode].sum()} instances"
     yield f"Selected node group: {before.group}"
-    bad = n1.bad_nodes(state, scope)
+    bad = redundancy_health.bad_nodes(state, scope)
     if line.verbose >= 1:
-        affected = n1.bad_instances(state, scope)
+        affected = redundancy_health.bad_instances(state, scope)
         yield f"Initial check done: {bad.sum()} bad nodes, {affected.sum()} bad instances."
     with np.errstate(divide="ignore", invalid="ignore"):
         cpu = columns.u_cpu / columns.t_cpu > columns.vcpu_ratio

@@ -7,8 +7,8 @@ from typing import Any
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.report.layout import key_lines
 from ganeti_htools.engine.groups.diagnosis import GroupDiagnosis, reasons
-from ganeti_htools.engine.redundancy import check
-from ganeti_htools.engine.redundancy.check import Health, Tolerance
+from ganeti_htools.engine.redundancy import health as redundancy_health
+from ganeti_htools.engine.redundancy.health import RedundancyHealth, Tolerance
 from ganeti_htools.model.state import State
 
 # What is counted: the end of its key, what it is called, and its name in JSON.
@@ -32,7 +32,7 @@ class GroupFindings:
     """A node group (row): its health in counts and in words, and its score."""
 
     row: int
-    health: Health
+    health: RedundancyHealth
     ill: GroupDiagnosis
     score: float
 
@@ -42,7 +42,7 @@ class HealthFindings:
     """The health of each group and of all together, before or after rebalancing."""
 
     groups: tuple[GroupFindings, ...]
-    cluster: Health
+    cluster: RedundancyHealth
 
     @property
     def healthy(self) -> bool:
@@ -88,7 +88,7 @@ def as_text(
         lines += _counts(group.health)
         lines.append(f"    Group score: {fixed(group.score, 8)}")
         if more:
-            lines.append(f"    {tolerated(check.tolerance(state, state.group == group.row))}")
+            lines.append(f"    {tolerated(redundancy_health.tolerance(state, state.group == group.row))}")
             lines.append(f"    Health: {group.ill.word}")
             lines += (f"        {reason}" for reason in reasons(state, group.ill))
             if group.row in (outlook or {}):
@@ -98,7 +98,7 @@ def as_text(
     return "".join(f"{line}\n" for line in lines)
 
 
-def _counts(health: Health) -> Iterator[str]:
+def _counts(health: RedundancyHealth) -> Iterator[str]:
     for (_, name, _), count in zip(COUNTS, health.counts, strict=False):
         yield f"    {name}: {count}"
 
@@ -137,11 +137,11 @@ def as_json(
                 "final": final and {**_counts_json(final.health), "score": final.score},
             }
             for group, final in zip(before.groups, finals, strict=True)
-            for tolerance in [check.tolerance(state, state.group == group.row)]
+            for tolerance in [redundancy_health.tolerance(state, state.group == group.row)]
         ],
         "cluster": {"initial": _counts_json(before.cluster), "final": after and _counts_json(after.cluster)},
     }
 
 
-def _counts_json(health: Health) -> dict[str, int]:
+def _counts_json(health: RedundancyHealth) -> dict[str, int]:
     return {name: count for (_, _, name), count in zip(COUNTS, health.counts, strict=False)}

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ganeti_htools.cli.report.health import tolerated
-from ganeti_htools.engine.redundancy.check import Loss, Tolerance
-from ganeti_htools.engine.redundancy.node_loss import Means, Recovery
+from ganeti_htools.engine.redundancy.health import Loss, Tolerance
+from ganeti_htools.engine.redundancy.rule import Means, Recovery
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.state import State
 

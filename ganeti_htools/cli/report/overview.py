@@ -7,7 +7,7 @@ import numpy as np
 
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.report import layout
-from ganeti_htools.engine.redundancy import check, n1
+from ganeti_htools.engine.redundancy import health as redundancy_health
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools, of_class
@@ -30,18 +30,18 @@ class GroupFigures:
 
 def groups(state: State) -> list[GroupFigures]:
     """The node groups that have nodes."""
-    return [_group(state, row) for row in check.groups(state)]
+    return [_group(state, row) for row in redundancy_health.groups(state)]
 
 
 def _group(state: State, row: int) -> GroupFigures:
     scope: Bools = state.group == row
-    bad = int(np.count_nonzero(n1.bad_nodes(state, scope)))
+    bad = int(np.count_nonzero(redundancy_health.bad_nodes(state, scope)))
     return GroupFigures(
         name=state.cluster.groups[row].name,
         nodes=int(np.count_nonzero(scope)),
         instances=int(np.count_nonzero(scope[state.pnode])),
         bad_nodes=bad,
-        bad_instances=int(np.count_nonzero(n1.bad_instances(state, scope))),
+        bad_instances=int(np.count_nonzero(redundancy_health.bad_instances(state, scope))),
         n1_happy=not bad,
         score=float(choice.base(state, scope).score()),
     )

@@ -13,7 +13,8 @@ from ganeti_htools.engine.allocation.one_node import on_nodes
 from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.allocation.solution import GroupOutcome, Solution
-from ganeti_htools.engine.redundancy.global_n1 import Check, assess
+from ganeti_htools.engine.redundancy.assessment import assess
+from ganeti_htools.engine.redundancy.checks import Check
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.model.columns import Bools, Ints, sorted_unique
 from ganeti_htools.model.errors import RequestFailed

@@ -4,10 +4,10 @@ import numpy as np
 
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.allocation.solution import PATIENCE, Solution, count_failures, last_lowest
-from ganeti_htools.engine.redundancy.global_n1 import Check
+from ganeti_htools.engine.redundancy.checks import Check
 from ganeti_htools.engine.rules import affinity, choice, placements
 from ganeti_htools.engine.rules.node_rules import FITS
-from ganeti_htools.model.columns import Bools, Ints
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
 
@@ -35,8 +35,7 @@ def on_nodes(
     # If no score is a number, the first candidate wins.
     scores = choice.restricted(trial, scope).scores(base) if base.rated else np.arange(float(len(nodes)))
     scores = np.where(fits, scores, np.inf)
-    allowed = redundancy.admits(asked, nodes, None) if redundancy else np.ones_like(fits)
-    suspects: list[int] = []
+    allowed = redundancy.admissible(asked, nodes, None) if redundancy else np.ones_like(fits)
     tries = 0
     while True:
         good = np.flatnonzero(fits & allowed)
@@ -56,11 +55,12 @@ def on_nodes(
         if base.rated:
             scores[best] = metric
         chosen = trial.only(best)
-        if redundancy is None or redundancy.confirms(chosen, suspects):
+        fatal = redundancy.fatal_loss(asked, int(nodes[best])) if redundancy else NOWHERE
+        if redundancy is None or fatal == NOWHERE:
             better = (scores < scores[best]) | ((scores == scores[best]) & (np.arange(len(nodes)) > best))
             dropped = int(np.count_nonzero(fits & ~allowed & better))
             return Solution(count_failures(trial.codes, dropped), int(fits.sum()) - dropped, metric, chosen)
         allowed[best] = False
         tries += 1
-        if tries == PATIENCE and redundancy.hopeless(suspects):
+        if tries == PATIENCE and redundancy.fatal_alone(fatal):
             allowed[:] = False

@@ -7,7 +7,8 @@ import numpy as np
 from ganeti_htools.engine.allocation.candidate_pairs import CandidatePairs
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.allocation.solution import PATIENCE, Solution, count_failures, last_lowest
-from ganeti_htools.engine.redundancy.global_n1 import Check
+from ganeti_htools.engine.redundancy.checks import Check
+from ganeti_htools.engine.redundancy.simulate import NewInstances
 from ganeti_htools.engine.rules import placements
 from ganeti_htools.engine.rules.node_rules import FITS, Codes
 from ganeti_htools.engine.rules.score import Statistics
@@ -40,7 +41,7 @@ def on_pairs(
         scores = rank - shape[1] * np.arange(shape[0])[:, np.newaxis]
     np.copyto(scores, np.inf, where=~fits)
     number = int(np.count_nonzero(fits))
-    allowed = fits & redundancy.admits(asked, primaries, secondaries) if redundancy else fits.copy()
+    allowed = fits & redundancy.admissible(asked, primaries, secondaries) if redundancy else fits.copy()
     pairs = CandidatePairs(
         state,
         asked,
@@ -54,22 +55,59 @@ def on_pairs(
         options.ignore_soft_errors,
     )
     reporter.judged_pairs(pairs)
+    best = best_redundant(asked, primaries, secondaries, scores, allowed, redundancy)
+    if best is not None:
+        p, s = best
+        chosen = pairs.trial(np.array([p]), np.array([s]))
+        dropped = _dropped(scores, fits, allowed)
+        metric = float(scores[p, s]) if rated else unrated
+        return Solution(count_failures(codes, dropped), number - dropped, metric, chosen)
+    return Solution(count_failures(codes, number), 0)
+
+
+def best_redundant(
+    asked: RequestedInstance,
+    primaries: Ints,
+    secondaries: Ints,
+    scores: Floats,
+    allowed: Bools,
+    redundancy: Check | None,
+) -> tuple[int, int] | None:
+    """The position of the best ``allowed`` pair with which every node can be lost; None if there is none.
+
+    Scores are primaries by secondaries, the lowest is best, of equal ones the last. ``allowed`` changes in
+    place: pairs that are rejected on the way are not allowed any more. After so many tries as
+    :data:`.PATIENCE` says a pair speaks for all with its primary.
+    """
     left = np.where(allowed, scores, np.inf)
-    suspects: list[int] = []
-    tries = 0
+    refuted, fatal, tries = np.zeros_like(allowed), NOWHERE, 0
     while allowed.any():
-        p, s = divmod(last_lowest(left.ravel()), shape[1])
-        if pairs.confirmed(p, s, suspects):
-            chosen = pairs.trial(np.array([p]), np.array([s]))
-            dropped = _dropped(scores, fits, allowed)
-            metric = float(scores[p, s]) if rated else unrated
-            return Solution(count_failures(codes, dropped), number - dropped, metric, chosen)
+        p, s = divmod(last_lowest(left.ravel()), len(secondaries))
+        if redundancy is None:
+            return p, s
+        if not refuted[p, s]:
+            fatal = redundancy.fatal_loss(asked, int(primaries[p]), int(secondaries[s]))
+            if fatal == NOWHERE:
+                return p, s
+            rows, columns = _next_best(np.where(refuted, np.inf, left))
+            found = redundancy.refuted(NewInstances.of(asked, primaries[rows], secondaries[columns]))
+            refuted[rows[found], columns[found]] = True
         tries += 1
-        if tries == PATIENCE and redundancy and redundancy.hopeless(suspects):
+        if tries == PATIENCE and redundancy.fatal_alone(fatal):
+            allowed[:] = False
             break
         rejected = (p, s) if tries < PATIENCE else (p, slice(None))
         allowed[rejected], left[rejected] = False, np.inf
-    return Solution(count_failures(codes, number), 0)
+    return None
+
+
+def _next_best(scores: Floats) -> tuple[Ints, Ints]:
+    """The positions of the best pairs, so many as patience has tries, without the best one."""
+    order = scores.ravel()
+    best = np.argpartition(order, PATIENCE)[:PATIENCE] if len(order) > PATIENCE else np.arange(len(order))
+    best = best[np.isfinite(order[best])]
+    best = best[best != last_lowest(order)]
+    return np.unravel_index(best, scores.shape)
 
 
 def _judged(

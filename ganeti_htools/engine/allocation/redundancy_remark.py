@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ganeti_htools.engine.redundancy.global_n1 import Redundancy, assess
+from ganeti_htools.engine.redundancy.assessment import assess
+from ganeti_htools.engine.redundancy.bounds import RedundancyBounds
 from ganeti_htools.model.columns import Ints, by_unit
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
@@ -13,10 +14,10 @@ from ganeti_htools.model.state import RequestedInstance, State
 def redundancy_remark(state: State, asked: RequestedInstance, nodes: Ints, options: PlacementOptions) -> str:
     """Describe which node's loss cannot be survived with a new instance on any of some nodes (rows)."""
     everyone = np.ones(len(state.group), np.bool_)
-    redundancy = assess(state, everyone, options)
+    redundancy = assess(state, everyone, options).bounds
     thing = "N+1 redundancy"
     lost, heirs = redundancy.pairs
-    broken = np.flatnonzero(redundancy.broken & redundancy.looked)
+    broken = np.flatnonzero(redundancy.fatal & redundancy.checked)
     if len(broken):
         missing = redundancy.load[lost, heirs] + 1 - redundancy.free[heirs]
         short = np.flatnonzero(np.isin(lost, broken) & (missing > 0))
@@ -44,7 +45,7 @@ def redundancy_remark(state: State, asked: RequestedInstance, nodes: Ints, optio
     return f"{thing}; with it somewhere, no room would be left for all instances of a node that is lost"
 
 
-def _scarce(redundancy: Redundancy, broken: Ints) -> Iterator[str]:
+def _scarce(redundancy: RedundancyBounds, broken: Ints) -> Iterator[str]:
     """Describe, for each custom class, the node that lacks least for what would fail over to it."""
     state, (lost, heirs) = redundancy.state, redundancy.pairs
     for each in redundancy.classes:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ganeti_htools.engine.allocation.candidate_pairs import CandidatePairs
 from ganeti_htools.engine.allocation.lost_allocations import LostAllocations
-from ganeti_htools.engine.redundancy.global_n1 import Check
+from ganeti_htools.engine.redundancy.checks import Check
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.state import RequestedInstance, State

@@ -1,6 +1,6 @@
 """How many more instances a cluster takes: of one size, or of sizes that shrink as it fills (``hspace(1)``).
 
-Instances are placed one after the other as ``allocation.allocate`` would. Redundancy of the whole is not
+Instances are placed one after the other as ``allocation.allocate`` would. Assessment of the whole is not
 looked at for mirrored ones where existing errors are accepted, since they keep enough memory free on their
 secondaries as it is. In tiered allocation, when a size no longer fits, it is made smaller by what most
 candidates lack, a unit at a time; if that ends without success, each size on the way is made smaller by the
@@ -10,12 +10,11 @@ other things that it lacks.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ganeti_htools.engine.capacity.bulk_allocation import Filled, fill
-from ganeti_htools.engine.capacity.redundant_places import filled_redundantly
-from ganeti_htools.engine.capacity.shrinking import Shrinking
-from ganeti_htools.engine.capacity.site import Site, by_group
-from ganeti_htools.engine.capacity.sizes import Failures, SizeRun, worst
-from ganeti_htools.engine.redundancy.global_n1 import Redundancy
+from ganeti_htools.engine.capacity.fill import Filled, fill
+from ganeti_htools.engine.capacity.redundant_places import fill_redundantly
+from ganeti_htools.engine.capacity.scope import AllocationScope, by_group
+from ganeti_htools.engine.capacity.shrinking import Failures, Shrinking, SizeRun, worst
+from ganeti_htools.engine.redundancy.assessment import Assessment
 from ganeti_htools.engine.rules.pools import fit
 from ganeti_htools.model.columns import Ints
 from ganeti_htools.model.errors import RequestFailed
@@ -47,25 +46,27 @@ def check_enough(state: State, template: DiskTemplate, nodes: Ints) -> None:
         raise RequestFailed("Not enough online nodes")
 
 
-def standard(state: State, kind: InstanceKind, size: InstanceSize, site: Site, limit: int | None) -> Capacity:
+def standard(
+    state: State, kind: InstanceKind, size: InstanceSize, scope: AllocationScope, limit: int | None
+) -> Capacity:
     """Instances of one size, at most ``limit`` if not negative."""
-    if site.closed:
+    if scope.closed:
         return Capacity(state, (), {Fail.N1: 1})
-    state, filled = _filled(state.copy(), kind, size, site, 0, limit)
+    state, filled = _filled(state.copy(), kind, size, scope, 0, limit)
     return Capacity(state, ((size, filled.placed),) if filled.placed else (), filled.failures)
 
 
 def tiered(
-    state: State, kind: InstanceKind, sizes: Sequence[InstanceSize], site: Site, limit: int | None
+    state: State, kind: InstanceKind, sizes: Sequence[InstanceSize], scope: AllocationScope, limit: int | None
 ) -> Capacity:
     """Instances of each of ``sizes`` in turn; a size that does not fit any more is made smaller."""
-    if site.closed:
+    if scope.closed:
         return Capacity(state, (), {Fail.N1: 1})
     result = Capacity(state.copy(), (), {})
     for size in sizes:
         if limit is not None and limit <= result.placed:
             break
-        result = _tiers(result, kind, _Level(size, _less(limit, result.placed)), site)
+        result = _tiers(result, kind, _Level(size, _less(limit, result.placed)), scope)
     return result
 
 
@@ -77,29 +78,29 @@ class _Level:
     limit: int | None
 
 
-def _tiers(before: Capacity, kind: InstanceKind, start: _Level | None, site: Site) -> Capacity:
+def _tiers(before: Capacity, kind: InstanceKind, start: _Level | None, scope: AllocationScope) -> Capacity:
     """Further tiers, from a size on.
 
     The limit of a size is that of the one before it less all instances placed so far, not only those of
     that size: so do Ganeti's htools.
     """
     state, tiers, placed, result = before.state, list(before.tiers), before.placed, None
-    shrinking = Shrinking(state, kind, site)
+    shrinking = Shrinking(state, kind, scope)
     while start is not None:
         level: _Level | None = start
         passed: list[tuple[int | None, SizeRun]] = []
         while level is not None:
             failed = None if level is start else shrinking.failed(level.size)
             if failed is None:
-                known = shrinking.redundancy if site.guards(kind.mirrored) else None
-                state, filled = _filled(state, kind, level.size, site, placed, level.limit, known)
+                known = shrinking.assessment if scope.guards(kind.mirrored) else None
+                state, filled = _filled(state, kind, level.size, scope, placed, level.limit, known)
                 run = SizeRun(level.size, filled.failures)
                 if filled.placed or result is None:
                     passed = []
                     placed += filled.placed
                     tiers += [(level.size, filled.placed)] * (filled.placed > 0)
                     result = filled.failures
-                    shrinking = Shrinking(state, kind, site, filled.redundancy)
+                    shrinking = Shrinking(state, kind, scope, filled.assessment)
             else:
                 run = _within(failed, level.limit, placed)
             if level.limit is not None and level.limit <= placed:
@@ -133,10 +134,10 @@ def _filled(
     state: State,
     kind: InstanceKind,
     size: InstanceSize,
-    site: Site,
+    scope: AllocationScope,
     first: int,
     limit: int | None,
-    known: Redundancy | None = None,
+    known: Assessment | None = None,
 ) -> tuple[State, Filled]:
     """Instances of one size on a state of its own, numbered from ``first``; the state may be changed.
 
@@ -145,14 +146,14 @@ def _filled(
     row = kind.instance(size)
     if limit is not None and limit < 0:
         limit = None
-    room = fit(site.pools.free_after(state), state, row)
+    room = fit(scope.pools.free_after(state), state, row)
     bounded = room is not None and (limit is None or limit >= room)
     if bounded:
         limit = room
-    if site.guards(kind.mirrored):
-        state, filled = filled_redundantly(state, row, site, first, limit, known)
+    if scope.guards(kind.mirrored):
+        state, filled = fill_redundantly(state, row, scope, first, limit, known)
     else:
-        filled = fill(state, row, site.nodes, first, limit, site.progress)
+        filled = fill(state, row, scope.nodes, first, limit, scope.progress)
     if bounded and filled.placed == room:
-        filled = replace(filled, failures=dict.fromkeys(Fail, 0) | {Fail.DISK: len(site.nodes)})
+        filled = replace(filled, failures=dict.fromkeys(Fail, 0) | {Fail.DISK: len(scope.nodes)})
     return state, filled

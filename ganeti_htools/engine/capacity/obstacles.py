@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ganeti_htools.engine.capacity.counting import Capacity, check_enough, standard
-from ganeti_htools.engine.capacity.site import Site, allocable_groups, online_nodes
-from ganeti_htools.engine.redundancy import n1
-from ganeti_htools.engine.redundancy.node_loss import recover
+from ganeti_htools.engine.capacity.scope import AllocationScope, allocable_groups, online_nodes
+from ganeti_htools.engine.redundancy import health as redundancy_health
+from ganeti_htools.engine.redundancy.rule import recover
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.instance_kinds import InstanceKind
@@ -38,42 +38,42 @@ class Obstruction:
     obstacles: tuple[Obstacle, ...]
 
 
-def obstacles(state: State, site: Site) -> tuple[Obstacle, ...]:
+def obstacles(state: State, scope: AllocationScope) -> tuple[Obstacle, ...]:
     """What keeps a state from being redundant."""
-    redundancy = site.redundancy(state)
+    assessment = scope.assess(state)
     nodes, instances = state.cluster.nodes, state.cluster.instances
     found = []
-    for node in np.flatnonzero(redundancy.fragile()).tolist():
-        recoveries = recover(state.copy(), node, redundancy.scope)
+    for node in np.flatnonzero(assessment.fragile()).tolist():
+        recoveries = recover(state.copy(), node, assessment.bounds.scope)
         lost = [instances[recovery.instance].name for recovery in recoveries if recovery.node == NOWHERE]
         found.append(Obstacle(nodes[node].name, tuple(lost)))
     if not found:
-        bad = n1.bad_nodes(state, np.ones(len(state.group), np.bool_))
+        bad = redundancy_health.bad_nodes(state, np.ones(len(state.group), np.bool_))
         found = [Obstacle(nodes[node].name, ()) for node in np.flatnonzero(bad).tolist()]
     return tuple(found)
 
 
 def obstruction(
-    state: State, kind: InstanceKind, site: Site, allocated: Callable[[Site], Capacity]
+    state: State, kind: InstanceKind, scope: AllocationScope, allocated: Callable[[AllocationScope], Capacity]
 ) -> Obstruction | None:
-    """Why nothing was allocated on a site, if it is redundancy that is missing, or would be with one more.
+    """Why nothing was allocated on a scope, if it is redundancy that is missing, or would be with one more.
 
-    ``allocated`` tells what finds a place on another site.
+    ``allocated`` tells what finds a place on another scope.
     """
-    if not (site.closed or site.guards(kind.mirrored)):
+    if not (scope.closed or scope.guards(kind.mirrored)):
         return None
     nodes = online_nodes(state, allocable_groups(state))
     try:
         check_enough(state, kind.template, nodes)
     except RequestFailed:
         return None
-    anywhere = replace(site, nodes=nodes, options=replace(site.options, capacity=False), closed=False)
+    anywhere = replace(scope, nodes=nodes, options=replace(scope.options, capacity=False), closed=False)
     unchecked = allocated(anywhere)
     if not unchecked.placed:
         return None
-    found = obstacles(state, site)
+    found = obstacles(state, scope)
     if found:
         return Obstruction(unchecked.placed, False, found)
     size, _ = unchecked.tiers[0]
     one = standard(state, kind, size, anywhere, 1)
-    return Obstruction(unchecked.placed, True, obstacles(one.state, site))
+    return Obstruction(unchecked.placed, True, obstacles(one.state, scope))

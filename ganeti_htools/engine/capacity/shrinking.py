@@ -1,123 +1,130 @@
-"""Which sizes of an instance find a place on a state, when it is made smaller unit by unit until one does.
+"""The sizes of an instance that find a place on a state when it is made smaller unit by unit until one does.
 
-Sizes may have many thousand units, but a verdict changes rarely on the way. A rule that has to do with one
-amount refuses with the one reason that is about it, so what is made smaller is for each candidate too much
-until some size, and never again from there on, as long as policies see no difference. So where a size and a
-much smaller one have the same verdict, so have all between them.
+Sizes may have many thousand units, but a verdict changes rarely on the way. A rule about one amount refuses
+with the one reason that is about it. So a size is too large for a candidate until some smaller size, and
+never again from there on, as long as policies see no difference. Where a size and a much smaller one have the
+same verdict, so have all between them: bisection finds where a verdict ends.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ganeti_htools.engine.allocation.solution import PATIENCE
-from ganeti_htools.engine.capacity.redundant_pairs import has_pair, without_pair
-from ganeti_htools.engine.capacity.site import Site, on_all_pairs
-from ganeti_htools.engine.capacity.sizes import BOUNDED, SizeRun, ranked, worst
-from ganeti_htools.engine.capacity.verdicts import Pairs, Verdicts
-from ganeti_htools.engine.redundancy.global_n1 import Redundancy
-from ganeti_htools.engine.rules import placements
-from ganeti_htools.model.columns import NOWHERE, Ints
+from ganeti_htools.engine.capacity.scope import AllocationScope, on_all_pairs
+from ganeti_htools.engine.capacity.verdicts import SizeVerdicts
+from ganeti_htools.engine.redundancy.assessment import Assessment
+from ganeti_htools.engine.redundancy.simulate import NewInstances
+from ganeti_htools.model.columns import Bools, Ints
 from ganeti_htools.model.instance_kinds import SHRINKS, UNIT, InstanceKind, InstanceSize
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
 
-PROBES = 16  # sizes between two that differ are looked at in one go, at most
-AHEAD = 128  # sizes of which redundancy is looked at in one go, at most
+Failures = dict[Fail, int]
+
+# The names that policies have for the amounts of a size.
+BOUNDED = {
+    Fail.MEM: "memory_size",
+    Fail.DISK: "disk_size",
+    Fail.CPU: "cpu_count",
+    Fail.SPINDLES: "spindle_use",
+}
+
+AHEAD = 64  # at most so many sizes are simulated in one batch
+PROBES = 16  # at most so many sizes between two that differ get a verdict in one go
+
+
+@dataclass(frozen=True, slots=True)
+class SizeRun:
+    """Sizes that were tried in vain for the same reasons.
+
+    The first is ``largest``, each other one is smaller by the most frequent reason; ``number`` in all.
+    """
+
+    largest: InstanceSize
+    failures: Failures
+    number: int = 1
+
+    def __getitem__(self, at: int) -> InstanceSize:
+        return self.largest.less(worst(self.failures), at) if at else self.largest
+
+
+def ranked(failures: Failures) -> list[Fail]:
+    """Reasons, the most frequent first, of equal ones the last. (``failures`` are in the order of Fail.)"""
+    latest_first = list(failures)[::-1]
+    return sorted(latest_first, key=failures.__getitem__, reverse=True)
+
+
+def worst(failures: Failures) -> Fail:
+    """The most frequent reason, of equal ones the last."""
+    return max(reversed(failures), key=failures.__getitem__)
 
 
 class Shrinking:
-    """Which sizes fit on a state; the state must not change.
-
-    ``redundancy`` is what holds of it, if it is known.
-    """
+    """The sizes that fit on a state, which must not change; ``assessment`` is that of the state if known."""
 
     def __init__(
-        self, state: State, kind: InstanceKind, site: Site, redundancy: Redundancy | None = None
+        self,
+        state: State,
+        kind: InstanceKind,
+        scope: AllocationScope,
+        assessment: Assessment | None = None,
     ) -> None:
-        self.state, self.kind, self.site, self._redundancy = state, kind, site, redundancy
-        self.verdicts = Verdicts(state, kind, site)
+        self.state, self.kind, self.scope, self._assessment = state, kind, scope, assessment
+        self.verdicts = SizeVerdicts(state, kind, scope)
         self.takes_disk = state.requested_instance(kind.instance(InstanceSize(1, 1, 1))).local or bool(
             self.verdicts.pools
         )
         pairs = [pair for policy in state.policies for pair in policy.minmax]
-        # From these amounts on, policies may say something else.
+        # From these amounts on, policies may refuse other sizes.
         self.bounds = {
             fail: [getattr(pair.min, name) for pair in pairs]
             + [getattr(pair.max, name) + 1 for pair in pairs]
             for fail, name in BOUNDED.items()
         }
+        self.runs: dict[tuple[InstanceSize, Fail], int] = {}
+        self.places: dict[InstanceSize, bool] = {}
+        self.ends: dict[tuple[InstanceSize, Fail], tuple[InstanceSize | None, list[InstanceSize] | None]] = {}
         self.floor = [
             min((getattr(pair.min, BOUNDED[fail]) for pair in pairs), default=0)
             for fail in (Fail.MEM, Fail.DISK, Fail.CPU)
         ]
-        self.runs: dict[tuple[InstanceSize, Fail], int] = {}
-        self.places: dict[InstanceSize, bool] = {}
-        self.ends: dict[tuple[InstanceSize, Fail], tuple[InstanceSize | None, list[InstanceSize] | None]] = {}
+        self.ahead = 2
         self.ruled_out: list[InstanceSize] = []
         self.not_ruled_out: list[InstanceSize] = []
-        self.suspects: list[int] = []
-        self.ahead = 2
-        self.unfit: list[InstanceSize] = []
-        self.hopeful: set[InstanceSize] = set()
-        self.foreseen: set[InstanceSize] = set()
 
     @property
-    def redundancy(self) -> Redundancy:
-        """What holds of the state."""
-        if self._redundancy is None:
-            self._redundancy = self.site.redundancy(self.state)
-        return self._redundancy
+    def assessment(self) -> Assessment:
+        """The assessment of the state."""
+        if self._assessment is None:
+            self._assessment = self.scope.assess(self.state)
+        return self._assessment
 
-    def barren(self, size: InstanceSize) -> bool:
-        """Whether there is certainly no place, or none that leaves the whole redundant, if it has to."""
+    def infeasible(self, size: InstanceSize) -> bool:
+        """Whether there is certainly no place, or none with which every node can be lost if it has to."""
         return not self.verdicts.of(size)[0].fits or self._ruled_out(size)
 
     def failed(self, size: InstanceSize) -> SizeRun | None:
-        """A size that has no place, and the smaller ones that are barren for the same reasons.
+        """A size without a place, and the smaller ones that are infeasible for the same reasons.
 
-        None if it may have one.
+        None if the size may have a place.
         """
         (verdict,) = self.verdicts.of(size)
         failures = verdict.failures | {Fail.N1: verdict.failures[Fail.N1] + verdict.fits}
         fail = worst(failures)
-        if self.barren(size):
+        if self.infeasible(size):
             return SizeRun(size, failures, self._run(size, fail))
         mirrored = self.kind.mirrored
-        if self.site.guards(mirrored) and (mirrored or verdict.fits < PATIENCE) and not self._has_place(size):
+        if self.scope.guards(mirrored) and (mirrored or verdict.fits < PATIENCE) and not self.has_place(size):
             run = SizeRun(size, failures, 1 + self._indifferent(size, fail))
-            if (smaller := run[run.number - 1].smaller(fail)) is not None:
+            if smaller := run[run.number - 1].smaller(fail):
                 self._look_ahead(smaller, fail)
             return run
         return None
 
-    def _look_ahead(self, size: InstanceSize, fail: Fail) -> None:
-        """Look at a size and the next ones together: which have no redundant pair, or what they change."""
-        if size in self.foreseen or not self.site.options.capacity:
-            return
-        sizes = [size.less(fail, units) for units in range(min(self.ahead, size.steps(fail) + 1))]
-        verdicts = self.verdicts.of(*sizes)
-        lacking = [verdict.failures[fail] > 0 for verdict in verdicts]
-        if not all(lacking):  # nothing smaller will be looked at
-            sizes = sizes[: lacking.index(False) + 1]
-        self.foreseen.update(sizes)
-        found = {
-            size: verdict
-            for size, verdict in zip(sizes, verdicts, strict=False)
-            if verdict.fits and size not in self.places
-        }
-        asked = [self.state.requested_instance(self.kind.instance(size)) for size in found]
-        few = [verdict.pairs for verdict in found.values() if verdict.pairs is not None]
-        if few:
-            none = without_pair(self.state, asked, few, self.redundancy, self.suspects)
-            self.places.update((size, False) for size, failed in zip(found, none, strict=True) if failed)
-        elif not self.kind.mirrored:
-            self.redundancy.learn(asked)
-        self.ahead = 2 if few and not none.any() else min(2 * self.ahead, AHEAD)
-
     def _run(self, size: InstanceSize, fail: Fail) -> int:
-        """How many sizes in a row, each made smaller by ``fail``, are barren and have one verdict."""
+        """The number of sizes in a row, each smaller by ``fail``, that are infeasible with one verdict."""
         if (size, fail) not in self.runs:
             (verdict,) = self.verdicts.of(size)
 
@@ -136,7 +143,7 @@ class Shrinking:
         return self.runs[size, fail]
 
     def _free_steps(self, size: InstanceSize, fail: Fail) -> int:
-        """How often it can be made smaller before a policy may say something else."""
+        """The number of times it can be made smaller before policies may see a difference."""
         if fail not in UNIT:
             return 0
         amount: int = getattr(size, SHRINKS[fail])
@@ -144,44 +151,42 @@ class Shrinking:
         return min(size.steps(fail), (amount - bound) // UNIT[fail])
 
     def _indifferent(self, size: InstanceSize, fail: Fail) -> int:
-        """How often it can be made smaller by what no node or pool has to give it."""
+        """The number of times it can be made smaller by disk that no node or pool has to give it."""
         return 0 if self.takes_disk or fail is not Fail.DISK else self._free_steps(size, fail)
 
-    def hopeless(self, size: InstanceSize) -> bool:
-        """Whether nothing has a place that is at least this large in everything, whatever policies allow."""
-        mem, dsk, vcpus = (
-            max(pair) for pair in zip((size.mem, size.dsk, size.vcpus), self.floor, strict=True)
-        )
-        size = replace(size, mem=mem, dsk=dsk, vcpus=vcpus)
-        if size in self.hopeful:
-            return False
-        if not any(size.holds(unfit) for unfit in self.unfit):
-            if self.verdicts.at_best(size).fits and not self._ruled_out(size):
-                self.hopeful.add(size)
-                return False
-            self.unfit.append(size)
-        return True
-
     def _ruled_out(self, size: InstanceSize) -> bool:
-        """Whether certainly no place leaves the whole redundant, if that is asked for."""
-        mirrored = self.kind.mirrored
-        if not self.site.guards(mirrored) or any(known.holds(size) for known in self.not_ruled_out):
+        """Whether bounds prove that each place makes some loss fatal, if redundancy is asked for.
+
+        Then it is so for larger sizes.
+        """
+        if not self.scope.guards(self.kind.mirrored) or any(
+            known.holds(size) for known in self.not_ruled_out
+        ):
             return False
         if any(size.holds(known) for known in self.ruled_out):
             return True
         asked = self.state.requested_instance(self.kind.instance(size))
-        best = self.verdicts.at_best(size)
-        candidates = (best.pairs or self.verdicts.all_pairs()) if mirrored else (best.nodes, None)
-        found = self.redundancy.rules_out(asked, *candidates)
+        places = self.verdicts.at_best(size).places or self.verdicts.all_pairs()
+        found = self.assessment.bounds.rule_out(asked, *places)
         (self.ruled_out if found else self.not_ruled_out).append(size)
         return found
 
+    def hopeless(self, size: InstanceSize) -> bool:
+        """Whether no size that is at least as large in everything has a place, whatever policies allow."""
+        mem, dsk, vcpus = (
+            max(pair) for pair in zip((size.mem, size.dsk, size.vcpus), self.floor, strict=True)
+        )
+        least = replace(size, mem=mem, dsk=dsk, vcpus=vcpus)
+        return not self.verdicts.at_best(least).fits or self._ruled_out(least)
+
     def sidestep(self, run: SizeRun) -> tuple[int, InstanceSize] | None:
-        """The last size of a run that need only be made smaller to have a redundant place, by its most
-        frequent reason, or else by the next, and the first size that has one then. The least that a size
-        can have is not tried: so do Ganeti's htools.
+        """The last size of a run that another amount keeps from a redundant place, and the size that has one.
+
+        The position in the run is given, and the first size with a place that is smaller by its most frequent
+        reason, or else by the next. The least that a size can have is not tried: so do Ganeti's htools.
         """
         found: tuple[int, InstanceSize] | None = None
+        indifferent = self._indifferent(run.largest, worst(run.failures))
         for fail in ranked(run.failures):
             at = run.number - 1 if run.failures[fail] else -1
             while at > (found[0] if found else -1):
@@ -191,13 +196,13 @@ class Shrinking:
                 end, seen = self._end(smaller, fail)
                 if end is not None:
                     found = at, end
-                elif fail is worst(run.failures) or self._indifferent(run.largest, worst(run.failures)) >= at:
+                elif fail is worst(run.failures) or indifferent >= at:
                     break  # the sizes before it come to the same end
                 at -= 1 + self._alike(run, at, seen)
         return found
 
     def _alike(self, run: SizeRun, at: int, seen: list[InstanceSize] | None) -> int:
-        """For how many sizes of a run, before one at which all was ``seen`` in vain, the same is seen."""
+        """The number of sizes before one of a run where all sizes ``seen`` failed, with the same verdicts."""
         if seen is None:
             return 0
         known, fail = self.verdicts.of(*seen), worst(run.failures)
@@ -208,8 +213,9 @@ class Shrinking:
         return _reach(at, alike)
 
     def _end(self, size: InstanceSize, fail: Fail) -> tuple[InstanceSize | None, list[InstanceSize] | None]:
-        """The first size that fits as long as there is a lack of what ``fail`` is about; and the first and
-        last of barren runs on the way, None if others were tried.
+        """The first size with a place as long as ``fail`` keeps candidates off.
+
+        Also the first and last of infeasible runs on the way, None if other sizes were tried.
         """
         if self.hopeless(size.least(fail)):
             return None, []
@@ -223,13 +229,13 @@ class Shrinking:
                 break
             starts.append(size)
             last = size
-            if self.barren(size):
+            if self.infeasible(size):
                 last = size.less(fail, self._run(size, fail) - 1)
                 seen = None if seen is None else [*seen, size, last]
             else:
                 self._look_ahead(size, fail)
                 seen = None
-                if self._has_place(size):
+                if self.has_place(size):
                     end = size
                     break
                 last = size.less(fail, self._indifferent(size, fail))
@@ -240,56 +246,71 @@ class Shrinking:
             self.ends[start, fail] = end, None if seen is None else seen[2 * number :]
         return end, seen
 
-    def _has_place(self, size: InstanceSize) -> bool:
-        """Whether a size that fits has a place that leaves the whole redundant, if that is asked for."""
+    def has_place(self, size: InstanceSize) -> bool:
+        """Whether a size that fits has a place with which every node can be lost, if that is asked for."""
+        if not self.scope.options.capacity:
+            return True
         if size not in self.places:
-            state, site = self.state, self.site
-            asked = state.requested_instance(self.kind.instance(size))
-            if not site.options.capacity:
-                self.places[size] = True
-            elif asked.mirrored:
-                known = len(self.suspects)
-                self.places[size] = self._has_pair(asked, self.verdicts.of(size)[0].pairs)
-                if len(self.suspects) > known:
-                    self.foreseen.clear()  # with one more, others may be ruled out
-            else:
-                self.places[size] = self._has_node(asked, self.verdicts.of(size)[0].nodes)
+            self.places[size] = self._has_redundant_place(size)
         return self.places[size]
 
-    def _has_pair(self, asked: RequestedInstance, pairs: Pairs | None) -> bool:
-        """Whether a mirrored instance has one of the pairs on which it fits, if they are few."""
-        state, site, redundancy, found = self.state, self.site, self.redundancy, None
-        if pairs is not None:
-            found = has_pair(state, asked, pairs, redundancy, self.suspects)
-        if found is None:
-            found = any(each.trial is not None for each in on_all_pairs(state, asked, site, redundancy))
-        return found
+    def _has_redundant_place(self, size: InstanceSize) -> bool:
+        places = self.verdicts.of(size)[0].places
+        asked = self.state.requested_instance(self.kind.instance(size))
+        if places is not None:
+            found = self._survives_on(asked, *places)
+            if not found or not asked.mirrored or len(places[0]) <= PATIENCE:
+                return found
+        found_by_hail = on_all_pairs(self.state, asked, self.scope, self.assessment)
+        return any(solution.trial is not None for solution in found_by_hail)
 
-    def _has_node(self, asked: RequestedInstance, nodes: Ints | None) -> bool:
-        """Whether an unmirrored instance has one on some of the nodes on which it fits."""
-        assert nodes is not None
-        redundancy, trial = self.redundancy, None
-        admitted = nodes[redundancy.admits(asked, nodes, None)]
-        for tries, node in enumerate(admitted.tolist()):
-            if (known := redundancy.bears(asked, node, NOWHERE, self.suspects)) is not None:
-                if known:
+    def _look_ahead(self, size: InstanceSize, fail: Fail) -> None:
+        """Simulate a size and the next ones, smaller by ``fail``, in one batch."""
+        if size in self.places or not self.scope.options.capacity:
+            return
+        sizes = [size.less(fail, units) for units in range(min(self.ahead, size.steps(fail) + 1))]
+        verdicts = dict(zip(sizes, self.verdicts.of(*sizes), strict=True))
+        found = {
+            size: verdict.places
+            for size, verdict in verdicts.items()
+            if verdict.fits and verdict.places and size not in self.places
+        }
+        if not found:
+            return
+        new = NewInstances(
+            [self.state.requested_instance(self.kind.instance(size)) for size in found],
+            np.repeat(np.arange(len(found)), [len(places.primaries) for places in found.values()]),
+            *map(np.concatenate, zip(*found.values(), strict=True)),
+        )
+        left = np.bincount(new.which[~self.assessment.refuted(new)], minlength=len(found))
+        self.places.update(
+            (size, False) for size, number in zip(found, left.tolist(), strict=True) if not number
+        )
+        self.ahead = 2 if left.any() else min(2 * self.ahead, AHEAD)
+
+    def _survives_on(self, asked: RequestedInstance, primaries: Ints, secondaries: Ints) -> bool:
+        """Whether every node can be lost with an instance on one of these candidates (rows)."""
+        assessment, mirrored = self.assessment, asked.mirrored
+        everyone = np.arange(len(self.state.group))
+        if mirrored:
+            left: Bools = assessment.admissible(asked, everyone, everyone)[primaries, secondaries]
+        else:
+            left = assessment.admissible(asked, primaries, None)
+        while left.any():
+            primaries, secondaries = primaries[left], secondaries[left]
+            left = ~assessment.refuted(NewInstances.of(asked, primaries, secondaries))
+            if left.any():
+                first = int(left.argmax())
+                if assessment.survives(asked, int(primaries[first]), int(secondaries[first])):
                     return True
-                continue
-            if tries >= PATIENCE and redundancy.hopeless(self.suspects):
-                break
-            if redundancy.rejects(asked, node, self.suspects):
-                continue
-            if trial is None:
-                everyone = np.ones(len(self.state.group), np.bool_)
-                trial = placements.allocate_one(self.state, asked, admitted, everyone)
-            if redundancy.confirms(trial.only(tries), self.suspects):
-                return True
+                left[first] = False
         return False
 
 
 def _reach(end: int, holds: Callable[[list[int]], list[bool]]) -> int:
-    """The last of the numbers up to ``end`` for which something holds that holds for 0, and never again
-    once it does not; asked about several in order.
+    """The last of the numbers up to ``end`` for which something holds.
+
+    It holds for 0, and never again once it does not. ``holds`` answers for several numbers in order.
     """
     low, high = 0, end + 1
     probes = [*(1 << power for power in range(end.bit_length())), end]

@@ -6,7 +6,7 @@ import numpy as np
 
 from ganeti_htools.engine.allocation import shortage
 from ganeti_htools.engine.capacity.counting import Capacity
-from ganeti_htools.engine.capacity.site import Site
+from ganeti_htools.engine.capacity.scope import AllocationScope
 from ganeti_htools.engine.capacity.storage import storage_of
 from ganeti_htools.engine.rules import node_rules
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes
@@ -43,7 +43,7 @@ class StorageLeft:
 
 
 def storage_left(
-    before: State, result: Capacity, kind: InstanceKind, size: InstanceSize, site: Site
+    before: State, result: Capacity, kind: InstanceKind, size: InstanceSize, scope: AllocationScope
 ) -> StorageLeft | None:
     """What is left after an allocation that started from a size; None while nobody tells units or pools."""
     state = result.state
@@ -51,13 +51,13 @@ def storage_left(
         return None
     local = state.units.local if state.units.reported else ()
     units = tuple(_unit(state, at, unit) for at, unit in enumerate(local))
-    left = site.pools.free_after(state)
+    left = scope.pools.free_after(state)
     pools = tuple(
         Left(pool.type, pool.key, pool.total, left.get(pool.unit))
         for pool in storage_of(state.cluster, state.units).pools
     )
     last = result.tiers[-1][0] if result.tiers else size
-    return StorageLeft(units, pools, _ends_first(before, result, kind.instance(last), site))
+    return StorageLeft(units, pools, _ends_first(before, result, kind.instance(last), scope))
 
 
 def _unit(state: State, at: int, unit: DesiredUnit) -> Left:
@@ -66,26 +66,26 @@ def _unit(state: State, at: int, unit: DesiredUnit) -> Left:
     return Left(unit.type.value, unit.key, int(total.sum()), int(room.sum()), int(room.max(initial=0)))
 
 
-def _ends_first(before: State, result: Capacity, row: Instance, site: Site) -> str | None:
+def _ends_first(before: State, result: Capacity, row: Instance, scope: AllocationScope) -> str | None:
     """What keeps off one more; None if nothing does.
 
     Where a candidate has all that it takes, that is redundancy. Otherwise it is what most nodes lack of those
     that had it before.
     """
     state, failures = result.state, result.failures
-    if site.closed or not any(failures.values()):
+    if scope.closed or not any(failures.values()):
         return None
-    pool = lacking(site.pools.free_after(state), state, row)
+    pool = lacking(scope.pools.free_after(state), state, row)
     if pool and not failures.get(Fail.N1):
         return pool
     asked = state.requested_instance(row)
-    roomy = site.nodes[(_codes(before, asked, site.nodes) == FITS).all(axis=0)]
-    nodes = roomy if len(roomy) else site.nodes
+    roomy = scope.nodes[(_codes(before, asked, scope.nodes) == FITS).all(axis=0)]
+    nodes = roomy if len(roomy) else scope.nodes
     codes = _codes(state, asked, nodes)
     against = codes[codes != FITS]
     fits = failures.get(Fail.N1) or not len(against)
     most = Fail.N1 if fits else FAIL[int(np.bincount(against).argmax())]
-    return shortage.remark(state, asked, most, nodes, nodes if asked.mirrored else nodes[:0], site.options)
+    return shortage.remark(state, asked, most, nodes, nodes if asked.mirrored else nodes[:0], scope.options)
 
 
 def _codes(state: State, asked: RequestedInstance, nodes: Ints) -> Codes:

@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.capacity.site import Site, by_group
-from ganeti_htools.engine.capacity.sizes import Failures
+from ganeti_htools.engine.capacity.scope import AllocationScope, by_group
 from ganeti_htools.engine.rules import instance_policy, node_rules, placements
 from ganeti_htools.engine.rules.node_rules import CODE, FAIL, FITS, Codes
 from ganeti_htools.engine.rules.pools import fit
-from ganeti_htools.model.columns import Ints
+from ganeti_htools.model.columns import NOWHERE, Ints
 from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.state import RequestedInstance, State
@@ -21,59 +20,58 @@ BATCH = 1 << 18  # candidates that are looked at in one go
 FEW = 1 << 12  # pairs of a cluster, at most, of which it is remembered who takes what
 
 
-class Pairs(NamedTuple):
-    """Some pairs of nodes (rows)."""
+class Candidates(NamedTuple):
+    """Candidates: rows of primaries and of secondaries, NOWHERE for an instance that needs one node."""
 
     primaries: Ints
     secondaries: Ints
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """How many candidates take an instance, redundancy of the whole aside, and why others do not.
+class SizeVerdict:
+    """The number of candidates that take an instance, and why others do not; redundancy is left out.
 
-    ``nodes`` are the rows of those that do, if candidates are nodes, ``pairs`` if they are pairs and few.
+    ``places`` are the candidates that take it, None if they are pairs and many.
     """
 
     fits: int
-    failures: Failures
-    nodes: Ints | None = field(default=None, compare=False)
-    pairs: Pairs | None = field(default=None, compare=False)
+    failures: dict[Fail, int]
+    places: Candidates | None = field(default=None, compare=False)
 
 
-class Verdicts:
-    """What is so for instances of a kind on a state, which must not change."""
+class SizeVerdicts:
+    """The verdicts about sizes of instances of a kind on a state, which must not change."""
 
-    def __init__(self, state: State, kind: InstanceKind, site: Site) -> None:
-        self.state, self.kind, self.site = state, kind, site
-        self.columns = state.columns.take(site.nodes)
-        self.groups = by_group(state, site.nodes)
+    def __init__(self, state: State, kind: InstanceKind, scope: AllocationScope) -> None:
+        self.state, self.kind, self.scope = state, kind, scope
+        self.columns = state.columns.take(scope.nodes)
+        self.groups = by_group(state, scope.nodes)
         self.few = sum(len(at) ** 2 for at in self.groups) <= FEW
-        self.pools = site.pools.free_after(state)
-        self.known: dict[InstanceSize, Verdict] = {}
+        self.pools = scope.pools.free_after(state)
+        self.known: dict[InstanceSize, SizeVerdict] = {}
         self.refused = self._always_refused(state.policies)
 
-    def of(self, *sizes: InstanceSize) -> list[Verdict]:
-        """About sizes."""
+    def of(self, *sizes: InstanceSize) -> list[SizeVerdict]:
+        """The verdicts about sizes."""
         new = [size for size in dict.fromkeys(sizes) if size not in self.known]
         if new:
             demands = [self.kind.instance(size).demand for size in new]
-            refused = instance_policy.codes_of(self.state, demands, self.site.nodes)
+            refused = instance_policy.codes_of(self.state, demands, self.scope.nodes)
             self.known.update(zip(new, self._verdicts(new, refused), strict=True))
         return [self.known[size] for size in sizes]
 
-    def at_best(self, size: InstanceSize) -> Verdict:
-        """About a size, were policies to allow it wherever they allow any."""
+    def at_best(self, size: InstanceSize) -> SizeVerdict:
+        """The verdict about a size if policies allow it wherever they allow any."""
         [verdict] = self._verdicts([size], self.refused)
         return verdict
 
-    def all_pairs(self) -> Pairs:
+    def all_pairs(self) -> Candidates:
         """The pairs that are candidates."""
-        nodes, group = self.site.nodes, self.state.group[self.site.nodes]
+        nodes, group = self.scope.nodes, self.state.group[self.scope.nodes]
         primaries, secondaries = np.nonzero(
             (group[:, np.newaxis] == group) & ~np.eye(len(nodes), dtype=np.bool_)
         )
-        return Pairs(nodes[primaries], nodes[secondaries])
+        return Candidates(nodes[primaries], nodes[secondaries])
 
     def _always_refused(self, policies: Sequence[IPolicy]) -> Codes:
         """Why the policies of nodes refuse instances of this kind whatever their size, in one row."""
@@ -83,30 +81,30 @@ class Verdicts:
             for each in smallest
         ]
         demands = [self.kind.instance(size).demand for size in sizes]
-        codes = instance_policy.codes_of(self.state, demands, self.site.nodes)
+        codes = instance_policy.codes_of(self.state, demands, self.scope.nodes)
         refused: Codes = codes.min(axis=0, initial=np.iinfo(np.int8).max if demands else FITS, keepdims=True)
         return refused
 
-    def _verdicts(self, sizes: Sequence[InstanceSize], refused: Codes) -> list[Verdict]:
+    def _verdicts(self, sizes: Sequence[InstanceSize], refused: Codes) -> list[SizeVerdict]:
         """About sizes, given which nodes (columns) refuse them (rows) anyway."""
         _, codes = node_rules.add_primary(self.columns, self._cohort(sizes, np.arange(len(sizes))), 0, 0)
         if self.pools:
             rooms = [fit(self.pools, self.state, self.kind.instance(size)) for size in sizes]
             codes[[room == 0 for room in rooms]] = CODE[Fail.DISK]
         codes = np.where(refused != FITS, refused, codes)
-        nodes: list[Ints | None] = [None] * len(sizes)
-        pairs: list[Pairs | None] = [None] * len(sizes)
+        places: list[Candidates | None] = [None] * len(sizes)
         if self.kind.template.required_nodes == 1:
             counts = np.array([_counts(each) for each in codes])
-            nodes = [self.site.nodes[each == FITS] for each in codes]
+            nodes = (self.scope.nodes[each == FITS] for each in codes)
+            places = [Candidates(here, np.full_like(here, NOWHERE)) for here in nodes]
         else:
-            known: list[tuple[Ints, Pairs]] = []
+            known: list[tuple[Ints, Candidates]] = []
             counts = np.sum([self._pairs(sizes, codes, at, known) for at in self.groups], axis=0)
             if self.few:
-                pairs = list(_by_size(known, len(sizes)))
+                places = list(_by_size(known, len(sizes)))
         return [
-            Verdict(each[FITS], {FAIL[code]: each[code] for code in FAIL}, alone, paired)
-            for each, alone, paired in zip(counts.tolist(), nodes, pairs, strict=True)
+            SizeVerdict(each[FITS], {FAIL[code]: each[code] for code in FAIL}, taking)
+            for each, taking in zip(counts.tolist(), places, strict=True)
         ]
 
     def _cohort(self, sizes: Sequence[InstanceSize], rows: Ints) -> RequestedInstance:
@@ -122,13 +120,13 @@ class Verdicts:
         return replace(asked, disk=disk, **figures)
 
     def _pairs(
-        self, sizes: Sequence[InstanceSize], codes: Codes, at: Ints, known: list[tuple[Ints, Pairs]]
+        self, sizes: Sequence[InstanceSize], codes: Codes, at: Ints, known: list[tuple[Ints, Candidates]]
     ) -> Ints:
         """How often each code occurs among the pairs of a group, for each size.
 
         To ``known`` the pairs on which sizes fit are added, if they are few, with the positions of the sizes.
         """
-        codes, nodes, columns = codes[:, at], self.site.nodes[at], self.columns.take(at)
+        codes, nodes, columns = codes[:, at], self.scope.nodes[at], self.columns.take(at)
         counts = np.array([_counts(each) for each in codes]) * (len(at) - 1)
         counts[:, FITS] = 0
         rows, primaries = np.nonzero(codes == FITS)
@@ -142,7 +140,7 @@ class Verdicts:
             np.add.at(counts, row, np.array([_counts(each) for each in second]))
             if self.few:
                 pair, second_at = np.nonzero(second == FITS)
-                known.append((row[pair], Pairs(nodes[primary[pair]], nodes[second_at])))
+                known.append((row[pair], Candidates(nodes[primary[pair]], nodes[second_at])))
         return counts
 
 
@@ -150,7 +148,7 @@ class Verdicts:
 APART = len(FAIL) + 1
 
 
-def _by_size(known: Sequence[tuple[Ints, Pairs]], number: int) -> Iterator[Pairs]:
+def _by_size(known: Sequence[tuple[Ints, Candidates]], number: int) -> Iterator[Candidates]:
     """The pairs of each of so many sizes."""
     none = np.zeros(0, np.int64)
     which = np.concatenate([none, *(sizes for sizes, _ in known)])
@@ -159,7 +157,7 @@ def _by_size(known: Sequence[tuple[Ints, Pairs]], number: int) -> Iterator[Pairs
         np.split(np.concatenate([none, *each])[order], ends[:-1])
         for each in zip(*(pairs for _, pairs in known), strict=True)
     )
-    yield from map(Pairs, *split) if known else [Pairs(none, none)] * number
+    yield from map(Candidates, *split) if known else [Candidates(none, none)] * number
 
 
 def _counts(codes: Codes) -> Ints:

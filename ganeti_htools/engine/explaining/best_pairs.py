@@ -39,12 +39,12 @@ def _first_redundant(pairs: CandidatePairs, row: int) -> tuple[Trial | None, boo
     The algorithm stops at the best of all pairs. Pairs after that are judged here, in the same way.
     """
     order = np.lexsort((-np.arange(len(pairs.secondaries)), pairs.scores[row]))
-    suspects: list[int] = []
     for tries, column in enumerate(order[pairs.admitted[row][order]].tolist(), 1):
-        if pairs.confirmed(row, column, suspects):
+        fatal = pairs.fatal_loss(row, column)
+        if fatal == NOWHERE:
             return pairs.trial(np.array([row]), np.array([column])), False
         if tries == PATIENCE and pairs.redundancy is not None:
-            return None, pairs.redundancy.hopeless(suspects)
+            return None, pairs.redundancy.fatal_alone(fatal)
     return None, False
 
 

@@ -13,7 +13,7 @@ from ganeti_htools.engine.allocation.reporter import Reporter
 from ganeti_htools.engine.decide import decide, place
 from ganeti_htools.engine.explaining import best_pairs
 from ganeti_htools.engine.explaining.places import ExplainedPlace, places, redundant, with_lacks
-from ganeti_htools.engine.redundancy.global_n1 import Check
+from ganeti_htools.engine.redundancy.checks import Check
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.pools import pool_room
 from ganeti_htools.engine.rules.score import Statistics

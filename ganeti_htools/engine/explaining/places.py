@@ -7,7 +7,7 @@ import numpy as np
 
 from ganeti_htools.engine.allocation import shortage
 from ganeti_htools.engine.explaining.components import scored
-from ganeti_htools.engine.redundancy.global_n1 import Check
+from ganeti_htools.engine.redundancy.checks import Check
 from ganeti_htools.engine.rules import instance_policy
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes
 from ganeti_htools.engine.rules.score import Statistics
@@ -68,12 +68,14 @@ def redundant(trial: Trial, asked: RequestedInstance, redundancy: Check | None) 
         return np.ones(trial.codes.shape, np.bool_)
     good: Bools
     if asked.mirrored:
-        good = redundancy.admits(asked, trial.pnode[:1], trial.snode)[0]
+        good = redundancy.admissible(asked, trial.pnode[:1], trial.snode)[0]
     else:
-        good = redundancy.admits(asked, trial.pnode, None)
-    suspects: list[int] = []
+        good = redundancy.admissible(asked, trial.pnode, None)
+    primaries, secondaries = (
+        np.broadcast_to(rows, trial.codes.shape).tolist() for rows in (trial.pnode, trial.snode)
+    )
     for i in np.flatnonzero(good & (trial.codes == FITS)).tolist():
-        good[i] = redundancy.confirms(trial.only(i), suspects)
+        good[i] = redundancy.fatal_loss(asked, primaries[i], secondaries[i]) == NOWHERE
     return good
 
 

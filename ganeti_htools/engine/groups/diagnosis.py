@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ganeti_htools.engine.groups.wording import some
-from ganeti_htools.engine.redundancy.n1 import bad_nodes
+from ganeti_htools.engine.redundancy.health import bad_nodes
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.state import State
 

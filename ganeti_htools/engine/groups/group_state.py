@@ -8,8 +8,8 @@ import numpy as np
 from ganeti_htools.engine.allocation.one_node import on_nodes
 from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.solution import Solution
-from ganeti_htools.engine.redundancy.global_n1 import Check, assess
-from ganeti_htools.engine.redundancy.none_added import NoneAdded
+from ganeti_htools.engine.redundancy.assessment import assess
+from ganeti_htools.engine.redundancy.checks import Check, NoNewFragileCheck
 from ganeti_htools.engine.rules import choice, settling
 from ganeti_htools.model.columns import NOWHERE, Ints
 from ganeti_htools.model.disk_defaults import with_disk_defaults
@@ -44,7 +44,7 @@ def group_state(whole: State, group: int) -> GroupState:
 def _detached(state: State, nodes: Ints) -> GroupState:
     redundancy = assess(state, np.ones(len(nodes), np.bool_), PlacementOptions())
     fragile = redundancy.fragile()
-    check: Check = NoneAdded(redundancy, fragile) if fragile.any() else redundancy
+    check: Check = NoNewFragileCheck(redundancy, fragile) if fragile.any() else redundancy
     return GroupState(state, nodes, tuple(nodes[fragile].tolist()), check)
 
 

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ganeti_htools.engine.redundancy.check import fragile_nodes
-from ganeti_htools.engine.redundancy.global_n1 import unproved
-from ganeti_htools.engine.redundancy.n1 import bad_nodes
-from ganeti_htools.engine.redundancy.node_loss import recover
+from ganeti_htools.engine.redundancy.bounds import unproved_losses
+from ganeti_htools.engine.redundancy.health import bad_nodes, fragile_nodes
+from ganeti_htools.engine.redundancy.rule import recover
 from ganeti_htools.engine.rules import node_rules
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.squeezing.power_plan import ReserveByGroup
@@ -45,7 +44,7 @@ def redundant(state: State, scope: Bools) -> bool:
     tried = np.flatnonzero(hosts if state.columns.shape.binds else hosts & ~online)
     return all(
         recovery.node != NOWHERE
-        for node in unproved(state, tried, np.flatnonzero(online)).tolist()
+        for node in unproved_losses(state, tried, np.flatnonzero(online)).tolist()
         for recovery in recover(state.copy(), node, scope, ~state.columns.offline)
     )
 

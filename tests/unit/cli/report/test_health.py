@@ -3,13 +3,13 @@ import pytest
 from ganeti_htools.cli.report import health
 from ganeti_htools.cli.report.health import GroupFindings, HealthFindings
 from ganeti_htools.engine.groups.diagnosis import GroupDiagnosis as Illness
-from ganeti_htools.engine.redundancy.check import Health, Tolerance
+from ganeti_htools.engine.redundancy.health import RedundancyHealth, Tolerance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
 
 STATE = derive(by_hand.cluster({"n0": 10_000, "n1": 10_000}, [by_hand.instance("i", DiskTemplate.EXT, "n0")]))
-GOOD, BAD = Health(0, 0, 0, 0, 0), Health(3, 0, 1, 0)
+GOOD, BAD = RedundancyHealth(0, 0, 0, 0, 0), RedundancyHealth(3, 0, 1, 0)
 ILL = Illness((0,), (1,), (0,))
 FOUND = HealthFindings((GroupFindings(0, BAD, ILL, 2.5),), BAD)
 

@@ -1,5 +1,5 @@
 from ganeti_htools.cli.report import losses
-from ganeti_htools.engine.redundancy.check import lose, tolerance
+from ganeti_htools.engine.redundancy.health import lose, tolerance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand

@@ -4,7 +4,7 @@ import pytest
 
 from ganeti_htools.engine.allocation.move_parts import carry_out, fail_over
 from ganeti_htools.engine.allocation.reporter import Reporter
-from ganeti_htools.engine.redundancy.global_n1 import Check
+from ganeti_htools.engine.redundancy.checks import Check
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Ints
 from ganeti_htools.model.derive import derive

@@ -3,9 +3,8 @@
 import numpy as np
 
 from ganeti_htools.engine.allocation.one_node import on_nodes
-from ganeti_htools.engine.redundancy.global_n1 import Check
-from ganeti_htools.engine.rules.trial import Trial
-from ganeti_htools.model.columns import Bools, Ints
+from ganeti_htools.engine.redundancy.checks import Check
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance
@@ -25,15 +24,12 @@ class Only(Check):
         self.nodes = nodes
         self.asked_of: list[int] = []
 
-    def admits(self, asked: RequestedInstance, primaries: Ints, secondaries: Ints | None) -> Bools:
+    def admissible(self, asked: RequestedInstance, primaries: Ints, secondaries: Ints | None) -> Bools:
         return np.ones(len(primaries), np.bool_)
 
-    def confirms(self, trial: Trial, suspects: list[int]) -> bool:
-        self.asked_of.append(int(trial.pnode[0]))
-        return self.asked_of[-1] in self.nodes
-
-    def hopeless(self, suspects: list[int]) -> bool:
-        return False
+    def fatal_loss(self, asked: RequestedInstance, primary: int, secondary: int = NOWHERE) -> int:
+        self.asked_of.append(primary)
+        return NOWHERE if primary in self.nodes else primary
 
 
 def test_of_equally_good_nodes_the_last_wins() -> None:

@@ -6,11 +6,10 @@ import pytest
 from ganeti_htools.engine.allocation.candidate_pairs import CandidatePairs
 from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.reporter import Reporter
-from ganeti_htools.engine.redundancy.global_n1 import Check
+from ganeti_htools.engine.redundancy.checks import Check
 from ganeti_htools.engine.rules import affinity, choice, settling
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
-from ganeti_htools.engine.rules.trial import Trial
-from ganeti_htools.model.columns import Bools, Ints
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
@@ -72,14 +71,11 @@ class Only(Check):
     def __init__(self, pair: tuple[int, int]) -> None:
         self.pair = pair
 
-    def admits(self, asked: RequestedInstance, primaries: Ints, secondaries: Ints | None) -> Bools:
+    def admissible(self, asked: RequestedInstance, primaries: Ints, secondaries: Ints | None) -> Bools:
         return np.asarray(primaries[:, np.newaxis] != self.pair[1])
 
-    def confirms(self, trial: Trial, suspects: list[int]) -> bool:
-        return (int(trial.pnode[0]), int(trial.snode[0])) == self.pair
-
-    def hopeless(self, suspects: list[int]) -> bool:
-        return False
+    def fatal_loss(self, asked: RequestedInstance, primary: int, secondary: int = NOWHERE) -> int:
+        return NOWHERE if (primary, secondary) == self.pair else primary
 
 
 @pytest.mark.parametrize("pair", [(0, 1), (1, 0), (3, 1)])

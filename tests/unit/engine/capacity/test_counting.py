@@ -3,8 +3,8 @@ import pytest
 
 from ganeti_htools.backends import simu
 from ganeti_htools.engine.capacity.counting import check_enough, standard, tiered
-from ganeti_htools.engine.capacity.site import Site
-from ganeti_htools.engine.capacity.sizes import ranked
+from ganeti_htools.engine.capacity.scope import AllocationScope
+from ganeti_htools.engine.capacity.shrinking import ranked
 from ganeti_htools.engine.capacity.totals import total
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
@@ -20,9 +20,9 @@ def simulated(*specs: str) -> State:
     return derive(simu.parse(specs))
 
 
-def site(state: State, capacity: bool = True) -> Site:
+def site(state: State, capacity: bool = True) -> AllocationScope:
     everyone = np.arange(len(state.group))
-    return Site(everyone, np.zeros(len(everyone), np.bool_), PlacementOptions(capacity=capacity))
+    return AllocationScope(everyone, np.zeros(len(everyone), np.bool_), PlacementOptions(capacity=capacity))
 
 
 def test_sizes_shrink_by_a_unit_down_to_a_unit() -> None:
@@ -83,7 +83,7 @@ def test_unmirrored_instances_leave_room_to_lose_a_node(capacity: bool, placed: 
 
 def test_ignored_nodes_may_be_lost() -> None:
     state = simulated("p,2,1t,4100,16,64")
-    where = Site(np.arange(2), np.ones(2, np.bool_), PlacementOptions())
+    where = AllocationScope(np.arange(2), np.ones(2, np.bool_), PlacementOptions())
     assert (
         standard(state, InstanceKind(DiskTemplate.EXT, 1), InstanceSize(1000, 2000, 1), where, None).placed
         == 8

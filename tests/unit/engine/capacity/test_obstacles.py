@@ -7,7 +7,7 @@ import pytest
 
 from ganeti_htools.engine.capacity.counting import Capacity, standard
 from ganeti_htools.engine.capacity.obstacles import Obstacle, obstacles, obstruction
-from ganeti_htools.engine.capacity.site import Site, chosen_site
+from ganeti_htools.engine.capacity.scope import AllocationScope, chosen_scope
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.options import PlacementOptions
@@ -19,7 +19,7 @@ SHARED, DRBD = InstanceKind(DiskTemplate.EXT, 1), InstanceKind(DiskTemplate.DRBD
 SIZE = InstanceSize(1_000, 1_024, 1)
 
 
-def allocated(state: State, kind: InstanceKind) -> Callable[[Site], Capacity]:
+def allocated(state: State, kind: InstanceKind) -> Callable[[AllocationScope], Capacity]:
     return lambda site: standard(state, kind, SIZE, site, 2)
 
 
@@ -32,24 +32,24 @@ def two_nodes(small: int) -> State:
 def test_instances_that_find_no_room_are_named_in_the_way_of_their_node() -> None:
     state = two_nodes(3_000)
     # They leave a latest first; then nothing of b is left for the other.
-    assert obstacles(state, chosen_site(state, PlacementOptions())) == (Obstacle("a", ("one",)),)
+    assert obstacles(state, chosen_scope(state, PlacementOptions())) == (Obstacle("a", ("one",)),)
 
 
 def test_nodes_that_may_be_lost_are_in_nobodys_way() -> None:
     state = two_nodes(3_000)
-    assert obstacles(state, Site(np.arange(2), np.ones(2, np.bool_), PlacementOptions())) == ()
+    assert obstacles(state, AllocationScope(np.arange(2), np.ones(2, np.bool_), PlacementOptions())) == ()
 
 
 def test_a_node_with_too_little_kept_free_is_named_alone() -> None:
     rows = [instance("a-b", DiskTemplate.DRBD, "a", "b", mem=4_000)]
     state = derive(cluster({"a": 10_000, "b": 3_000}, rows))
-    lost = Site(np.arange(2), np.ones(2, np.bool_), PlacementOptions())
+    lost = AllocationScope(np.arange(2), np.ones(2, np.bool_), PlacementOptions())
     assert obstacles(state, lost) == (Obstacle("b", ()),)
 
 
 def test_what_is_in_the_way_already() -> None:
     state = two_nodes(3_000)
-    why = obstruction(state, SHARED, chosen_site(state, PlacementOptions()), allocated(state, SHARED))
+    why = obstruction(state, SHARED, chosen_scope(state, PlacementOptions()), allocated(state, SHARED))
     assert why is not None
     assert (why.unchecked, why.more, why.obstacles) == (2, False, (Obstacle("a", ("one",)),))
 
@@ -57,7 +57,7 @@ def test_what_is_in_the_way_already() -> None:
 def test_what_one_instance_more_would_bring_in_the_way() -> None:
     """Both instances of a fit on b, but not a third one, which would go to a."""
     state = two_nodes(4_500)
-    site = chosen_site(state, PlacementOptions())
+    site = chosen_scope(state, PlacementOptions())
     assert standard(state, SHARED, SIZE, site, 2).placed == 0
     why = obstruction(state, SHARED, site, allocated(state, SHARED))
     assert why is not None
@@ -70,7 +70,7 @@ def test_what_one_instance_more_would_bring_in_the_way() -> None:
 def test_a_closed_site_is_looked_at_as_if_it_were_open(capacity: bool) -> None:
     rows = [instance("a-b", DiskTemplate.DRBD, "a", "b", mem=4_000)]
     state = derive(cluster({"a": 10_000, "b": 3_000, "c": 10_000}, rows))
-    site = chosen_site(state, PlacementOptions(capacity=capacity))
+    site = chosen_scope(state, PlacementOptions(capacity=capacity))
     assert site.closed
     why = obstruction(state, DRBD, site, allocated(state, DRBD))
     assert why is not None
@@ -82,15 +82,15 @@ def test_a_closed_site_is_looked_at_as_if_it_were_open(capacity: bool) -> None:
 )
 def test_where_nobody_looks_nothing_is_in_the_way(options: PlacementOptions) -> None:
     state = two_nodes(3_000)
-    assert obstruction(state, DRBD, chosen_site(state, options), allocated(state, DRBD)) is None
+    assert obstruction(state, DRBD, chosen_scope(state, options), allocated(state, DRBD)) is None
 
 
 def test_where_there_is_no_room_either_nothing_is_in_the_way() -> None:
     state = two_nodes(3_000)
     nothing = Capacity(state, (), {})
-    assert obstruction(state, SHARED, chosen_site(state, PlacementOptions()), lambda site: nothing) is None
+    assert obstruction(state, SHARED, chosen_scope(state, PlacementOptions()), lambda site: nothing) is None
 
 
 def test_too_few_nodes_are_no_matter_of_redundancy() -> None:
     state = derive(cluster({"a": 10_000}, []))
-    assert obstruction(state, DRBD, chosen_site(state, PlacementOptions()), allocated(state, DRBD)) is None
+    assert obstruction(state, DRBD, chosen_scope(state, PlacementOptions()), allocated(state, DRBD)) is None

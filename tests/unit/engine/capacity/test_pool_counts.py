@@ -7,7 +7,7 @@ import pytest
 
 from ganeti_htools.backends import simu
 from ganeti_htools.engine.capacity.counting import standard, tiered
-from ganeti_htools.engine.capacity.site import Site, chosen_site
+from ganeti_htools.engine.capacity.scope import AllocationScope, chosen_scope
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.options import PlacementOptions
@@ -26,8 +26,8 @@ def state(pool: str = "10g", nodes: int = 2) -> State:
     return derive(replace(cluster, groups=tuple(replace(each, ipolicy=policy) for each in cluster.groups)))
 
 
-def site(state: State) -> Site:
-    return chosen_site(state, PlacementOptions(capacity=False))
+def site(state: State) -> AllocationScope:
+    return chosen_scope(state, PlacementOptions(capacity=False))
 
 
 @pytest.mark.parametrize("nodes", [1, 3])

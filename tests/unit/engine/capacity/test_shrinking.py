@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from ganeti_htools.engine.capacity.scope import AllocationScope
 from ganeti_htools.engine.capacity.shrinking import Shrinking
-from ganeti_htools.engine.capacity.site import Site
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
@@ -19,7 +19,7 @@ def shrinking(template: DiskTemplate = DiskTemplate.PLAIN, capacity: bool = Fals
     """About two nodes of one group, with 1,000 and 2,000 MiB of memory."""
     nodes = node("a", mem=1000), node("b", mem=2000)
     state = derive(Cluster((Group("group1", "uuid-1", ipolicy=EVERYTHING),), nodes))
-    site = Site(np.arange(2), np.zeros(2, np.bool_), PlacementOptions(capacity=capacity))
+    site = AllocationScope(np.arange(2), np.zeros(2, np.bool_), PlacementOptions(capacity=capacity))
     return Shrinking(state, InstanceKind(template, 1), site)
 
 
@@ -29,8 +29,8 @@ def test_nodes_that_take_a_size_and_why_others_do_not() -> None:
     )
     assert (both.fits, one.fits, none.fits) == (2, 1, 0)
     assert (one.failures[Fail.MEM], none.failures[Fail.MEM]) == (1, 2)
-    assert one.nodes is not None
-    assert one.nodes.tolist() == [1]
+    assert one.places is not None
+    assert one.places.primaries.tolist() == [1]
 
 
 def test_candidates_of_mirrored_instances_are_pairs() -> None:

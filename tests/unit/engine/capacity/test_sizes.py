@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ganeti_htools.engine.capacity.sizes import SizeRun, ranked, worst
+from ganeti_htools.engine.capacity.shrinking import SizeRun, ranked, worst
 from ganeti_htools.model.cluster import Disk
 from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.storage import DesiredUnit, StorageType

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from ganeti_htools.backends import simu
 from ganeti_htools.engine.capacity.counting import standard
-from ganeti_htools.engine.capacity.site import chosen_site
+from ganeti_htools.engine.capacity.scope import chosen_scope
 from ganeti_htools.engine.capacity.storage_left import Left, StorageLeft, storage_left
 from ganeti_htools.model.cluster import Cluster, Disk
 from ganeti_htools.model.derive import derive
@@ -18,7 +18,7 @@ SSD, VMS = DesiredUnit(StorageType.LVM_VG, "ssdvg"), DesiredUnit(StorageType.RAD
 def left(kind: InstanceKind, size: InstanceSize, limit: int | None = None, *units: str) -> StorageLeft | None:
     cluster = simu.parse([";".join(["p,2,100g,64g,64", *units])])
     state = state_of(cluster, View(min_disk=0.1))
-    site = chosen_site(state, PlacementOptions(capacity=False))
+    site = chosen_scope(state, PlacementOptions(capacity=False))
     return storage_left(state, standard(state, kind, size, site, limit), kind, size, site)
 
 
@@ -58,7 +58,7 @@ def test_nothing_is_told_while_no_node_tells_its_units() -> None:
 def test_nodes_that_never_had_room_do_not_count() -> None:
     """Memory ends on the two nodes that have the unit; three have none."""
     state = derive(one_group(simu.parse(["p,2,100g,64g,64;lvm-vg,ssdvg,1t", "p,3,100g,64g,64"])))
-    site = chosen_site(state, PlacementOptions(capacity=False))
+    site = chosen_scope(state, PlacementOptions(capacity=False))
     kind, size = InstanceKind(DiskTemplate.PLAIN, 1, SSD), InstanceSize(8192, 1024, 1)
     result = standard(state, kind, size, site, None)
     assert (result.placed, result.failures[Fail.MEM], result.failures[Fail.DISK]) == (14, 2, 3)
@@ -69,7 +69,7 @@ def test_nodes_that_never_had_room_do_not_count() -> None:
 
 def test_where_a_node_would_still_do_it_is_redundancy_that_ends() -> None:
     state = derive(simu.parse(["p,2,100g,64g,64;lvm-vg,ssdvg,10g"]))
-    site = chosen_site(state, PlacementOptions())
+    site = chosen_scope(state, PlacementOptions())
     kind, size = InstanceKind(DiskTemplate.PLAIN, 1, SSD), InstanceSize(128, 4096, 1)
     result = standard(state, kind, size, site, None)
     assert result.failures[Fail.N1]
@@ -88,7 +88,7 @@ def test_of_a_pool_something_is_told_while_no_node_tells_its_units() -> None:
     cluster = replace(simu.parse(["p,2,100g,64g,64"]), default_units=(VMS,), pools=(Pool(VMS, 5120),))
     kind, size = InstanceKind(DiskTemplate.RBD, 1), InstanceSize(128, 1024, 1)
     state = state_of(cluster, View())
-    site = chosen_site(state, PlacementOptions(capacity=False))
+    site = chosen_scope(state, PlacementOptions(capacity=False))
     found = storage_left(state, standard(state, kind, size, site, None), kind, size, site)
     lacks = "space in rados/vms, which lacks 1 MiB"
     assert found == StorageLeft((), (Left("rados", "vms", 5120, 1024),), lacks)

@@ -7,9 +7,8 @@ from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.reporter import Reporter
 from ganeti_htools.engine.explaining import best_pairs
 from ganeti_htools.engine.explaining.places import ExplainedPlace
-from ganeti_htools.engine.redundancy.global_n1 import Check
+from ganeti_htools.engine.redundancy.checks import Check
 from ganeti_htools.engine.rules import choice, placements
-from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.options import PlacementOptions
@@ -34,14 +33,11 @@ class Never(Check):
     def __init__(self, *primaries: int) -> None:
         self.primaries = primaries
 
-    def admits(self, asked: RequestedInstance, primaries: Ints, secondaries: Ints | None) -> Bools:
+    def admissible(self, asked: RequestedInstance, primaries: Ints, secondaries: Ints | None) -> Bools:
         return np.ones((len(primaries), len(primaries)), np.bool_)
 
-    def confirms(self, trial: Trial, suspects: list[int]) -> bool:
-        return int(trial.pnode[0]) not in self.primaries
-
-    def hopeless(self, suspects: list[int]) -> bool:
-        return False
+    def fatal_loss(self, asked: RequestedInstance, primary: int, secondary: int = NOWHERE) -> int:
+        return primary if primary in self.primaries else NOWHERE
 
 
 class Telling(Reporter):

@@ -1,6 +1,6 @@
 import numpy as np
 
-from ganeti_htools.engine.redundancy.n1 import bad_instances, bad_nodes
+from ganeti_htools.engine.redundancy.health import bad_instances, bad_nodes
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State

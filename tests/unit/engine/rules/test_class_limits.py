@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.redundancy.check import fragile_nodes
-from ganeti_htools.engine.redundancy.global_n1 import assess
+from ganeti_htools.engine.redundancy.assessment import assess
+from ganeti_htools.engine.redundancy.health import fragile_nodes
 from ganeti_htools.engine.rules import placements, settling
 from ganeti_htools.engine.rules.class_limits import refused
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
@@ -128,13 +128,12 @@ def test_refuses_placement_that_leaves_too_little_of_a_class() -> None:
     on = state((2, 1), demanding(1, DRBD, "node0", "node1"))
     everywhere = np.ones(2, np.bool_)
     redundancy = assess(on, everywhere, PlacementOptions())
-    assert redundancy.admits(on.requested_instance(demanding(1, EXT, "")), np.arange(2), None).tolist() == [
+    assert redundancy.admissible(
+        on.requested_instance(demanding(1, EXT, "")), np.arange(2), None
+    ).tolist() == [
         True,
         False,
     ]
-    trial = placements.allocate_one(
-        on, on.requested_instance(demanding(1, EXT, "")), np.arange(2), everywhere, force=True
-    )
-    assert not redundancy.confirms(trial.only(0), [])
-    pair = redundancy.admits(on.requested_instance(demanding(1, DRBD, "")), np.array([0]), np.array([1]))
+    assert not redundancy.survives(on.requested_instance(demanding(1, EXT, "")), 0)
+    pair = redundancy.admissible(on.requested_instance(demanding(1, DRBD, "")), np.array([0]), np.array([1]))
     assert pair.tolist() == [[False]]

@@ -49,7 +49,7 @@ def test_a_new_component_counts_wherever_scores_are_computed() -> None:
 
         from ganeti_htools.engine.balancing.balance import rebalance, score_of
         from ganeti_htools.model.options import BalancingOptions
-        from ganeti_htools.engine.capacity.bulk_allocation import fill
+        from ganeti_htools.engine.capacity.fill import fill
         from ganeti_htools.engine.rules import choice, placements, settling
         from ganeti_htools.model.cluster import Cluster, Group
         from ganeti_htools.model.derive import derive
@@ -118,7 +118,7 @@ def test_a_new_count_that_only_primaries_change_counts_in_bulk_allocation() -> N
     program = """
         import numpy as np
 
-        from ganeti_htools.engine.capacity.bulk_allocation import fill
+        from ganeti_htools.engine.capacity.fill import fill
         from ganeti_htools.model.cluster import Cluster, Group
         from ganeti_htools.model.derive import derive
         from ganeti_htools.model.types import DiskTemplate
@@ -165,7 +165,7 @@ def test_balancing_of_shared_storage_refuses_components_it_cannot_foresee(entry:
 
 def test_simulated_losses_refuse_a_component_that_is_not_proportional() -> None:
     entry = 'Component("full_cnt", 1.0, COUNT, ("f_dsk",), lambda c, free: free < 1, proportional=False),'
-    done = run(entry, "import ganeti_htools.engine.redundancy.loss_simulation")
+    done = run(entry, "import ganeti_htools.engine.redundancy.simulate")
     assert done.returncode == 1
     assert "the simulation of lost nodes does not know what changes full_cnt" in done.stderr
 

@@ -44,7 +44,7 @@ def test_module_that_misses_a_hard_limit_is_refused() -> None:
         from dataclasses import replace
         from ganeti_htools.engine.rules import resources
         resources.LIMITS += (resources.SPINDLES._replace(figure="f_gpus"),)
-        import ganeti_htools.engine.redundancy.global_n1
+        import ganeti_htools.engine.redundancy.simulate
     """
     done = subprocess.run(
         [sys.executable, "-c", dedent(program)], capture_output=True, text=True, check=False

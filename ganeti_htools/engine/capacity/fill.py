@@ -15,7 +15,7 @@ import numpy as np
 from ganeti_htools.engine.capacity.bulk_one_node import OneNodeSearch
 from ganeti_htools.engine.capacity.bulk_pairs import PairSearch
 from ganeti_htools.engine.capacity.bulk_search import Known, Nodes
-from ganeti_htools.engine.redundancy.global_n1 import Redundancy
+from ganeti_htools.engine.redundancy.assessment import Assessment
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import Ints
@@ -25,14 +25,14 @@ from ganeti_htools.model.types import Fail
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """How many instances found a place, and how many candidates each reason rules out for one more.
+    """The number of instances placed, and how many candidates each reason rules out for one more.
 
-    ``redundancy`` is what holds then, if somebody looked.
+    ``assessment`` is that of the state with all instances, if there is one.
     """
 
     placed: int
     failures: dict[Fail, int]
-    redundancy: Redundancy | None = None
+    assessment: Assessment | None = None
 
 
 def fill(
@@ -48,7 +48,7 @@ def fill(
 
     They have no tags but those of demands and the usual load, and get numbers from ``first`` on appended to
     their name. Mirrored ones go on pairs within a group. ``nodes`` are rows in order, all online; scores are
-    those of all nodes. Redundancy is looked at node by node only. ``progress`` is told of each placement,
+    those of all nodes. Assessment is looked at node by node only. ``progress`` is told of each placement,
     ``known`` is what was found out before (:class:`.BulkSearch`).
     """
     asked = state.requested_instance(row)

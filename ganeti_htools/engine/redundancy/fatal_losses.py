@@ -1,10 +1,10 @@
-"""Nodes whose loss is not survived, whatever room the others have."""
+"""Losses that are fatal whatever room other nodes have: some instance cannot come back anywhere."""
 
 from collections.abc import Callable
 
 import numpy as np
 
-from ganeti_htools.engine.redundancy.displaced import DRBD, SURVIVES
+from ganeti_htools.engine.redundancy.rule import DRBD, SURVIVES
 from ganeti_htools.engine.rules.limits import SECONDARY
 from ganeti_htools.engine.rules.resources import declared_limits
 from ganeti_htools.engine.rules.storage_limits import disk_limits
@@ -13,23 +13,23 @@ from ganeti_htools.model.policy import Demand, violation
 from ganeti_htools.model.state import State
 
 
-def irrecoverable(state: State, settled: Bools, mirrored: Ints, scope: Bools) -> Bools:
+def fatal_losses(state: State, settled: Bools, mirrored: Ints, scope: Bools) -> Bools:
     """The nodes with an instance that cannot come back anywhere.
 
-    Of all instances those that are ``settled`` (a mask) count, of which ``mirrored`` (rows) have a secondary.
+    Only the ``settled`` instances (a mask) count; ``mirrored`` are the rows of those with a secondary.
     """
-    columns, broken = state.columns, np.zeros(len(state.group), np.bool_)
-    broken[state.pnode[mirrored[_held(state, mirrored)]]] = True
-    broken[state.pnode[settled & (state.template == DRBD) & (state.snode == NOWHERE)]] = True
+    columns, fatal = state.columns, np.zeros(len(state.group), np.bool_)
+    fatal[state.pnode[mirrored[_held(state, mirrored)]]] = True
+    fatal[state.pnode[settled & (state.template == DRBD) & (state.snode == NOWHERE)]] = True
     exclusive = columns.excl_stor[state.pnode[mirrored]] | columns.excl_stor[state.snode[mirrored]]
     for index in mirrored[exclusive].tolist():
         if state.instance(index).spindles is None:
-            broken[state.pnode[index]] = True
-    return broken | _against_policy(state, settled, scope)
+            fatal[state.pnode[index]] = True
+    return fatal | _against_policy(state, settled, scope)
 
 
 def _held(state: State, mirrored: Ints) -> Bools:
-    """Which mirrored instances cannot fail over: a node breaks a hard limit on what they want already."""
+    """Whether each mirrored instance cannot fail over: one of its nodes breaks a hard limit already."""
     columns, held = state.columns, np.zeros(len(mirrored), np.bool_)
     lost, partners = state.pnode[mirrored], state.snode[mirrored]
     for limit in declared_limits(columns.shape):
@@ -44,7 +44,7 @@ def _held(state: State, mirrored: Ints) -> Bools:
 
 
 def _against_policy(state: State, settled: Bools, scope: Bools) -> Bools:
-    """Nodes with an instance to be recreated that the policy of its own group would refuse everywhere."""
+    """The nodes with an instance to be created anew that the policy of its group refuses everywhere."""
     refused = np.zeros(len(state.group), np.bool_)
     recreated = np.flatnonzero(settled & (state.template != DRBD) & ~SURVIVES[state.template])
     recreated = recreated[recreated < len(state.figures.rows)]  # what is placed anew has been checked
@@ -63,7 +63,7 @@ def _against_policy(state: State, settled: Bools, scope: Bools) -> Bools:
 
 
 def _refuses(state: State, group: int, exclusive: bool, demands: list[Demand]) -> Callable[[int], bool]:
-    """Whether the policy of a group refuses a demand, remembered with the figures."""
+    """A function that tells whether the policy of a group refuses a demand; it remembers with the figures."""
     policy = state.policies[group]
     known = state.figures.verdicts.setdefault((policy, exclusive), {})
 

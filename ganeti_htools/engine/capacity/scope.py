@@ -1,15 +1,15 @@
-"""Where new instances may go, and what is known of the redundancy of the whole there."""
+"""The scope of an allocation: the nodes that take new instances, and the redundancy that has to hold."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.solution import Solution
-from ganeti_htools.engine.redundancy import n1
-from ganeti_htools.engine.redundancy.arrivals import Arrivals
-from ganeti_htools.engine.redundancy.global_n1 import Redundancy, assess
+from ganeti_htools.engine.redundancy import health as redundancy_health
+from ganeti_htools.engine.redundancy.assessment import Assessment, assess
+from ganeti_htools.engine.redundancy.cache import LossCache
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.pools import NO_POOLS, PoolRoom, pool_room
 from ganeti_htools.model.columns import Bools, Ints, sorted_unique
@@ -19,33 +19,33 @@ from ganeti_htools.model.types import AllocPolicy
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
-    """Where instances may go: rows of online ``nodes``; ``ignored`` nodes may be lost without survival.
+class AllocationScope:
+    """The online ``nodes`` (rows) that may take instances, and the rules that hold.
 
-    ``closed``: nothing may be placed at all, because some node is not N+1. ``pools`` is what pools have free.
+    The loss of ``ignored`` nodes need not be survived. A ``closed`` scope takes nothing at all, because some
+    node is not N+1. ``pools`` is the free space of pools.
     """
 
     nodes: Ints
     ignored: Bools
     options: PlacementOptions
     progress: Callable[[int], object] = lambda placed: None
-    arrivals: Arrivals = field(default_factory=Arrivals)
+    cache: LossCache = field(default_factory=LossCache)
     closed: bool = False
     pools: PoolRoom = NO_POOLS
 
     def guards(self, mirrored: bool) -> bool:
-        """Whether the redundancy of the whole is looked at when such an instance is placed."""
+        """Whether every node must survive a loss with each such instance that is placed."""
         return self.options.capacity and not (mirrored and self.options.accept_existing)
 
-    def redundancy(self, state: State) -> Redundancy:
-        """What can be said of the redundancy of all nodes."""
-        known = assess(state, np.ones(len(state.group), np.bool_), self.options)
-        looked = known.looked & ~self.ignored
-        return replace(known, looked=looked, arrivals=self.arrivals, doubtful={}, concerned={}, lost={})
+    def assess(self, state: State) -> Assessment:
+        """Assess the redundancy of all nodes."""
+        everyone = np.ones(len(state.group), np.bool_)
+        return assess(state, everyone, self.options, self.ignored, self.cache)
 
 
 def bad_groups(state: State, options: PlacementOptions) -> Bools:
-    """The groups (by row) of which not every node can be lost."""
+    """The groups (by row) in which some node cannot be lost."""
     groups = range(len(state.cluster.groups))
     return np.array([not assess(state, state.group == row, options).holds() for row in groups], np.bool_)
 
@@ -61,15 +61,15 @@ def online_nodes(state: State, groups: Bools) -> Ints:
     return np.flatnonzero(~state.columns.offline & groups[state.group])
 
 
-def chosen_site(state: State, options: PlacementOptions, apart: Bools | None = None) -> Site:
-    """Where instances may go (``hspace(1)``).
+def chosen_scope(state: State, options: PlacementOptions, apart: Bools | None = None) -> AllocationScope:
+    """The scope of an allocation (``hspace(1)``).
 
     A node that is not N+1 rules out its group, and with it the whole cluster; no node does where existing
     errors are accepted. Groups that stand on their own (``--independent-groups``) rule out only themselves,
     as long as one is left; ``apart`` tells which of them are not redundant, and so ruled out as well.
     """
     nobody = np.zeros(len(state.group), np.bool_)
-    bad_nodes, groups = n1.bad_nodes(state, ~nobody), allocable_groups(state)
+    bad_nodes, groups = redundancy_health.bad_nodes(state, ~nobody), allocable_groups(state)
     if not options.accept_existing:
         groups[state.group[bad_nodes]] = False
     if apart is not None:
@@ -77,8 +77,8 @@ def chosen_site(state: State, options: PlacementOptions, apart: Bools | None = N
     nodes, pools = online_nodes(state, groups), pool_room(state)
     spared = options.accept_existing or (apart is not None and groups.any())
     if bad_nodes.any() and not spared:
-        return Site(nodes, nobody, options, closed=True, pools=pools)
-    return Site(nodes, nobody if apart is None else apart[state.group], options, pools=pools)
+        return AllocationScope(nodes, nobody, options, closed=True, pools=pools)
+    return AllocationScope(nodes, nobody if apart is None else apart[state.group], options, pools=pools)
 
 
 def by_group(state: State, nodes: Ints) -> list[Ints]:
@@ -88,11 +88,11 @@ def by_group(state: State, nodes: Ints) -> list[Ints]:
 
 
 def on_all_pairs(
-    state: State, asked: RequestedInstance, site: Site, redundancy: Redundancy
+    state: State, asked: RequestedInstance, scope: AllocationScope, assessment: Assessment
 ) -> Iterator[Solution]:
     """Redundant places for a mirrored instance, in each group in turn."""
     everyone = np.ones(len(state.group), np.bool_)
     base = choice.base(state, everyone)
-    for at in by_group(state, site.nodes):
-        nodes = site.nodes[at]
-        yield on_pairs(state, asked, nodes, nodes, base, site.options, redundancy)
+    for at in by_group(state, scope.nodes):
+        nodes = scope.nodes[at]
+        yield on_pairs(state, asked, nodes, nodes, base, scope.options, assessment)

@@ -6,10 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.redundancy import node_loss
-from ganeti_htools.engine.redundancy.arrivals import Arrivals
-from ganeti_htools.engine.redundancy.global_n1 import assess
-from ganeti_htools.engine.redundancy.node_loss import Means, Recovery
+from ganeti_htools.engine.redundancy import rule
+from ganeti_htools.engine.redundancy.assessment import assess
+from ganeti_htools.engine.redundancy.rule import Means, Recovery
 from ganeti_htools.model.cluster import Disk, Instance
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.derive import derive
@@ -38,7 +37,7 @@ def everywhere(state: State) -> Bools:
 
 def test_mirrors_come_back_first_and_what_loses_its_data_last() -> None:
     state = state_of(ONE_OF_EACH)
-    found = list(node_loss.recover(state.copy(), 0, everywhere(state)))
+    found = list(rule.recover(state.copy(), 0, everywhere(state)))
     assert [each.kind for each in found] == [Means.FAILOVER, Means.MOVE, Means.RECREATE]
     assert found[0] == Recovery(2, Means.FAILOVER, 1)
     assert found[1] == Recovery(1, Means.MOVE, 2)  # b has become the fuller one
@@ -47,47 +46,23 @@ def test_mirrors_come_back_first_and_what_loses_its_data_last() -> None:
 
 def test_an_instance_without_room_comes_back_nowhere() -> None:
     state = state_of([*ONE_OF_EACH, *FULL])
-    found = list(node_loss.recover(state.copy(), 0, everywhere(state)))
+    found = list(rule.recover(state.copy(), 0, everywhere(state)))
     assert {each.node for each in found} == {NOWHERE}
-    assert not node_loss.can_be_lost(state, 0, everywhere(state))
+    assert not rule.can_be_lost(state, 0, everywhere(state))
 
 
 def test_nodes_that_are_not_up_take_nothing() -> None:
     state = state_of(ONE_OF_EACH)
     up = np.array([False, False, True])
-    found = list(node_loss.recover(state.copy(), 0, everywhere(state), up))
+    found = list(rule.recover(state.copy(), 0, everywhere(state), up))
     assert [each.node for each in found] == [NOWHERE, 2, 2]
-
-
-def test_failovers_alone_leave_what_is_not_mirrored_where_it_is() -> None:
-    state = state_of(ONE_OF_EACH)
-    lost = node_loss.failed_over(state, 0, everywhere(state), Arrivals())
-    assert lost is not None
-    assert lost.state.pnode.tolist() == [0, 0, 1]
-    assert [each.asked.row.name for each in lost.instances] == ["shared", "plain"]
-    assert state.pnode.tolist() == [0, 0, 0]
-    full = state_of([*ONE_OF_EACH, *FULL])
-    assert node_loss.failed_over(full, 0, everywhere(full), Arrivals()) is None
-
-
-def test_the_node_that_fails_is_tried_first_the_next_time() -> None:
-    suspects, tried = [3, 2], []
-
-    def survived(node: int) -> bool:
-        tried.append(node)
-        return node != 1
-
-    assert not node_loss.all_can_be_lost(survived, [0, 1, 2], suspects)
-    assert tried == [2, 0, 1]
-    assert suspects == [1, 3, 2]
-    assert node_loss.all_can_be_lost(survived, [0, 2], suspects)
 
 
 @pytest.mark.parametrize("instances", [[], ONE_OF_EACH, ONE_OF_EACH[1:], [*ONE_OF_EACH, *FULL], FULL])
 def test_what_sums_prove_is_what_the_simulation_finds(instances: list[Instance]) -> None:
     state = state_of(instances)
     scope = everywhere(state)
-    lost = [not node_loss.can_be_lost(state, node, scope) for node in range(3)]
+    lost = [not rule.can_be_lost(state, node, scope) for node in range(3)]
     redundancy = assess(state, scope, PlacementOptions())
     assert redundancy.fragile().tolist() == lost
     assert redundancy.holds() is not any(lost)
@@ -117,6 +92,6 @@ def test_what_no_other_node_has_a_unit_for_cannot_come_back() -> None:
     made = replace(made, nodes=tuple(replace(node, storage=units[node.name]) for node in made.nodes))
     state = derive(made)
     everyone, rows = np.ones(3, np.bool_), np.arange(4)
-    assert node_loss.bound_to_units(state, rows, everyone).tolist() == [False, False, True, False]
+    assert rule.bound_to_units(state, rows, everyone).tolist() == [False, False, True, False]
     without_c = np.array([True, True, False])
-    assert node_loss.bound_to_units(state, rows[:1], without_c).tolist() == [True]
+    assert rule.bound_to_units(state, rows[:1], without_c).tolist() == [True]

@@ -1,13 +1,13 @@
-"""What the loss of a node displaces, in sums."""
+"""The demand of instances that lose their node."""
 
 import numpy as np
 import pytest
 
 from ganeti_htools.backends import text
-from ganeti_htools.engine.redundancy.displaced import (
+from ganeti_htools.engine.redundancy.demand import (
     UNKNOWN,
     Amounts,
-    displaced_by_node,
+    displaced_demand,
     spindles_of,
 )
 from ganeti_htools.model.derive import derive
@@ -21,12 +21,12 @@ def state(seed: int) -> State:
     return derive(text.parse(text_of(cluster(seed, shape)), "generated"))
 
 
-def test_spindles_that_nobody_says_are_more_than_any_node_has() -> None:
+def test_unknown_spindles_are_more_than_any_node_has() -> None:
     assert (spindles_of(3), spindles_of(None)) == (3, UNKNOWN)
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_one_more_is_as_if_it_had_been_there(seed: int) -> None:
+def test_joined_demand_equals_demand_of_all(seed: int) -> None:
     whole = state(seed)
     everything = np.ones(len(whole.pnode), np.bool_)
     some = everything.copy()
@@ -34,8 +34,8 @@ def test_one_more_is_as_if_it_had_been_there(seed: int) -> None:
     last = whole.instance(len(some) - 1)
     if whole.columns.excl_stor.any() or whole.forthcoming.any():
         return
-    joined = displaced_by_node(whole, some).joined(last, whole.pnode[-1:])
-    expected = displaced_by_node(whole, everything)
+    joined = displaced_demand(whole, some).joined(last, whole.pnode[-1:])
+    expected = displaced_demand(whole, everything)
     for name in ("number", "shared", "recreated"):
         assert np.array_equal(getattr(joined, name), getattr(expected, name)), name
     pairs = zip((joined.memory, *joined.disk), (expected.memory, *expected.disk), strict=True)

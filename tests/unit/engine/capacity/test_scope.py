@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.capacity.site import (
-    Site,
+from ganeti_htools.engine.capacity.scope import (
+    AllocationScope,
     allocable_groups,
     bad_groups,
     by_group,
-    chosen_site,
+    chosen_scope,
     on_all_pairs,
     online_nodes,
 )
@@ -42,7 +42,7 @@ def test_groups_that_take_no_instances_and_nodes_that_are_offline_are_left_out()
     assert allocable_groups(state).tolist() == [True, False]
     state.columns.offline[0] = True
     assert online_nodes(state, np.array([True, True])).tolist() == [1, 2, 3]
-    assert chosen_site(state, PlacementOptions()).nodes.tolist() == [1]
+    assert chosen_scope(state, PlacementOptions()).nodes.tolist() == [1]
 
 
 def test_groups_that_are_not_redundant_are_bad() -> None:
@@ -64,7 +64,7 @@ def test_groups_that_are_not_redundant_are_bad() -> None:
 def test_a_node_that_is_not_n1(
     accept: bool, apart: list[bool] | None, nodes: list[int], ignored: list[int], closed: bool
 ) -> None:
-    site = chosen_site(
+    site = chosen_scope(
         two_groups(TIGHT),
         PlacementOptions(accept_existing=accept),
         None if apart is None else np.array(apart),
@@ -76,15 +76,10 @@ def test_a_node_that_is_not_n1(
 
 def test_losses_that_do_not_count_are_not_looked_at() -> None:
     state = two_groups(BIG)
-    assert np.flatnonzero(chosen_site(state, PlacementOptions()).redundancy(state).looked).tolist() == [
-        0,
-        1,
-        2,
-        3,
-    ]
-    apart = chosen_site(state, PlacementOptions(), np.array([False, True]))
-    assert apart.redundancy(state).holds()
-    assert np.flatnonzero(apart.redundancy(state).looked).tolist() == [0, 1]
+    assert chosen_scope(state, PlacementOptions()).assess(state).bounds.checked.all()
+    apart = chosen_scope(state, PlacementOptions(), np.array([False, True]))
+    assert apart.assess(state).holds()
+    assert np.flatnonzero(apart.assess(state).bounds.checked).tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +91,7 @@ def test_losses_that_do_not_count_are_not_looked_at() -> None:
     ],
 )
 def test_when_redundancy_is_looked_at(options: PlacementOptions, mirrored: bool, others: bool) -> None:
-    site = Site(np.arange(2), np.zeros(2, np.bool_), options)
+    site = AllocationScope(np.arange(2), np.zeros(2, np.bool_), options)
     assert (site.guards(True), site.guards(False)) == (mirrored, others)
 
 
@@ -111,6 +106,6 @@ def test_groups_of_one_node_have_no_pair() -> None:
 def test_pairs_are_tried_group_by_group() -> None:
     state = two_groups([])
     new = replace(instance("new", DiskTemplate.DRBD, ""), mem=2_500)
-    site = chosen_site(state, PlacementOptions())
-    found = on_all_pairs(state, state.requested_instance(new), site, site.redundancy(state))
+    site = chosen_scope(state, PlacementOptions())
+    found = on_all_pairs(state, state.requested_instance(new), site, site.assess(state))
     assert [sorted(each.nodes) for each in found] == [[0, 1], [2, 3]]

@@ -1,21 +1,18 @@
-"""A node is lost: where each of its instances comes back.
+"""The rule of global N+1 redundancy: what happens to each instance when its node is lost.
 
-Mirrored instances fail over to their secondaries, instances on shared storage go one by one to the node of
-the group that leaves it best balanced, and the rest are created anew without their data, those with most
+Mirrored instances fail over to their secondaries. Instances on shared storage then go one by one to the node
+of the group that leaves it best balanced. The rest are created anew without their data, those with most
 memory first, on the best node. Only what exists limits (memory, disk, spindles, migration tags, policy), not
 what balances. The rule is that of Ganeti's htools (``GlobalN1.hs``, ``hcheck(1)``).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.redundancy.arrivals import Arrivals
-from ganeti_htools.engine.redundancy.lost_nodes import LostNode, lost_node
 from ganeti_htools.engine.rules import choice, placements, settling
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints, availability, sorted_unique
@@ -28,7 +25,7 @@ SURVIVES = np.array([template.survives_node for template in DiskTemplate])
 
 
 class Means(Enum):
-    """How an instance of a lost node comes back: by its mirror, its shared disks, or without its data."""
+    """The way an instance of a lost node comes back: by its mirror, its shared disks, or without its data."""
 
     FAILOVER = "failover"
     MOVE = "move"
@@ -37,51 +34,16 @@ class Means(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """Where an instance (row) of a lost node comes back: a node (row), NOWHERE if it does not."""
+    """The node (row) on which an instance (row) of a lost node comes back, NOWHERE if it does not."""
 
     instance: int
     kind: Means
     node: int
 
 
-def can_be_lost(state: State, node: int, scope: Bools, known: Arrivals | None = None) -> bool:
-    """Whether all instances of a node find a place should it be lost, by trying; the state is not changed.
-
-    ``known`` has the quicker simulation used for those that do not fail over, where it can tell.
-    """
-    if known is not None:
-        lost = failed_over(state, node, scope, known)
-        if lost is not None:
-            return lost.survived()
-    return all(each.node != NOWHERE for each in recover(state.copy(), node, scope))
-
-
-def failed_over(
-    state: State, node: int, scope: Bools, known: Arrivals, others: Sequence[LostNode | None] = ()
-) -> LostNode | None:
-    """A lost node whose mirrored instances have failed over; the state must not change any more.
-
-    None if one cannot, or if the quicker simulation cannot tell about the others. ``others`` are lost nodes
-    of the same state.
-    """
-    mirrored, displaced = _instances(state, node, scope)
-    if mirrored:
-        state = state.copy()
-        if any(each.node == NOWHERE for each in islice(recover(state, node, scope), len(mirrored))):
-            return None
-    return lost_node(known, state, node, displaced, scope, others)
-
-
-def all_can_be_lost(survived: Callable[[int], bool], nodes: list[int], suspects: list[int]) -> bool:
-    """Whether the loss of each of some nodes would be ``survived``.
-
-    Those that failed before (``suspects``) are tried first; the one that fails now is put before them.
-    """
-    for node in [*(n for n in suspects if n in nodes), *(n for n in nodes if n not in suspects)]:
-        if not survived(node):
-            suspects[:] = [node, *(n for n in suspects if n != node)]
-            return False
-    return True
+def can_be_lost(state: State, node: int, scope: Bools) -> bool:
+    """Whether all instances of a node find a place when the node is lost; the state is not changed."""
+    return all(recovery.node != NOWHERE for recovery in recover(state.copy(), node, scope))
 
 
 def recover(
@@ -89,15 +51,14 @@ def recover(
 ) -> Iterator[Recovery]:
     """Find a place for each instance of a lost node, one after the other, on this state, in place.
 
-    ``up`` tells which nodes take instances; all unless given, for the rule of ``hcheck(1)`` does not
-    look at whether nodes are offline. Unless ``every`` instance is to be told of, those that are
-    :func:`bound_to_units` are left out.
+    ``up`` are the nodes that take instances, all unless given: ``hcheck(1)`` does not ask whether nodes are
+    offline. Instances that are :func:`bound_to_units` are left out unless ``every`` is set.
     """
     mates = scope & (state.group == state.group[node])
     others = mates.copy() if up is None else mates & up
     others[node] = False
     targets = np.flatnonzero(others)
-    mirrored, displaced = _instances(state, node, None if every else scope)
+    mirrored, displaced = instances_of(state, node, None if every else scope)
     for row in mirrored:
         asked, secondary = state.instance(row), int(state.snode[row])
         trial = None
@@ -117,35 +78,32 @@ def recover(
 
 
 def bound_to_units(state: State, rows: Ints, scope: Bools) -> Bools:
-    """Which instances cannot come back after the loss of their node, whatever room there is.
+    """Whether each of these instances (rows) cannot come back after the loss of its node, whatever is free.
 
-    No other node of their group has the storage units, or sees the pools, that their disks want, or a node
-    of a mirrored one does not report its unit; the default unit aside. No room can be kept for them, so that
-    redundancy is judged by the others.
+    No other node of its group has the storage units, or sees the pools, that its disks want, or a node of a
+    mirrored instance does not report its unit. The default unit is exempt. No room can be kept for such
+    instances, so redundancy is judged by the others.
     """
     mirrored = state.template[rows] == DRBD
     return bound(state, state.wants[rows], state.pnode[rows], state.snode[rows], mirrored, scope)
 
 
 def bound(state: State, wants: Bools, p: Ints, s: Ints, mirrored: Any, scope: Bools) -> Bools:
-    """Which instances cannot come back (:func:`bound_to_units`), given what they want (:attr:`.State.wants`)
-    and their nodes.
-    """
+    """The same as :func:`bound_to_units`, for instances with these wants (:attr:`.State.wants`) and nodes."""
     has, groups = availability(state.columns), state.group[p]
     elsewhere = np.zeros((len(has), len(p)), np.int64)
     for group in sorted_unique(groups).tolist():
-        there = has[:, scope & (state.group == group)].sum(axis=1)
-        elsewhere[:, groups == group] = there[:, np.newaxis]
+        in_group = has[:, scope & (state.group == group)].sum(axis=1)
+        elsewhere[:, groups == group] = in_group[:, np.newaxis]
     elsewhere -= has[:, p] & scope[p]
     found: Any = np.where(mirrored, has[:, p] & has[:, s], elsewhere > 0)
-    # Of the default unit the rule of Ganeti's htools holds.
     return np.asarray((wants.T & ~found)[1:].any(axis=0))
 
 
-def _instances(state: State, node: int, scope: Bools | None) -> tuple[list[int], list[int]]:
-    """Rows of the instances of a node in the order in which they move: those that fail over, and others.
+def instances_of(state: State, node: int, scope: Bools | None) -> tuple[list[int], list[int]]:
+    """Rows of the instances of a lost node in the order in which they move: those that fail over, and others.
 
-    With a scope only those that may come back.
+    With a scope, instances that are :func:`bound_to_units` are left out.
     """
     here = state.primaries_of(node)
     if scope is not None and state.columns.shape.binds:

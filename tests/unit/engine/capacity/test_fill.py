@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.capacity.bulk_allocation import fill
+from ganeti_htools.engine.capacity.fill import fill
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive

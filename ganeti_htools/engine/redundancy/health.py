@@ -1,20 +1,19 @@
-"""Whether a cluster is healthy, and what would become of it without a node (``hcheck(1)``)."""
+"""Health of a cluster: nodes that fail N+1, and losses that it would not survive (``hcheck(1)``)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ganeti_htools.engine.redundancy.global_n1 import assess
-from ganeti_htools.engine.redundancy.n1 import bad_nodes
-from ganeti_htools.engine.redundancy.node_loss import Means, Recovery, recover
+from ganeti_htools.engine.redundancy.assessment import assess
+from ganeti_htools.engine.redundancy.rule import Means, Recovery, recover
 from ganeti_htools.model.columns import NOWHERE, Bools, sorted_unique
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class RedundancyHealth:
     """What is wrong, counted as Ganeti's tools count it; 0 is good.
 
     Nodes that fail N+1, nodes with primaries that exclude each other, instances whose primary is offline,
@@ -74,6 +73,19 @@ class Tolerance:
     recreating: int
 
 
+def bad_nodes(state: State, scope: Bools) -> Bools:
+    """Online nodes in scope with less memory free than they have to keep for one that fails."""
+    bad: Bools = scope & state.columns.fail_n1 & ~state.columns.offline
+    return bad
+
+
+def bad_instances(state: State, scope: Bools) -> Bools:
+    """Instances with one of the bad nodes."""
+    bad = bad_nodes(state, scope)
+    found: Bools = (bad[state.pnode] | (bad[state.snode] & (state.snode != NOWHERE))) & ~state.forthcoming
+    return found
+
+
 def groups(state: State) -> list[int]:
     """Rows of the node groups that have nodes."""
     rows: list[int] = sorted_unique(state.group).tolist()
@@ -85,11 +97,11 @@ def fragile_nodes(state: State, scope: Bools) -> Bools:
     return assess(state, scope, PlacementOptions()).fragile()
 
 
-def health(state: State, scope: Bools, capacity: bool = True) -> Health:
+def health(state: State, scope: Bools, capacity: bool = True) -> RedundancyHealth:
     """The health of a group: the nodes in scope. ``capacity``: also count nodes that cannot be lost."""
     columns = state.columns
     offline = scope & columns.offline
-    return Health(
+    return RedundancyHealth(
         n1_fail=int(np.count_nonzero(bad_nodes(state, scope))),
         conflict_tags=int(np.count_nonzero(columns.conflicts[scope])),
         offline_pri=int(columns.primaries[offline].sum()),
@@ -98,9 +110,11 @@ def health(state: State, scope: Bools, capacity: bool = True) -> Health:
     )
 
 
-def total(parts: Sequence[Health], capacity: bool = True) -> Health:
+def total(parts: Sequence[RedundancyHealth], capacity: bool = True) -> RedundancyHealth:
     """The health of all groups together."""
-    return Health(*(sum(part.counts[which] for part in parts) for which in range(5 if capacity else 4)))
+    return RedundancyHealth(
+        *(sum(part.counts[which] for part in parts) for which in range(5 if capacity else 4))
+    )
 
 
 def lose(state: State, node: int) -> Loss:

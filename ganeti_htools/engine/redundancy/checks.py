@@ -1,0 +1,94 @@
+"""Checks of redundancy that a search for a place asks; :class:`.Assessment` is the usual one."""
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from ganeti_htools.engine.redundancy.assessment import Assessment, assess
+from ganeti_htools.engine.redundancy.rule import can_be_lost
+from ganeti_htools.engine.redundancy.simulate import NewInstances
+from ganeti_htools.engine.rules import placements
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints
+from ganeti_htools.model.options import PlacementOptions
+from ganeti_htools.model.state import RequestedInstance, State
+
+
+class Check(Protocol):
+    """The questions of a search for a place about redundancy; candidates are rows of nodes."""
+
+    def admissible(self, asked: RequestedInstance, primaries: Ints, secondaries: Ints | None) -> Bools:
+        """For each primary (and secondary), False where the state would certainly not be redundant."""
+
+    def fatal_loss(self, asked: RequestedInstance, primary: int, secondary: int = NOWHERE) -> int:
+        """A node that cannot be lost with the instance on admissible nodes; NOWHERE if every node can."""
+
+    def fatal_alone(self, node: int) -> bool:
+        """Whether the loss of a node is fatal even with nothing placed."""
+        return False
+
+    def refuted(self, new: NewInstances) -> Bools:
+        """For each new instance by itself, True where a loss that was fatal before is found fatal with it."""
+        return np.zeros(len(new.which), np.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class SecondaryCheck(Check):
+    """Redundancy where an instance only gets a secondary: it counts as the unmirrored one that it still is.
+
+    ``before`` is of the state in which the instance has no secondary, ``bare`` the state without it.
+    """
+
+    before: Assessment
+    bare: State
+
+    def admissible(self, asked: RequestedInstance, primaries: Ints, secondaries: Ints | None) -> Bools:
+        """As :class:`Check` says."""
+        assert secondaries is not None
+        return np.full((len(primaries), len(secondaries)), not self.before.bounds.some_fatal)
+
+    def fatal_loss(self, asked: RequestedInstance, primary: int, secondary: int = NOWHERE) -> int:
+        """As :class:`Check` says: nodes have the figures they get, the instance is what it was."""
+        pair = np.array([primary]), np.array([secondary])
+        trial = placements.allocate_pairs(self.bare, asked, *pair, self.bare.peers[pair], force=True)
+        state, cache = self.before.state.copy(), self.before.cache
+        for change in trial.changes:
+            state.columns.put(int(change.rows[0]), change.new)
+        if not asked.forthcoming:
+            state.peers[pair] += asked.secondary_mem
+            for peers, kept in zip(state.class_peers, asked.secondary_classes, strict=True):
+                peers[pair] += kept
+        nodes = self.before.bounds.unproved(replace(asked, record_mem=0), primary).tolist()
+        for node in cache.suspects_first(nodes):
+            if not can_be_lost(state, node, self.before.bounds.scope):
+                cache.suspect(node)
+                return node
+        return NOWHERE
+
+    def fatal_alone(self, node: int) -> bool:
+        """As :class:`Check` says."""
+        return self.before.fatal_alone(node)
+
+
+@dataclass(frozen=True, slots=True)
+class NoNewFragileCheck(Check):
+    """Redundancy where nodes cannot be lost already: a placement must not add any.
+
+    ``fragile`` are the nodes that cannot be lost ``before``.
+    """
+
+    before: Assessment
+    fragile: Bools
+
+    def admissible(self, asked: RequestedInstance, primaries: Ints, secondaries: Ints | None) -> Bools:
+        """As :class:`Check` says: nothing is ruled out."""
+        return np.ones(
+            (len(primaries),) if secondaries is None else (len(primaries), len(secondaries)), np.bool_
+        )
+
+    def fatal_loss(self, asked: RequestedInstance, primary: int, secondary: int = NOWHERE) -> int:
+        """As :class:`Check` says, of nodes that could be lost before."""
+        placed = self.before.placed(asked, primary, secondary)
+        after = assess(placed, self.before.bounds.scope, PlacementOptions(), cache=self.before.cache)
+        added = np.flatnonzero(after.fragile() & ~self.fragile)
+        return int(added[0]) if len(added) else NOWHERE

@@ -1,0 +1,208 @@
+"""The demand of instances that lose their node, in sums over each node.
+
+Instances that fail over need memory and custom classes on their secondary (:class:`ClassLoad`). All others
+have to find room elsewhere (:class:`DisplacedDemand`).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ganeti_htools.engine.redundancy.rule import DRBD, SURVIVES
+from ganeti_htools.engine.rules.class_limits import refused
+from ganeti_htools.engine.rules.resources import DISK, MEMORY, SPINDLES, check_hard
+from ganeti_htools.model.cluster import MAX_MIB
+from ganeti_htools.model.columns import Bools, Columns, Ints, of_class
+from ganeti_htools.model.state import RequestedInstance, State
+
+# More spindles than any node has.
+UNKNOWN = 1 << 32
+
+# The limits whose amounts are added up here; a property test compares them with what RESOURCES declares.
+check_hard((MEMORY, DISK, SPINDLES), "the demand of lost nodes")
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """Amounts of one resource that instances take, as arrays over the nodes they are on.
+
+    ``total`` is that of all together, ``largest`` and ``least`` that of one instance. ``unit`` is the
+    greatest common divisor of all amounts, 0 if all are 0.
+    """
+
+    total: Ints
+    largest: Ints
+    least: Ints
+    unit: Ints
+
+    def joined(self, amount: int, nodes: Ints) -> "Amounts":
+        """The amounts with one instance more on each of these nodes, which may repeat."""
+        new = Amounts(self.total.copy(), self.largest.copy(), self.least.copy(), self.unit.copy())
+        np.add.at(new.total, nodes, amount)
+        new.largest[nodes] = np.maximum(amount, self.largest[nodes])
+        new.least[nodes] = np.minimum(amount, self.least[nodes])
+        new.unit[nodes] = np.gcd(amount, self.unit[nodes])
+        return new
+
+
+@dataclass(frozen=True, slots=True)
+class DisplacedDemand:
+    """The demand of instances that need room on another node after a loss; arrays over the lost nodes.
+
+    ``number`` counts the instances. ``memory`` and ``disk`` (on each storage unit) are in MiB. ``spindles``
+    are those of exclusive storage, UNKNOWN if an instance does not say. ``shared`` tells whether any instance
+    is on shared storage, so that migration tags matter, ``recreated`` whether any is not, so that policies
+    matter. ``pools`` tells whether any is on a pool that some nodes do not see (pools by nodes). ``classes``
+    are the amounts of each custom class.
+    """
+
+    number: Ints
+    memory: Amounts
+    disk: tuple[Amounts, ...]
+    spindles: Amounts
+    shared: Bools
+    recreated: Bools
+    pools: Bools
+    classes: tuple[Amounts, ...] = ()
+
+    def joined(self, asked: RequestedInstance, nodes: Ints) -> "DisplacedDemand":
+        """The demand with one instance more on each of these nodes, which may repeat."""
+        number, shared, recreated = self.number.copy(), self.shared.copy(), self.recreated.copy()
+        np.add.at(number, nodes, 1)
+        (shared if asked.row.template.survives_node else recreated)[nodes] = True
+        pools = self.pools.copy()
+        pools[:, nodes] |= np.array(asked.wants[len(asked.disk) :][: len(pools)], np.bool_)[:, np.newaxis]
+        return DisplacedDemand(
+            number,
+            self.memory.joined(asked.record_mem, nodes),
+            tuple(each.joined(taken, nodes) for each, taken in zip(self.disk, asked.disk, strict=True)),
+            self.spindles.joined(spindles_of(asked.spindles), nodes),
+            shared,
+            recreated,
+            pools,
+            tuple(each.joined(taken, nodes) for each, taken in zip(self.classes, asked.classes, strict=True)),
+        )
+
+
+def displaced_demand(state: State, settled: Bools) -> DisplacedDemand:
+    """The demand of the ``settled`` instances (a mask) that do not fail over."""
+    size = len(state.group)
+    rows = np.flatnonzero(settled & (state.template != DRBD))
+    nodes = state.pnode[rows]
+
+    def amounts(values: Iterable[int]) -> Amounts:
+        taken = np.asarray(values)
+        total, largest, unit = np.zeros((3, size), np.int64)
+        least = np.full(size, MAX_MIB)
+        np.add.at(total, nodes, taken)
+        np.maximum.at(largest, nodes, taken)
+        np.minimum.at(least, nodes, taken)
+        np.gcd.at(unit, nodes, taken)
+        return Amounts(total, largest, least, unit)
+
+    spindles = np.zeros(len(rows), np.int64)
+    if state.columns.excl_stor.any():
+        instances = state.cluster.instances
+        spindles[:] = [spindles_of(instances[row].spindles) for row in rows.tolist()]
+    survives, (shared, recreated) = SURVIVES[state.template[rows]], np.zeros((2, size), np.bool_)
+    shared[nodes[survives]], recreated[nodes[~survives]] = True, True
+    units = range(len(state.units.local))
+    pools = np.zeros((len(state.units.pools), size), np.bool_)
+    for wanted, pool in zip(state.wants[rows].T[len(units) :], pools, strict=False):  # then classes
+        pool[nodes[wanted]] = True
+    return DisplacedDemand(
+        np.bincount(nodes, minlength=size),
+        amounts(state.record_mem[rows]),
+        tuple(amounts(state.disk[rows, unit]) for unit in units),
+        amounts(spindles),
+        shared,
+        recreated,
+        pools,
+        tuple(map(amounts, state.classes[rows].T)),
+    )
+
+
+def spindles_of(spindles: int | None) -> int:
+    """The number of spindles, UNKNOWN if the instance does not say."""
+    return UNKNOWN if spindles is None else spindles
+
+
+@dataclass(frozen=True, slots=True)
+class ClassLoad:
+    """The amount of a custom class (by position) that fails over.
+
+    Instances of ``p`` need ``load[p, s]`` on ``s`` after the loss of ``p``.
+    """
+
+    which: int
+    load: Ints
+
+    def missing(self, columns: Columns, lost: Ints, partners: Ints) -> Ints:
+        """The amount that partners lack for what would fail over to them; at most 0 if they have enough."""
+        needed = self.load[lost, partners]
+        return np.where(needed > 0, needed - self._free(columns)[partners], 0)
+
+    def barred(self, state: State, mirrored: Ints) -> Bools:
+        """Whether each of these mirrored instances (rows) has a node that must not give its amount to one."""
+        amounts, columns = state.classes[mirrored, self.which], state.columns
+        lost, partners = state.pnode[mirrored], state.snode[mirrored]
+        here = refused(columns.take(lost), self.which, amounts) & ~columns.offline[lost]
+        partner = refused(columns.take(partners), self.which, amounts)
+        return np.asarray((amounts > 0) & (here | partner))
+
+    def holds(self, columns: Columns, asked: RequestedInstance, checked: Bools) -> Bools:
+        """Whether each node has enough for all that fails over to it with a new instance as primary."""
+        expected = self.load[checked].max(axis=0, initial=0)
+        return np.asarray((expected == 0) | (self._free(columns) - self._taken(asked) >= expected))
+
+    def takes_over(
+        self, columns: Columns, asked: RequestedInstance, primaries: Any, secondaries: Any
+    ) -> Bools:
+        """Whether a new instance can fail over together with others (rows of nodes that broadcast)."""
+        left = self._free(columns)[secondaries] - self.load[primaries, secondaries]
+        taken = self._taken(asked)
+        return np.asarray((left >= taken) | (taken == 0))
+
+    def room(
+        self,
+        columns: Columns,
+        demand: DisplacedDemand,
+        lost: Ints,
+        targets: Ints,
+        asked: RequestedInstance | None = None,
+        primaries: Sequence[int] = (),
+    ) -> Ints:
+        """The room on targets after failovers off each lost node, as :class:`.packing_bounds.Room` has it.
+
+        A new mirrored instance may have failed over to any target. Targets that must not give the largest
+        amount to one instance have no room.
+        """
+        free, moved = self._free(columns).copy(), 0
+        if asked is not None:
+            np.subtract.at(free, primaries, self._taken(asked))
+            moved = self._taken(asked) if asked.mirrored else 0
+        found = free[targets] - self.load[lost, targets] - moved * np.isin(lost, primaries)
+        least, most, step = (
+            getattr(columns, of_class(figure, self.which))[targets] for figure in ("least", "most", "step")
+        )
+        gives = (least == 1) & (step == 1) & (most >= demand.classes[self.which].largest[lost])
+        return np.where(gives, found + 1, 0)
+
+    def _free(self, columns: Columns) -> Ints:
+        free: Ints = getattr(columns, of_class("f", self.which))
+        return free
+
+    def _taken(self, asked: RequestedInstance) -> int:
+        return 0 if asked.forthcoming else int(asked.classes[self.which])
+
+
+def class_loads(state: State, mirrored: Ints) -> tuple[ClassLoad, ...]:
+    """The amounts of each class that mirrored instances (rows) need where they fail over."""
+    size, found = len(state.group), []
+    for which, amounts in enumerate(state.classes[mirrored].T):
+        load = np.zeros((size, size), np.int64)
+        np.add.at(load, (state.pnode[mirrored], state.snode[mirrored]), amounts)
+        found.append(ClassLoad(which, load))
+    return tuple(found)
