@@ -18,7 +18,7 @@ from ganeti_htools.engine.redundancy.demand import (
     spindles_of,
 )
 from ganeti_htools.engine.redundancy.fatal_losses import fatal_losses
-from ganeti_htools.engine.redundancy.packing_bounds import Room, surely_found, surely_missing
+from ganeti_htools.engine.redundancy.packing_bounds import TargetRoom, surely_found, surely_missing
 from ganeti_htools.engine.redundancy.rule import DRBD, bound, bound_to_units
 from ganeti_htools.engine.rules.resources import DISK, MEMORY, SPINDLES, check_hard
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints, availability, sorted_unique
@@ -128,7 +128,8 @@ class RedundancyBounds:
         alone = self._unproved_alone
         others = alone[~np.isin(self.state.group[alone], changed)]
         groups = (self._unproved_in(group, asked, [*primaries]) for group in changed.tolist())
-        return np.concatenate([others, *groups])
+        unproved: Ints = np.concatenate([others, *groups])
+        return unproved
 
     @cached_property
     def _unproved_alone(self) -> Ints:
@@ -164,19 +165,19 @@ class RedundancyBounds:
 
     def _after(
         self, asked: RequestedInstance | None, primaries: Sequence[int], joins: bool = True
-    ) -> tuple[DisplacedDemand, Room]:
+    ) -> tuple[DisplacedDemand, TargetRoom]:
         """The demand and the room with equal instances placed, whose secondary may be anywhere.
 
         Without ``joins`` the demand stays as it was, for callers who do not ask for the loss of its primary.
         """
-        demand, room = self.demand, Room.of(self.state.columns)
+        demand, room = self.demand, TargetRoom.of(self.state.columns)
         if asked is None or asked.forthcoming:
             return demand, room
         if joins and not asked.mirrored:
             joining = [node for node in primaries if not self._bound(asked, node)]
             demand = demand.joined(asked, np.array(joining, np.int64))
         everywhere = range(len(self.free)) if asked.mirrored else primaries
-        return demand, Room(
+        return demand, TargetRoom(
             _less(room.memory, primaries, asked.record_mem),
             tuple(
                 _less(disk, everywhere, taken) if taken else disk
@@ -208,7 +209,7 @@ class RedundancyBounds:
         demand, room = self._after(asked, [primary], primary in nodes)
         failed_over = room
         if asked.mirrored and not asked.forthcoming:
-            pairs = zip(Room.of(self.state.columns).disk, asked.disk, strict=True)
+            pairs = zip(TargetRoom.of(self.state.columns).disk, asked.disk, strict=True)
             disk = tuple(_less(free, [primary, secondary], taken) for free, taken in pairs)
             room = room._replace(disk=disk)
             failed_over = room._replace(memory=_less(self.free, [secondary], asked.record_mem))
@@ -233,7 +234,7 @@ class RedundancyBounds:
                     return False
         return True
 
-    def _lacks(self, node: int, demand: DisplacedDemand, room: Room) -> bool:
+    def _lacks(self, node: int, demand: DisplacedDemand, room: TargetRoom) -> bool:
         """Whether the demand of a lost node certainly does not find room in its group."""
         mates = self.scope & (self.state.group == self.state.group[node])
         mates[node] = False
@@ -242,7 +243,7 @@ class RedundancyBounds:
 
     def find_fatal(self) -> None:
         """Add the losses whose demand certainly finds no room to ``fatal``."""
-        room = Room.of(self.state.columns)
+        room = TargetRoom.of(self.state.columns)
         for node in self.unproved().tolist():
             self.fatal[node] |= self._lacks(node, self.demand, room)
 
@@ -283,7 +284,7 @@ def unproved_losses(state: State, lost: Ints, takers: Ints) -> Ints:
     instances that fail over or are created anew.
     """
     here = np.isin(state.pnode, lost) & ~state.forthcoming
-    demand, room = displaced_demand(state, here), Room.of(state.columns)
+    demand, room = displaced_demand(state, here), TargetRoom.of(state.columns)
     sure = ~demand.recreated[lost] & ~np.isin(lost, state.pnode[here & (state.template == DRBD)])
     rows = lost[sure]
     if len(rows) and len(takers):
@@ -295,7 +296,7 @@ def unproved_losses(state: State, lost: Ints, takers: Ints) -> Ints:
     return lost[~sure] if len(takers) else lost
 
 
-def _found(state: State, demand: DisplacedDemand, rows: Ints, targets: Ints, room: Room) -> Bools:
+def _found(state: State, demand: DisplacedDemand, rows: Ints, targets: Ints, room: TargetRoom) -> Bools:
     """Whether the demand of each row certainly finds room on targets with so much room (rows by targets)."""
     lost = rows[:, np.newaxis]
     reach = targets != lost

@@ -174,7 +174,8 @@ class ClassLoad:
         asked: RequestedInstance | None = None,
         primaries: Sequence[int] = (),
     ) -> Ints:
-        """The room on targets after failovers off each lost node, as :class:`.packing_bounds.Room` has it.
+        """The room on targets after failovers off each lost node, as :class:`.packing_bounds.TargetRoom` has
+        it.
 
         A new mirrored instance may have failed over to any target. Targets that must not give the largest
         amount to one instance have no room.

@@ -19,7 +19,7 @@ from ganeti_htools.model.columns import Bools, Columns, Ints, by_unit
 ROUNDING = 1e-9
 
 
-class Room(NamedTuple):
+class TargetRoom(NamedTuple):
     """Free memory and disk on each storage unit (MiB), and free spindles, of nodes.
 
     Of custom classes one more than what is free: nothing of them has to stay free.
@@ -31,16 +31,18 @@ class Room(NamedTuple):
     classes: tuple[Ints, ...] = ()
 
     @classmethod
-    def of(cls, columns: Columns) -> "Room":
+    def of(cls, columns: Columns) -> "TargetRoom":
         """The room on nodes."""
         return cls(columns.unallocated, tuple(by_unit(columns, "f_dsk")), columns.f_spindles)
 
-    def on(self, nodes: Ints, memory: Ints, classes: tuple[Ints, ...] = ()) -> "Room":
+    def on(self, nodes: Ints, memory: Ints, classes: tuple[Ints, ...] = ()) -> "TargetRoom":
         """The room on some nodes, with other figures for memory and custom classes."""
-        return Room(memory, tuple(room[nodes] for room in self.disk), self.spindles[nodes], classes)
+        return TargetRoom(memory, tuple(room[nodes] for room in self.disk), self.spindles[nodes], classes)
 
 
-def surely_found(demand: DisplacedDemand, rows: Ints, reach: Bools, room: Room, exclusive: Bools) -> Bools:
+def surely_found(
+    demand: DisplacedDemand, rows: Ints, reach: Bools, room: TargetRoom, exclusive: Bools
+) -> Bools:
     """Whether the demand of each lost node (rows) finds room on its targets (columns), whatever goes where.
 
     ``reach`` are the targets that count for a row. ``room.memory`` and ``room.classes`` are rows by targets,
@@ -58,7 +60,7 @@ def surely_found(demand: DisplacedDemand, rows: Ints, reach: Bools, room: Room, 
     return np.asarray(enough | (share.sum(axis=1) - full > 1 + ROUNDING))
 
 
-def _other_shares(demand: DisplacedDemand, rows: Ints, room: Room, exclusive: Bools) -> Iterator[Any]:
+def _other_shares(demand: DisplacedDemand, rows: Ints, room: TargetRoom, exclusive: Bools) -> Iterator[Any]:
     """The shares of all wanted resources but memory; infinite where a row wants none (rows by targets)."""
     amounts = zip((*room.disk, *room.classes), (*demand.disk, *demand.classes), strict=True)
     for place, (left, taken) in enumerate(amounts):
@@ -71,7 +73,7 @@ def _other_shares(demand: DisplacedDemand, rows: Ints, room: Room, exclusive: Bo
             yield np.where(wanted & exclusive, _shares(spindles, demand.spindles, rows, 1), np.inf)
 
 
-def surely_missing(demand: DisplacedDemand, node: int, room: Room) -> bool:
+def surely_missing(demand: DisplacedDemand, node: int, room: TargetRoom) -> bool:
     """Whether the demand of a lost node certainly finds no room on nodes.
 
     The largest instance fits on none of them, or there are more instances than there is room for.

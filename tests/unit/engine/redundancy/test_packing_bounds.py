@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from ganeti_htools.engine.redundancy.demand import Amounts, DisplacedDemand
-from ganeti_htools.engine.redundancy.packing_bounds import Room, surely_found, surely_missing
+from ganeti_htools.engine.redundancy.packing_bounds import TargetRoom, surely_found, surely_missing
 from ganeti_htools.model.columns import Ints
 
 PLENTY = np.full(3, 1_000_000)
@@ -27,13 +27,13 @@ def displaced(memory: Amounts, disk: Amounts, number: int) -> DisplacedDemand:
 
 
 def found(lost: DisplacedDemand, memory: Ints, disk: Ints = PLENTY, exclusive: bool = False) -> bool:
-    free = Room(memory[np.newaxis], (disk,), np.zeros(len(memory), np.int64))
+    free = TargetRoom(memory[np.newaxis], (disk,), np.zeros(len(memory), np.int64))
     reach, alone = np.ones((1, len(memory)), np.bool_), np.full(len(memory), exclusive)
     return bool(surely_found(lost, FIRST, reach, free, alone)[0])
 
 
 def missing(lost: DisplacedDemand, memory: list[int], *disks: Ints) -> bool:
-    return surely_missing(lost, 0, Room(np.array(memory), disks, np.zeros(len(memory), np.int64)))
+    return surely_missing(lost, 0, TargetRoom(np.array(memory), disks, np.zeros(len(memory), np.int64)))
 
 
 def test_as_many_nodes_with_room_for_the_largest_as_instances_are_enough() -> None:
@@ -72,7 +72,7 @@ def test_of_a_custom_class_everything_may_be_taken() -> None:
     def with_classes(*free: int) -> bool:
         lost = replace(three, classes=(amounts(1, 1, 0),))
         left = (np.array([free]) + 1,)  # one more than there is
-        room = Room(memory[np.newaxis], (PLENTY,), np.zeros(3, np.int64), left)
+        room = TargetRoom(memory[np.newaxis], (PLENTY,), np.zeros(3, np.int64), left)
         return bool(surely_found(lost, FIRST, np.ones((1, 3), np.bool_), room, np.zeros(3, np.bool_))[0])
 
     assert with_classes(1, 1, 1)
