@@ -181,7 +181,7 @@ def _text(value: Any) -> bool:
 
 
 def _directory(fields: Fields, default: str | None) -> str:
-    """Return a file's storage directory: the cluster's if it contains the file, else the instance's parent."""
+    """Return a file's storage directory: the cluster's if it contains the file, else that of its instance."""
     path = _parts(fields)[1]
     if default and path.startswith(default.rstrip("/") + "/"):
         return default

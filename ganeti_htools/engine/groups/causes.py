@@ -1,4 +1,4 @@
-"""The burden of an unhealthy node group, and the instances whose moves relieve it.
+"""Causes of a node group's faults: instances whose moves relieve it, and obstacles to its repair.
 
 Instances leave in the order of Ganeti's design "Synchronising htools to Ganeti 2.3": first from offline
 nodes, then secondaries on nodes that fail N+1, then primaries on these nodes.
@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.groups.diagnosis import diagnose
+from ganeti_htools.engine.groups.diagnosis import diagnose, shorten_names
 from ganeti_htools.engine.groups.regrouping import Regrouping
+from ganeti_htools.model.columns import NOWHERE, sorted_unique
+from ganeti_htools.model.moves import MovePart, Operation
 from ganeti_htools.model.state import State
 
 
@@ -66,3 +68,46 @@ def _lack_without(state: State, node: int, row: int, secondary: bool) -> int | N
     if secondary:
         kept, served = int(state.peers[state.pnode[row], node]), state.instance(row).secondary_mem
     return max(0, kept - free - served) if served and kept > free else None
+
+
+def in_the_way(now: Regrouping, group: int) -> str:
+    """Return the reason why no further move helps an unhealthy group."""
+    state, found = now.state, now.diagnosis(group)
+    first = next(filter(None, causes(now, group)), [])
+    verb = "fails" if len(found.failing) == 1 else "fail"
+    nodes = "" if found.stranded else f"{shorten_names(state.names(found.failing))} {verb} N+1; "
+    if not first:
+        return f"{nodes}no instance can be moved that would help"
+    return nodes + refused(now, min(first, key=lambda each: (each.lack, each.row)).row)
+
+
+def refused(now: Regrouping, index: int) -> str:
+    """Return the reason why no group takes an instance."""
+    name, groups = now.state.cluster.instances[index].name, now.state.cluster.groups
+    why = obstacle(now, index)
+    if why is not None:
+        return f"instance {name}: {why}"
+    state, secondary = now.state, int(now.state.snode[index])
+    if secondary != NOWHERE and state.columns.offline[state.pnode[index]]:
+        fail = now.failure(index, [MovePart(Operation.FAILOVER)])
+        if fail is not None:
+            taker = state.cluster.nodes[secondary].name
+            return f"instance {name}: its secondary {taker} cannot take it over ({fail.value})"
+    full, ill, others = [groups[home].name for home in now.homes(index)], list[str](), list[str]()
+    for group in sorted_unique(now.state.group).tolist():
+        if group in now.homes(index) or group not in now.rules.groups:
+            continue
+        if (why := now.refusal(index, group)) is not None:
+            others.append(why)
+        else:
+            (full if now.diagnosis(group).good else ill).append(groups[group].name)
+    reasons = [f"no room in {shorten_names(full)}"]
+    reasons += [f"{shorten_names(ill)} not healthy"] if ill else []
+    return f"instance {name}: {'; '.join((*reasons, *dict.fromkeys(others)))}"
+
+
+def obstacle(now: Regrouping, index: int) -> str | None:
+    """Return the reason why an instance must not leave its group; None if it may."""
+    if now.rules.groups.issuperset(now.homes(index)):
+        return now.obstacle(index)
+    return "its other node is in a group that is left out"

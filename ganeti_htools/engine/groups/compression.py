@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 
 from ganeti_htools.engine.groups import room
+from ganeti_htools.engine.groups.diagnosis import shorten_names
 from ganeti_htools.engine.groups.outcome import (
     EmptiableGroup,
     Progress,
@@ -21,7 +22,6 @@ from ganeti_htools.engine.groups.outcome import (
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.routes import copied_on_leaving
 from ganeti_htools.engine.groups.rules import RegroupingRules
-from ganeti_htools.engine.groups.wording import some
 from ganeti_htools.model.columns import NOWHERE, Floats, Ints, sorted_unique
 from ganeti_htools.model.state import State
 
@@ -196,7 +196,7 @@ def _nowhere(now: Regrouping, index: int, group: int, closed: Collection[int], r
         else:
             why = "no room for the reserve in" if now.diagnosis(other).good else "not healthy:"
         names.setdefault(why, []).append(now.state.cluster.groups[other].name)
-    reasons = [f"{why} {some(groups)}" for why, groups in names.items()]
+    reasons = [f"{why} {shorten_names(groups)}" for why, groups in names.items()]
     return "; ".join((*reasons, *dict.fromkeys(refusals))) or "there is no other group"
 
 

@@ -1,11 +1,10 @@
 """Diagnosis of a node group (Ganeti's design "Synchronising htools to Ganeti 2.3", "Redistribution")."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ganeti_htools.engine.groups.wording import some
 from ganeti_htools.engine.redundancy.health import bad_nodes
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.state import State
@@ -73,15 +72,18 @@ def reasons(state: State, found: GroupDiagnosis) -> Iterator[str]:
     """Yield a line for each kind of fault."""
     names = [row.name for row in state.cluster.instances]
     if found.stranded:
-        yield f"offline nodes still have {some([names[row] for row in found.stranded])}"
+        yield f"offline nodes still have {shorten_names([names[row] for row in found.stranded])}"
     if found.failing:
-        nodes, verb = some(state.names(found.failing)), "fails" if len(found.failing) == 1 else "fail"
-        yield f"{nodes} {verb} N+1, with {some([names[row] for row in found.pressing])}"
+        nodes, verb = (
+            shorten_names(state.names(found.failing)),
+            "fails" if len(found.failing) == 1 else "fail",
+        )
+        yield f"{nodes} {verb} N+1, with {shorten_names([names[row] for row in found.pressing])}"
     if found.fragile:
-        yield f"{some(state.names(found.fragile))} cannot be lost"
+        yield f"{shorten_names(state.names(found.fragile))} cannot be lost"
     if found.between:
         verb = "has its" if len(found.between) == 1 else "have their"
-        yield f"{some([names[row] for row in found.between])} {verb} secondary in another group"
+        yield f"{shorten_names([names[row] for row in found.between])} {verb} secondary in another group"
 
 
 def _rows(which: Bools) -> tuple[int, ...]:
@@ -93,3 +95,9 @@ def _instances(state: State, nodes: Bools, place: Ints) -> list[int]:
     there = (place != NOWHERE) & nodes[place] & ~state.forthcoming
     rows: list[int] = np.flatnonzero(there).tolist()
     return rows
+
+
+def shorten_names(names: Sequence[str]) -> str:
+    """Join up to four names; of more, the first three and the number of others."""
+    shown = names if len(names) < 5 else [*names[:3], f"{len(names) - 3} more"]
+    return ", ".join(shown)

@@ -5,12 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 from ganeti_htools.engine.allocation.evacuate import MovedInstance
 from ganeti_htools.engine.allocation.exchange import exchange
 from ganeti_htools.engine.balancing.traffic import copied_by
-from ganeti_htools.engine.groups.causes import Cause, burden, causes
+from ganeti_htools.engine.groups.causes import Cause, burden, causes, in_the_way, obstacle, refused
 from ganeti_htools.engine.groups.outcome import Progress, RegroupingLimits, RegroupingOutcome, cost
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.routes import routes_within
 from ganeti_htools.engine.groups.rules import RegroupingRules
-from ganeti_htools.engine.groups.unrepaired import in_the_way, obstacle, refused
 from ganeti_htools.model.columns import NOWHERE, sorted_unique
 from ganeti_htools.model.moves import MovePart, Operation
 from ganeti_htools.model.state import State

@@ -16,9 +16,9 @@ from ganeti_htools.engine.allocation.move_parts import try_operation, try_part
 from ganeti_htools.engine.allocation.solution import Solution
 from ganeti_htools.engine.groups.diagnosis import GroupDiagnosis, diagnose
 from ganeti_htools.engine.groups.group_state import GroupState, best_place, group_state, has_room
+from ganeti_htools.engine.groups.partitions import GroupTargets
 from ganeti_htools.engine.groups.routes import nodes_after, route_out, routes_within, source_node
 from ganeti_htools.engine.groups.rules import RegroupingRules, obstacle_to_leaving
-from ganeti_htools.engine.groups.targets import GroupTargets
 from ganeti_htools.engine.rules import choice, settling
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS, copy_codes
 from ganeti_htools.engine.rules.score import Statistics

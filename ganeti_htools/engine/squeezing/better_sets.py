@@ -8,6 +8,7 @@ nodes of a set are emptied in one phase.
 """
 
 from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
 from itertools import islice
 
 import numpy as np
@@ -15,7 +16,6 @@ import numpy as np
 from ganeti_htools.engine.balancing.balance import Step
 from ganeti_htools.engine.balancing.traffic import copied, copied_by
 from ganeti_htools.engine.squeezing.candidates import offline_candidates
-from ganeti_htools.engine.squeezing.node_sets import ascending
 from ganeti_htools.engine.squeezing.power_group import PowerGroup
 from ganeti_htools.engine.squeezing.power_plan import PowerPlan, Wishes
 from ganeti_htools.model.columns import NOWHERE, Ints
@@ -121,3 +121,27 @@ class _Search:
         made = self.group.executable(plan) if better else None
         self.best = made or self.best
         return made is not None
+
+
+def ascending(costs: Sequence[int], size: int) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Yield all sets of a size (positions) with the sum of their costs, in ascending order of the sums.
+
+    A set's successors replace one member by the next more expensive one. The next set is always a successor
+    of an earlier one.
+    """
+    order = sorted(range(len(costs)), key=lambda position: costs[position])
+    if size > len(order):
+        return
+    first = tuple(range(size))
+    waiting = [(sum(costs[order[rank]] for rank in first), first)]
+    seen = {first}
+    while waiting:
+        total, ranks = heappop(waiting)
+        yield total, tuple(order[rank] for rank in ranks)
+        for place, rank in enumerate(ranks):
+            after = ranks[place + 1] if place + 1 < size else len(order)
+            following = (*ranks[:place], rank + 1, *ranks[place + 1 :])
+            if rank + 1 < after and following not in seen:
+                seen.add(following)
+                dearer = total - costs[order[rank]] + costs[order[rank + 1]]
+                heappush(waiting, (dearer, following))
