@@ -90,7 +90,7 @@ class Search:
         """
         baseline = self._baseline()
         search = StepSearch(self.space, baseline, current, report=report)
-        found = search.moves(list(self._candidates(barred)))
+        found = search.moves(list(self.candidates(barred)))
         return best_of(self.space, baseline, found, search.limit)
 
     @np.errstate(invalid="ignore", divide="ignore", over="ignore")
@@ -100,12 +100,12 @@ class Search:
         Finds all such moves, or about as many as ``most``.
         """
         search = StepSearch(self.space, self._baseline(), current, loss, most)
-        return search.moves(list(self._candidates(barred)))
+        return search.moves(list(self.candidates(barred)))
 
     def _baseline(self) -> Baseline:
         return Baseline(self.space.parts, affinity.location_exclusion(self.state, self.space.scope))
 
-    def _candidates(self, barred: Bools | None) -> Iterator[MoveCandidates]:
+    def candidates(self, barred: Bools | None = None) -> Iterator[MoveCandidates]:
         """Yield all moves that may be made now, by batch and kind."""
         for batch, own, new in zip(self.batches, self.own, self.new, strict=True):
             exclusion = location_exclusion_changes(self.space, batch)

@@ -45,7 +45,7 @@ def test_failover_score_equals_the_score_after_it() -> None:
     rows = [instance("a", DRBD, "n0", "n1"), instance("b", DRBD, "n0", "n2", mem=300)]
     state = derive(by_hand.cluster(dict.fromkeys(("n0", "n1", "n2"), 9000), rows))
     search = searching(state)
-    (candidates, *_) = search._candidates(None)
+    (candidates, *_) = search.candidates()
     found = failovers(search.space, baseline_of(search.space), candidates)
     assert found.members.tolist() == [0, 1]
     assert found.new_nodes is None

@@ -45,9 +45,9 @@ def test_the_best_is_found_among_few_nodes(seed: int) -> None:
     search = searching(state)
     score, baseline = score_of(state, search.space.scope), baseline_of(search.space)
     every = StepSearch(search.space, baseline, score, loss=1e6)
-    scores = np.concatenate([each.scores for each in every.moves(list(search._candidates(None)))])
+    scores = np.concatenate([each.scores for each in every.moves(list(search.candidates()))])
     some = StepSearch(search.space, baseline, score)
-    some.moves(list(search._candidates(None)))
+    some.moves(list(search.candidates()))
     assert some.bound == pytest.approx(min(score, scores.min(initial=np.inf)), rel=1e-12)
 
 
@@ -57,9 +57,9 @@ def test_finds_the_best_move_and_few_others(seed: int) -> None:
     search = searching(state)
     score, baseline = score_of(state, search.space.scope), baseline_of(search.space)
     every = StepSearch(search.space, baseline, score, loss=1e6)
-    scores = np.concatenate([each.scores for each in every.moves(list(search._candidates(None)))])
+    scores = np.concatenate([each.scores for each in every.moves(list(search.candidates()))])
     some = StepSearch(search.space, baseline, score)
-    found = some.moves(list(search._candidates(None)))
+    found = some.moves(list(search.candidates()))
     assert some.bound == pytest.approx(min(score, scores.min(initial=np.inf)), abs=1e-7)
     assert all((each.scores <= some.limit).all() for each in found)
 
@@ -71,7 +71,7 @@ def test_search_ends_at_the_requested_number_of_moves() -> None:
 
     def number(most: int | None) -> int:
         few = StepSearch(search.space, baseline_of(search.space), score, 1e6, most)
-        return sum(len(each.members) for each in few.moves(list(search._candidates(None))))
+        return sum(len(each.members) for each in few.moves(list(search.candidates())))
 
     assert 0 < number(1) < number(None)
 
@@ -88,5 +88,5 @@ def test_step_search_reports_each_move() -> None:
             zip(found.members.tolist(), found.new.tolist(), (trial.codes == 0).tolist(), strict=True)
         ),
     )
-    step.moves(list(search._candidates(None)))
+    step.moves(list(search.candidates()))
     assert heard == [(0, 1, True), (0, 2, True), (1, 1, True), (1, 2, False)]
