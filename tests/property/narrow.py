@@ -1,4 +1,4 @@
-"""Small clusters with little room and everything in them that makes a difference."""
+"""Small clusters with little room and all features that the rules distinguish."""
 
 from dataclasses import replace
 from random import Random
@@ -107,7 +107,7 @@ def _with_disks(rng: Random, row: Instance) -> Instance:
 
 
 def _with_units(rng: Random, node: Node, of_drbd: bool) -> Node:
-    """The node with storage units, some of them full; now and then it tells of none."""
+    """The node with storage units, some of them full; sometimes it reports none."""
     if rng.random() < 0.15:
         return node
     ssd = Unit(MIRRORED if of_drbd else SSD, 8000, rng.choice((0, 129, 600, 2100, 7000)))

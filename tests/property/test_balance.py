@@ -1,4 +1,4 @@
-"""A step found from what is known of those before is the one that is found anew."""
+"""A step found with knowledge of earlier steps equals the step of a new search."""
 
 from collections.abc import Iterator
 from itertools import islice

@@ -1,4 +1,4 @@
-"""Custom resource classes: the rules told once more as slowly and plainly as possible."""
+"""Custom resource classes against a second, slow and plain version of the rules."""
 
 from dataclasses import replace
 
@@ -33,7 +33,7 @@ def used(cluster: Cluster, node: Node, name: str, forthcoming: bool) -> int:
 
 
 def kept_for(cluster: Cluster, primary: str, node: Node, name: str) -> int:
-    """What a node keeps free for instances of a primary that may fail."""
+    """Compute what a node keeps free for instances of a primary that may fail."""
     rows = (row for row in cluster.instances if (row.pnode, row.snode) == (primary, node.name))
     return sum(demand(row, name) for row in rows if row.uses_secondary_memory and not row.forthcoming)
 
@@ -73,7 +73,7 @@ def without_classes(cluster: Cluster) -> Cluster:
 
 @settings(max_examples=150)
 @given(case=with_classes)
-def test_a_new_instance_fits_where_all_that_it_demands_is_left(case: tuple[State, Instance]) -> None:
+def test_new_instance_fits_only_where_its_classes_are_free(case: tuple[State, Instance]) -> None:
     state, new = case
     cluster = state.cluster
     wanted = [name for name in state.units.classes if demand(new, name)]

@@ -1,4 +1,4 @@
-"""Random nodes evacuated into other groups: nothing is worse than within the group, or breaks another one."""
+"""Evacuation into other groups: never worse than within the group, and no other group breaks."""
 
 import random
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What is said of each place of a new instance agrees with what is decided."""
+"""The explained places of a new instance agree with the decision."""
 
 from collections import Counter
 

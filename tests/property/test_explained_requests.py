@@ -1,4 +1,4 @@
-"""What is explained of a request, whatever its type, agrees with what is decided, and does not change it."""
+"""The explanation of a request of any type agrees with the decision, and does not change it."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -50,7 +50,7 @@ def _all_nodes(state: State, request: Request, placed: PlacedInstance) -> tuple[
 
 
 def outcome(attempt: Callable[[], T]) -> tuple[T | None, str]:
-    """What an attempt comes to, or why it fails."""
+    """Return the result of an attempt, or its failure."""
     try:
         return attempt(), ""
     except RequestFailed as failure:

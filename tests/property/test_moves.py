@@ -1,4 +1,4 @@
-"""A move updates what it changes: figures and scores are those of the cluster described afresh."""
+"""A move updates figures and scores to those of the cluster derived afterwards."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -55,7 +55,7 @@ def described(state: State, new: Instance) -> State:
 @settings(max_examples=25)
 @given(case=cases)
 @pytest.mark.parametrize("force", [False, True])
-def test_a_settled_move(force: bool, case: tuple[State, Instance]) -> None:
+def test_settled_move_equals_the_derived_state(force: bool, case: tuple[State, Instance]) -> None:
     state, new = case
     for trial in trials(state, new, force):
         for candidate in np.flatnonzero(trial.codes == FITS).tolist():
@@ -79,7 +79,7 @@ def test_a_settled_move(force: bool, case: tuple[State, Instance]) -> None:
 
 @settings(max_examples=25)
 @given(case=cases)
-def test_scores_are_those_computed_from_nothing(case: tuple[State, Instance]) -> None:
+def test_updated_scores_equal_fresh_ones(case: tuple[State, Instance]) -> None:
     state, new = case
     scope = everywhere(state)
     assume(not state.columns.offline.all())
@@ -136,8 +136,8 @@ def test_moving_off_both_nodes_equals_three_moves(force: bool, case: tuple[State
                 if codes[-1] != FITS:
                     break
                 settling.settle(after, step.only(0))
-            told = [int(np.broadcast_to(code, trial.codes.shape)[p, s]) for code in steps]
-            assert told[: len(codes)] == codes
+            step_codes = [int(np.broadcast_to(code, trial.codes.shape)[p, s]) for code in steps]
+            assert step_codes[: len(codes)] == codes
             if len(codes) == 3 and codes[-1] == FITS:
                 assert trial.codes[p, s] == FITS
                 score = choice.base(after, scope, affinity.location_exclusion(after, scope)).score()

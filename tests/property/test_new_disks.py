@@ -1,4 +1,4 @@
-"""A new instance that does not say where its metadata is goes where one goes that names the group's own."""
+"""An instance without a metadata unit gets the place of one that names its group's unit."""
 
 from dataclasses import replace
 
@@ -43,13 +43,13 @@ def test_each_group_places_disks_on_its_own_defaults(
     groups = tuple(replace(group, metavg=key) for group, key in zip(state.cluster.groups, keys, strict=False))
     cluster, silent = replace(state.cluster, groups=groups), state.cluster
     for group in groups:
-        told = with_disk_defaults(group, new)
+        explicit = with_disk_defaults(group, new)
         ours = outcome(cluster, new, MultiAllocate((Placement(new, 2, group.name),)))
-        assert ours == outcome(silent, told, MultiAllocate((Placement(told, 2, group.name),)))
+        assert ours == outcome(silent, explicit, MultiAllocate((Placement(explicit, 2, group.name),)))
     chosen, text = outcome(cluster, new, Allocate(Placement(new, 2)))
     if len({group.metavg for group in groups}) == 1:
-        told = with_disk_defaults(groups[0], new)
-        assert (chosen, text) == outcome(silent, told, Allocate(Placement(told, 2)))
+        explicit = with_disk_defaults(groups[0], new)
+        assert (chosen, text) == outcome(silent, explicit, Allocate(Placement(explicit, 2)))
     if not units_told(silent) or state.columns.excl_stor.any():
         return
     for node in (node for node in silent.nodes if node.name in chosen):

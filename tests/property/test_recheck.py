@@ -1,4 +1,4 @@
-"""Plans hold on the cluster they were made for, and on no other that stands in their way."""
+"""Plans hold on their own cluster, and on no cluster that prevents them."""
 
 import random
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def everything(state: State) -> tuple[Bools, Bools]:
 
 
 def planned(state: State, options: BalancingOptions = OPTIONS) -> tuple[State, list[NamedStep]]:
-    """Where a plan leads, and its steps."""
+    """Return the state after a plan, and its steps."""
     scope, movable = everything(state)
     after, steps = rebalance(state, scope, options, movable)
     return after, list(recheck.named(state, steps))
@@ -68,14 +68,14 @@ def some_plan() -> tuple[Cluster, list[NamedStep]]:
 Plan = tuple[Cluster, list[NamedStep]]
 
 
-def test_an_instance_that_is_gone(plan: Plan) -> None:
+def test_obstacle_when_an_instance_is_gone(plan: Plan) -> None:
     rows, steps = plan
     gone = steps[2].instance
     left = tuple(row for row in rows.instances if row.name != gone)
     assert obstacle(replace(rows, instances=left), steps) == f"instance {gone} is gone"
 
 
-def test_an_instance_that_somebody_moved(plan: Plan) -> None:
+def test_obstacle_when_somebody_moved_an_instance(plan: Plan) -> None:
     rows, steps = plan
     moved = steps[1]
     other = next(node.name for node in rows.nodes if node.name not in moved.was)
@@ -84,16 +84,16 @@ def test_an_instance_that_somebody_moved(plan: Plan) -> None:
     assert str(obstacle(replace(rows, instances=there), steps)).startswith(expected)
 
 
-def test_an_instance_that_grew(plan: Plan) -> None:
+def test_obstacle_when_an_instance_grew(plan: Plan) -> None:
     rows, steps = plan
     grown = steps[0].instance
     more = tuple(replace(row, mem=10**6) if row.name == grown else row for row in rows.instances)
-    told = obstacle(replace(rows, instances=more), steps)
-    assert str(told).startswith(f"instance {grown} does not fit on ")
-    assert "FailMem" in str(told)
+    reason = obstacle(replace(rows, instances=more), steps)
+    assert str(reason).startswith(f"instance {grown} does not fit on ")
+    assert "FailMem" in str(reason)
 
 
-def test_an_instance_that_is_not_to_be_balanced_any_more(plan: Plan) -> None:
+def test_obstacle_when_an_instance_must_not_be_balanced(plan: Plan) -> None:
     rows, steps = plan
     kept = steps[0].instance
     left = tuple(replace(row, auto_balance=row.name != kept) for row in rows.instances)
@@ -110,25 +110,25 @@ def on_node(plan: Plan, spoil: Callable[[State, Bools, int], None]) -> tuple[Nam
     return step, recheck.obstacle(state, scope, [step], OPTIONS, movable)
 
 
-def test_a_node_that_is_not_used_any_more(plan: Plan) -> None:
+def test_obstacle_when_a_node_is_drained(plan: Plan) -> None:
     def drain(state: State, _scope: Bools, node: int) -> None:
         state.columns.offline[node] = True
 
-    step, told = on_node(plan, drain)
-    assert told == f"node {step.node} is offline or drained"
+    step, reason = on_node(plan, drain)
+    assert reason == f"node {step.node} is offline or drained"
 
 
-def test_a_node_in_another_group(plan: Plan) -> None:
+def test_obstacle_when_a_node_changed_its_group(plan: Plan) -> None:
     def leave(_state: State, scope: Bools, node: int) -> None:
         scope[node] = False
 
-    step, told = on_node(plan, leave)
-    assert told == f"node {step.node} is in another group"
+    step, reason = on_node(plan, leave)
+    assert reason == f"node {step.node} is in another group"
 
 
-def test_a_node_that_is_gone(plan: Plan) -> None:
+def test_obstacle_when_a_node_is_gone(plan: Plan) -> None:
     def vanish(state: State, _scope: Bools, node: int) -> None:
         state.nodes = {name: row for name, row in state.nodes.items() if row != node}
 
-    step, told = on_node(plan, vanish)
-    assert told == f"node {step.node} is gone"
+    step, reason = on_node(plan, vanish)
+    assert reason == f"node {step.node} is gone"

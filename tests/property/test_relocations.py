@@ -1,4 +1,4 @@
-"""A move of several operations leaves what these leave, one after the other."""
+"""A move of several operations equals these operations one after the other."""
 
 import numpy as np
 import pytest
@@ -48,9 +48,9 @@ def test_move_equals_its_operations_one_after_the_other(force: bool, case: tuple
                 assert (found.codes[0] == CODE[Fail.MIGRATION]) == (CODE[Fail.MIGRATION] in codes)
                 if len(codes) == 1 and not state.units.reported and not state.units.classes:
                     assert found.codes.tolist() == codes
-                elif len(codes) == 1:  # of reasons on both nodes the other may be told first
+                elif len(codes) == 1:  # with reasons on both nodes either may come first
                     assert (found.codes[0] == FITS) == (codes[0] == FITS)
                 change = affinity.location_exclusion(after, scope) - affinity.location_exclusion(state, scope)
                 new = np.array([node]) if kind.takes_node else None
-                told = location_exclusion_change(facts, batch.take(np.array([member])), kind, new, scope)
-                assert np.ravel(told).tolist() == [change]
+                moved = location_exclusion_change(facts, batch.take(np.array([member])), kind, new, scope)
+                assert np.ravel(moved).tolist() == [change]

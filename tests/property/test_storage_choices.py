@@ -1,4 +1,4 @@
-"""Where nodes have storage units, the place chosen is the best that the plain rules admit, or none."""
+"""With storage units, the chosen place is the best that plain rules admit, or none."""
 
 import random
 from collections.abc import Iterator
@@ -121,7 +121,7 @@ def case(seed: int) -> tuple[random.Random, State]:
     return random.Random(seed), any_state(seed)
 
 
-def test_a_new_instance() -> None:
+def test_new_instance_gets_the_best_admitted_place() -> None:
     placed = 0
     for seed in range(50):
         rng, state = case(seed)
@@ -169,7 +169,7 @@ def usable(state: State, index: int, *but: int) -> Bools:
     return rows
 
 
-def test_relocation() -> None:
+def test_relocated_instance_gets_the_best_admitted_place() -> None:
     moved = refused = 0
     for seed in range(40):
         rng, state = case(seed)
@@ -203,7 +203,7 @@ def test_relocation() -> None:
     assert refused > 10
 
 
-def test_a_secondary_more() -> None:
+def test_new_secondary_is_the_best_admitted_node() -> None:
     placed = refused = 0
     for seed in range(50):
         rng, state = case(seed)
@@ -253,7 +253,7 @@ def recovered(before: State, index: int, means: Means, node: int, up: Bools) -> 
     return set(targets[(codes == FITS) & roomy(before, row, True)[targets]].tolist())
 
 
-def test_instances_of_a_lost_node() -> None:
+def test_redundancy_agrees_with_plain_recovery_of_a_lost_node() -> None:
     back = gone = 0
     for seed in range(40):
         _, state = case(seed)
@@ -285,7 +285,7 @@ def rolled(state: State, node: int) -> State | None:
     return state
 
 
-def test_rolling_maintenance() -> None:
+def test_rolling_maintenance_agrees_with_plain_moves() -> None:
     emptied = refused = 0
     for seed in range(40):
         _, state = case(seed)
@@ -308,7 +308,7 @@ def test_rolling_maintenance() -> None:
 
 
 @pytest.mark.parametrize("free", [0, 1, 5000, 30000])
-def test_hspace_ends_where_the_pool_does(free: int) -> None:
+def test_hspace_stops_when_the_pool_is_full(free: int) -> None:
     pool, size = DesiredUnit(StorageType.EXT, "san"), InstanceSize(512, 4999, 1, 1)
     bounded = 0
     for seed in range(20):
@@ -357,7 +357,7 @@ def movable(rng: random.Random, state: State) -> list[int]:
     return rng.sample(rows, min(3, len(rows)))
 
 
-def test_an_instance_leaves_its_nodes() -> None:
+def test_evacuated_instance_gets_the_best_admitted_nodes() -> None:
     moved = refused = 0
     for seed in range(40):
         rng, state = case(seed)
@@ -371,7 +371,7 @@ def test_an_instance_leaves_its_nodes() -> None:
     assert refused > 10
 
 
-def test_an_instance_leaves_its_group() -> None:
+def test_instance_leaves_its_group_for_the_best_admitted_place() -> None:
     moved = refused = 0
     for seed in range(40):
         rng = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Each type of request is decided on a state, which stays as it was."""
+"""Decisions of each type of request; the state stays unchanged."""
 
 from dataclasses import replace
 
@@ -43,8 +43,8 @@ def state_of() -> State:
     return derive(cluster(dict.fromkeys("abc", 10_000), here), asked)
 
 
-class Told(Reporter):
-    """What came of each instance that is told of."""
+class EventRecorder(Reporter):
+    """What came of each instance that is recorder of."""
 
     def __init__(self) -> None:
         self.nodes: list[tuple[int, ...]] = []
@@ -64,11 +64,11 @@ def chosen(decision: Decision) -> list[tuple[int, ...]]:
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda each: type(each).__name__)
 def test_decision_has_the_nodes_and_leaves_the_state(request_: Request) -> None:
-    state, told = state_of(), Told()
+    state, recorder = state_of(), EventRecorder()
     before = state.columns.unallocated.copy(), state.pnode.copy(), state.snode.copy()
-    decision = decide(state, request_, OPTIONS, told)
-    (nodes,) = told.nodes
-    assert not told.reasons
+    decision = decide(state, request_, OPTIONS, recorder)
+    (nodes,) = recorder.nodes
+    assert not recorder.reasons
     ours = [nodes[1:]] if isinstance(request_, AllocateSecondary) else [nodes]
     assert chosen(decision) == ours
     assert decision.state is not state
@@ -77,12 +77,12 @@ def test_decision_has_the_nodes_and_leaves_the_state(request_: Request) -> None:
 
 
 def test_one_of_several_has_no_place_in_its_group() -> None:
-    state, told = state_of(), Told()
+    state, recorder = state_of(), EventRecorder()
     here = Placement(LARGE.instance, 1, "group1")
-    decision = decide(state, MultiAllocate((here, NEW)), OPTIONS, told)
+    decision = decide(state, MultiAllocate((here, NEW)), OPTIONS, recorder)
     assert [bool(nodes) for nodes in chosen(decision)] == [False, True]
-    assert told.nodes == chosen(decision)[1:]
-    assert told.reasons == [decision.result[0].info]  # type: ignore[index]
+    assert recorder.nodes == chosen(decision)[1:]
+    assert recorder.reasons == [decision.result[0].info]  # type: ignore[index]
 
 
 def test_only_the_nodes_that_the_request_names_unless_the_options_do() -> None:
@@ -133,9 +133,9 @@ def test_new_instances_have_templates_that_the_cluster_enables(
         for request in (Allocate(placement), MultiAllocate((placement,))):
             with pytest.raises(RequestFailed, match=why):
                 decide(state, request, OPTIONS)
-        told = Told()
-        assert chosen(decide(state, MultiAllocate((grouped,)), OPTIONS, told)) == [()]
-        assert told.reasons == [why[1:-1]]
+        recorder = EventRecorder()
+        assert chosen(decide(state, MultiAllocate((grouped,)), OPTIONS, recorder)) == [()]
+        assert recorder.reasons == [why[1:-1]]
     else:
         assert chosen(decide(state, MultiAllocate((placement,)), OPTIONS))[0]
 

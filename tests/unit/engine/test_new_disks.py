@@ -1,4 +1,4 @@
-"""Where disks of new instances are is for their group to say, so each group is tried as it has them."""
+"""Disks of new instances are where their group wants them, so each group is tried with its own defaults."""
 
 from dataclasses import replace
 

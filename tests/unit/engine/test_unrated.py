@@ -1,4 +1,4 @@
-"""Where a node that is in use reports no CPUs, no score is a number."""
+"""An online node without CPUs leaves no score that is a number."""
 
 import math
 from dataclasses import replace

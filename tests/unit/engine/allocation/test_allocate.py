@@ -1,4 +1,4 @@
-"""Which groups are tried for a new instance, and which is chosen."""
+"""The groups that are tried for a new instance, and the chosen one."""
 
 from dataclasses import replace
 

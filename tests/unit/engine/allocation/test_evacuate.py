@@ -1,4 +1,4 @@
-"""Instances leave nodes and groups, or it is said why not."""
+"""Instances leave nodes and groups, or the reason is reported."""
 
 from dataclasses import replace
 

@@ -20,7 +20,7 @@ from tests.support.by_hand import cluster, instance
 FAILOVER = MovePart(Operation.FAILOVER)
 
 
-class Told(Reporter):
+class EventRecorder(Reporter):
     """Keeps why nodes were rejected, and where the instance was when it was tried on pairs."""
 
     def __init__(self) -> None:
@@ -44,16 +44,16 @@ def state_of(offline: str = "", mem: int = 1_000, **sizes: int) -> State:
     return derive(replace(made, nodes=tuple(replace(row, offline=row.name in offline) for row in made.nodes)))
 
 
-def exchanged(state: State, targets: str, told: Reporter) -> list[MovePart]:
+def exchanged(state: State, targets: str, recorder: Reporter) -> list[MovePart]:
     rows = np.array([state.nodes[name] for name in targets], np.int64)
-    return to_best_pair(state, state.instance(0), 0, rows, PlacementOptions(), told)
+    return to_best_pair(state, state.instance(0), 0, rows, PlacementOptions(), recorder)
 
 
 @pytest.mark.parametrize(("offline", "first", "tried_on"), [("", [], 0), ("a", [FAILOVER], 1)])
 def test_the_new_primary_is_secondary_first(offline: str, first: list[MovePart], tried_on: int) -> None:
     """From a lost primary the instance has failed over before anything else is tried."""
-    state, told = state_of(offline), Told()
-    parts = exchanged(state, "cde", told)
+    state, recorder = state_of(offline), EventRecorder()
+    parts = exchanged(state, "cde", recorder)
     primary, secondary = int(state.pnode[0]), int(state.snode[0])
     assert {primary, secondary} <= {2, 3, 4}
     assert primary != 3  # where memory is used
@@ -63,22 +63,22 @@ def test_the_new_primary_is_secondary_first(offline: str, first: list[MovePart],
         FAILOVER,
         MovePart(Operation.REPLACE_SECONDARY, secondary),
     ]
-    assert told.tried == [(tried_on, (3, 3))]
-    assert not told.rejected
+    assert recorder.tried == [(tried_on, (3, 3))]
+    assert not recorder.rejected
 
 
 def test_one_node_is_no_pair() -> None:
-    told = Told()
+    recorder = EventRecorder()
     with pytest.raises(RequestFailed, match=r"^Can't find any good nodes .*: no nodes available$"):
-        exchanged(state_of(), "c", told)
-    assert told.rejected == [([2], "no other node")]
+        exchanged(state_of(), "c", recorder)
+    assert recorder.rejected == [([2], "no other node")]
 
 
 def test_a_secondary_that_cannot_take_over() -> None:
-    state, told = state_of("a", mem=3_000, b=2_000), Told()
+    state, recorder = state_of("a", mem=3_000, b=2_000), EventRecorder()
     with pytest.raises(RequestFailed, match=r"Allocation failed: Failing over to the secondary: FailMem$"):
-        exchanged(state, "cde", told)
-    assert told.rejected == [([2, 3, 4], "its secondary cannot take over")]
+        exchanged(state, "cde", recorder)
+    assert recorder.rejected == [([2, 3, 4], "its secondary cannot take over")]
     assert (state.pnode[0], state.snode[0]) == (0, 1)
 
 
@@ -94,5 +94,5 @@ def test_reason_is_that_of_the_last_pair(sizes: dict[str, int], step: str) -> No
     """That is e as primary and c as secondary; the state stays as it was."""
     state = state_of("", 3_000, **sizes)
     with pytest.raises(RequestFailed, match=f"Allocation failed: {step}: FailMem$"):
-        exchanged(state, "ce", Told())
+        exchanged(state, "ce", EventRecorder())
     assert (state.pnode[0], state.snode[0]) == (0, 1)

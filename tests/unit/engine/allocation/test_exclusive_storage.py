@@ -1,4 +1,4 @@
-"""Where all nodes have exclusive storage, an instance goes where the fewest later ones are lost."""
+"""On exclusive storage an instance goes where it costs the fewest later ones."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""One instance leaves its primary, its secondary or both: by which parts, and why it cannot."""
+"""One instance leaves its primary, its secondary or both: the parts of the move, or the reason against."""
 
 from dataclasses import replace
 

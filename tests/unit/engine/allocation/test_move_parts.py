@@ -16,7 +16,7 @@ from ganeti_htools.model.types import DiskTemplate
 from tests.support.by_hand import cluster, instance
 
 
-class Told(Reporter):
+class EventRecorder(Reporter):
     """Keeps the nodes that were judged."""
 
     def __init__(self) -> None:
@@ -49,19 +49,19 @@ def nodes(state: State) -> tuple[int, int]:
 
 
 def test_a_failover_exchanges_the_roles() -> None:
-    state, told = state_of(), Told()
-    fail_over(state, state.instance(0), PlacementOptions(), told)
+    state, recorder = state_of(), EventRecorder()
+    fail_over(state, state.instance(0), PlacementOptions(), recorder)
     assert nodes(state) == (1, 0)
     assert state.columns.unallocated.tolist() == [10_000, 7_000, 10_000]
-    assert told.nodes == [[1]]
+    assert recorder.nodes == [[1]]
 
 
 def test_a_failover_that_is_not_possible_changes_nothing() -> None:
-    state, told = state_of(snode=2_000), Told()
+    state, recorder = state_of(snode=2_000), EventRecorder()
     with pytest.raises(RequestFailed, match=r"^FailMem$"):
-        fail_over(state, state.instance(0), PlacementOptions(), told)
+        fail_over(state, state.instance(0), PlacementOptions(), recorder)
     assert nodes(state) == (0, 1)
-    assert told.nodes == [[1]]
+    assert recorder.nodes == [[1]]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ EVERYONE = np.ones(4, np.bool_)
 
 
 class Keeping(Reporter):
-    """Keeps the pairs that it is told of, as they are then."""
+    """A reporter that records the judged pairs."""
 
     pairs: CandidatePairs
     admitted: int

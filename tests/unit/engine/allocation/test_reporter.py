@@ -1,4 +1,4 @@
-"""A reporter is told of each instance: that it starts, what is tried and judged, and how it ends."""
+"""Events of a reporter: the start of each instance, tries and judgements, the end."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -32,11 +32,11 @@ class Recorder(Reporter):
     """Keeps the names of the events."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.events: list[str] = []
 
 
 def _note(name: str) -> Callable[..., None]:
-    return lambda recorder, *_facts, **_more: recorder.told.append(name)
+    return lambda recorder, *_facts, **_more: recorder.events.append(name)
 
 
 for _name in EVENTS:
@@ -85,21 +85,21 @@ def state_of(request: Request, excl_stor: bool = False) -> State:
 def test_reporter_events_of_a_request(request_: Request, expected: str) -> None:
     recorder = Recorder()
     decide(state_of(request_), request_, OPTIONS, recorder)
-    assert recorder.told == expected.split()
+    assert recorder.events == expected.split()
 
 
 @pytest.mark.parametrize("template", [DiskTemplate.PLAIN, DiskTemplate.DRBD])
 def test_reporter_events_on_exclusive_storage(template: DiskTemplate) -> None:
     request, recorder = Allocate(new(template)), Recorder()
     decide(state_of(request, excl_stor=True), request, OPTIONS, recorder)
-    assert recorder.told == ["starting", "trying", "judged_losses", "placed"]
+    assert recorder.events == ["starting", "trying", "judged_losses", "placed"]
 
 
 def test_nodes_that_are_not_tried_are_rejected() -> None:
     request, recorder = Allocate(new(DiskTemplate.DRBD), ("a",)), Recorder()
     with pytest.raises(RequestFailed):
         decide(state_of(request), request, OPTIONS, recorder)
-    assert recorder.told == ["starting", "trying", "rejecting"]
+    assert recorder.events == ["starting", "trying", "rejecting"]
 
 
 def test_every_event_may_be_ignored() -> None:

@@ -1,4 +1,4 @@
-"""What is missing, by the name of the storage unit."""
+"""Descriptions of missing storage, by the name of the storage unit."""
 
 from dataclasses import replace
 
@@ -91,8 +91,8 @@ def test_describes_the_lack_of_a_node(node: int, size: int, key: str, lacks: str
 
 def test_a_pool_that_a_node_does_not_see() -> None:
     state, one = asked(RBD, 1024, StorageType.RADOS, "vms")
-    told = [shortage.lacking(state, one, node) for node in range(4)]
-    assert told == ["", "", "does not see rados/vms", "does not see rados/vms"]
+    lacks = [shortage.lacking(state, one, node) for node in range(4)]
+    assert lacks == ["", "", "does not see rados/vms", "does not see rados/vms"]
 
 
 def test_no_lack_while_no_node_reports_units() -> None:

@@ -1,4 +1,4 @@
-"""What came of trying candidates, counted."""
+"""Counts of the results of trying candidates."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What came of an allocation, in the words of Ganeti's htools."""
+"""Outcomes of an allocation in the words of Ganeti's htools."""
 
 import math
 from dataclasses import replace
@@ -25,8 +25,8 @@ FOUND = Solution({Fail.DISK: 1, Fail.MEM: 2}, 3, 1.5, TRIAL)
     [(1.5, "1.50000000"), (math.nan, "NaN"), (math.inf, "Infinity"), (((1, 0), 1024), "([1,0],1024)")],
 )
 def test_a_place(metric: object, score: str) -> None:
-    told = "successes 3, failures 3 (FailMem: 2, FailDisk: 1) for node(s) b/a"
-    assert solution_line(STATE, replace(FOUND, metric=metric)) == f"score: {score}, {told}"
+    counts = "successes 3, failures 3 (FailMem: 2, FailDisk: 1) for node(s) b/a"
+    assert solution_line(STATE, replace(FOUND, metric=metric)) == f"score: {score}, {counts}"
 
 
 def test_no_place() -> None:

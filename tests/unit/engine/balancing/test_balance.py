@@ -60,8 +60,8 @@ def check_first_step(state: State, scope: Bools, options: BalancingOptions) -> N
     here = scope[state.pnode] & ((state.snode == NOWHERE) | scope[state.snode])
     moves = [
         (each.place.score, index, each.node, RANK[each.kind])
-        for index, told in possible_moves(state, scope, here, options).items()
-        for each in told
+        for index, moves_of_instance in possible_moves(state, scope, here, options).items()
+        for each in moves_of_instance
         if not each.place.why
     ]
     _, steps = rebalance(state, scope, options)

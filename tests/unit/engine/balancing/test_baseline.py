@@ -1,4 +1,4 @@
-"""The score as it is before a step."""
+"""The score before a step."""
 
 import random
 

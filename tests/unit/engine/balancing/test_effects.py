@@ -1,4 +1,4 @@
-"""What changes of nodes do to the sums behind the score."""
+"""Effects of changed nodes on the sums behind the score."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Instances that are instance_classes to a new node: all that the rules look at has to be the same."""
+"""Classes of instances that a new node cannot distinguish: the rules read equal figures."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the nodes that instances have would become."""
+"""Changes of the nodes that instances leave."""
 
 import numpy as np
 import pytest

@@ -17,9 +17,9 @@ STEPS = rebalance(STATE, np.ones(len(STATE.group), np.bool_), BalancingOptions(m
 
 
 def test_retraces_an_equal_plan() -> None:
-    told = zip(named(STATE, STEPS), (step.score for step in STEPS), strict=True)
+    named_steps = zip(named(STATE, STEPS), (step.score for step in STEPS), strict=True)
     assert len(STEPS) > 2
-    assert list(retrace(STATE.copy(), EVERYONE, told)) == STEPS
+    assert list(retrace(STATE.copy(), EVERYONE, named_steps)) == STEPS
 
 
 @pytest.mark.parametrize("wrong", [{"instance": "nobody"}, {"node": "nowhere"}, {"node": None}])

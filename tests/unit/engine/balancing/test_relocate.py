@@ -1,4 +1,4 @@
-"""Many instances moved at once: as when each is tried by itself."""
+"""Many instances moved at once equal each one moved by itself."""
 
 import random
 

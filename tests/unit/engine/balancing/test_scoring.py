@@ -1,4 +1,4 @@
-"""Moves scored by what they change."""
+"""Scores of moves computed from their changes."""
 
 import random
 

@@ -70,11 +70,11 @@ def test_report_gets_every_move_and_changes_nothing(seed: int) -> None:
         fit.extend(move for move, code in zip(moves, trial.codes.tolist(), strict=True) if code == FITS)
 
     current = score_of(state, scope)
-    silent, told = search.best(current, barred), search.best(current, barred, report)
-    assert (silent is None) is (told is None)
-    if silent and told:
-        assert silent[1:] == told[1:]
-        assert (told.trial.asked.index, told.kind, told.node) in fit
+    silent, reported = search.best(current, barred), search.best(current, barred, report)
+    assert (silent is None) is (reported is None)
+    if silent and reported:
+        assert silent[1:] == reported[1:]
+        assert (reported.trial.asked.index, reported.kind, reported.node) in fit
     assert len(set(heard)) == len(heard) > len(fit)
     assert not barred[[index for index, _, _ in heard]].any()
     found = search.within(current, 1e6, barred, 1 << 30)

@@ -1,4 +1,4 @@
-"""The search for one step: bounds rule out what cannot be the best."""
+"""The search for one step: bounds rule out moves that cannot be the best."""
 
 import random
 

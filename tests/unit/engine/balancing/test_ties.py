@@ -1,4 +1,4 @@
-"""Of moves close to the best, the one that is."""
+"""The best of moves whose scores lie close together."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""How long a plan may get: instances of 1,000 MiB move at 100 Mbit/s, so each move takes 80 seconds."""
+"""The time limit of a plan: instances of 1,000 MiB move at 100 Mbit/s, so each move takes 80 seconds."""
 
 import itertools
 

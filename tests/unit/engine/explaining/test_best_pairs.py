@@ -1,4 +1,4 @@
-"""For each primary the best secondary, as the algorithms would come to it."""
+"""The best secondary for each primary, by the rules of the algorithms."""
 
 import numpy as np
 
@@ -40,8 +40,8 @@ class Never(Check):
         return primary if primary in self.primaries else NOWHERE
 
 
-class Telling(Reporter):
-    """The places that pairs come to, as soon as it is told of them."""
+class PlaceCollector(Reporter):
+    """A reporter that explains judged pairs at once."""
 
     places: list[ExplainedPlace]
     scores: Floats
@@ -50,14 +50,14 @@ class Telling(Reporter):
         self.places, self.scores = list(best_pairs.for_new(pairs, BASE)), pairs.scores.copy()
 
 
-def told(redundancy: Check | None) -> Telling:
-    asked, reporter = STATE.requested_instance(instance("new", DiskTemplate.DRBD, "")), Telling()
+def explained_pairs(redundancy: Check | None) -> PlaceCollector:
+    asked, reporter = STATE.requested_instance(instance("new", DiskTemplate.DRBD, "")), PlaceCollector()
     on_pairs(STATE, asked, NODES, NODES, BASE, PlacementOptions(), redundancy, reporter)
     return reporter
 
 
 def test_each_primary_with_the_secondary_of_the_lowest_score() -> None:
-    found = told(None)
+    found = explained_pairs(None)
     assert [place.pnode for place in found.places] == NODES.tolist()
     assert [place.why for place in found.places] == ["", "", "FailMem", "", ""]
     for place in found.places:
@@ -66,7 +66,7 @@ def test_each_primary_with_the_secondary_of_the_lowest_score() -> None:
 
 
 def test_a_primary_that_is_never_redundant() -> None:
-    first, second, third, *_ = told(Never(0, 2)).places
+    first, second, third, *_ = explained_pairs(Never(0, 2)).places
     assert (first.snode, first.why) == (NOWHERE, "FailN1")
     assert (second.why, third.why) == ("", "FailMem")
 

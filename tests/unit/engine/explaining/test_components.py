@@ -1,4 +1,4 @@
-"""What the score of each candidate is made of."""
+"""Components of the score of each candidate."""
 
 from dataclasses import replace
 
@@ -46,7 +46,7 @@ def test_the_location_exclusion_score_changes_by_what_is_given() -> None:
 
 
 def test_a_component_that_is_no_number_stays_none() -> None:
-    """Node b reports no CPUs: the ratio of CPUs is no number, all else is told."""
+    """Node b reports no CPUs: the ratio of CPUs is no number, all other components are."""
     nodes = tuple(replace(row, t_cpu=0.0) if row.name == "b" else row for row in STATE.cluster.nodes)
     state = derive(replace(STATE.cluster, nodes=nodes))
     trial = tried(state)

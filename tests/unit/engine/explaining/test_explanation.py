@@ -1,4 +1,4 @@
-"""A listener collects what the algorithms tell: a place for each node, and what is chosen."""
+"""A reporter collects explanations: a place for each node, and the chosen nodes."""
 
 from dataclasses import replace
 from typing import Any
@@ -56,7 +56,7 @@ def one(state: State, request: Request, options: PlacementOptions = OPTIONS) -> 
 
 
 def reasons(found: Explanation) -> dict[int, str]:
-    """Why nodes do not do; the one that tells the places apart."""
+    """The reasons against nodes: the only figures that differ between places."""
     return {place.snode if place.snode != NOWHERE else place.pnode: place.why for place in found.places}
 
 
@@ -82,8 +82,8 @@ def test_a_pair_for_each_primary() -> None:
     placement = new(DiskTemplate.DRBD)
     state = state_of(placement, offline="bc")
     found = one(state, Allocate(placement, None), replace(OPTIONS, restrict_to=("a", "e", "f")))
-    told = [(place.pnode, place.snode, place.why) for place in found.places]
-    assert told == [
+    explained_places = [(place.pnode, place.snode, place.why) for place in found.places]
+    assert explained_places == [
         (0, NOWHERE, "no other node"),
         (1, NOWHERE, "offline"),
         (2, NOWHERE, "offline"),

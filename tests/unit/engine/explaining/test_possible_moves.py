@@ -1,4 +1,4 @@
-"""All moves of an instance that options allow are told of, with what they do."""
+"""Explanations of all moves of an instance that the options allow."""
 
 from dataclasses import replace
 
@@ -71,7 +71,7 @@ def test_moves_of_several_instances() -> None:
 
 @pytest.mark.parametrize("offline", ["c", "abcd"])
 def test_moves_when_no_score_is_a_number(offline: str) -> None:
-    """Node c reports no memory. What the others do to the rest of the score is told all the same."""
+    """Node c reports no memory. Other components are explained nevertheless."""
     nodes = [
         replace(node, offline=node.name in offline, t_mem=0.0 if node.name == "c" else node.t_mem)
         for node in STATE.cluster.nodes

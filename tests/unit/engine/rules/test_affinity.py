@@ -1,4 +1,4 @@
-"""What tags say of an instance on a node."""
+"""Effects of tags on an instance's places."""
 
 from dataclasses import replace
 

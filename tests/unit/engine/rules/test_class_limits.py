@@ -1,4 +1,4 @@
-"""What demands of custom resource classes ask of nodes."""
+"""Limits of custom resource classes."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The declarations that the score is made of."""
+"""Declarations of the score's components."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What Ganeti checks by itself after a decision: by hand, with the words for it."""
+"""Checks that Ganeti makes after a decision: cases by hand, with their messages."""
 
 from dataclasses import replace
 
@@ -68,8 +68,8 @@ def test_metadata_on_another_unit_needs_room_there() -> None:
     # Taken is where it is.
     assert after.columns.f_dsk.tolist() == [500 - 256] * 2
     assert after.to_cluster().nodes[0].storage == node("a", xenvg=500 - 256, ssdvg=257).storage
-    (told,) = explained(derive(cluster(*nodes), [new]), request, OPTIONS)
-    assert {place.lacks for place in told.places if place.pnode == 1} == {
+    (explanation,) = explained(derive(cluster(*nodes), [new]), request, OPTIONS)
+    assert {place.lacks for place in explanation.places if place.pnode == 1} == {
         "lacks 57 MiB of disk space on lvm-vg/ssdvg"
     }
 
@@ -108,9 +108,9 @@ def test_no_disks_are_copied_from_a_node_without_the_own_group(mode: EvacMode) -
     assert not isinstance(moved, tuple)
     [(_, why)] = moved.failed
     assert why.endswith(f"its primary a {OWN}, which Ganeti requires to replace a secondary")
-    (told,) = explained(mirrored(), NodeEvacuate(("db",), mode), OPTIONS)
-    assert [place.why for place in told.places if place.why != "has it already"] != []
-    assert f"its primary a {OWN}" in {place.why for place in told.places}
+    (explanation,) = explained(mirrored(), NodeEvacuate(("db",), mode), OPTIONS)
+    assert [place.why for place in explanation.places if place.why != "has it already"] != []
+    assert f"its primary a {OWN}" in {place.why for place in explanation.places}
 
 
 def test_a_group_for_mirrored_disks_is_that_group() -> None:
@@ -136,8 +136,8 @@ def test_a_new_primary_is_copied_from_as_well() -> None:
     state = derive(cluster(*others[:2], node("c", ssdvg=9000), others[2], instances=(here,)))
     after = decide(state, NodeEvacuate(("db",), EvacMode.ALL), OPTIONS).state
     assert (after.pnode.tolist(), after.snode.tolist()) == ([3], [2])
-    (told,) = explained(state, NodeEvacuate(("db",), EvacMode.ALL), OPTIONS)
-    assert {place.pnode: place.lacks for place in told.places}[2] == OWN
+    (explanation,) = explained(state, NodeEvacuate(("db",), EvacMode.ALL), OPTIONS)
+    assert {place.pnode: place.lacks for place in explanation.places}[2] == OWN
 
 
 def test_balancing_copies_from_the_secondary_only() -> None:
@@ -145,8 +145,8 @@ def test_balancing_copies_from_the_secondary_only() -> None:
     (moves,) = possible_moves(state, everyone, np.array([True]), BalancingOptions()).values()
     from_secondary = {MoveKind.REPLACE_PRIMARY, MoveKind.FAILOVER_AND_REPLACE}
     assert {move.kind for move in moves if not move.place.why} == {*from_secondary, MoveKind.FAILOVER}
-    told = {(move.place.why, move.place.lacks) for move in moves if move.place.why}
-    assert told == {("FailDisk", f"a {OWN}")}
+    reasons = {(move.place.why, move.place.lacks) for move in moves if move.place.why}
+    assert reasons == {("FailDisk", f"a {OWN}")}
     _, steps = rebalance(state, everyone, BalancingOptions(min_gain=0))
     assert {step.kind for step in steps[:1]} <= {*from_secondary, MoveKind.FAILOVER}
 

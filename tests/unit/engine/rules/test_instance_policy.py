@@ -1,4 +1,4 @@
-"""Each target's group says by its policy what it takes."""
+"""The policy of each target's group decides about an instance."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What happens to a node when an instance comes or goes, and when it must not come."""
+"""Effects of an instance on a node, and the reasons why it must not come."""
 
 from dataclasses import replace
 
@@ -89,7 +89,7 @@ def test_an_instance_without_local_disks_needs_none() -> None:
     assert primary(alone(f_dsk=0), replace(NEW, template=DiskTemplate.EXT)) == FITS
 
 
-def test_the_first_limit_in_order_is_told() -> None:
+def test_first_broken_limit_is_reported() -> None:
     assert primary(alone(mem=1000, f_dsk=0)) == CODE[Fail.MEM]
 
 

@@ -1,4 +1,4 @@
-"""Each placement tried on candidates: what becomes of the nodes, and what is in the way."""
+"""Placements tried on candidates: the nodes afterwards, and the reasons against."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What pools have room for."""
+"""Free space of storage pools."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Resources are declared; places that cannot take a new one say so."""
+"""Declarations of resources, and the modules that cannot take a new one."""
 
 import subprocess
 import sys

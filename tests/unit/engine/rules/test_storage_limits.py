@@ -1,4 +1,4 @@
-"""What disks ask of nodes."""
+"""Limits of disks."""
 
 from ganeti_htools.engine.rules.storage_limits import disk_limits, unit_limits
 from ganeti_htools.model.columns import Shape

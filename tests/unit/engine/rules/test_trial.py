@@ -1,4 +1,4 @@
-"""The scores of a trial's candidates are those of the states that they lead to."""
+"""Scores of a trial's candidates equal those of the resulting states."""
 
 from dataclasses import replace
 
