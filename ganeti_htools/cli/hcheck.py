@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(line: CommandLine) -> int:
-    """Read the cluster, check it, tell; the exit status. Raises HtoolsError."""
+    """Read the cluster, check it, report; the exit status. Raises HtoolsError."""
     if line.machine_readable and line.json:
         raise HtoolsError("Only one of --machine-readable and --json can be printed.")
     state = make_state(load(line), line)
@@ -65,7 +65,7 @@ def _check(state: State, movable: Bools, line: CommandLine) -> int:
     elif line.verbose >= 1 and not line.json:
         print(_verdict(before, line))
     outlook = {} if line.machine_readable else _outlook(state, before, line)
-    _tell(state, before, "INIT", before, line, outlook)
+    _print_findings(state, before, "INIT", before, line, outlook)
     after = None
     if simulate:
         balanced = [_group(_balanced(state, row, movable, line), row, capacity) for row in rows]
@@ -74,7 +74,7 @@ def _check(state: State, movable: Bools, line: CommandLine) -> int:
         stored = {"storage": storage.faults_json(faults)} if state.units.reported else {}
         print_json(health.as_json(state, before, after, outlook) | stored)
     elif after or line.machine_readable:
-        _tell(state, after or before, "FINAL", before, line)
+        _print_findings(state, after or before, "FINAL", before, line)
     if line.machine_readable:
         print(key_lines("HCHECK", [("OK", "1")]), end="")
     return int(simulate)
@@ -88,7 +88,7 @@ def _verdict(before: HealthFindings, line: CommandLine) -> str:
     return "Cluster needs rebalancing."
 
 
-def _tell(
+def _print_findings(
     state: State,
     findings: HealthFindings,
     phase: str,
@@ -123,7 +123,7 @@ def _group(state: State, row: int, capacity: bool) -> GroupFindings:
 
 
 def _outlook(state: State, before: HealthFindings, line: CommandLine) -> Outlook:
-    """What redistribution would come to for each group that is not healthy, if there are several groups."""
+    """Predict the result of redistribution for each unhealthy group, if there are several groups."""
     wanted = not line.no_simulation and (line.json or line.verbose > 1)
     if not wanted or len(before.groups) < 2 or all(group.ill.good for group in before.groups):
         return {}
@@ -146,7 +146,7 @@ def _balanced(state: State, row: int, movable: Bools, line: CommandLine) -> Stat
 
 
 def _what_if_lost(state: State, line: CommandLine, name: str) -> int:
-    """Tell what becomes of the instances of a node, or of each online one (``any``).
+    """Report what happens to the instances if a node is lost, or each online node (``any``).
 
     0 if all come back with their data, 1 if some do not come back, 2 if some come back without data.
     """

@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(line: CommandLine) -> None:
-    """Read the cluster, group its nodes, tell. Raises HtoolsError."""
+    """Read the cluster, group its nodes, report the groups. Raises HtoolsError."""
     cluster = load(line)
     state = make_state(cluster, line)
     _look_for_master(cluster, line.force)

@@ -68,7 +68,7 @@ def run(line: CommandLine) -> int:
 
 
 def _source(line: CommandLine, name: str) -> Source:
-    """Where the cluster of that name is read from. Raises HtoolsError if options name several sources."""
+    """Find the source of a cluster by its name. Raises HtoolsError if options name several sources."""
     if line.arguments:
         return Source(rapi=name, rapi_ca=line.rapi_ca, ask_storage=line.ask_storage)
     given = source_of(line)
@@ -110,7 +110,7 @@ def _row(name: str, cells: Sequence[str]) -> None:
 
 
 def summarise(state: State) -> Summary:
-    """The figures that are told of a cluster."""
+    """Compute the figures of a cluster's line."""
     columns, nodes = state.columns, state.cluster.nodes
     everyone = np.ones(len(nodes), np.bool_)
     return Summary(

@@ -21,7 +21,7 @@ from ganeti_htools.cli.report.allocation import (
 from ganeti_htools.cli.report.records import record
 from ganeti_htools.cli.terminal.messages import progress, say, warn
 from ganeti_htools.cli.terminal.program import execute, print_json
-from ganeti_htools.commandline.instances import RequestedSizes, asked
+from ganeti_htools.commandline.instances import RequestedSizes, requested_instances
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.parameters import placement_options
 from ganeti_htools.commandline.programs import HSPACE
@@ -45,20 +45,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(line: CommandLine) -> None:
-    """Read the cluster, allocate both ways, tell what fits. Raises HtoolsError."""
+    """Read the cluster, allocate both ways, report what fits. Raises HtoolsError."""
     read = load(line)
     state = make_state(read, line)
-    tiers, fixed_size = asked(state, line)
+    tiers, fixed_size = requested_instances(state, line)
     initial = total(state)
     _introduce(state, line)
     form = capacity_keys if line.machine_readable else capacity
     if not line.json:
         print(form.cluster(state, initial), end="", flush=True)
-    scope = _site(state, tiers.kind, line)
+    scope = _scope(state, tiers.kind, line)
     report = {"cluster": cluster_json(state, initial)}
     for mode, wish in ((TIERED, tiers), (STANDARD, fixed_size)):
         allocation = _allocation(mode, state, wish, scope, line)
-        _tell(allocation, line)
+        _describe(allocation, line)
         if line.json:
             report[mode.name.lower()] = allocation_json(allocation)
         else:
@@ -70,7 +70,7 @@ def run(line: CommandLine) -> None:
 
 
 def _introduce(state: State, line: CommandLine) -> None:
-    """Tell of the cluster on standard error."""
+    """Describe the cluster on standard error."""
     suffix = common_suffix(state.cluster)
     if suffix and line.verbose > 1:
         warn(f"Note: Stripping common suffix of '{suffix}' from names")
@@ -82,8 +82,8 @@ def _introduce(state: State, line: CommandLine) -> None:
         say(f"Initial coefficients: overall {score}\n{tables.components(figures)}")
 
 
-def _site(state: State, kind: InstanceKind, line: CommandLine) -> AllocationScope:
-    """Where instances may go. Raises HtoolsError if there are too few nodes."""
+def _scope(state: State, kind: InstanceKind, line: CommandLine) -> AllocationScope:
+    """Find the nodes and pairs for instances. Raises HtoolsError if there are too few nodes."""
     options, aloud = placement_options(line), line.verbose > 3
     fragile = bad_groups(state, options) if line.independent_groups or aloud else None
     scope = chosen_scope(state, options, fragile if line.independent_groups else None)
@@ -153,8 +153,8 @@ def _allocated(
         return standard(state, kind, sizes[0], scope, limit)
 
 
-def _tell(allocation: Allocation, line: CommandLine) -> None:
-    """Tell of an allocation on standard error, and save the cluster after it (``-S``)."""
+def _describe(allocation: Allocation, line: CommandLine) -> None:
+    """Describe an allocation on standard error, and save the cluster after it (``-S``)."""
     mode, before, after = allocation.mode, allocation.before.cluster, allocation.result.state
     title = f"{mode.name} allocation"
     for obstacle in capacity.obstacles(allocation.why):

@@ -72,7 +72,7 @@ def hsqueeze() -> NoReturn:
 
 def _start(program: Program) -> NoReturn:
     """Run a tool and end the process."""
-    gc.disable()  # nothing of what start-up creates is garbage
+    gc.disable()  # start-up creates no garbage
 
     def run(line: CommandLine) -> int | None:
         module = import_module(f"ganeti_htools.cli.{program.name}")

@@ -130,7 +130,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _look(options: Namespace) -> None:
-    """Ask for the daemon's status: whether it answers at all, before it is asked for what may take long.
+    """Check that the daemon answers, before a call that may take long.
 
     Raises HtoolsError.
     """
@@ -180,7 +180,7 @@ def _execute(options: Namespace) -> int:
 
 
 def _follow(options: Namespace) -> int:
-    """Tell of a plan until it has ended; the exit status tells how."""
+    """Print the progress of a plan until it has ended. Return the exit status for its end."""
     plan: Any = None
     for change in follow(options.socket, options.plan):
         if not options.json:
@@ -251,7 +251,7 @@ def _decide(options: Namespace) -> int:
 
 
 def _time(text: str) -> float:
-    """Seconds of the epoch, of a date, a date and time of day, or how long ago. Raises ArgumentTypeError."""
+    """Read a point in time: a date, a date and time of day, or an age like 2h. Raises ArgumentTypeError."""
     number = text.rstrip("dhimns")
     if number.isascii() and number.isdigit() and text[len(number) :] in _UNITS:
         return time.time() - int(number[:9]) * _UNITS[text[len(number) :]]

@@ -31,7 +31,7 @@ def declare(add: Add, show: Print) -> None:
     """Add the commands."""
 
     def asking(method: str, report: Callable[[Any], str], *keys: str) -> Callable[[Namespace], int]:
-        """What asks the daemon with those arguments that are given, and prints the answer."""
+        """Make the function that asks the daemon with the given arguments and prints the answer."""
         return lambda options: show(
             options,
             _ask(options, method, {key: getattr(options, key) for key in keys}),

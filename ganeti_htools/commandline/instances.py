@@ -1,4 +1,4 @@
-"""The instances that a command line has placed (``hspace(1)``)."""
+"""Instances to place, from a command line (``hspace(1)``)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,8 +22,8 @@ class RequestedSizes(NamedTuple):
     sizes: list[InstanceSize]
 
 
-def asked(state: State, line: CommandLine) -> tuple[RequestedSizes, RequestedSizes]:
-    """What tiered and what standard allocation places. Raises HtoolsError."""
+def requested_instances(state: State, line: CommandLine) -> tuple[RequestedSizes, RequestedSizes]:
+    """Return the instances of tiered and of standard allocation. Raises HtoolsError."""
     policy = state.cluster.ipolicy
     units = [unit for unit in (line.storage_unit, *(unit for _, unit in line.disk)) if unit]
     template = line.disk_template or _template(state.cluster, units)
@@ -48,7 +48,7 @@ def asked(state: State, line: CommandLine) -> tuple[RequestedSizes, RequestedSiz
 
 
 def _template(cluster: Cluster, units: Sequence[DesiredUnit]) -> DiskTemplate:
-    """The first disk template that the cluster and its policy enable, for the units that are asked for.
+    """Find the first disk template that the cluster and its policy enable, for the requested units.
 
     Raises HtoolsError if there is none.
     """
@@ -64,7 +64,7 @@ def _template(cluster: Cluster, units: Sequence[DesiredUnit]) -> DiskTemplate:
 
 
 def _check_unit(state: State, template: DiskTemplate, unit: DesiredUnit) -> None:
-    """Raises HtoolsError for a unit that no node has, or that is not for disks of that template."""
+    """Raises HtoolsError for a unit that no node has, or for one that cannot hold disks of the template."""
     if wrong := misplacement(unit, template):
         raise HtoolsError(wrong)
     if unit.type.pool:

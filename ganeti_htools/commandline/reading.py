@@ -1,9 +1,9 @@
 """Command lines, read as GNU getopt and Ganeti's tools read them.
 
 Options and arguments may be mixed, up to ``--``; long options may be shortened to a unique prefix;
-``-vv`` is ``-v -v``; an argument that may be left out has to be attached (``-pname``,
-``--print-nodes=name``). As Ganeti gives every iallocator parameter a value, an empty one
-(``--mond-xen=``) is the same as none where none is required.
+``-vv`` is ``-v -v``; an optional argument must be attached (``-pname``,
+``--print-nodes=name``). Ganeti gives every iallocator parameter a value, so an empty one
+(``--mond-xen=``) is accepted where none is required.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Where a command line has the cluster and its load read from."""
+"""Sources of the cluster and its load, from a command line."""
 
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.model.errors import HtoolsError
@@ -7,7 +7,7 @@ from ganeti_htools.sources.source import Source
 
 
 def source_of(line: CommandLine) -> Source:
-    """The source of the cluster. Raises HtoolsError if the options name several."""
+    """Take the source of the cluster. Raises HtoolsError if the options name several."""
     given = bool(line.master), line.luxi is not None, line.text_data is not None, line.daemon is not None
     if given.count(True) > 1:
         others = "luxi, daemon," if line.daemon is not None else "luxi,"
@@ -26,7 +26,7 @@ def source_of(line: CommandLine) -> Source:
 
 
 def dynamic_load_of(line: CommandLine) -> DynamicLoad:
-    """The source of the instances' dynamic load."""
+    """Take the source of the instances' dynamic load."""
     return DynamicLoad(
         utilisation=line.dynu_file,
         ignore=line.ignore_dynu,

@@ -1,4 +1,4 @@
-"""What a program says of its options, instead of doing its work."""
+"""Help, version and completion of a program."""
 
 import sys
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ _NARROWEST = 40  # columns
 
 
 def usage(program: Program) -> str:
-    """The answer to ``--help``."""
+    """Return the answer to ``--help``."""
     from ganeti_htools.version import title  # slow to load and seldom needed
 
     return f"{title(program.name)}\nUsage: {program.name} [OPTION...]\n{table(program.all_options)}"
 
 
 def version(program: Program) -> str:
-    """The answer to ``--version``."""
+    """Return the answer to ``--version``."""
     from ganeti_htools.version import title
 
     python = ".".join(map(str, sys.version_info[:3]))
@@ -26,7 +26,7 @@ def version(program: Program) -> str:
 
 
 def completion(program: Program) -> str:
-    """The answer to ``--help-completion``, in the form of Ganeti's tools."""
+    """Return the answer to ``--help-completion``, in the form of Ganeti's tools."""
     lines = [
         f"{'-' + option.short + ',' if option.short else ''}--{option.long} {option.completion}"
         for option in program.all_options

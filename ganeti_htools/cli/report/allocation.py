@@ -1,4 +1,4 @@
-"""What ``hspace`` has found, and the figures that all forms of its report have."""
+"""Results of ``hspace``, the figures of all its reports, and its report as JSON."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -34,10 +34,10 @@ STANDARD = Mode("Standard", "Standard (fixed-size)", "SPEC", "FIN", "ALLOC")
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What came of one way to allocate on a cluster (``before``), starting from instances of a size.
+    """The result of one way to allocate on a cluster (``before``), beginning at a size.
 
-    ``why`` tells what redundancy kept all instances from being allocated, if it did; ``left`` what is left of
-    the storage, where nodes tell their units.
+    ``why`` names the nodes whose loss prevents any allocation. ``left`` is the remaining storage, if nodes
+    report their units.
     """
 
     mode: Mode
@@ -50,18 +50,18 @@ class Allocation:
 
 
 def score(figure: float) -> str:
-    """A score, or a part of something, with the digits that Ganeti's tools show."""
+    """Format a score or a ratio with the digits that Ganeti's tools show."""
     return fixed(figure, 8)
 
 
 def ratio(used: float, whole: float) -> float:
-    """A part of a whole, which may be 0: then it is infinite or no number."""
+    """Divide a part by a whole; infinite or NaN if the whole is 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return float(np.float64(used) / np.float64(whole))
 
 
 def efficiency(figures: Resources) -> dict[str, float]:
-    """What part (0 to 1) of memory and disk instances use, and of virtual CPUs and spindles is in use."""
+    """Compute the used part (0 to 1) of memory, disk, virtual CPUs and spindles."""
     return {
         "memory": ratio(figures.i_mem, figures.t_mem),
         "disk": ratio(figures.i_dsk, figures.t_dsk),
@@ -71,30 +71,30 @@ def efficiency(figures: Resources) -> dict[str, float]:
 
 
 def named(size: InstanceSize, spindles: bool) -> dict[str, int]:
-    """The amounts of a size (memory and disk in MiB) by what they are called, with or without spindles."""
+    """Return the amounts of a size (memory and disk in MiB) by name, with or without spindles."""
     amounts = {"MEM": size.mem, "DSK": size.dsk, "CPU": size.vcpus}
     return amounts | {"SPN": size.spindles} if spindles else amounts
 
 
 def by_number(result: Capacity) -> list[Fail]:
-    """Reasons, the most frequent first."""
+    """List the reasons for failures, the most frequent first."""
     failures = reasons(result)
     return sorted(failures, key=lambda fail: -failures[fail])
 
 
 def reasons(result: Capacity) -> dict[Fail, int]:
-    """How often each reason counted; that of custom resource classes only if it did."""
+    """Count the reasons for failures; that of custom resource classes only if it occurred."""
     failures = result.failures.items()
     return {fail: number for fail, number in failures if number or fail is not Fail.RESOURCE}
 
 
 def cluster_json(state: State, initial: Resources) -> dict[str, Any]:
-    """The cluster before anything is allocated, as a part of a JSON document."""
+    """Describe the cluster before allocation as JSON."""
     return {"nodes": len(state.cluster.nodes), "resources": asdict(initial)}
 
 
 def allocation_json(allocation: Allocation) -> dict[str, Any]:
-    """An allocation as a part of a JSON document."""
+    """Describe an allocation as JSON."""
     kind, result, why = allocation.kind, allocation.result, allocation.why
     final = total(result.state)
     return {

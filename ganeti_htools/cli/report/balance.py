@@ -1,4 +1,4 @@
-"""What ``hbal`` says of a node group and of a plan for it: for people, and as a JSON document."""
+"""Reports of ``hbal`` about a node group and a plan for it, as text and as JSON."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Before(NamedTuple):
-    """A node group before it is balanced: ``scope`` has its nodes, ``figures`` what its score is made of."""
+    """A node group before balancing: its nodes (``scope``), its score and the components (``figures``)."""
 
     state: State
     group: str
@@ -71,7 +71,7 @@ class StepLines:
 
 
 def about_group(before: Before, line: CommandLine) -> Iterator[str]:
-    """Lines about the group before it is balanced."""
+    """Describe the group before balancing."""
     state, scope, columns = before.state, before.scope, before.state.columns
     yield f"Group size {scope.sum()} nodes, {scope[state.pnode].sum()} instances"
     yield f"Selected node group: {before.group}"
@@ -119,7 +119,7 @@ def _quoted(name: str) -> str:
 
 
 def about_score(before: Before, verbose: int) -> Iterator[str]:
-    """Lines about the score before the group is balanced."""
+    """Describe the score before balancing."""
     if verbose > 2:
         yield f"Initial coefficients: overall {fixed(before.score, 8)}"
         yield components(before.figures)
@@ -128,7 +128,7 @@ def about_score(before: Before, verbose: int) -> Iterator[str]:
 
 
 def about_plan(before: Before, after: After, verbose: int) -> Iterator[str]:
-    """Lines about what a plan gains and costs."""
+    """Describe the gain and the cost of a plan."""
     made, greedy = after.plan.moves, after.plan.greedy
     if not made:
         yield "No solution found"
@@ -175,7 +175,7 @@ def _moves(number: int, name: str) -> str:
 
 
 def brief(title: str, made: Sequence[BalancingMove], initial: float) -> str:
-    """A line about a plan, to compare it with another for the same group."""
+    """Summarise a plan in one line, to compare it with another for the same group."""
     figures = _rival(made, initial)
     cost = figures["cost"]
     copied = f"{layout.size(cost['disk_mib'])} of disks, {layout.size(cost['memory_mib'])} of memory"
@@ -184,13 +184,13 @@ def brief(title: str, made: Sequence[BalancingMove], initial: float) -> str:
 
 
 def components(figures: Statistics) -> str:
-    """A table of the components of a score, in the layout of Ganeti's htools."""
+    """Lay out the components of a score as Ganeti's htools do."""
     table = tables.components(figures) if figures.online else "   Field Value Weight\n"
     return table.removesuffix("\n")
 
 
 def changes(before: Statistics, after: Statistics) -> str:
-    """A table of the components of the score that are not 0 both before and after a plan."""
+    """Lay out the components of the score before and after a plan, without those that stay 0."""
     rows = [
         (name, fixed(float(old), 8), fixed(float(new), 8), f"x{weight:.2f}")
         for name, weight, old, new in zip(
@@ -203,7 +203,7 @@ def changes(before: Statistics, after: Statistics) -> str:
 
 
 def totals(title: str, state: State, scope: Bools) -> str:
-    """A line about the memory and disk (MiB) that the nodes have free, the latter on all storage units."""
+    """Sum up the free memory and disk (MiB, all storage units) of the nodes in one line."""
     memory = int(state.columns.unallocated[scope].sum())
     disk = sum(int(free[scope].sum()) for free in by_unit(state.columns, "f_dsk"))
     return f"{title + ':':9} mem={memory} disk={disk}"

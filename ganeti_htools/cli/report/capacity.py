@@ -1,4 +1,4 @@
-"""What ``hspace`` tells of the instances that fit, as text."""
+"""Report of ``hspace`` about the instances that fit, as text."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ from ganeti_htools.model.state import State
 
 
 def cluster(state: State, initial: Resources) -> str:
-    """The resources of the cluster before anything is allocated."""
+    """Describe the resources of the cluster before allocation."""
     number, exclusive = len(state.cluster.nodes), _exclusive(state)
     totals = {
         "MEM": fixed(initial.t_mem, 0),
@@ -41,7 +41,7 @@ def spec(allocation: Allocation) -> str:
 
 
 def _disks(kind: InstanceKind) -> str:
-    """Where the disks are, and what is demanded of custom classes, as far as options say that."""
+    """Describe the storage units of disks and the demands of custom classes that options name."""
     demands = "".join(f", with {amount} of {name}" for name, amount in kind.demands)
     if not kind.disks:
         return (f" on {kind.unit}" if kind.unit else "") + demands
@@ -50,7 +50,7 @@ def _disks(kind: InstanceKind) -> str:
 
 
 def results(allocation: Allocation, initial: Resources) -> str:
-    """How many instances were allocated, what stopped it and what is used then."""
+    """Describe the number of allocated instances, the reason to stop, and the usage at the end."""
     mode, result = allocation.mode, allocation.result
     final = total(result.state)
     exclusive = _exclusive(allocation.before)
@@ -95,7 +95,7 @@ def _storage(left: StorageLeft | None) -> Iterator[str]:
 
 
 def obstacles(why: Obstruction | None) -> list[str]:
-    """Which nodes kept instances from being allocated, and how many would fit without the check."""
+    """Name the nodes that prevent any allocation, and the number of instances that fit without the check."""
     if why is None:
         return []
     cannot = "could not be lost with an instance more" if why.more else "cannot be lost"

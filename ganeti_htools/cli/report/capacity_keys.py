@@ -1,4 +1,4 @@
-"""What ``hspace`` tells of the instances that fit, as ``KEY=VALUE`` lines."""
+"""Report of ``hspace`` about the instances that fit, as ``KEY=VALUE`` lines."""
 
 from collections.abc import Iterable
 
@@ -44,7 +44,7 @@ def spec(allocation: Allocation) -> str:
 
 
 def results(allocation: Allocation, initial: Resources) -> str:
-    """How many instances were allocated, what stopped it and what is used then."""
+    """Report the number of allocated instances, the reason to stop, and the usage at the end."""
     mode, result = allocation.mode, allocation.result
     final = total(result.state)
     more = _tier_keys(initial, final, result) if mode is TIERED else _count_keys(initial, result)
@@ -52,7 +52,7 @@ def results(allocation: Allocation, initial: Resources) -> str:
 
 
 def end() -> str:
-    """That all has been told."""
+    """Return the line that marks the end of the report."""
     return _lines([("OK", "1")])
 
 

@@ -1,4 +1,4 @@
-"""What htoolsd answers about itself, as text: its status, the age of its data, its methods."""
+"""Answers of htoolsd as text: status, age of data, methods, ranking of groups."""
 
 import textwrap
 import time
@@ -10,11 +10,11 @@ from ganeti_htools.cli.report.layout import fitting_table, some
 
 _RANKING = ("Instance", "Group", "Policy", "Score", "Nodes")
 _COUNTS = ("served", "unsatisfied", "failed", "refused", "abandoned", "given_up", "broken")
-_LATE = 10  # seconds that the ledger may be behind before it is told of
+_LATE = 10  # seconds that the ledger may be behind without a remark
 
 
 def status(answer: Any) -> str:
-    """The answer to ``status``."""
+    """Format the answer to ``status``."""
     return "\n".join(_status(answer))
 
 
@@ -71,7 +71,7 @@ def _cluster(cluster: Any) -> str:
 
 
 def _groups(groups: Any) -> str:
-    """How many groups have which health, and the names of those that are not healthy."""
+    """Count the groups by health, and name the unhealthy groups."""
     found: dict[str, list[str]] = {}
     for group in groups:
         found.setdefault(group["health"], []).append(group["name"])
@@ -90,7 +90,7 @@ def _ledger(ledger: Any) -> str:
 
 
 def _behind(ledger: Any) -> str:
-    """How far it does not say what is so, if that is worth a word."""
+    """Describe how far the ledger is behind the cluster, if it is."""
     why = f": {ledger['following']}" if ledger["following"] else ""
     if ledger["behind_s"] is None:
         return f"; it does not say yet what exists{why}"
@@ -99,7 +99,7 @@ def _behind(ledger: Any) -> str:
 
 
 def _policies(policies: Any) -> Iterator[str]:
-    """Those that are on, in a line; and a line for each that has switched itself off."""
+    """List the policies that are on in one line; and a line for each that has switched itself off."""
     on = [policy for policy in policies if policy["mode"] != "off"]
     if policies:
         told = "; ".join(map(_policy, on))
@@ -132,12 +132,12 @@ def _storage(storage: Any) -> str:
 
 
 def ages(answer: Any) -> str:
-    """How old each kind of data (a key) is, in words."""
+    """Describe the age of each kind of data (a key)."""
     return ", ".join(f"{kind} {duration(age)} old" for kind, age in answer.items())
 
 
 def duration(seconds: float) -> str:
-    """A time in the largest unit of which there are at least two."""
+    """Format seconds in the largest unit that gives at least 2."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
@@ -145,7 +145,7 @@ def duration(seconds: float) -> str:
 
 
 def methods(answer: Any) -> str:
-    """The answer to ``methods``: each with its arguments."""
+    """Format the answer to ``methods``: each method with its arguments."""
     lines: list[str] = []
     for method in answer:
         lines += _wrapped(f"{method['name']} {method['version']}", method["doc"], 12)
@@ -159,7 +159,7 @@ def _wrapped(name: str, text: str, column: int) -> list[str]:
 
 
 def ranking(answer: Any, alternates: int) -> str:
-    """A table of the groups that could take each instance: the best, which takes it, and so many others."""
+    """List the group of each new instance, and up to ``alternates`` others that could take it."""
     rows = [
         (
             each["instance"],

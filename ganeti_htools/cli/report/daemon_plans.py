@@ -1,4 +1,4 @@
-"""What htoolsd answers about its plans, as text."""
+"""Plans of htoolsd as text."""
 
 import json
 import time
@@ -11,7 +11,7 @@ _HEADER = ("Plan", "Tool", "State", "Made", "Jobs", "Score", "Groups")
 
 
 def table(plans: Any) -> str:
-    """A line for each plan, below a header."""
+    """List plans in a table."""
     text = fitting_table(_HEADER, [_row(plan) for plan in plans], [False] * len(_HEADER), gap="  ")
     return "\n".join(line[1:].rstrip() for line in text.splitlines())
 
@@ -20,10 +20,10 @@ def _row(plan: Any) -> tuple[str, ...]:
     jobs = plan["jobs"]
     count = f"{jobs['succeeded']} of {sum(jobs.values())}"
     groups = ",".join(plan["groups"])
-    return plan["id"], plan["tool"], plan["state"], _made(plan), count, _score(plan), groups
+    return plan["id"], plan["tool"], plan["state"], _date(plan), count, _score(plan), groups
 
 
-def _made(plan: Any) -> str:
+def _date(plan: Any) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(plan["made"]))
 
 
@@ -41,9 +41,9 @@ def _options(plan: Any) -> str:
 
 
 def description(plan: Any) -> Iterator[str]:
-    """Lines about a plan: who made it and how, and its jobs if it has not begun."""
+    """Describe a plan: its author, its options, and its jobs if it has not begun."""
     by = plan["by"]
-    yield f"Plan {plan['id']} of {plan['tool']}, made {_made(plan)} by user {by['uid']}, process {by['pid']}"
+    yield f"Plan {plan['id']} of {plan['tool']}, made {_date(plan)} by user {by['uid']}, process {by['pid']}"
     yield _options(plan)
     yield f"Node groups: {', '.join(plan['groups'])}; score {_score(plan)}"
     if plan["state"] == "planned":
@@ -53,14 +53,14 @@ def description(plan: Any) -> Iterator[str]:
 
 
 def ending(plan: Any) -> str:
-    """How it stands with a plan that is not followed any more."""
+    """Describe the state of a plan at its end."""
     doing = plan["execution"]["going_on"]
     why = plan["error"] or (f"may go on: {doing}" if doing else "")
     return f"{plan['state']}{f': {why}' if why else ''}"
 
 
 def cancelled(plan: Any, now: bool) -> str:
-    """What a plan that is cancelled does; ``now`` if the jobs under way were not to be waited for."""
+    """Describe the effect of a cancellation; ``now`` does not wait for the current jobs."""
     if now:
         return f"plan {plan['id']} is left; jobs that are under way go on"
     return f"plan {plan['id']} stops when the jobs under way have ended"

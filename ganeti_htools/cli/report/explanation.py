@@ -1,6 +1,6 @@
-"""``--explain``: what each possible move or place of an instance would do to the score, or why it is refused.
+"""Report of ``--explain``: the effect of each possible move or place of an instance, or why it is refused.
 
-In tables the best comes first, what must not be last.
+Tables list the best first, and refused places last.
 """
 
 import math
@@ -32,7 +32,7 @@ COMPONENTS_CHANGED = "By component, weighted"
 def tell_moves(
     state: State, scope: Bools, line: CommandLine, options: BalancingOptions, before: Statistics, score: float
 ) -> None:
-    """Print what each possible move of the instance of ``--explain`` would do. Raises HtoolsError."""
+    """Print the effect of each possible move of the instance of ``--explain``. Raises HtoolsError."""
     index = view.instance(state, line.explain or "")
     if not scope[state.pnode[index]]:
         raise HtoolsError(f"{state.cluster.instances[index].name} is not in this node group")
@@ -59,7 +59,7 @@ def tell_moves(
 
 
 def tell_places(state: State, request: Request, options: PlacementOptions, json: bool) -> None:
-    """Print what each place of the instances of a request would do. Raises HtoolsError."""
+    """Print the effect of each place of the instances of a request. Raises HtoolsError."""
     documents = []
     for number, each in enumerate(explained(state, request, options)):
         if json:
@@ -92,14 +92,14 @@ def _print_explanation(state: State, request: Request, each: Explanation) -> Non
 
 
 def _losses(place: ExplainedPlace) -> tuple[str, str]:
-    """What a place costs, or why it does not do."""
+    """Format the cost of a place, or why it is refused."""
     return (
         (place.why, place.lacks) if place.why else (",".join(map(str, place.lost)), layout.size(place.disk))
     )
 
 
 def _figures(place: ExplainedPlace, score: float, before: Statistics) -> tuple[str, str, str]:
-    """What a place does to the score and its components, or why it does not do."""
+    """Format the effect of a place on the score and its components, or why it is refused."""
     if place.why:
         return place.why, "", place.lacks
     return (
@@ -110,12 +110,12 @@ def _figures(place: ExplainedPlace, score: float, before: Statistics) -> tuple[s
 
 
 def _gain(before: float, after: float) -> str:
-    """By how much a score changes; empty if a score is not finite, as where a node reports no CPUs."""
+    """Format the change of a score; empty if a score is not finite, as for a node that reports no CPUs."""
     return f"{after - before:+.8f}" if math.isfinite(after - before) else ""
 
 
 def _best_first(places: Sequence[ExplainedPlace]) -> list[ExplainedPlace]:
-    """The best places first, refused ones last. Of equally good ones the last comes first: it is chosen."""
+    """Sort places: the best first, refused places last. Of equal places the last one is chosen."""
     possible = [place for place in reversed(places) if not place.why]
     return [*sorted(possible, key=lambda place: place.rank), *(place for place in places if place.why)]
 
@@ -149,7 +149,7 @@ def _places(state: State, index: int) -> list[str]:
 
 
 def _changes(after: Sequence[float], before: Statistics) -> list[str]:
-    """The components that change the score, with by how much; the largest change first."""
+    """List the components that change the score, each with its change; the largest change first."""
     changes = [
         (name, weight * (new - float(old)))
         for name, weight, old, new in zip(

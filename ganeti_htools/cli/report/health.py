@@ -1,4 +1,4 @@
-"""What ``hcheck`` tells of the health of a cluster: as text, as ``KEY=VALUE`` lines and as JSON."""
+"""Report of ``hcheck`` about the health of a cluster: as text, as ``KEY=VALUE`` lines and as JSON."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from ganeti_htools.engine.redundancy import health as redundancy_health
 from ganeti_htools.engine.redundancy.health import RedundancyHealth, Tolerance
 from ganeti_htools.model.state import State
 
-# What is counted: the end of its key, what it is called, and its name in JSON.
+# Counts: the end of the key, the title in text, and the name in JSON.
 COUNTS = (
     ("N1_FAIL", "Nodes not N+1 happy", "n1_fail"),
     ("CONFLICT_TAGS", "Nodes with conflicting instances", "conflict_tags"),
@@ -22,8 +22,7 @@ COUNTS = (
 PHASES = {"INIT": "initially", "FINAL": "after rebalancing"}
 
 
-# What redistribution would come to for groups (rows) that are not healthy: why it would not repair them, None
-# where it would.
+# Why redistribution would not repair an unhealthy group (row); None if it would.
 Outlook = Mapping[int, str | None]
 
 
@@ -51,13 +50,13 @@ class HealthFindings:
 
 
 def group_keys(state: State) -> str:
-    """The ``KEY=VALUE`` lines with the UUIDs of the groups."""
+    """Format the UUIDs of the groups as ``KEY=VALUE`` lines."""
     uuids = [(f"GROUP_UUID_{row}", group.uuid) for row, group in enumerate(state.cluster.groups)]
     return key_lines("HCHECK", uuids)
 
 
 def as_keys(findings: HealthFindings, phase: str, rebalancing: bool) -> str:
-    """The ``KEY=VALUE`` lines of what was found in a phase (INIT or FINAL)."""
+    """Format the findings of a phase (INIT or FINAL) as ``KEY=VALUE`` lines."""
     pairs: list[tuple[str, str]] = []
     for group in findings.groups:
         level = f"{phase}_GROUP_{group.row}"
@@ -78,7 +77,7 @@ def as_text(
     more: bool = False,
     outlook: Outlook | None = None,
 ) -> str:
-    """What was found in a phase (INIT or FINAL).
+    """Describe the findings of a phase (INIT or FINAL).
 
     With ``more``, also the health of each group in words, and how many nodes may be lost.
     """
@@ -109,7 +108,7 @@ def _mended(why: str | None) -> str:
 
 
 def tolerated(count: Tolerance) -> str:
-    """How many nodes may be lost, in words."""
+    """Describe how many nodes may be lost."""
     told = f"Nodes that may be lost one after the other, largest first: {count.intact}"
     return f"{told} ({count.recreating} if data may be lost)" if count.recreating > count.intact else told
 
@@ -117,7 +116,7 @@ def tolerated(count: Tolerance) -> str:
 def as_json(
     state: State, before: HealthFindings, after: HealthFindings | None, outlook: Outlook | None = None
 ) -> dict[str, Any]:
-    """The health before and, if it was simulated, after rebalancing as a JSON document."""
+    """Describe the health before rebalancing, and after it if that was simulated, as JSON."""
     outlook = outlook or {}
     finals: Sequence[GroupFindings | None] = after.groups if after else [None] * len(before.groups)
     return {

@@ -1,4 +1,4 @@
-"""What htoolsd tells of what it has decided and done, as text."""
+"""Past decisions and plans of htoolsd as text."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -11,12 +11,12 @@ from ganeti_htools.cli.report.layout import some
 
 
 def lines(entries: Any) -> str:
-    """The answer to ``history``: a line for each entry."""
+    """Format the answer to ``history``: a line for each entry."""
     return "\n".join(map(_line, entries)) or "nothing"
 
 
 def why(told: Any) -> str:
-    """The answer to ``why``."""
+    """Format the answer to ``why``."""
     return "\n".join(_why(told))
 
 
@@ -82,7 +82,7 @@ def _effect(gain: float) -> str:
 
 
 def _runners_up(entry: Mapping[str, Any], instance: str) -> Iterator[str]:
-    """The groups that would have been next."""
+    """List the groups that would have been next."""
     for ranked in entry["ranking"]:
         if ranked["instance"] == instance:
             for group in ranked["groups"][1:]:

@@ -1,4 +1,4 @@
-"""What the daemon tells of the ledger, as text."""
+"""Answers about the ledger as text."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ _FIGURES = ("total", "reserved", "min_unit", "max_unit", "step_size", "allocatio
 
 
 def providers(told: Any) -> str:
-    """The answer to ``providers``."""
+    """Format the answer to ``providers``."""
     rows = [
         (each["name"], str(each["generation"]), "yes" if each["can_host"] else "no", each["uuid"])
         for each in told
@@ -19,7 +19,7 @@ def providers(told: Any) -> str:
 
 
 def inventories(told: Any) -> str:
-    """The answer to ``inventory`` and ``set_inventory``."""
+    """Format the answer to ``inventory`` and ``set_inventory``."""
     rows = [
         (each["name"], name, *(_shown(found[figure]) for figure in _FIGURES))
         for each in told
@@ -30,7 +30,7 @@ def inventories(told: Any) -> str:
 
 
 def usages(told: Any) -> str:
-    """The answer to ``usage``."""
+    """Format the answer to ``usage``."""
     rows = [
         (each["name"], name, *map(str, (found["used"], found["capacity"], found["capacity"] - found["used"])))
         for each in told
@@ -40,13 +40,13 @@ def usages(told: Any) -> str:
 
 
 def allocations(told: Any) -> str:
-    """The answer to ``allocations`` and ``claim``: consumers, each with what it has of which provider."""
+    """Format the answer to ``allocations`` and ``claim``: consumers with their amounts by provider."""
     lines = [line for consumer in told for line in _consumer(consumer)]
     return "\n".join(lines) or "nothing is allocated"
 
 
 def released(told: Any) -> str:
-    """The answer to ``release``."""
+    """Format the answer to ``release``."""
     return f"{told['name']} has nothing any more"
 
 
@@ -66,6 +66,6 @@ def _shown(figure: int | float | None) -> str:
 
 
 def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]], nothing: str, text: int = 1) -> str:
-    """A table, of which columns after the first few (and uuids) are numbers."""
+    """Lay out a table; its columns from ``text`` on are numbers, except UUIDs."""
     numeric = [place >= text and name not in ("UUID", "Hosts") for place, name in enumerate(header)]
     return fitting_table(header, rows, numeric).rstrip("\n") if rows else nothing

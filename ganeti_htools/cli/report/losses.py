@@ -1,4 +1,4 @@
-"""What ``hcheck --what-if-lost`` tells of nodes that are lost, as text and as JSON."""
+"""Report of ``hcheck --what-if-lost`` about lost nodes, as text and as JSON."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,9 +19,9 @@ OUTCOMES = {
 def as_text(
     state: State, losses: Sequence[Loss], tolerances: Mapping[int, Tolerance], everything: bool
 ) -> str:
-    """What becomes of the instances of each lost node; ``tolerances`` are those of groups, by row.
+    """Describe what happens to the instances of each lost node; ``tolerances`` are those of groups, by row.
 
-    Without ``everything``, instances that come back with their data are only counted.
+    Without ``everything``, only count instances that come back with their data.
     """
     lines = [line for loss in losses for line in _loss(state, loss, everything)]
     names = state.cluster.groups

@@ -1,4 +1,4 @@
-"""What ``hinfo`` shows of a cluster: its size, its groups, and all of it as JSON."""
+"""Report of ``hinfo`` about a cluster and its groups, as text and as JSON."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -48,12 +48,12 @@ def _group(state: State, row: int) -> GroupFigures:
 
 
 def statistics(state: State) -> Statistics:
-    """What the score of the whole cluster follows from."""
+    """Compute the components of the whole cluster's score."""
     return choice.base(state, np.ones(len(state.group), np.bool_))
 
 
 def size(state: State) -> str:
-    """How many nodes, instances and groups there are."""
+    """Count nodes, instances and groups in one line."""
     cluster = state.cluster
     counts = [
         f"{len(rows)} {kind}{'' if len(rows) == 1 else 's'}"
@@ -119,7 +119,7 @@ def _nodes_json(state: State) -> Iterator[dict[str, object]]:
 
 
 def _classes(state: State, row: int) -> list[dict[str, object]]:
-    """What a node has of each custom resource class."""
+    """Return the inventories of a node's custom resource classes."""
 
     def of(figure: str, which: int) -> int:
         return int(getattr(state.columns, of_class(figure, which))[row])

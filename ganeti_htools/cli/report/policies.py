@@ -1,4 +1,4 @@
-"""What htoolsd tells of its policies, as text."""
+"""Policies of htoolsd as text."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -9,25 +9,25 @@ from ganeti_htools.cli.report.layout import counted, size
 
 
 def summaries(policies: Any) -> str:
-    """The answer to ``policies``."""
+    """Format the answer to ``policies``."""
     return "\n".join(line for policy in policies for line in _summary(policy))
 
 
 def explanation(told: Any) -> str:
-    """The answer to ``explain``."""
+    """Format the answer to ``explain``."""
     groups = (line for group in told["groups"] for line in _group(told["name"], group))
     return "\n".join([*_summary(told), *groups])
 
 
 def considered(name: str, told: Any) -> str:
-    """The answer to ``run``."""
+    """Format the answer to ``run``."""
     if not told["master"]:
         return "this is not the master node, so nothing is done"
     return f"{name} is off" if told["mode"] == "off" else f"{name} is being considered"
 
 
 def line(decision: Mapping[str, Any]) -> str:
-    """A decision of a policy."""
+    """Format a decision of a policy."""
     where = f" in {decision['group']}" if decision["group"] else ""
     plan = f", plan {decision['plan']}" if decision["plan"] else ""
     before, after = decision["score"]["before"], decision["score"]["after"]
@@ -37,7 +37,7 @@ def line(decision: Mapping[str, Any]) -> str:
 
 
 def _title(told: Mapping[str, Any]) -> str:
-    """The policy, and which of the things that it does."""
+    """Name the policy and its remedy."""
     name, remedy = told["policy"], told["remedy"]
     return name if remedy == name else f"{name} ({remedy})"
 

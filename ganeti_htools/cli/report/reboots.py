@@ -1,4 +1,4 @@
-"""What ``hroller`` tells of nodes that can be rebooted together, as text and as JSON."""
+"""Report of ``hroller`` about nodes that can be rebooted together, as text and as JSON."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,7 +8,7 @@ from ganeti_htools.model.state import State
 
 
 def graph(nodes: NodeGraph) -> str:
-    """Which nodes (rows) cannot be rebooted together, as Ganeti's tools show the graph."""
+    """Format the graph of nodes (rows) that cannot be rebooted together as Ganeti's tools do."""
     last = nodes.first + len(nodes.neighbours) - 1
     rows = (
         f"({row},[{','.join(str(nodes.first + other) for other in others)}])"
@@ -18,7 +18,7 @@ def graph(nodes: NodeGraph) -> str:
 
 
 def comparison(colourings: Mapping[str, Classes]) -> str:
-    """How many groups, and of how many nodes, each algorithm finds; the best algorithm first."""
+    """List the number and sizes of the groups of each algorithm; the best algorithm first."""
     ordered = sorted(colourings.items(), key=lambda item: -len(item[1]))[::-1]
     text, before = "", 0
     for name, classes in ordered:
@@ -30,9 +30,9 @@ def comparison(colourings: Mapping[str, Classes]) -> str:
 
 
 def text(state: State, groups: Sequence[RebootGroup], one_a_line: bool, moves: bool) -> str:
-    """The nodes of each group, each on a line of its own if ``one_a_line``.
+    """List the nodes of each group, one a line if ``one_a_line``.
 
-    With ``moves``, there is a line for each instance that has to move, with its nodes then.
+    With ``moves``, add a line for each instance that moves, with its new nodes.
     """
     lines: list[str] = []
     for group in groups:

@@ -1,4 +1,4 @@
-"""What ``hregroup`` tells of node groups and of plans for them, as text and as JSON."""
+"""Report of ``hregroup`` about node groups and plans for them, as text and as JSON."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -65,7 +65,7 @@ def groups_text(now: Regrouping) -> str:
 
 
 def groups_json(now: Regrouping) -> dict[str, Any]:
-    """All groups that have nodes, and the pairs of them that cannot exchange instances."""
+    """Describe all groups with nodes, and the pairs of groups that cannot exchange instances."""
     state, groups = now.state, now.state.cluster.groups
     rows = sorted_unique(state.group).tolist()
     return {
@@ -79,7 +79,7 @@ def groups_json(now: Regrouping) -> dict[str, Any]:
 
 
 def group_json(now: Regrouping, group: int) -> dict[str, Any]:
-    """One group: size, health, what is used and free (MiB), load, score and partitions."""
+    """Describe a group: size, health, used and free resources (MiB), load, score and partitions."""
     state, scope, health = now.state, now.state.group == group, now.diagnosis(group)
     columns, up = state.columns, scope & ~state.columns.offline
     units = list(map(str, state.units.local))
@@ -114,7 +114,7 @@ def group_json(now: Regrouping, group: int) -> dict[str, Any]:
 
 
 def choices(now: Regrouping, index: int) -> dict[str, Any]:
-    """What each other group has for an instance, the best first: nodes, or why it cannot go there."""
+    """List the places of an instance in other groups, the best first, and the groups that refuse it."""
     state, groups = now.state, now.state.cluster.groups
     others = [group for group in sorted_unique(state.group).tolist() if group != now.group_of(index)]
     refused = {group: now.refusal(index, group) for group in others}
@@ -141,7 +141,7 @@ def choices(now: Regrouping, index: int) -> dict[str, Any]:
 
 
 def choices_text(told: dict[str, Any]) -> str:
-    """The same as text."""
+    """Format the places of an instance in other groups as text."""
     lines = [f"Instance {told['instance']} in group {told['group']}:\n"]
     if told["obstacle"]:
         lines.append(f"cannot leave its group: {told['obstacle']}\n")
@@ -164,7 +164,7 @@ def about(
     moves: Sequence[GroupMove],
     verbose: int,
 ) -> Iterator[str]:
-    """Lines about a plan."""
+    """Describe a plan."""
     groups, longest = state.cluster.groups, max((len(move.instance) for move in moves), default=0)
     for number, move in enumerate(moves, 1):
         source, target = _groups(state, move)
@@ -188,13 +188,13 @@ def about(
 
 
 def _groups(state: State, move: GroupMove) -> tuple[str, str]:
-    """The groups that a move leads from and to."""
+    """Name the source and target groups of a move."""
     source, target = (state.group[state.nodes[nodes[0]]] for nodes in (move.step.was, move.step.now))
     return state.cluster.groups[source].name, state.cluster.groups[target].name
 
 
 def _about_load(state: State, outcome: RegroupingOutcome, verbose: int) -> Iterator[str]:
-    """Lines about the load of groups: those that are far from the mean, or all."""
+    """Describe the load of outlying groups, or of all."""
     before, after = _loads(state, outcome)
     if before.names == STATIC:
         yield "No dynamic utilisation is known: virtual CPUs and memory are balanced"
@@ -209,7 +209,7 @@ def _about_load(state: State, outcome: RegroupingOutcome, verbose: int) -> Itera
 
 
 def _loads(state: State, outcome: RegroupingOutcome) -> tuple[GroupLoads, GroupLoads]:
-    """The load of groups before and after."""
+    """Compute the load of groups before and after a plan."""
     groups = outcome.after.rules.groups
     return group_loads(state, groups), group_loads(outcome.after.state, groups)
 
@@ -242,7 +242,7 @@ def as_json(
     moves: Sequence[GroupMove],
     ran: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """A plan, and what came of it, as JSON."""
+    """Describe a plan, and the record of its run, as JSON."""
     groups = before.state.cluster.groups
     done = [groups[group].name for group in outcome.done]
     rows = sorted_unique(before.state.group).tolist()

@@ -38,7 +38,7 @@ def job_script(sets: Jobsets) -> str:
 
 
 def listed(sets: Sequence[Sequence[Sequence[str]]]) -> str:
-    """The script of sets of jobs, each of which is some shell commands."""
+    """Make the script of jobsets; each job is a list of shell commands."""
     lines = []
     for number, jobs in enumerate(sets, 1):
         lines += ["", f"echo jobset {number}, {len(jobs)} jobs"]
@@ -59,7 +59,7 @@ def script(lines: str) -> str:
 
 
 def give_commands(line: CommandLine, title: str, lines: str, tell: Say) -> None:
-    """Tell the shell commands under a title, or write them to a file, as ``-C`` says. Raises HtoolsError."""
+    """Print the shell commands under a title, or write them to the file of ``-C``. Raises HtoolsError."""
     if line.print_commands == "-":
         tell("", title)
         if lines:

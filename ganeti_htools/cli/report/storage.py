@@ -1,4 +1,4 @@
-"""What storage a cluster has and what is wrong with it, as text (``hinfo --storage``, ``hcheck``)."""
+"""Storage of a cluster and its faults, as text (``hinfo --storage``, ``hcheck``)."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def text(storage: Any) -> str:
-    """Tables of :class:`.capacity.storage.Storage` in its JSON form."""
+    """Lay out :class:`.capacity.storage.Storage` in its JSON form."""
     return "".join(_tables(storage))
 
 
@@ -31,7 +31,7 @@ def _tables(storage: Any) -> Iterator[str]:
 
 
 def name(unit: Any) -> str:
-    """What a unit or pool is called: its type and key, if nodes tell those."""
+    """Name a unit or pool by its type and key, if nodes report them."""
     return "/".join(filter(None, (unit["type"], unit["key"]))) or "disk"
 
 
@@ -41,7 +41,7 @@ def _pool(pool: Any) -> tuple[str, str, str, str]:
 
 
 def warnings(faults: "StorageFaults") -> Iterator[str]:
-    """A line for each thing that is wrong."""
+    """List the faults, one a line."""
     for each, what in ((faults.missing, "disks"), (faults.unmirrored, "mirrors")):
         for node, unit, instances in each:
             lacks = "does not see" if unit.type.pool else "does not report"
@@ -52,7 +52,7 @@ def warnings(faults: "StorageFaults") -> Iterator[str]:
 
 
 def faults_json(faults: "StorageFaults") -> dict[str, Any]:
-    """How many instances and units each thing is wrong with, and the warnings."""
+    """Count instances and units by fault, and list the warnings."""
     return {
         "missing": _count(faults.missing),
         "unmirrored": _count(faults.unmirrored),
@@ -62,5 +62,5 @@ def faults_json(faults: "StorageFaults") -> dict[str, Any]:
 
 
 def _count(found: "tuple[Missing, ...]") -> int:
-    """How many instances."""
+    """Count the instances."""
     return len({name for each in found for name in each.instances})

@@ -99,7 +99,7 @@ def _exclusion(state: State) -> list[str]:
 
 
 def _free_memory(state: State) -> Ints:
-    """What nodes report as free (MiB), less what is reserved."""
+    """Compute the free memory that nodes report (MiB), less reserved memory."""
     free = np.array([node.f_mem for node in state.cluster.nodes], np.int64)
     return free - node_reservations(state.cluster.nodes, state.units).memory
 
@@ -147,7 +147,7 @@ _FIELDS = {
 def nodes(state: State, fields: Sequence[str] = (), scope: Bools | None = None) -> str:
     """A table of the nodes (in scope) with these fields.
 
-    Without ``fields`` they are the usual ones; fields after a ``+`` are added to those. ``tdsk/UNIT`` and
+    Without ``fields`` it has the usual ones; fields after a ``+`` are added. ``tdsk/UNIT`` and
     ``fdsk/UNIT`` are about a storage unit, ``tres/CLASS``, ``fres/CLASS`` and ``rres/CLASS`` about a custom
     resource class.
     """
@@ -162,7 +162,7 @@ def nodes(state: State, fields: Sequence[str] = (), scope: Bools | None = None) 
 
 
 def _class_field(state: State, field: str) -> _Field | None:
-    """A field like ``fres/CUSTOM_GPU``: what there is, what is free, what is kept free for others."""
+    """A field like ``fres/CUSTOM_GPU``: the total, free or reserved amount."""
     name, _, words = field.partition("/")
     if name not in _OF_CLASS or words not in state.units.classes:
         return None

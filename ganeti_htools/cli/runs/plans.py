@@ -7,7 +7,7 @@ plan out (:func:`carry_out`) and ends as the run ended (:func:`conclude`).
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from ganeti_htools.cli.terminal.messages import progress, undeterred
+from ganeti_htools.cli.terminal.messages import progress, tolerant
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.execution.review import Say
 from ganeti_htools.model.state import State
@@ -47,7 +47,7 @@ def carry_out(line: CommandLine, tool: str, plan: ToolPlan[Any], answer: Any, te
 
     Raises HtoolsError.
     """
-    say = undeterred(tell)
+    say = tolerant(tell)
     if answer is not None:
         from ganeti_htools.cli.runs import by_daemon
 

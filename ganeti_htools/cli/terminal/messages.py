@@ -1,4 +1,4 @@
-"""What a program says on standard error."""
+"""Messages on standard error."""
 
 import sys
 import time
@@ -19,32 +19,32 @@ def say(text: str) -> None:
             sys.stderr.flush()
 
 
-def undeterred(say: Callable[..., None]) -> Callable[..., None]:
-    """A function that prints like ``say``, but ignores a closed pipe or a full disk: a run has to go on."""
+def tolerant(say: Callable[..., None]) -> Callable[..., None]:
+    """Return a function like ``say`` that ignores closed pipes and full disks, because runs must continue."""
 
-    def tell(*texts: str) -> None:
+    def show(*texts: str) -> None:
         with suppress(OSError):
             say(*texts)
 
-    return tell
+    return show
 
 
 @contextmanager
 def progress(after: float = 1.0) -> Iterator[Callable[[str], None]]:
-    """Shows how far long work is, in a line on the terminal, once the work has taken ``after`` seconds.
+    """Show the progress of long work in a line on the terminal, after some seconds.
 
-    Nothing is shown where standard error is no terminal. Each text replaces the one before; an empty text
+    Nothing is shown if standard error is no terminal. Each text replaces the previous text; an empty text
     removes it.
     """
     start, shown = time.monotonic(), False
 
-    def tell(text: str) -> None:
+    def show(text: str) -> None:
         nonlocal shown
         if (text or shown) and time.monotonic() - start >= after and sys.stderr and sys.stderr.isatty():
             say(f"\r\x1b[K{text}")
             shown = bool(text)
 
     try:
-        yield tell
+        yield show
     finally:
-        tell("")
+        show("")

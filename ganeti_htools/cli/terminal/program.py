@@ -1,4 +1,4 @@
-"""How every tool runs: its command line is read, its work done, its errors told, its exit status returned."""
+"""The frame of every tool: reads the command line, works, reports errors, returns the exit status."""
 
 import os
 import sys
@@ -23,7 +23,7 @@ def execute(program: Program, work: Work, argv: Sequence[str] | None = None) -> 
     try:
         status = _ended(program, work, sys.argv[1:] if argv is None else argv)
     except* KeyboardInterrupt:
-        say("\n")  # what comes next is not to stand behind progress
+        say("\n")  # ends the line of progress
     return status
 
 
@@ -39,7 +39,7 @@ def _ended(program: Program, work: Work, argv: Sequence[str]) -> int:
             sys.stdout.flush()
         say(f"Error: {error}\n")
         status = 1
-    except OSError as error:  # of standard output; where others can be expected they are HtoolsErrors
+    except OSError as error:  # of standard output; all others are HtoolsErrors
         if not isinstance(error, BrokenPipeError):
             say(f"Error: {error.filename or 'standard output'}: {error.strerror or error}\n")
         status = 1
@@ -47,15 +47,15 @@ def _ended(program: Program, work: Work, argv: Sequence[str]) -> int:
         try:
             sys.stdout.flush()
         except OSError:
-            # What is left to be written must not fail once more when the interpreter ends.
+            # The rest must not fail again when the interpreter ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return status
 
 
 def check_exec(program: Program, line: CommandLine) -> None:
-    """Raises HtoolsError if a plan is to be carried out (``-X``) that does not come from LUXI or htoolsd.
+    """Raises HtoolsError for ``-X`` if the cluster is read neither over LUXI nor from htoolsd.
 
-    Called before the plan is made, which may take long.
+    Call this before making the plan, which may take long.
     """
     if not line.exec or line.daemon is not None:
         return
@@ -68,11 +68,11 @@ def check_exec(program: Program, line: CommandLine) -> None:
 def printer(line: CommandLine) -> Callable[..., None]:
     """Return a function that prints lines of the report on standard output, or nothing with ``--json``."""
 
-    def tell(*texts: str) -> None:
+    def write(*texts: str) -> None:
         if not line.json:
             print(*texts, sep="\n", flush=True)
 
-    return tell
+    return write
 
 
 def print_json(report: object) -> None:

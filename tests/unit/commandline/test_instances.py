@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ganeti_htools.backends import simu
-from ganeti_htools.commandline.instances import asked
+from ganeti_htools.commandline.instances import requested_instances
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.model.cluster import Cluster, Disk
 from ganeti_htools.model.derive import derive
@@ -27,7 +27,7 @@ def with_templates(*allowed: DiskTemplate, enabled: tuple[DiskTemplate, ...] | N
 
 
 def template(cluster: Cluster, unit: DesiredUnit | None = None) -> DiskTemplate:
-    tiered, standard = asked(derive(cluster), CommandLine(storage_unit=unit))
+    tiered, standard = requested_instances(derive(cluster), CommandLine(storage_unit=unit))
     assert tiered.kind.template is standard.kind.template
     return tiered.kind.template
 
@@ -52,7 +52,7 @@ def test_disks_of_the_standard_size() -> None:
         disk=((5, None), (7, MIRRORED), (8, SSD)),
         standard_alloc=(1, 2, 3, 4),
     )
-    tiered, standard = asked(derive(UNITS), line)
+    tiered, standard = requested_instances(derive(UNITS), line)
     assert (tiered.kind.unit, tiered.kind.disks) == (SSD, ())
     assert standard.kind.disks == (Disk(5, 4, SSD), Disk(7, 0, MIRRORED), Disk(8, 0, SSD))
     assert standard.sizes == [InstanceSize(2, 20, 3, 4)]
@@ -78,14 +78,14 @@ def test_disks_of_the_standard_size() -> None:
 )
 def test_what_cannot_be(cluster: Cluster, line: CommandLine, problem: str) -> None:
     with pytest.raises(HtoolsError, match=problem):
-        asked(derive(cluster), line)
+        requested_instances(derive(cluster), line)
 
 
 def test_the_template_is_one_of_which_all_disks_can_be_there() -> None:
     line = CommandLine(disk=((1, SSD), (1, None)))
-    assert asked(derive(with_templates(FILE, PLAIN)), line)[1].kind.template is PLAIN
+    assert requested_instances(derive(with_templates(FILE, PLAIN)), line)[1].kind.template is PLAIN
 
 
 def test_a_pool_need_not_be_told_of() -> None:
     line = CommandLine(disk_template=RBD, storage_unit=VMS)
-    assert asked(derive(NO_UNITS), line)[0].kind.unit == VMS
+    assert requested_instances(derive(NO_UNITS), line)[0].kind.unit == VMS
