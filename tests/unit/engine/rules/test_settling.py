@@ -3,6 +3,7 @@
 import numpy as np
 
 from ganeti_htools.engine.rules import placements, settling
+from ganeti_htools.model.cluster import Load
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
@@ -27,6 +28,18 @@ def test_a_new_instance_gets_a_row() -> None:
     )
     assert settling.settle(state, trial.only(2)) == 1
     assert_equal(state, derive(cluster(NODES, [old, new])))
+
+
+def test_loads_that_were_equal_are_counted_apart_after_an_instance_with_different_loads() -> None:
+    load = Load(cpu=1, mem=2, dsk=3, net=4)
+    old, new = instance("old", DiskTemplate.EXT, "a"), instance("new", DiskTemplate.EXT, "c", load=load)
+    state = derive(cluster(NODES, [old]))
+    assert state.columns.aliases["load_mem"] == "load_cpu"
+    requested = state.requested_instance(instance("new", DiskTemplate.EXT, "", load=load))
+    settling.settle(state, placements.allocate_one(state, requested, np.arange(3), EVERYWHERE).only(2))
+    expected = derive(cluster(NODES, [old, new])).columns
+    for name in ("load_cpu", "load_mem", "load_dsk", "load_net"):
+        assert getattr(state.columns, name).tolist() == getattr(expected, name).tolist(), name
 
 
 def test_an_instance_that_fails_over_changes_the_roles_of_its_nodes() -> None:
