@@ -76,9 +76,11 @@ def test_review_stops_or_replans_when_instances_are_gone() -> None:
     again = proposal.review("replan", lambda *texts: said.extend(texts))(gone, proposal.jobs, 0)
     assert again.obstacle == stopped.obstacle
     assert again.plan
-    assert said[:2] == [
+    assert said == [
         f"The plan does not fit the cluster any more: {stopped.obstacle}",
         "Planning anew...",
+        "New plan: rebalancing",
+        *(f"  {job.title}" for jobs in again.plan for job in jobs),
     ]
 
 

@@ -1,11 +1,14 @@
+from collections.abc import Sequence
 from dataclasses import is_dataclass
 from typing import Any
 
+import orjson
 import pytest
 
+from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.options import from_json, to_json
-from ganeti_htools.planning.plan import Execution, Tool
+from ganeti_htools.planning.plan import Execution, Tool, ToolPlan
 from ganeti_htools.planning.tools import TOOLS
 from tests.support import by_hand
 from tests.support.by_hand import instance
@@ -26,3 +29,26 @@ def test_every_tool_plans_with_default_options(tool: Tool[Any, Any]) -> None:
     assert proposal.groups == ("group1",)
     assert set(proposal.score) == {"before", "after"}
     assert "steps" in proposal.found
+
+
+def opcodes_of(plan: ToolPlan[Any]) -> list[list[Sequence[Opcode]]]:
+    return [[job.opcodes for job in jobs] for jobs in plan.jobs()]
+
+
+@pytest.mark.parametrize("tool", TOOLS.values(), ids=TOOLS.keys())
+def test_restored_plan_has_the_same_jobs_and_description(tool: Tool[Any, Any]) -> None:
+    rows = [instance(f"i{row}", DiskTemplate.EXT, "n0") for row in range(4)]
+    cluster = by_hand.cluster(dict.fromkeys(("n0", "n1", "n2"), 10_000), rows)
+    options = tool.options()
+    state = tool.state_of(cluster, options)
+    plan = tool.plan(state, options, lambda _text: None)
+    again = tool.restore(state, options, orjson.loads(orjson.dumps(plan.describe())))
+    assert opcodes_of(again) == opcodes_of(plan)
+    assert bool(opcodes_of(plan)) is (tool.name != "hregroup")  # the only group is healthy
+    assert orjson.dumps(again.describe()) == orjson.dumps(plan.describe())
+
+
+def test_only_hsqueeze_spares_nodes() -> None:
+    assert TOOLS["hsqueeze"].options().sparing(["n0"]).never == ("n0",)
+    for name in ("hbal", "hregroup"):
+        assert TOOLS[name].options().sparing(["n0"]) == TOOLS[name].options()

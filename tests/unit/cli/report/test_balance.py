@@ -164,3 +164,14 @@ def test_what_nodes_have_free() -> None:
 def test_what_nodes_have_free_of_all_their_storage_units() -> None:
     before = before_of(simu.parse(["p,2,8g,64g,4;lvm-vg,ssdvg,1g;ext,san,1t"]))
     assert balance.totals("Final", before.state, before.scope) == "Final:    mem=131072 disk=18432"
+
+
+def test_step_lines_are_numbered_and_aligned() -> None:
+    before = before_of(CLUSTER)
+    lines = balance.StepLines(before.state, before.scope)
+    moves = balanced(before).plan.moves
+    found = [lines.line(move) for move in moves]
+    assert len(found) > 1
+    assert found[0].startswith(f"    1. {moves[0].instance} {':'.join(moves[0].was)} ")
+    assert found[0].endswith(f" {moves[0].step.score:.8f} a={moves[0].summary}")
+    assert len({line.index("=>") for line in found}) == 1
