@@ -237,7 +237,7 @@ def write(path: Path) -> None:
                     continue
                 printed, _ = started.run(block.text)
                 if re.search(r"&$", block.text, re.MULTILINE):
-                    time.sleep(3)
+                    time.sleep(10)
     for block, printed in reversed(changed):
         lines[block.first : block.last] = textwrap.indent("\n".join(_lines(printed)), "    ").splitlines()
     path.write_text("\n".join(lines) + "\n", "utf-8")
