@@ -34,7 +34,7 @@ def well(now: Regrouping, group: int) -> bool:
     return found.good and all(now.obstacle(row) is not None for row in found.between)
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(described=super_clusters, plain=st.booleans())
 def test_what_is_repaired_is_healthy_and_nothing_gets_worse(described: Cluster, plain: bool) -> None:
     state = derive(described)
@@ -56,7 +56,7 @@ def test_what_is_repaired_is_healthy_and_nothing_gets_worse(described: Cluster, 
         assert why
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(described=super_clusters)
 def test_a_second_run_does_nothing(described: Cluster) -> None:
     state = derive(described)
@@ -72,7 +72,7 @@ def replayed(state: State, rules: RegroupingRules, moves: Sequence[MovedInstance
     return now if all(now.move(move.instance, move.parts) for move in moves) else None
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(described=super_clusters, plain=st.booleans())
 def test_nothing_moves_that_does_not_have_to(described: Cluster, plain: bool) -> None:
     state = derive(described)
@@ -93,7 +93,7 @@ def test_nothing_moves_that_does_not_have_to(described: Cluster, plain: bool) ->
             )
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(described=super_clusters, seed=st.integers(0, 1 << 30))
 def test_limits_hold(described: Cluster, seed: int) -> None:
     state, rng = derive(described), Random(seed)
@@ -103,7 +103,7 @@ def test_limits_hold(described: Cluster, seed: int) -> None:
     check_moves(state, rules, limits, moves)
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(described=super_clusters, seed=st.integers(0, 1 << 30))
 def test_a_plan_that_was_interrupted_is_taken_up(described: Cluster, seed: int) -> None:
     state, rng = derive(described), Random(seed)
@@ -123,7 +123,7 @@ def test_a_plan_that_was_interrupted_is_taken_up(described: Cluster, seed: int) 
         assert well(again.after, group)
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(described=super_clusters)
 def test_the_place_in_another_group_is_the_one_that_hail_chooses(described: Cluster) -> None:
     state = derive(described)

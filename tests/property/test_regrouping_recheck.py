@@ -29,7 +29,7 @@ def again_at(before: State, now: Regrouping) -> Regrouping:
     return Regrouping(state, rules_of(state))
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(described=super_clusters, seed=st.integers(0, 1 << 30))
 def test_the_rest_of_a_plan_fits_however_far_it_is(described: Cluster, seed: int) -> None:
     state, rng = derive(described), Random(seed)
@@ -50,7 +50,7 @@ def test_the_rest_of_a_plan_fits_however_far_it_is(described: Cluster, seed: int
         assert now.move(move.instance, move.parts)
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(described=super_clusters, seed=st.integers(0, 1 << 30))
 def test_no_group_gets_worse_by_a_plan_that_is_accepted(described: Cluster, seed: int) -> None:
     state, rng = derive(described), Random(seed)

@@ -94,7 +94,7 @@ def test_a_plan_is_the_same_without_short_cuts(seeds: range, monkeypatch: pytest
         state = derive(replace(state.cluster, nodes=tuple(nodes)))
         cases.append((state, [wanted(rng)], [wanted(rng)], np.ones(len(state.pnode), np.bool_)))
     quick = [squeeze.plan(*case) for case in cases]
-    monkeypatch.setattr(PowerGroup, "hopeless", lambda *_: None)
+    monkeypatch.setattr(PowerGroup, "infeasible", lambda *_: None)
     monkeypatch.setattr(groups, "shared_instances", lambda *_: None)
     for case, found in zip(cases, quick, strict=True):
         slow = squeeze.plan(*case)

@@ -1,4 +1,4 @@
-"""Seeds of random cases that are too many to be tried whenever a change is judged."""
+"""Seeds of random cases: a few for every run, the others for ``make test-long``."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ import pytest
 
 
 def parts(number: int, size: int) -> list[Any]:
-    """Seeds from 0, in parts of some ``size``; the second half of them only for ``make test-long``."""
+    """Divide seeds from 0 into parts of ``size``; all but the first quarter are marked ``long``."""
     return [
-        pytest.param(range(start, start + size), marks=pytest.mark.long if 2 * start >= number else ())
+        pytest.param(range(start, start + size), marks=pytest.mark.long if 4 * start >= number else ())
         for start in range(0, number, size)
     ]
