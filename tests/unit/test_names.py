@@ -6,12 +6,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 STILL_DOUBLE = {
-    "Arrival",
-    "Displaced",
     "Health",
-    "Left",
     "Limits",
-    "Nodes",
     "Sums",
     "Wanted",
 }  # shrinks

@@ -8,7 +8,7 @@ import trio
 
 from ganeti_htools.backends import ganeti_storage, standby
 from ganeti_htools.client.protocol import Refusal, RefusalError
-from ganeti_htools.engine.capacity.storage import Storage, storage_of
+from ganeti_htools.engine.capacity.storage import ClusterStorage, storage_of
 from ganeti_htools.luxi import relayed
 from ganeti_htools.luxi.queries import ClusterAnswers
 from ganeti_htools.model.cluster import Cluster
@@ -38,7 +38,7 @@ def _standby(cluster: Cluster | None) -> str | None:
     return standby.dump(cluster, cluster.standby) if cluster and cluster.standby else None
 
 
-def _storage(cluster: Cluster) -> Storage:
+def _storage(cluster: Cluster) -> ClusterStorage:
     return storage_of(cluster, units_in_use(cluster))
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from ganeti_htools.cli.report.layout import fitting_table, gib, size, some
 
 if TYPE_CHECKING:
-    from ganeti_htools.engine.capacity.storage_faults import Missing, StorageFaults
+    from ganeti_htools.engine.capacity.storage_faults import MissingStorage, StorageFaults
 
 
 def text(storage: Any) -> str:
@@ -61,6 +61,6 @@ def faults_json(faults: "StorageFaults") -> dict[str, Any]:
     }
 
 
-def _count(found: "tuple[Missing, ...]") -> int:
+def _count(found: "tuple[MissingStorage, ...]") -> int:
     """Count the instances."""
     return len({name for each in found for name in each.instances})

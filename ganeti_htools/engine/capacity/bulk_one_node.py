@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.capacity.bulk_search import BulkSearch, Known, Nodes
+from ganeti_htools.engine.capacity.bulk_search import BulkSearch, InstanceNodes, Known
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.components import COUNT, SPREAD
 from ganeti_htools.engine.rules.deviation import Deviation
@@ -32,7 +32,7 @@ class OneNodeSearch(BulkSearch):
         """How many places there are to look at."""
         return len(self.nodes)
 
-    def best(self, allowed: Bools | None = None) -> Nodes | None:
+    def best(self, allowed: Bools | None = None) -> InstanceNodes | None:
         """Where the next instance goes, if anywhere; on candidates that are ``allowed``, all unless given."""
         fits = self.codes == FITS
         fits = np.flatnonzero(fits if allowed is None else fits & allowed)
@@ -47,13 +47,13 @@ class OneNodeSearch(BulkSearch):
             fresh = self.afresh(near)
             # Ganeti's htools take the first if no score is a number.
             near = near[[0]] if np.isnan(fresh).all() else near[fresh == np.fmin.reduce(fresh)]
-        return Nodes(int(self.nodes[near[-1]]))
+        return InstanceNodes(int(self.nodes[near[-1]]))
 
-    def figures_of(self, nodes: Nodes) -> tuple[Any, ...]:
+    def figures_of(self, nodes: InstanceNodes) -> tuple[Any, ...]:
         """The figures of a place that placements change."""
         return self.key(int(np.searchsorted(self.nodes, nodes.primary))).figures
 
-    def put(self, nodes: Nodes, figures: tuple[Any, ...]) -> None:
+    def put(self, nodes: InstanceNodes, figures: tuple[Any, ...]) -> None:
         """Give a place figures that it had before."""
         self.write(nodes.primary, figures)
         self.look([int(np.searchsorted(self.nodes, nodes.primary))])

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.capacity.bulk_search import BulkSearch, Known, NodeKey, Nodes, parts
+from ganeti_htools.engine.capacity.bulk_search import BulkSearch, InstanceNodes, Known, NodeKey, parts
 from ganeti_htools.engine.capacity.kept_peers import KeptPeers
 from ganeti_htools.engine.rules import affinity, node_rules
 from ganeti_htools.engine.rules.components import COUNT, SPREAD, Aggregate, components
@@ -66,7 +66,7 @@ class PairSearch(BulkSearch):
         """How many pairs there are to look at."""
         return sum(int(np.count_nonzero(block.apart)) for block in self.blocks)
 
-    def best(self) -> Nodes | None:
+    def best(self) -> InstanceNodes | None:
         """Where the next instance goes, if anywhere."""
         found = [block.best(scores) for block, scores in zip(self.blocks, self.scores(), strict=True)]
         solutions = [solution for solution in found if solution is not None]
@@ -83,7 +83,7 @@ class PairSearch(BulkSearch):
         variances = np.fmax(variances, 0.0)  # 0 if it is no number, as with Ganeti's htools
         return [block.scores(sums[:, block.at], variances[:, block.at]) for block in self.blocks]
 
-    def settle(self, nodes: Nodes) -> None:
+    def settle(self, nodes: InstanceNodes) -> None:
         """Carry out a placement but for the list of instances."""
         primary, secondary = (int(at) for at in np.searchsorted(self.nodes, nodes))
         block = next(block for block in self.blocks if primary in block.at)
@@ -186,7 +186,7 @@ class _GroupPairs:
         values = self._components(sums[:, :, np.newaxis], variances[:, :, np.newaxis])
         return np.where(fits, weighted(self.search.weights, values, fits.shape), np.inf)
 
-    def best(self, scores: Floats) -> tuple[float, Nodes] | None:
+    def best(self, scores: Floats) -> tuple[float, InstanceNodes] | None:
         """The best pair and its score."""
         lowest = scores.min()
         there = scores == lowest
@@ -200,7 +200,7 @@ class _GroupPairs:
             p, s = divmod(int(np.flatnonzero(there)[-1]), len(self.at))
         else:
             return None
-        return float(lowest), Nodes(int(self.nodes[p]), int(self.nodes[s]))
+        return float(lowest), InstanceNodes(int(self.nodes[p]), int(self.nodes[s]))
 
     def _components(self, sums: Floats, variances: Floats) -> Iterator[Any]:
         """The value of each component for pairs, given the statistics with each primary."""

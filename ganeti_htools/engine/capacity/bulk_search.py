@@ -19,7 +19,7 @@ from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
 
 
-class Nodes(NamedTuple):
+class InstanceNodes(NamedTuple):
     """Rows of the nodes of an instance."""
 
     primary: int
@@ -182,7 +182,7 @@ class BulkSearch:
             each[:] = self.score_table.components[component].of(columns)
         return table
 
-    def settle(self, nodes: Nodes) -> None:
+    def settle(self, nodes: InstanceNodes) -> None:
         """Carry out a placement but for the list of instances."""
         at = int(np.searchsorted(self.nodes, nodes.primary))
         self.write(nodes.primary, self.outcomes[at].primary.figures)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ganeti_htools.engine.capacity.bulk_one_node import OneNodeSearch
 from ganeti_htools.engine.capacity.bulk_pairs import PairSearch
-from ganeti_htools.engine.capacity.bulk_search import Known, Nodes
+from ganeti_htools.engine.capacity.bulk_search import InstanceNodes, Known
 from ganeti_htools.engine.redundancy.assessment import Assessment
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.model.cluster import Instance
@@ -52,7 +52,7 @@ def fill(
     ``known`` is what was found out before (:class:`.BulkSearch`).
     """
     asked = state.requested_instance(row)
-    placed: list[Nodes] = []
+    placed: list[InstanceNodes] = []
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         search = (PairSearch if asked.mirrored else OneNodeSearch)(state, asked, nodes, known)
         while limit is None or len(placed) < limit:

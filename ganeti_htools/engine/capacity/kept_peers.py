@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.capacity.bulk_search import Nodes
+from ganeti_htools.engine.capacity.bulk_search import InstanceNodes
 from ganeti_htools.model.columns import Ints
 from ganeti_htools.model.state import RequestedInstance, State
 
@@ -31,7 +31,7 @@ class KeptPeers:
         memory, *classes = np.array(list(self.known))[numbers].T
         return memory, classes
 
-    def add(self, nodes: Nodes) -> None:
+    def add(self, nodes: InstanceNodes) -> None:
         """The instance comes to nodes."""
         state, asked = self.state, self.asked
         state.peers[nodes] += asked.secondary_mem

@@ -17,7 +17,7 @@ from ganeti_htools.engine.allocation.pairs import best_redundant
 from ganeti_htools.engine.allocation.solution import PATIENCE, Solution
 from ganeti_htools.engine.capacity.bulk_one_node import OneNodeSearch
 from ganeti_htools.engine.capacity.bulk_pairs import PairSearch
-from ganeti_htools.engine.capacity.bulk_search import Known, Nodes
+from ganeti_htools.engine.capacity.bulk_search import InstanceNodes, Known
 from ganeti_htools.engine.capacity.fill import Filled, fill
 from ganeti_htools.engine.capacity.scope import AllocationScope, on_all_pairs
 from ganeti_htools.engine.redundancy.assessment import Assessment
@@ -111,9 +111,9 @@ def _one_by_one(
     return Filled(placed, failures, assessment)
 
 
-def _next(search: OneNodeSearch, assessment: Assessment, number: int) -> list[Nodes]:
+def _next(search: OneNodeSearch, assessment: Assessment, number: int) -> list[InstanceNodes]:
     """The best places for so many more, one after the other, as long as every node can be lost with each."""
-    places: list[Nodes] = []
+    places: list[InstanceNodes] = []
     before: list[tuple[Any, ...]] = []
     while number > 1 and len(places) < number and (best := search.best()) is not None:
         places.append(best)
@@ -128,7 +128,7 @@ def _next(search: OneNodeSearch, assessment: Assessment, number: int) -> list[No
 
 def _place(
     search: OneNodeSearch | PairSearch, scope: AllocationScope, assessment: Assessment
-) -> Nodes | None:
+) -> InstanceNodes | None:
     """The best place for one more with which every node can be lost."""
     if isinstance(search, PairSearch):
         return _pair(search, scope, assessment)
@@ -150,7 +150,7 @@ def _place(
     return None
 
 
-def _pair(search: PairSearch, scope: AllocationScope, assessment: Assessment) -> Nodes | None:
+def _pair(search: PairSearch, scope: AllocationScope, assessment: Assessment) -> InstanceNodes | None:
     """The best pair for one more with which every node can be lost."""
     asked, scores = search.asked, search.scores()
     if not any(np.isnan(each).any() for each in scores):
@@ -159,7 +159,7 @@ def _pair(search: PairSearch, scope: AllocationScope, assessment: Assessment) ->
             nodes = block.nodes
             allowed = np.isfinite(here) & assessment.admissible(asked, nodes, nodes)
             if pair := best_redundant(asked, nodes, nodes, here, allowed, assessment):
-                found.append((-here[pair], Nodes(int(nodes[pair[0]]), int(nodes[pair[1]]))))
+                found.append((-here[pair], InstanceNodes(int(nodes[pair[0]]), int(nodes[pair[1]]))))
         return max(found)[1] if found else None
     best = search.best()
     if best is None:
@@ -168,7 +168,7 @@ def _pair(search: PairSearch, scope: AllocationScope, assessment: Assessment) ->
     if assessment.admissible(asked, primary, secondary)[0, 0] and assessment.survives(asked, *best):
         return best
     solution = _solution(search.state, asked, scope, assessment)
-    return Nodes(*solution.nodes) if solution.nodes else None
+    return InstanceNodes(*solution.nodes) if solution.nodes else None
 
 
 def _solution(

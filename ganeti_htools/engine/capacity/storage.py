@@ -13,7 +13,7 @@ from ganeti_htools.model.units_in_use import known_pools, nodes_seeing
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class UnitOnNode:
     """A unit on a node; ``total`` and ``free`` in MiB."""
 
     node: str
@@ -27,7 +27,7 @@ class LocalUnit:
 
     type: str | None
     key: str | None
-    nodes: tuple[Room, ...]
+    nodes: tuple[UnitOnNode, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class SharedPool:
 
 
 @dataclass(frozen=True, slots=True)
-class Storage:
+class ClusterStorage:
     """The storage of a cluster, and the names of its nodes."""
 
     nodes: tuple[str, ...]
@@ -56,10 +56,10 @@ class Storage:
     pools: tuple[SharedPool, ...]
 
 
-def storage_of(cluster: Cluster, units: Units) -> Storage:
+def storage_of(cluster: Cluster, units: Units) -> ClusterStorage:
     """The storage of a cluster with these units. A node that tells its units has none without any room."""
     figures, pools = pool_units(cluster, units), sorted(known_pools(cluster, units), key=str)
-    return Storage(
+    return ClusterStorage(
         tuple(node.name for node in cluster.nodes),
         tuple(_local(cluster, units, unit) for unit in units.local),
         tuple(_pool(cluster, pool, figures.get(pool)) for pool in pools),
@@ -69,7 +69,7 @@ def storage_of(cluster: Cluster, units: Units) -> Storage:
 def _local(cluster: Cluster, units: Units, wanted: DesiredUnit) -> LocalUnit:
     found = ((node, unit_on(node, units, wanted)) for node in cluster.nodes)
     rooms = tuple(
-        Room(node.name, unit.total, unit.free)
+        UnitOnNode(node.name, unit.total, unit.free)
         for node, unit in found
         if unit and (unit.total or not (units.reported or node.offline))
     )

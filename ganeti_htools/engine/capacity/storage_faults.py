@@ -13,7 +13,7 @@ from ganeti_htools.model.storage import DesiredUnit
 FULL = 95  # per cent; what is fuller than that counts as full
 
 
-class Missing(NamedTuple):
+class MissingStorage(NamedTuple):
     """A unit that a node does not report, or a pool that it does not see, and instances with disks there."""
 
     node: str
@@ -21,7 +21,7 @@ class Missing(NamedTuple):
     instances: tuple[str, ...]
 
 
-class Full(NamedTuple):
+class FullStorage(NamedTuple):
     """A unit of a node, or a pool (None), that is full; MiB."""
 
     node: str | None
@@ -33,9 +33,9 @@ class Full(NamedTuple):
 class StorageFaults(NamedTuple):
     """``missing`` on primary nodes, ``unmirrored`` on secondary ones, and ``full`` units and pools."""
 
-    missing: tuple[Missing, ...]
-    unmirrored: tuple[Missing, ...]
-    full: tuple[Full, ...]
+    missing: tuple[MissingStorage, ...]
+    unmirrored: tuple[MissingStorage, ...]
+    full: tuple[FullStorage, ...]
 
 
 def storage_faults(state: State) -> StorageFaults:
@@ -52,7 +52,7 @@ def storage_faults(state: State) -> StorageFaults:
     )
 
 
-def _missing(state: State, nodes: Ints) -> Iterator[Missing]:
+def _missing(state: State, nodes: Ints) -> Iterator[MissingStorage]:
     """Where instances want what the node of theirs, of those given by instance, does not report."""
     cluster, units = state.cluster, (*state.units.local, *state.units.pools)
     looked = (nodes != NOWHERE) & ~state.columns.offline[nodes] & ~state.forthcoming
@@ -61,21 +61,21 @@ def _missing(state: State, nodes: Ints) -> Iterator[Missing]:
         for at, unit in enumerate(units):
             rows = np.flatnonzero(lacking[:, at] & (nodes == node)).tolist()
             if rows:
-                yield Missing(
+                yield MissingStorage(
                     cluster.nodes[node].name, unit, tuple(cluster.instances[row].name for row in rows)
                 )
 
 
-def _full(state: State) -> Iterator[Full]:
+def _full(state: State) -> Iterator[FullStorage]:
     found = storage_of(state.cluster, state.units)
     offline = {node.name for node, off in zip(state.cluster.nodes, state.columns.offline, strict=True) if off}
     for unit, there in zip(state.units.local, found.units, strict=True):
         for room in there.nodes:
             if room.node not in offline and _is_full(room.total, room.free):
-                yield Full(room.node, unit, room.total, room.free)
+                yield FullStorage(room.node, unit, room.total, room.free)
     for pool in found.pools:
         if pool.total is not None and pool.free is not None and _is_full(pool.total, pool.free):
-            yield Full(None, pool.unit, pool.total, pool.free)
+            yield FullStorage(None, pool.unit, pool.total, pool.free)
 
 
 def _is_full(total: int, free: int) -> bool:

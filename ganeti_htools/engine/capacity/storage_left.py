@@ -20,7 +20,7 @@ from ganeti_htools.model.types import Fail
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class RemainingSpace:
     """What is left of a unit on all nodes together, or of a pool, MiB; None where that is not known.
 
     ``most`` is what the node has that has most; None for a pool.
@@ -37,8 +37,8 @@ class Left:
 class StorageLeft:
     """What is left of units and pools, and in words what ended first: what keeps off one more."""
 
-    units: tuple[Left, ...]
-    pools: tuple[Left, ...]
+    units: tuple[RemainingSpace, ...]
+    pools: tuple[RemainingSpace, ...]
     ends_first: str | None
 
 
@@ -53,17 +53,19 @@ def storage_left(
     units = tuple(_unit(state, at, unit) for at, unit in enumerate(local))
     left = scope.pools.free_after(state)
     pools = tuple(
-        Left(pool.type, pool.key, pool.total, left.get(pool.unit))
+        RemainingSpace(pool.type, pool.key, pool.total, left.get(pool.unit))
         for pool in storage_of(state.cluster, state.units).pools
     )
     last = result.tiers[-1][0] if result.tiers else size
     return StorageLeft(units, pools, _ends_first(before, result, kind.instance(last), scope))
 
 
-def _unit(state: State, at: int, unit: DesiredUnit) -> Left:
+def _unit(state: State, at: int, unit: DesiredUnit) -> RemainingSpace:
     total, free, kept = (getattr(state.columns, of_unit(name, at)) for name in ("t_dsk", "f_dsk", "lo_dsk"))
     room = np.maximum(free - kept, 0)
-    return Left(unit.type.value, unit.key, int(total.sum()), int(room.sum()), int(room.max(initial=0)))
+    return RemainingSpace(
+        unit.type.value, unit.key, int(total.sum()), int(room.sum()), int(room.max(initial=0))
+    )
 
 
 def _ends_first(before: State, result: Capacity, row: Instance, scope: AllocationScope) -> str | None:

@@ -176,7 +176,7 @@ def _fail_over(losses: Losses, rows: Sequence[Sequence[int]]) -> None:
     for nodes, sign in ((target, 1), (source, -1)):
         np.add.at(losses.values.swapaxes(1, 2), (loss, nodes), sign * gained[which, :, nodes])
         np.subtract.at(losses.memory, (loss, nodes), sign * memory)
-        for at, asked in enumerate(moving):
+        for at, asked in enumerate(moving) if len(losses.tags) else ():
             matter = np.count_nonzero(asked.tags[:, np.newaxis] == losses.tags, axis=0)
             losses.tag_counts[loss[at], :, nodes[at]] += sign * matter
     _reserve(losses, loss, target, np.array([asked.secondary_mem for asked in moving]))

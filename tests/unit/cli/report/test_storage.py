@@ -3,7 +3,7 @@ from dataclasses import asdict, replace
 from ganeti_htools.backends import simu
 from ganeti_htools.cli.report import storage
 from ganeti_htools.engine.capacity.storage import storage_of
-from ganeti_htools.engine.capacity.storage_faults import Full, Missing, StorageFaults
+from ganeti_htools.engine.capacity.storage_faults import FullStorage, MissingStorage, StorageFaults
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.units_in_use import units_in_use
@@ -42,9 +42,9 @@ def test_nodes_that_do_not_tell_their_units() -> None:
 def test_what_is_wrong_is_told_in_lines_and_counted() -> None:
     ssd, vms = DesiredUnit(StorageType.LVM_VG, "ssdvg"), DesiredUnit(StorageType.RADOS, "vms")
     faults = StorageFaults(
-        (Missing("n1", ssd, ("a", "b")), Missing("n1", vms, ("b",))),
-        (Missing("n2", ssd, ("c",)),),
-        (Full("n1", ssd, 1000, 33), Full(None, vms, 100, -1)),
+        (MissingStorage("n1", ssd, ("a", "b")), MissingStorage("n1", vms, ("b",))),
+        (MissingStorage("n2", ssd, ("c",)),),
+        (FullStorage("n1", ssd, 1000, 33), FullStorage(None, vms, 100, -1)),
     )
     lines = [
         "node n1 does not report lvm-vg/ssdvg, where disks of a, b are",

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ganeti_htools.engine.capacity.bulk_search import BulkSearch, Nodes, parts
+from ganeti_htools.engine.capacity.bulk_search import BulkSearch, InstanceNodes, parts
 from ganeti_htools.engine.rules.components import INDEX
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
 from ganeti_htools.model.cluster import Cluster, Group, Node
@@ -61,7 +61,7 @@ def test_offline_nodes_do_not_count_and_others_may_be_no_candidates() -> None:
     found = search(node("a", offline=True), node("b"), node("c"), candidates=(2,))
     assert set(found.sizes.tolist()) == {2.0}
     assert (found.now.shape[1], found.codes.shape) == (2, (1,))
-    found.settle(Nodes(2))
+    found.settle(InstanceNodes(2))
     free = found.row_of[INDEX["free_mem_cv"]]
     assert found.now[free].tolist() == [1.0, 0.9]
 
@@ -74,7 +74,7 @@ def test_reasons_are_counted() -> None:
 def test_a_placement_changes_a_node_as_was_foreseen() -> None:
     found = search(node("a"), node("b"))
     foreseen = found.outcomes[1].primary.figures
-    found.settle(Nodes(1))
+    found.settle(InstanceNodes(1))
     assert found.key(1).figures == foreseen
     assert found.state.columns.i_mem.tolist() == [0, 1000]
     assert found.state.columns.primaries.tolist() == [0, 1]

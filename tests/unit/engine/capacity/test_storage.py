@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from ganeti_htools.backends import simu
-from ganeti_htools.engine.capacity.storage import LocalUnit, Room, SharedPool, storage_of
+from ganeti_htools.engine.capacity.storage import LocalUnit, UnitOnNode, SharedPool, storage_of
 from ganeti_htools.model.cluster import Disk, Node
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
@@ -19,9 +19,13 @@ def test_each_unit_with_the_nodes_that_have_it() -> None:
         LocalUnit(
             "lvm-vg",
             "xenvg",
-            (Room("node-01-001", 100, 100), Room("node-01-002", 100, 100), Room("node-02-001", 30, 30)),
+            (
+                UnitOnNode("node-01-001", 100, 100),
+                UnitOnNode("node-01-002", 100, 100),
+                UnitOnNode("node-02-001", 30, 30),
+            ),
         ),
-        LocalUnit("lvm-vg", "ssdvg", (Room("node-01-001", 20, 20), Room("node-01-002", 20, 20))),
+        LocalUnit("lvm-vg", "ssdvg", (UnitOnNode("node-01-001", 20, 20), UnitOnNode("node-01-002", 20, 20))),
     )
     assert found.pools == ()
 
@@ -47,7 +51,7 @@ def test_a_pool_that_only_instances_tell_of_is_seen_by_all() -> None:
 def test_without_units_there_is_one_without_a_name() -> None:
     cluster = simu.parse(["p,1,100,4,4"])
     assert storage_of(cluster, units_in_use(cluster)).units == (
-        LocalUnit(None, None, (Room("node-01-001", 100, 100),)),
+        LocalUnit(None, None, (UnitOnNode("node-01-001", 100, 100),)),
     )
 
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from ganeti_htools.backends import simu
-from ganeti_htools.engine.capacity.storage_faults import Full, Missing, storage_faults
+from ganeti_htools.engine.capacity.storage_faults import FullStorage, MissingStorage, storage_faults
 from ganeti_htools.model.cluster import Cluster, Disk, Instance, Node
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
@@ -32,17 +32,17 @@ def test_disks_on_a_unit_that_the_primary_node_does_not_report() -> None:
         on(SSD, name, DiskTemplate.PLAIN, node) for name, node in (("a", LACKS), ("b", HAS), ("c", LACKS))
     ]
     found = storage_faults(derive(cluster(*rows)))
-    assert found == ((Missing(LACKS, SSD, ("a", "c")),), (), ())
+    assert found == ((MissingStorage(LACKS, SSD, ("a", "c")),), (), ())
 
 
 def test_a_pool_that_the_primary_node_does_not_see() -> None:
     rows = [on(VMS, name, DiskTemplate.RBD, node) for name, node in (("a", LACKS), ("b", HAS))]
-    assert storage_faults(derive(cluster(*rows))) == ((Missing(LACKS, VMS, ("a",)),), (), ())
+    assert storage_faults(derive(cluster(*rows))) == ((MissingStorage(LACKS, VMS, ("a",)),), (), ())
 
 
 def test_mirrors_without_their_unit() -> None:
     rows = [on(SSD, "a", DiskTemplate.DRBD, HAS, LACKS), on(SSD, "b", DiskTemplate.DRBD, HAS, "node-01-002")]
-    assert storage_faults(derive(cluster(*rows))) == ((), (Missing(LACKS, SSD, ("a",)),), ())
+    assert storage_faults(derive(cluster(*rows))) == ((), (MissingStorage(LACKS, SSD, ("a",)),), ())
 
 
 @pytest.mark.parametrize("fact", ["offline", "forthcoming"])
@@ -63,14 +63,14 @@ def with_free(node: Node, unit: DesiredUnit, total: int, free: int) -> Node:
 def test_a_unit_is_full_above_95_per_cent(total: int, free: int, full: bool) -> None:
     nodes = (with_free(CLUSTER.nodes[0], SSD, total, free), *CLUSTER.nodes[1:])
     found = storage_faults(derive(replace(CLUSTER, nodes=nodes))).full
-    assert found == ((Full(HAS, SSD, total, free),) if full else ())
+    assert found == ((FullStorage(HAS, SSD, total, free),) if full else ())
 
 
 def test_a_pool_is_full_once_and_an_offline_node_never() -> None:
     nodes = [with_free(node, VMS, 100, 1) for node in CLUSTER.nodes[:2]]
     away = replace(with_free(CLUSTER.nodes[2], SSD, 100, 1), offline=True)
     found = storage_faults(derive(replace(CLUSTER, nodes=(*nodes, away)))).full
-    assert found == (Full(None, VMS, 100, 1),)
+    assert found == (FullStorage(None, VMS, 100, 1),)
 
 
 def test_nothing_is_known_to_be_wrong_while_no_node_tells_its_units() -> None:

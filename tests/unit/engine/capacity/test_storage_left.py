@@ -3,7 +3,7 @@ from dataclasses import replace
 from ganeti_htools.backends import simu
 from ganeti_htools.engine.capacity.counting import standard
 from ganeti_htools.engine.capacity.scope import chosen_scope
-from ganeti_htools.engine.capacity.storage_left import Left, StorageLeft, storage_left
+from ganeti_htools.engine.capacity.storage_left import RemainingSpace, StorageLeft, storage_left
 from ganeti_htools.model.cluster import Cluster, Disk
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
@@ -28,10 +28,10 @@ def test_what_is_left_and_what_ends_first() -> None:
     # Of 102400 and 10000 MiB a tenth stays free on each node.
     assert found == StorageLeft(
         (
-            Left("lvm-vg", "xenvg", 204800, 2 * (92160 - 2 * 10240), 92160 - 2 * 10240),
-            Left("lvm-vg", "ssdvg", 20000, 2 * (9000 - 2 * 3072), 9000 - 2 * 3072),
+            RemainingSpace("lvm-vg", "xenvg", 204800, 2 * (92160 - 2 * 10240), 92160 - 2 * 10240),
+            RemainingSpace("lvm-vg", "ssdvg", 20000, 2 * (9000 - 2 * 3072), 9000 - 2 * 3072),
         ),
-        (Left("rados", "vms", 5120, 5120),),
+        (RemainingSpace("rados", "vms", 5120, 5120),),
         "disk space on lvm-vg/ssdvg; closest: node-01-001 lacks 216 MiB",
     )
 
@@ -41,14 +41,20 @@ def test_a_pool_that_ends_first() -> None:
     found = left(kind, InstanceSize(128, 1024, 1), None, "rbd,vms,5g", "rbd,other,5g")
     assert found
     assert found.ends_first == "space in rados/vms, which lacks 1 MiB"
-    assert found.pools == (Left("rados", "other", 5120, 5120), Left("rados", "vms", 5120, 1024))
+    assert found.pools == (
+        RemainingSpace("rados", "other", 5120, 5120),
+        RemainingSpace("rados", "vms", 5120, 1024),
+    )
 
 
 def test_a_pool_of_which_nobody_tells_how_much_is_left() -> None:
     kind = InstanceKind(DiskTemplate.EXT, 1, DesiredUnit(StorageType.EXT, "san"))
     found = left(kind, InstanceSize(128, 1024, 1), 1, "rbd,vms,5g")
     assert found
-    assert found.pools == (Left("ext", "san", None, None), Left("rados", "vms", 5120, 5120))
+    assert found.pools == (
+        RemainingSpace("ext", "san", None, None),
+        RemainingSpace("rados", "vms", 5120, 5120),
+    )
 
 
 def test_nothing_is_told_while_no_node_tells_its_units() -> None:
@@ -91,4 +97,4 @@ def test_of_a_pool_something_is_told_while_no_node_tells_its_units() -> None:
     site = chosen_scope(state, PlacementOptions(capacity=False))
     found = storage_left(state, standard(state, kind, size, site, None), kind, size, site)
     lacks = "space in rados/vms, which lacks 1 MiB"
-    assert found == StorageLeft((), (Left("rados", "vms", 5120, 1024),), lacks)
+    assert found == StorageLeft((), (RemainingSpace("rados", "vms", 5120, 1024),), lacks)
