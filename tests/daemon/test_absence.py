@@ -173,7 +173,7 @@ def test_slots_of_deciding_executables_cannot_be_blocked(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_overload() -> None:
+def test_all_answers_are_right_under_overload() -> None:
     """A short one; bench/overload.py measures for longer, and time."""
     answers = overload.measure(overload.Row("test", seconds=10, kills=2, clients=25, nodes=10))
     assert all(answer.right for answer in answers)
@@ -197,7 +197,7 @@ def log(tmp_path: Path) -> Iterator[socket.socket]:
         yield log
 
 
-def test_the_system_log_hears_of_it(tmp_path: Path, logging: Path, log: socket.socket) -> None:
+def test_logs_fallback_decisions_to_syslog(tmp_path: Path, logging: Path, log: socket.socket) -> None:
     finished = executable(tmp_path / "no" / "thing", EXECUTABLE, program=logging, fallback="/bin/echo")
     line = log.recv(10000).decode()
     assert line.startswith("<28>")  # daemon, warning
@@ -209,7 +209,7 @@ def test_the_system_log_hears_of_it(tmp_path: Path, logging: Path, log: socket.s
         log.recv(1)
 
 
-def test_the_system_log_does_not_hear_of_the_daemons_decisions(
+def test_logs_nothing_to_syslog_when_the_daemon_decides(
     tmp_path: Path, request_path: Path, logging: Path, log: socket.socket
 ) -> None:
     with running(tmp_path / "daemon") as daemon:
@@ -220,7 +220,7 @@ def test_the_system_log_does_not_hear_of_the_daemons_decisions(
         log.recv(1)
 
 
-def test_a_system_log_that_nobody_reads(tmp_path: Path, logging: Path, log: socket.socket) -> None:
+def test_ignores_a_syslog_that_nobody_reads(tmp_path: Path, logging: Path, log: socket.socket) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other, suppress(BlockingIOError):
         other.setblocking(False)
         while True:

@@ -26,6 +26,7 @@ from tests.daemon.planning import (
     tool,
 )
 from tests.daemon.planning import call as asked
+from tests.support.clusters import Shape
 from tests.support.interposed import Interposed, Moment
 from tests.support.phases import in_phases
 from tests.support.programs import running, wait_until
@@ -114,6 +115,7 @@ def test_each_daemon_continues_the_last_one_s_plan(
         assert finished(ganeti)
 
 
+SMALL = Shape(nodes=3, instances=3, templates={"ext": 1}, fill=0.05, down=0)
 POLICY = f"""{OFTEN}[squeeze]
 mode = "act"
 hold = 1
@@ -150,7 +152,7 @@ def cut_off_policy(directory: Path, ganeti: Simulator) -> bool:
 @pytest.mark.parametrize(
     ("cluster", "steps", "nodes"),
     [
-        (generated(4, SPACIOUS), 5, 1),
+        (generated(4, SMALL), 5, 1),
         pytest.param(in_phases(), 10, 3, marks=pytest.mark.long),
     ],
 )
