@@ -61,7 +61,7 @@ REFUSED: list[tuple[list[str], int, str]] = [
     ),
     (["claim", "web", "node1:MEMORY_MB=1"], 1, "(bad-arguments): consumer: expected CLUSTER/web"),
     (["claim", "web", "node1:MEMORY_MB"], 2, "expected PROVIDER:CLASS=AMOUNT, got 'node1:MEMORY_MB'"),
-    (["claim", "web", "node1:MEMORY_MB=x"], 2, "expected a whole number, got 'x'"),
+    (["claim", "web", "node1:MEMORY_MB=x"], 2, "cannot parse string 'x', expected a size such as 8g"),
     (["release", "web"], 1, "(bad-arguments): there is no consumer web"),
     (["inventory", "--total=5"], 2, "expected nothing, a PROVIDER, or set PROVIDER CLASS with figures"),
     (["inventory", "set", "node1", "CUSTOM_X"], 2, "expected nothing, a PROVIDER, or set "),
