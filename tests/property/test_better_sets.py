@@ -60,7 +60,7 @@ def possible(group: PowerGroup) -> Iterator[PowerPlan]:
 
 
 @pytest.mark.parametrize("seeds", parts(80, 20))
-def test_no_worse_than_greedy(seeds: range) -> None:
+def test_found_set_is_no_worse_than_greedy_one(seeds: range) -> None:
     better = 0
     for seed in seeds:
         group = group_of(seed, 9)
@@ -86,7 +86,7 @@ def test_no_set_of_a_small_group_is_better(seeds: Sequence[int]) -> None:
 
 
 @pytest.mark.parametrize("seeds", parts(40, 20))
-def test_what_has_to_be_moved_at_least_is_moved(seeds: range) -> None:
+def test_every_plan_moves_at_least_the_lower_bound(seeds: range) -> None:
     """And what no sum excludes is what all other tests rest on."""
     plans = 0
     for seed in seeds:

@@ -62,7 +62,7 @@ def test_a_group_is_emptied_and_no_other_gets_worse(described: Cluster, plain: b
 
 @settings(max_examples=30)
 @given(described=super_clusters)
-def test_each_group_that_could_be_emptied_is_when_named_and_a_second_run_does_nothing(
+def test_possible_group_is_emptied_when_named_and_second_run_does_nothing(
     described: Cluster,
 ) -> None:
     state = derive(described)

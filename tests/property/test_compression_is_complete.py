@@ -69,7 +69,7 @@ def to(target: int) -> list[MovePart]:
 
 
 @pytest.mark.parametrize("seeds", [range(30), range(30, 60)])
-def test_what_any_search_could_empty_is_emptied(seeds: range) -> None:
+def test_empties_every_group_that_exhaustive_search_empties(seeds: range) -> None:
     possible = 0
     for seed in seeds:
         state = derive(tight(Random(seed)))

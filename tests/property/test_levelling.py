@@ -70,7 +70,7 @@ def test_a_second_run_does_nothing(described: Cluster) -> None:
 @settings(max_examples=30)
 @example(described=loaded(620))
 @given(described=clusters)
-def test_gains_are_what_the_score_drops_by(described: Cluster) -> None:
+def test_gain_equals_drop_of_score(described: Cluster) -> None:
     state = derive(described)
     rules = rules_of(state, plain=True)
     now, loads = Regrouping(state, rules), group_loads(state, rules.groups)

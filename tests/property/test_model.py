@@ -153,7 +153,7 @@ def assert_kept(before: Sequence[Any], now: Sequence[Any]) -> None:
         Step(CONFIGURATION, "offline", "two", 1),
     ]
 )
-def test_generations_and_identity(steps: list[Step]) -> None:
+def test_generation_grows_only_with_change_and_equal_rows_are_same_objects(steps: list[Step]) -> None:
     now, model = world(), Model()
     told = {**read(now, CONFIGURATION), **read(now, LIVE)}
     for kind in TABLES:
@@ -184,7 +184,7 @@ def test_generations_and_identity(steps: list[Step]) -> None:
 
 
 @given(STEPS)
-def test_once_all_is_read_the_model_is_what_is(steps: list[Step]) -> None:
+def test_model_equals_cluster_after_reading_all_tables(steps: list[Step]) -> None:
     now, model = world(), Model()
     for step in steps:
         now = after(now, step)

@@ -106,7 +106,7 @@ def test_a_second_run_does_nothing(seeds: range) -> None:
 
 
 @pytest.mark.parametrize("seeds", parts(60, 30))
-def test_the_phases_can_be_made_and_keep_what_they_promise(seeds: range) -> None:
+def test_phases_can_be_carried_out_and_keep_minimum_free(seeds: range) -> None:
     """Nodes that are powered up are enough before others are powered down; N+1 holds after these again."""
     replacing = 0
     for _, wanted, _, state, found in powered_up(seeds):
@@ -129,7 +129,7 @@ def test_the_phases_can_be_made_and_keep_what_they_promise(seeds: range) -> None
     assert replacing
 
 
-def test_nodes_stay_where_none_may_be_powered_down() -> None:
+def test_no_node_is_powered_down_when_none_may_be() -> None:
     """The same nodes are powered up then, and none that is not needed."""
     replacing = 0
     for _, wanted, allowed, state, found in powered_up(range(20)):
@@ -139,7 +139,7 @@ def test_nodes_stay_where_none_may_be_powered_down() -> None:
     assert replacing
 
 
-def test_what_is_left_out_is_not_needed() -> None:
+def test_omitted_standby_nodes_are_not_needed() -> None:
     """Of the nodes that are powered up none could be powered down."""
     fewer = 0
     for seed in range(30):

@@ -36,7 +36,7 @@ def well(now: Regrouping, group: int) -> bool:
 
 @settings(max_examples=50)
 @given(described=super_clusters, plain=st.booleans())
-def test_what_is_repaired_is_healthy_and_nothing_gets_worse(described: Cluster, plain: bool) -> None:
+def test_repaired_groups_are_healthy_and_none_gets_worse(described: Cluster, plain: bool) -> None:
     state = derive(described)
     rules = rules_of(state, plain=plain)
     before, outcome = Regrouping(state, rules), repaired(state, rules)
@@ -74,7 +74,7 @@ def replayed(state: State, rules: RegroupingRules, moves: Sequence[MovedInstance
 
 @settings(max_examples=40)
 @given(described=super_clusters, plain=st.booleans())
-def test_nothing_moves_that_does_not_have_to(described: Cluster, plain: bool) -> None:
+def test_no_move_of_a_repair_is_needless(described: Cluster, plain: bool) -> None:
     state = derive(described)
     rules = rules_of(state, plain=plain)
     outcome, before = repaired(state, rules), Regrouping(state, rules)
@@ -105,7 +105,7 @@ def test_limits_hold(described: Cluster, seed: int) -> None:
 
 @settings(max_examples=40)
 @given(described=super_clusters, seed=st.integers(0, 1 << 30))
-def test_a_plan_that_was_interrupted_is_taken_up(described: Cluster, seed: int) -> None:
+def test_interrupted_repair_is_completed_by_next_plan(described: Cluster, seed: int) -> None:
     state, rng = derive(described), Random(seed)
     rules = rules_of(state)
     outcome = repaired(state, rules)
@@ -125,7 +125,7 @@ def test_a_plan_that_was_interrupted_is_taken_up(described: Cluster, seed: int) 
 
 @settings(max_examples=40)
 @given(described=super_clusters)
-def test_the_place_in_another_group_is_the_one_that_hail_chooses(described: Cluster) -> None:
+def test_place_in_other_group_is_that_of_hail(described: Cluster) -> None:
     state = derive(described)
     now = Regrouping(state, rules_of(state, plain=False))
     for index in range(len(state.pnode)):

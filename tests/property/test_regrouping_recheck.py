@@ -31,7 +31,7 @@ def again_at(before: State, now: Regrouping) -> Regrouping:
 
 @settings(max_examples=40)
 @given(described=super_clusters, seed=st.integers(0, 1 << 30))
-def test_the_rest_of_a_plan_fits_however_far_it_is(described: Cluster, seed: int) -> None:
+def test_rest_of_plan_is_accepted_after_any_step(described: Cluster, seed: int) -> None:
     state, rng = derive(described), Random(seed)
     outcome, named = planned(state)
     now = Regrouping(state, rules_of(state))
@@ -52,7 +52,7 @@ def test_the_rest_of_a_plan_fits_however_far_it_is(described: Cluster, seed: int
 
 @settings(max_examples=40)
 @given(described=super_clusters, seed=st.integers(0, 1 << 30))
-def test_no_group_gets_worse_by_a_plan_that_is_accepted(described: Cluster, seed: int) -> None:
+def test_accepted_plan_makes_no_group_worse(described: Cluster, seed: int) -> None:
     state, rng = derive(described), Random(seed)
     _, named = planned(state)
     # Meanwhile an instance that is no part of the plan has moved, or a node has been lost.

@@ -26,7 +26,9 @@ def saved(path: Path) -> Cluster:
 
 @unhurried
 @given(st.integers(0, 10_000))
-def test_after_balancing(tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: int) -> None:
+def test_saved_units_are_read_back_after_balancing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: int
+) -> None:
     data = with_units(cluster(seed, Shape(nodes=6, instances=25, drained=1)), random.Random(seed))
     file = tmp_path / "cluster.data"
     file.write_text(text_of(data), "utf-8")
@@ -44,7 +46,9 @@ def test_after_balancing(tmp_path: Path, capsys: pytest.CaptureFixture[str], see
 
 @unhurried
 @given(st.integers(0, 10_000))
-def test_after_an_allocation(tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: int) -> None:
+def test_saved_units_are_read_back_after_allocation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: int
+) -> None:
     rng = random.Random(seed)
     data = with_units(cluster(seed, Shape(nodes=5, instances=20)), rng)
     request = on_units(rng, data, random_allocate(rng, "new", rng.choice(("plain", "drbd", "file"))))

@@ -33,7 +33,9 @@ def groups(described: Cluster) -> dict[str, dict[DesiredUnit, int]]:
 
 
 @pytest.mark.parametrize("seed", range(25))
-async def test_volume_groups_and_where_disks_are(seed: int, autojump_clock: MockClock) -> None:
+async def test_simulated_volume_groups_and_disk_locations_are_read_back(
+    seed: int, autojump_clock: MockClock
+) -> None:
     served = rows(with_units(cluster(seed, SHAPE), random.Random(seed)))
     if any(unit.type is StorageType.DRBD for unit in listed(served)):
         return  # Ganeti cannot tell which groups are for mirrored disks only

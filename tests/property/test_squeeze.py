@@ -64,7 +64,7 @@ def wanted(rng: random.Random) -> Instance:
 
 
 @pytest.mark.parametrize("seeds", parts(80, 20))
-def test_what_is_hopeless_fails(seeds: range) -> None:
+def test_infeasible_sets_fail_when_balanced(seeds: range) -> None:
     dismissed = Counter[str]()
     for seed in seeds:
         rng, state = random.Random(seed), state_of(seed)
@@ -84,7 +84,7 @@ def test_what_is_hopeless_fails(seeds: range) -> None:
 
 
 @pytest.mark.parametrize("seeds", parts(60, 30))
-def test_a_plan_is_the_same_without_short_cuts(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_is_the_same_without_bounds(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
     cases = []
     for seed in seeds:
         rng, state = random.Random(seed), state_of(seed)
@@ -104,7 +104,7 @@ def test_a_plan_is_the_same_without_short_cuts(seeds: range, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("seeds", parts(80, 20))
-def test_with_the_same_load_a_cluster_comes_to_rest(seeds: range) -> None:
+def test_repeated_runs_with_same_load_come_to_rest(seeds: range) -> None:
     """What was powered down is not powered up again, nor is more powered down; whatever begins."""
     seen = set()
     for seed in seeds:
@@ -152,7 +152,7 @@ def test_a_second_run_does_nothing(seeds: range) -> None:
 
 
 @pytest.mark.parametrize("seeds", parts(24, 6))
-def test_down_and_up_and_down_it_comes_to_rest(seeds: range) -> None:
+def test_alternating_targets_come_to_rest_each_time(seeds: range) -> None:
     """With all templates and several groups: each time that what is wanted changes something is done, then
     nothing, the second time down and up as well. What has gone down does not come back by itself.
     """
@@ -260,7 +260,7 @@ def test_nodes_with_mirrored_instances_are_emptied_whole(seeds: range) -> None:
     assert freed > 3
 
 
-def test_what_sums_prove_comes_back() -> None:
+def test_losses_proved_by_bounds_are_recovered() -> None:
     """Of nodes that are lost, on the others alone."""
     proved = failed = 0
     for seed in range(300):

@@ -70,7 +70,9 @@ async def watched(caller: Caller, options: SqueezeOptions) -> Run:
 
 @pytest.mark.parametrize("allowed", TEMPLATES)
 @pytest.mark.parametrize("seed", [0, 2, 4])
-async def test_after_every_job(autojump_clock: MockClock, allowed: str, seed: int) -> None:
+async def test_cluster_is_consistent_after_every_job(
+    autojump_clock: MockClock, allowed: str, seed: int
+) -> None:
     shape = Shape(nodes=6, instances=9, templates=TEMPLATES[allowed], fill=0.15, down=0)
     start = initial_world(with_master(seed, shape))
     async with simulated(start) as (master, client):
@@ -82,7 +84,7 @@ async def test_after_every_job(autojump_clock: MockClock, allowed: str, seed: in
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("allowed", "seed"), [("drbd", 1), ("all", 26)])
-async def test_another_run_goes_on(autojump_clock: MockClock, allowed: str, seed: int) -> None:
+async def test_next_run_completes_interrupted_one(autojump_clock: MockClock, allowed: str, seed: int) -> None:
     """Cut off at every other moment, where one of the nodes is drained only once mirrors have left it."""
     shape = Shape(nodes=4, instances=5, templates=TEMPLATES[allowed], fill=0.15, down=0)
     start, options = initial_world(with_master(seed, shape)), options_for(allowed)
@@ -155,7 +157,7 @@ async def lost(caller: Caller, sets: int) -> bool:
 @pytest.mark.parametrize(
     ("cut_off", "steps"), [(killed, range(1, 99, 2)), (failed, range(1, 99, 3)), (lost, range(2, 99, 3))]
 )
-async def test_another_run_goes_on_in_whatever_phase(
+async def test_next_run_completes_interruption_in_any_phase(
     autojump_clock: MockClock, cut_off: Callable[[Caller, int], Awaitable[bool]], steps: range
 ) -> None:
     """Killed at every other set of jobs of a plan of two phases; some also fail, or luxid is lost."""

@@ -63,7 +63,7 @@ def check(before: State, after: State) -> int:
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_requests(kind: str) -> None:
+def test_free_storage_is_exact_after_requests(kind: str) -> None:
     came = 0
     for seed in range(60):
         made = case_with_units(seed, kind)
@@ -79,7 +79,7 @@ def test_requests(kind: str) -> None:
     assert came > 2
 
 
-def test_balancing() -> None:
+def test_free_storage_is_exact_after_balancing() -> None:
     came = 0
     for seed in range(60):
         state = any_state(seed)
@@ -90,7 +90,7 @@ def test_balancing() -> None:
 
 
 @pytest.mark.parametrize("template", ["drbd", "plain", "file", "ext"])
-def test_hspace(template: str) -> None:
+def test_free_storage_is_exact_after_hspace(template: str) -> None:
     came = 0
     for seed in range(30):
         state = any_state(seed)
@@ -112,7 +112,7 @@ def standby(state: State, rng: random.Random) -> State:
     return derive(replace(state.cluster, nodes=tuple(nodes)))
 
 
-def test_squeezing() -> None:
+def test_free_storage_is_exact_after_squeezing() -> None:
     came, actions = 0, Counter[Action]()
     for seed in range(50):
         rng = random.Random(seed)
@@ -134,7 +134,7 @@ def test_squeezing() -> None:
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_rolling_maintenance(full: bool) -> None:
+def test_free_storage_is_exact_during_rolling_maintenance(full: bool) -> None:
     came = 0
     for seed in range(60):
         state = any_state(seed)
@@ -148,7 +148,7 @@ def test_rolling_maintenance(full: bool) -> None:
     assert came > 50
 
 
-def test_lost_nodes() -> None:
+def test_free_storage_is_exact_after_lost_nodes() -> None:
     came = 0
     for seed in range(40):
         state = any_state(seed)

@@ -46,7 +46,7 @@ def states(seed: int) -> tuple[State, State, Instance]:
 
 @settings(max_examples=50)
 @given(seed=st.integers(0, 1 << 40))
-def test_it_makes_no_difference_whether_disk_is_told_as_a_unit(seed: int) -> None:
+def test_decisions_are_the_same_with_disk_as_figure_or_as_unit(seed: int) -> None:
     plain, told, new = states(seed)
     everyone, rows = np.ones(len(plain.group), np.bool_), np.arange(len(plain.group))
     if new.template is not DiskTemplate.DRBD:

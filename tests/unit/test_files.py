@@ -87,7 +87,7 @@ def test_what_cannot_be_written_leaves_the_old_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "error"), [("none/out", "No such file or directory"), ("", "Is a directory")]
 )
-def test_where_nothing_can_be_written(tmp_path: Path, name: str, error: str) -> None:
+def test_unwritable_path_is_one_line_error(tmp_path: Path, name: str, error: str) -> None:
     directory = tmp_path / "directory"
     directory.mkdir()
     with pytest.raises(HtoolsError, match=f"^{directory}/{name}: cannot be written: {error}$"):

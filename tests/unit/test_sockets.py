@@ -24,7 +24,7 @@ def bound(path: Path) -> Iterator[NamedSocket]:
         yield bound
 
 
-def test_it_is_there_for_user_and_group_only(bound: NamedSocket, path: Path) -> None:
+def test_socket_is_open_to_user_and_group_only(bound: NamedSocket, path: Path) -> None:
     found = path.stat()
     assert stat.S_ISSOCK(found.st_mode)
     assert stat.S_IMODE(found.st_mode) == 0o660
@@ -39,7 +39,7 @@ def test_the_umask_is_left_as_it_was(path: Path) -> None:
         os.umask(before)
 
 
-def test_one_that_nobody_listens_on_is_replaced(bound: NamedSocket, path: Path) -> None:
+def test_socket_without_listener_is_replaced(bound: NamedSocket, path: Path) -> None:
     bound.socket.close()
     with bind(str(path)).socket as sock, socket.socket(socket.AF_UNIX) as client:
         sock.listen()
@@ -47,7 +47,7 @@ def test_one_that_nobody_listens_on_is_replaced(bound: NamedSocket, path: Path) 
 
 
 @pytest.mark.parametrize("crowded", [False, True])
-def test_one_that_somebody_listens_on_is_respected(bound: NamedSocket, path: Path, crowded: bool) -> None:
+def test_socket_with_listener_is_kept(bound: NamedSocket, path: Path, crowded: bool) -> None:
     bound.socket.listen(0)
     with socket.socket(socket.AF_UNIX) as client:
         if crowded:

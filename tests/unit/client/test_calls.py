@@ -26,7 +26,7 @@ def crowded(path: str) -> Iterator[socket.socket]:
         yield listener
 
 
-def test_room_among_those_who_wait_is_waited_for(
+def test_waits_for_room_in_the_queue_of_connections(
     path: str, crowded: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def serve() -> None:

@@ -55,7 +55,7 @@ def test_each_change_comes_with_the_lines_that_are_new(answers: Any) -> None:
     ("state", "ended"),
     [("running", False), ("stopping", False), ("planned", True), ("done", True), ("interrupted", True)],
 )
-def test_whether_more_is_to_come(state: str, ended: bool) -> None:
+def test_plan_has_ended_in_final_states(state: str, ended: bool) -> None:
     assert PlanChange(plan(state, 1), []).ended is ended
 
 
@@ -65,14 +65,14 @@ def test_a_daemon_that_is_started_again_is_waited_for(answers: Any, error: Excep
     assert [change.plan["serial"] for change in follow("socket", "beef")] == [1, 5]
 
 
-def test_but_not_for_long(answers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gives_up_when_daemon_stays_away(answers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_changes, "_AWAY", -1.0)
     answers(NoReplyError("gone"))
     with pytest.raises(NoReplyError):
         list(follow("socket", "beef"))
 
 
-def test_other_refusals_end_it(answers: Any) -> None:
+def test_other_refusals_are_raised(answers: Any) -> None:
     answers(CallRefusedError(Refusal.PLAN, "no such plan"))
     with pytest.raises(CallRefusedError):
         list(follow("socket", "beef"))

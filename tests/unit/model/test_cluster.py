@@ -25,7 +25,7 @@ def changed(**change: object) -> Cluster:
     return replace(CLUSTER, instances=(replace(INSTANCE, **change),))  # type: ignore[arg-type]
 
 
-def test_a_consistent_cluster() -> None:
+def test_accepts_consistent_cluster() -> None:
     check(CLUSTER)
     check(changed(snode=None))
     check(Cluster())
@@ -44,7 +44,7 @@ def test_a_consistent_cluster() -> None:
         (replace(CLUSTER, instances=(INSTANCE, INSTANCE)), "instance 'i' appears more than once"),
     ],
 )
-def test_an_inconsistent_one_is_told(cluster: Cluster, error: str) -> None:
+def test_refuses_inconsistent_cluster_naming_first_failure(cluster: Cluster, error: str) -> None:
     with pytest.raises(DataError, match=f"^{error}$"):
         check(cluster)
 
@@ -57,7 +57,7 @@ def test_loads_are_replaced_by_name() -> None:
     assert loaded.instances[0] is cluster.instances[0]
 
 
-def test_spindles_of_all_disks() -> None:
+def test_spindles_are_unknown_if_one_disk_has_none() -> None:
     def spindles(*disks: int | None) -> int | None:
         return replace(INSTANCE, disks=tuple(Disk(1, count) for count in disks)).spindles
 
@@ -96,6 +96,6 @@ def test_the_domain_that_all_names_share(names: tuple[str, ...], suffix: str) ->
     assert common_suffix(cluster) == suffix
 
 
-def test_no_load() -> None:
+def test_without_loads_all_loads_are_zero() -> None:
     (row,) = without_loads(changed(load=Load(1.0, 2.0, 3.0, 4.0))).instances
     assert row.load == Load(0.0, 0.0, 0.0, 0.0)

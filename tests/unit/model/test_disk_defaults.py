@@ -27,9 +27,7 @@ GROUP = Group("group1", "uuid-1", metavg="meta", rbd_pool="fast")
         (DiskTemplate.EXT, Disk(1), Disk(1)),
     ],
 )
-def test_disks_that_do_not_tell_are_where_the_group_has_them(
-    template: DiskTemplate, disk: Disk, made: Disk
-) -> None:
+def test_disks_without_unit_get_the_groups_defaults(template: DiskTemplate, disk: Disk, made: Disk) -> None:
     row = replace(instance("new", template, ""), disks=(Disk(2, unit=SSD, metavg="x"), disk))
     assert with_disk_defaults(GROUP, row).disks == (row.disks[0], made)
     assert (with_disk_defaults(GROUP, row) is row) is (made == disk)

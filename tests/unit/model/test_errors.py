@@ -6,11 +6,11 @@ from ganeti_htools.model import errors
 from ganeti_htools.model.errors import LONGEST, DataError, on_one_line
 
 
-def test_what_can_be_shown_stays_as_it_is() -> None:
+def test_printable_text_is_unchanged() -> None:
     assert on_one_line("node 'a.example.org': größer") == "node 'a.example.org': größer"
 
 
-def test_the_rest_is_escaped_and_long_text_loses_its_middle() -> None:
+def test_escapes_unprintable_text_and_cuts_middle_of_long_text() -> None:
     assert str(DataError("a\nb\x00\udcff")) == "a\\nb\\x00\\udcff"
     text = str(DataError(f"node '{'x' * 10**6}': key 'a'"))
     assert text.startswith("node 'xxx")
@@ -31,6 +31,6 @@ def test_inconsistencies_are_listed() -> None:
     )
 
 
-def test_an_error_tells_during_what_it_happened() -> None:
+def test_error_is_prefixed_with_task() -> None:
     with pytest.raises(errors.HtoolsError, match=r"^loading: no file$"), errors.during("loading"):
         raise errors.DataError("no file")

@@ -23,7 +23,7 @@ def readable(figures: Figures) -> list[object]:
     ]
 
 
-def test_a_row() -> None:
+def test_record_has_figures_of_row() -> None:
     figures = tabulate([INSTANCE])
     (row,) = figures.values
     assert (row["mem"], row["dsk"], row["vcpus"], row["spindles"]) == (128, 256, 1, 2)
@@ -33,7 +33,7 @@ def test_a_row() -> None:
 
 @settings(max_examples=50)
 @given(st.lists(st.integers(0, 1 << 30), min_size=2, max_size=6))
-def test_figures_taken_over_are_those_made_anew(seeds: list[int]) -> None:
+def test_copied_figures_equal_new_ones(seeds: list[int]) -> None:
     rows, known = [replace(INSTANCE, name=f"i{i}") for i in range(10)], None
     for seed in seeds:
         rng = Random(seed)
@@ -45,7 +45,7 @@ def test_figures_taken_over_are_those_made_anew(seeds: list[int]) -> None:
         assert known.rows == tuple(rows)
 
 
-def test_what_is_taken_over_is_not_looked_at() -> None:
+def test_known_rows_are_not_read_again() -> None:
     known = tabulate([INSTANCE])
     known.values["mem"] = 99
     again = tabulate([replace(INSTANCE), INSTANCE], known)

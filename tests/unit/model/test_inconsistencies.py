@@ -9,7 +9,7 @@ from ganeti_htools.model.types import DiskTemplate
 from tests.support.by_hand import cluster, instance
 
 
-def test_demands_that_cannot_be_understood_are_told_where_there_are_custom_classes() -> None:
+def test_reports_malformed_demands_only_with_custom_classes() -> None:
     held = ("htools:resource:GPU:1", "htools:resource:CUSTOM_GPU:1", "htools:resource:CUSTOM_GPU:x\ny")
     plain = cluster({"a": 9000}, [instance("one", DiskTemplate.EXT, "a", tags=held)])
     assert inconsistencies(derive(plain)) == []

@@ -28,6 +28,6 @@ def test_what_is_reserved_is_no_capacity() -> None:
     assert Inventory(10, reserved=30).capacity == 0
 
 
-def test_one_amount_may_be_all_there_is_unless_told() -> None:
+def test_amount_may_be_whole_capacity_without_max_unit() -> None:
     assert Inventory(4).fits(4, used=0)
     assert not Inventory(4).allows(5)

@@ -25,12 +25,12 @@ def test_disks_get_their_units() -> None:
     assert known_storage.with_disks(changed, disks) is changed
 
 
-def test_disks_that_cannot_be_there_were_others() -> None:
+def test_ignores_locations_that_cannot_hold_the_disks() -> None:
     mirrored = row("one", Disk(500))
     assert with_disk_units(mirrored, (Disk(500, None, DesiredUnit(FILE, "/srv")),)) is mirrored
 
 
-def test_disks_that_tell_where_they_are_stay_there() -> None:
+def test_disks_keep_their_own_units() -> None:
     told = row("one", Disk(500, None, HDD), Disk(100))
     assert with_disk_units(told, (Disk(500, None, SSD), Disk(100, None, SSD))).disks == (
         Disk(500, None, HDD),

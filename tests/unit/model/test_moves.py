@@ -18,7 +18,7 @@ P, S, NEW = "p", "s", "new"
         (MoveKind.MOVE, "m", (NEW, S), []),
     ],
 )
-def test_what_becomes_of_the_nodes(
+def test_operations_change_nodes(
     kind: MoveKind, steps: str, after: tuple[str, str], migrations: list[tuple[str, str]]
 ) -> None:
     assert " ".join(operation.value for operation in kind.operations) == steps

@@ -27,7 +27,7 @@ def test_memory_and_each_unit_of_the_node_are_taken() -> None:
     assert node_after(left, ROW, units_in_use(CLUSTER), memory=-1, storage=-1) == NODE
 
 
-def test_what_is_down_has_no_memory_and_what_is_forthcoming_no_disk() -> None:
+def test_down_instance_takes_no_memory_and_forthcoming_one_no_disk() -> None:
     for row, taken in ((replace(ROW, status=Status.DOWN), 30), (replace(ROW, forthcoming=True), 0)):
         left = node_after(NODE, row, units_in_use(CLUSTER), memory=1, storage=1)
         assert (left.f_mem, NODE.f_dsk - left.f_dsk) == (4096, taken)

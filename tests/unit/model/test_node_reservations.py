@@ -68,11 +68,11 @@ def test_spindles_count_where_ganeti_counts_them() -> None:
     assert derive(keeping(apart, CUSTOM_SPINDLES=2)).columns.f_spindles.tolist() == [7, 9]
 
 
-def test_what_is_described_again_is_as_it_was() -> None:
+def test_to_cluster_returns_unreserved_figures() -> None:
     kept = keeping(BOTH, MEMORY_MB=512, VCPU=3, CUSTOM_SPINDLES=2, CUSTOM_DISK_MIB_LVM_VG=700)
     assert derive(kept).to_cluster() == kept
 
 
-def test_nothing_is_kept_where_nobody_says_so() -> None:
+def test_without_inventories_nothing_is_reserved() -> None:
     before, after = derive(BOTH), derive(keeping(BOTH, VCPU=0))
     assert all(np.array_equal(*pair) for pair in zip(before.columns, after.columns, strict=True))

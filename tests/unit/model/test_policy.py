@@ -37,7 +37,7 @@ GOOD = Demand(150, 3, (15, 15), DiskTemplate.DRBD, 3, 3)
         ({"memory": 201, "vcpus": 1}, Fail.CPU),  # the lower bounds are looked at first
     ],
 )
-def test_what_a_policy_refuses(change: dict[str, object], reason: Fail | None) -> None:
+def test_policy_refuses_figures_out_of_bounds(change: dict[str, object], reason: Fail | None) -> None:
     assert violation(replace(GOOD, **change), POLICY, exclusive=False) is reason  # type: ignore[arg-type]
 
 

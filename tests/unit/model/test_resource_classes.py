@@ -25,6 +25,6 @@ def test_a_name_has_at_most_255_characters() -> None:
     assert resource_classes.is_custom(name)
 
 
-def test_what_is_custom() -> None:
+def test_custom_class_names() -> None:
     assert resource_classes.is_custom("CUSTOM_GPU")
     assert not any(map(resource_classes.is_custom, ("VCPU", "CUSTOM_", "CUSTOM_gpu", "GPU", "CUSTOM_A B")))

@@ -76,7 +76,7 @@ def test_memory_kept_free_for_the_loss_of_another_node() -> None:
     assert column(derive(replace(CLUSTER, instances=(*CLUSTER.instances, other))), "r_mem") == [0, 1536, 0]
 
 
-def test_what_else_instances_take() -> None:
+def test_instances_take_cpus_disk_and_spindles() -> None:
     state = derive(CLUSTER)
     assert column(state, "u_cpu") == [1 + 2 + 1, 1 + 0 + 1, 1]
     assert column(state, "inst_spindles") == [1.0 + 1.0 + 3.0, 1.0 + 1.0 + 1.0 + 3.0, 0.0]
@@ -189,7 +189,7 @@ def test_a_cluster_with_nothing_in_it() -> None:
     assert state.columns.unallocated.tolist() == []
 
 
-def test_resources_that_nobody_accounts_for() -> None:
+def test_reports_nodes_with_missing_resources() -> None:
     lost = replace(NODE, name="lost", f_mem=NODE.f_mem - 300, f_dsk=0)
     fine = replace(NODE, name="fine", f_mem=2000 + 1584 - 512, f_dsk=10000 - 1024)
     cluster = Cluster((GROUP,), (lost, fine, replace(lost, name="a\nb")), ())

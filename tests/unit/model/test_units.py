@@ -45,12 +45,12 @@ def units_of(*desired: DesiredUnit) -> Units:
 class TestSurvey:
     """Which units a cluster has."""
 
-    def test_without_information_there_is_one_without_a_name(self) -> None:
+    def test_single_nameless_unit_when_nodes_report_none(self) -> None:
         plain = cluster(by_hand.node("node1"), by_hand.node("node2"))
         assert units_in_use(plain) == Units((NAMELESS,))
         assert not units_in_use(plain).reported
 
-    def test_tags_tell_who_sees_a_pool_all_the_same(self) -> None:
+    def test_pool_tags_count_when_nodes_report_no_units(self) -> None:
         tagged = by_hand.node("node1", tags=("htools:storage:rados/fast", "htools:storage:lvm-vg/xenvg"))
         found = units_in_use(cluster(tagged, by_hand.node("node2")))
         assert found == Units((NAMELESS,), (POOL,))
@@ -77,14 +77,14 @@ class TestSurvey:
     def test_a_volume_group_for_mirrored_disks_may_be_the_default(self) -> None:
         assert units_of(MIRRORED).local == (XEN, MIRRORED)
 
-    def test_what_the_cluster_says_counts_more(self) -> None:
+    def test_default_of_cluster_wins_over_nodes(self) -> None:
         units = units_in_use(cluster(node("node1", unit(XEN), unit(SSD)), default_units=(SSD,)))
         assert units.local == (SSD, XEN)
 
     def test_nodes_without_a_volume_group_have_the_nameless_one(self) -> None:
         assert units_of(FILES).local == (NAMELESS, FILES)
 
-    def test_what_only_disks_name_is_a_unit_of_the_cluster(self) -> None:
+    def test_unit_named_only_by_disks_is_in_use(self) -> None:
         placed = instance(DiskTemplate.PLAIN, Disk(10, None, SSD))
         assert units_in_use(cluster(node("node1", unit(XEN)), instances=(placed,))).local == (XEN, SSD)
         assert units_in_use(cluster(node("node1", unit(XEN))), [placed]).local == (XEN, SSD)
@@ -128,7 +128,7 @@ class TestNeeds:
         assert units.needs(instance(DiskTemplate.DRBD, *disks)) == {MIRRORED: 286, SSD: 158}
         assert units.needs(instance(DiskTemplate.PLAIN, *disks)) == {XEN: 30, SSD: 30}
 
-    def test_metadata_of_such_a_disk_is_there_too_unless_it_is_told_to_be_elsewhere(self) -> None:
+    def test_metadata_is_on_unit_for_mirrored_disks_unless_metavg_differs(self) -> None:
         units = units_of(XEN, MIRRORED, SSD)
         disks = (Disk(10, None, XEN, "xenvg"), Disk(20, None, XEN, "ssdvg"))
         assert units.needs(instance(DiskTemplate.DRBD, *disks)) == {MIRRORED: 10 + 128 + 20, SSD: 128}
@@ -140,7 +140,7 @@ class TestNeeds:
     def test_file_disks_take_the_default_directory(self) -> None:
         assert units_of(XEN, FILES).needs(instance(DiskTemplate.FILE, Disk(10))) == {FILES: 10}
 
-    def test_without_information_it_is_as_ever(self) -> None:
+    def test_needs_are_dsk_when_nodes_report_no_units(self) -> None:
         units = units_in_use(cluster(by_hand.node("node1")))
         assert units.needs(instance(DiskTemplate.DRBD, Disk(10, None, SSD))) == {NAMELESS: 138}
         assert units.needs(instance(DiskTemplate.FILE, Disk(10))) == {}
@@ -189,7 +189,7 @@ def test_which_nodes_see_a_pool(
 
 
 @pytest.mark.parametrize("tag", ["htools:storage:zfs/fast", "htools:storage:rados", "htools:storage:rados/"])
-def test_other_tags_tell_nothing(tag: str) -> None:
+def test_other_tags_name_no_pool(tag: str) -> None:
     told = cluster(node("node1", unit(XEN), tags=(tag,)), node("node2"))
     assert units_in_use(told) == units_in_use(cluster(node("node1", unit(XEN)), node("node2")))
 
@@ -201,18 +201,18 @@ class TestSpace:
         node("node1", unit(XEN, 1000, 400), unit(SSD, 50, -5)), by_hand.node("node2", t_dsk=70.0, f_dsk=7)
     )
 
-    def test_nodes_that_tell_nothing_have_the_default(self) -> None:
+    def test_node_without_report_has_the_default_unit(self) -> None:
         units = units_in_use(self.mixed)
         found = [[space_of(node, units, each) for each in (0, 1)] for node in self.mixed.nodes]
         assert found == [[(1000.0, 400), (50.0, -5)], [(70.0, 7), (0.0, 0)]]
 
-    def test_columns_hold_it(self) -> None:
+    def test_columns_have_figures_of_each_unit(self) -> None:
         columns = derive(self.mixed).columns
         assert columns.shape.units == ("lvm-vg/xenvg", "lvm-vg/ssdvg")
         assert columns.f_dsk.tolist() == [400, 7]
         assert getattr(columns, "t_dsk_1").tolist() == [50.0, 0.0]  # noqa: B009
 
-    def test_new_figures_go_where_the_old_ones_stood(self) -> None:
+    def test_with_free_replaces_reported_free_space(self) -> None:
         units = units_in_use(self.mixed)
         first, second = self.mixed.nodes
         storage = (unit(XEN, 1000, 300), unit(SSD, 50, 6))

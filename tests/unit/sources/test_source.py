@@ -31,7 +31,7 @@ def names(cluster: Cluster) -> list[str]:
     return [node.name for node in cluster.nodes]
 
 
-def test_a_simulation() -> None:
+def test_reads_a_simulation() -> None:
     assert quiet(Source(simulate=("p,2,1,1,1",))) == simu.parse(["p,2,1,1,1"])
 
 
@@ -53,7 +53,7 @@ def test_saved_documents_of_the_remote_api(tmp_path: Path) -> None:
     assert names(quiet(Source(rapi=rapi_documents.write(directory, DATA)))) == NODES
 
 
-def test_ganeti(tmp_path: Path) -> None:
+def test_reads_from_luxid(tmp_path: Path) -> None:
     socket = tmp_path / "socket"
     with luxid(socket, answers(DATA)):
         assert names(quiet(Source(luxi=str(socket)))) == NODES
@@ -77,7 +77,7 @@ def test_of_several_sources_one_is_read(tmp_path: Path) -> None:
         (Source(request="/dev/null"), ".*"),
     ],
 )
-def test_what_cannot_be_read(source: Source, error: str) -> None:
+def test_unreadable_sources_are_errors(source: Source, error: str) -> None:
     with pytest.raises(HtoolsError, match=f"^{error}$"):
         quiet(source)
 
@@ -99,7 +99,7 @@ def told_by_daemon(monkeypatch: pytest.MonkeyPatch, **state: Any) -> None:
     monkeypatch.setattr(calls, "ask", ask)
 
 
-def test_htoolsd(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_from_htoolsd(monkeypatch: pytest.MonkeyPatch) -> None:
     told_by_daemon(monkeypatch)
     assert names(quiet(Source(daemon="/socket"))) == NODES
     warnings: list[str] = []

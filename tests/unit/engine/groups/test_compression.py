@@ -65,7 +65,7 @@ def test_of_similar_groups_what_copies_least_comes_first() -> None:
         ({"vcpus": 80}, "it uses 160 virtual CPUs, the groups that it can give instances to have 125 free"),
     ],
 )
-def test_a_group_that_uses_more_than_others_have_free_is_none(facts: dict[str, int], why: str) -> None:
+def test_group_using_more_than_others_have_free_is_no_candidate(facts: dict[str, int], why: str) -> None:
     large = [replace(instance(f"large{at}", EXT, f"r0{at}"), **facts) for at in "ab"]  # type: ignore[arg-type]
     state = racks((10_000, 3500), [*large, instance("small", EXT, "r1a", mem=1000)])
     outcome = emptied(state)

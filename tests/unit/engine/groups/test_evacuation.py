@@ -65,7 +65,7 @@ def test_what_finds_no_place_goes_to_another_group() -> None:
     assert result.state.pnode.tolist() == [*usual.state.pnode.tolist()[:2], last.nodes[0]]
 
 
-def test_where_all_find_a_place_nothing_is_different() -> None:
+def test_without_failures_result_is_that_within_groups() -> None:
     cluster = made(instance("a", EXT, "h0"), b=group("b"))
     usual = evacuate_nodes(derive(cluster), [0], EvacMode.PRIMARY, OPTIONS)
     result = evacuated(cluster, EvacMode.PRIMARY)
@@ -105,7 +105,9 @@ def test_a_mirrored_instance_goes_with_both_its_nodes(
         (AllocPolicy.LAST_RESORT, AllocPolicy.UNALLOCABLE, "b"),
     ],
 )
-def test_the_last_resort_is_one(first: AllocPolicy, second: AllocPolicy, taken: str) -> None:
+def test_last_resort_group_takes_instances_only_if_no_other_can(
+    first: AllocPolicy, second: AllocPolicy, taken: str
+) -> None:
     cluster = made(instance("a", EXT, "h0", mem=9000), b=group("b", first), c=group("c", second))
     assert places(cluster, evacuated(cluster))["a"][0] == taken
 
@@ -119,7 +121,7 @@ def test_the_last_resort_is_one(first: AllocPolicy, second: AllocPolicy, taken: 
         (group("b", networks=("net",)), "group b has no room"),
     ],
 )
-def test_why_another_group_does_not_take_it(target: Group, why: str) -> None:
+def test_reason_names_why_other_groups_refuse(target: Group, why: str) -> None:
     mem = 20_000 if target.networks else 2600
     rows = instance("a", EXT, "h0", mem=mem, nics=(Nic(network="net"),)), instance("b", EXT, "h1", mem=2000)
     result = evacuated(made(*rows, b=target), EvacMode.ALL, "a")
@@ -127,14 +129,14 @@ def test_why_another_group_does_not_take_it(target: Group, why: str) -> None:
     assert result.failed == ((0, f"{FULL}; {why}"),)
 
 
-def test_a_cluster_may_not_want_it() -> None:
+def test_nointergroup_tag_of_cluster_keeps_instances() -> None:
     cluster = made(instance("a", EXT, "h0", mem=9000), b=group("b"))
     result = evacuated(replace(cluster, tags=(NO_INTERGROUP,)))
     assert result.failed == ((0, f"{FULL}; the cluster has the tag {NO_INTERGROUP}"),)
     assert evacuated(cluster).left
 
 
-def test_the_only_group() -> None:
+def test_single_group_leaves_failures_unchanged() -> None:
     assert evacuated(made(instance("a", EXT, "h0", mem=9000))).failed == (
         (0, f"{FULL}; there is no other group"),
     )

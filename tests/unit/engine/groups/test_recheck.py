@@ -54,7 +54,7 @@ def changed(cluster: Cluster, name: str, **facts: object) -> Cluster:
 
 
 @pytest.mark.parametrize("m", [("a0", "a1"), ("a0", "b0"), ("b0", "a0"), ("b0", "b1")])
-def test_what_has_gone_a_part_of_its_way_goes_on(m: tuple[str, str]) -> None:
+def test_partly_moved_instance_continues_its_route(m: tuple[str, str]) -> None:
     after = now(made(m))
     assert recheck.obstacle(after, MOVES) is None
     assert after.state.names([after.state.pnode[0], after.state.snode[0]]) == ["b0", "b1"]
@@ -64,7 +64,7 @@ def test_what_has_gone_a_part_of_its_way_goes_on(m: tuple[str, str]) -> None:
     ("m", "left"),
     [(("a0", "a1"), 3), (("a0", "b0"), 2), (("b0", "a0"), 1), (("b0", "b1"), 0), (("a1", "a0"), None)],
 )
-def test_what_is_left_of_a_way(m: tuple[str, str], left: int | None) -> None:
+def test_remaining_move_starts_at_current_nodes(m: tuple[str, str], left: int | None) -> None:
     rest = recheck.remaining_move(derive(made(m)), 0, MOVES[0])
     if left is None:
         assert rest is None
@@ -73,30 +73,30 @@ def test_what_is_left_of_a_way(m: tuple[str, str], left: int | None) -> None:
     assert (rest.parts, rest.was, rest.now) == (MOVES[0].parts[3 - left :], m, MOVES[0].now)
 
 
-def test_what_is_gone() -> None:
+def test_refuses_move_of_removed_instance() -> None:
     assert obstacle(without(made(), "e")) == "instance e is gone"
     gone = made()
     left = tuple(row for row in gone.nodes if row.name != "b1")
     assert obstacle(replace(gone, nodes=left)) == "instance m cannot go to node b1, which is gone"
 
 
-def test_what_somebody_moved() -> None:
+def test_refuses_move_of_instance_off_its_route() -> None:
     assert obstacle(made(("a1", "a0"))) == "instance m is on a1, a0, not on a0, a1"
     assert obstacle(made(e="a1")) == "instance e is on a1, not on a0"
 
 
-def test_what_must_not_be_moved() -> None:
+def test_refuses_move_that_rules_or_tags_forbid() -> None:
     assert obstacle(made(), movable=False) == "instance m must not be moved"
     closed = replace(made(), tags=(NO_INTERGROUP,))
     assert obstacle(closed) == f"instance m cannot go to group b: the cluster has the tag {NO_INTERGROUP}"
 
 
-def test_a_node_that_is_not_used_any_more() -> None:
+def test_refuses_move_to_offline_node() -> None:
     told = obstacle(changed(made(), "b0", offline=True))
     assert told == "instance m cannot go to node b0, which is offline or drained"
 
 
-def test_what_does_not_fit_any_more() -> None:
+def test_refuses_move_that_no_longer_fits() -> None:
     assert obstacle(made(mem=7900)) is None
     assert obstacle(changed(made(), "b0", t_mem=900.0, f_mem=900)) in (
         "instance m does not fit on b0, b1 any more (FailMem)",
@@ -104,11 +104,11 @@ def test_what_does_not_fit_any_more() -> None:
     )
 
 
-def test_a_node_that_is_in_another_group_by_now() -> None:
+def test_refuses_move_that_would_end_between_groups() -> None:
     assert obstacle(changed(made(), "b1", group="a")) == "instance m would be between groups b and a"
 
 
-def test_a_group_that_would_get_worse() -> None:
+def test_refuses_moves_that_make_a_group_worse() -> None:
     # Only b0 can take the instances of b1 should that be lost, and m leaves no room for them there.
     cluster = made(mem=3500)
     more = (instance("x", DiskTemplate.EXT, "b1", mem=4400), instance("y", DiskTemplate.EXT, "b0", mem=500))

@@ -122,12 +122,12 @@ def test_nothing_goes_where_the_group_cannot_be_repaired() -> None:
         (Group("b", "b", tags=(NO_INTERGROUP,)), f"group b has the tag {NO_INTERGROUP}"),
     ],
 )
-def test_why_not(group: Group, told: str) -> None:
+def test_reason_names_obstacle_of_each_group(group: Group, told: str) -> None:
     cluster = made(FULL, [instance("e", EXT, "a0", mem=3000)], "a0", [group])
     assert why(repaired(cluster)) == f"instance e: no room in a; {told}"
 
 
-def test_a_secondary_without_room() -> None:
+def test_reason_names_secondary_without_room() -> None:
     cluster = made({**ROOMY, "a1": 500}, [instance("m", DRBD, "a0", "a1")], "a0")
     assert why(repaired(cluster)) == "instance m: its secondary a1 cannot take it over (FailMem)"
 
@@ -140,13 +140,13 @@ def test_a_cluster_that_does_not_want_it_is_repaired_from_inside() -> None:
     assert ways(roomy, repaired(roomy))["e"] in ("fa:a1", "fa:a2")
 
 
-def test_only_among_some_groups() -> None:
+def test_repairs_only_with_selected_groups() -> None:
     cluster = made(FULL, [instance("e", EXT, "a0", mem=3000)], "a0")
     assert why(repaired(cluster, among="a")) == "instance e: no room in a"
     assert repaired(cluster, among="b").failed == ()
 
 
-def test_limits() -> None:
+def test_repair_beyond_limits_is_left_out() -> None:
     cluster = made(FULL, [instance("e", EXT, "a0", mem=3000)], "a0")
     for limits in (RegroupingLimits(moves=0), RegroupingLimits(copy=2999)):
         assert why(repaired(cluster, limits)) == "the limits do not allow so many moves"
@@ -170,27 +170,27 @@ def test_a_group_that_is_not_healthy_takes_nothing() -> None:
 class TestBetweenGroups:
     """What an interrupted change of group has left."""
 
-    def test_it_comes_to_the_group_of_its_primary(self) -> None:
+    def test_instance_between_groups_comes_to_its_primarys_group(self) -> None:
         cluster = made(ROOMY, [instance("m", DRBD, "a0", "b0")])
         outcome = repaired(cluster)
         assert outcome.done == (0,)
         assert ways(cluster, outcome)["m"] in ("r:a1", "r:a2")
 
-    def test_it_leaves_a_group_that_is_not_healthy(self) -> None:
+    def test_instance_between_groups_leaves_unhealthy_group(self) -> None:
         rows = [instance("m", DRBD, "a1", "b0"), instance("e", EXT, "a0", mem=500)]
         cluster = made(ROOMY, rows, "a0")
         assert ways(cluster, repaired(cluster))["m"] == "f r:b1"
 
-    def test_it_goes_to_the_other_group_where_its_own_has_no_room(self) -> None:
+    def test_instance_between_groups_goes_to_other_one_without_room(self) -> None:
         sizes = {"a0": 10_000, "a1": 500, "b0": 10_000, "b1": 10_000}
         cluster = made(sizes, [instance("m", DRBD, "a0", "b0")])
         assert ways(cluster, repaired(cluster)) == {"m": "f r:b1"}
 
-    def test_it_is_told_where_it_cannot_be_brought_together(self) -> None:
+    def test_group_fails_if_instance_stays_between_groups(self) -> None:
         sizes = {"a0": 10_000, "a1": 500, "b0": 10_000, "b1": 500}
         outcome = repaired(made(sizes, [instance("m", DRBD, "a0", "b0")]))
         assert why(outcome) == "between groups: instance m: no room in a, b"
 
-    def test_it_stays_where_a_group_is_left_out(self) -> None:
+    def test_instance_between_groups_stays_if_one_is_excluded(self) -> None:
         outcome = repaired(made(ROOMY, [instance("m", DRBD, "a0", "b0")]), among="a")
         assert (outcome.done, outcome.failed, outcome.after.moved) == ((), (), [])

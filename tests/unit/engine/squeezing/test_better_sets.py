@@ -18,7 +18,7 @@ def test_each_set_comes_once_the_cheapest_first(costs: list[int], size: int) -> 
 
 
 @pytest.mark.parametrize("size", [1, 30, 60])
-def test_the_first_come_without_the_others(size: int) -> None:
+def test_first_sets_are_found_without_building_all(size: int) -> None:
     costs = [(row * 37) % 60 for row in range(60)]
     (total, chosen), *_ = islice(ascending(costs, size), 5)
     assert total == sum(range(size)) == sum(costs[position] for position in chosen)

@@ -44,11 +44,11 @@ def obstacle(
     return recheck.obstacle(state, phases, promised, [target] * 2, np.ones(len(state.pnode), np.bool_))
 
 
-def test_a_node_that_will_be_empty() -> None:
+def test_accepts_plan_when_node_will_be_empty() -> None:
     assert obstacle(described()) is None
 
 
-def test_a_node_that_will_not() -> None:
+def test_refuses_plan_when_instance_stays_on_node() -> None:
     left = "instance a would be left on a node that is powered down"
     assert obstacle(described(), steps=()) == left
     more = instance("c", DiskTemplate.DRBD, "n1", "n2")
@@ -57,7 +57,7 @@ def test_a_node_that_will_not() -> None:
     assert obstacle(cluster) == left.replace("instance a", "instance c")
 
 
-def test_one_that_only_forthcoming_instances_are_on_is_empty() -> None:
+def test_node_with_only_forthcoming_instances_is_empty() -> None:
     cluster = described()
     rows = tuple(replace(row, forthcoming=row.name == "a") for row in cluster.instances)
     assert obstacle(replace(cluster, instances=rows), steps=()) is None
@@ -71,17 +71,17 @@ def test_one_that_only_forthcoming_instances_are_on_is_empty() -> None:
         ({}, ("n2", "n3"), "node n3 is gone"),
     ],
 )
-def test_a_node_that_must_not_be_powered_down(
+def test_refuses_plan_when_node_is_master_or_offline(
     changes: dict[str, object], nodes: tuple[str, ...], expected: str
 ) -> None:
     assert obstacle(described(**changes), nodes=nodes) == expected
 
 
-def test_room_that_others_have_taken() -> None:
+def test_refuses_plan_when_target_room_is_gone() -> None:
     assert obstacle(described(), target=HUGE) == "nodes would not keep the target resources free"
 
 
-def test_a_node_that_is_in_another_group_now() -> None:
+def test_refuses_step_into_another_group() -> None:
     cluster = described()
     first, *others = cluster.nodes
     parted = replace(
@@ -143,7 +143,7 @@ def test_groups_that_have_enough_wait_for_those_that_lack() -> None:
     assert (plan.action, plan.nodes, plan.enough) == (Action.ONLINE, (3,), False)
 
 
-def test_powering_up() -> None:
+def test_recheck_of_powering_up() -> None:
     asleep = described(offline=True, tags=("htools:standby:auto",))
     back = NamedStep("b", MoveKind.FAILOVER_TO, "n2", ("n1",), ("n2",))
     assert obstacle(asleep, Action.ONLINE, steps=(back,)) is None
@@ -205,7 +205,7 @@ def test_obstacle_of_redundancy() -> None:
     assert obstacle(replace(cluster, nodes=tight), target=NOTHING) is None
 
 
-def test_wishes() -> None:
+def test_plan_follows_wishes() -> None:
     state, everyone = spread(6, 100), np.ones(12, np.bool_)
 
     def found(wishes: Wishes) -> PowerPlan:
@@ -221,7 +221,7 @@ def test_wishes() -> None:
     assert found(Wishes(most=0)).action is Action.NOTHING
 
 
-def test_why_nodes_stay() -> None:
+def test_obstacles_name_why_nodes_stay() -> None:
     everyone = np.ones(8, np.bool_)
     tight = squeeze.plan(spread(4, 3000), [NOTHING], [SMALL], everyone)
     assert tight.obstacles == dict.fromkeys((1, 2, 3), "the group would not hold N+1")
@@ -330,7 +330,7 @@ def test_master_candidates_that_have_gone_meanwhile() -> None:
         assert found == why
 
 
-def test_what_a_part_of_the_nodes_has_to_keep_of_the_pool() -> None:
+def test_candidate_pool_of_a_part_of_the_nodes() -> None:
     """Three of six nodes: what the others are counts, unless they may not be candidates or are offline."""
     for pool, capable, left in ((None, "yyyyyy", None), (4, "yyyyyy", 1), (2, "yyyyyy", 0), (4, "yyynno", 4)):
         cluster = in_pool(pool, capable).cluster
