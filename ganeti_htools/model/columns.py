@@ -110,8 +110,8 @@ class Columns(NamedTuple):
             done.append(change(column) if first == position else done[first])
         return type(self)._make(done)
 
-    def made(self, columns: Sequence[Any], apart: Collection[str] = ()) -> "Columns":
-        """The same figures with other columns, of which those named ``apart`` are no aliases."""
+    def with_columns(self, columns: Sequence[Any], apart: Collection[str] = ()) -> "Columns":
+        """Return the same figures with other columns; columns named in ``apart`` are no aliases."""
         kind = type(self)
         if apart:
             left = {name: first for name, first in self.aliases.items() if name not in apart}
@@ -125,7 +125,7 @@ class Columns(NamedTuple):
     def changed(self, **new: Any) -> "Columns":
         """These columns, with the named ones replaced, which are no aliases then."""
         apart = [name for name, first in self.aliases.items() if name in new or first in new]
-        return self.made(self._replace(**new), apart)
+        return self.with_columns(self._replace(**new), apart)
 
     def with_figures(self, figures: Mapping[str, Any]) -> "Columns":
         """With other figures in the named columns, which are no aliases, and in all their aliases."""

@@ -14,7 +14,7 @@ SHRINKS = {Fail.MEM: "mem", Fail.DISK: "dsk", Fail.CPU: "vcpus", Fail.SPINDLES: 
 
 @dataclass(frozen=True, slots=True)
 class InstanceSize:
-    """What an instance takes; memory and disk in MiB."""
+    """The resources that an instance takes; memory and disk in MiB."""
 
     mem: int
     dsk: int
@@ -22,20 +22,22 @@ class InstanceSize:
     spindles: int = 1
 
     def steps(self, fail: Fail) -> int:
-        """How many units less of what ``fail`` is about it can have; 0 if it is about no amount."""
+        """Return the number of units by which the amount behind ``fail`` can shrink; 0 without such an
+        amount.
+        """
         return max(0, getattr(self, SHRINKS[fail]) // UNIT[fail] - 1) if fail in UNIT else 0
 
     def less(self, fail: Fail, units: int) -> "InstanceSize":
-        """So many units less of what ``fail`` is about, or more."""
+        """Return the size with the amount behind ``fail`` smaller by ``units`` (negative: larger)."""
         name = SHRINKS[fail]
         return replace(self, **{name: getattr(self, name) - units * UNIT[fail]})
 
     def smaller(self, fail: Fail) -> "InstanceSize | None":
-        """A unit less of what ``fail`` is about; None if nothing would be left, or it is about no amount."""
+        """Return the size with one unit less of the amount behind ``fail``; None if impossible."""
         return self.less(fail, 1) if self.steps(fail) else None
 
     def least(self, *fails: Fail) -> "InstanceSize":
-        """The smallest size that can be reached, by making less of all or only of these amounts."""
+        """Return the smallest size reachable by shrinking these amounts, or all amounts."""
         return replace(
             self,
             **{
@@ -46,7 +48,7 @@ class InstanceSize:
         )
 
     def holds(self, other: "InstanceSize") -> bool:
-        """Whether it is at least as large in everything."""
+        """Whether this size is at least as large in every amount."""
         return (
             self.mem >= other.mem
             and self.dsk >= other.dsk

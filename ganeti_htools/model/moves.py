@@ -49,10 +49,7 @@ _FAIL_OVER, _FAIL_OVER_TO, _REPLACE, _MOVE = Operation
 
 
 class MoveKind(Enum):
-    """What a move does: its name, its operations, and what several such moves are called.
-
-    Of moves that are equally good the one whose kind stands first is made.
-    """
+    """A kind of move: its title, its operations, and its plural."""
 
     operations: tuple[Operation, ...]
     plural: str
@@ -94,7 +91,7 @@ class MoveKind(Enum):
 
     @property
     def mirror(self) -> MirrorType:
-        """How the disks of the instances that it is for reach another node."""
+        """The mirror type of the instances that this kind of move is for."""
         if _FAIL_OVER_TO in self.operations:
             return MirrorType.EXTERNAL
         return MirrorType.NONE if _MOVE in self.operations else MirrorType.INTERNAL

@@ -16,7 +16,7 @@ class AllocPolicy(Enum):
 
 
 class MirrorType(Enum):
-    """How disks reach another node: not at all, by DRBD, or by storage that all nodes see."""
+    """Ways for disks to reach another node: none, DRBD, or storage that all nodes see."""
 
     NONE = "none"
     INTERNAL = "internal"

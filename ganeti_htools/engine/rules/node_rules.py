@@ -83,7 +83,7 @@ def _changed(columns: Columns, change: InstanceOnNode, sign: int, role: Role) ->
                 apart.append(columns._fields[view])
             new[view] = after(columns, columns[view], amount, sign)
             done[view] = after, amount
-    made = columns.made(new, apart)
+    made = columns.with_columns(new, apart)
     if forthcoming:
         return made, None
     unallocated = made.unallocated

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from ganeti_htools.backends import simu
-from ganeti_htools.engine.capacity.storage import LocalUnit, UnitOnNode, SharedPool, storage_of
+from ganeti_htools.engine.capacity.storage import LocalUnit, SharedPool, UnitOnNode, storage_of
 from ganeti_htools.model.cluster import Disk, Node
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
