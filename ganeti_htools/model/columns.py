@@ -232,7 +232,7 @@ _MEMBERS = (
     "changing",
     "map",
     "take",
-    "made",
+    "with_columns",
     "changed",
     "with_figures",
     "apart",
