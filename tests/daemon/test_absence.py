@@ -240,7 +240,7 @@ def test_status_counts_decisions_without_the_daemon(tmp_path: Path) -> None:
         assert decisions["alone"] == 3
         assert abs(time.time() - decisions["last_alone"]) < PATIENCE
         shown = run(PROGRAMS / "htoolsctl", "--socket", daemon.socket, "status").stdout
-    assert "  alone      3 decided without the daemon, the last " in shown
+    assert "  fallback   3 decided without the daemon, the last " in shown
 
 
 def test_counting_follows_no_links(tmp_path: Path) -> None:

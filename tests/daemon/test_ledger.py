@@ -96,7 +96,7 @@ def test_daemon_runs_without_a_usable_ledger(tmp_path: Path) -> None:
     with running(tmp_path) as daemon:
         wait_until(lambda: daemon.status()["ledger"]["error"])
         told = f"{daemon.state}/ledger.sqlite: Is a directory"
-        assert f"ledger     not there: {told}" in ctl(daemon, "status").stdout
+        assert f"ledger     unavailable: {told}" in ctl(daemon, "status").stdout
         assert ctl(daemon, "providers").stderr == f"htoolsctl: refused (no-ledger): {told}\n"
         assert len(daemon.told("ledger unavailable")) == 1
 

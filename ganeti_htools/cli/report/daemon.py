@@ -26,7 +26,7 @@ def _status(answer: Any) -> Iterator[str]:
     yield f"  luxi       {luxi['state']} for {duration(time.time() - luxi['since'])}{why} ({luxi['path']})"
     yield f"  cluster    {_cluster(answer['cluster'])}"
     if answer["cluster"]["silent"]:
-        yield f"  silent     {', '.join(answer['cluster']['silent'])}: taken for offline"
+        yield f"  silent     {', '.join(answer['cluster']['silent'])}: no report; counted as offline"
     storage = answer["cluster"].get("storage")
     if storage and storage["mode"] != "never":
         yield f"  storage    {_storage(storage)}"
@@ -34,7 +34,7 @@ def _status(answer: Any) -> Iterator[str]:
         yield f"  groups     {_groups(answer['groups'])}"
     claims = answer.get("claims")
     if claims and claims["living"]:
-        yield f"  claims     {claims['living']} living"
+        yield f"  claims     {claims['living']} active"
     if answer["plans"]:
         yield f"  plans      {', '.join(f'{count} {state}' for state, count in answer['plans'].items())}"
     yield from _policies(answer.get("policies") or ())
@@ -48,12 +48,12 @@ def _status(answer: Any) -> Iterator[str]:
     yield f"  decisions  {', '.join(counts)}"
     if decisions["alone"]:
         ago = duration(time.time() - decisions["last_alone"])
-        yield f"  alone      {decisions['alone']} decided without the daemon, the last {ago} ago"
+        yield f"  fallback   {decisions['alone']} decided without the daemon, the last {ago} ago"
     now = f"{decisions['waiting']} waiting, {decisions['running']} running"
     if decisions["running"]:
         now += f" for {duration(decisions['running_ms'] / 1000)}"
     if decisions["lost"]:
-        now += f", {decisions['lost']} given up and not ended"
+        now += f", {decisions['lost']} given up but still running"
     yield f"  now        {now}"
     if decisions["last_ms"] is not None:
         yield "  time       " + ", ".join(
@@ -83,8 +83,8 @@ def _groups(groups: Any) -> str:
 
 def _ledger(ledger: Any) -> str:
     if ledger["error"]:
-        return f"not there: {ledger['error']}"
-    beyond = f" ({ledger['beyond']} beyond what there is)" if ledger["beyond"] else ""
+        return f"unavailable: {ledger['error']}"
+    beyond = f" ({ledger['beyond']} beyond the capacity)" if ledger["beyond"] else ""
     known = f"{ledger['providers']} providers, {ledger['claims']} claims{beyond}"
     return f"{known}, {ledger['conflicts']} conflicts ({ledger['database']}){_behind(ledger)}"
 
@@ -93,7 +93,7 @@ def _behind(ledger: Any) -> str:
     """Describe how far the ledger is behind the cluster, if it is."""
     why = f": {ledger['following']}" if ledger["following"] else ""
     if ledger["behind_s"] is None:
-        return f"; it does not say yet what exists{why}"
+        return f"; does not have the cluster yet{why}"
     late = ledger["behind_s"] >= _LATE or why
     return f"; {duration(ledger['behind_s'])} behind{why}" if late else ""
 
@@ -108,7 +108,7 @@ def _policies(policies: Any) -> Iterator[str]:
     for policy in on:
         if policy["health"] == "switched off":
             name, why = policy["name"], policy["error"]
-            yield f"  ATTENTION  policy {name} has SWITCHED ITSELF OFF after plans that failed: {why}"
+            yield f"  ATTENTION  policy {name} has SWITCHED ITSELF OFF after failed plans: {why}"
             yield f"             to go on: htoolsctl run --forget-failures {name}"
 
 
@@ -125,10 +125,10 @@ def _policy(policy: Any) -> str:
 
 def _storage(storage: Any) -> str:
     if not storage["needed"]:
-        return f"asked for {storage['mode']}, which it is not so far"
+        return f"{storage['mode']}: not needed so far"
     so_far = "" if storage["complete"] else " so far"
     why = f"; {storage['error']}" if storage["error"] else ""
-    return f"{storage['nodes']} nodes have told their units{so_far}{why}"
+    return f"{storage['nodes']} nodes have reported their units{so_far}{why}"
 
 
 def ages(answer: Any) -> str:

@@ -52,7 +52,7 @@ def released(told: Any) -> str:
 
 def _consumer(consumer: Mapping[str, Any]) -> Iterator[str]:
     facts = [consumer["kind"]]
-    facts += ["promised"] * consumer["promised"] + ["beyond what there is"] * consumer["beyond"]
+    facts += ["promised"] * consumer["promised"] + ["beyond the capacity"] * consumer["beyond"]
     if consumer["expires"] is not None:
         facts.append(f"until {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(consumer['expires']))}")
     yield f"{consumer['name']} ({', '.join(facts)})"

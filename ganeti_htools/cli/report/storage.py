@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def text(storage: Any) -> str:
-    """Lay out :class:`.capacity.storage.Storage` in its JSON form."""
+    """Lay out :class:`.capacity.storage.ClusterStorage` in its JSON form."""
     return "".join(_tables(storage))
 
 

@@ -71,7 +71,7 @@ def test_a_cluster_that_is_not_as_it_should_be() -> None:
     assert told(cluster={"nodes": None})["cluster"] == "not known yet"
     lines = told(cluster={"late": True, "silent": ["a", "b"]})
     assert lines["cluster"].endswith(" (late)")
-    assert lines["silent"] == "a, b: taken for offline"
+    assert lines["silent"] == "a, b: no report; counted as offline"
     luxi = told(luxi={"state": "away", "error": "gone", "since": time.time() - 130})["luxi"]
     assert luxi == "away for 2 min: gone (/run/luxi)"
 
@@ -91,8 +91,8 @@ def test_what_is_there_only_sometimes() -> None:
         },
     )
     assert lines["plans"] == "2 planned, 1 done"
-    assert lines["alone"] == "3 decided without the daemon, the last 2 min ago"
-    assert lines["now"] == "1 waiting, 1 running for 5 s, 1 given up and not ended"
+    assert lines["fallback"] == "3 decided without the daemon, the last 2 min ago"
+    assert lines["now"] == "1 waiting, 1 running for 5 s, 1 given up but still running"
     assert lines["time"] == "last 1.2 ms, median 2.0 ms, slowest 3.0 ms"
 
 
@@ -118,11 +118,11 @@ def test_storage_is_told_of_where_it_is_asked_for() -> None:
     asked = {"mode": "when-needed", "needed": False, "complete": False, "nodes": 0, "error": None}
     for changes, line in (
         ({"mode": "never"}, None),
-        ({}, "asked for when-needed, which it is not so far"),
-        ({"needed": True, "nodes": 7}, "7 nodes have told their units so far"),
+        ({}, "when-needed: not needed so far"),
+        ({"needed": True, "nodes": 7}, "7 nodes have reported their units so far"),
         (
             {"needed": True, "nodes": 9, "complete": True, "error": "a reason"},
-            "9 nodes have told their units; a reason",
+            "9 nodes have reported their units; a reason",
         ),
     ):
         assert told(cluster={"storage": asked | changes}).get("storage") == line
@@ -150,9 +150,7 @@ def test_policies_in_a_line_and_loudly_if_one_has_switched_itself_off() -> None:
     loud = squeeze | {"health": "switched off", "error": "job 1 failed", "last": None}
     lines = told(policies=[loud])
     assert lines["policies"] == "squeeze act, switched off"
-    assert (
-        lines["ATTENTION"] == "policy squeeze has SWITCHED ITSELF OFF after plans that failed: job 1 failed"
-    )
+    assert lines["ATTENTION"] == "policy squeeze has SWITCHED ITSELF OFF after failed plans: job 1 failed"
     assert lines["to"] == "go on: htoolsctl run --forget-failures squeeze"
 
 
@@ -166,8 +164,8 @@ LEDGER = {"database": "/l", "error": None, "providers": 4, "claims": 2, "beyond"
         ({"behind_s": 3.0, "following": None}, ""),
         ({"behind_s": 130.0, "following": None}, "; 2 min behind"),
         ({"behind_s": 3.0, "following": "it is full"}, "; 3 s behind: it is full"),
-        ({"behind_s": None, "following": None}, "; it does not say yet what exists"),
-        ({"behind_s": None, "following": "locked"}, "; it does not say yet what exists: locked"),
+        ({"behind_s": None, "following": None}, "; does not have the cluster yet"),
+        ({"behind_s": None, "following": "locked"}, "; does not have the cluster yet: locked"),
     ],
 )
 def test_how_far_the_ledger_is_behind(figures: dict[str, Any], words: str) -> None:
