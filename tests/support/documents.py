@@ -9,8 +9,8 @@ An example is a block that is indented by four spaces. A comment on a line of it
 * ``<!-- text -->``: something else.
 * ``<!-- not run: WHY -->``: commands that are only parsed.
 
-``<!-- daemon FILE [KEY=VALUE] -->`` above the examples: a daemon follows this sample cluster. ``-L`` and ``-D``
-find it without an argument. ``<!-- new session -->`` starts a new shell and a new daemon.
+``<!-- daemon FILE [KEY=VALUE] -->`` above the examples: a daemon follows this sample cluster. ``-L`` and
+``-D`` find it without an argument. ``<!-- new session -->`` starts a new shell and a new daemon.
 
 ``python -m tests.support.documents FILE...`` runs the examples of documents and writes their output there.
 """
