@@ -29,11 +29,11 @@ class OneNodeSearch(BulkSearch):
 
     @property
     def candidates(self) -> int:
-        """How many places there are to look at."""
+        """The number of candidates."""
         return len(self.nodes)
 
     def best(self, allowed: Bools | None = None) -> InstanceNodes | None:
-        """Where the next instance goes, if anywhere; on candidates that are ``allowed``, all unless given."""
+        """The best ``allowed`` place for the next instance, None without any; all unless given."""
         fits = self.codes == FITS
         fits = np.flatnonzero(fits if allowed is None else fits & allowed)
         if not len(fits):
@@ -83,5 +83,5 @@ class OneNodeSearch(BulkSearch):
         return weighted(self.weights, values, roots.shape[1:])
 
     def failures(self) -> dict[Fail, int]:
-        """How many candidates each reason rules out."""
+        """Count the candidates that each reason rules out."""
         return self.tally(self.codes)

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ganeti_htools.engine.capacity.bulk_search import BulkSearch, InstanceNodes, Known, NodeKey, parts
-from ganeti_htools.engine.capacity.kept_peers import KeptPeers
 from ganeti_htools.engine.rules import affinity, node_rules
 from ganeti_htools.engine.rules.components import COUNT, SPREAD, Aggregate, components
 from ganeti_htools.engine.rules.deviation import Deviation
@@ -29,6 +28,41 @@ _UNKNOWN = [
 ]
 if _UNKNOWN:
     raise ValueError(f"bulk allocation does not know what shared locations do to {', '.join(_UNKNOWN)}")
+
+
+class KeptPeers:
+    """The amounts that each node keeps free for each other one, as numbers: equal numbers, equal amounts.
+
+    ``numbers`` (primaries by secondaries) are the memory itself (MiB), unless an instance demands custom
+    classes, of which nodes keep something free as well.
+    """
+
+    def __init__(self, state: State, asked: RequestedInstance) -> None:
+        self.state, self.asked = state, asked
+        self.numbers = state.peers
+        self.known: dict[tuple[int, ...], int] | None = None
+        if any(asked.classes):
+            tables = np.stack([state.peers, *state.class_peers], axis=-1)
+            met, numbers = np.unique(tables.reshape(-1, tables.shape[-1]), axis=0, return_inverse=True)
+            self.known = {amounts: number for number, amounts in enumerate(map(tuple, met.tolist()))}
+            self.numbers = numbers.reshape(state.peers.shape)
+
+    def amounts(self, numbers: Ints) -> tuple[Ints, list[Any]]:
+        """The memory (MiB), and what is kept of each custom class."""
+        if self.known is None:
+            return numbers, []
+        memory, *classes = np.array(list(self.known))[numbers].T
+        return memory, classes
+
+    def add(self, nodes: InstanceNodes) -> None:
+        """The instance comes to nodes."""
+        state, asked = self.state, self.asked
+        state.peers[nodes] += asked.secondary_mem
+        for peers, kept in zip(state.class_peers, asked.secondary_classes, strict=True):
+            peers[nodes] += kept
+        if self.known is not None:
+            amounts = tuple(int(peers[nodes]) for peers in (state.peers, *state.class_peers))
+            self.numbers[nodes] = self.known.setdefault(amounts, len(self.known))
 
 
 class AsSecondary(NamedTuple):
@@ -58,16 +92,16 @@ class PairSearch(BulkSearch):
 
     @property
     def kept_numbers(self) -> Ints:
-        """What each node keeps free for each other one."""
+        """The amounts that each node keeps free for each other one, numbered."""
         return self.kept.numbers
 
     @property
     def candidates(self) -> int:
-        """How many pairs there are to look at."""
+        """The number of candidates."""
         return sum(int(np.count_nonzero(block.apart)) for block in self.blocks)
 
     def best(self) -> InstanceNodes | None:
-        """Where the next instance goes, if anywhere."""
+        """The best pair for the next instance, None without any."""
         found = [block.best(scores) for block, scores in zip(self.blocks, self.scores(), strict=True)]
         solutions = [solution for solution in found if solution is not None]
         if not solutions:
@@ -113,7 +147,7 @@ class PairSearch(BulkSearch):
             self.find_out_second(dict.fromkeys(keys, usual))
 
     def find_out_second(self, kept: Mapping[NodeKey, Collection[int]]) -> None:
-        """What becomes of nodes as secondary if they keep so much free for the primary already."""
+        """Find the outcome of nodes as secondary that keep so much free for the primary already."""
         which = np.repeat(np.arange(len(kept)), [len(amounts) for amounts in kept.values()])
         numbers = np.array(list(chain.from_iterable(kept.values())))
         outcomes = [self.known[key] for key in kept]
@@ -130,7 +164,7 @@ class PairSearch(BulkSearch):
             outcomes[at].secondary[each] = arrival
 
     def failures(self) -> dict[Fail, int]:
-        """How many pairs each reason rules out."""
+        """Count the pairs that each reason rules out."""
         codes = [block.codes()[block.apart] for block in self.blocks]
         return self.tally(np.concatenate(codes) if codes else np.zeros(0))
 
@@ -155,7 +189,7 @@ class _GroupPairs:
         self.look(at.tolist())
 
     def look(self, candidates: list[int]) -> None:
-        """Take note of what becomes of some nodes, in both roles."""
+        """Update the outcomes of some nodes, in both roles."""
         search, outcomes = self.search, self.search.look(candidates)
         kept = search.kept_numbers[self.nodes[:, np.newaxis], search.nodes[candidates]].T.tolist()
         unknown = {

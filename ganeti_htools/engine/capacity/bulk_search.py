@@ -1,4 +1,4 @@
-"""What becomes of each node if an instance like those placed before comes: found out once for equal nodes.
+"""Outcomes of nodes with one instance more like those placed before, found once for equal nodes.
 
 The part of bulk allocation that is the same for instances with one node and for mirrored ones. What comes of
 a node is found by :mod:`.node_rules`, what that does to the score by :mod:`.score`; here it is remembered. A
@@ -57,10 +57,10 @@ class AfterArrival(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeOutcome:
-    """What becomes of a node with certain figures if an instance comes.
+    """The outcome of a node with certain figures if an instance comes.
 
     ``now`` is what the node contributes to the components. Of secondaries there is an arrival for each number
-    (:mod:`.kept_peers`) of what the node keeps free for the same primary already.
+    (:class:`.KeptPeers`) of what the node keeps free for the same primary already.
     """
 
     now: Floats
@@ -73,7 +73,7 @@ Known = dict[NodeKey, NodeOutcome]
 
 
 class BulkSearch:
-    """What nodes contribute to the score now, and what they would with a primary more.
+    """The contributions of nodes to the score, now and with a primary more.
 
     Components with the same values are kept once: ``row_of`` has the row of each in ``now``, which
     has a column for each online node; ``looked`` tells which of them count, None if all do, ``sizes`` how
@@ -119,7 +119,7 @@ class BulkSearch:
 
     @property
     def kept_numbers(self) -> Ints:
-        """What each node keeps free for each other one (:mod:`.kept_peers`)."""
+        """The amounts that each node keeps free for each other one, numbered."""
         return self.state.peers
 
     @property
@@ -129,7 +129,7 @@ class BulkSearch:
         return codes
 
     def look(self, candidates: Sequence[int]) -> list[NodeOutcome]:
-        """Take note of what becomes of some candidates."""
+        """Update the outcomes of some candidates."""
         keys = [self.key(at) for at in candidates]
         if any(key not in self.known for key in keys):
             self._find_out([key for key in {*keys, *self._next()} if key not in self.known])
@@ -146,7 +146,7 @@ class BulkSearch:
         return NodeKey(self.like[at], tuple([column.item(row) for column in self.figures]))
 
     def _next(self) -> Iterator[NodeKey]:
-        """What nodes will be with one instance more: finding out about many takes hardly longer."""
+        """The keys of nodes with one instance more: finding many outcomes takes hardly longer than one."""
         for at, outcome in self.outcomes.items():
             like = self.like[at]
             yield NodeKey(like, outcome.primary.figures)
@@ -176,7 +176,7 @@ class BulkSearch:
         self.known.update(zip(keys, map(NodeOutcome, x.T, self.arrivals(table, new)), strict=True))
 
     def values(self, which: Sequence[int], columns: Columns) -> Floats:
-        """What nodes contribute to some components, a row for each."""
+        """The contributions of nodes to some components, a row for each."""
         table = np.empty((len(which), len(columns.offline)))
         for each, component in zip(table, which, strict=True):
             each[:] = self.score_table.components[component].of(columns)
@@ -196,7 +196,7 @@ class BulkSearch:
             column[row] = figures[first]
 
     def tally(self, codes: Floats) -> dict[Fail, int]:
-        """How often each reason occurs."""
+        """Count each reason."""
         numbers = np.bincount(codes.astype(np.int64), minlength=len(FAIL) + 1)
         return {fail: int(numbers[code]) for code, fail in FAIL.items()}
 

@@ -1,4 +1,4 @@
-"""How many more instances a cluster takes: of one size, or of sizes that shrink as it fills (``hspace(1)``).
+"""Counts of instances that a cluster takes: of one size, or of sizes that shrink as it fills (``hspace(1)``).
 
 Instances are placed one after the other as ``allocation.allocate`` would. Assessment of the whole is not
 looked at for mirrored ones where existing errors are accepted, since they keep enough memory free on their
@@ -25,7 +25,7 @@ from ganeti_htools.model.types import DiskTemplate, Fail
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What found a place, how many of each size in order, and how many candidates each reason rules out."""
+    """The instances placed of each size, in order, and how many candidates each reason rules out."""
 
     state: State
     tiers: tuple[tuple[InstanceSize, int], ...]

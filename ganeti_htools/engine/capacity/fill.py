@@ -48,8 +48,8 @@ def fill(
 
     They have no tags but those of demands and the usual load, and get numbers from ``first`` on appended to
     their name. Mirrored ones go on pairs within a group. ``nodes`` are rows in order, all online; scores are
-    those of all nodes. Assessment is looked at node by node only. ``progress`` is told of each placement,
-    ``known`` is what was found out before (:class:`.BulkSearch`).
+    those of all nodes. Only the reserve of each node is checked. ``progress`` is called with the number
+    placed, ``known`` is what was found out before (:class:`.BulkSearch`).
     """
     asked = state.requested_instance(row)
     placed: list[InstanceNodes] = []

@@ -30,7 +30,7 @@ class Obstacle:
 class Obstruction:
     """Why nothing was placed, and how many instances would have been had nobody looked (``unchecked``).
 
-    ``more`` tells that the nodes can be lost as it is, but not with an instance more.
+    With ``more`` the nodes can be lost as the state is, but not with an instance more.
     """
 
     unchecked: int
@@ -39,7 +39,7 @@ class Obstruction:
 
 
 def obstacles(state: State, scope: AllocationScope) -> tuple[Obstacle, ...]:
-    """What keeps a state from being redundant."""
+    """The nodes whose loss is fatal, or that fail N+1."""
     assessment = scope.assess(state)
     nodes, instances = state.cluster.nodes, state.cluster.instances
     found = []
@@ -58,7 +58,7 @@ def obstruction(
 ) -> Obstruction | None:
     """Why nothing was allocated on a scope, if it is redundancy that is missing, or would be with one more.
 
-    ``allocated`` tells what finds a place on another scope.
+    ``allocated`` counts the instances placed with another scope.
     """
     if not (scope.closed or scope.guards(kind.mirrored)):
         return None

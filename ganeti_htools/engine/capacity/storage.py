@@ -1,4 +1,4 @@
-"""What storage a cluster has: the units of its nodes, and its pools with the nodes that see them.
+"""The storage of a cluster: the units of its nodes, and its pools with the nodes that see them.
 
 Ganeti's design "storage types" has this for nodes (``gnt-node list -o dtotal/drbd,dfree/file``).
 """
@@ -43,7 +43,7 @@ class SharedPool:
 
     @property
     def unit(self) -> DesiredUnit:
-        """What it is."""
+        """The pool as a desired unit."""
         return DesiredUnit(StorageType(self.type), self.key)
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with the storage of a cluster: disks on units that their node does not report, full units."""
+"""Faults of a cluster's storage: disks on units that their node does not report, and full units."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -39,7 +39,7 @@ class StorageFaults(NamedTuple):
 
 
 def storage_faults(state: State) -> StorageFaults:
-    """What is wrong with the storage; nothing is as long as no node tells its units.
+    """The faults of the storage; none are found if no node reports its units.
 
     Nodes that are offline report nothing, and are left out.
     """
@@ -53,7 +53,7 @@ def storage_faults(state: State) -> StorageFaults:
 
 
 def _missing(state: State, nodes: Ints) -> Iterator[MissingStorage]:
-    """Where instances want what the node of theirs, of those given by instance, does not report."""
+    """The units that instances want on their node (one for each instance) and that it does not report."""
     cluster, units = state.cluster, (*state.units.local, *state.units.pools)
     looked = (nodes != NOWHERE) & ~state.columns.offline[nodes] & ~state.forthcoming
     lacking = state.wants & ~availability(state.columns).T[nodes] & looked[:, np.newaxis]

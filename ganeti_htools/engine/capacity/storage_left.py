@@ -1,4 +1,4 @@
-"""What is left of the storage once instances have been placed, and what ended first."""
+"""The space that remains after an allocation, and the resource that ended first."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ from ganeti_htools.model.types import Fail
 
 @dataclass(frozen=True, slots=True)
 class RemainingSpace:
-    """What is left of a unit on all nodes together, or of a pool, MiB; None where that is not known.
+    """The space that remains of a unit on all nodes together, or of a pool (MiB); None where it is unknown.
 
     ``most`` is what the node has that has most; None for a pool.
     """
@@ -35,7 +35,7 @@ class RemainingSpace:
 
 @dataclass(frozen=True, slots=True)
 class StorageLeft:
-    """What is left of units and pools, and in words what ended first: what keeps off one more."""
+    """The space that remains of units and pools, and in words what keeps off one more instance."""
 
     units: tuple[RemainingSpace, ...]
     pools: tuple[RemainingSpace, ...]
@@ -45,7 +45,7 @@ class StorageLeft:
 def storage_left(
     before: State, result: Capacity, kind: InstanceKind, size: InstanceSize, scope: AllocationScope
 ) -> StorageLeft | None:
-    """What is left after an allocation that started from a size; None while nobody tells units or pools."""
+    """The space that remains after an allocation of a size; None if no units or pools are reported."""
     state = result.state
     if not (state.units.reported or state.cluster.pools):
         return None
@@ -69,7 +69,7 @@ def _unit(state: State, at: int, unit: DesiredUnit) -> RemainingSpace:
 
 
 def _ends_first(before: State, result: Capacity, row: Instance, scope: AllocationScope) -> str | None:
-    """What keeps off one more; None if nothing does.
+    """Describe what keeps off one more instance; None if nothing does.
 
     Where a candidate has all that it takes, that is redundancy. Otherwise it is what most nodes lack of those
     that had it before.

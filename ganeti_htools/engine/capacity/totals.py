@@ -1,4 +1,4 @@
-"""What a cluster has, uses and has left, added up over all nodes (``hspace(1)``)."""
+"""Resources of a cluster, used and free, added up over all nodes (``hspace(1)``)."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""How many candidates take an instance of a size, and why others do not: many sizes at once."""
+"""Verdicts about many sizes at once: the candidates that take an instance, and why others do not."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -122,7 +122,7 @@ class SizeVerdicts:
     def _pairs(
         self, sizes: Sequence[InstanceSize], codes: Codes, at: Ints, known: list[tuple[Ints, Candidates]]
     ) -> Ints:
-        """How often each code occurs among the pairs of a group, for each size.
+        """Count each code among the pairs of a group, for each size.
 
         To ``known`` the pairs on which sizes fit are added, if they are few, with the positions of the sizes.
         """
@@ -144,7 +144,7 @@ class SizeVerdicts:
         return counts
 
 
-# The code of what is no pair.
+# The code of a node with itself.
 APART = len(FAIL) + 1
 
 

@@ -14,7 +14,7 @@ from ganeti_htools.model.state import State
 
 @dataclass(frozen=True, slots=True)
 class RedundancyHealth:
-    """What is wrong, counted as Ganeti's tools count it; 0 is good.
+    """Counts of faults, as Ganeti's tools count them; 0 is good.
 
     Nodes that fail N+1, nodes with primaries that exclude each other, instances whose primary is offline,
     nodes that are offline (which ``hcheck(1)`` calls instances with their secondary offline), and nodes
@@ -46,25 +46,25 @@ class Loss:
 
     @property
     def lost(self) -> int:
-        """How many instances do not come back."""
+        """The number of instances that do not come back."""
         return sum(recovery.node == NOWHERE for recovery in self.recoveries)
 
     @property
     def recreated(self) -> int:
-        """How many come back without their data."""
+        """The number of instances that come back without their data."""
         return sum(
             recovery.node != NOWHERE and recovery.kind is Means.RECREATE for recovery in self.recoveries
         )
 
     @property
     def restarted(self) -> int:
-        """How many come back with it."""
+        """The number of instances that come back with their data."""
         return len(self.recoveries) - self.lost - self.recreated
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """How many nodes may be lost one after the other until an instance loses its data or does not come
+    """The number of nodes that may be lost in turn until an instance loses its data or does not come
     back, and until one does not come back; those with the most memory first. Instances do not get new
     mirrors in between.
     """
@@ -118,7 +118,7 @@ def total(parts: Sequence[RedundancyHealth], capacity: bool = True) -> Redundanc
 
 
 def lose(state: State, node: int) -> Loss:
-    """What becomes of the instances of a node should it be lost; no other offline node takes any."""
+    """Lose a node: the recovery of each of its instances. No other offline node takes any."""
     scope = state.group == state.group[node]
     recoveries = tuple(recover(state.copy(), node, scope, ~state.columns.offline, every=True))
     unmirrored = int(np.count_nonzero((state.snode == node) & ~state.forthcoming))
@@ -126,7 +126,7 @@ def lose(state: State, node: int) -> Loss:
 
 
 def tolerance(state: State, scope: Bools) -> Tolerance:
-    """How many nodes in scope may be lost."""
+    """The number of nodes in scope that may be lost."""
     state, up, intact = state.copy(), ~state.columns.offline, None
     rows = np.flatnonzero(scope & up)
     rows = rows[np.argsort(-state.columns.t_mem[rows], kind="stable")]
