@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import compileall
 import shutil
 import signal
 from collections.abc import Iterator
@@ -18,6 +19,13 @@ from tests.support.oracle import Oracle
 settings.register_profile("judged", deadline=None, derandomize=True)
 settings.register_profile("searched", deadline=None)
 settings.load_profile("judged")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile our modules, as an installation does: tests start hundreds of programs."""
+    if not hasattr(config, "workerinput"):
+        for package in ("ganeti_htools", "daemon", "tests"):
+            compileall.compile_dir(config.rootpath / package, quiet=1)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The examples of README, ``docs/`` and ``man/`` print on the sample clusters what the documents show."""
 
 import shutil
+import tempfile
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,12 +16,11 @@ _NEEDED = pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
 
 @_NEEDED
 @pytest.mark.parametrize("path", RUN, ids=lambda path: str(path.relative_to(ROOT)))
-def test_examples_print_what_the_document_shows(path: Path, tmp_path: Path) -> None:
+def test_examples_print_what_the_document_shows(path: Path) -> None:
     ran = 0
-    for number, session in enumerate(sessions(path.read_text("utf-8"))):
-        directory = tmp_path / str(number)
-        directory.mkdir()
-        with shell(directory, session.sample) as started:
+    for session in sessions(path.read_text("utf-8")):
+        # The path of a socket has at most 107 bytes.
+        with tempfile.TemporaryDirectory() as name, shell(Path(name), session.sample) as started:
             examples = [*session.blocks, None]
             for block, following in pairwise(examples):
                 if block is not None and block.kind != "output":
