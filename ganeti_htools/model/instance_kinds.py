@@ -59,7 +59,7 @@ class InstanceSize:
 
 @dataclass(frozen=True, slots=True)
 class InstanceKind:
-    """What all instances have in common but their size.
+    """Instances that differ in size only: their common properties.
 
     Their disk is on ``unit``, the default one if that is None. If ``disks`` are given they have these, and
     a size is about memory and CPUs only. ``demands`` are of custom resource classes.

@@ -113,8 +113,9 @@ class MoveKind(Enum):
         return primary, secondary
 
     def transfers(self, primary: Node, secondary: Node, new: Node) -> list[tuple[Operation, Node, Node]]:
-        """What goes from where to where, in order: the instance itself, or, when the secondary is replaced,
-        its disks, from where it is by then.
+        """Return the transfers in order: operation, source, target.
+
+        The instance itself moves, or its disks when the secondary is replaced, from its node at that moment.
         """
         result = []
         for operation in self.operations:

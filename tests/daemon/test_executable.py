@@ -397,7 +397,7 @@ def test_a_pipe_is_left_to_the_program_that_can_read_it(daemon: Daemon, request_
     os.mkfifo(pipe := request_path.with_name("pipe"))
     with subprocess.Popen(["sh", "-c", 'cat "$0" > "$1"', request_path, pipe]):
         finished = executable(daemon.socket, pipe)
-    assert_decided_alone(finished, f"{pipe}: no regular file", request_path)
+    assert_decided_alone(finished, f"{pipe}: not a regular file", request_path)
 
 
 @pytest.mark.parametrize("most", [4, 5, 6])

@@ -64,7 +64,7 @@ def test_keeps_entries_in_memory_when_the_disk_refuses_them(tmp_path: Path) -> N
         assert decide(daemon, "web.example.org")["success"]
         assert kinds(daemon) == ["decision"]
         assert daemon.status()["history"]["error"]
-        assert "in memory only (1 entries, 0 lost)" in ctl(daemon, "status").stdout
+        assert "in memory only (1 waiting, 0 lost)" in ctl(daemon, "status").stdout
 
 
 def test_explains_why_an_instance_is_on_its_nodes(tmp_path: Path) -> None:

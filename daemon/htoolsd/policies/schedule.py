@@ -356,7 +356,13 @@ class Policies:
             decision.since_shadow(last, inputs.memory.content.moved),
         )
         self._last[remedy.title][group] = new
-        about = {"policy": remedy.policy, "group": group, "outcome": outcome, "reason": reason}
+        about = {
+            "policy": remedy.policy,
+            "remedy": remedy.title,
+            "group": group,
+            "outcome": outcome,
+            "reason": reason,
+        }
         _log.info("policy decided", **about, trigger=trigger)
         self._note(new)
 

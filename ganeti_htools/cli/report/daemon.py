@@ -40,7 +40,7 @@ def _status(answer: Any) -> Iterator[str]:
     yield from _policies(answer.get("policies") or ())
     kept = answer.get("history")
     if kept and kept["error"]:
-        yield f"  history    in memory only ({kept['waiting']} entries, {kept['lost']} lost): {kept['error']}"
+        yield f"  history    in memory only ({kept['waiting']} waiting, {kept['lost']} lost): {kept['error']}"
     ledger = answer.get("ledger")
     if ledger:
         yield f"  ledger     {_ledger(ledger)}"

@@ -1,8 +1,8 @@
-"""Outcomes of nodes with one instance more like those placed before, found once for equal nodes.
+"""Outcomes of nodes with one more equal instance, computed once for equal nodes.
 
-The part of bulk allocation that is the same for instances with one node and for mirrored ones. What comes of
-a node is found by :mod:`.node_rules`, what that does to the score by :mod:`.score`; here it is remembered. A
-property test compares what is placed, one by one, with ``allocation.allocate``.
+This part of bulk allocation serves unmirrored and mirrored instances. :mod:`.node_rules` computes the outcome
+of a node, :mod:`.score` its effect on the score; this module remembers both. A property test compares each
+placement with ``allocation.allocate``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,8 +27,10 @@ class InstanceNodes(NamedTuple):
 
 
 class NodeKey(NamedTuple):
-    """All that decides what becomes of a node: the first candidate that is like it in what policies say and
-    in the figures that no placement changes, and its other figures.
+    """Everything that decides the outcome of a node.
+
+    ``like`` is the first candidate with the same policy and the same constant figures; ``figures`` are the
+    figures that placements change.
     """
 
     like: int
@@ -36,10 +38,10 @@ class NodeKey(NamedTuple):
 
 
 class AsPrimary(NamedTuple):
-    """Rows of a table that has a column for each node to which the instance may come as primary.
+    """Rows of a table with a column for each node to which the instance may come as primary.
 
-    Why it must not come (one row); what the node contributes with it, the change of that, and of its square
-    (a row for each row of ``BulkSearch.now``).
+    ``codes`` are the reasons against the node (one row). The others have a row for each row of
+    ``BulkSearch.now``: the node's contribution with the instance, its change, and the change of its square.
     """
 
     codes: Any
@@ -49,7 +51,7 @@ class AsPrimary(NamedTuple):
 
 
 class AfterArrival(NamedTuple):
-    """An instance comes to a node: the column of its table, and the figures of the node then."""
+    """A node after an instance has come: the column of its table, and its figures."""
 
     column: Any
     figures: tuple[Any, ...]
@@ -59,8 +61,8 @@ class AfterArrival(NamedTuple):
 class NodeOutcome:
     """The outcome of a node with certain figures if an instance comes.
 
-    ``now`` is what the node contributes to the components. Of secondaries there is an arrival for each number
-    (:class:`.KeptPeers`) of what the node keeps free for the same primary already.
+    ``now`` are the node's contributions to the components. ``secondary`` has an outcome for each amount
+    (numbered by :class:`.KeptPeers`) that the node already keeps free for the same primary.
     """
 
     now: Floats
@@ -68,18 +70,19 @@ class NodeOutcome:
     secondary: dict[int, AfterArrival] = field(default_factory=dict)
 
 
-# What was found out about nodes by their figures.
+# Outcomes of nodes by their figures.
 Known = dict[NodeKey, NodeOutcome]
 
 
 class BulkSearch:
-    """The contributions of nodes to the score, now and with a primary more.
+    """The contributions of nodes to the score, now and with one more primary.
 
-    Components with the same values are kept once: ``row_of`` has the row of each in ``now``, which
-    has a column for each online node; ``looked`` tells which of them count, None if all do, ``sizes`` how
-    many. ``steady`` are the sums of all components to begin with. ``known`` is what has been found out by
-    another search for places for such instances on these nodes; where they demand custom classes, it is not
-    looked at, for what is kept of these is numbered anew by each search.
+    * ``now`` has a column for each online node and a row for each distinct component; ``row_of`` has the row
+      of each component.
+    * ``looked`` marks the nodes that count for a row, None if all do; ``sizes`` are their numbers.
+    * ``steady`` are the sums of all components at the start.
+    * ``known`` are outcomes of another search for equal instances on these nodes. It is not used for
+      instances that demand custom classes: each search numbers their kept amounts anew.
     """
 
     def __init__(
@@ -124,7 +127,7 @@ class BulkSearch:
 
     @property
     def codes(self) -> Floats:
-        """For each candidate, why a primary must not come."""
+        """The reason against a primary, for each candidate."""
         codes: Floats = self.primary.codes[0]
         return codes
 
@@ -146,7 +149,7 @@ class BulkSearch:
         return NodeKey(self.like[at], tuple([column.item(row) for column in self.figures]))
 
     def _next(self) -> Iterator[NodeKey]:
-        """The keys of nodes with one instance more: finding many outcomes takes hardly longer than one."""
+        """The keys of nodes with one more instance: many outcomes take hardly longer than one."""
         for at, outcome in self.outcomes.items():
             like = self.like[at]
             yield NodeKey(like, outcome.primary.figures)
@@ -163,7 +166,7 @@ class BulkSearch:
         return self.state.columns.take(rows).with_figures(dict(zip(self.changing, own, strict=True)))
 
     def arrivals(self, table: Floats, new: Columns) -> Iterator[AfterArrival]:
-        """The columns of a table, each with the figures of the node then."""
+        """The columns of a table, each with the new figures of its node."""
         figures = zip(*(getattr(new, name).tolist() for name in self.changing), strict=True)
         return map(AfterArrival, table.T, figures)
 
@@ -189,7 +192,7 @@ class BulkSearch:
         self.look([at])
 
     def write(self, row: int, figures: tuple[Any, ...]) -> None:
-        """InstanceOnNode the figures of a node."""
+        """Write the figures of a node (row)."""
         for column, figure in zip(self.figures, figures, strict=True):
             column[row] = figure
         for column, first in self.aliases:

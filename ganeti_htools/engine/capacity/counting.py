@@ -141,7 +141,7 @@ def _filled(
 ) -> tuple[State, Filled]:
     """Instances of one size on a state of its own, numbered from ``first``; the state may be changed.
 
-    ``known`` is what holds of its redundancy, if it is known.
+    ``known`` is the assessment of the state, if there is one.
     """
     row = kind.instance(size)
     if limit is not None and limit < 0:

@@ -1,9 +1,9 @@
 """Equal instances placed one after the other so that every node can be lost after each.
 
-Room only shrinks as instances come. Where bounds prove a state redundant, they prove each state on the way to
-it, so many instances are placed before the first check. Where only simulation tells, there is no such rule:
-the instances of a lost node may find no room now, and find some with one instance more. There each placement
-is checked; unmirrored instances are checked many in one batch.
+Free resources only shrink as instances come. If bounds prove a state redundant, they prove each state on the
+way to it, so many instances are placed before the first check. Simulation has no such rule: the instances of
+a lost node may find no place now, and find one after one more instance. So each placement is checked, for
+unmirrored instances many in one batch.
 """
 
 from collections import Counter
@@ -66,7 +66,7 @@ def fill_redundantly(
 
 
 def _guess(state: State, row: Instance) -> int:
-    """About how many instances fit by memory, rather too few."""
+    """Estimate how many instances fit by memory, rather too few."""
     free = np.maximum(state.columns.unallocated - state.columns.r_mem, 0).sum()
     return int(free) // max(1, row.mem) - len(state.group)
 
@@ -112,7 +112,7 @@ def _one_by_one(
 
 
 def _next(search: OneNodeSearch, assessment: Assessment, number: int) -> list[InstanceNodes]:
-    """The best places for so many more, one after the other, as long as every node can be lost with each."""
+    """The best places for ``number`` more instances, in turn, up to the first after which a loss is fatal."""
     places: list[InstanceNodes] = []
     before: list[tuple[Any, ...]] = []
     while number > 1 and len(places) < number and (best := search.best()) is not None:
@@ -129,7 +129,7 @@ def _next(search: OneNodeSearch, assessment: Assessment, number: int) -> list[In
 def _place(
     search: OneNodeSearch | PairSearch, scope: AllocationScope, assessment: Assessment
 ) -> InstanceNodes | None:
-    """The best place for one more with which every node can be lost."""
+    """The best place for one more instance with which every node can be lost."""
     if isinstance(search, PairSearch):
         return _pair(search, scope, assessment)
     asked, nodes, tries = search.asked, search.nodes, 0
@@ -151,7 +151,7 @@ def _place(
 
 
 def _pair(search: PairSearch, scope: AllocationScope, assessment: Assessment) -> InstanceNodes | None:
-    """The best pair for one more with which every node can be lost."""
+    """The best pair for one more instance with which every node can be lost."""
     asked, scores = search.asked, search.scores()
     if not any(np.isnan(each).any() for each in scores):
         found = []
@@ -174,7 +174,7 @@ def _pair(search: PairSearch, scope: AllocationScope, assessment: Assessment) ->
 def _solution(
     state: State, asked: RequestedInstance, scope: AllocationScope, assessment: Assessment
 ) -> Solution:
-    """The best redundant place, in any group, and why others are not."""
+    """The best redundant place, in any group, and the reasons of the others."""
     if not asked.mirrored:
         everyone = np.ones(len(state.group), np.bool_)
         return on_nodes(state, asked, scope.nodes, everyone, scope.options, assessment)

@@ -21,9 +21,9 @@ from ganeti_htools.model.types import Fail
 
 @dataclass(frozen=True, slots=True)
 class RemainingSpace:
-    """The space that remains of a unit on all nodes together, or of a pool (MiB); None where it is unknown.
+    """The remaining space (MiB) of a unit on all nodes together, or of a pool; None where it is unknown.
 
-    ``most`` is what the node has that has most; None for a pool.
+    ``most`` is the largest remaining space on one node; None for a pool.
     """
 
     type: str
@@ -35,7 +35,7 @@ class RemainingSpace:
 
 @dataclass(frozen=True, slots=True)
 class StorageLeft:
-    """The space that remains of units and pools, and in words what keeps off one more instance."""
+    """The remaining space of units and pools, and a description of the obstacle to one more instance."""
 
     units: tuple[RemainingSpace, ...]
     pools: tuple[RemainingSpace, ...]
@@ -69,10 +69,10 @@ def _unit(state: State, at: int, unit: DesiredUnit) -> RemainingSpace:
 
 
 def _ends_first(before: State, result: Capacity, row: Instance, scope: AllocationScope) -> str | None:
-    """Describe what keeps off one more instance; None if nothing does.
+    """Describe the obstacle to one more instance; None if there is none.
 
-    Where a candidate has all that it takes, that is redundancy. Otherwise it is what most nodes lack of those
-    that had it before.
+    The obstacle is redundancy if a candidate has enough of every resource. Otherwise it is the resource that
+    most nodes now lack, among the nodes that had enough before.
     """
     state, failures = result.state, result.failures
     if scope.closed or not any(failures.values()):
@@ -91,7 +91,7 @@ def _ends_first(before: State, result: Capacity, row: Instance, scope: Allocatio
 
 
 def _codes(state: State, asked: RequestedInstance, nodes: Ints) -> Codes:
-    """Why nodes do not take an instance, in a row for each role that they may have."""
+    """The reasons of nodes against an instance: a row for each role, a column for each node."""
     columns = state.columns.take(nodes)
     _, primary = node_rules.add_primary(columns, asked, 0, 0)
     if not asked.mirrored:

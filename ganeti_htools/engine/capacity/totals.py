@@ -14,10 +14,10 @@ from ganeti_htools.model.state import State
 class Resources:
     """Sums over nodes; memory and disk in MiB, disk over all storage units of nodes.
 
-    ``t_`` are totals, ``f_`` what is free, ``a_`` what of that is not kept back, ``i_`` what instances use;
-    ``n_mem`` is what the nodes use themselves and ``x_mem`` what is unaccounted for. ``v_cpu`` is how many
-    virtual CPUs there may be, ``n_cpu`` those used in terms of physical ones. ``most_mem`` and ``most_dsk``
-    are the most that is available on one node, of disk on one unit.
+    Prefixes: ``t_`` total, ``f_`` free, ``a_`` free and not kept back, ``i_`` used by instances. ``n_mem`` is
+    used by the nodes themselves, ``x_mem`` is unaccounted for. ``v_cpu`` is the largest number of virtual
+    CPUs, ``n_cpu`` the used CPUs in physical ones. ``most_mem`` and ``most_dsk`` are the largest available
+    amounts on one node, for disk on one unit.
     """
 
     t_mem: float

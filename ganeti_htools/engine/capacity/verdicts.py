@@ -1,4 +1,4 @@
-"""Verdicts about many sizes at once: the candidates that take an instance, and why others do not."""
+"""Verdicts about many sizes at once: the candidates that take an instance, and reasons of the others."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,8 +16,8 @@ from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
 
-BATCH = 1 << 18  # candidates that are looked at in one go
-FEW = 1 << 12  # pairs of a cluster, at most, of which it is remembered who takes what
+BATCH = 1 << 18  # candidates evaluated in one go
+FEW = 1 << 12  # largest number of pairs for which verdicts are remembered
 
 
 class Candidates(NamedTuple):
@@ -29,7 +29,7 @@ class Candidates(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SizeVerdict:
-    """The number of candidates that take an instance, and why others do not; redundancy is left out.
+    """The number of candidates that take an instance, and the reasons of the others; without redundancy.
 
     ``places`` are the candidates that take it, None if they are pairs and many.
     """
