@@ -177,6 +177,7 @@ def test_claim_is_written_later_when_the_ledger_was_unusable(
     error = spoil(path)
     with running(tmp_path / "daemon", config="config_seconds = 0.05\n") as daemon:
         wait_until(lambda: daemon.told("ledger unavailable"))
+        wait_until(lambda: daemon.status()["claims"]["active"])
         error = error if spoil is of_a_newer_version else f"{path}: {error}"
         decide_without_ledger(daemon, request(tmp_path, new, full_after(EACH)), error)
         path.rename(tmp_path / "spoilt")

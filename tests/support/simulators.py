@@ -2,8 +2,6 @@
 
 import selectors
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +11,7 @@ from typing import Any
 from ganeti_htools.backends import text
 from ganeti_htools.luxi.framing import END, decode, encode
 from ganeti_htools.model.cluster import Cluster
+from tests.support import preloaded
 
 PATIENCE = 60.0  # seconds until a test fails for want of an event
 
@@ -21,7 +20,7 @@ PATIENCE = 60.0  # seconds until a test fails for want of an event
 class Simulator:
     """A running simulator, its two sockets and the served file."""
 
-    process: subprocess.Popen[str]
+    process: preloaded.Process
     socket: Path
     control: Path
     file: Path
@@ -49,11 +48,8 @@ def simulator(directory: Path, cluster: Cluster, *options: object) -> Iterator[S
     """Run a simulator of a cluster, and wait until it serves."""
     file, luxi, control = directory / "served.data", directory / "luxi", directory / "control"
     file.write_text(text.dump(cluster))
-    program = (sys.executable, "-m", "ganeti_htools.simulator.program")
     sockets = ("--socket", luxi, "--control", control)
-    process = subprocess.Popen(
-        [str(word) for word in (*program, file, *sockets, *options)], stdout=subprocess.PIPE, text=True
-    )
+    process = preloaded.start("htools-simulator", (file, *sockets, *options))
     try:
         assert process.stdout is not None
         with selectors.DefaultSelector() as ready:
