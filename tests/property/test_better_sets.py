@@ -19,7 +19,7 @@ from ganeti_htools.model.derive import derive
 from ganeti_htools.model.types import DiskTemplate
 from tests.support.clusters import Shape
 from tests.support.rows import with_master
-from tests.support.seeds import parts
+from tests.support.seeds import few
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +59,7 @@ def possible(group: PowerGroup) -> Iterator[PowerPlan]:
                 yield plan
 
 
-@pytest.mark.parametrize("seeds", parts(80, 20))
+@pytest.mark.parametrize("seeds", few(range(4), 80))
 def test_found_set_is_no_worse_than_greedy_one(seeds: range) -> None:
     better = 0
     for seed in seeds:
@@ -72,8 +72,13 @@ def test_found_set_is_no_worse_than_greedy_one(seeds: range) -> None:
     assert better
 
 
-# Of the last, not all that joined one after the other can really be made.
-@pytest.mark.parametrize("seeds", [*parts(60, 10), (60, 103, 115, 135)])
+# Some plans that join sets one after the other cannot really be made.
+JOINED = (60, 103, 115, 135)
+
+
+@pytest.mark.parametrize(
+    "seeds", [*few(range(6, 11), 60), JOINED[:3], pytest.param(JOINED, marks=pytest.mark.long)]
+)
 def test_no_set_of_a_small_group_is_better(seeds: Sequence[int]) -> None:
     compared = 0
     for seed in seeds:
@@ -85,7 +90,7 @@ def test_no_set_of_a_small_group_is_better(seeds: Sequence[int]) -> None:
     assert compared > 2
 
 
-@pytest.mark.parametrize("seeds", parts(40, 20))
+@pytest.mark.parametrize("seeds", few(range(10), 40))
 def test_every_plan_moves_at_least_the_lower_bound(seeds: range) -> None:
     """And what no sum excludes is what all other tests rest on."""
     plans = 0
@@ -100,7 +105,7 @@ def test_every_plan_moves_at_least_the_lower_bound(seeds: range) -> None:
 
 def test_wishes_hold_for_other_sets() -> None:
     better = 0
-    for seed in range(30):
+    for seed in range(10, 20):
         group = group_of(seed, 7)
         candidates = group.within(offline_candidates(group.state, group.allowed))
         rng = random.Random(seed)
@@ -119,7 +124,7 @@ def test_wishes_hold_for_other_sets() -> None:
 
 def test_trials_are_few_where_each_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(better_sets, "EFFORT", 0)
-    for seed in range(20):
+    for seed in range(8):
         group = group_of(seed, 9)
         candidates = group.within(offline_candidates(group.state, group.allowed))
         greedy = power_down.greedily(group, lambda *_: None)

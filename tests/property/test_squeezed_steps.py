@@ -84,14 +84,17 @@ async def test_cluster_is_consistent_after_every_job(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("allowed", "seed"), [("drbd", 1), ("all", 26)])
-async def test_next_run_completes_interrupted_one(autojump_clock: MockClock, allowed: str, seed: int) -> None:
-    """Cut off at every other moment, where one of the nodes is drained only once mirrors have left it."""
+@pytest.mark.parametrize("distance", [9, pytest.param(2, marks=pytest.mark.long)])
+async def test_next_run_completes_interrupted_one(
+    autojump_clock: MockClock, allowed: str, seed: int, distance: int
+) -> None:
+    """Cut off every few events; one of the nodes is drained only once mirrors have left it."""
     shape = Shape(nodes=4, instances=5, templates=TEMPLATES[allowed], fill=0.15, down=0)
     start, options = initial_world(with_master(seed, shape)), options_for(allowed)
     first = hsqueeze.HSQUEEZE.propose(start.file_cluster(), options, lambda _text: None)
     assert any(phase["late"] for phase in first.found["phases"])
     freed = set[int]()
-    for events in count(1, 2):
+    for events in count(1, distance):
         async with simulated(start) as (master, client):
             caller = Caller(master, client)
             cut = await caller.cut_off(events, options)
@@ -155,12 +158,20 @@ async def lost(caller: Caller, sets: int) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("cut_off", "steps"), [(killed, range(1, 99, 2)), (failed, range(1, 99, 3)), (lost, range(2, 99, 3))]
+    ("cut_off", "steps"),
+    [
+        (killed, range(1, 99, 9)),
+        (failed, range(1, 99, 9)),
+        (lost, range(2, 99, 9)),
+        pytest.param(killed, range(1, 99, 2), marks=pytest.mark.long),
+        pytest.param(failed, range(1, 99, 3), marks=pytest.mark.long),
+        pytest.param(lost, range(2, 99, 3), marks=pytest.mark.long),
+    ],
 )
 async def test_next_run_completes_interruption_in_any_phase(
     autojump_clock: MockClock, cut_off: Callable[[Caller, int], Awaitable[bool]], steps: range
 ) -> None:
-    """Killed at every other set of jobs of a plan of two phases; some also fail, or luxid is lost."""
+    """Killed, failed or without luxid at some sets of jobs of a plan of two phases."""
     start = initial_world(in_phases())
     first = hsqueeze.HSQUEEZE.propose(start.file_cluster(), IN_PHASES, lambda _text: None)
     assert len(first.found["phases"]) == 2

@@ -11,3 +11,8 @@ def parts(number: int, size: int) -> list[Any]:
         pytest.param(range(start, start + size), marks=pytest.mark.long if 4 * start >= number else ())
         for start in range(0, number, size)
     ]
+
+
+def few(seeds: range, number: int) -> list[Any]:
+    """Return ``seeds`` for every run, and all seeds below ``number`` for ``make test-long``."""
+    return [seeds, pytest.param(range(number), marks=pytest.mark.long)]
