@@ -14,7 +14,7 @@ from tests.support.clusters import MOVABLE, Shape
 from tests.support.programs import PATIENCE, PROGRAMS, Daemon, Finished, run, running, wait_until
 from tests.support.simulators import Simulator, simulator
 
-OFTEN = "config_seconds = 0.05\n"
+OFTEN = "config_seconds = 0.1\n"
 DRAINED = Shape(nodes=6, instances=30, templates=MOVABLE, drained=1, down=0.3)
 TWO_GROUPS = Shape(nodes=8, instances=32, groups=2, templates={"drbd": 1})
 SPACIOUS = Shape(nodes=5, instances=6, templates={"ext": 1}, fill=0.05, down=0)

@@ -22,7 +22,7 @@ from tests.support.rows import generated
 from tests.support.simulators import Simulator, simulator
 from tests.support.worlds import migrate
 
-OFTEN = "config_seconds = 0.05\n"
+OFTEN = "config_seconds = 0.1\n"
 SHAPE = Shape(
     nodes=6, instances=24, templates={"drbd": 2, "ext": 1, "plain": 1}, offline=1, drained=1, down=0.2
 )

@@ -332,7 +332,7 @@ def test_follows_jobs_of_a_cancelled_plan(tmp_path: Path) -> None:
         assert len(ganeti.tell("jobs")) == 1
 
 
-@pytest.mark.parametrize("letter", ["D", "L"])
+@pytest.mark.parametrize("letter", ["D", pytest.param("L", marks=pytest.mark.long)])
 def test_balances_groups_one_after_the_other(tmp_path: Path, letter: str) -> None:
     with following(tmp_path, generated(3, TWO_GROUPS)) as (daemon, ganeti):
         source = f"-{letter}{daemon.socket if letter == 'D' else ganeti.socket}"
@@ -416,7 +416,7 @@ def test_waits_for_luxid_during_a_plan(tmp_path: Path) -> None:
         assert [state for _, state in ganeti.tell("jobs")] == ["success"] * 2
 
 
-@pytest.mark.parametrize("source", ["-D", "-L"])
+@pytest.mark.parametrize("source", ["-D", pytest.param("-L", marks=pytest.mark.long)])
 def test_retries_after_answers_of_an_unexpected_shape(tmp_path: Path, source: str) -> None:
     with following(tmp_path, generated(3, DRAINED), "--job-seconds=0.1") as (daemon, ganeti):
         socket = daemon.socket if source == "-D" else ganeti.socket

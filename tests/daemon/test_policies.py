@@ -89,7 +89,10 @@ def test_proposed_plan_can_be_executed(tmp_path: Path) -> None:
     ("name", "decisions", "cluster", "settings"),
     [
         ("rebalance", 1, uneven(), f"{EAGER}max_moves = 2\n"),
-        ("squeeze", 2, racks(3, 1, 1, 1), 'hold = 1\nmax_nodes = 1\ngroups = ["default"]\n'),
+        pytest.param(
+            *("squeeze", 2, racks(3, 1, 1, 1), 'hold = 1\nmax_nodes = 1\ngroups = ["default"]\n'),
+            marks=pytest.mark.long,
+        ),
         ("squeeze", 2, asleep(racks(7, 7, 7, 0), "d"), 'hold = 1\nmax_moves = 1\ngroups = ["default"]\n'),
     ],
 )

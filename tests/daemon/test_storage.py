@@ -19,7 +19,7 @@ from tests.support.programs import PROGRAMS, Daemon, Finished, run, running, wai
 from tests.support.simulators import Simulator, simulator
 from tests.support.worlds import instance, migrate, node
 
-OFTEN = 'config_seconds = 0.05\nstorage = "always"\n'
+OFTEN = 'config_seconds = 0.1\nstorage = "always"\n'
 HDD, SSD = DesiredUnit(StorageType.LVM_VG, "hdd"), DesiredUnit(StorageType.LVM_VG, "ssd")
 
 

@@ -1,7 +1,5 @@
 """With ``-X`` our tools submit the opcodes that Debian's submit, in the same jobs."""
 
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,10 +8,11 @@ import pytest
 
 from ganeti_htools.model.cluster import Cluster
 from tests.oracle.test_simulator import run
+from tests.support import programs
 from tests.support.clusters import MOVABLE, Shape
 from tests.support.oracle import Oracle
 from tests.support.rows import with_master
-from tests.support.simulators import PATIENCE, Simulator, simulator
+from tests.support.simulators import Simulator, simulator
 
 pytestmark = pytest.mark.oracle
 
@@ -30,8 +29,9 @@ def submitted(ganeti: Simulator) -> list[list[dict[str, Any]]]:
 
 def ours(tool: str, *options: object) -> str:
     """What our tool says, as a process of its own."""
-    command = [sys.executable, "-m", f"ganeti_htools.cli.{tool}", *map(str, options)]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
+    done = programs.run(programs.PROGRAMS / tool, *options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def both(oracle: Oracle, tmp_path: Path, rows: Cluster, tool: str, *options: str) -> list[Any]:
@@ -56,8 +56,23 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("options", [(), ("--priority=low", "--reason=because"), ("--priority=high",)])
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    ("shape", "options"),
+    [
+        *((shape, ()) for shape in SHAPES),
+        ("forthcoming", ("--priority=low", "--reason=because")),
+        ("drained", ("--priority=high",)),
+        *(
+            pytest.param(*each, marks=pytest.mark.long)
+            for each in (
+                ("drained", ("--priority=low", "--reason=because")),
+                ("forthcoming", ("--priority=high",)),
+                ("offline", ("--priority=low", "--reason=because")),
+                ("offline", ("--priority=high",)),
+            )
+        ),
+    ],
+)
 def test_hbal(oracle: Oracle, tmp_path: Path, shape: str, options: tuple[str, ...]) -> None:
     opcodes = both(oracle, tmp_path, with_master(3, SHAPES[shape]), "hbal", "-l8", *options)
     kinds = {op["OP_ID"] for ops in opcodes for op in ops}

@@ -101,7 +101,7 @@ def wait_until(condition: Callable[[], object]) -> None:
     while not condition():
         waited = time.monotonic() - begin
         assert waited < PATIENCE
-        time.sleep(min(0.005 + waited / 10, 0.05))
+        time.sleep(min(0.005 + waited / 10, 0.1))
 
 
 class Daemon:

@@ -19,7 +19,7 @@ from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
 from tests.support.clusters import MOVABLE, Shape
 from tests.support.lines import next_line
-from tests.support.programs import wait_until
+from tests.support.programs import PROGRAMS, run, wait_until
 from tests.support.rows import with_master
 from tests.support.simulators import PATIENCE, Simulator, simulator
 from tests.support.worlds import instance, migrate, node, role
@@ -65,8 +65,7 @@ def until(process: subprocess.Popen[str], beginning: str) -> None:
 
 
 def plan(ganeti: Simulator) -> list[dict[str, Any]]:
-    command = [sys.executable, "-m", "ganeti_htools.cli.hbal", f"-L{ganeti.socket}", f"-l{STEPS}", "--json"]
-    done = subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
+    done = run(PROGRAMS / "hbal", f"-L{ganeti.socket}", f"-l{STEPS}", "--json")
     steps: list[dict[str, Any]] = json.loads(done.stdout)["steps"]
     return steps
 
@@ -287,8 +286,7 @@ def primary(ganeti: Simulator, name: str) -> str:
 def test_refuses_execution_without_luxi_before_planning(tmp_path: Path, source: str) -> None:
     path = tmp_path / "cluster.data"
     path.write_text(text.dump(uneven()))
-    command = [sys.executable, "-m", "ganeti_htools.cli.hbal", source.replace("FILE", str(path)), "-X"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    done = run(PROGRAMS / "hbal", source.replace("FILE", str(path)), "-X")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "Error: hbal: Execution of commands possible only on LUXI\n"
 
