@@ -50,5 +50,5 @@ def test_no_group_gets_worse(oracle: Oracle, tmp_path: Path, action: str, seeds:
         for group in re.findall("^Emptied: (.*)", done.out, re.MULTILINE):
             # The fourth figure counts offline nodes, whatever it is called.
             assert not any(after[group][at] for at in (0, 1, 2, 4))
-        changed += " moves in " in done.out
+        changed += bool(re.search(" moves? in ", done.out))
     assert changed > 5
