@@ -22,7 +22,7 @@ WORDS = [
 ]
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(argv=st.lists(st.sampled_from(WORDS), max_size=5))
 @example(argv=["--", "-z"])
 def test_any_command_line(oracle: Oracle, argv: list[str]) -> None:

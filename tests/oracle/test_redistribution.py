@@ -9,6 +9,7 @@ from ganeti_htools.backends import text
 from ganeti_htools.cli import hregroup
 from tests.oracle.programs import ours, theirs
 from tests.support.oracle import Oracle
+from tests.support.seeds import parts
 from tests.support.super_clusters import super_cluster
 
 pytestmark = pytest.mark.oracle
@@ -21,7 +22,7 @@ def counts(oracle: Oracle, path: Path) -> dict[str, str]:
     return dict(line.removeprefix("HCHECK_INIT_").split("=") for line in told.out.splitlines())
 
 
-@pytest.mark.parametrize("seeds", [range(start, start + 20) for start in range(0, 80, 20)])
+@pytest.mark.parametrize("seeds", parts(80, 20))
 def test_any_cluster(oracle: Oracle, tmp_path: Path, seeds: range) -> None:
     done = 0
     for seed in seeds:

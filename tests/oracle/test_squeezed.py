@@ -15,6 +15,7 @@ from tests.oracle.programs import ours, theirs
 from tests.support.clusters import TIGHT, Shape
 from tests.support.oracle import Oracle
 from tests.support.rows import with_master
+from tests.support.seeds import parts
 
 pytestmark = pytest.mark.oracle
 
@@ -97,6 +98,6 @@ def compared(oracle: Oracle, directory: Path, seed: int) -> tuple[bool, int]:
     return common, more
 
 
-@pytest.mark.parametrize("seeds", [range(start, start + 8) for start in range(0, 40, 8)])
+@pytest.mark.parametrize("seeds", parts(40, 8))
 def test_at_least_as_many_nodes_and_n1(oracle: Oracle, tmp_path: Path, seeds: range) -> None:
     assert sum(compared(oracle, tmp_path, seed)[0] for seed in seeds)

@@ -35,14 +35,14 @@ def test_files_that_ship_with_ganeti(oracle: Oracle, name: str | None) -> None:
         assert text.dump(text.parse(content, name)) == saved(oracle, "-t", str(DATA / name))
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(cluster=clusters())
 def test_any_cluster(oracle: Oracle, cluster: Cluster) -> None:
     written = text.dump(cluster)
     assert written == saved_file(oracle, written)
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(
     cluster=clusters(),
     groups=st.integers(4, 5),
@@ -70,7 +70,7 @@ number = st.one_of(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(total=number, speed=number, ratio=number)
 @example(total="0", speed="1e-9", ratio="549755813888.0312")
 def test_notations_of_numbers(oracle: Oracle, total: str, speed: str, ratio: str) -> None:
@@ -99,7 +99,7 @@ specs = st.builds(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(options=st.lists(specs, min_size=1, max_size=3))
 def test_simulated_clusters(oracle: Oracle, options: list[str]) -> None:
     given = [f"--simulate={spec}" for spec in options]

@@ -22,6 +22,7 @@ from tests.support.cases import Case, case
 from tests.support.clusters import MIXED, Json, Shape, cluster
 from tests.support.messages import encode, message
 from tests.support.oracle import Oracle
+from tests.support.seeds import one_by_one
 from tests.support.text_format import text
 
 pytestmark = pytest.mark.oracle
@@ -57,7 +58,7 @@ def with_others(rng: random.Random, data: Json) -> tuple[Json, Json]:
     return data | {"nodes": nodes}, data | {"nodes": weighed}
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", one_by_one(100))
 def test_hail(oracle: Oracle, seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = case(seed)
     data, weighed = with_others(random.Random(seed), asked.data)
@@ -87,7 +88,7 @@ def files(rng: random.Random, data: Json, tmp_path: Path) -> list[str]:
 STEP = re.compile(r"^ *\d+\. .*| *echo jobset .*|.*gnt-instance.*", re.MULTILINE)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", one_by_one(40))
 def test_hbal(oracle: Oracle, seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     asked: Case = case(rng.randrange(1 << 30))
@@ -105,7 +106,7 @@ COUNTS = re.compile(
 )
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", one_by_one(30))
 def test_hspace(oracle: Oracle, seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     shape = Shape(

@@ -23,6 +23,7 @@ from ganeti_htools.model.storage import TYPE_OF
 from ganeti_htools.model.types import DiskTemplate
 from tests.support.classes import with_classes
 from tests.support.clusters import Shape, cluster
+from tests.support.seeds import one_by_one
 from tests.support.storage_units import with_units
 from tests.support.text_format import text as text_of
 
@@ -80,7 +81,7 @@ def place(state: State, row: Instance, options: PlacementOptions) -> tuple[int, 
     return primary, secondary[0] if secondary else NOWHERE
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", one_by_one(60))
 def test_every_instance_goes_where_one_alone_would(seed: int) -> None:
     rng = random.Random(seed)
     state, options = any_state(rng), PlacementOptions(capacity=False)
@@ -141,7 +142,7 @@ def test_counting_ends_where_hail_refuses_the_next(seed: int) -> None:
     assert place(single, row, options) is None
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", one_by_one(30))
 def test_mirrored_ones_go_where_hail_places_them_until_it_refuses(seed: int) -> None:
     rng, options = random.Random(seed), PlacementOptions()
     shape = Shape(

@@ -169,7 +169,7 @@ def test_placed_instances_are_not_refused_on_nearly_full_units(free: int) -> Non
 
 def test_balancing_moves_are_not_refused() -> None:
     carried = 0
-    for seed in range(40):
+    for seed in range(20):
         state = any_state(seed)
         _, steps = rebalance(state, np.ones(len(state.group), np.bool_), BalancingOptions(min_gain=0))
         reservations = {row.name for row in state.cluster.instances if row.forthcoming}

@@ -79,7 +79,7 @@ def test_a_move_fits_where_each_disk_does(case: tuple[State, Instance]) -> None:
             assert (code == FITS) == expected, (row.name, cluster.nodes[target].name)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(case=with_units)
 def test_nodes_change_roles_where_both_have_the_units(case: tuple[State, Instance]) -> None:
     state, new = case

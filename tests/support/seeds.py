@@ -16,3 +16,10 @@ def parts(number: int, size: int) -> list[Any]:
 def few(seeds: range, number: int) -> list[Any]:
     """Return ``seeds`` for every run, and all seeds below ``number`` for ``make test-long``."""
     return [seeds, pytest.param(range(number), marks=pytest.mark.long)]
+
+
+def one_by_one(number: int) -> list[Any]:
+    """Return all seeds below ``number`` one by one; all but the first quarter are marked ``long``."""
+    return [
+        pytest.param(seed, marks=pytest.mark.long if 4 * seed >= number else ()) for seed in range(number)
+    ]
