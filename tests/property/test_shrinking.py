@@ -19,6 +19,7 @@ from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import TYPE_OF
 from ganeti_htools.model.types import DiskTemplate, Fail
 from ganeti_htools.model.units_in_use import known_pools
+from tests.support import seeds
 from tests.support.classes import with_classes
 from tests.support.clusters import FEW_MIRRORS, Shape, cluster
 from tests.support.storage_units import with_units
@@ -73,7 +74,7 @@ def one_by_one(shrinking: Shrinking, size: InstanceSize, failures: Failures) -> 
     return None
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds.one_by_one(60))
 def test_a_size_has_a_pair_if_looking_at_all_of_them_finds_one(seed: int) -> None:
     rng = random.Random(seed)
     shape = Shape(
@@ -159,7 +160,7 @@ def test_a_run_has_one_verdict(seed: int) -> None:
             assert shrinking.verdicts.of(run[at]) == shrinking.verdicts.of(size)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", seeds.one_by_one(25))
 def test_a_sidestep_is_the_first_that_leads_to_a_place(seed: int) -> None:
     rng = random.Random(seed)
     shrinking = any_shrinking(rng)
