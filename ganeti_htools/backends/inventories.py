@@ -6,14 +6,16 @@ them; ``-`` is an unset figure. In JSON it is an object with the keys of OpenSta
 
 from collections.abc import Callable, Iterable
 from dataclasses import fields as fields_of
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ganeti_htools.backends import haskell, values
-from ganeti_htools.backends.fields import Fields
 from ganeti_htools.model.cluster import MAX_MIB
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.inventory import Inventories, Inventory
 from ganeti_htools.model.resource_classes import is_custom, is_own
+
+if TYPE_CHECKING:
+    from ganeti_htools.backends.fields import Fields  # loads the JSON parser, which text files do not need
 
 UNSET = "-"
 _FIGURES = tuple(each.name for each in fields_of(Inventory))
@@ -41,7 +43,7 @@ def _reader(figure: str) -> Callable[[str], float]:
     return values.number if figure not in _LEAST else lambda text: values.whole(text, _LEAST[figure])
 
 
-def inventories_of(fields: Fields, key: str = "inventories") -> Inventories:
+def inventories_of(fields: "Fields", key: str = "inventories") -> Inventories:
     """Inventories of a node from a JSON object that has an object for each class.
 
     Raises DataError naming the node, the class and the figure.
@@ -50,7 +52,7 @@ def inventories_of(fields: Fields, key: str = "inventories") -> Inventories:
     return _each_once(_inventory_of(found, name) for name in found.values)
 
 
-def _inventory_of(fields: Fields, name: str) -> tuple[str, Inventory]:
+def _inventory_of(fields: "Fields", name: str) -> tuple[str, Inventory]:
     each = fields.object(name)
     each.owner = f"{fields.owner}: inventory of {values.quote(name)}"
     figures: dict[str, Any] = {
