@@ -1,5 +1,6 @@
 """Processes timed from start to exit, the pace of the machine, and tables of results."""
 
+import os
 import statistics
 import subprocess
 import sys
@@ -47,6 +48,11 @@ os.write(int(report), f"{os.waitstatus_to_exitcode(status)} {seconds} {cpu} {usa
 """
 
 
+def _plain_environment() -> Mapping[str, str]:
+    """The environment without what our library sets for itself, so that other programs run as usual."""
+    return {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+
+
 def run(
     command: Sequence[str | Path], environment: Mapping[str, str] | None = None, cpu_limit: int = 0
 ) -> Run:
@@ -58,7 +64,7 @@ def run(
     with file() as output, file() as errors, file() as report:
         subprocess.run(
             [sys.executable, "-ISc", _LAUNCHER, str(report.fileno()), str(cpu_limit), *command],
-            env=environment,
+            env=_plain_environment() if environment is None else environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=errors,
