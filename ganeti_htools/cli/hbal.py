@@ -127,7 +127,7 @@ def _balance(
             tell(f"All groups: {balance_report.cost_line(plan.cost())}")
         first = options.first_job_group
         title = "First set of jobs:" if first else "Commands to run to reach the above solution:"
-        give_commands(line, title, job_script(plan.jobs()), tell)
+        give_commands(line, title, lambda: job_script(plan.jobs()), tell)
         save(line, "balanced", "after balancing", lambda: _balanced_cluster(plan, reading.cluster.tags))
     for before, after, _, planned in reports:
         if planned:

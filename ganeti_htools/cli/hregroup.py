@@ -81,7 +81,7 @@ def run(line: CommandLine) -> int:
     plan, answer = plans.make(line, planning.HREGROUP, state, options, reading.generations)
     after = plan.outcome.after.state
     tell(*map(wrapped, regroup.about(state, options, plan.outcome, plan.moves, line.verbose)))
-    give_commands(line, "Commands to run:", job_script(plan.jobs()), tell)
+    give_commands(line, "Commands to run:", lambda: job_script(plan.jobs()), tell)
     save(line, "regrouped", "after regrouping", lambda: planning.reported(state, after))
     _show(line, "Final", after)
     outcome = plans.carry_out(line, HREGROUP.name, plan, answer, tell) if line.exec and plan.moves else None

@@ -72,11 +72,11 @@ def run(line: CommandLine) -> None:
     plan, answer = plans.make(line, planning.HSQUEEZE, state, options, reading.generations)
     for text in squeeze.about(plan, line):
         tell(text)
-    if stopped := plan.stopped_instances:
-        warn(f"Warning: stopped while they are copied: {len(stopped)} instances, {', '.join(stopped)}")
+    for text in squeeze.warnings(plan):
+        warn(f"Warning: {text}")
     for text in squeeze.details(plan, line.verbose):
         tell(text)
-    give_commands(line, "Commands to run:", squeeze.script(plan), tell)
+    give_commands(line, "Commands to run:", lambda: squeeze.script(plan), tell)
     wanted = line.exec and (plan.power.action is not Action.NOTHING or unfinished)
     outcome = plans.carry_out(line, HSQUEEZE.name, plan, answer, tell) if wanted else None
     if line.json:

@@ -10,6 +10,7 @@ Resource: how much an instance demands of a custom resource class (``htools(1)``
 Squeezing: a run of hsqueeze is at work on the node, or was cut off there (``hsqueeze(1)``).
 """
 
+import math
 from collections.abc import Iterable
 
 from ganeti_htools.model.resource_classes import is_custom, is_own
@@ -42,6 +43,15 @@ def _starting(prefixes: Iterable[str], tags: Iterable[str]) -> tuple[str, ...]:
 def standby(node_tags: Iterable[str]) -> bool:
     """Whether a node with such tags may be powered up if it is offline (``hsqueeze(1)``)."""
     return any(tag.startswith(STANDBY) for tag in node_tags)
+
+
+def standby_priority(node_tags: Iterable[str]) -> float:
+    """Return the lowest number of the tags ``htools:standby:N``, infinity without one.
+
+    Nodes with lower numbers are powered up first, an extension that Ganeti's design "hsqueeze" names.
+    """
+    names = [name for name in _suffixes(STANDBY, node_tags) if name.isascii() and name.isdigit()]
+    return min((int(name) for name in names if len(name) < 20), default=math.inf)
 
 
 def exclusion_prefixes(cluster_tags: Iterable[str]) -> tuple[str, ...]:

@@ -127,6 +127,14 @@ class SqueezePlan(ToolPlan[SqueezeOptions]):
         instances = [self.state.cluster.instances[row] for row in dict.fromkeys(rows)]
         return [instance.name for instance in instances if instance.status.running]
 
+    @property
+    def lacking_groups(self) -> list[str]:
+        """Names of groups that lack minimal resources though all their standby nodes are up."""
+        after, groups = self.power.state, self.state.cluster.groups
+        if self.power.enough:
+            return []
+        return [group.name for row, group in enumerate(groups) if _lacks(after, self.options, row)]
+
     def score(self) -> dict[str, float]:
         """Compute the scores of the whole cluster before and after."""
         everywhere, after = np.ones(len(self.state.group), np.bool_), self.power.state
@@ -185,6 +193,14 @@ class SqueezePlan(ToolPlan[SqueezeOptions]):
                 new = [node.name for node in nodes if node.name not in drained]
                 sets += [*power_jobs.drain_and_empty(new, own, late), *power_jobs.down(nodes)]
         return [jobs for jobs in sets if jobs]
+
+    def jobs_for_script(self) -> Jobsets:
+        """Make the jobs for a script. Where the source does not know, nodes have out-of-band programs."""
+        cluster = self.state.cluster
+        if any(node.master_capable is not None for node in cluster.nodes):
+            return self.jobs()  # from Ganeti, which also reports the power
+        nodes = tuple(replace(node, powered=not node.offline) for node in cluster.nodes)
+        return replace(self, state=replace(self.state, cluster=replace(cluster, nodes=nodes))).jobs()
 
     def review(self, on_change: OnChange, say: Say, watched: Watched = unwatched) -> Check:
         """Make the check of the remaining phases: moves are possible, and nodes keep the resources free.
@@ -326,6 +342,13 @@ def lacks_resources(state: State, options: SqueezeOptions, scope: Bools | None =
     """Whether nodes (in scope, if given) have less than the minimum free, so that others are powered up."""
     scope = np.ones(len(state.group), np.bool_) if scope is None else scope
     return not room_on_all(state, scope, kept_free(state, options.factors[0], options.allowed))
+
+
+def _lacks(state: State, options: SqueezeOptions, group: int) -> bool:
+    """Whether nodes of a group lack room, or its instances are left on nodes that are off."""
+    scope = state.group == group
+    stranded = (scope & state.columns.offline)[state.pnode] & ~state.forthcoming
+    return bool(stranded.any()) or lacks_resources(state, options, scope)
 
 
 def may_spare(state: State, options: SqueezeOptions) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from shlex import quote
 from typing import Any, Generic, TypeVar
 
 from ganeti_htools.engine.balancing.balance import Step
@@ -106,7 +107,11 @@ def abbreviation(operation: Operation, new: str) -> str:
 
 
 def command(operation: Operation, row: Instance, name: str, new: str) -> str:
-    """Return the arguments of gnt-instance for an operation; ``new`` is its new node, if any."""
+    """Return the arguments of gnt-instance for an operation, quoted for a shell.
+
+    ``new`` is the new node of the operation, if any.
+    """
+    name, new = quote(name), quote(new)
     if operation is Operation.REPLACE_SECONDARY:
         return f"replace-disks -n {new} {name}"
     if operation is Operation.MOVE:

@@ -7,6 +7,7 @@ A node is powered off while it is offline, and marked online after it is powered
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from shlex import join, quote
 from typing import Any
 
 from ganeti_htools.engine.squeezing.power_plan import Action
@@ -20,6 +21,9 @@ from ganeti_htools.planning.interrupted_run import InterruptedRun, tags_of
 
 _NORMAL, _UNAVAILABLE = 0, 3  # Ganeti's result states; 2 is for a program that failed
 
+_WAIT = 600  # seconds that a script waits for a node daemon
+_PAUSE = 15
+
 _Work = tuple[Opcode, str]  # with the shell command that does the same
 
 
@@ -29,7 +33,10 @@ def drain(node: str, promote: bool = False) -> Job:
     def retry(error: str) -> Job | None:
         return drain(node, promote=True) if "Not enough master candidates" in error and not promote else None
 
-    work = _tag(node, SQUEEZING), _role(node, "drained", True, promote)
+    op, command = _role(node, "drained", True, promote)
+    if not promote:
+        command = f"{command} || {_role(node, 'drained', True, promote=True)[1]}"
+    work = _tag(node, SQUEEZING), (op, command)
     title, otherwise = f"drain {node}", "online, not drained"
     return Job(title, *_both(*work), None, (node,), "drained", otherwise, undrain(node), retry=retry)
 
@@ -140,7 +147,9 @@ def _online(node: str) -> Job:
     def retry(error: str) -> Job | None:
         return _online(node) if "fails to report its version" in error else None
 
-    work = _role(node, "offline", False)
+    op, command = _role(node, "offline", False)
+    again = quote(f"until {command}; do sleep {_PAUSE}; done")
+    work = op, f"timeout {_WAIT} sh -c {again}"
     title = f"mark {node} online"
     return Job(title, *_both(work), None, (node,), "online", "still offline", retry=retry, awaits=(node,))
 
@@ -149,9 +158,11 @@ def _power(nodes: Sequence[str], on: bool) -> list[Job]:
     """Power nodes on or off, in one job if there are any."""
     word, standing = ("on", "powered on, still offline") if on else ("off", "offline and powered off")
     tags = [_tag(node, SQUEEZING) for node in nodes if on]
-    power = opcodes.power(nodes, on), f"gnt-node power -f {word} {' '.join(nodes)}"
+    ops, commands = _both(*tags)
+    ops = *ops, opcodes.power(nodes, on)
+    commands = *commands, *(f"gnt-node power -f {word} {quote(node)}" for node in nodes)
     title, otherwise = f"power {word} {', '.join(nodes)}", f"offline, not powered {word}"
-    job = Job(title, *_both(*tags, power), None, tuple(nodes), standing, otherwise, judge=judge_power)
+    job = Job(title, ops, commands, None, tuple(nodes), standing, otherwise, judge=judge_power)
     return [job] if nodes else []
 
 
@@ -162,15 +173,15 @@ def _both(*work: _Work) -> tuple[tuple[Opcode, ...], tuple[str, ...]]:
 
 def _role(node: str, role: str, holds: bool, promote: bool = False) -> _Work:
     options = f"{'--auto-promote ' if promote else ''}--{role} {'yes' if holds else 'no'}"
-    return opcodes.set_node(node, role, holds, promote), f"gnt-node modify {options} {node}"
+    return opcodes.set_node(node, role, holds, promote), f"gnt-node modify {options} {quote(node)}"
 
 
 def _tag(node: str, tag: str) -> _Work:
-    return opcodes.tag_node(node, [tag]), f"gnt-node add-tags {node} {tag}"
+    return opcodes.tag_node(node, [tag]), f"gnt-node add-tags {quote(node)} {quote(tag)}"
 
 
 def _untag(node: str, tags: Sequence[str]) -> _Work:
-    return opcodes.untag_node(node, tags), f"gnt-node remove-tags {node} {' '.join(tags)}"
+    return opcodes.untag_node(node, tags), f"gnt-node remove-tags {quote(node)} {join(tags)}"
 
 
 def judge_power(results: Any) -> JobVerdict:

@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import random
+import re
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -48,3 +49,18 @@ def write(tmp_path: Path, cluster: Cluster) -> str:
     path = tmp_path / "cluster.data"
     path.write_text(text.dump(cluster), "utf-8")
     return str(path)
+
+
+_OF_DEBIAN = re.compile(
+    r"gnt-instance |gnt-node power |gnt-node add-tags \S+ htools:standby:auto$|echo Nothing"
+)
+
+
+def squeeze_commands(out: str) -> tuple[str, list[list[str]]]:
+    """Split a report of hsqueeze: its text, and those commands of ``-C`` that Debian's prints too.
+
+    Names of nodes are without their domain.
+    """
+    text, _, commands = out.partition("\nCommands to run:\n")
+    lines = filter(_OF_DEBIAN.match, map(str.strip, commands.splitlines()))
+    return text, [[word.partition(".")[0] for word in line.split()] for line in lines]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.cli import hail, hbal, hcheck, hsqueeze
-from tests.oracle.programs import Result, ours, theirs, write
+from tests.oracle.programs import Result, ours, squeeze_commands, theirs, write
 from tests.oracle.test_hail import comparable
 from tests.support.cases import TYPES, Case, case
 from tests.support.oracle import Oracle
@@ -84,7 +84,11 @@ def test_tools(oracle: Oracle, tmp_path: Path, tool: str, kind: str, seed: int) 
     described = rare(seed, KINDS[kind])
     group = ["-G", random.Random(seed).choice(described.groups).uuid] if tool == "hbal" else []
     arguments = ["-t", write(tmp_path, described), *group, *OPTIONS[tool]]
-    assert told(ours(MAIN[tool], arguments)) == told(theirs(oracle, tool, arguments))
+    found, expected = told(ours(MAIN[tool], arguments)), told(theirs(oracle, tool, arguments))
+    if tool == "hsqueeze":
+        assert squeeze_commands(found.out) == squeeze_commands(expected.out)
+        found, expected = found._replace(out=""), expected._replace(out="")
+    assert found == expected
 
 
 REQUESTS = (

@@ -133,10 +133,11 @@ def _wrapped_line(line: str, screen: int) -> Iterator[str]:
 def key_lines(prefix: str, pairs: Iterable[tuple[str, str]]) -> str:
     """Format ``KEY=VALUE`` lines, the machine-readable form of Ganeti's tools: shell fragments.
 
-    Values with anything but letters, digits and points are quoted.
+    Values with anything but letters, digits and points are quoted. Quotation marks in values are escaped.
     """
     return "".join(f"{prefix}_{key.upper()}={_quoted(value)}\n" for key, value in pairs)
 
 
 def _quoted(value: str) -> str:
-    return value if all(letter.isalnum() or letter == "." for letter in value) else f"'{value}'"
+    plain = all(letter.isalnum() or letter == "." for letter in value)
+    return value if plain else "'" + value.replace("'", "'\\''") + "'"

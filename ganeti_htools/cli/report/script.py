@@ -1,12 +1,12 @@
 """Jobs as a shell script, for people to read or to run."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ganeti_htools.commandline.line import CommandLine
-from ganeti_htools.execution.jobs import Jobsets
+from ganeti_htools.execution.jobs import Job, Jobsets
 from ganeti_htools.execution.review import Say
 from ganeti_htools.files import write_text
-from ganeti_htools.planning.jobsets import BalancingMove
+from ganeti_htools.model.errors import HtoolsError
 
 _SCRIPT = """\
 #!/bin/sh
@@ -27,14 +27,27 @@ check() {
 """
 
 
-def move_script(sets: Sequence[Sequence[BalancingMove]]) -> str:
-    """Return the shell commands of moves, one jobset after the other."""
-    return listed([[move.shell_commands for move in moves] for moves in sets])
-
-
 def job_script(sets: Jobsets) -> str:
-    """Return the shell commands of jobs, one jobset after the other."""
+    """Return the shell commands of jobs, one jobset after the other.
+
+    Raises HtoolsError for a name that commands would take for an option.
+    """
+    for jobs in sets:
+        for job in jobs:
+            _check_names(job)
     return listed([[job.commands for job in jobs] for jobs in sets])
+
+
+def _check_names(job: Job) -> None:
+    step = job.step
+    instances, nodes = ((), ()) if step is None else ((step.instance,), (*step.was, *step.now))
+    for kind, names in (("instance", instances), ("node", (*nodes, *job.nodes))):
+        for name in names:
+            if name.startswith("-"):
+                raise HtoolsError(
+                    f"{kind} {name!r}: begins with a dash; expected a name that commands do not take for an"
+                    " option"
+                )
 
 
 def listed(sets: Sequence[Sequence[Sequence[str]]]) -> str:
@@ -58,12 +71,15 @@ def script(lines: str) -> str:
     return _SCRIPT + lines
 
 
-def give_commands(line: CommandLine, title: str, lines: str, tell: Say) -> None:
-    """Print the shell commands under a title, or write them to the file of ``-C``. Raises HtoolsError."""
+def give_commands(line: CommandLine, title: str, commands: Callable[[], str], tell: Say) -> None:
+    """With ``-C``, print the shell commands under a title, or write them to its file. Raises HtoolsError."""
+    if line.print_commands is None:
+        return
+    lines = commands()
     if line.print_commands == "-":
         tell("", title)
         if lines:
             tell(shown(lines).removesuffix("\n"))
-    elif line.print_commands is not None:
+    else:
         write_text(line.print_commands, script(lines))
         tell(f"The commands have been written to file '{line.print_commands}'")

@@ -1,16 +1,15 @@
 """Reports of ``hsqueeze`` about a plan: text, shell commands and JSON."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ganeti_htools.cli.report.layout import counted, size
-from ganeti_htools.cli.report.script import move_script
+from ganeti_htools.cli.report.script import job_script
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.engine.squeezing import candidates
 from ganeti_htools.engine.squeezing.power_plan import Action
-from ganeti_htools.model.tags import STANDBY_AUTO
 from ganeti_htools.planning.hsqueeze import SqueezePlan
-from ganeti_htools.planning.jobsets import BalancingMove, Names
+from ganeti_htools.planning.jobsets import BalancingMove
 from ganeti_htools.planning.power_report import least_free, unchanged_nodes
 
 _TITLES = {
@@ -34,6 +33,16 @@ def about(plan: SqueezePlan, line: CommandLine) -> Iterator[str]:
         yield from state.names(power.replaced)
 
 
+def warnings(plan: SqueezePlan) -> Iterator[str]:
+    """Warnings about a plan."""
+    if not plan.power.enough:
+        where = " and ".join(f"group {name}" for name in plan.lacking_groups)
+        yield f"not enough standby nodes: with all of them up, {where} still lacks minimal resources"
+    if stopped := plan.stopped_instances:
+        count = counted(len(stopped), "instance")
+        yield f"stopped while they are copied: {count}, {', '.join(stopped)}"
+
+
 def details(plan: SqueezePlan, verbose: int) -> Iterator[str]:
     """Lines about the capacity and the cost of a plan, and about nodes that stay."""
     if verbose > 1 and not plan.power.enough:
@@ -55,6 +64,7 @@ def as_json(plan: SqueezePlan, outcome: Mapping[str, Any] | None) -> dict[str, A
         "action": power.action.value,
         "nodes": state.names(power.nodes),
         "enough": power.enough,
+        "lacking_groups": plan.lacking_groups,
         "cost": plan.cost(),
         "stopped": plan.stopped_instances,
         "least_free_mib": least_free(power),
@@ -73,21 +83,8 @@ def as_json(plan: SqueezePlan, outcome: Mapping[str, Any] | None) -> dict[str, A
 
 
 def script(plan: SqueezePlan) -> str:
-    """Return the shell commands: nodes are emptied before power-down, and filled after power-up."""
-    if plan.power.action is Action.NOTHING:
-        return "echo Nothing to do"
-    names = Names(plan.state).nodes
-    phases = zip(plan.power.phases, plan.sets(), strict=True)
-    return "".join(_commands(phase.action, [names[row] for row in phase.nodes], own) for phase, own in phases)
-
-
-def _commands(action: Action, nodes: Sequence[str], sets: Sequence[Sequence[BalancingMove]]) -> str:
-    word = "on" if action is Action.ONLINE else "off"
-    power = "".join(f"  gnt-node power -f {word} {node}\n" for node in nodes)
-    if action is Action.ONLINE:
-        return f"echo Power Commands\n{power}{move_script(sets)}"
-    tags = "".join(f"  gnt-node add-tags {node} {STANDBY_AUTO}\n" for node in nodes)
-    return f"{move_script(sets)}\necho Tagging Commands\n{tags}\necho Power Commands\n{power}"
+    """Return the shell commands of all jobs. Raises HtoolsError."""
+    return job_script(plan.jobs_for_script()) or "echo Nothing to do"
 
 
 def _candidates(plan: SqueezePlan) -> dict[str, list[str]]:

@@ -8,7 +8,7 @@ from ganeti_htools.engine.squeezing.power_plan import AllowedMoves
 from ganeti_htools.model.cluster import Cluster, Node
 from ganeti_htools.model.columns import Bools, Ints
 from ganeti_htools.model.state import State
-from ganeti_htools.model.tags import standby
+from ganeti_htools.model.tags import standby, standby_priority
 from ganeti_htools.model.types import DiskTemplate
 
 OWN_STORAGE = "has instances on its own storage"
@@ -76,6 +76,12 @@ def candidate_pool_for(cluster: Cluster, nodes: Collection[Node]) -> int | None:
 
 
 def online_candidates(state: State) -> Ints:
-    """Return the nodes that may be powered up: offline, with a standby tag, and not just drained."""
-    tagged = np.array([standby(node.tags) and not node.drained for node in state.cluster.nodes], np.bool_)
-    return np.flatnonzero(state.columns.offline & tagged)
+    """Return the nodes that may be powered up: offline, with a standby tag, and not just drained.
+
+    Nodes with lower priorities in their tags come first, then those without one, each in input order.
+    """
+    nodes = state.cluster.nodes
+    tagged = np.array([standby(node.tags) and not node.drained for node in nodes], np.bool_)
+    rows = np.flatnonzero(state.columns.offline & tagged)
+    priorities = np.array([standby_priority(nodes[row].tags) for row in rows], np.float64)
+    return rows[np.argsort(priorities, kind="stable")]

@@ -8,6 +8,7 @@ from ganeti_htools.backends import text
 from ganeti_htools.cli import hsqueeze
 from ganeti_htools.cli.report.layout import counted, size
 from ganeti_htools.commandline.line import CommandLine
+from ganeti_htools.model.tags import SQUEEZING
 from ganeti_htools.planning.hsqueeze import SqueezeOptions
 from tests.support.squeezing import outgrown
 
@@ -47,15 +48,18 @@ def test_commands_empty_nodes_then_power_them_down(
     assert "gnt-instance failover -f -n node1 inst2.org" in told
     assert "gnt-instance migrate -f -n node1 inst3.org" in told
     lines = [line.strip() for line in told.splitlines()]
+    drained = "gnt-node modify --drained yes {0} || gnt-node modify --auto-promote --drained yes {0}"
+    assert [line for line in lines if line.startswith("gnt-node")] == [
+        *(text for node in nodes for text in (f"gnt-node add-tags {node} {SQUEEZING}", drained.format(node))),
+        *(f"gnt-node add-tags {node} htools:standby:auto" for node in nodes),
+        *(f"gnt-node modify --offline yes {node}" for node in nodes),
+        *(f"gnt-node power -f off {node}" for node in nodes),
+        *(f"gnt-node remove-tags {node} {SQUEEZING}" for node in nodes),
+    ]
+    moves = [row for row, line in enumerate(lines) if line.startswith("gnt-instance")]
+    last_drain = lines.index(drained.format("node4.org"))
     assert (
-        lines[-8:]
-        == [
-            "echo Tagging Commands",
-            *(f"gnt-node add-tags node{number} htools:standby:auto" for number in (2, 3, 4)),
-            "",
-            "echo Power Commands",
-            *(f"gnt-node power -f off node{number}" for number in (2, 3, 4)),
-        ][-8:]
+        last_drain < moves[0] < moves[-1] < lines.index(f"gnt-node add-tags {nodes[0]} htools:standby:auto")
     )
 
 
@@ -70,7 +74,40 @@ def test_standby_nodes_are_powered_up(tmp_path: Path, capsys: pytest.CaptureFixt
     assert run(tmp_path, ASLEEP, "-C", "--minimal-resources=50") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == ["'Nodes to online'", "node4.org"]
-    assert lines[4:6] == ["  echo Power Commands", "    gnt-node power -f on node4"]
+    commands = [line.strip() for line in lines if " gnt-" in line]
+    assert commands[:-1] == [
+        f"gnt-node add-tags node4.org {SQUEEZING}",
+        "gnt-node power -f on node4.org",
+        "timeout 600 sh -c 'until gnt-node modify --offline no node4.org; do sleep 15; done'",
+        f"gnt-node remove-tags node4.org {SQUEEZING} htools:standby:auto",
+    ]
+    assert commands[-1].startswith("gnt-instance migrate -f -n node4 ")
+
+
+def test_script_finishes_interrupted_run_when_nothing_else_is_to_be_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = FILE.format(role="N", tag=SQUEEZING)
+    assert run(tmp_path, content, "-C", "--target-resources=70", "--minimal-resources=0") == 0
+    out = capsys.readouterr().out
+    assert out.startswith("'No action'\n")
+    assert f"gnt-node remove-tags node4.org {SQUEEZING}\n" in out
+    assert "Nothing to do" not in out
+
+
+def test_standby_nodes_with_lower_priority_are_powered_up_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tags = {2: "auto", 3: "10", 4: "9"}
+    content = LOOSE
+    for node, tag in tags.items():
+        memory = 7000 if node == 3 else 8000
+        line = f"node{node}.org|8000|0|{memory}|1000|1000|40|"
+        old = next(each for each in content.splitlines() if each.startswith(line))
+        content = content.replace(old, f"{line}Y|u|1|htools:standby:{tag}")
+    content = content.replace("|node2.org|", "|node1.org|").replace("|node3.org|", "|node1.org|")
+    assert run(tmp_path, content, "-v", "--minimal-resources=30") == 0
+    assert "Online candidates: node4.org,node3.org,node2.org" in capsys.readouterr().out
 
 
 def test_replaced_nodes_are_listed_after_new_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,12 +117,8 @@ def test_replaced_nodes_are_listed_after_new_ones(tmp_path: Path, capsys: pytest
     assert run(tmp_path, content, *options, "-C") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[:4] == lists
-    power = [line.strip() for line in lines if "gnt-node" in line]
-    assert power == [
-        "gnt-node power -f on large",
-        "gnt-node add-tags small htools:standby:auto",
-        "gnt-node power -f off small",
-    ]
+    power = [line.strip() for line in lines if "gnt-node power" in line]
+    assert power == ["gnt-node power -f on large", "gnt-node power -f off small"]
     assert run(tmp_path, content, *options, "--no-headers") == 0
     assert capsys.readouterr().out.splitlines() == lists[1:]
     assert run(tmp_path, content, *options, "--max-nodes=0") == 0
@@ -109,8 +142,20 @@ def test_reports_no_action(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_reports_too_few_standby_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    warning = (
+        "Warning: not enough standby nodes: with all of them up, group g still lacks minimal resources\n"
+    )
     assert run(tmp_path, ASLEEP, "-v", "--minimal-resources=1000") == 0
-    assert "Onlining all nodes will not yield enough capacity" in capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert "Onlining all nodes will not yield enough capacity" in out
+    assert err == warning
+    assert run(tmp_path, ASLEEP, "--json", "--minimal-resources=1000") == 0
+    out, err = capsys.readouterr()
+    assert (json.loads(out)["enough"], json.loads(out)["lacking_groups"]) == (False, ["g"])
+    assert err == warning
+    assert run(tmp_path, ASLEEP, "--json", "--minimal-resources=10") == 0
+    out, err = capsys.readouterr()
+    assert (json.loads(out)["enough"], json.loads(out)["lacking_groups"], err) == (True, [], "")
 
 
 def test_the_script_stops_when_asked_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,3 +67,9 @@ def test_demands_that_cannot_be_understood() -> None:
     held = tuple(f"htools:resource:{word}" for word in words)
     assert tags.demands(held) == {}
     assert tags.malformed_demands(("a", *held)) == list(held)
+
+
+def test_standby_priority_is_the_lowest_number() -> None:
+    assert tags.standby_priority(("htools:standby:auto", "htools:standby:12", "htools:standby:7")) == 7
+    for other in ("auto", "", "-1", "1.5", "\u0662", "9" * 20):
+        assert tags.standby_priority((f"htools:standby:{other}",)) == float("inf")

@@ -44,7 +44,7 @@ def test_nodes_are_emptied_and_tagged_before_they_are_powered_down(spacious: Clu
     assert jobs[len(nodes) : len(nodes) + len(moves)] == moves
     sizes = [len(jobs) for jobs in (proposal.jobs[0], *proposal.jobs[-4:])]
     assert sizes == [len(nodes)] * 3 + [1, len(nodes)]
-    assert proposal.jobs[-2][0].commands == (f"gnt-node power -f off {' '.join(nodes)}",)
+    assert proposal.jobs[-2][0].commands == tuple(f"gnt-node power -f off {node}" for node in nodes)
 
 
 def with_mirror() -> Cluster:

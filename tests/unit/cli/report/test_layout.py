@@ -77,7 +77,15 @@ def test_lines_wrap_behind_their_label_on_terminal(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize(
     ("value", "written"),
-    [("1.5", "1.5"), ("abc", "abc"), ("", ""), ("a b", "'a b'"), ("-1", "'-1'"), ("a,b", "'a,b'")],
+    [
+        ("1.5", "1.5"),
+        ("abc", "abc"),
+        ("", ""),
+        ("a b", "'a b'"),
+        ("-1", "'-1'"),
+        ("a,b", "'a,b'"),
+        ("a'b", r"'a'\''b'"),
+    ],
 )
 def test_values_are_shell_words(value: str, written: str) -> None:
     assert layout.key_lines("HTS", [("free_mem", value)]) == f"HTS_FREE_MEM={written}\n"
