@@ -16,8 +16,10 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.planning import hbal, view
 from ganeti_htools.planning.view import View
+from htoolsd.policies import rebalance as rebalancing
 from htoolsd.policies.decision import BEGUN, PolicyDecision
 from htoolsd.policies.memory import DAY
+from htoolsd.policies.observe import measure
 from htoolsd.policies.safety import safe_moves, steps_of
 from htoolsd.policies.settings import PolicySettings, RebalanceSettings, Reserve, SqueezeSettings
 from tests.support.clocks import jumping
@@ -96,9 +98,10 @@ def check_budgets(log: Log, wishes: dict[str, PolicySettings], sizes: dict[str, 
 
 def check_scores(log: Log, wish: RebalanceSettings, reserve: Reserve) -> None:
     """What is over the start for long enough, and is left there, is what the budgets, cool-downs and what has
-    to stay free do not let down.
+    to stay free do not let down. Rounds have one cause and the same online nodes.
     """
     over, counted = 0, -DAY
+    counted_for: object = None
     moves = [(when, name) for when, name, _ in log.moves]  # of all policies, when they began and were made
     moves += [(plan.time, str(move["instance"])) for plan in begun(log) for move in plan.moves]
     for decision, cluster in log.seen:
@@ -106,6 +109,10 @@ def check_scores(log: Log, wish: RebalanceSettings, reserve: Reserve) -> None:
             continue
         now, score = decision.time, decision.score["before"]
         assert score is not None
+        (group,) = measure(rebalancing.REBALANCE, wish, cluster)
+        about = group.need.cause, {node.name for node in cluster.nodes if not node.offline}
+        if about != counted_for:
+            over, counted, counted_for = 0, -DAY, about
         if score < wish.start or decision.reason.startswith(UNJUDGED):
             over = 0
         elif now - counted >= 60:

@@ -29,6 +29,7 @@ class Situation:
     the daemon's data is too old. ``paused`` is the end of the watcher's pause, 0 without one. ``jobs`` are
     unfinished jobs that touch the group. ``plan`` is running in the group; ``proposal`` is a policy's plan
     that waits to be executed. ``conflict`` says which other remedy acts, or would act.
+    ``online`` are the nodes whose change begins the rounds anew.
     ``needs_moves``: the remedy does nothing without moves.
     """
 
@@ -48,6 +49,7 @@ class Situation:
     proposal: str | None = None
     conflict: str | None = None
     rounds: Rounds = _NO_ROUNDS
+    online: Sequence[str] = ()
     needs_moves: bool = True
 
     @property
@@ -65,15 +67,17 @@ class Situation:
 def with_next_round(settings: PolicySettings, situation: Situation) -> Situation:
     """Return the situation with one more round counted.
 
-    The streak begins anew when the group cannot be judged, when another hsqueeze runs in it, and after a long
-    pause. Looks within a short time count as one round, so events and requests do not speed a policy up.
+    The streak begins anew when the group cannot be judged, when another hsqueeze runs in it, when the cause
+    or the online nodes change, and after a long pause. Looks within a short time count as one round, so
+    events and requests do not speed a policy up.
     """
-    rounds, now = situation.rounds, situation.now
+    before, now = situation.rounds, situation.now
+    rounds = before._replace(cause=situation.need.cause, online=",".join(situation.online))
     none = rounds._replace(streak=0, active=False, last=now)
     squeezed = situation.unfinished and situation.jobs and situation.plan is None
     if situation.outdated or situation.silent or situation.drained or squeezed:
         return replace(situation, rounds=none)
-    if now - rounds.last > _LONG_ROUNDS * settings.every_seconds:
+    if rounds != before or now - rounds.last > _LONG_ROUNDS * settings.every_seconds:
         rounds = none
     same = rounds.streak > 0 and now - rounds.last < min(_SHORT_SECONDS, settings.every_seconds / 2)
     streak = min(rounds.streak + (not same), settings.hold) if situation.need.begin else 0

@@ -55,13 +55,16 @@ class Rounds(NamedTuple):
 
     ``streak`` counts rounds in a row with a reason to act, up to the policy's ``hold``. ``active`` is whether
     the policy acts on the reason. ``last`` is the time of the last round, ``acted`` the time when the remedy
-    last acted or would have acted.
+    last acted or would have acted. All rounds of a streak have the same ``cause`` and the same ``online``
+    nodes.
     """
 
     streak: int = 0
     active: bool = False
     last: float = 0.0
     acted: float = 0.0
+    cause: str = ""
+    online: str = ""
 
 
 @dataclass(slots=True)
@@ -220,7 +223,8 @@ _MEMORY: Shape = {
     "rests_until": _number,
     "rounds": dict,
 }
-_ROUNDS: Shape = [(bool, _number)]
+_ROUNDS: tuple[Shape, Shape] = [(bool, _number)], [str]  # figures, texts
+_FIGURES = 4
 
 
 def _memory_to_json(memory: PolicyMemory) -> dict[str, Any]:
@@ -241,8 +245,8 @@ def _memory_from_json(document: Mapping[str, Any]) -> PolicyMemory:
     if not fits(document, _MEMORY):
         raise ValueError(f"expected {', '.join(_MEMORY)}, each of its type")
     rounds: Mapping[str, Mapping[str, Any]] = document["rounds"]
-    if not all(fits(each, _ROUNDS) for groups in rounds.values() for each in groups.values()):
-        raise ValueError("rounds: expected lists of numbers and booleans")
+    if not all(_are_rounds(each) for groups in rounds.values() for each in groups.values()):
+        raise ValueError("rounds: expected lists of numbers, booleans and strings")
     spent: Iterable[Any] = document["spent"]
     return PolicyMemory(
         [Expense(*each) for each in spent],
@@ -251,6 +255,13 @@ def _memory_from_json(document: Mapping[str, Any]) -> PolicyMemory:
         document["rests_until"],
         {title: {group: Rounds(*each) for group, each in groups.items()} for title, groups in rounds.items()},
     )
+
+
+def _are_rounds(document: Any) -> bool:
+    figures, texts = _ROUNDS
+    if not isinstance(document, list):
+        return False
+    return fits(document[:_FIGURES], figures) and fits(document[_FIGURES:], texts)
 
 
 def to_text(memories: PolicyMemories) -> str:

@@ -12,7 +12,7 @@ from ganeti_htools.engine.redundancy.health import bad_nodes
 from ganeti_htools.luxi import job_queries, queries
 from ganeti_htools.model.cluster import Cluster, Node
 from ganeti_htools.model.errors import HtoolsError
-from ganeti_htools.model.tags import SQUEEZING
+from ganeti_htools.model.tags import SQUEEZING, standby
 from ganeti_htools.planning.view import View, state_of
 from htoolsd.plans.plan import Plan, PlanState
 from htoolsd.plans.plans import Plans
@@ -119,10 +119,17 @@ async def observe(inputs: PolicyInputs, remedy: Remedy) -> tuple[Cluster, list[S
                 plan=next((plan.id for plan in plans if plan.state.going), None),
                 proposal=next((plan.id for plan in plans if _is_proposal(plan, now)), None),
                 rounds=memory.rounds_of(remedy.title, name),
+                online=_online(nodes, remedy),
                 needs_moves=remedy.needs_moves,
             )
         )
     return cluster, _with_quiet_groups(found)
+
+
+def _online(nodes: Sequence[Node], remedy: Remedy) -> list[str]:
+    """Name the online nodes; for a remedy that powers nodes, with those that hsqueeze powers."""
+    powered = [node for node in nodes if remedy.resumes and (SQUEEZING in node.tags or standby(node.tags))]
+    return sorted(node.name for node in nodes if not node.offline or node in powered)
 
 
 def _reserve(settings: Mapping[str, PolicySettings], group: str) -> Reserve:

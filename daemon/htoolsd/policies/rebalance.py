@@ -7,6 +7,7 @@ from typing import Any
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.execution.review import Check, Say
 from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.planning import view
 from ganeti_htools.planning.hbal import HBAL, HbalOptions
@@ -23,7 +24,15 @@ def need(facts: GroupFacts, settings: RebalanceSettings) -> Need:
     lost, score = facts.n1 > 0, f"score {fixed(facts.score, 8)}"
     over, low = facts.score >= settings.start, not facts.score > settings.stop
     why = f"{score} is {'at or above' if over else 'below'} the start, {settings.start:g}"
-    return Need(lost or over, low and not lost, "N+1 redundancy is lost" if lost else why)
+    cause = "lost N+1" if lost else "offline node" if _has_instances_offline(facts) else "drift"
+    return Need(lost or over, low and not lost, "N+1 redundancy is lost" if lost else why, cause)
+
+
+def _has_instances_offline(facts: GroupFacts) -> bool:
+    """Whether an offline node of the group has instances."""
+    state = facts.state
+    offline = facts.scope & state.columns.offline
+    return bool(offline[state.pnode].any() or offline[state.snode[state.snode != NOWHERE]].any())
 
 
 def plan(cluster: Cluster, settings: RebalanceSettings, bounds: PlanBounds, progress: Progress) -> RemedyPlan:

@@ -13,7 +13,7 @@ def need(facts: GroupFacts, _settings: RedistributeSettings) -> Need:
     """Whether the group is not healthy."""
     found = diagnose(facts.state, facts.scope)
     why = f"the group is {found.word}: {'; '.join(reasons(facts.state, found))}"
-    return Need(not found.good, found.good, "the group is healthy" if found.good else why)
+    return Need(not found.good, found.good, "the group is healthy" if found.good else why, found.word)
 
 
 def plan(

@@ -36,11 +36,15 @@ class GroupFacts(NamedTuple):
 
 
 class Need(NamedTuple):
-    """Need for a remedy in a group: begin now, stop now, or neither (hysteresis); ``why`` is the reason."""
+    """Need for a remedy in a group: begin now, stop now, or neither (hysteresis).
+
+    ``why`` is the reason in words. Rounds count for one ``cause``, the kind of the reason.
+    """
 
     begin: bool
     stop: bool
     why: str
+    cause: str = ""
 
 
 class PlanBounds(NamedTuple):

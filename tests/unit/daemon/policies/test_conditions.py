@@ -174,6 +174,15 @@ def rounds(*scores: float, n1: int = 0, apart: float = 600.0, **seen: Any) -> li
     return found
 
 
+def rounds_of(*needs: Need) -> list[bool]:
+    """Whether the policy is at work after each of the rounds with these needs."""
+    found, now = [], replace(SEEN, rounds=Rounds())
+    for each in needs:
+        now = with_next_round(ACTING, replace(now, now=now.now + 600, need=each))
+        found.append(now.rounds.active)
+    return found
+
+
 def test_begins_after_rounds_in_a_row_and_stops_at_stop() -> None:
     scores = [2.0, 1.9, 2.5, 2.5, 1.5, 1.1, 1.0, 1.5, 2.0, 1.99, 2.0]
     assert rounds(*scores) == [False, False, False, True, True, True, False, False, False, False, False]
@@ -186,6 +195,24 @@ def test_lost_redundancy_is_a_reason() -> None:
 @pytest.mark.parametrize("seen", [{"drained": ["node1"]}, {"silent": ["node1"]}, {"outdated": True}])
 def test_counts_no_rounds_that_cannot_be_judged(seen: dict[str, Any]) -> None:
     assert rounds(9.0, 9.0, 9.0, **seen) == [False, False, False]
+
+
+def test_another_cause_begins_a_new_streak() -> None:
+    """Rounds that drift has earned are no reason to repair, and the other way round."""
+    drift, lost = Need(True, False, "drift", "drift"), Need(True, False, "lost", "lost N+1")
+    calm = Need(False, False, "between", "drift")
+    assert rounds_of(drift, drift, lost, lost, drift, calm) == [False, True, False, True, False, False]
+    assert rounds_of(drift, drift, calm, calm) == [False, True, True, True]
+
+
+def test_change_of_online_nodes_begins_a_new_streak() -> None:
+    both, one = ["node1", "node2"], ["node1"]
+    found = SEEN
+    active = []
+    for online in (both, both, one, one, both):
+        found = with_next_round(ACTING, replace(found, now=found.now + 600, online=online))
+        active.append(found.rounds.active)
+    assert active == [False, True, False, True, False]
 
 
 def test_long_pause_begins_a_new_streak() -> None:

@@ -13,7 +13,8 @@ from htoolsd.policies.settings import PolicySettings
 
 
 def test_reads_what_it_wrote(tmp_path: Path) -> None:
-    rounds = {"power up": {"rack1": Rounds(1, False, 5.5, 0.0)}, "power down": {"rack1": Rounds(3, True)}}
+    one = Rounds(1, False, 5.5, 0.0, "drift", "node1,node2")
+    rounds = {"power up": {"rack1": one}, "power down": {"rack1": Rounds(3, True)}}
     memory = PolicyMemory([Expense(1.5, 2, 3)], 1, "no", 7.5, rounds)
     known = PolicyMemories({"squeeze": memory}, {"web": 2.5}, {"node1": 3.5})
     (tmp_path / "kept").write_text(to_text(known))

@@ -165,6 +165,19 @@ async def test_drained_and_returned_nodes_trigger_rounds(autojump_clock: MockClo
         assert back.trigger == "node two is back"
 
 
+async def test_outage_of_a_node_begins_the_rounds_anew(autojump_clock: MockClock, tmp_path: Path) -> None:
+    """Rounds of drift that no move improves are no reason to move instances when a node is set offline."""
+    useless = replace(EAGER, hold=3, min_gain=1e6)
+    async with working(tmp_path, rebalance=useless) as daemon:
+        held = [await daemon.next(count) for count in range(4)]
+        assert ["for" in each.reason.split() for each in held] == [True, True, False, False]
+        daemon.luxid.jobs.submit([[role("two", offline=True)]])
+        daemon.policies.configure(all_off(rebalance=replace(useless, min_gain=1e-6)))
+        rounds = [await daemon.next(count) for count in range(4, 7)]
+        assert [each.outcome for each in rounds] == ["held back", "held back", "begun"]
+        assert rounds[0].reason.endswith(", for 1 of 3 rounds")
+
+
 async def test_does_nothing_on_other_nodes_than_the_master(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with working(tmp_path, rebalance=EAGER) as daemon:
         daemon.luxid.master = False

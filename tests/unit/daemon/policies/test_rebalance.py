@@ -78,3 +78,11 @@ def test_does_not_move_resting_excluded_or_pinned_instances() -> None:
 def test_refuses_an_unknown_excluded_instance() -> None:
     with pytest.raises(HtoolsError, match=r"exclude_instances: Unknown instance\(s\): nobody"):
         planned(uneven(), replace(EAGER, exclude_instances=("nobody",)))
+
+
+def test_offline_node_with_instances_is_a_cause_of_its_own() -> None:
+    cluster = uneven()
+    down = replace(cluster, nodes=tuple(replace(each, offline=each.name == "one") for each in cluster.nodes))
+    empty = replace(cluster, nodes=tuple(replace(each, offline=each.name == "two") for each in cluster.nodes))
+    causes = [policies.needed(REBALANCE, each, EAGER)["default"].cause for each in (cluster, down, empty)]
+    assert causes == ["drift", "offline node", "drift"]
