@@ -4,7 +4,9 @@ The amounts are ``reserved`` in the inventories of classes that Ganeti counts. I
 the inventory's capacity.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +14,7 @@ import numpy as np
 from ganeti_htools.model import resource_classes
 from ganeti_htools.model.cluster import Node
 from ganeti_htools.model.columns import Ints
+from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.resource_usage import local_unit_classes
 from ganeti_htools.model.units import Units, unit_on
 
@@ -52,3 +55,22 @@ def node_reservations(nodes: Sequence[Node], units: Units) -> NodeReservations:
         free_spindles=np.where(exclusive, spindles, 0),
         disk=np.where(there, disk, 0),
     )
+
+
+def with_reserved(node: Node, amounts: Mapping[str, int]) -> Node:
+    """Return the node with more reserved. ``amounts`` are as consumers have them, by resource class.
+
+    A class without an inventory is not counted, unless Ganeti counts it. The same object without amounts.
+    """
+    if not amounts:
+        return node
+    inventories = dict(node.inventories)
+    for name, amount in amounts.items():
+        inventory = inventories.get(name)
+        if resource_classes.is_own(name):
+            inventory = inventory or Inventory(0)
+            inventories[name] = replace(inventory, reserved=inventory.reserved + amount)
+        elif inventory is not None and inventory.allocation_ratio > 0:
+            physical = math.ceil(amount / inventory.allocation_ratio)
+            inventories[name] = replace(inventory, reserved=inventory.reserved + physical)
+    return replace(node, inventories=tuple(inventories.items()))

@@ -4,7 +4,6 @@ A new instance takes its place at once. An instance that moves leaves its old no
 new nodes reserve until then, by resource class, what they lack.
 """
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,9 +13,8 @@ from ganeti_htools.engine.decide import Decision
 from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.disk_defaults import with_disk_defaults
-from ganeti_htools.model.inventory import Inventory
+from ganeti_htools.model.node_reservations import with_reserved
 from ganeti_htools.model.request import AllocateSecondary, Request
-from ganeti_htools.model.resource_classes import is_own
 from ganeti_htools.model.resource_usage import local_unit_classes, usage_on
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit
@@ -175,7 +173,7 @@ def _remaining(node: Node, taken: _Taken | None, units: Units, pools: Counter[De
             return node
         taken = _Taken()
     if taken.reserved:
-        node = _with_reserved(node, taken.reserved)
+        node = with_reserved(node, taken.reserved)
     storage, disk = node.storage, taken.disk + pools
     if storage is not None:
         storage = tuple(unit._replace(free=unit.free - disk[unit.desired]) for unit in storage)
@@ -201,17 +199,3 @@ def _missing_amounts(
         if amounts := is_to_have - has:
             found[node.name] = amounts
     return found
-
-
-def _with_reserved(node: Node, amounts: Mapping[str, int]) -> Node:
-    """Reserve amounts on a node. A class without an inventory is not counted, unless Ganeti counts it."""
-    inventories = dict(node.inventories)
-    for name, amount in amounts.items():
-        inventory = inventories.get(name)
-        if is_own(name):
-            inventory = inventory or Inventory(0)
-            inventories[name] = replace(inventory, reserved=inventory.reserved + amount)
-        elif inventory is not None and inventory.allocation_ratio > 0:
-            physical = math.ceil(amount / inventory.allocation_ratio)
-            inventories[name] = replace(inventory, reserved=inventory.reserved + physical)
-    return replace(node, inventories=tuple(inventories.items()))

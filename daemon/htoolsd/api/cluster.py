@@ -1,5 +1,6 @@
 """The methods ``cluster``, ``storage`` and ``refresh``: the daemon's data about the cluster."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -43,10 +44,16 @@ def _storage(cluster: Cluster) -> ClusterStorage:
 
 
 class ClusterMethods:
-    """Methods about the model; they raise RefusalError. Encoded answers are kept until the model changes."""
+    """Methods about the model; they raise RefusalError. Encoded answers are kept until the model changes.
 
-    def __init__(self, sync: Sync) -> None:
+    ``catch_up`` has the model count the newest claims.
+    """
+
+    def __init__(
+        self, sync: Sync, catch_up: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint
+    ) -> None:
         self._sync = sync
+        self._catch_up = catch_up
         self._encoded: tuple[Model | None, dict[str, orjson.Fragment]] = (None, {})
         self._encoding = trio.Lock()
 
@@ -55,12 +62,14 @@ class ClusterMethods:
         " that are in use but do not report as offline; the age of each kind of data, in seconds, and whether"
         " it is too old; how often each table has changed; the nodes whose figures may be older than their"
         " instances (updating); and the last known figures of nodes that do not report, without their"
-        " instances, in the text format (standby).",
-        {"fresh": "true to ask Ganeti for the configuration first; optional"},
+        " instances, in the text format (standby). Claims and promises count as reserved.",
+        {"fresh": "true to ask Ganeti for the configuration, and the ledger for claims, first; optional"},
     )
     async def cluster(self, args: Args, _file: File) -> object:
         fresh = flag("cluster", args, "fresh")
         old = await self._sync.poll_configuration() if fresh else None
+        if fresh:
+            await self._catch_up()
         model = self._sync.model
         if model.answers is None:
             raise RefusalError(Refusal.CLUSTER, f"the cluster is not known yet{self._why()}")
@@ -77,10 +86,10 @@ class ClusterMethods:
     async def _parts(self, model: Model, answers: ClusterAnswers) -> dict[str, orjson.Fragment]:
         async with self._encoding:
             of, parts = self._encoded
-            if of is None or of.answers is not answers or of.cluster is not model.cluster:
+            if of is None or of.answers is not answers or of.available is not model.available:
                 size = (len(answers.nodes) + len(answers.instances)) * ROW_BYTES
                 known = model.storage.generation or model.reservations.generation
-                with_storage = model.cluster if known else None
+                with_storage = model.available if known else None
                 parts = await run_by_size(size, lambda: encode_answers(answers, with_storage))
                 self._encoded = model, parts
             return parts

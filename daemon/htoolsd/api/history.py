@@ -52,7 +52,7 @@ class HistoryMethods:
         if name is None:
             raise RefusalError(Refusal.ARGUMENTS, "why: instance: expected a name")
         await self._sync.poll_configuration()  # the instance may just have moved
-        cluster = self._sync.model.cluster
+        cluster = self._sync.model.available
         if cluster is None:
             raise RefusalError(Refusal.CLUSTER, "the cluster is not known yet")
         try:

@@ -58,15 +58,17 @@ class PlanMethods:
         if not isinstance(given, dict):
             raise RefusalError(Refusal.ARGUMENTS, "plan: options: expected an object")
         options = _options(tool, given)
+        if args.get("generations") is None:
+            await self._plans.catch_up()
         model = self._sync.recent_model(args.get("generations"))
-        if model is None or model.cluster is None:
+        if model is None or model.available is None:
             raise RefusalError(
                 Refusal.CLUSTER, "the cluster is not known yet, or has changed since; ask again"
             )
         # Claimed nodes stay up, for a claim may be used at any moment.
-        claimed = self._plans.claimed() & {node.name for node in model.cluster.nodes}
+        claimed = self._plans.claimed() & {node.name for node in model.available.nodes}
         options = options.sparing(sorted(claimed))
-        proposal = await self._proposed(tool, options, model.cluster)
+        proposal = await self._proposed(tool, options, model.available)
         client = caller.get()
         by = {"uid": client.uid, "pid": client.pid}
         plan = new_plan(tool, options, proposal, model.generations, by)
@@ -95,7 +97,7 @@ class PlanMethods:
         if plan.facts["options"] is None:
             why = "was made by an earlier htoolsd in a form that this one does not know"
             raise RefusalError(Refusal.PLAN, f"plan {plan.id} {why}; make a new one")
-        if tool not in TOOLS or model.cluster is None:
+        if tool not in TOOLS or model.available is None:
             raise RefusalError(Refusal.CLUSTER, "the cluster is not known yet; ask again")
         if model.silent:
             raise RefusalError(Refusal.CLUSTER, describe_silent(model.silent))
@@ -108,7 +110,7 @@ class PlanMethods:
                 why = f"{earlier} cannot be made again for the present cluster: {error}"
                 raise RefusalError(Refusal.PLAN, why) from None
         else:
-            proposal = await self._proposed(tool, options, model.cluster)
+            proposal = await self._proposed(tool, options, model.available)
         if plan.state is not PlanState.PLANNED or plan.review is not None:
             return  # another call has done it
         run = new_run(tool, proposal.purpose, proposal.jobs, options.execution)

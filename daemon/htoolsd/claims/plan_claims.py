@@ -24,13 +24,14 @@ from htoolsd.ledger.records import (
     consumer_uuid,
     plan_name,
 )
-from htoolsd.ledger.reservations import claimed_nodes, reservations
+from htoolsd.ledger.reservations import claimed_nodes
 from htoolsd.ledger.resources import Stations, move_needs
 from htoolsd.ledger.worker import LedgerWorker
-from htoolsd.reservations import with_reservations
 from htoolsd.sync.sync import Sync
 
 _log = structlog.get_logger()
+
+_PATIENCE = 1.0  # seconds that a new plan waits for the newest claims
 
 
 class PlanClaims:
@@ -46,16 +47,16 @@ class PlanClaims:
         self._claims = claims
         self._synced: SyncedState | None = None  # the state at the last review
 
+    async def catch_up(self) -> None:
+        """Have the model count the newest claims, unless the ledger takes long."""
+        with trio.move_on_after(_PATIENCE):
+            await self._reconciler.reconcile()
+
     async def available_cluster(self) -> Cluster | None:
-        """Return the model's cluster with everything that is claimed left free."""
+        """Return the model's cluster with everything left free that is claimed now."""
         await self._reconciler.reconcile()
-        model, synced = self._sync.model, self._reconciler.synced
-        self._synced = synced
-        if model.without_reservations is None or synced is None:
-            return model.cluster
-        cluster = model.without_reservations
-        reserved = await trio.to_thread.run_sync(lambda: reservations(*synced, promised=True))
-        return with_reservations(cluster, reserved)
+        self._synced = self._reconciler.synced
+        return self._sync.model.available
 
     def claimed_nodes(self) -> set[str]:
         """Return the nodes with claimed resources."""

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from ganeti_htools.model.inventory import Inventories, Inventory
@@ -13,26 +13,23 @@ from htoolsd.ledger.records import Consumer, LedgerSnapshot, full_name, provider
 from htoolsd.reservations import Reservations
 
 
-def reservations(desired: DesiredState, snapshot: LedgerSnapshot, promised: bool = False) -> Reservations:
-    """Return what decisions must leave free. ``promised``: see :func:`inventories_of_nodes`."""
+def reservations(desired: DesiredState, snapshot: LedgerSnapshot) -> Reservations:
+    """Return what decisions and plans must leave free."""
     return Reservations(
-        inventories_of_nodes(desired, snapshot, promised),
+        inventories_of_nodes(desired, snapshot),
         reserved_of_pools(desired, snapshot),
         promised_of_pools(desired, snapshot),
+        promises_on_nodes(desired, snapshot),
     )
 
 
-def inventories_of_nodes(
-    desired: DesiredState, snapshot: LedgerSnapshot, promised: bool = False
-) -> dict[str, Inventories]:
+def inventories_of_nodes(desired: DesiredState, snapshot: LedgerSnapshot) -> dict[str, Inventories]:
     """Return the inventories that decisions need, by node: custom classes, and classes with reservations.
 
-    Claims of plans and claims by hand count as reserved. With ``promised``, so do promises to instances that
-    do not use them yet. (Decisions count these promises as instances on their new nodes.) ``reserved`` of a
-    class that Ganeti counts is an amount as consumers have it: one reserved CPU of a node is as many virtual
-    CPUs as the ratio makes of it.
+    Claims of plans and claims by hand count as reserved. ``reserved`` of a class that Ganeti counts is an
+    amount as consumers have it: one reserved CPU of a node is as many virtual CPUs as the ratio makes of it.
     """
-    claimed = _claimed(desired, snapshot, promised)
+    claimed = _claimed(desired, snapshot, lambda each: each.kind in ("plan", "claim"))
     found = {}
     for node, resources in desired.resources.nodes.items():
         inventories = snapshot.inventories.get(resources.provider, {})
@@ -54,11 +51,20 @@ def _needed_inventories(
             yield name, replace(inventory, reserved=math.ceil(inventory.reserved * ratio) + used)
 
 
-def _claimed(desired: DesiredState, snapshot: LedgerSnapshot, promised: bool) -> Mapping[str, Counter[str]]:
-    """Return the amounts that are claimed and not in use yet, by provider and class."""
+def promises_on_nodes(desired: DesiredState, snapshot: LedgerSnapshot) -> dict[str, dict[str, int]]:
+    """Return the amounts that are promised to instances and not in use yet, by node and class."""
+    claimed = _claimed(desired, snapshot, lambda each: each.kind == "instance" and each.promised is not None)
+    providers = {node: each.provider for node, each in desired.resources.nodes.items()}
+    return {node: dict(claimed[uuid]) for node, uuid in providers.items() if claimed.get(uuid)}
+
+
+def _claimed(
+    desired: DesiredState, snapshot: LedgerSnapshot, counts: Callable[[Consumer], bool]
+) -> Mapping[str, Counter[str]]:
+    """Return the amounts that some consumers have claimed and do not use yet, by provider and class."""
     found: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for uuid, each in snapshot.consumers.items():
-        if each.kind in ("plan", "claim") or (promised and each.promised is not None):
+        if counts(each):
             used = desired.consumers[uuid].allocations if uuid in desired.consumers else {}
             for provider, amounts in snapshot.allocations.get(uuid, {}).items():
                 found[provider].update(Counter(amounts) - Counter(used.get(provider, {})))

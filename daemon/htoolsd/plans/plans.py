@@ -214,6 +214,11 @@ class Plans:
         plan.stand("")
         await self._try_to_record(plan)
 
+    async def catch_up(self) -> None:
+        """Have the model count the newest claims."""
+        if self._claims is not None:
+            await self._claims.catch_up()
+
     async def _read(self, wait_for_nodes: bool) -> Cluster:
         """Return the cluster as it is now.
 
@@ -222,11 +227,11 @@ class Plans:
         """
         await self._sync.poll_all()
         model = self._sync.model
-        if model.cluster is None or model.silent:
+        if model.available is None or model.silent:
             raise (DataError if wait_for_nodes else HtoolsError)(describe_silent(model.silent))
         if self._claims is None:
-            return model.cluster
-        return await self._claims.available_cluster() or model.cluster
+            return model.available
+        return await self._claims.available_cluster() or model.available
 
     async def _claim(self, plan: Plan, jobs: Sequence[Job]) -> str | None:
         """Claim what jobs need (no jobs: release); return why the plan must be reviewed again, if it must."""

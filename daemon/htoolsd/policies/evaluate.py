@@ -54,7 +54,7 @@ async def remake_proposal(inputs: PolicyInputs, facts: Mapping[str, Any]) -> Pro
     The plan is for the cluster as it is now, within the same bounds. Raises HtoolsError if there is none.
     """
     remedy = next((each for each in ORDER if each.title == facts["remedy"]), None)
-    bounds, cluster = bounds_from_json(facts.get("bounds")), inputs.sync.model.cluster
+    bounds, cluster = bounds_from_json(facts.get("bounds")), inputs.sync.model.available
     if remedy is None or bounds is None or cluster is None:
         raise HtoolsError("its record lacks a known remedy or bounds, or the cluster is not known yet")
     if all(row.name != bounds.group for row in cluster.groups):

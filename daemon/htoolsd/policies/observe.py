@@ -77,7 +77,7 @@ def measure(remedy: Remedy, settings: PolicySettings, cluster: Cluster) -> list[
 async def observe(inputs: PolicyInputs, remedy: Remedy) -> tuple[Cluster, list[Situation]]:
     """Return the cluster, and the situation of each node group. Raises HtoolsError."""
     sync, settings = inputs.sync, inputs.settings[remedy.policy]
-    model, cluster = sync.model, sync.model.cluster
+    model, cluster = sync.model, sync.model.available
     if not sync.master or cluster is None:
         raise HtoolsError("the cluster is not known yet" if sync.master else "this is not the master node")
     if unknown := {*settings.groups} - {group.name for group in cluster.groups}:

@@ -151,7 +151,7 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
     methods.add(
         *methods_of(
             decisions,
-            ClusterMethods(sync),
+            ClusterMethods(sync, plan_claims.catch_up),
             PlanMethods(plans, sync, policies.remake_proposal),
             PolicyMethods(policies, sync),
             HistoryMethods(history, sync),

@@ -16,7 +16,7 @@ from ganeti_htools.backends import luxi
 from ganeti_htools.luxi.client import AnswerError
 from ganeti_htools.luxi.queries import NODE_LIVE_FIELDS, ClusterAnswers, MissingReason, QueryRow
 from ganeti_htools.model.cluster import Cluster
-from htoolsd.reservations import Reservations, with_reservations
+from htoolsd.reservations import Reservations, with_promises_reserved, with_reservations
 from htoolsd.sync.node_storage import KnownStorage, with_current_storage
 from htoolsd.sync.standby import StandbyNodes, revise_standby, with_standby
 
@@ -57,6 +57,8 @@ class Model:
     ``asked`` has the times (of trio's clock) of the last poll for each kind of data. The next four stages are
     None until both kinds were polled: ``answers`` joins the tables; ``without_storage`` is the cluster in the
     answers; ``without_reservations`` adds ``storage``; ``cluster`` adds ``reservations`` and ``standby``.
+    ``available`` is the cluster for plans and tools: promises to its instances, which decisions count
+    themselves, are reserved in it.
     ``silent`` nodes are in use but do not report; they count as offline. ``changed_nodes`` have other
     instances since the time of a poll.
     """
@@ -68,6 +70,7 @@ class Model:
     without_storage: Cluster | None = None
     without_reservations: Cluster | None = None
     cluster: Cluster | None = None
+    available: Cluster | None = None
     silent: tuple[str, ...] = ()
     changed_nodes: Mapping[str, float] = field(default_factory=dict)
     storage: KnownStorage = field(default_factory=KnownStorage)
@@ -213,8 +216,15 @@ def set_reservations(model: Model, reserved: Reservations) -> Model:
     """Return the model with other reservations."""
     if model.without_reservations is None:
         return replace(model, reservations=reserved)
-    cluster = with_standby(with_reservations(model.without_reservations, reserved), model.standby)
-    return replace(model, reservations=reserved, cluster=_reuse_rows(cluster, model.cluster))
+    new = with_standby(with_reservations(model.without_reservations, reserved), model.standby)
+    cluster = _reuse_rows(new, model.cluster)
+    available = with_promises_reserved(cluster, reserved)
+    return replace(
+        model,
+        reservations=reserved,
+        cluster=cluster,
+        available=cluster if available is cluster else _reuse_rows(available, model.available),
+    )
 
 
 def _reuse_rows(cluster: Cluster, before: Cluster | None) -> Cluster:

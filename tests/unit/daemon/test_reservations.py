@@ -2,7 +2,12 @@ from dataclasses import replace
 
 from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
-from htoolsd.reservations import Reservations, update_reservations, with_reservations
+from htoolsd.reservations import (
+    Reservations,
+    update_reservations,
+    with_promises_reserved,
+    with_reservations,
+)
 from tests.support import by_hand
 
 SAN, NAS = (DesiredUnit(StorageType.EXT, key) for key in ("san", "nas"))
@@ -35,3 +40,15 @@ def test_generation_rises_only_with_a_change() -> None:
     assert (first.inventories, first.generation) == ({"node2": GPU}, 1)
     assert update_reservations(first, Reservations({"node2": GPU})) is first
     assert update_reservations(first, Reservations()).generation == 2
+
+
+def test_promises_are_added_to_what_is_reserved() -> None:
+    reserved = Reservations(
+        {"node2": (*GPU, ("MEMORY_MB", Inventory(1000, 100)))},
+        promises={"node2": {"MEMORY_MB": 50, "CUSTOM_GPU": 1}, "gone": {"VCPU": 1}},
+    )
+    cluster = with_reservations(CLUSTER, reserved)
+    one, two = with_promises_reserved(cluster, reserved).nodes
+    assert one is CLUSTER.nodes[0]
+    assert dict(two.inventories) == {"CUSTOM_GPU": Inventory(2, 1), "MEMORY_MB": Inventory(1000, 150)}
+    assert with_promises_reserved(cluster, Reservations({"node2": GPU})) is cluster

@@ -74,12 +74,13 @@ class Daemon:
         (node,) = (row for row in cluster.nodes if row.name == name)
         return {each: inventory.reserved for each, inventory in node.inventories}
 
-    async def promise(self, name: str, memory: int) -> None:
-        """Promise memory of every node to an instance."""
+    async def promise(self, name: str, memory: int, *names: str) -> None:
+        """Promise memory of these nodes to an instance, of every node without names."""
         name = f"{self.sync.model.name}/{name}"
         cluster = self.sync.model.cluster
         assert cluster is not None
-        nodes = [provider_uuid(f"{self.sync.model.name}/{node.name}") for node in cluster.nodes]
+        chosen = names or [node.name for node in cluster.nodes]
+        nodes = [provider_uuid(f"{self.sync.model.name}/{node}") for node in chosen]
         consumer = Consumer(consumer_uuid(name), name, "instance", promised="{}")
         wanted = {node: {"MEMORY_MB": memory} for node in nodes}
         await self.claim(consumer, wanted)
@@ -190,6 +191,21 @@ async def test_plan_runs_without_a_ledger(autojump_clock: MockClock, tmp_path: P
         plan = await here.begun(await here.made())
         await here.over(plan)
         assert plan.state is PlanState.DONE
+
+
+async def test_plan_with_promises_on_its_nodes_fits_its_first_review(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    async with ganeti() as luxid, daemon(tmp_path, luxid) as here:
+        before = await here.made()
+        targets = {job.step.now[0] for jobs in before.run.rest for job in jobs if job.step is not None}
+        await here.promise("new", 3500, *targets)
+        plan = await here.made()
+        await here.begun(plan)
+        await here.over(plan)
+        assert plan.state is PlanState.DONE
+        assert plan.run.tasks
+        assert plan.run.changes == []
 
 
 async def test_nodes_with_claims_are_not_powered_down(autojump_clock: MockClock, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
 from ganeti_htools.model.types import DiskTemplate
 from htoolsd.ledger.desired_state import DesiredState, desired_state
 from htoolsd.ledger.records import Consumer, Kind, LedgerSnapshot, consumer_uuid, provider_uuid
-from htoolsd.ledger.reservations import claimed_nodes, inventories_of_nodes, reservations
+from htoolsd.ledger.reservations import claimed_nodes, inventories_of_nodes, promises_on_nodes, reservations
 from tests.support import by_hand
 
 WEB = by_hand.instance("web1", DiskTemplate.DRBD, "node1", "node2")
@@ -24,9 +24,9 @@ def contents(
     return LedgerSnapshot({}, {NODE1: inventories}, {each.uuid: each for each in consumers}, held)
 
 
-def kept(*facts: Any, **options: bool) -> dict[str, Inventory]:
+def kept(*facts: Any) -> dict[str, Inventory]:
     """Return the inventories of node1 that decisions get; node2 has none."""
-    found = inventories_of_nodes(SAID, contents(*facts), **options)
+    found = inventories_of_nodes(SAID, contents(*facts))
     assert found.keys() <= {"node1"}
     return dict(found.get("node1", ()))
 
@@ -52,15 +52,16 @@ def test_claims_of_plans_and_by_hand_are_reserved() -> None:
     assert kept(there, *uses)["MEMORY_MB"].reserved == 600
 
 
-def test_promises_are_reserved_on_request() -> None:
+def test_promises_that_are_not_in_use_yet_are_apart() -> None:
     there = {"MEMORY_MB": Inventory(10_000)}
-    uses = (
+    promised = contents(
+        there,
         ("c1/new", "instance", "{}", {"MEMORY_MB": 70}),
         ("c1/web1", "instance", "{}", {"MEMORY_MB": 1200}),
     )
-    assert kept(there, *uses) == {}
-    assert kept(there, *uses, promised=True)["MEMORY_MB"].reserved == 70 + 200
-    assert kept(there, ("c1/old", "instance", None, {"MEMORY_MB": 70}), promised=True) == {}
+    assert inventories_of_nodes(SAID, promised) == {}
+    assert promises_on_nodes(SAID, promised) == {"node1": {"MEMORY_MB": 70 + 200}}
+    assert promises_on_nodes(SAID, contents(there, ("c1/old", "instance", None, {"MEMORY_MB": 70}))) == {}
 
 
 def test_claimed_nodes_are_named() -> None:
