@@ -10,6 +10,7 @@ from ganeti_htools.model.cluster import Cluster, Disk
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.policy import ISpec
+from ganeti_htools.model.resource_classes import no_node_has
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit, holds
 from ganeti_htools.model.types import DiskTemplate
@@ -41,7 +42,7 @@ def requested_instances(state: State, line: CommandLine) -> tuple[RequestedSizes
         _check_unit(state, template, unit)
     for name, _ in line.resource:
         if name not in state.units.classes:
-            raise HtoolsError(f"no node has {name}")
+            raise HtoolsError(no_node_has(name, state.units.classes))
     if disks:
         size = replace(size, dsk=sum(disk.size for disk in disks))
     return RequestedSizes(kind, sizes), RequestedSizes(replace(kind, disks=disks), [size])

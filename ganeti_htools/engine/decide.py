@@ -18,10 +18,12 @@ from ganeti_htools.engine.redundancy.checks import SecondaryCheck
 from ganeti_htools.engine.rules import choice, settling
 from ganeti_htools.engine.rules.pools import NO_POOLS, PoolRoom, lacking, pool_room
 from ganeti_htools.model import request as wanted
+from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.options import PlacementOptions
+from ganeti_htools.model.resource_classes import no_node_has
 from ganeti_htools.model.state import RequestedInstance, State
 
 
@@ -113,7 +115,7 @@ def place(
     if alike:
         asked = made[0]
     full = [lacking(left, state, each.row) for each in made]
-    refusal = not_enabled(state.cluster, asked.row)
+    refusal = not_enabled(state.cluster, asked.row) or _unknown_class(state, asked.row)
     if refusal is None and full and all(full):
         refusal = f"No valid allocation solutions, most missing: {full[0]}"
     if refusal is not None:
@@ -155,6 +157,19 @@ def not_enabled(cluster: Cluster, row: Instance) -> str | None:
         return None
     allowed = ", ".join(template.value for template in enabled)
     return f"Disk template {row.template.value} is not enabled; the cluster enables {allowed}"
+
+
+def _unknown_class(state: State, row: Instance) -> str | None:
+    """Describe a demand of a new instance for a custom class that no node has; None without one.
+
+    Without inventories of custom classes nothing is known about demands. An instance whose disks are
+    recreated is no new one.
+    """
+    known = state.units.classes
+    unknown = [name for name in tags.demands(row.tags) if name not in known] if known else []
+    if not unknown or any(row.name == each.name for each in state.cluster.instances):
+        return None
+    return no_node_has(unknown[0], known)
 
 
 def _why(

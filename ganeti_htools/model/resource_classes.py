@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from ganeti_htools.model.storage import DesiredUnit
 
@@ -13,6 +13,7 @@ POOL = "CUSTOM_DISK_MIB_POOL"  # of a pool, whatever it is called: clusters that
 
 _CUSTOM = re.compile(r"CUSTOM_[A-Z0-9_]+")
 _LONGEST = 255
+_NEAREST = 3  # known classes that are named beside an unknown one
 _DISK = "CUSTOM_DISK_MIB_"
 
 
@@ -54,3 +55,12 @@ def classes_of_units(units: Iterable[DesiredUnit]) -> dict[DesiredUnit, str]:
     return {
         unit: class_of_unit(unit, frozenset({name} if met[name] > 1 else ())) for unit, name in found.items()
     }
+
+
+def no_node_has(name: str, known: Collection[str]) -> str:
+    """Describe that no node has a custom class, with the nearest names of ``known`` classes."""
+    if not known:
+        return f"no node has {name}"
+    from difflib import get_close_matches  # rarely needed
+
+    return f"no node has {name}; known: {', '.join(get_close_matches(name, known, _NEAREST, cutoff=0.0))}"

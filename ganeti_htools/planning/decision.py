@@ -22,6 +22,7 @@ from ganeti_htools.model.request import (
 )
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit
+from ganeti_htools.model.tags import demands
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning import answer
 from ganeti_htools.planning.inter_group import prepare
@@ -141,7 +142,7 @@ def respond(
     else:
         cache.alone = asked, places
     return Response(
-        _answer(request, outcome, note + more),
+        _answer(request, outcome, note + more + _unchecked_demands(state, request)),
         (*message.warnings, *inconsistencies(state)),
         summarize(request, outcome),
         known is not None and names_units(requested, known.cluster),
@@ -239,7 +240,14 @@ def respond_on(
     outcome = _outcome(state, request, options)
     after = state if isinstance(outcome, RequestFailed) else outcome.state
     more = {"ranking": _ranking(request, outcome)} if ranked else {}
-    return _answer(request, outcome, note, **more), after
+    return _answer(request, outcome, note + _unchecked_demands(state, request), **more), after
+
+
+def _unchecked_demands(state: State, request: Request) -> str:
+    """Name the custom classes that new instances demand while no inventories are known; empty without any."""
+    rows = () if state.units.classes else new_instances(request)
+    names = sorted({name for row in rows for name in demands(row.tags)})
+    return f"; not looked at, because no node has inventories: {', '.join(names)}" if names else ""
 
 
 def _outcome(state: State, request: Request, options: PlacementOptions) -> Decision | RequestFailed:

@@ -189,3 +189,46 @@ def test_reports_templates_that_are_not_enabled() -> None:
             )
         else:
             assert answered == answer(request)
+
+
+UNCHECKED = "; not looked at, because no node has inventories: CUSTOM_GPX"
+
+
+def with_class(name: str | None) -> Known:
+    """The known cluster, whose nodes have a custom class."""
+    found = rows(CLASSES, messages.allocate("new.example.org", "ext"))
+    there = ((name, Inventory(4)),) if name else ()
+    return Known(replace(found, nodes=tuple(replace(node, inventories=there) for node in found.nodes)), 1.0)
+
+
+CLASSES = cluster(1, shape(instances=4))
+GPX = ("htools:resource:CUSTOM_GPX:1",)
+
+
+def test_refuses_demand_for_a_class_that_no_node_has_with_the_nearest_name() -> None:
+    told = answer(
+        text(CLASSES, messages.allocate("new.example.org", "ext", tags=GPX)), with_class("CUSTOM_GPU")
+    )
+    assert not told["success"]
+    assert told["info"] == "Request failed: no node has CUSTOM_GPX; known: CUSTOM_GPU"
+
+
+def test_multi_allocation_with_an_unknown_class_is_refused() -> None:
+    several = [messages.allocate(f"new{each}.example.org", "ext", tags=GPX[:each]) for each in (0, 1)]
+    told = answer(text(CLASSES, messages.multi_allocate(several)), with_class("CUSTOM_GPU"))
+    assert told["info"] == "Request failed: no node has CUSTOM_GPX; known: CUSTOM_GPU"
+
+
+@pytest.mark.parametrize("known", [None, with_class(None)])
+def test_without_inventories_the_answer_names_demands_that_were_not_looked_at(known: Known | None) -> None:
+    plain = messages.allocate("new.example.org", "ext")
+    expected = answer(text(CLASSES, plain), known)
+    told = answer(text(CLASSES, {**plain, "tags": GPX}), known)
+    assert told == {**expected, "info": expected["info"] + UNCHECKED}
+
+
+def test_disks_are_recreated_whatever_classes_nodes_have() -> None:
+    name = next(iter(CLASSES["instances"]))
+    template = CLASSES["instances"][name]["disk_template"]
+    told = answer(text(CLASSES, messages.allocate(name, template, tags=GPX)), with_class("CUSTOM_GPU"))
+    assert "CUSTOM_GPX" not in told["info"]
