@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from ganeti_htools.engine.balancing.balance import stepwise
 from ganeti_htools.engine.capacity.storage_faults import storage_faults
 from ganeti_htools.engine.groups.diagnosis import diagnose
 from ganeti_htools.engine.redundancy import health as redundancy_health
+from ganeti_htools.engine.redundancy.recoverability import unrecoverable
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.errors import HtoolsError
@@ -54,7 +54,8 @@ def _check(state: State, movable: Bools, line: CommandLine) -> int:
     """
     capacity = not line.no_capacity_checks
     rows = redundancy_health.groups(state)
-    before = _findings([_group(state, row, capacity) for row in rows], capacity)
+    worded = capacity and (line.json or line.verbose > 1)
+    before = _findings([_group(state, row, capacity, worded) for row in rows], capacity)
     simulate = not (before.healthy or line.no_simulation)
     faults = storage_faults(state)
     if line.verbose >= 1 and not line.json:
@@ -68,7 +69,7 @@ def _check(state: State, movable: Bools, line: CommandLine) -> int:
     _print_findings(state, before, "INIT", before, line, outlook)
     after = None
     if simulate:
-        balanced = [_group(_balanced(state, row, movable, line), row, capacity) for row in rows]
+        balanced = [_group(_balanced(state, row, movable, line), row, capacity, False) for row in rows]
         after = _findings(balanced, capacity)
     if line.json:
         stored = {"storage": storage.faults_json(faults)} if state.units.reported else {}
@@ -111,14 +112,14 @@ def _findings(groups: Sequence[GroupFindings], capacity: bool) -> HealthFindings
     )
 
 
-def _group(state: State, row: int, capacity: bool) -> GroupFindings:
+def _group(state: State, row: int, capacity: bool, worded: bool) -> GroupFindings:
+    """Check a group (row). ``worded``: also find nodes that cannot be lost, for the health in words."""
     scope: Bools = state.group == row
-    counts, fragile = redundancy_health.health(state, scope, capacity=False), None
-    if capacity:
-        fragile = tuple(np.flatnonzero(redundancy_health.fragile_nodes(state, scope)).tolist())
-        counts = replace(counts, gn1_fail=len(fragile))
     return GroupFindings(
-        row, counts, diagnose(state, scope, fragile), float(choice.base(state, scope).score())
+        row,
+        redundancy_health.health(state, scope, capacity),
+        diagnose(state, scope, unrecoverable(state, scope) if worded else None),
+        float(choice.base(state, scope).score()),
     )
 
 

@@ -139,7 +139,7 @@ def test_place_in_other_group_is_that_of_hail(described: Cluster) -> None:
             found = now.places(index, [target])
             theirs = now.after_moving(index, hail.moved[0].parts)
             # Where redundancy does not interfere it is the same, but for ties by the last bits of scores.
-            if found and not now.group_state(target).fragile and theirs:
+            if found and not now.group_state(target).lost.any() and theirs:
                 scope, ours = state.group == target, now.after_moving(index, found[0].parts)
                 assert ours is not None
                 assert score_of(ours.state, scope) == pytest.approx(score_of(theirs.state, scope), abs=1e-9)

@@ -10,11 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from ganeti_htools.engine.balancing.recheck import retrace
 from ganeti_htools.engine.balancing.traffic import copied
-from ganeti_htools.engine.redundancy.health import bad_nodes, fragile_nodes
+from ganeti_htools.engine.redundancy.health import bad_nodes
+from ganeti_htools.engine.redundancy.recoverability import unrecoverable
 from ganeti_htools.execution.jobs import Job, Jobsets
 from ganeti_htools.execution.review import Check, Review
 from ganeti_htools.model.cluster import Cluster
@@ -62,13 +61,15 @@ def safe_moves(
     """
     after = state.copy()
     keep = hsqueeze.SqueezeOptions(minimal_resources=reserve.instances, allow_drbd=reserve.disks)
-    weak, lacking = _weak(after, scope), hsqueeze.lacks_resources(after, keep, scope)
+    weak, lost = bad_nodes(after, scope), unrecoverable(after, scope)
+    lacking = hsqueeze.lacks_resources(after, keep, scope)
     count = 0
     for _ in retrace(after, movable, ((step, 0.0) for step in steps)):
-        now, lacks = _weak(after, scope), hsqueeze.lacks_resources(after, keep, scope)
-        if (now & ~weak).any() or (lacks and not lacking):
+        bad, gone = bad_nodes(after, scope), unrecoverable(after, scope)
+        lacks = hsqueeze.lacks_resources(after, keep, scope)
+        if (bad & ~weak).any() or (gone & ~lost).any() or (lacks and not lacking):
             break
-        weak, lacking, count = now, lacks, count + 1
+        weak, lost, lacking, count = bad, gone, lacks, count + 1
     return count
 
 
@@ -99,11 +100,3 @@ def guarded(check: Check, options: View, group: str, reserve: Reserve = _NO_RESE
         return found if safe == len(steps) else Review(UNSAFE)
 
     return guard
-
-
-def _weak(state: State, scope: Bools) -> Bools:
-    """Select nodes that fail N+1 or cannot be lost. Offline nodes take no instances."""
-    # A lost node's instances are placed in the order of the next reading of the cluster.
-    state = replace(state, stamp=np.arange(len(state.pnode)))
-    found: Bools = bad_nodes(state, scope) | fragile_nodes(state, scope & ~state.columns.offline)
-    return found

@@ -18,6 +18,7 @@ from ganeti_htools.model.columns import by_unit, sorted_unique
 from ganeti_htools.model.state import State
 from ganeti_htools.planning.group_moves import GroupMove, cost_of
 from ganeti_htools.planning.hregroup import RegroupOptions
+from ganeti_htools.planning.redundancy_changes import redundancy_changes
 
 _DONE = {"redistribute": "Repaired", "compress": "Emptied", "balance": "Balanced"}
 
@@ -275,6 +276,7 @@ def as_json(
             {"name": groups[row].name, "before": _figures(before, row), "after": _figures(outcome.after, row)}
             for row in rows
         ],
+        "redundancy": redundancy_changes(before.state, outcome.after.state),
         **({} if ran is None else {"execution": ran}),
     }
 

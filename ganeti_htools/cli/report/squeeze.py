@@ -11,6 +11,7 @@ from ganeti_htools.engine.squeezing.power_plan import Action
 from ganeti_htools.planning.hsqueeze import SqueezePlan
 from ganeti_htools.planning.jobsets import BalancingMove
 from ganeti_htools.planning.power_report import least_free, unchanged_nodes
+from ganeti_htools.planning.redundancy_changes import redundancy_changes
 
 _TITLES = {
     Action.NOTHING: "'No action'",
@@ -68,6 +69,7 @@ def as_json(plan: SqueezePlan, outcome: Mapping[str, Any] | None) -> dict[str, A
         "cost": plan.cost(),
         "stopped": plan.stopped_instances,
         "least_free_mib": least_free(power),
+        "redundancy": redundancy_changes(state, power.state),
         "kept": _unchanged(plan),
         "candidates": _candidates(plan),
         "jobsets": [list(map(_move, jobs)) for own in sets for jobs in own],

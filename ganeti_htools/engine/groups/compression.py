@@ -235,7 +235,7 @@ def _moved(
             way, tried = after.route_to(index, group), after.copy()
             if way is None or not tried.move(index, way):
                 continue
-            if not tried.diagnosis(group).worse_than(after.diagnosis(group)) and tried.has_room(group, spare):
+            if not tried.degrades(after, after.homes(index)) and tried.has_room(group, spare):
                 after, free[:, group] = tried, free[:, group] - needs[:, index]
                 break
         else:

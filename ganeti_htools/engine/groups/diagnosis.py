@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ganeti_htools.engine.redundancy.health import bad_nodes
+from ganeti_htools.engine.redundancy.recoverability import nodes_of_unrecoverable
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.state import State
 
@@ -16,15 +17,17 @@ class GroupDiagnosis:
 
     ``stranded`` are instances with an offline node, primaries first. ``failing`` are online nodes that fail
     N+1, ``pressing`` the instances on them, secondaries first. ``fragile`` nodes cannot be lost with all
-    their instances recovered; None if that was not checked. ``between`` are primaries whose secondary is in
-    another group, left by an interrupted change of group.
+    their instances recovered. ``between`` are primaries whose secondary is in another group, left by an
+    interrupted change of group. ``unrecoverable`` are all instances that would not come back after the loss
+    of their primary, also those of offline nodes.
     """
 
     stranded: tuple[int, ...]
     failing: tuple[int, ...]
     pressing: tuple[int, ...]
-    fragile: tuple[int, ...] | None = None
+    fragile: tuple[int, ...] = ()
     between: tuple[int, ...] = ()
+    unrecoverable: tuple[int, ...] = ()
 
     @property
     def word(self) -> str:
@@ -48,7 +51,7 @@ class GroupDiagnosis:
     def worse_than(self, other: "GroupDiagnosis") -> bool:
         """Whether this diagnosis has a fault that the other lacks."""
         return any(
-            set(mine or ()) - set(theirs or ())
+            set(mine) - set(theirs)
             for mine, theirs in (
                 (self.stranded, other.stranded),
                 (self.failing, other.failing),
@@ -57,14 +60,23 @@ class GroupDiagnosis:
         )
 
 
-def diagnose(state: State, scope: Bools, fragile: tuple[int, ...] | None = None) -> GroupDiagnosis:
-    """Diagnose the group in scope; ``fragile`` are its nodes that cannot be lost."""
+def diagnose(state: State, scope: Bools, lost: Bools | None = None) -> GroupDiagnosis:
+    """Diagnose the group in scope; ``lost`` marks its instances that are :func:`.unrecoverable`.
+
+    Without ``lost``, redundancy is not diagnosed.
+    """
+    lost = np.zeros_like(state.forthcoming) if lost is None else lost
     offline, bad = scope & state.columns.offline, bad_nodes(state, scope)
     stranded = _instances(state, offline, state.pnode) + _instances(state, offline, state.snode)
     pressing = _instances(state, bad, state.snode) + _instances(state, bad, state.pnode)
     apart = scope[state.pnode] & (state.snode != NOWHERE) & ~scope[state.snode] & ~state.forthcoming
     return GroupDiagnosis(
-        tuple(dict.fromkeys(stranded)), _rows(bad), tuple(dict.fromkeys(pressing)), fragile, _rows(apart)
+        tuple(dict.fromkeys(stranded)),
+        _rows(bad),
+        tuple(dict.fromkeys(pressing)),
+        _rows(nodes_of_unrecoverable(state, scope, lost)),
+        _rows(apart),
+        _rows(lost),
     )
 
 

@@ -9,9 +9,10 @@ from ganeti_htools.engine.allocation.one_node import on_nodes
 from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.solution import Solution
 from ganeti_htools.engine.redundancy.assessment import assess
-from ganeti_htools.engine.redundancy.checks import Check, NoNewFragileCheck
+from ganeti_htools.engine.redundancy.checks import Check, NoLossCheck
+from ganeti_htools.engine.redundancy.recoverability import unrecoverable
 from ganeti_htools.engine.rules import choice, settling
-from ganeti_htools.model.columns import NOWHERE, Ints
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.disk_defaults import with_disk_defaults
 from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.options import PlacementOptions
@@ -20,15 +21,16 @@ from ganeti_htools.model.state import RequestedInstance, State
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """A node group as a state of its own; ``nodes`` are its rows in the whole cluster.
+    """A node group as a state of its own; ``nodes`` and ``instances`` are its rows in the whole cluster.
 
-    ``fragile`` nodes (rows of the whole) cannot be lost. ``check`` keeps the redundancy of the group.
+    ``lost`` marks its instances that are :func:`.unrecoverable`. ``check`` keeps the redundancy of the group.
     ``known`` caches the places found.
     """
 
     state: State
     nodes: Ints
-    fragile: tuple[int, ...]
+    instances: Ints
+    lost: Bools
     check: Check
     known: dict[Any, Solution | None] = field(default_factory=dict)
 
@@ -37,27 +39,29 @@ def group_state(whole: State, group: int) -> GroupState:
     """Return a group (row) of a cluster with the instances that have all their nodes in the group."""
     scope = whole.group == group
     here = scope[whole.pnode] & ((whole.snode == NOWHERE) | scope[whole.snode])
-    nodes = np.flatnonzero(scope)
-    return _detached(whole.part(nodes, np.flatnonzero(here)), nodes)
+    nodes, instances = np.flatnonzero(scope), np.flatnonzero(here)
+    return _detached(whole.part(nodes, instances), nodes, instances)
 
 
-def _detached(state: State, nodes: Ints) -> GroupState:
-    redundancy = assess(state, np.ones(len(nodes), np.bool_), PlacementOptions())
-    fragile = redundancy.fragile()
-    check: Check = NoNewFragileCheck(redundancy, fragile) if fragile.any() else redundancy
-    return GroupState(state, nodes, tuple(nodes[fragile].tolist()), check)
+def _detached(state: State, nodes: Ints, instances: Ints) -> GroupState:
+    redundancy = assess(state, ~state.columns.offline, PlacementOptions())
+    lost = unrecoverable(state, np.ones(len(nodes), np.bool_), redundancy)
+    check: Check = NoLossCheck(redundancy, lost) if lost.any() else redundancy
+    return GroupState(state, nodes, instances, lost, check)
 
 
-def best_place(alone: GroupState, asked: RequestedInstance, first: Ints) -> Solution | None:
+def best_place(
+    alone: GroupState, asked: RequestedInstance, first: Ints, check: Check | None
+) -> Solution | None:
     """Return the best place for an instance with its primary on one of these nodes (the group's rows)."""
     state, everyone = alone.state, np.ones(len(alone.nodes), np.bool_)
     nodes = np.flatnonzero(~state.columns.offline)
     if not len(first) or len(nodes) < asked.row.template.required_nodes:
         return None
     if not asked.mirrored:
-        return on_nodes(state, asked, first, everyone, PlacementOptions(), alone.check)
+        return on_nodes(state, asked, first, everyone, PlacementOptions(), check)
     base = choice.base(state, everyone)
-    return on_pairs(state, asked, first, nodes, base, PlacementOptions(), alone.check)
+    return on_pairs(state, asked, first, nodes, base, PlacementOptions(), check)
 
 
 def has_room(alone: GroupState, group: int, number: int) -> bool:
@@ -75,10 +79,10 @@ def has_room(alone: GroupState, group: int, number: int) -> bool:
     row = with_disk_defaults(alone.state.cluster.groups[group], kind.instance(size))
     for _ in range(number):
         online = np.flatnonzero(~alone.state.columns.offline)
-        solution = best_place(alone, alone.state.requested_instance(row), online)
+        solution = best_place(alone, alone.state.requested_instance(row), online, alone.check)
         if solution is None or solution.trial is None:
             return False
         state = alone.state.copy()
         settling.settle(state, solution.trial)
-        alone = _detached(state, alone.nodes)
+        alone = _detached(state, alone.nodes, alone.instances)
     return True

@@ -13,16 +13,19 @@ from ganeti_htools.model.state import State
 def obstacle(now: Regrouping, moves: Sequence[NamedMove]) -> str | None:
     """Make moves in place, one after the other, and return the first reason against them, or None.
 
-    A partly moved instance goes the rest of its route. In the end no group may be less healthy and no moved
-    instance between two groups.
+    A partly moved instance goes the rest of its route. No move may take an instance's redundancy. In the end
+    no group may be less healthy and no moved instance between two groups.
     """
     rows = {instance.name: row for row, instance in enumerate(now.state.cluster.instances)}
     groups = sorted(now.rules.groups)
     before = {group: now.diagnosis(group) for group in groups}
     for move in moves:
+        last = now.copy()
         why = _cannot_be_made(now, rows.get(move.instance, NOWHERE), move)
         if why is not None:
             return f"instance {move.instance} {why}"
+        if lost := now.lost_since(last, groups):
+            return now.describe_lost(lost)
     names = [group.name for group in now.state.cluster.groups]
     for move in moves:
         homes = now.homes(rows[move.instance])

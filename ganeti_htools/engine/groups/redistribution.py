@@ -180,8 +180,7 @@ def _pruned(before: Regrouping, group: int, after: Regrouping) -> Regrouping:
 
 def _repaired_by(before: Regrouping, group: int, moves: Sequence[MovedInstance]) -> Regrouping | None:
     """Return the cluster after moves that repair a group and make none worse, or None."""
-    after = before.copy()
-    if not all(after.move(each.instance, each.parts) for each in moves):
-        return None
-    touched = {home for each in moves for now in (before, after) for home in now.homes(each.instance)}
-    return after if after.diagnosis(group).good and not after.degrades(before, touched) else None
+    after: Regrouping | None = before
+    for each in moves:
+        after = after and after.after_moving(each.instance, each.parts)
+    return after if after and after.diagnosis(group).good else None

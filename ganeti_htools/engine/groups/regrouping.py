@@ -14,15 +14,17 @@ import numpy as np
 from ganeti_htools.engine.allocation.evacuate import MovedInstance
 from ganeti_htools.engine.allocation.move_parts import try_operation, try_part
 from ganeti_htools.engine.allocation.solution import Solution
-from ganeti_htools.engine.groups.diagnosis import GroupDiagnosis, diagnose
+from ganeti_htools.engine.groups.diagnosis import GroupDiagnosis, diagnose, shorten_names
 from ganeti_htools.engine.groups.group_state import GroupState, best_place, group_state, has_room
 from ganeti_htools.engine.groups.partitions import GroupTargets
 from ganeti_htools.engine.groups.routes import nodes_after, route_out, routes_within, source_node
 from ganeti_htools.engine.groups.rules import RegroupingRules, obstacle_to_leaving
+from ganeti_htools.engine.redundancy.checks import NoLossCheck
+from ganeti_htools.engine.redundancy.recoverability import recoveries
 from ganeti_htools.engine.rules import choice, settling
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS, copy_codes
 from ganeti_htools.engine.rules.score import Statistics
-from ganeti_htools.model.columns import NOWHERE, Ints
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints, sorted_unique
 from ganeti_htools.model.moves import MovePart, Operation
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
@@ -150,9 +152,13 @@ class Regrouping:
         """Return the best place in a group, cached for equal instances that reach the same nodes."""
         alone, asked = self.group_state(group), replace(self.state.instance(index), index=NOWHERE)
         reached = self._reached(index, alone)
-        key = asked.needs, asked.row.demand, *map(tuple, (asked.tags, asked.desired)), reached.tobytes()
+        check = alone.check
+        if isinstance(check, NoLossCheck) and index in self.diagnosis(self.group_of(index)).unrecoverable:
+            check = replace(check, may_be_lost=True)
+        kind = asked.needs, asked.row.demand, *map(tuple, (asked.tags, asked.desired))
+        key = *kind, check is alone.check, reached.tobytes()
         if key not in alone.known:
-            alone.known[key] = best_place(alone, asked, reached)
+            alone.known[key] = best_place(alone, asked, reached, check)
         return alone.known[key]
 
     def _reached(self, index: int, alone: GroupState) -> Ints:
@@ -217,9 +223,32 @@ class Regrouping:
         return after if after.move(index, parts) and not after.degrades(self, self.homes(index)) else None
 
     def degrades(self, before: "Regrouping", groups: Iterable[int]) -> bool:
-        """Whether any of these groups, or of the last moved instance's groups, is worse than before."""
-        last = self.homes(self.moved[-1].instance) if self.moved else ()
-        return any(self.diagnosis(group).worse_than(before.diagnosis(group)) for group in {*groups, *last})
+        """Whether any of these groups, or of the last moved instance's groups, is worse than before.
+
+        Nor may an instance of these groups lose its redundancy.
+        """
+        touched = {*groups, *(self.homes(self.moved[-1].instance) if self.moved else ())}
+        worse = any(self.diagnosis(group).worse_than(before.diagnosis(group)) for group in touched)
+        return worse or bool(self.lost_since(before, touched))
+
+    def lost_since(self, before: "Regrouping", groups: Iterable[int]) -> list[int]:
+        """Return the instances (rows) of some groups that lost their redundancy.
+
+        They would have come back after the loss of their primary before, and would not now.
+        """
+        groups = list(groups)
+        was, now = (
+            {row for group in groups for row in each.diagnosis(group).unrecoverable}
+            for each in (before, self)
+        )
+        return sorted(now - was)
+
+    def describe_lost(self, rows: Sequence[int]) -> str:
+        """Describe instances (rows) that would not come back after the loss of their primary."""
+        state = self.state
+        names = shorten_names([state.cluster.instances[row].name for row in rows])
+        nodes = shorten_names(state.names(sorted({int(state.pnode[row]) for row in rows})))
+        return f"{names} would not come back after the loss of {nodes}"
 
     def after_leaving_group(self, index: int) -> "Regrouping | None":
         """Return a copy with an instance moved to its best place in another group, or None."""
@@ -246,7 +275,17 @@ class Regrouping:
     def diagnosis(self, group: int) -> GroupDiagnosis:
         """Return the diagnosis of a group, in rows of the whole cluster."""
         if group not in self._health:
-            self._health[group] = diagnose(
-                self.state, self.state.group == group, self.group_state(group).fragile
-            )
+            self._health[group] = diagnose(self.state, self.state.group == group, self._unrecoverable(group))
         return self._health[group]
+
+    def _unrecoverable(self, group: int) -> Bools:
+        """Mark the instances with their primary in a group that would not come back after its loss."""
+        state, alone = self.state, self.group_state(group)
+        found = np.zeros(len(state.pnode), np.bool_)
+        found[alone.instances] = alone.lost
+        between = (state.group[state.pnode] == group) & ~state.forthcoming
+        between[alone.instances] = False
+        for node in sorted_unique(state.pnode[between]).tolist():
+            for recovery in recoveries(state, node):
+                found[recovery.instance] = recovery.node == NOWHERE
+        return found

@@ -6,6 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from ganeti_htools.engine.redundancy.assessment import Assessment, assess
+from ganeti_htools.engine.redundancy.recoverability import unrecoverable
 from ganeti_htools.engine.redundancy.rule import can_be_lost
 from ganeti_htools.engine.redundancy.simulate import NewInstances
 from ganeti_htools.engine.rules import placements
@@ -71,14 +72,16 @@ class SecondaryCheck(Check):
 
 
 @dataclass(frozen=True, slots=True)
-class NoNewFragileCheck(Check):
-    """Redundancy where nodes cannot be lost already: a placement must not add any.
+class NoLossCheck(Check):
+    """Redundancy where instances cannot come back already: a placement must not add any.
 
-    ``fragile`` are the nodes that cannot be lost ``before``.
+    ``lost`` marks the instances that are :func:`.unrecoverable` ``before``, among all nodes of one group. The
+    new instance ``may_be_lost`` itself if it comes from where it is unrecoverable.
     """
 
     before: Assessment
-    fragile: Bools
+    lost: Bools
+    may_be_lost: bool = False
 
     def admissible(self, asked: RequestedInstance, primaries: Ints, secondaries: Ints | None) -> Bools:
         """As :class:`Check` says: nothing is ruled out."""
@@ -87,8 +90,10 @@ class NoNewFragileCheck(Check):
         )
 
     def fatal_loss(self, asked: RequestedInstance, primary: int, secondary: int = NOWHERE) -> int:
-        """As :class:`Check` says, of nodes that could be lost before."""
+        """As :class:`Check` says, of instances that could come back before."""
         placed = self.before.placed(asked, primary, secondary)
         after = assess(placed, self.before.bounds.scope, PlacementOptions(), cache=self.before.cache)
-        added = np.flatnonzero(after.fragile() & ~self.fragile)
-        return int(added[0]) if len(added) else NOWHERE
+        added = unrecoverable(placed, np.ones(len(placed.group), np.bool_), after)
+        added[: len(self.lost)] &= ~self.lost
+        added[len(self.lost) :] &= not self.may_be_lost
+        return int(placed.pnode[added.argmax()]) if added.any() else NOWHERE

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ganeti_htools.engine.redundancy.assessment import assess
+from ganeti_htools.engine.redundancy.recoverability import recoveries
 from ganeti_htools.engine.redundancy.rule import Means, Recovery, recover
 from ganeti_htools.model.columns import NOWHERE, Bools, sorted_unique
 from ganeti_htools.model.options import PlacementOptions
@@ -93,7 +94,10 @@ def groups(state: State) -> list[int]:
 
 
 def fragile_nodes(state: State, scope: Bools) -> Bools:
-    """Nodes that cannot be lost with all their instances living on in the group ``scope``."""
+    """Nodes that cannot be lost with all their instances living on in ``scope``, by Ganeti's rule.
+
+    Drained and offline nodes in scope take instances if they report room; see :mod:`.recoverability`.
+    """
     return assess(state, scope, PlacementOptions()).fragile()
 
 
@@ -119,10 +123,8 @@ def total(parts: Sequence[RedundancyHealth], capacity: bool = True) -> Redundanc
 
 def lose(state: State, node: int) -> Loss:
     """Lose a node: the recovery of each of its instances. No other offline node takes any."""
-    scope = state.group == state.group[node]
-    recoveries = tuple(recover(state.copy(), node, scope, ~state.columns.offline, every=True))
     unmirrored = int(np.count_nonzero((state.snode == node) & ~state.forthcoming))
-    return Loss(node, recoveries, unmirrored)
+    return Loss(node, tuple(recoveries(state, node)), unmirrored)
 
 
 def tolerance(state: State, scope: Bools) -> Tolerance:

@@ -124,14 +124,10 @@ class PowerGroup:
     def _redundant(self, state: State, offline: Bools) -> bool:
         """Whether a state holds N+1 with these nodes offline, if the group must hold it.
 
-        Ganeti fails nothing over to a drained node (``CheckNodeNotDrained``), so a mirror on a newly
-        drained node does not count.
+        A mirror on a drained node does not count.
         """
         if reserve.is_empty(self.target):
             return True
-        drained = offline & ~self.state.columns.offline
-        if (secondaries_on(state, drained) & ~offline[state.pnode]).any():
-            return False
         columns = state.columns._replace(offline=offline)
         return reserve.redundant(replace(state, columns=columns), self.scope)
 

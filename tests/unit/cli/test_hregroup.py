@@ -241,3 +241,55 @@ def test_known_dynamic_load_is_balanced(tmp_path: Path, capsys: pytest.CaptureFi
     assert [move["from_group"] for move in told["moves"]] == ["east"]
     assert full(tmp_path, "balance", "--min-gain=2", loads=loads) == 0
     assert capsys.readouterr().out.endswith("Nothing to do\n")
+
+
+# A healthy rack of two nodes, a rack with one online node, and one of which no node can be lost.
+UNEVEN = """\
+rack1|u1|preferred||
+single|u2|preferred||
+fragile|u3|preferred||
+
+node1.org|8000|0|6000|100000|98000|40|N|u1
+node2.org|8000|0|8000|100000|100000|40|N|u1
+node3.org|16000|0|15000|100000|99000|40|N|u2
+node4.org|16000|0|16000|100000|100000|40|{drained}|u2
+node5.org|16000|0|3000|100000|99000|40|N|u3
+node6.org|16000|0|1000|100000|99000|40|N|u3
+
+shop.org|2000|2000|1|running|Y|node1.org||ext||1|1|N
+alone.org|1000|1000|1|running|Y|node3.org||ext||1|1|N
+five.org|13000|1000|1|running|Y|node5.org||ext||1|1|N
+six.org|15000|1000|1|running|Y|node6.org||ext||1|1|N
+
+"""
+
+
+def compressed(tmp_path: Path, drained: str, *more: str) -> int:
+    path = tmp_path / "uneven.data"
+    path.write_text(UNEVEN.format(drained=drained))
+    return hregroup.main(["compress", "--group=rack1", "-t", str(path), *more])
+
+
+def test_no_group_takes_instance_that_could_not_come_back_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert compressed(tmp_path, "Y") == 3
+    told = capsys.readouterr().out
+    assert "Emptied: " not in told.replace("Not emptied: ", "")
+    assert "shop.org: no room in single, fragile" in told
+    assert compressed(tmp_path, "N", "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["emptied"] == ["rack1"]
+    assert report["redundancy"] == {"lost": [], "gained": []}
+
+
+def test_drained_node_is_no_refuge(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "uneven.data"
+    health = {}
+    for drained in "NY":
+        path.write_text(UNEVEN.format(drained=drained))
+        assert hregroup.main(["groups", "--json", "-t", str(path)]) == 0
+        groups = json.loads(capsys.readouterr().out)["groups"]
+        health[drained] = {each["name"]: (each["health"], each["why"]) for each in groups}
+    assert health["N"]["single"] == ("healthy", [])
+    assert health["Y"]["single"] == ("not redundant", ["node3.org cannot be lost"])

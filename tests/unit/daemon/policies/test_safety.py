@@ -66,9 +66,15 @@ def test_offline_nodes_take_no_instances() -> None:
         assert kept(more, step("two", "a", "b")) == count
 
 
-def test_node_that_cannot_be_lost_anyway_is_no_obstacle() -> None:
-    full = cluster(one=("a", 2000), two=("a", 1500), three=("c", 3900), four=("b", 1000))
+def test_instance_that_does_not_come_back_anyway_is_no_obstacle() -> None:
+    full = cluster(one=("a", 500), two=("a", 200), three=("c", 3900), four=("b", 1000))
     assert kept(full, step("two", "a", "b")) == 1
+
+
+def test_instance_must_come_back_also_where_no_node_can_be_lost() -> None:
+    """No node can be lost before either, but the moved instance came back."""
+    full = cluster(one=("a", 2000), two=("a", 1500), three=("c", 3900), four=("b", 1000))
+    assert kept(full, step("two", "a", "b")) == 0
 
 
 @pytest.mark.parametrize(("reserve", "steps"), [(0.0, 2), (1.0, 1), (4.0, 2)])

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.redundancy.assessment import Assessment, assess
-from ganeti_htools.engine.redundancy.checks import NoNewFragileCheck, SecondaryCheck
+from ganeti_htools.engine.redundancy.checks import NoLossCheck, SecondaryCheck
+from ganeti_htools.engine.redundancy.recoverability import unrecoverable
 from ganeti_htools.engine.redundancy.simulate import NewInstances
 from ganeti_htools.model.cluster import Disk, Instance
 from ganeti_htools.model.columns import NOWHERE
@@ -120,11 +121,13 @@ def test_instance_that_gets_a_secondary_counts_as_unmirrored() -> None:
     assert not SecondaryCheck(fatal, fatal.state).admissible(asked, rows, rows).any()
 
 
-def test_fragile_nodes_are_tolerated_but_no_new_ones() -> None:
+def test_instances_without_redundancy_are_tolerated_but_no_new_ones() -> None:
     before = assessed([*TIGHT, instance("big", EXT, "c", mem=4_500)])
-    check = NoNewFragileCheck(before, before.fragile())
+    lost = unrecoverable(before.state, np.ones(3, np.bool_), before)
+    assert lost.all()
     asked = before.state.requested_instance(instance("new", EXT, "", mem=100))
-    assert before.fragile().tolist() == [True, True, True]
-    assert check.fatal_loss(asked, 0) == NOWHERE
-    none = NoNewFragileCheck(before, np.zeros(3, np.bool_))
-    assert none.fatal_loss(asked, 0) == 0
+    assert NoLossCheck(before, lost).fatal_loss(asked, 0) == NOWHERE
+    assert NoLossCheck(before, np.zeros_like(lost)).fatal_loss(asked, 0) == 0
+    large = before.state.requested_instance(instance("large", EXT, "", mem=5_400))
+    assert NoLossCheck(before, lost).fatal_loss(large, 2) == 2
+    assert NoLossCheck(before, lost, may_be_lost=True).fatal_loss(large, 2) == NOWHERE
