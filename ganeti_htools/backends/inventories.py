@@ -5,10 +5,9 @@ them; ``-`` is an unset figure. In JSON it is an object with the keys of OpenSta
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import fields as fields_of
 from typing import TYPE_CHECKING, Any
 
-from ganeti_htools.backends import haskell, values
+from ganeti_htools.backends import values
 from ganeti_htools.model.cluster import MAX_MIB
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.inventory import Inventories, Inventory
@@ -18,16 +17,17 @@ if TYPE_CHECKING:
     from ganeti_htools.backends.fields import Fields  # loads the JSON parser, which text files do not need
 
 UNSET = "-"
-_FIGURES = tuple(each.name for each in fields_of(Inventory))
+_FIGURES = ("total", "reserved", "min_unit", "max_unit", "step_size", "allocation_ratio")
 _LEAST = {"total": 0, "reserved": 0, "min_unit": 1, "max_unit": 1, "step_size": 1}
 
 
 def read_inventories(text: str) -> Inventories:
     """Inventories of a node from text. Raises DataError."""
-    return _each_once(map(_inventory, values.several(text, ";")))
+    return _each_once(map(read_inventory, values.several(text, ";")))
 
 
-def _inventory(text: str) -> tuple[str, Inventory]:
+def read_inventory(text: str) -> tuple[str, Inventory]:
+    """An inventory and its resource class from text. Raises DataError."""
     name, *words = text.split(",")
     if not 1 <= len(words) <= len(_FIGURES):
         form = "CLASS,TOTAL[,RESERVED[,MIN[,MAX[,STEP[,RATIO]]]]]"
@@ -91,10 +91,13 @@ def _each_once(inventories: Iterable[tuple[str, Inventory]]) -> Inventories:
 
 def write_inventories(inventories: Inventories) -> str:
     """The text of a node's inventories."""
-    return ";".join(_text(name, each) for name, each in inventories)
+    return ";".join(write_inventory(name, each) for name, each in inventories)
 
 
-def _text(name: str, each: Inventory) -> str:
+def write_inventory(name: str, each: Inventory) -> str:
+    """The text of an inventory."""
+    from ganeti_htools.backends import haskell  # loads decimal fractions, which hail does not need
+
     most = UNSET if each.max_unit is None else str(each.max_unit)
     words = [str(each.total), str(each.reserved), str(each.min_unit), most, str(each.step_size)]
     words.append(haskell.show(each.allocation_ratio))

@@ -10,6 +10,7 @@ from collections.abc import Container, Iterable
 from dataclasses import replace
 
 from ganeti_htools.backends import haskell, inventories, text_policies, units
+from ganeti_htools.backends.inventory_tags import without_tagged_inventories
 from ganeti_htools.backends.sections import SectionFormat, SectionLine, parse_lines, split_sections
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node, check
 from ganeti_htools.model.errors import DataError
@@ -176,6 +177,7 @@ def dump(cluster: Cluster) -> str:
     """Write the cluster in this format, byte for byte as Ganeti's tools do."""
     if cluster.default_units:
         cluster = units.with_explicit_units(cluster)
+    cluster = without_tagged_inventories(cluster)
     apart = units.needs_disk_column(cluster)
     policies = [("", cluster.ipolicy), *((group.name, group.ipolicy) for group in cluster.groups)]
     sections = (

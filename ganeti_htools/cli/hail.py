@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ganeti_htools.backends import iallocator
+from ganeti_htools.backends.inventory_tags import malformed_inventories, with_tagged_inventories
 from ganeti_htools.cli.cluster import load, save, with_load
 from ganeti_htools.cli.report import tables
 from ganeti_htools.cli.report.records import record
@@ -37,7 +38,8 @@ def run(line: CommandLine) -> None:
         raise HtoolsError("Only one argument is accepted (the input file)")
     options = placement_options(line)
     message = iallocator.read(read_bytes(line.arguments[0]))
-    request, cluster, warnings = message.request, message.cluster, message.warnings
+    request, cluster = message.request, with_tagged_inventories(message.cluster)
+    warnings = (*message.warnings, *malformed_inventories(message.cluster))
     if line.text_data is not None or line.simulate:
         cluster, warnings = load(line), ()
         iallocator.check_known(request, cluster)

@@ -9,6 +9,7 @@ from ganeti_htools.cli.terminal.arguments import amount, duration, number
 from ganeti_htools.client.calls import ask
 
 _PATIENCE = 30.0  # seconds; the database may keep the daemon waiting
+_SETTING = 90.0  # seconds; a job sets the tag
 _COUNTS = {
     "total": "set the total amount",
     "reserved": "keep this amount free of allocations",
@@ -103,7 +104,7 @@ def _inventory(options: Namespace) -> Any:
                 "resource_class": resource_class,
                 **changes,
             }
-            return ask(options.socket, "set_inventory", arguments, patience=_PATIENCE)
+            return ask(options.socket, "set_inventory", arguments, patience=_SETTING)
         case [] | [_] if not given:
             return _ask(options, "inventory", {"provider": next(iter(options.words), None)})
     return options.refuse("expected nothing, a PROVIDER, or set PROVIDER CLASS with figures")

@@ -109,6 +109,16 @@ def set_node(node: str, role: str, holds: bool, auto_promote: bool = False) -> O
     }
 
 
+def tag_cluster(tags: Sequence[str]) -> Opcode:
+    """Add tags to the cluster."""
+    return {"OP_ID": "OP_TAGS_SET", "kind": "cluster", "tags": list(tags), "name": None}
+
+
+def untag_cluster(tags: Sequence[str]) -> Opcode:
+    """Remove tags from the cluster."""
+    return {"OP_ID": "OP_TAGS_DEL", "kind": "cluster", "tags": list(tags), "name": None}
+
+
 def power(nodes: Sequence[str], on: bool) -> Opcode:
     """Power offline nodes up or down by their out-of-band programs."""
     return {

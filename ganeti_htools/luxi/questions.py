@@ -1,4 +1,4 @@
-"""Jobs that only query: submitted at low priority, awaited, and cancelled if they wait too long.
+"""Single jobs: submitted, awaited, and cancelled if they wait too long.
 
 Ganeti answers a few queries by jobs only. Such a job waits for locks and holds them, like any other.
 """
@@ -21,16 +21,27 @@ _CANCEL_PATIENCE = 5.0  # seconds to cancel a job
 
 
 async def results_of(ganeti: LuxiClient, opcodes: Sequence[Opcode], about: str, seconds: float) -> list[Any]:
-    """Submit a job and return the results of its opcodes; ``about`` is part of the job's comment.
+    """Submit a job that only queries and return the results of its opcodes; see :func:`run_job`.
+
+    ``about`` is part of the job's comment.
+    """
+    run, priority = f"{time.time_ns():x}", PRIORITIES["low"]
+    signature = Signature("htoolsd", "asks for storage", f"asks for {about}", run, priority)
+    return await run_job(ganeti, opcodes, signature, seconds)
+
+
+async def run_job(
+    ganeti: LuxiClient, opcodes: Sequence[Opcode], signature: Signature, seconds: float
+) -> list[Any]:
+    """Submit a job and return the results of its opcodes.
 
     Raises LuxiError, also if the job is not accepted, fails, or has not ended after ``seconds``. In the last
     case, and when the caller is cancelled, the job is cancelled unless it already runs.
     """
-    now = time.time_ns()
-    signature = Signature("htoolsd", "asks for storage", f"asks for {about}", f"{now:x}", PRIORITIES["low"])
-    [number] = await job_queries.submit(ganeti, [signature.sign(opcodes, "1", now)])
+    purpose = signature.purpose
+    [number] = await job_queries.submit(ganeti, [signature.sign(opcodes, "1", time.time_ns())])
     if isinstance(number, str):
-        raise LuxiError(f"Ganeti does not take a job that asks for {about}: {number}")
+        raise LuxiError(f"Ganeti does not take a job that {purpose}: {number}")
     ended = False
     try:
         with trio.move_on_after(seconds):
@@ -42,10 +53,10 @@ async def results_of(ganeti: LuxiClient, opcodes: Sequence[Opcode], about: str, 
             with trio.CancelScope(shield=True), trio.move_on_after(_CANCEL_PATIENCE):
                 await _cancel(ganeti, number)
     if not ended:
-        raise LuxiError(f"job {number}, which asks for {about}, has not ended within {seconds:g} s")
+        raise LuxiError(f"job {number}, which {purpose}, has not ended within {seconds:g} s")
     [result] = await job_queries.each_job(ganeti, [number], ["summary", "opstatus", "opresult"], _results)
     if isinstance(result, str):
-        raise LuxiError(f"job {number}, which asks for {about}: {result}")
+        raise LuxiError(f"job {number}, which {purpose}: {result}")
     return result
 
 

@@ -12,6 +12,7 @@ class Inventory:
 
     The capacity is ``total`` less ``reserved``, times the overcommit factor ``allocation_ratio``. A
     requested amount is ``min_unit`` or a multiple of ``step_size``, between ``min_unit`` and ``max_unit``.
+    ``tagged``: a tag in Ganeti has the administrator's figures (used in the ledger only).
     """
 
     total: int
@@ -20,6 +21,7 @@ class Inventory:
     max_unit: int | None = None  # None: the capacity
     step_size: int = 1
     allocation_ratio: float = 1.0
+    tagged: bool = False
 
     @property
     def capacity(self) -> int:

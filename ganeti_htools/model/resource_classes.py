@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable
 
+from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.storage import DesiredUnit
 
 MEMORY = "MEMORY_MB"
@@ -30,6 +31,16 @@ def is_own(name: str) -> bool:
 def is_disk(name: str) -> bool:
     """Whether a class is disk space (MiB)."""
     return name.startswith(_DISK)
+
+
+def own_ratio(name: str, policy: IPolicy, exclusive: bool) -> float:
+    """Return the overcommit factor of a class that Ganeti counts; below 0 there is no limit.
+
+    ``exclusive``: the node has exclusive storage.
+    """
+    if name == VCPU:
+        return policy.vcpu_ratio
+    return policy.spindle_ratio if name == SPINDLES and not exclusive else 1.0
 
 
 def class_of_unit(unit: DesiredUnit, others: frozenset[str] = frozenset()) -> str:

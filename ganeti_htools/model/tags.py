@@ -7,10 +7,12 @@ how fast nodes with such tags reach each other (Ganeti's design "migration speed
 No intergroup: instances are not moved out of the group, or between any groups of the cluster.
 Pinned: policies of the daemon leave the instance where it is (``htoolsd(8)``).
 Resource: how much an instance demands of a custom resource class (``htools(1)``).
+Inventory: what an administrator has set about a resource class of a node (``htoolsctl(1)``).
 Squeezing: a run of hsqueeze is at work on the node, or was cut off there (``hsqueeze(1)``).
 """
 
 import math
+import re
 from collections.abc import Iterable
 
 from ganeti_htools.model.resource_classes import is_custom, is_own
@@ -27,8 +29,16 @@ BANDWIDTH = "htools:bandwidth:"
 NO_INTERGROUP = "htools:nointergroup"
 PINNED = "htools:pinned"
 RESOURCE = "htools:resource:"
+INVENTORY = "htools:inventory:"
 MAX_AMOUNT = 1 << 40
+LONGEST = 128  # characters of a tag (``constants.MAX_TAG_LEN``)
+_VALID = re.compile(r"[\w.+*/:@-]+")  # ``objects.TaggableObject.VALID_TAG_RE``
 MAX_SPEED = 1 << 40  # Mbit/s; larger figures are taken for damage
+
+
+def is_valid(tag: str) -> bool:
+    """Whether Ganeti accepts a tag."""
+    return len(tag) <= LONGEST and _VALID.fullmatch(tag) is not None
 
 
 def _suffixes(prefix: str, tags: Iterable[str]) -> list[str]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ganeti_htools.backends import incremental
+from ganeti_htools.backends.inventory_tags import malformed_inventories, with_tagged_inventories
 from ganeti_htools.engine.allocation.evacuate import Evacuation
 from ganeti_htools.engine.decide import Decision, decide, not_enabled
 from ganeti_htools.model.cluster import Cluster, Instance
@@ -125,6 +126,7 @@ def respond(
         raise TooLargeError(f"the request has more than {MAX_NODES} nodes")
     if known:
         cluster, note = _complete(cluster, request, known, cache)
+    cluster = with_tagged_inventories(cluster)
     cluster, options, more = prepare(cluster, request, options, known.cluster if known else None)
     counting, names = with_promises(cluster, promises, about)
     unreserved, others = without_reserved(cluster, requested, known.promised if known else {})
@@ -143,7 +145,7 @@ def respond(
         cache.alone = asked, places
     return Response(
         _answer(request, outcome, note + more + _unchecked_demands(state, request)),
-        (*message.warnings, *inconsistencies(state)),
+        (*message.warnings, *malformed_inventories(message.cluster), *inconsistencies(state)),
         summarize(request, outcome),
         known is not None and names_units(requested, known.cluster),
         any(not_enabled(cluster, row) for row in requested),

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from ganeti_htools.luxi.opcodes import Opcode
+from ganeti_htools.model.tags import LONGEST, is_valid
 from ganeti_htools.simulator.objects import instance_of, is_group, node_of
 from ganeti_htools.simulator.opcodes import prereq_error
 from ganeti_htools.simulator.world import World
@@ -11,6 +12,11 @@ from ganeti_htools.simulator.world import World
 
 def add(world: World, opcode: Opcode) -> tuple[World, Any]:
     """Add tags to an object."""
+    for tag in opcode["tags"]:
+        if len(tag) > LONGEST:
+            raise prereq_error(f"Tag too long (maximum {LONGEST} characters)", "wrong_input")
+        if not is_valid(tag):
+            raise prereq_error("Tag contains invalid characters", "wrong_input")
     tags = {*_tags_of(world, opcode), *opcode["tags"]}
     return _with_tags(world, opcode, tuple(sorted(tags))), None
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from ganeti_htools.files import read_bytes, read_text
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.tags import INVENTORY
 
 Warn = Callable[[str], None]  # called with one line for the user
 
@@ -51,11 +52,22 @@ class Reading(NamedTuple):
 
 
 def read(source: Source, warn: Warn, verbose: bool = False) -> Reading:
-    """Read a cluster. Raises HtoolsError.
+    """Read a cluster, with the inventories in its nodes' tags. Raises HtoolsError.
 
     ``warn`` gets a line for each silent node and for htoolsd's data that is too old; with ``verbose``, also
     for the age of current data.
     """
+    reading = _read(source, warn, verbose)
+    if not any(tag.startswith(INVENTORY) for node in reading.cluster.nodes for tag in node.tags):
+        return reading
+    from ganeti_htools.backends.inventory_tags import malformed_inventories, with_tagged_inventories
+
+    wrong = tuple(malformed_inventories(reading.cluster))
+    cluster = with_tagged_inventories(reading.cluster)
+    return reading._replace(cluster=cluster, inconsistencies=reading.inconsistencies + wrong)
+
+
+def _read(source: Source, warn: Warn, verbose: bool) -> Reading:
     if source.ask_storage and (source.luxi is None or source.daemon is not None):
         raise HtoolsError("--ask-storage: only Ganeti itself (-L) can be asked for storage units")
     if source.daemon is not None:

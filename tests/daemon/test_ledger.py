@@ -39,7 +39,9 @@ def test_inventory_and_claim_are_set_shown_and_removed(daemon: Daemon) -> None:
     assert lines(daemon, "providers")[1].split() == ["c/node1.org", "1", "yes", NODE.uuid]
     lines(daemon, "inventory", "set", "node1", "CUSTOM_GPU", "--total=8", "--reserved=1", "--max-unit=4")
     lines(daemon, "inventory", "set", "node1", "CUSTOM_GPU", "--max-unit=none", "--allocation-ratio=2")
-    gpu, memory = (line.split() for line in lines(daemon, "inventory", "node1")[1:])
+    *shown, note = lines(daemon, "inventory", "node1")[1:]
+    gpu, memory = (line.split() for line in shown)
+    assert note == "In this ledger only, in no tag; set again: c/node1.org CUSTOM_GPU"
     assert gpu == ["c/node1.org", "CUSTOM_GPU", "8", "1", "1", "-", "1", "2", "14"]
     assert memory == ["c/node1.org", "MEMORY_MB", "1000", "0", "1", "-", "1", "1", "1000"]
     claimed = lines(daemon, "claim", "c/web", "node1:CUSTOM_GPU=3", "node1:MEMORY_MB=100")

@@ -5,9 +5,11 @@ Answers have generations. A call that changes something may name them, and is re
 """
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, TypeVar
+
+import trio
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.model.inventory import Inventory
@@ -20,6 +22,7 @@ from htoolsd.ledger.records import (
     Kind,
     LedgerError,
     LedgerSnapshot,
+    Provider,
     ProviderUsage,
     UnavailableError,
 )
@@ -52,6 +55,7 @@ class LedgerMethods:
 
     ``cluster`` returns the cluster's name, None while it is not known. Nothing is changed while the master is
     ``elsewhere``. ``trigger`` is called after each change, ``cancel`` with each instance whose promise ends.
+    ``tag`` writes an inventory of this cluster to a tag; the ledger has followed when it returns.
     """
 
     def __init__(
@@ -61,12 +65,15 @@ class LedgerMethods:
         elsewhere: Callable[[], bool],
         trigger: Callable[[], object],
         cancel: Callable[[str], object],
+        tag: Callable[[str, str, Inventory | None], Awaitable[None]],
     ) -> None:
         self._worker = worker
         self._cluster = cluster
         self._elsewhere = elsewhere
         self._trigger = trigger
         self._cancel = cancel
+        self._tag = tag
+        self._setting = trio.Lock()
 
     @method(
         "Lists the resource providers (nodes and pools). The generation of a provider grows with every change"
@@ -91,9 +98,10 @@ class LedgerMethods:
         return list(map(_usages, await self._standings(args)))
 
     @method(
-        "Sets a provider's inventory of a resource class. Figures that are not given stay as they are. Of"
-        " MEMORY_MB, VCPU, CUSTOM_SPINDLES and CUSTOM_DISK_MIB_..., total and allocation_ratio follow Ganeti."
-        " Refused as a conflict if the generation has changed, or if a removed inventory is in use.",
+        "Sets a provider's inventory of a resource class, in a tag of the node (of the cluster for a pool),"
+        " by a job, and in the ledger. Figures that are not given stay as they are. Of MEMORY_MB, VCPU,"
+        " CUSTOM_SPINDLES and CUSTOM_DISK_MIB_..., total and allocation_ratio follow Ganeti. Refused as a"
+        " conflict if the generation has changed, or if a removed inventory is in use.",
         {
             "provider": _PROVIDER,
             "generation": "of the provider, from the last answer",
@@ -111,17 +119,31 @@ class LedgerMethods:
         name, generation = given.name(args, "provider"), given.generation(args, "generation")
         resource_class, cluster = given.resource_class(args), self._cluster()
 
-        def work(ledger: "Ledger") -> tuple[ProviderUsage, ...]:
+        def check(ledger: "Ledger") -> tuple[Provider, Inventory | None]:
             provider = named.provider(ledger, name, cluster)
             (before,) = ledger.provider_usages(provider.uuid)
             if before.provider.generation != generation:
                 was = before.provider.generation
                 raise ConflictError(f"{provider.name}: generation is {was}, not {generation}; read it again")
-            inventory = given.inventory(args, resource_class, before.inventories.get(resource_class))
-            ledger.set_inventory(provider.uuid, generation, resource_class, inventory)
+            new = given.inventory(args, resource_class, before.inventories.get(resource_class))
+            if new is None and before.used.get(resource_class):
+                raise ConflictError("the inventory is in use; release its consumers first")
+            return provider, new
+
+        def write(ledger: "Ledger") -> tuple[ProviderUsage, ...]:
+            (now,) = ledger.provider_usages(provider.uuid)
+            present = now.inventories.get(resource_class)
+            if inventory is None if present is None else replace(present, tagged=False) == inventory:
+                return (now,)
+            ledger.set_inventory(provider.uuid, now.provider.generation, resource_class, inventory)
             return ledger.provider_usages(provider.uuid)
 
-        return list(map(_inventories, await self._change(work)))
+        async with self._setting:
+            self._check_master()
+            provider, inventory = await self._do(check)
+            if provider.name.startswith(f"{cluster}/"):
+                await self._tag(provider.name.removeprefix(f"{cluster}/"), resource_class, inventory)
+            return list(map(_inventories, await self._change(write)))
 
     @method(
         "Lists the allocations of consumers, by provider. promised: a decision of the daemon has made them."
@@ -202,9 +224,12 @@ class LedgerMethods:
 
         return await self._do(work)
 
-    async def _change(self, work: Work[T]) -> T:
+    def _check_master(self) -> None:
         if self._elsewhere():
             raise RefusalError(Refusal.CLUSTER, "this is not the master node")
+
+    async def _change(self, work: Work[T]) -> T:
+        self._check_master()
         changed = await self._do(work)
         self._trigger()
         return changed

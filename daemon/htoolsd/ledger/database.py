@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from htoolsd.ledger.records import ConflictError, UnavailableError, display_url
 
-VERSION = "0001"  # the last one in versions/
+VERSION = "0002"  # the last one in versions/
 VERSION_TABLE = "ledger_version"
 _VERSIONS = Path(__file__).parent / "versions"
 _PATIENCE = 5  # seconds to wait for another writer, or for a server

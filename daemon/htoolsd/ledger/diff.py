@@ -137,22 +137,40 @@ def _changed_inventories(
 ) -> dict[str, Inventory | None]:
     """Return the inventories of a provider that the ledger does not have so; None removes one.
 
-    An inventory in which an administrator has set something is not removed again once its total is 0.
+    Settings in tags of the node win. Settings that the ledger has had from a tag end with the tag; others are
+    kept. An inventory in which an administrator has set something is not removed again once its total is 0.
     """
-    wanted = desired.inventories
-    if wanted is None or (desired.shared and present and before and wanted == before.inventories):
+    reported = desired.inventories
+    if desired.shared and present and before and reported == before.inventories:
         return {}
-    found: dict[str, Inventory | None] = {}
-    for name, each in wanted.items():
-        old = present.get(name)
-        if old is None or (old.total, old.allocation_ratio) != (each.total, each.allocation_ratio):
-            found[name] = each
+    wanted = dict(_wanted_inventories(desired, present))
+    found: dict[str, Inventory | None] = {
+        name: each for name, each in wanted.items() if present.get(name) != each
+    }
     for name in present.keys() - wanted.keys():
         old = present[name]
         untouched = old == Inventory(old.total, allocation_ratio=old.allocation_ratio)
-        if is_own(name) and (untouched or old.total):
+        if old.tagged or (reported is not None and is_own(name) and (untouched or old.total)):
             found[name] = None
     return found
+
+
+def _wanted_inventories(
+    desired: DesiredProvider, present: Mapping[str, Inventory]
+) -> Iterator[tuple[str, Inventory]]:
+    """Yield the inventories that Ganeti reports or that tags set, as the ledger should have them.
+
+    While a node does not report, the figures that follow Ganeti stay.
+    """
+    own = {name: each for name, each in present.items() if is_own(name)}
+    reported = own if desired.inventories is None else desired.inventories
+    for name in sorted({*reported, *desired.tagged}):
+        old, tagged = present.get(name), desired.tagged.get(name)
+        figures = reported.get(name, Inventory(0))
+        setting = tagged or (old if old and not old.tagged else Inventory(0))
+        if is_own(name):
+            setting = replace(setting, total=figures.total, allocation_ratio=figures.allocation_ratio)
+        yield name, setting
 
 
 def _classes_after(snapshot: LedgerSnapshot, changed: _Inventories) -> Mapping[str, Collection[str]]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, and_, bindparam, delete, insert, or_, select, update
 
 from ganeti_htools.model.inventory import Inventory
 from htoolsd.ledger.provider import provider_ids, raise_generations
@@ -23,13 +23,13 @@ _THIS = (
     inventories.c.resource_class_id == bindparam("class"),
 )
 _UPDATE = update(inventories).where(*_THIS)
-_DELETE_UNLESS_ADMINISTERED = delete(inventories).where(
-    *_THIS,
+_UNTOUCHED = and_(
     inventories.c.reserved == 0,
     inventories.c.min_unit == 1,
     inventories.c.max_unit.is_(None),
     inventories.c.step_size == 1,
 )
+_DELETE_UNLESS_ADMINISTERED = delete(inventories).where(*_THIS, or_(inventories.c.tagged, _UNTOUCHED))
 
 
 def read_inventories(
@@ -71,20 +71,21 @@ def set_inventory(
 def write_totals(connection: Connection, changed: Mapping[tuple[int, int], Inventory | None]) -> None:
     """Write totals and allocation ratios, by provider and class (ids); None removes an inventory.
 
-    The administrator's figures stay. An inventory that has such figures is therefore not removed: its total
-    becomes 0, and the figures hold again when it returns.
+    All figures of an inventory in a tag, or that was in one, are written. Otherwise the administrator's
+    figures stay. An inventory that has such figures is therefore not removed: its total becomes 0, and the
+    figures hold again when it returns.
     """
-    known = set[tuple[int, int]]()
+    known = dict[tuple[int, int], bool]()  # whether they were in tags
     for some in chunks({provider for provider, _ in changed}):
         columns = inventories.c.resource_provider_id, inventories.c.resource_class_id
-        query = select(*columns).where(columns[0].in_(some))
-        known |= {(provider, name) for provider, name in connection.execute(query)}
+        query = select(*columns, inventories.c.tagged).where(columns[0].in_(some))
+        known |= {(provider, name): tagged for provider, name, tagged in connection.execute(query)}
     present = {which: inventory for which, inventory in changed.items() if inventory is not None}
     removed = [{"provider": which[0], "class": which[1]} for which in changed if which not in present]
     if removed:
         connection.execute(_DELETE_UNLESS_ADMINISTERED, removed)
         connection.execute(_UPDATE, [{**each, "total": 0} for each in removed])
-    updated = [
+    followed = [
         {
             "provider": which[0],
             "class": which[1],
@@ -92,9 +93,14 @@ def write_totals(connection: Connection, changed: Mapping[tuple[int, int], Inven
             "allocation_ratio": each.allocation_ratio,
         }
         for which, each in present.items()
-        if which in known
+        if known.get(which) is False and not each.tagged
     ]
-    if updated:
+    tagged = [
+        {"provider": which[0], "class": which[1], **asdict(each)}
+        for which, each in present.items()
+        if which in known and (known[which] or each.tagged)
+    ]
+    for updated in filter(None, (followed, tagged)):
         connection.execute(_UPDATE, updated)
     added = [
         {"resource_provider_id": which[0], "resource_class_id": which[1], **asdict(each)}

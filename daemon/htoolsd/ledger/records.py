@@ -94,7 +94,8 @@ class LedgerChanges:
 
     ``providers`` are new, renamed, or changed in whether they host instances. ``lost_providers`` (uuids) are
     deleted with their inventories and allocations. ``inventories``, by provider and class, set ``total`` and
-    ``allocation_ratio``, since all else is the administrator's; None removes the inventory. ``allocations``
+    ``allocation_ratio``, and all figures of those in tags; all else is the administrator's. None removes the
+    inventory. ``allocations``
     replace all that the consumer had. ``gone_consumers`` are deleted with their allocations.
     """
 

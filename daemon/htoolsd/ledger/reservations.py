@@ -46,9 +46,10 @@ def _needed_inventories(
         ratio, used = inventory.allocation_ratio, claimed.get(name, 0)
         if not is_own(name):
             taken = math.ceil(used / ratio) if ratio else 0
-            yield name, replace(inventory, reserved=inventory.reserved + taken)
+            yield name, replace(inventory, reserved=inventory.reserved + taken, tagged=False)
         elif inventory.reserved or used:
-            yield name, replace(inventory, reserved=math.ceil(inventory.reserved * ratio) + used)
+            reserved = math.ceil(inventory.reserved * ratio) + used
+            yield name, replace(inventory, reserved=reserved, tagged=False)
 
 
 def promises_on_nodes(desired: DesiredState, snapshot: LedgerSnapshot) -> dict[str, dict[str, int]]:

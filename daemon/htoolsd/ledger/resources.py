@@ -6,12 +6,14 @@ Each node is a resource provider, and so is each storage pool. Pure functions.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
+from ganeti_htools.backends.inventory_tags import inventories_in_tags, pools_in_tags
 from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.policy import IPolicy
-from ganeti_htools.model.resource_classes import MEMORY, POOL, SPINDLES, VCPU
+from ganeti_htools.model.resource_classes import MEMORY, POOL, SPINDLES, VCPU, own_ratio
 from ganeti_htools.model.resource_usage import local_unit_classes, usage_on
 from ganeti_htools.model.storage import TYPE_OF, DesiredUnit
 from ganeti_htools.model.units import Units, unit_on
@@ -25,13 +27,15 @@ Stations = Sequence[tuple[str, str | None]]
 class DesiredProvider(NamedTuple):
     """A provider with its inventories (None: unknown now), and the amounts that it uses itself.
 
-    ``shared`` marks a pool that other clusters may report as well.
+    ``shared`` marks a pool that other clusters may report as well. ``tagged`` are the inventories that tags
+    set.
     """
 
     provider: Provider
     inventories: Mapping[str, Inventory] | None
     own_use: Amounts
     shared: bool = False
+    tagged: Mapping[str, Inventory] = MappingProxyType({})
 
 
 class NodeResources(NamedTuple):
@@ -89,8 +93,14 @@ def node_providers(
         )
         memory = static_kvm_node_memory if static_kvm_node_memory and node.hypervisor == "kvm" else node.n_mem
         own_use = {name: used for name, used in ((MEMORY, memory), (VCPU, node.n_cpu)) if used > 0}
-        found[own.provider] = DesiredProvider(provider, inventories, own_use)
+        tagged = _marked(inventories_in_tags(node.tags))
+        found[own.provider] = DesiredProvider(provider, inventories, own_use, tagged=tagged)
     return found
+
+
+def _marked(settings: Mapping[str, Inventory]) -> dict[str, Inventory]:
+    """Return the inventories, marked as those of tags."""
+    return {name: replace(each, tagged=True) for name, each in settings.items()}
 
 
 def _node_inventories(
@@ -98,10 +108,10 @@ def _node_inventories(
 ) -> dict[str, Inventory]:
     """Return a node's inventories with the ratios of its group's policy. A ratio below 0 limits nothing."""
     found = {MEMORY: Inventory(int(node.t_mem))}
-    if policy.vcpu_ratio >= 0:
-        found[VCPU] = Inventory(int(node.t_cpu), allocation_ratio=policy.vcpu_ratio)
+    if (ratio := own_ratio(VCPU, policy, node.excl_stor)) >= 0:
+        found[VCPU] = Inventory(int(node.t_cpu), allocation_ratio=ratio)
     if node.t_spindles > 0:
-        ratio = 1.0 if node.excl_stor else policy.spindle_ratio
+        ratio = own_ratio(SPINDLES, policy, node.excl_stor)
         found[SPINDLES] = Inventory(node.t_spindles, allocation_ratio=ratio)
     for unit, name in resources.classes.items():
         present = unit_on(node, units, unit)
@@ -121,13 +131,15 @@ def pool_providers(
     for unit in (unit for node in cluster.nodes for unit in node.storage or () if unit.desired.type.pool):
         reported[unit.desired] = min(unit.total, reported.get(unit.desired, unit.total))
     sizes |= reported
-    found = {}
+    settings, found = pools_in_tags(cluster.tags), {}
     tagged_pools = (unit for unit in pools_of_tags(cluster) if unit.type.pool)
     for pool in sorted({*sizes, *tagged_pools, *used}, key=str):
         name = resources.pool_name(pool)
         inventories = {POOL: Inventory(sizes[pool])} if pool in sizes else {}
         provider = Provider(provider_uuid(name), name, can_host=False)
-        found[provider.uuid] = DesiredProvider(provider, inventories, {}, pool in resources.shared)
+        shared = pool in resources.shared
+        tagged = {} if shared or pool not in settings else {POOL: settings[pool]}
+        found[provider.uuid] = DesiredProvider(provider, inventories, {}, shared, _marked(tagged))
     return found
 
 

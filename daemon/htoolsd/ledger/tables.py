@@ -21,6 +21,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     delete,
+    false,
 )
 
 _CHUNK = 500  # values in a statement
@@ -67,6 +68,7 @@ inventories = Table(
     Column("max_unit", Big),  # NULL: the capacity
     Column("step_size", Big, nullable=False),
     Column("allocation_ratio", Float, nullable=False),
+    Column("tagged", Boolean, nullable=False, server_default=false()),
     UniqueConstraint("resource_provider_id", "resource_class_id"),
 )
 

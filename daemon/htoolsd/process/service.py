@@ -19,6 +19,7 @@ from ganeti_htools.version import VERSION
 from htoolsd.api.cluster import ClusterMethods
 from htoolsd.api.decisions import Decisions
 from htoolsd.api.history import HistoryMethods
+from htoolsd.api.inventory_tags import InventoryTags
 from htoolsd.api.ledger import LedgerMethods
 from htoolsd.api.plans import PlanMethods
 from htoolsd.api.policies import PolicyMethods
@@ -156,7 +157,12 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
             PolicyMethods(policies, sync),
             HistoryMethods(history, sync),
             LedgerMethods(
-                ledger, cluster_name, lambda: sync.master is False, reconciler.trigger, claims.cancel
+                ledger,
+                cluster_name,
+                lambda: sync.master is False,
+                reconciler.trigger,
+                claims.cancel,
+                InventoryTags(sync, reconciler.reconcile).write,
             ),
             StatusMethods(
                 config.socket, server, sync, decisions, claims, plans, policies, history, ledger, reconciler

@@ -13,6 +13,7 @@ from operator import attrgetter, is_
 from typing import TypeVar
 
 from ganeti_htools.backends import luxi
+from ganeti_htools.backends.inventory_tags import with_tagged_inventories
 from ganeti_htools.luxi.client import AnswerError
 from ganeti_htools.luxi.queries import NODE_LIVE_FIELDS, ClusterAnswers, MissingReason, QueryRow
 from ganeti_htools.model.cluster import Cluster
@@ -56,11 +57,10 @@ class Model:
     ``tables`` are the rows as polled. The table ``cluster`` has one row, Ganeti's cluster configuration.
     ``asked`` has the times (of trio's clock) of the last poll for each kind of data. The next four stages are
     None until both kinds were polled: ``answers`` joins the tables; ``without_storage`` is the cluster in the
-    answers; ``without_reservations`` adds ``storage``; ``cluster`` adds ``reservations`` and ``standby``.
-    ``available`` is the cluster for plans and tools: promises to its instances, which decisions count
-    themselves, are reserved in it.
-    ``silent`` nodes are in use but do not report; they count as offline. ``changed_nodes`` have other
-    instances since the time of a poll.
+    answers; ``without_reservations`` adds ``storage``; ``cluster`` adds the inventories in tags,
+    ``reservations`` and ``standby``. ``available`` is the cluster for plans and tools: promises to its
+    instances, which decisions count themselves, are reserved in it. ``silent`` nodes are in use but do not
+    report; they count as offline. ``changed_nodes`` have other instances since the time of a poll.
     """
 
     tables: Mapping[str, ModelTable] = field(default_factory=dict)
@@ -216,7 +216,8 @@ def set_reservations(model: Model, reserved: Reservations) -> Model:
     """Return the model with other reservations."""
     if model.without_reservations is None:
         return replace(model, reservations=reserved)
-    new = with_standby(with_reservations(model.without_reservations, reserved), model.standby)
+    tagged = with_tagged_inventories(model.without_reservations)
+    new = with_standby(with_reservations(tagged, reserved), model.standby)
     cluster = _reuse_rows(new, model.cluster)
     available = with_promises_reserved(cluster, reserved)
     return replace(

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ganeti_htools.cli.report.layout import fitting_table
+from ganeti_htools.model.resource_classes import is_own
 
 _FIGURES = ("total", "reserved", "min_unit", "max_unit", "step_size", "allocation_ratio", "capacity")
 
@@ -26,7 +27,22 @@ def inventories(told: Any) -> str:
         for name, found in each["inventories"].items()
     ]
     header = "Total", "Reserved", "Min", "Max", "Step", "Ratio", "Capacity"
-    return _table(("Provider", "Class", *header), rows, "there is nothing", text=2)
+    lines = [_table(("Provider", "Class", *header), rows, "there is nothing", text=2)]
+    untagged = [
+        f"{each['name']} {name}"
+        for each in told
+        for name, found in each["inventories"].items()
+        if each["can_host"] and not found["tagged"] and _is_setting(name, found)
+    ]
+    if untagged:
+        lines.append(f"In this ledger only, in no tag; set again: {', '.join(untagged)}")
+    return "\n".join(lines)
+
+
+def _is_setting(name: str, found: Mapping[str, Any]) -> bool:
+    """Whether an administrator has set something of an inventory."""
+    usual = {**found, "reserved": 0, "min_unit": 1, "max_unit": None, "step_size": 1}
+    return not is_own(name) or found != usual
 
 
 def usages(told: Any) -> str:

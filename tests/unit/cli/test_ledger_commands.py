@@ -16,7 +16,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     calls: list[Any] = []
 
     def ask(path: str, method: str, args: dict[str, object], patience: float) -> Any:
-        assert (path, patience) == ("/socket", 30.0)
+        assert (path, patience) == ("/socket", 90.0 if method == "set_inventory" else 30.0)
         calls.append((method, args))
         return [NODE]
 

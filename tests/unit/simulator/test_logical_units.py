@@ -181,6 +181,8 @@ def test_tags_are_added_and_removed(kind: str, name: str | None) -> None:
             "unknown_entity",
         ),
         ((opcode("TAGS_SET", kind="node", name="none", tags=["x"]),), "not found", "unknown_entity"),
+        ((opcode("TAGS_SET", kind="node", name="one", tags=["a=b"]),), "invalid characters", "wrong_input"),
+        ((opcode("TAGS_SET", kind="node", name="one", tags=["x" * 129]),), "Tag too long", "wrong_input"),
         (
             (
                 role("three", offline=True),

@@ -38,13 +38,18 @@ class Client:
         self.cluster: str | None = "c"
         self.elsewhere = False
         self.heeded, self.cancelled = list[None](), list[str]()
+        self.tagged = list[tuple[str, str, Inventory | None]]()
         self._methods = LedgerMethods(
             self.worker,
             lambda: self.cluster,
             lambda: self.elsewhere,
             lambda: self.heeded.append(None),
             self.cancelled.append,
+            self._tag,
         )
+
+    async def _tag(self, owner: str, resource_class: str, inventory: Inventory | None) -> None:
+        self.tagged.append((owner, resource_class, inventory))
 
     async def call(self, method: str, **args: object) -> Any:
         return await getattr(self._methods, method)(args, None)
@@ -83,6 +88,7 @@ async def test_returns_inventories_and_usages(client: Client) -> None:
         "max_unit": None,
         "step_size": 1,
         "allocation_ratio": 2.0,
+        "tagged": False,
         "capacity": 8,
     }
     (told,) = await client.call("usage", provider="node1")
@@ -244,6 +250,7 @@ async def test_sets_an_inventory(client: Client) -> None:
         "max_unit": 4,
         "step_size": 1,
         "allocation_ratio": 1.0,
+        "tagged": False,
         "capacity": 8,
     }
     kind, text = await client.refused("set_inventory", generation=seen, total=9, **given)
@@ -251,11 +258,41 @@ async def test_sets_an_inventory(client: Client) -> None:
         Refusal.CONFLICT,
         f"c/node1.org: generation is {seen + 1}, not {seen}; read it again",
     )
-    more = {"reserved": 2, "max_unit": None, "min_unit": 2, "step_size": 2, "allocation_ratio": 1.5}
+    more: dict[str, Any] = {
+        "reserved": 2,
+        "max_unit": None,
+        "min_unit": 2,
+        "step_size": 2,
+        "allocation_ratio": 1.5,
+    }
     (told,) = await client.call("set_inventory", generation=seen + 1, **given, **more)
-    assert told["inventories"]["CUSTOM_GPU"] == {"total": 8, "capacity": 9, **more}
+    assert told["inventories"]["CUSTOM_GPU"] == {"total": 8, "capacity": 9, "tagged": False, **more}
     (told,) = await client.call("set_inventory", generation=seen + 2, remove=True, **given)
     assert "CUSTOM_GPU" not in told["inventories"]
+    assert client.tagged == [
+        ("node1.org", "CUSTOM_GPU", Inventory(8, max_unit=4)),
+        ("node1.org", "CUSTOM_GPU", Inventory(8, **more)),
+        ("node1.org", "CUSTOM_GPU", None),
+    ]
+
+
+async def test_inventory_of_a_shared_pool_is_in_the_ledger_only(client: Client) -> None:
+    given = {"provider": "ceph", "resource_class": "CUSTOM_DISK_MIB_POOL", "total": 5}
+    with pytest.raises(RefusalError, match="a class of the provider"):
+        await client.call("set_inventory", generation=await client.generation(POOL), **given)
+    given = {"provider": "ceph", "resource_class": "CUSTOM_LICENCE", "total": 5}
+    await client.call("set_inventory", generation=await client.generation(POOL), **given)
+    assert client.tagged == []
+
+
+async def test_tag_is_not_removed_while_the_inventory_is_in_use(client: Client) -> None:
+    given = {"provider": "node2", "resource_class": "CUSTOM_X"}
+    await client.call("set_inventory", total=5, generation=await client.generation(OTHER), **given)
+    await client.call("claim", consumer="new", allocations={"node2": {"CUSTOM_X": 5}})
+    seen = await client.generation(OTHER)
+    kind, text = await client.refused("set_inventory", remove=True, generation=seen, **given)
+    assert (kind, text) == (Refusal.CONFLICT, "the inventory is in use; release its consumers first")
+    assert len(client.tagged) == 1
 
 
 async def test_allows_only_reserved_for_classes_of_ganeti(client: Client) -> None:

@@ -7,6 +7,7 @@ import pytest
 from htoolsd.api.cluster import ClusterMethods
 from htoolsd.api.decisions import Decisions
 from htoolsd.api.history import HistoryMethods
+from htoolsd.api.inventory_tags import InventoryTags
 from htoolsd.api.ledger import LedgerMethods
 from htoolsd.api.plans import PlanMethods
 from htoolsd.api.policies import PolicyMethods
@@ -44,7 +45,14 @@ def methods(tmp_path: Path) -> tuple[Method, ...]:
         PlanMethods(plans, sync, none_again),
         PolicyMethods(policies, sync),
         HistoryMethods(history, sync),
-        LedgerMethods(ledger, lambda: None, lambda: False, lambda: None, lambda _name: None),
+        LedgerMethods(
+            ledger,
+            lambda: None,
+            lambda: False,
+            lambda: None,
+            lambda _name: None,
+            InventoryTags(sync, reconciler.reconcile).write,
+        ),
         StatusMethods(
             "socket", server, sync, decisions, claims, plans, policies, history, ledger, reconciler
         ),

@@ -14,7 +14,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import text
+from sqlalchemy import create_engine, text
 
 from ganeti_htools.model.inventory import Inventory
 from htoolsd.ledger import database as ledger_database
@@ -77,8 +77,27 @@ def test_older_schema_is_migrated_and_keeps_its_rows(ledger_url: str, tmp_path: 
         assert ledger_database.schema_version(connection) == "9999"
         assert connection.execute(text("SELECT name, owner FROM consumers")).all() == [("c/web", "nobody")]
     database.close()
-    with pytest.raises(UnavailableError, match=r"schema version 9999 is newer than this htoolsd \(0001\)"):
+    with pytest.raises(UnavailableError, match=r"schema version 9999 is newer than this htoolsd \(0002\)"):
         Ledger(ledger_url)
+
+
+def test_inventories_of_the_first_schema_are_in_no_tag(ledger_url: str, tmp_path: Path) -> None:
+    first = tmp_path / "versions"
+    first.mkdir()
+    shutil.copy(VERSIONS / "0001_first.py", first)
+    engine = create_engine(ledger_url.replace("postgresql:", "postgresql+psycopg:"))
+    with engine.begin() as connection:
+        ledger_database.migrate(connection, first)
+        for row in (
+            "resource_providers VALUES (1, 'node', 'c/node', 7, true)",
+            "resource_classes VALUES (1, 'CUSTOM_GPU')",
+            "inventories VALUES (1, 1, 1, 4, 1, 1, NULL, 1, 1.0)",
+        ):
+            connection.execute(text(f"INSERT INTO {row}"))
+    engine.dispose()
+    ledger = Ledger(ledger_url)
+    assert ledger.inventories("node") == {"CUSTOM_GPU": Inventory(4, 1)}
+    ledger.close()
 
 
 def test_concurrent_openers_create_the_schema_once(ledger_url: str) -> None:

@@ -235,3 +235,67 @@ class TestSeveralClusters:
         assert diff(same, ledger.snapshot(), one) == NOTHING
         follow(ledger, self.on_san("web1", 100, 3000), "c1", one)
         assert inventory(ledger, "san", "CUSTOM_DISK_MIB_POOL") == Inventory(3000)
+
+
+class TestTags:
+    """Settings in tags of nodes win over those of the ledger."""
+
+    def tagged(self, *tags: str, **changes: Any) -> Cluster:
+        """A cluster whose first node has tags about inventories."""
+        now = cluster()
+        first = replace(now.nodes[0], tags=tuple(f"htools:inventory:{tag}" for tag in tags), **changes)
+        return replace(now, nodes=(first, *now.nodes[1:]))
+
+    def test_tag_is_written_to_an_empty_ledger(self, ledger: Ledger) -> None:
+        follow(ledger, self.tagged("CUSTOM_GPU:4:1", "MEMORY_MB:-:100:2"))
+        assert inventory(ledger, "c1/node1", "CUSTOM_GPU") == Inventory(4, 1, tagged=True)
+        memory = inventory(ledger, "c1/node1", "MEMORY_MB")
+        assert memory is not None
+        assert (memory.total, memory.reserved, memory.min_unit) == (int(cluster().nodes[0].t_mem), 100, 2)
+
+    def test_tag_wins_over_the_ledger(self, ledger: Ledger) -> None:
+        follow(ledger, cluster())
+        administer(ledger, "c1/node1", "CUSTOM_GPU", total=2, max_unit=1)
+        administer(ledger, "c1/node1", "VCPU", reserved=3, step_size=2)
+        follow(ledger, self.tagged("CUSTOM_GPU:4", "VCPU:-:1"))
+        assert inventory(ledger, "c1/node1", "CUSTOM_GPU") == Inventory(4, tagged=True)
+        cpus = inventory(ledger, "c1/node1", "VCPU")
+        assert cpus is not None
+        assert (cpus.reserved, cpus.step_size) == (1, 1)
+
+    def test_setting_ends_with_its_tag_although_the_ledger_had_been_away(self, ledger: Ledger) -> None:
+        follow(ledger, self.tagged("CUSTOM_GPU:4", "MEMORY_MB:-:100"))
+        follow(ledger, cluster())  # nothing is known of an earlier update
+        assert inventory(ledger, "c1/node1", "CUSTOM_GPU") is None
+        assert inventory(ledger, "c1/node1", "MEMORY_MB") == Inventory(int(cluster().nodes[0].t_mem))
+
+    def test_setting_that_was_never_in_a_tag_is_kept(self, ledger: Ledger) -> None:
+        follow(ledger, cluster())
+        administer(ledger, "c1/node1", "CUSTOM_GPU", total=2)
+        administer(ledger, "c1/node1", "MEMORY_MB", reserved=100)
+        follow(ledger, self.tagged("CUSTOM_X:1"))
+        assert inventory(ledger, "c1/node1", "CUSTOM_GPU") == Inventory(2)
+        memory = inventory(ledger, "c1/node1", "MEMORY_MB")
+        assert memory is not None
+        assert memory.reserved == 100
+
+    def test_tag_of_a_node_that_does_not_report_counts(self, ledger: Ledger) -> None:
+        synced = follow(ledger, cluster())
+        memory = inventory(ledger, "c1/node1", "MEMORY_MB")
+        assert memory is not None
+        follow(ledger, self.tagged("CUSTOM_GPU:4", "MEMORY_MB:-:9", t_mem=0.0), synced=synced)
+        assert inventory(ledger, "c1/node1", "CUSTOM_GPU") == Inventory(4, tagged=True)
+        assert inventory(ledger, "c1/node1", "MEMORY_MB") == replace(memory, reserved=9, tagged=True)
+
+    def test_tag_of_a_pool_of_the_cluster_counts(self, ledger: Ledger) -> None:
+        pools = (Pool(SAN, 1000),)
+        follow(ledger, replace(cluster(), pools=pools, tags=("htools:inventory:ext/san:-:70",)))
+        provider = "c1/ext/san"
+        assert inventory(ledger, provider, "CUSTOM_DISK_MIB_POOL") == Inventory(1000, 70, tagged=True)
+        follow(ledger, replace(cluster(), pools=pools))
+        assert inventory(ledger, provider, "CUSTOM_DISK_MIB_POOL") == Inventory(1000)
+
+    def test_tag_of_the_cluster_does_not_change_a_shared_pool(self, ledger: Ledger) -> None:
+        pools = (Pool(SAN, 1000, provider="san.example.org"),)
+        follow(ledger, replace(cluster(), pools=pools, tags=("htools:inventory:ext/san:-:70",)))
+        assert inventory(ledger, "san.example.org", "CUSTOM_DISK_MIB_POOL") == Inventory(1000)

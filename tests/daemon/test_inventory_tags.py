@@ -1,0 +1,104 @@
+"""Inventories that administrators set reach the next master, the fallback and tools: real programs."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ganeti_htools.backends import text
+from tests.daemon.planning import OFTEN, ctl, following, tool
+from tests.support.clusters import Json, Shape, cluster
+from tests.support.messages import allocate, encode, message
+from tests.support.programs import Daemon, hail, running, wait_until
+from tests.support.rows import rows
+from tests.support.simulators import Simulator
+
+DATA = cluster(5, Shape(nodes=4, instances=0))
+NODE, OTHER = sorted(DATA["nodes"])[1:3]
+GPU = "htools:resource:CUSTOM_GPU:1"
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Iterator[tuple[Daemon, Simulator]]:
+    with following(tmp_path, rows(DATA)) as (daemon, ganeti):
+        wait_until(lambda: daemon.status()["ledger"]["behind_s"] is not None)
+        yield daemon, ganeti
+
+
+def lines(daemon: Daemon, *words: object) -> list[str]:
+    done = ctl(daemon, *words)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+def request(ganeti: Simulator, name: str, *tags: str) -> str:
+    """A request as Ganeti makes it now: with the tags of nodes."""
+    now = text.parse(ganeti.cluster(), "simulator")
+    data = dict(DATA, nodes={row.name: DATA["nodes"][row.name] | {"tags": row.tags} for row in now.nodes})
+    return encode(message(data, allocate(name, "plain", tags=tags)))
+
+
+def end(daemon: Daemon) -> None:
+    daemon.process.kill()
+    daemon.process.wait()
+
+
+def inventories(daemon: Daemon) -> dict[str, set[str]]:
+    """The custom classes of each node in the ledger."""
+    told: list[Json] = json.loads(ctl(daemon, "inventory", "--json").stdout)
+    return {
+        each["name"].partition("/")[2]: {name for name in each["inventories"] if "GPU" in name}
+        for each in told
+    }
+
+
+def test_next_master_knows_inventories_and_what_was_removed(
+    both: tuple[Daemon, Simulator], tmp_path: Path
+) -> None:
+    first, ganeti = both
+    lines(first, "inventory", "set", NODE, "CUSTOM_GPU", "--total=2", "--max-unit=1")
+    lines(first, "inventory", "set", NODE, "CUSTOM_GPU", "--reserved=1")
+    shown = lines(first, "inventory", "set", OTHER, "MEMORY_MB", "--reserved=100")
+    assert any(line.split()[1:4:2] == ["MEMORY_MB", "100"] for line in shown[1:])
+    tags = {row.name: row.tags for row in text.parse(ganeti.cluster(), "simulator").nodes}
+    assert tags[NODE] == ("htools:inventory:CUSTOM_GPU:2:1:1:1",)
+    assert tags[OTHER] == ("htools:inventory:MEMORY_MB:-:100",)
+    before = lines(first, "inventory", NODE)[1:]
+    end(first)
+    luxi = "--luxi", str(ganeti.socket)
+    with running(tmp_path / "second", config=OFTEN, options=luxi) as second:
+        wait_until(lambda: inventories(second).get(NODE) == {"CUSTOM_GPU"})
+        assert lines(second, "inventory", NODE)[1:] == before
+        lines(second, "inventory", "set", NODE, "CUSTOM_GPU", "--remove")
+        end(second)
+    assert all(not row.tags or row.name == OTHER for row in text.parse(ganeti.cluster(), "simulator").nodes)
+    with running(tmp_path / "daemon", config=OFTEN) as again:  # the ledger there had it from the tag
+        wait_until(lambda: inventories(again)[NODE] == set())
+
+
+def test_fallback_and_tools_decide_by_the_tags(both: tuple[Daemon, Simulator], tmp_path: Path) -> None:
+    daemon, ganeti = both
+    lines(daemon, "inventory", "set", NODE, "CUSTOM_GPU", "--total=1")
+    path = tmp_path / "request"
+    path.write_text(request(ganeti, "new.example.org", GPU))
+    assert json.loads(hail(path, "--no-capacity-checks").stdout)["result"] == [NODE]
+    (tmp_path / "cluster").write_text(ganeti.cluster())
+    options = "--resource=CUSTOM_GPU:1", "--disk-template=plain", "--no-capacity-checks"
+    assert "\n  -   1 instances allocated\n" in tool("hspace", "-t", tmp_path / "cluster", *options).stdout
+    path.write_text(request(ganeti, "new.example.org", GPU.replace(":1", ":2")))
+    assert "FailResource" in json.loads(hail(path, "--no-capacity-checks").stdout)["info"]
+
+
+def test_refuses_to_set_what_no_tag_can_hold_and_without_ganeti(both: tuple[Daemon, Simulator]) -> None:
+    daemon, ganeti = both
+    long = f"CUSTOM_{'X' * 120}"
+    done = ctl(daemon, "inventory", "set", NODE, long, "--total=1")
+    assert done.returncode == 1
+    assert "too long for a tag of Ganeti; expected at most 109 characters" in done.stderr
+    ganeti.process.kill()
+    wait_until(lambda: daemon.status()["luxi"]["state"] == "unreachable")
+    done = ctl(daemon, "inventory", "set", NODE, "CUSTOM_GPU", "--total=1")
+    assert done.returncode == 1
+    assert f"{NODE}: its tags cannot be read: " in done.stderr
+    assert "CUSTOM_GPU" not in "".join(lines(daemon, "inventory", NODE))
