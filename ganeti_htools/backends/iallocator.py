@@ -173,9 +173,8 @@ def instance(name: str, values: Any) -> Instance:
 
 
 def _instance(name: str, fields: Fields, pnode: str = "", snode: str | None = None) -> Instance:
-    state = fields.text("admin_state") if fields.has("admin_state") else "up"
-    if state not in ADMIN_STATES:
-        raise fields.wrong("admin_state", "AdminState", "one of up, down, offline")
+    state = fields.values.get("admin_state")
+    status = ADMIN_STATES[state if isinstance(state, str) and state in ADMIN_STATES else "up"]
     template = fields.choice("disk_template", DiskTemplate)
     return Instance(
         name,
@@ -183,7 +182,7 @@ def _instance(name: str, fields: Fields, pnode: str = "", snode: str | None = No
         fields.integer("disk_space_total"),
         tuple(unit_fields.disk_of(disk, template) for disk in fields.objects("disks")),
         fields.count("vcpus"),
-        ADMIN_STATES[state],
+        status,
         fields.texts("tags"),
         True,
         pnode,

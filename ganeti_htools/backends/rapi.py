@@ -58,7 +58,8 @@ def _node(fields: Fields) -> Node:
 def _instance(fields: Fields, state_of_record: bool) -> Instance:
     params = fields.object("beparams")
     secondaries = fields.texts("snodes")
-    running = not state_of_record and isinstance(fields.value("oper_ram"), int | float)
+    current = fields.value("oper_ram")
+    running = not state_of_record and isinstance(current, int | float) and not isinstance(current, bool)
     configured = "memory" if params.has("memory") else "maxmem"
     return Instance(
         fields.text("name"),

@@ -72,10 +72,11 @@ def run(line: CommandLine) -> None:
     check_exec(HBAL, line)
     reading = read_cluster(line)
     cluster = reading.cluster
-    state = make_state(cluster, line)
+    view.named_instances(cluster, options.view)  # Debian's complains about these before it prints anything
     if line.verbose > 1:
         tell(f"Loaded cluster tags: {','.join(cluster.tags)}")
         tell(f"Loaded cluster ipolicy: {policy_record(cluster.ipolicy)}")
+    state = make_state(cluster, line)
     if not cluster.instances:
         tell("Cluster is empty, exiting.")
         if line.json:

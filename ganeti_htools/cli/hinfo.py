@@ -10,7 +10,7 @@ from ganeti_htools.cli.cluster import load, make_state
 from ganeti_htools.cli.report import overview, storage, tables
 from ganeti_htools.cli.report.records import policy_record
 from ganeti_htools.cli.terminal.messages import say
-from ganeti_htools.cli.terminal.program import execute, print_json
+from ganeti_htools.cli.terminal.program import execute, print_json, printer
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.programs import HINFO
 from ganeti_htools.engine.capacity.storage import storage_of
@@ -26,13 +26,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(line: CommandLine) -> None:
     """Read the cluster and show it. Raises HtoolsError."""
     cluster = load(line)
+    tell = printer(line)
+    tell(f"Loaded cluster tags: {','.join(cluster.tags)}")
+    if line.verbose > 2:
+        tell(f"Loaded cluster ipolicy: {policy_record(cluster.ipolicy)}")
     state = make_state(cluster, line)
     if line.json:
         print_json(overview.as_json(state) | ({"storage": _storage(state)} if line.storage else {}))
         return
-    print(f"Loaded cluster tags: {','.join(cluster.tags)}")
-    if line.verbose > 2:
-        print(f"Loaded cluster ipolicy: {policy_record(cluster.ipolicy)}")
     if not cluster.instances and line.verbose > 1:
         print("Cluster is empty.")
     print(overview.size(state))

@@ -44,7 +44,7 @@ class View:
 
 def state_of(cluster: Cluster, view: View) -> State:
     """Derive the state of the cluster as the view shows it. Raises HtoolsError for unknown names."""
-    _named(cluster, view)  # complain about unknown names first
+    named_instances(cluster, view)  # complain about unknown names first
     excluding = tuple(f"{tags.EXCLUSION}{tag}:" for tag in view.exclusion_tags)
     offline = set(
         _complete((node.name for node in cluster.nodes), view.offline, "wrong node name(s) set as offline")
@@ -84,12 +84,12 @@ def movable(state: State, view: View) -> Bools:
 
 def selected(state: State, view: View) -> Bools:
     """Return which instances the view selects. Raises HtoolsError for unknown names."""
-    chosen, excluded = _named(state.cluster, view)
+    chosen, excluded = named_instances(state.cluster, view)
     names = [instance.name for instance in state.cluster.instances]
     return np.array([(not chosen or name in chosen) and name not in excluded for name in names], np.bool_)
 
 
-def _named(cluster: Cluster, view: View) -> tuple[set[str], set[str]]:
+def named_instances(cluster: Cluster, view: View) -> tuple[set[str], set[str]]:
     """Return the names of selected and of excluded instances."""
     wanted = (*view.select_instances, *view.exclude_instances)
     names = (instance.name for instance in cluster.instances)

@@ -67,6 +67,14 @@ def test_memory_is_what_an_instance_runs_with() -> None:
     assert [row.mem for row in parse(data, state_of_record=True).instances] == [222, 333]
 
 
+def test_memory_is_the_configured_one_when_current_memory_is_no_number() -> None:
+    data = small()
+    data["instances"][0]["oper_ram"], data["instances"][1]["oper_ram"] = False, "512"
+    for each in data["instances"]:
+        each["beparams"]["maxmem"] = 333
+    assert [row.mem for row in parse(data).instances] == [333, 333]
+
+
 def test_memory_of_old_servers() -> None:
     data = small()
     data["instances"][0]["oper_ram"] = None

@@ -307,6 +307,17 @@ def test_errors_are_one_line(
     assert message in last
 
 
+def test_tags_and_policy_come_before_error_about_offline_nodes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, uneven(), "-v", "-O", "nosuch") == 1
+    tags, policy = capsys.readouterr().out.splitlines()
+    assert tags == "Loaded cluster tags: "
+    assert policy.startswith("Loaded cluster ipolicy: ")
+    assert run(tmp_path, uneven(), "-v", "--select-instances", "nosuch", "-O", "nosuch") == 1
+    assert capsys.readouterr().out == ""
+
+
 @pytest.mark.parametrize("option", ["--avoid-disk-moves", "--avoid-long-solutions"])
 def test_negative_factors_are_refused(capsys: pytest.CaptureFixture[str], option: str) -> None:
     with pytest.raises(SystemExit) as stopped:

@@ -116,7 +116,9 @@ def test_an_empty_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 )
 def test_errors(arguments: list[str], error: str, file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert hinfo.main([*arguments, *(["-t", file] if "-O" in arguments else [])]) == 1
-    assert capsys.readouterr() == ("", f"Error: {error}\n")
+    out, err = capsys.readouterr()
+    assert err == f"Error: {error}\n"
+    assert out.startswith("Loaded cluster tags: ") == ("-O" in arguments)
 
 
 def test_a_cluster_from_a_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
