@@ -73,6 +73,15 @@ def parse(text: str, source: str) -> Cluster:
     return replace(cluster, instances=tuple(found))
 
 
+def ignored_lines(text: str, source: str) -> list[str]:
+    """Return a warning if there are lines after the fifth section, which :func:`parse` ignores."""
+    extra = [number for section in split_sections(text)[5:] for number, _ in section]
+    if not extra:
+        return []
+    names = "groups, nodes, instances, tags, policies"
+    return [f"{source}: line {extra[0]}: ignored from here on; expected five sections: {names}"]
+
+
 def _group(row: SectionLine) -> Group:
     return Group(
         name=row.name(),

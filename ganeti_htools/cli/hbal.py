@@ -218,7 +218,8 @@ def _select_groups(state: State, options: HbalOptions) -> Sequence[tuple[str, Bo
         return planning.select_groups(state, options)
     except NoGroupError as error:
         say("".join(f"{text}\n" for text in (error.title, *(f"  {name}" for name in error.names))))
-        raise HtoolsError("Aborting.") from None
+        hint = "expected --group=NAME, --worst-group or --all-groups"
+        raise HtoolsError("Aborting.", hint) from None
 
 
 def _balanced_cluster(plan: BalancingPlan, tags: tuple[str, ...]) -> Cluster:

@@ -259,12 +259,16 @@ class CommandLine(Values):
 
 
 class Program(NamedTuple):
-    """A program: what it does, its options, and its arguments as ``--help-completion`` describes them."""
+    """A program: what it does, its options, and its arguments as ``--help-completion`` describes them.
+
+    ``actions`` are the words of which the program needs one, each with its meaning.
+    """
 
     name: str
     summary: str
     options: tuple[Option[Any], ...]
     arguments: tuple[str, ...] = ()
+    actions: tuple[tuple[str, str], ...] = ()
 
     @property
     def all_options(self) -> tuple[Option[Any], ...]:

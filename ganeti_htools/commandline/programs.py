@@ -240,6 +240,12 @@ HBAL = Program(
     ),
 )
 
+_ACTIONS = (
+    ("groups", "show the node groups and their health"),
+    ("redistribute", "repair groups that are not healthy"),
+    ("compress", "empty groups into others"),
+    ("balance", "even out the load of groups"),
+)
 HREGROUP = Program(
     "hregroup",
     "repair, empty and balance node groups with the room of others",
@@ -277,7 +283,8 @@ HREGROUP = Program(
         Line.quiet,
         Line.json,
     ),
-    ("choices=groups,redistribute,compress,balance 1 1",),
+    (f"choices={','.join(name for name, _ in _ACTIONS)} 1 1",),
+    _ACTIONS,
 )
 
 PROGRAMS = {

@@ -14,7 +14,12 @@ def usage(program: Program) -> str:
     """Return the answer to ``--help``."""
     from ganeti_htools.version import title  # slow to load and seldom needed
 
-    return f"{title(program.name)}\nUsage: {program.name} [OPTION...]\n{table(program.all_options)}"
+    top, options = f"{title(program.name)}\nUsage: {program.name} [OPTION...]", table(program.all_options)
+    if not program.actions:
+        return f"{top}\n{options}"
+    width = max(len(name) for name, _ in program.actions)
+    actions = "".join(f"  {name:{width}}  {meaning}\n" for name, meaning in program.actions)
+    return f"{top} ACTION\nActions:\n{actions}Options:\n{options}"
 
 
 def version(program: Program) -> str:

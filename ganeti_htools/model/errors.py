@@ -25,7 +25,14 @@ def inconsistency_warning(lines: Iterable[str]) -> str:
 
 
 class HtoolsError(Exception):
-    """An error that a user can act on; its text is one line. Programs exit with status 1."""
+    """An error that a user can act on; its text is one line. Programs exit with status 1.
+
+    ``hint`` is a line about what to do, which programs print after an error whose text is Debian's.
+    """
+
+    def __init__(self, text: str, hint: str = "") -> None:
+        super().__init__(text)
+        self.hint = hint
 
 
 class DataError(HtoolsError):
@@ -49,7 +56,7 @@ def during(task: str) -> Iterator[None]:
     try:
         yield
     except HtoolsError as error:
-        raise HtoolsError(f"{task}: {error}") from error
+        raise HtoolsError(f"{task}: {error}", error.hint) from error
 
 
 def untraced(error: Error) -> Error:

@@ -54,8 +54,8 @@ class Reading(NamedTuple):
 def read(source: Source, warn: Warn, verbose: bool = False) -> Reading:
     """Read a cluster, with the inventories in its nodes' tags. Raises HtoolsError.
 
-    ``warn`` gets a line for each silent node and for htoolsd's data that is too old; with ``verbose``, also
-    for the age of current data.
+    ``warn`` gets a line for each silent node, for htoolsd's data that is too old, and for ignored parts of a
+    text file; with ``verbose``, also for the age of current data.
     """
     reading = _read(source, warn, verbose)
     if not any(tag.startswith(INVENTORY) for node in reading.cluster.nodes for tag in node.tags):
@@ -83,13 +83,17 @@ def _read(source: Source, warn: Warn, verbose: bool) -> Reading:
     if source.text is not None:
         from ganeti_htools.backends import text
 
-        return Reading(text.parse(read_text(source.text), source.text))
+        content = read_text(source.text)
+        for line in text.ignored_lines(content, source.text):
+            warn(f"Warning: {line}")
+        return Reading(text.parse(content, source.text))
     if source.request is not None:
         from ganeti_htools.backends import iallocator
 
         message = iallocator.read(read_bytes(source.request))
         return Reading(message.cluster, tuple(message.warnings))
-    raise HtoolsError("No backend selected! Exiting.")
+    hint = "expected the cluster: -L (Ganeti), -D (htoolsd), -m ADDRESS (remote API), -t FILE or --simulate"
+    raise HtoolsError("No backend selected! Exiting.", hint)
 
 
 def _from_rapi(source: Source) -> Cluster:

@@ -1,6 +1,6 @@
 """Nodes and instances as tables, in the layout of Ganeti's tools (``htools(1)``, ``--print-nodes``)."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress
 from typing import NamedTuple
 
@@ -161,6 +161,18 @@ def nodes(state: State, fields: Sequence[str] = (), scope: Bools | None = None) 
     return table([field.header for field in chosen], rows, [field.numeric for field in chosen])
 
 
+def missing_fields(state: State, fields: Iterable[str]) -> Iterator[str]:
+    """Yield a warning for each field that does not exist, or whose storage unit no node has."""
+    for field in fields:
+        if field == "+" or field in _FIELDS or _class_field(state, field):
+            continue
+        unit = _unit_of(state, field)
+        if unit is None or _unit_field(state, field) is _unknown:
+            yield f"--print-nodes: unknown field {field!r}; htools(1) lists the fields"
+        elif not any(unit_on(node, state.units, unit) for node in state.cluster.nodes):
+            yield f"--print-nodes: field {field!r}: no node has this storage unit"
+
+
 def _class_field(state: State, field: str) -> _Field | None:
     """A field like ``fres/CUSTOM_GPU``: the total, free or reserved amount."""
     name, _, words = field.partition("/")
@@ -176,7 +188,7 @@ _OF_CLASS = {"tres": "t", "fres": "f", "rres": "r"}
 def _unit_field(state: State, field: str) -> _Field:
     """A field like ``fdsk/lvm-vg/ssdvg`` (GiB); nodes without the unit show ``-``."""
     name, _, words = field.partition("/")
-    unit = _unit(state, words)
+    unit = _unit_of(state, field)
     if unit is None or name not in _OF_UNIT:
         return _unknown
     header, of_pool = _OF_UNIT[name]
@@ -199,11 +211,12 @@ _OF_UNIT: dict[str, tuple[str, Callable[[Unit], int]]] = {
 _TEMPLATES = {template.value: template for template in DiskTemplate}
 
 
-def _unit(state: State, words: str) -> DesiredUnit | None:
-    """The unit ``TYPE/KEY``, or the default one of a disk template or type; None if that is none.
+def _unit_of(state: State, field: str) -> DesiredUnit | None:
+    """Return the unit of a field: ``TYPE/KEY``, or the default one of a disk template or type.
 
-    Ganeti's design "storage types" has ``dtotal/drbd``.
+    None if that is none. Ganeti's design "storage types" has ``dtotal/drbd``.
     """
+    words = field.partition("/")[2]
     kind, _, key = words.partition("/")
     if key:
         return DesiredUnit(TYPE_NAMES[kind], decode_key(key)) if kind in TYPE_NAMES else None
@@ -246,8 +259,9 @@ _INSTANCE_HEADER = (
 
 
 def node_status(title: str, state: State, fields: Sequence[str], scope: Bools | None = None) -> str:
-    """The nodes (in scope) as ``--print-nodes`` shows them."""
-    return f"\n{title} status:\n{nodes(state, fields, scope)}\n"
+    """The nodes (in scope) as ``--print-nodes`` shows them, and warnings about fields that do not exist."""
+    warnings = "".join(f"Warning: {text}\n" for text in missing_fields(state, fields))
+    return f"\n{title} status:\n{nodes(state, fields, scope)}\n{warnings}"
 
 
 def instance_map(title: str, state: State, scope: Bools | None = None) -> str:

@@ -37,7 +37,7 @@ def _ended(program: Program, work: Work, argv: Sequence[str]) -> int:
     except HtoolsError as error:
         with suppress(OSError):
             sys.stdout.flush()
-        say(f"Error: {error}\n")
+        say("".join(f"{text}\n" for text in (f"Error: {error}", error.hint) if text))
         status = 1
     except OSError as error:  # of standard output; all others are HtoolsErrors
         if not isinstance(error, BrokenPipeError):
@@ -60,7 +60,8 @@ def check_exec(program: Program, line: CommandLine) -> None:
     if not line.exec or line.daemon is not None:
         return
     if line.luxi is None:
-        raise HtoolsError(f"{program.name}: Execution of commands possible only on LUXI")
+        hint = "-X: expected -L, or -D to leave the plan to htoolsd"
+        raise HtoolsError(f"{program.name}: Execution of commands possible only on LUXI", hint)
     if line.no_wait:
         raise HtoolsError("--no-wait: only htoolsd goes on by itself: expected -D")
 

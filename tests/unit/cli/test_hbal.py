@@ -284,10 +284,8 @@ def test_well_balanced_groups_have_no_plan(tmp_path: Path, capsys: pytest.Captur
     ("options", "message"),
     [
         (["extra"], "This program doesn't take any arguments."),
-        (["-G", "nowhere"], "Aborting."),
         (["-O", "n7"], "wrong node name(s) set as offline: n7"),
         (["--select-instances", "z"], "Unknown instance"),
-        (["-X"], "hbal: Execution of commands possible only on LUXI"),
         (["--optimise=1", "--avoid-disk-moves=2"], "it cannot go with --avoid-disk-moves"),
         (["--optimise=1", "--avoid-long-solutions=2"], "it cannot go with --avoid-long-solutions"),
         (["--all-groups", "--explain=a"], "--explain is about one instance, in the group of --group"),
@@ -305,6 +303,15 @@ def test_errors_are_one_line(
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith("Error: ")
     assert message in last
+
+
+@pytest.mark.parametrize("options", [(), ("-G", "nowhere")])
+def test_names_options_that_choose_a_group(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
+) -> None:
+    assert run(tmp_path, GROUPS, *options) == 1
+    hint = "expected --group=NAME, --worst-group or --all-groups"
+    assert capsys.readouterr().err.endswith(f"Error: Aborting.\n{hint}\n")
 
 
 def test_tags_and_policy_come_before_error_about_offline_nodes(

@@ -110,7 +110,11 @@ def test_an_empty_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     ("arguments", "error"),
     [
         (["x"], "This program doesn't take any arguments."),
-        ([], "failed to load data, aborting: No backend selected! Exiting."),
+        (
+            [],
+            "failed to load data, aborting: No backend selected! Exiting.\n"
+            "expected the cluster: -L (Ganeti), -D (htoolsd), -m ADDRESS (remote API), -t FILE or --simulate",
+        ),
         (["-O", "n1", "-O", "n7", "-O", "n"], "wrong node name(s) set as offline: n7, n"),
     ],
 )
@@ -119,6 +123,37 @@ def test_errors(arguments: list[str], error: str, file: str, capsys: pytest.Capt
     out, err = capsys.readouterr()
     assert err == f"Error: {error}\n"
     assert out.startswith("Loaded cluster tags: ") == ("-O" in arguments)
+
+
+def test_warns_of_fields_and_units_that_do_not_exist(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    fields = "name,nosuch,fdsk/lvm-vg/nosuch,fdsk/nosuch,fres/CUSTOM_GPU,ucpu"
+    assert hinfo.main(["-t", file, f"-p{fields}"]) == 0
+    err = capsys.readouterr().err
+    warnings = [line for line in err.splitlines() if line.startswith("Warning: ")]
+    unknown = "Warning: --print-nodes: unknown field {!r}; htools(1) lists the fields"
+    assert warnings == [
+        unknown.format("nosuch"),
+        "Warning: --print-nodes: field 'fdsk/lvm-vg/nosuch': no node has this storage unit",
+        unknown.format("fdsk/nosuch"),
+        unknown.format("fres/CUSTOM_GPU"),
+    ]
+    assert hinfo.main(["-t", file, "-p+idx"]) == 0
+    assert "Warning" not in capsys.readouterr().err
+
+
+def test_warns_of_a_sixth_section(file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content = Path(file).read_text()
+    path = tmp_path / "six.data"
+    path.write_text(f"{content}\n\nlost\n")
+    assert hinfo.main(["-t", str(path)]) == 0
+    place = f"{path}: line {content.count(chr(10)) + 3}"
+    names = "groups, nodes, instances, tags, policies"
+    assert capsys.readouterr().err.startswith(
+        f"Warning: {place}: ignored from here on; expected five sections: {names}\n"
+    )
+    path.write_text(f"{content}\n\n\n")
+    assert hinfo.main(["-t", str(path)]) == 0
+    assert "Warning" not in capsys.readouterr().err
 
 
 def test_a_cluster_from_a_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

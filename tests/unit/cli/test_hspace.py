@@ -132,7 +132,6 @@ def test_nothing_to_allocate_is_no_failure(capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("argv", "problem"),
     [
-        ([], "No backend selected! Exiting."),
         (["unexpected"], "This program doesn't take any arguments."),
         (["--simulate=u,3,1g,1g,1"], "failure during allocation: No online nodes"),
         (["--simulate=p,1,1g,1g,1", "--disk-template=drbd"], "Not enough online nodes"),

@@ -189,7 +189,9 @@ def test_refuses_execution_without_luxi(tmp_path: Path, capsys: pytest.CaptureFi
     for options in (("--target-resources=0",), ("--target-resources=70", "--minimal-resources=0")):
         assert run(tmp_path, LOOSE, "-X", *options) == 1
         told = capsys.readouterr()
-        assert (told.out, told.err) == ("", "Error: hsqueeze: Execution of commands possible only on LUXI\n")
+        error = "Error: hsqueeze: Execution of commands possible only on LUXI"
+        hint = "-X: expected -L, or -D to leave the plan to htoolsd"
+        assert (told.out, told.err) == ("", f"{error}\n{hint}\n")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ import re
 import pytest
 
 from ganeti_htools.commandline.line import CommandLine, Program
-from ganeti_htools.commandline.programs import HAIL
+from ganeti_htools.commandline.programs import HAIL, HREGROUP
 from ganeti_htools.commandline.reading import Reply, obey, read
 
 
@@ -160,3 +160,12 @@ def test_a_reply_is_printed_and_ends_the_program(capsys: pytest.CaptureFixture[s
         obey(HAIL, ["--hlep"])
     assert misspelt.value.code == 2
     assert capsys.readouterr() == ("", reply("--hlep").text)
+
+
+def test_help_lists_actions_before_options() -> None:
+    result = read(HREGROUP, ["--help"])
+    assert isinstance(result, Reply)
+    usage, heading, *table = result.text.splitlines()[1:]
+    assert (usage, heading) == ("Usage: hregroup [OPTION...] ACTION", "Actions:")
+    actions = [line.split()[0] for line in table[: table.index("Options:")]]
+    assert actions == ["groups", "redistribute", "compress", "balance"]

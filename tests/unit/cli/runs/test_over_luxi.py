@@ -289,7 +289,8 @@ def test_refuses_execution_without_luxi_before_planning(tmp_path: Path, source: 
     path.write_text(text.dump(uneven()))
     done = run(PROGRAMS / "hbal", source.replace("FILE", str(path)), "-X")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "Error: hbal: Execution of commands possible only on LUXI\n"
+    error = "Error: hbal: Execution of commands possible only on LUXI"
+    assert done.stderr == f"{error}\n-X: expected -L, or -D to leave the plan to htoolsd\n"
 
 
 def test_asks_for_units_before_each_jobset(tmp_path: Path) -> None:
