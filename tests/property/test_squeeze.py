@@ -46,7 +46,13 @@ def state_of(seed: int) -> State:
     shape = Shape(
         nodes=rng.randrange(3, 7),
         instances=rng.randrange(1, 20),
-        templates={"ext": 8, "sharedfile": 3, "file": rng.choice((0, 1)), "drbd": rng.choice((0, 1))},
+        templates={
+            "ext": 8,
+            "sharedfile": 3,
+            "file": rng.choice((0, 1)),
+            "drbd": rng.choice((0, 1)),
+            "diskless": seed % 2,
+        },
         fill=rng.choice((0.3, 0.6, TIGHT, 0.95)),
         offline=rng.choice((0, 0, 1)),
         down=rng.choice((0.0, 0.3)),
@@ -74,12 +80,12 @@ def test_infeasible_sets_fail_when_balanced(seeds: range) -> None:
             nodes, room = rng.sample(range(len(state.group)), count), wanted(rng)
             offline = rng.random() < 0.8
             trial = power_group(state, everywhere, everyone, room, room, rng.choice(list(AllowedMoves)))
-            why = trial.infeasible(nodes, offline, room)
+            why = trial.infeasible(nodes, offline, room) or (trial.stranded(nodes) if offline else None)
             if why and regular(with_power(state, nodes, offline), everywhere):
                 dismissed[why] += 1
                 after, _ = trial.balanced(nodes, offline)
                 assert trial.obstacle(after) if offline else not trial.keeps_free(after, room)
-    assert len(dismissed) == 2
+    assert len(dismissed) == 3
     assert dismissed.total() > 10
 
 
@@ -94,7 +100,8 @@ def test_plan_is_the_same_without_bounds(seeds: range, monkeypatch: pytest.Monke
         state = derive(replace(state.cluster, nodes=tuple(nodes)))
         cases.append((state, [wanted(rng)], [wanted(rng)], np.ones(len(state.pnode), np.bool_)))
     quick = [squeeze.plan(*case) for case in cases]
-    monkeypatch.setattr(PowerGroup, "infeasible", lambda *_: None)
+    for bound in ("infeasible", "stranded"):
+        monkeypatch.setattr(PowerGroup, bound, lambda *_: None)
     monkeypatch.setattr(groups, "shared_instances", lambda *_: None)
     for case, found in zip(cases, quick, strict=True):
         slow = squeeze.plan(*case)

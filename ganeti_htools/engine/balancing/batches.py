@@ -114,19 +114,13 @@ def _two_largest(peers: Ints) -> Ints:
 def batches_of(state: State, movable: Bools, unmirrored: bool = False) -> tuple[list[Batch], NodeFacts]:
     """Group the movable instances with a mirror into batches, and collect the facts about nodes.
 
-    Diskless instances are not balanced, although they could be. Instances without a mirror are included only
-    with ``unmirrored``, and not while they are forthcoming: Ganeti does not move forthcoming ones.
+    Instances without a mirror are included only with ``unmirrored``.
     """
     cluster = state.cluster
     figures_of = tabulate(cluster.instances, state.figures, units=state.units)
     values = figures_of.values
-    templates = list(DiskTemplate)
-    mirrors = np.array([list(MirrorType).index(template.mirror) for template in templates])[state.template]
-    internal = (mirrors == list(MirrorType).index(MirrorType.INTERNAL)) & (state.snode != NOWHERE)
-    external = (mirrors == list(MirrorType).index(MirrorType.EXTERNAL)) & (
-        state.template != templates.index(DiskTemplate.DISKLESS)
-    )
-    alone = (mirrors == list(MirrorType).index(MirrorType.NONE)) & ~state.forthcoming & unmirrored
+    internal, external, alone = balanced(state)
+    alone &= unmirrored
     movable = movable & (internal | external | alone)
     vague = values["vague"] & state.columns.excl_stor.any()
     tagged = np.flatnonzero(values["tagged"] & movable).tolist()
@@ -175,6 +169,24 @@ def batches_of(state: State, movable: Bools, unmirrored: bool = False) -> tuple[
     )
     facts.refresh(np.arange(nodes))
     return batches, facts
+
+
+def balanced(state: State) -> tuple[Bools, Bools, Bools]:
+    """Mark the instances that can be balanced: with a secondary, on storage that all nodes see, and alone.
+
+    Diskless instances are not balanced, although they could be. Ganeti does not move forthcoming instances
+    without a mirror.
+    """
+    templates, kinds = list(DiskTemplate), list(MirrorType)
+    mirrors = np.array([kinds.index(template.mirror) for template in templates])[state.template]
+    internal, external, alone = (
+        mirrors == kinds.index(kind) for kind in (MirrorType.INTERNAL, MirrorType.EXTERNAL, MirrorType.NONE)
+    )
+    return (
+        internal & (state.snode != NOWHERE),
+        external & (state.template != templates.index(DiskTemplate.DISKLESS)),
+        alone & ~state.forthcoming,
+    )
 
 
 def _amounts(taken: Ints) -> tuple[Any, ...]:

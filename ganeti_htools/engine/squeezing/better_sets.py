@@ -73,7 +73,7 @@ def better_set(group: PowerGroup, found: PowerPlan, wishes: Wishes) -> PowerPlan
 
 
 class _Search:
-    """A search over sets of nodes with ``trials`` left, and the ``best`` plan so far."""
+    """A search over sets of nodes with ``trials`` left, the ``best`` plan so far, and the sets ``tried``."""
 
     def __init__(self, group: PowerGroup, found: PowerPlan, wishes: Wishes) -> None:
         self.group, self.best = group, found
@@ -82,6 +82,7 @@ class _Search:
         self.others = [node for node in self.order if node not in wishes.never and node not in self.fixed]
         hosted = int(np.count_nonzero(group.scope[group.state.pnode]))
         self.trials = max(len(self.order) // 3, EFFORT // max(hosted, 1))
+        self.tried = set[tuple[int, ...]]()
         self.least = least_moved(group.state)
 
     def smallest(self, size: int) -> bool:
@@ -116,6 +117,9 @@ class _Search:
     def _try(self, nodes: tuple[int, ...]) -> bool:
         """Try a set; whether its plan is better."""
         self.trials -= 1
+        if nodes in self.tried or self.group.stranded(nodes):
+            return False
+        self.tried.add(nodes)
         plan, start = self.group.plan_without(nodes), self.group.state
         better = rank(start, plan) < rank(start, self.best) and self.group.obstacle(plan.state) is None
         made = self.group.executable(plan) if better else None

@@ -6,6 +6,7 @@ from operator import attrgetter
 
 import numpy as np
 
+from ganeti_htools.engine.balancing.batches import balanced
 from ganeti_htools.engine.rules.limits import Limit
 from ganeti_htools.engine.rules.resources import CPU_RATIO, MEMORY, VIEWS
 from ganeti_htools.model.cluster import MAX_MIB, Instance
@@ -24,13 +25,16 @@ ADDED_UP: tuple[tuple[Limit, str, Callable[[RequestedInstance], int]], ...] = (
 class SqueezeBounds:
     """Free room and primaries' use of each node (by :data:`ADDED_UP` and node).
 
-    ``stuck`` marks nodes with primaries that cannot leave.
+    ``stuck`` marks nodes with primaries that cannot leave, ``unbalanced`` those with primaries that balancing
+    never moves. Primaries never leave the ``closed`` sets of nodes (sets by nodes).
     """
 
     state: State
     room: Ints
     taken: Ints
     stuck: Bools
+    unbalanced: Bools
+    closed: Bools
 
     @property
     def size(self) -> Floats:
@@ -44,8 +48,20 @@ class SqueezeBounds:
 
         Either an instance cannot leave, or the online nodes together lack memory or CPUs.
         """
-        if (self.stuck & lost).any():
+        return bool((self.stuck & lost).any()) or self._overfull(online, lost, wanted)
+
+    def stranded(self, online: Bools, lost: Bools, wanted: Instance) -> bool:
+        """Whether balancing strands a primary of lost nodes, or leaves no ``wanted`` free on an online node.
+
+        Either it moves none of some template, or the nodes to which primaries may migrate together lack
+        memory or CPUs.
+        """
+        if (self.unbalanced & lost).any():
             return True
+        return any(self._overfull(online & some, lost & some, wanted) for some in self.closed)
+
+    def _overfull(self, online: Bools, lost: Bools, wanted: Instance) -> bool:
+        """Whether online nodes lack memory or CPUs for primaries of lost nodes, and for each ``wanted``."""
         asked = self.state.requested_instance(wanted)
         needed = np.array([amount(asked) for _, _, amount in ADDED_UP]) * np.count_nonzero(online)
         return bool((self.room[:, online].sum(axis=1) < self.taken[:, lost].sum(axis=1) + needed).any())
@@ -70,8 +86,25 @@ def squeeze_bounds(state: State, scope: Bools, leaving: Bools) -> SqueezeBounds:
         for _, _, amount in ADDED_UP
     ]
     room = [_room(state.columns, limit, figure) for limit, figure, _ in ADDED_UP]
+    internal, external, alone = balanced(state)
     stuck = np.bincount(hosts, ~leaving[here], nodes) > 0
-    return SqueezeBounds(state, np.array(room), np.array(taken), stuck)
+    unbalanced = np.bincount(hosts, ~(internal | external | alone)[here], nodes) > 0
+    closed = np.zeros((0, nodes), np.bool_) if (alone & leaving).any() else _closed(state)
+    return SqueezeBounds(state, np.array(room), np.array(taken), stuck, unbalanced, closed)
+
+
+def _closed(state: State) -> Bools:
+    """Find the sets of nodes that instances cannot leave by migrations, for each node the smallest."""
+    allowed = state.allowed_migrations
+    if allowed is None:
+        return np.zeros((0, len(state.group)), np.bool_)
+    # Nodes that migrate to and from the same nodes count as one.
+    alike = np.concatenate([allowed, allowed.T], axis=1)
+    _, first, kind = np.unique(alike, axis=0, return_index=True, return_inverse=True)
+    reach = allowed[np.ix_(first, first)] | np.eye(len(first), dtype=np.bool_)
+    for _ in first:
+        reach = reach @ reach
+    return np.unique(reach, axis=0)[:, kind.ravel()]
 
 
 def _room(columns: Columns, limit: Limit, figure: str) -> Ints:

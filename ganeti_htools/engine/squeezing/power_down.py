@@ -81,7 +81,7 @@ def _joining(group: PowerGroup, progress: Progress, wishes: Wishes) -> list[Powe
             kept[node] = "is not to be powered down"
         elif wishes.most is not None and len(plans) > wishes.most:
             kept[node] = "as many nodes as may be are powered down"
-        elif why := group.infeasible(nodes, True, group.target):
+        elif why := group.infeasible(nodes, True, group.target) or group.stranded(nodes):
             kept[node] = why
         else:
             plan = group.plan_without(nodes)

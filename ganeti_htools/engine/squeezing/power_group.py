@@ -23,6 +23,7 @@ from ganeti_htools.model.types import MirrorType
 TO_THE_END = BalancingOptions(min_gain=0.0, min_gain_limit=0.0, min_score=-np.inf, unmirrored=True)
 
 LAST_CANDIDATES = "is one of the last master candidates"
+NO_PLACE = "its instances find no place"
 NOT_REDUNDANT = "the group would not hold N+1"
 
 
@@ -82,7 +83,7 @@ class PowerGroup:
         if lacks_master_candidates(self.state, ~state.columns.offline):
             return LAST_CANDIDATES
         if not self.housed(state):
-            return "its instances find no place"
+            return NO_PLACE
         if not self.keeps_free(state, self.target):
             return "others would not keep the target resources free"
         if reserve.is_empty(self.target):
@@ -148,6 +149,15 @@ class PowerGroup:
         if not offline or reserve.is_empty(wanted) or binds or np.count_nonzero(online) < 2:
             return None
         return NOT_REDUNDANT if self.bounds.breaks_redundancy(online, lost) else None
+
+    def stranded(self, nodes: Sequence[int]) -> str | None:
+        """Return the reason why balancing finds no place for certain instances of these nodes; None if it
+        may.
+        """
+        off = self.state.columns.offline.copy()
+        off[list(nodes)] = True
+        stranded = self.bounds.stranded(self.scope & ~off, self.scope & off, self.target)
+        return NO_PLACE if stranded else None
 
 
 def power_group(
