@@ -26,6 +26,7 @@ _htoolsd_words() {
 --mond-xen none
 --exit-on-missing-mond-data none
 --static-kvm-node-memory integer
+--ganeti-version string
 -V,--version none
 -h,--help none
 --help-completion none
@@ -61,6 +62,7 @@ END
 -q,--quiet none
 -O,--offline onenode
 --static-kvm-node-memory integer
+--ganeti-version string
 -e,--min-score float
 --max-cpu float
 --min-disk float
@@ -129,6 +131,7 @@ END
 -v,--verbose none
 -q,--quiet none
 --static-kvm-node-memory integer
+--ganeti-version string
 -V,--version none
 -h,--help none
 --help-completion none
@@ -156,6 +159,7 @@ END
 --mond-xen none
 --exit-on-missing-mond-data none
 --static-kvm-node-memory integer
+--ganeti-version string
 --json none
 --storage none
 -V,--version none
@@ -203,6 +207,7 @@ END
 --mond-xen none
 --exit-on-missing-mond-data none
 --static-kvm-node-memory integer
+--ganeti-version string
 -S,--save none
 -C,--print-commands none
 -p,--print-nodes none
@@ -240,6 +245,7 @@ END
 -f,--force none
 --one-step-only none
 --static-kvm-node-memory integer
+--ganeti-version string
 --json none
 -V,--version none
 -h,--help none
@@ -257,6 +263,7 @@ END
 --no-headers none
 --json none
 --static-kvm-node-memory integer
+--ganeti-version string
 -V,--version none
 -h,--help none
 --help-completion none
@@ -295,6 +302,7 @@ END
 --tiered-alloc string
 -S,--save none
 --static-kvm-node-memory integer
+--ganeti-version string
 -V,--version none
 -h,--help none
 --help-completion none
@@ -330,6 +338,7 @@ END
 --no-headers none
 --json none
 --static-kvm-node-memory integer
+--ganeti-version string
 -V,--version none
 -h,--help none
 --help-completion none

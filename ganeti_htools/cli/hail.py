@@ -23,6 +23,7 @@ from ganeti_htools.model.request import Allocate
 from ganeti_htools.model.state import State
 from ganeti_htools.planning.decision import respond_on, state_for
 from ganeti_htools.planning.inter_group import prepare
+from ganeti_htools.sources.installed import with_version
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -46,7 +47,7 @@ def run(line: CommandLine) -> None:
     elif not line.ignore_dynu:
         cluster = with_load(cluster, line)
     cluster, options, note = prepare(cluster, request, options, None)
-    state = state_for(cluster, request, options)
+    state = state_for(with_version(cluster, options.ganeti_version), request, options)
     say(inconsistency_warning((*warnings, *inconsistencies(state))))
     if line.explain is not None:
         from ganeti_htools.cli.report import explanation  # seldom needed

@@ -23,6 +23,7 @@ from ganeti_htools.engine.redundancy.recoverability import unrecoverable
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.ganeti_version import rules_of
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import view
 
@@ -78,6 +79,8 @@ def _check(state: State, movable: Bools, line: CommandLine) -> int:
         _print_findings(state, after or before, "FINAL", before, line)
     if line.machine_readable:
         print(key_lines("HCHECK", [("OK", "1")]), end="")
+    elif line.verbose >= 1 and not line.json:
+        print(f"Rules of Ganeti {rules_of(state.cluster.ganeti).name}")
     return int(simulate)
 
 

@@ -15,6 +15,7 @@ from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.programs import HINFO
 from ganeti_htools.engine.capacity.storage import storage_of
 from ganeti_htools.model.cluster import common_suffix
+from ganeti_htools.model.ganeti_version import rules_of
 from ganeti_htools.model.state import State
 
 
@@ -54,6 +55,7 @@ def run(line: CommandLine) -> None:
     statistics = overview.statistics(state)
     score = fixed(float(statistics.score()), 8)
     print(f"Cluster coefficients:\n{tables.components(statistics)}Cluster score: {score}")
+    print(f"Rules of Ganeti {rules_of(cluster.ganeti).name}")
 
 
 def _storage(state: State) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -19,9 +19,11 @@ from ganeti_htools.engine.redundancy import health as redundancy_health
 from ganeti_htools.engine.rules import affinity
 from ganeti_htools.engine.rules.score import score
 from ganeti_htools.files import write_text
+from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import by_unit
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.ganeti_version import rules_of
 from ganeti_htools.model.state import State
 from ganeti_htools.sources.source import Source, read
 
@@ -70,9 +72,14 @@ def run(line: CommandLine) -> int:
 def _source(line: CommandLine, name: str) -> Source:
     """Find the source of a cluster by its name. Raises HtoolsError if options name several sources."""
     if line.arguments:
-        return Source(rapi=name, rapi_ca=line.rapi_ca, ask_storage=line.ask_storage)
+        return Source(
+            rapi=name,
+            rapi_ca=line.rapi_ca,
+            ask_storage=line.ask_storage,
+            ganeti_version=line.ganeti_version,
+        )
     given = source_of(line)
-    return Source(daemon=given.daemon, luxi=given.luxi or "", ask_storage=line.ask_storage)
+    return given._replace(luxi=given.luxi or "")
 
 
 def _scan(line: CommandLine, name: str, width: int) -> dict[str, object]:
@@ -81,7 +88,7 @@ def _scan(line: CommandLine, name: str, width: int) -> dict[str, object]:
         cluster = read(_source(line, name), warn, line.verbose > 1).cluster
         state = derive(cluster, static_kvm_node_memory=line.static_kvm_node_memory)
         path = os.path.join(line.output_dir, name.replace("/", "_") + ".data")
-        write_text(path, text.dump(cluster))
+        write_text(path, text.dump(_to_save(cluster, line.static_kvm_node_memory)))
     except HtoolsError as error:
         if not line.json:
             print(f"\nError for {name}: failed to load data. Details:\n{error}", flush=True)
@@ -93,6 +100,17 @@ def _scan(line: CommandLine, name: str, width: int) -> dict[str, object]:
             sys.stdout.write(tables.nodes(state, line.print_nodes))
         sys.stdout.flush()
     return {"name": name, "file": path, **asdict(summary)}
+
+
+def _to_save(cluster: Cluster, static_kvm_node_memory: int) -> Cluster:
+    """Return the cluster as this version of Ganeti saves it."""
+    if not static_kvm_node_memory or not rules_of(cluster.ganeti).saves_static_memory:
+        return cluster
+    nodes = tuple(
+        replace(node, n_mem=static_kvm_node_memory) if node.hypervisor == "kvm" else node
+        for node in cluster.nodes
+    )
+    return replace(cluster, nodes=nodes)
 
 
 def _figures(summary: Summary) -> Sequence[str]:

@@ -9,6 +9,7 @@ from ganeti_htools.commandline.option import Kind
 from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import MAX_MIB
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.ganeti_version import parse_version
 from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.model.types import DiskTemplate
 
@@ -121,4 +122,5 @@ STANDARD_SIZE = Kind(_spec("standard"), "STDSPEC", "string")
 TIERED_SIZE = Kind(_spec("tiered"), "TSPEC", "string")
 STORAGE_UNIT = Kind(_storage_unit, "UNIT", "string")
 DISK = Kind(_disk, "DISK", "string")
+VERSION = Kind(parse_version, "VERSION", "string")
 DEMAND = Kind(_demand, "DEMAND", "string")

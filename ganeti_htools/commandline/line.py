@@ -92,6 +92,9 @@ class CommandLine(Values):
     static_kvm_node_memory = value(
         kinds.SIZE, 4096, "memory that KVM nodes need for themselves; 0 to use the nodes' figure"
     )
+    ganeti_version = value(
+        kinds.VERSION, None, "apply the rules of this version of Ganeti, unless the cluster's is known"
+    )
     max_cpu = value(
         kinds.RATIO, None, "allow so many virtual CPUs for each CPU of a node, whatever the group's policy is"
     )

@@ -21,6 +21,7 @@ def placement_options(line: CommandLine) -> PlacementOptions:
         restrict_to=line.restrict_allocation_to,
         static_kvm_node_memory=line.static_kvm_node_memory,
         inter_group=line.inter_group,
+        ganeti_version=line.ganeti_version,
     )
 
 

@@ -29,6 +29,7 @@ HAIL = Program(
         Line.json,
         *_MONITORED,
         Line.static_kvm_node_memory,
+        Line.ganeti_version,
     ),
     ("file 1 1",),
 )
@@ -64,6 +65,7 @@ HSPACE = Program(
         Line.tiered_alloc,
         Line.save,
         Line.static_kvm_node_memory,
+        Line.ganeti_version,
     ),
 )
 
@@ -90,6 +92,7 @@ HSQUEEZE = Program(
         Line.no_headers,
         Line.json,
         Line.static_kvm_node_memory,
+        Line.ganeti_version,
     ),
 )
 
@@ -104,6 +107,7 @@ HSCAN = Program(
         Line.no_headers,
         Line.json,
         Line.static_kvm_node_memory,
+        Line.ganeti_version,
     ),
     ("host 0 none",),
 )
@@ -123,6 +127,7 @@ HINFO = Program(
         Line.ignore_dynu,
         *_MONITORED,
         Line.static_kvm_node_memory,
+        Line.ganeti_version,
         Line.json,
         Line.storage,
     ),
@@ -162,6 +167,7 @@ HCHECK = Program(
         Line.verbose,
         Line.quiet,
         Line.static_kvm_node_memory,
+        Line.ganeti_version,
     ),
 )
 
@@ -186,6 +192,7 @@ HROLLER = Program(
         Line.force,
         Line.one_step_only,
         Line.static_kvm_node_memory,
+        Line.ganeti_version,
         Line.json,
     ),
 )
@@ -215,6 +222,7 @@ HBAL = Program(
         Line.quiet,
         Line.offline,
         Line.static_kvm_node_memory,
+        Line.ganeti_version,
         Line.min_score,
         Line.max_cpu,
         Line.min_disk,
@@ -276,6 +284,7 @@ HREGROUP = Program(
         Line.ignore_dynu,
         *_MONITORED,
         Line.static_kvm_node_memory,
+        Line.ganeti_version,
         Line.save,
         Line.print_commands,
         Line.print_nodes,

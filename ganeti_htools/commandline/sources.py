@@ -22,6 +22,7 @@ def source_of(line: CommandLine) -> Source:
         rapi_ca=line.rapi_ca,
         state_of_record=line.state_of_record,
         ask_storage=line.ask_storage,
+        ganeti_version=line.ganeti_version,
     )
 
 

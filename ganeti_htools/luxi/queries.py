@@ -40,6 +40,7 @@ STORAGE_KEYS = (
 )
 INFO_KEYS = (
     *("name", "master", "tags", "ipolicy", "default_hypervisor", "candidate_pool_size"),
+    "software_version",
     *STORAGE_KEYS,
 )
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.ganeti_version import GanetiVersion
 from ganeti_htools.model.inventory import Inventories
 from ganeti_htools.model.policy import DEFAULT_IPOLICY, Demand, IPolicy
 from ganeti_htools.model.storage import DesiredUnit, Pool, Unit
@@ -181,7 +182,7 @@ class Cluster:
     ``default_units`` are the units of disks without a named unit, one for each known storage type.
     ``enabled_templates`` are the disk templates of new instances, in the cluster's order; None if unknown.
     ``pools`` has the sizes of pools that no node reports. ``candidate_pool`` is the number of master
-    candidates that Ganeti wants; None if unknown.
+    candidates that Ganeti wants, and ``ganeti`` is its version; None if unknown.
 
     ``standby`` has nodes that stopped reporting, with their last figures and without their instances.
     """
@@ -196,6 +197,7 @@ class Cluster:
     pools: tuple[Pool, ...] = ()
     candidate_pool: int | None = None
     standby: tuple[Node, ...] = ()
+    ganeti: GanetiVersion | None = None
 
 
 def check(cluster: Cluster) -> None:

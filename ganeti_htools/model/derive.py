@@ -19,6 +19,7 @@ from ganeti_htools.model.columns import (
     of_unit,
 )
 from ganeti_htools.model.figures import Figures, tabulate
+from ganeti_htools.model.ganeti_version import rules_of
 from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.node_reservations import NodeReservations, node_reservations
 from ganeti_htools.model.node_usage import HostedInstances, hosted_instances, sum_by
@@ -103,6 +104,8 @@ def derive(
         **_cpus(nodes, placed, held),
         **loads,
     )
+    if rules_of(cluster.ganeti).n1_by_unallocated:
+        columns = columns.changed(fail_n1=columns.unallocated <= columns.r_mem)
     return State(
         cluster=cluster,
         figures=figures,

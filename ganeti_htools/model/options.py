@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from ganeti_htools.model.ganeti_version import GanetiVersion
+
 
 @dataclass(frozen=True, slots=True)
 class PlacementOptions:
@@ -13,6 +15,7 @@ class PlacementOptions:
     * ``restrict_to``: names of the only nodes for new instances; overrides the request's own restriction.
     * ``inter_group``: an instance that leaves a node and fits nowhere in its group may go to another group.
     * ``static_kvm_node_memory``: MiB that a KVM node needs for itself; 0 uses the reported value.
+    * ``ganeti_version``: the version whose rules hold, unless the source of the cluster has it.
     """
 
     capacity: bool = True
@@ -21,6 +24,7 @@ class PlacementOptions:
     restrict_to: tuple[str, ...] | None = None
     static_kvm_node_memory: int = 4096
     inter_group: bool = False
+    ganeti_version: GanetiVersion | None = None
 
 
 @dataclass(frozen=True, slots=True)

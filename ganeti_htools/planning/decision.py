@@ -38,6 +38,7 @@ from ganeti_htools.planning.known_units import (
 )
 from ganeti_htools.planning.promises import Promise, promised, with_promises, without_reserved
 from ganeti_htools.planning.summary import DecisionSummary, summarize
+from ganeti_htools.sources.installed import with_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,9 @@ def respond(
     """
     cache = cache or Cache()
     message = cache.reader.read(data)
-    cluster, request, note = message.cluster, message.request, ""
+    known_version = known.cluster.ganeti if known else None
+    cluster = with_version(message.cluster, known_version or options.ganeti_version)
+    request, note = message.request, ""
     about, requested = instances_of(request), new_instances(request)
     if len(cluster.nodes) > MAX_NODES:
         raise TooLargeError(f"the request has more than {MAX_NODES} nodes")

@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 from ganeti_htools.files import read_bytes, read_text
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.ganeti_version import GanetiVersion
 from ganeti_htools.model.tags import INVENTORY
+from ganeti_htools.sources.installed import with_version
 
 Warn = Callable[[str], None]  # called with one line for the user
 
@@ -23,7 +25,8 @@ class Source(NamedTuple):
     URL, or a directory of saved documents (``file://PATH``); ``rapi_ca`` is a file of certificates that
     verify it. With ``state_of_record`` instances have their configured memory, not their current one.
     ``simulate`` are the groups of a simulated cluster; ``text`` and ``request`` are paths of a file in the
-    text format and of an iallocator request (``-`` is standard input).
+    text format and of an iallocator request (``-`` is standard input). ``ganeti_version`` is that of a source
+    that does not have it.
     """
 
     daemon: str | None = None
@@ -35,6 +38,7 @@ class Source(NamedTuple):
     rapi_ca: str | None = None
     state_of_record: bool = False
     ask_storage: bool = False
+    ganeti_version: GanetiVersion | None = None
 
 
 class Reading(NamedTuple):
@@ -58,16 +62,19 @@ def read(source: Source, warn: Warn, verbose: bool = False) -> Reading:
     text file; with ``verbose``, also for the age of current data.
     """
     reading = _read(source, warn, verbose)
-    if not any(tag.startswith(INVENTORY) for node in reading.cluster.nodes for tag in node.tags):
-        return reading
+    cluster = with_version(reading.cluster, source.ganeti_version)
+    if not any(tag.startswith(INVENTORY) for node in cluster.nodes for tag in node.tags):
+        return reading._replace(cluster=cluster)
     from ganeti_htools.backends.inventory_tags import malformed_inventories, with_tagged_inventories
 
-    wrong = tuple(malformed_inventories(reading.cluster))
-    cluster = with_tagged_inventories(reading.cluster)
-    return reading._replace(cluster=cluster, inconsistencies=reading.inconsistencies + wrong)
+    wrong = tuple(malformed_inventories(cluster))
+    return reading._replace(
+        cluster=with_tagged_inventories(cluster), inconsistencies=reading.inconsistencies + wrong
+    )
 
 
 def _read(source: Source, warn: Warn, verbose: bool) -> Reading:
+    """Read a cluster as its source has it."""
     if source.ask_storage and (source.luxi is None or source.daemon is not None):
         raise HtoolsError("--ask-storage: only Ganeti itself (-L) can be asked for storage units")
     if source.daemon is not None:

@@ -32,11 +32,11 @@ def theirs(oracle: Oracle, tool: str, arguments: Sequence[str]) -> Result:
 
 
 def ours(main: Callable[[Sequence[str]], int], arguments: Sequence[str]) -> Result:
-    """Run ours."""
+    """Run ours, by the rules of Ganeti 3.0; the line that names them is left out."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        status = main(arguments)
-    return Result(status, out.getvalue(), err.getvalue())
+        status = main(["--ganeti-version=3.0", *arguments])
+    return Result(status, out.getvalue().removesuffix("Rules of Ganeti 3.0\n"), err.getvalue())
 
 
 def some_offline(rng: random.Random, cluster: Cluster) -> list[str]:

@@ -19,6 +19,7 @@ from ganeti_htools.luxi import queries
 from ganeti_htools.luxi.client import PATIENCE, AnswerError, LuxiClient, LuxiError, NoAnswerError
 from ganeti_htools.luxi.queries import QueryRow
 from ganeti_htools.model.errors import HtoolsError, on_one_line
+from ganeti_htools.model.ganeti_version import rules_of
 from htoolsd.reservations import Reservations, update_reservations
 from htoolsd.sync.job_queue import (
     OPCODE_FIELDS,
@@ -124,6 +125,7 @@ class Sync:
             "master": self.master,
             "nodes": len(cluster.nodes) if cluster else None,
             "instances": len(cluster.instances) if cluster else None,
+            "ganeti_rules": rules_of(cluster.ganeti).name if cluster else None,
             "silent": list(self.model.silent),
             "ages": self.ages(),
             "late": self.late,

@@ -25,6 +25,8 @@ def _status(answer: Any) -> Iterator[str]:
     why = f": {luxi['error']}" if luxi["error"] else ""
     yield f"  luxi       {luxi['state']} for {duration(time.time() - luxi['since'])}{why} ({luxi['path']})"
     yield f"  cluster    {_cluster(answer['cluster'])}"
+    if answer["cluster"].get("ganeti_rules"):
+        yield f"  rules      of Ganeti {answer['cluster']['ganeti_rules']}"
     if answer["cluster"]["silent"]:
         yield f"  silent     {', '.join(answer['cluster']['silent'])}: no report; counted as offline"
     storage = answer["cluster"].get("storage")

@@ -9,6 +9,7 @@ from ganeti_htools.cli.report.layout import key_lines
 from ganeti_htools.engine.groups.diagnosis import GroupDiagnosis, reasons
 from ganeti_htools.engine.redundancy import health as redundancy_health
 from ganeti_htools.engine.redundancy.health import RedundancyHealth, Tolerance
+from ganeti_htools.model.ganeti_version import rules_of
 from ganeti_htools.model.state import State
 
 # Counts: the end of the key, the title in text, and the name in JSON.
@@ -121,6 +122,7 @@ def as_json(
     finals: Sequence[GroupFindings | None] = after.groups if after else [None] * len(before.groups)
     return {
         "healthy": before.healthy,
+        "ganeti_rules": rules_of(state.cluster.ganeti).name,
         "groups": [
             {
                 "name": state.cluster.groups[group.row].name,

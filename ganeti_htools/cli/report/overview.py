@@ -11,6 +11,7 @@ from ganeti_htools.engine.redundancy import health as redundancy_health
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools, of_class
+from ganeti_htools.model.ganeti_version import rules_of
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import view
 
@@ -147,4 +148,5 @@ def as_json(state: State) -> dict[str, object]:
             if figures.online
         },
         "score": float(figures.score()),
+        "ganeti_rules": rules_of(state.cluster.ganeti).name,
     }

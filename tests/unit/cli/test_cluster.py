@@ -7,6 +7,7 @@ from ganeti_htools.cli.cluster import load, make_state, save
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.sources.installed import with_version
 
 FILE = """\
 g|u|preferred||
@@ -28,7 +29,7 @@ def data(tmp_path: Path) -> str:
 
 
 def test_cluster_has_its_load(data: str, tmp_path: Path) -> None:
-    assert load(CommandLine(text_data=data)) == text.parse(FILE, data)
+    assert load(CommandLine(text_data=data)) == with_version(text.parse(FILE, data), None)
     (tmp_path / "load").write_text("inst1 7 1 1 1\n")
     loaded = load(CommandLine(text_data=data, dynu_file=str(tmp_path / "load")))
     assert loaded.instances[0].load.cpu == 7.0
@@ -42,7 +43,7 @@ def test_error_without_source() -> None:
 def test_warns_of_missing_reports(data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "reports").write_text("[]")
     line = CommandLine(text_data=data, mond=True, mond_data=str(tmp_path / "reports"))
-    assert load(line) == text.parse(FILE, data)
+    assert load(line) == with_version(text.parse(FILE, data), None)
     warning = "Didn't receive an answer by all MonDs, cpu-avg-load's data will be ignored.\n"
     assert capsys.readouterr() == ("", warning)
 

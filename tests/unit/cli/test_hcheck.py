@@ -34,7 +34,7 @@ def sick() -> Cluster:
 def run(tmp_path: Path, described: Cluster, *options: str) -> int:
     path = tmp_path / "cluster.data"
     path.write_text(text.dump(described))
-    return hcheck.main(["-t", str(path), *options])
+    return hcheck.main(["-t", str(path), "--ganeti-version=3.0", *options])
 
 
 def test_a_healthy_cluster(tmp_path: Path, healthy: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,6 +60,7 @@ def test_a_healthy_cluster(tmp_path: Path, healthy: Cluster, capsys: pytest.Capt
         "    Instances having a secondary node offline: 0\n"
         "    Nodes not directly evacuateable: 0\n"
         "    Cluster is not healthy: False\n"
+        "Rules of Ganeti 3.0\n"
     )
     assert err == ""
 

@@ -35,7 +35,7 @@ def file(described: Cluster, tmp_path: Path) -> str:
 
 
 def test_the_usual_report(file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert hinfo.main(["-t", file]) == 0
+    assert hinfo.main(["-t", file, "--ganeti-version=3.0"]) == 0
     out, err = capsys.readouterr()
     assert out.startswith(
         "Loaded cluster tags: a,b\n"
@@ -45,7 +45,9 @@ def test_the_usual_report(file: str, capsys: pytest.CaptureFixture[str]) -> None
         "Cluster coefficients:\n"
         "   Field "
     )
-    assert out.splitlines()[-1].startswith("Cluster score: ")
+    *_, score, rules = out.splitlines()
+    assert score.startswith("Cluster score: ")
+    assert rules == "Rules of Ganeti 3.0"
     assert err == "  i1.example.org\n"
 
 
@@ -103,7 +105,9 @@ def test_an_empty_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert hinfo.main(["-t", str(path), "-v"]) == 0
     out = capsys.readouterr().out
     assert "Cluster is empty.\nLoaded 0 nodes, 0 instances, 1 node group\n" in out
-    assert out.endswith("Cluster coefficients:\n   Field Value Weight\nCluster score: 0.00000000\n")
+    assert out.endswith(
+        "Cluster coefficients:\n   Field Value Weight\nCluster score: 0.00000000\nRules of Ganeti 3.0\n"
+    )
 
 
 @pytest.mark.parametrize(

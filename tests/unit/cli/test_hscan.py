@@ -47,6 +47,17 @@ def test_what_is_saved_is_what_was_read(address: str, tmp_path: Path) -> None:
     assert path.read_text("utf-8") == text.dump(read(Source(rapi=address), print).cluster)
 
 
+@pytest.mark.parametrize(("version", "static"), [("3.0", False), ("3.1", True)])
+def test_saves_the_memory_of_kvm_nodes_as_ganeti_does(version: str, static: bool, tmp_path: Path) -> None:
+    data = cluster(3, Shape(nodes=3, instances=5, templates={"drbd": 1}, down=0))
+    address = write(tmp_path / "rapi", {**data, "enabled_hypervisors": ["kvm"]})
+    options = [f"--ganeti-version={version}", "--static-kvm-node-memory=77", "-d", str(tmp_path)]
+    assert hscan.main([*options, address]) == 0
+    (path,) = tmp_path.glob("*.data")
+    saved = text.parse(path.read_text("utf-8"), "saved")
+    assert [node.n_mem == 77 for node in saved.nodes] == [static] * 3
+
+
 def test_storage_units_are_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Those that Ganeti tells are those that its simulator was given; and so are the plans for them."""
     shape = Shape(nodes=4, instances=20, templates={"drbd": 2, "plain": 1}, down=0)

@@ -9,6 +9,8 @@ import pytest
 from ganeti_htools.backends import iallocator
 from ganeti_htools.commandline.parameters import parse_options
 from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.ganeti_version import parse_version
 from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.decision import Cache, Known, respond
@@ -232,3 +234,29 @@ def test_disks_are_recreated_whatever_classes_nodes_have() -> None:
     template = CLASSES["instances"][name]["disk_template"]
     told = answer(text(CLASSES, messages.allocate(name, template, tags=GPX)), with_class("CUSTOM_GPU"))
     assert "CUSTOM_GPX" not in told["info"]
+
+
+@pytest.mark.parametrize(
+    ("known_version", "option", "placed"),
+    [
+        (None, "3.0", False),
+        (None, "3.1", True),
+        ("3.0.2", "3.1", False),
+        ("3.1.1", "3.0", True),
+    ],
+)
+def test_rules_follow_the_known_cluster_then_the_option(
+    known_version: str | None, option: str, placed: bool
+) -> None:
+    """All nodes have free what they keep for secondaries. If they fail N+1 already, they take one more."""
+    data = cluster(3, shape(templates={"drbd": 1}, fill=0.2, down=0))
+    request = messages.allocate("new.example.org", "drbd", memory=128)
+    columns = derive(rows(data, request)).columns
+    for node, free in zip(data["nodes"].values(), columns.unallocated - columns.r_mem, strict=True):
+        node["free_memory"] -= int(free)
+    known = None
+    if known_version is not None:
+        known = Known(replace(rows(data, request), ganeti=parse_version(known_version)), 0.0)
+    options = parse_options([f"--ganeti-version={option}", "--no-capacity-checks"])
+    found = json.loads(respond(text(data, request), options, None, known).answer)
+    assert found["success"] is placed, found

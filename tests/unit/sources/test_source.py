@@ -8,6 +8,7 @@ from ganeti_htools.client import calls
 from ganeti_htools.luxi import relayed
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.sources.installed import with_version
 from ganeti_htools.sources.source import Source, describe_silent, read
 from tests.support import messages, rapi_documents, text_format
 from tests.support.clusters import Shape
@@ -16,6 +17,7 @@ from tests.support.luxi_answers import answers, luxid
 
 DATA = generated(1, Shape(nodes=3, instances=4))
 NODES = list(DATA["nodes"])
+SIMULATED = with_version(simu.parse(["p,2,1,1,1"]), None)
 
 
 def quiet(source: Source) -> Cluster:
@@ -32,13 +34,13 @@ def names(cluster: Cluster) -> list[str]:
 
 
 def test_reads_a_simulation() -> None:
-    assert quiet(Source(simulate=("p,2,1,1,1",))) == simu.parse(["p,2,1,1,1"])
+    assert quiet(Source(simulate=("p,2,1,1,1",))) == SIMULATED
 
 
 def test_a_file_in_the_text_format(tmp_path: Path) -> None:
     path = tmp_path / "cluster.data"
     path.write_text(text_format.text(DATA))
-    assert quiet(Source(text=str(path))) == text.parse(text_format.text(DATA), str(path))
+    assert quiet(Source(text=str(path))) == with_version(text.parse(text_format.text(DATA), str(path)), None)
 
 
 def test_an_iallocator_request(tmp_path: Path) -> None:
@@ -60,7 +62,9 @@ def test_reads_from_luxid(tmp_path: Path) -> None:
 
 
 def test_of_several_sources_one_is_read(tmp_path: Path) -> None:
-    assert quiet(Source(simulate=("p,2,1,1,1",), text="/none")) == simu.parse(["p,2,1,1,1"])
+    assert quiet(Source(simulate=("p,2,1,1,1",), text="/none")) == with_version(
+        simu.parse(["p,2,1,1,1"]), None
+    )
     with pytest.raises(HtoolsError, match=r"^/none: Ganeti cannot be reached: No such file or directory$"):
         quiet(Source(luxi="/none", simulate=("p,2,1,1,1",)))
 
