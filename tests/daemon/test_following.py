@@ -49,7 +49,7 @@ def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Daemon
     directory.mkdir()
     with (
         simulator(directory, generated(11, SHAPE), "--job-seconds=0.01") as ganeti,
-        running(directory, config=OFTEN) as daemon,
+        running(directory, config=f'{OFTEN}\nclaims = "never"') as daemon,
     ):
         wait_until(lambda: known(daemon)["nodes"] == 6)
         yield daemon, ganeti
