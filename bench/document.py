@@ -18,7 +18,7 @@ SHOWN = {
     "hail 1,000 / 10,000 [1]": "a decision by the daemon, 1,000 / 10,000 (Debian's without N+1)",
     "hbal 20 / 200, to the end": "`hbal`, 20 / 200, to the end",
     "hbal 80 / 800, five steps": "`hbal`, 80 / 800, five steps",
-    "hsqueeze 20 / 160 external": "`hsqueeze`, 20 / 160, external storage",
+    "hsqueeze 20 / 160 external [6]": "`hsqueeze`, 20 / 160, external storage",
     "hspace, 8 empty nodes, with Debian's": "`hspace`, 8 empty nodes",
 }
 
