@@ -126,6 +126,8 @@ KINDS = {
     "AMOUNT": "integer",
     "DIR": "dir",
     "FILE": "file",
+    "CLASS=AMOUNT": "string",
+    "GROUP": "onegroup",
     "ID": "oneplan",
     "INSTANCE": "oneinstance",
     "N": "integer",

@@ -5,11 +5,14 @@ from collections.abc import Callable
 from typing import Any
 
 from ganeti_htools.cli.report import ledger
-from ganeti_htools.cli.terminal.arguments import amount, duration, number
-from ganeti_htools.client.calls import ask
+from ganeti_htools.cli.terminal.arguments import amount, count, duration, number
+from ganeti_htools.client.calls import CallRefusedError, ask
+from ganeti_htools.client.protocol import Refusal
+from ganeti_htools.model.errors import HtoolsError
 
 _PATIENCE = 30.0  # seconds; the database may keep the daemon waiting
 _SETTING = 90.0  # seconds; a job sets the tag
+_TRIES = 10  # of a claim of the best candidate, while other clients are first
 _COUNTS = {
     "total": "set the total amount",
     "reserved": "keep this amount free of allocations",
@@ -67,21 +70,37 @@ def declare(add: Add, show: Print) -> None:
         "Allocate resources to a consumer; replaces its earlier claim.",
     )
     claim.set_defaults(refuse=claim.error)
+    claim.usage = (
+        "htoolsctl claim [--seconds TIME] [--generation N] [--json] INSTANCE PROVIDER:CLASS=AMOUNT..."
+        " | --any [--group GROUP] CLASS=AMOUNT..."
+    )
     claim.add_argument("consumer", metavar="INSTANCE", help="the consumer")
     claim.add_argument(
         "amounts",
         metavar="PROVIDER:CLASS=AMOUNT",
         nargs="+",
-        type=_amount,
-        help="an amount of a resource class of a node or pool",
+        help="an amount of a resource class of a node or pool; with --any of the best candidate",
     )
+    claim.add_argument("--any", action="store_true", help="claim the first of the candidates")
+    claim.add_argument("--generation", metavar="N", type=count, help="only if the consumer has it; 0: if new")
     claim.add_argument(
         "--seconds", metavar="TIME", type=duration, help="end the claim after this time, like 1h"
     )
+    candidates = add(
+        "candidates",
+        lambda options: show(options, _candidates(options), ledger.candidates),
+        "List the nodes and pools that have room for amounts, the best first.",
+    )
+    candidates.set_defaults(refuse=candidates.error)
+    candidates.add_argument(
+        "amounts", metavar="CLASS=AMOUNT", nargs="+", help="an amount of a resource class"
+    )
+    for command in (claim, candidates):
+        command.add_argument("--group", metavar="GROUP", help="only nodes of this node group")
     ended = asking("release", ledger.released, "consumer")
     release = add("release", ended, "End a claim.")
     release.add_argument("consumer", metavar="INSTANCE", help="the consumer of the claim")
-    for command in (providers, inventory, usage, allocations, claim, release):
+    for command in (providers, inventory, usage, allocations, claim, candidates, release):
         command.add_argument("--json", action="store_true", help="print the daemon's answer as JSON")
 
 
@@ -123,19 +142,64 @@ def _amounts(options: Namespace, resource_class: str, given: dict[str, Any]) -> 
 
 
 def _claim(options: Namespace) -> Any:
+    if options.any:
+        return _claim_best(options)
+    if options.group is not None:
+        return options.refuse("--group: expected --any")
     wanted: dict[str, dict[str, int]] = {}
-    for provider, resource_class, figure in options.amounts:
-        if resource_class in wanted.setdefault(provider, {}):
+    for text in options.amounts:
+        place, _, figure = text.rpartition("=")
+        provider, _, resource_class = place.rpartition(":")
+        if not provider or not resource_class:
+            return options.refuse(f"expected PROVIDER:CLASS=AMOUNT, got {text!r}")
+        amounts = wanted.setdefault(provider, {})
+        if resource_class in amounts:
             return options.refuse(f"{provider}:{resource_class} is named twice")
-        wanted[provider][resource_class] = figure
-    arguments = {"consumer": options.consumer, "allocations": wanted, "seconds": options.seconds}
-    return _ask(options, "claim", arguments)
+        amounts[resource_class] = _figure(options, text, resource_class, figure)
+    return _ask(options, "claim", _claim_of(options) | {"allocations": wanted})
 
 
-def _amount(text: str) -> tuple[str, str, int]:
-    """Read a provider, a class and an amount. Raises ArgumentTypeError."""
-    place, _, figure = text.rpartition("=")
-    provider, _, resource_class = place.rpartition(":")
-    if not provider or not resource_class:
-        raise ArgumentTypeError(f"expected PROVIDER:CLASS=AMOUNT, got {text!r}")
-    return provider, resource_class, amount(resource_class, figure)
+def _claim_best(options: Namespace) -> Any:
+    """Claim the first candidate; look again if another client was first."""
+    for attempt in range(1, _TRIES + 1):
+        found = _candidates(options, options.consumer)
+        if not found:
+            raise HtoolsError("no node or pool has room for this claim")
+        best = found[0]["allocations"]
+        arguments = _claim_of(options) | {
+            "allocations": {each["provider"]: each["resources"] for each in best},
+            "generations": {each["provider"]: each["generation"] for each in best},
+        }
+        try:
+            return _ask(options, "claim", arguments)
+        except CallRefusedError as refused:
+            if refused.kind != Refusal.CONFLICT or options.generation is not None or attempt == _TRIES:
+                raise
+    raise AssertionError
+
+
+def _claim_of(options: Namespace) -> dict[str, Any]:
+    """Return the arguments of a claim that are not about its amounts."""
+    given = {"consumer": options.consumer, "seconds": options.seconds}
+    return given | {"consumer_generation": options.generation}
+
+
+def _candidates(options: Namespace, consumer: str | None = None) -> Any:
+    wanted: dict[str, int] = {}
+    for text in options.amounts:
+        resource_class, _, figure = text.rpartition("=")
+        if not resource_class or ":" in resource_class:
+            return options.refuse(f"expected CLASS=AMOUNT, got {text!r}")
+        if resource_class in wanted:
+            return options.refuse(f"{resource_class} is named twice")
+        wanted[resource_class] = _figure(options, text, resource_class, figure)
+    arguments = {"resources": wanted, "group": options.group, "consumer": consumer}
+    return _ask(options, "candidates", arguments)
+
+
+def _figure(options: Namespace, text: str, resource_class: str, figure: str) -> int:
+    """Read an amount of a resource class. Ends the program for a wrong one."""
+    try:
+        return amount(resource_class, figure)
+    except ArgumentTypeError as error:
+        return int(options.refuse(f"argument {text!r}: {error}"))

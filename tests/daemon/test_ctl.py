@@ -44,8 +44,8 @@ def test_status_for_programs_is_the_daemons_answer(daemon: Daemon) -> None:
 def test_lists_all_methods(daemon: Daemon) -> None:
     methods = json.loads(htoolsctl(daemon, "methods", "--json").stdout)
     names = (
-        "allocations cancel claim cluster decide execute explain follow history inventory methods plan plans"
-        " policies providers refresh release run set_inventory status storage usage why"
+        "allocations cancel candidates claim cluster decide execute explain follow history inventory methods"
+        " plan plans policies providers refresh release run set_inventory status storage usage why"
     )
     assert [method["name"] for method in methods] == names.split()
     table = htoolsctl(daemon, "methods").stdout

@@ -102,3 +102,29 @@ def test_refuses_to_set_what_no_tag_can_hold_and_without_ganeti(both: tuple[Daem
     assert done.returncode == 1
     assert f"{NODE}: its tags cannot be read: " in done.stderr
     assert "CUSTOM_GPU" not in "".join(lines(daemon, "inventory", NODE))
+
+
+def test_claims_the_best_candidate_and_says_what_it_replaces(both: tuple[Daemon, Simulator]) -> None:
+    daemon, _ = both
+    for node, total in ((NODE, 2), (OTHER, 4)):
+        lines(daemon, "inventory", "set", node, "CUSTOM_GPU", f"--total={total}")
+    name = json.loads(ctl(daemon, "providers", "--json").stdout)[0]["name"].partition("/")[0]
+    assert [line.split() for line in lines(daemon, "candidates", "CUSTOM_GPU=1")] == [
+        ["Provider", "Left"],
+        [f"{name}/{OTHER}", "75.0%"],
+        [f"{name}/{NODE}", "50.0%"],
+    ]
+    assert lines(daemon, "candidates", "CUSTOM_GPU=5") == ["no node or pool has room for this"]
+    claimed = f"  {name}/{OTHER}: CUSTOM_GPU 3"
+    assert lines(daemon, "claim", "--any", "tests", "CUSTOM_GPU=3") == [f"{name}/tests (claim)", claimed]
+    old = ctl(daemon, "claim", "--any", "--generation=0", "tests", "CUSTOM_GPU=1")
+    assert (old.returncode, "its generation is 1, not 0" in old.stderr) == (1, True)
+    again = lines(daemon, "claim", "--any", "--generation=1", "tests", "CUSTOM_GPU=4")
+    assert again[1:] == [f"  {name}/{OTHER}: CUSTOM_GPU 4", f"  in place of{claimed[1:]}"]
+    refused = ctl(daemon, "claim", "--any", "more", "CUSTOM_GPU=3")
+    assert (refused.returncode, refused.stderr) == (1, "htoolsctl: no node or pool has room for this claim\n")
+    group = DATA["nodegroups"][DATA["nodes"][NODE]["group"]]["name"]
+    claimed = f"  {name}/{NODE}: CUSTOM_GPU 2"
+    assert lines(daemon, "claim", "--any", "more", f"--group={group}", "CUSTOM_GPU=2")[1] == claimed
+    refused = ctl(daemon, "candidates", "CUSTOM_GPU=1", "--group=nowhere")
+    assert "there is no node group nowhere" in refused.stderr

@@ -50,6 +50,7 @@ def test_htoolsctl(tmp_path: Path) -> None:
         plan = until(daemon, "done")
         wait_until(lambda: call(daemon, "why", instance=instance)["entry"])
         wait_until(lambda: call(daemon, "status")["groups"])
+        node = call(daemon, "providers")[0]["uuid"]
         documents = [
             call(daemon, "status"),
             call(daemon, "refresh"),
@@ -63,6 +64,8 @@ def test_htoolsctl(tmp_path: Path) -> None:
             call(daemon, "history"),
             call(daemon, "why", instance=instance),
             *(call(daemon, method) for method in ("providers", "inventory", "usage", "allocations")),
+            call(daemon, "candidates", resources={"MEMORY_MB": 1}),
+            call(daemon, "claim", consumer="tests", allocations={node: {"MEMORY_MB": 1}}),
             json.loads(ctl(daemon, "glossary", "claim", "--json").stdout),
         ]
     check("htoolsctl.1.md", documents, WORDS)

@@ -48,7 +48,8 @@ def test_choices() -> None:
     about_plans = ["plans", "plan", "execute", "cancel"]
     commands = ["status", "refresh", "storage", "methods", *about_plans]
     commands += ["policies", "run", "history", "why"]
-    commands += ["providers", "inventory", "usage", "allocations", "claim", "release", "glossary", "decide"]
+    commands += ["providers", "inventory", "usage", "allocations", "claim", "candidates", "release"]
+    commands += ["glossary", "decide"]
     assert complete("htoolsctl", "") == commands
 
 

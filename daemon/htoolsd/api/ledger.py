@@ -16,6 +16,7 @@ from ganeti_htools.model.inventory import Inventory
 from htoolsd.api import ledger_arguments as given
 from htoolsd.api import ledger_names as named
 from htoolsd.ledger.records import (
+    Allocations,
     CapacityError,
     ConflictError,
     Consumer,
@@ -43,7 +44,7 @@ _KINDS: Mapping[Kind, str] = {"node": "a node", "instance": "an instance", "plan
 
 
 _PROVIDER = "its uuid, its name (CLUSTER/NODE), the node of this cluster, or the beginning up to a dot"
-_CONSUMER = "its uuid, its name (CLUSTER/INSTANCE), or the instance of this cluster"
+CONSUMER = "its uuid, its name (CLUSTER/INSTANCE), or the instance of this cluster"
 _GENERATION = (
     "the generation of the consumer in the last answer, null for a new consumer; optional, without it any"
     " generation is accepted"
@@ -80,7 +81,7 @@ class LedgerMethods:
         " of its inventories and allocations."
     )
     async def providers(self, _args: Args, _file: File) -> object:
-        return [asdict(each) for each in await self._do(lambda ledger: ledger.providers())]
+        return [asdict(each) for each in await do(self._worker, lambda ledger: ledger.providers())]
 
     @method(
         "Returns the inventories of resource providers, by resource class. Sizes are MiB.",
@@ -140,7 +141,7 @@ class LedgerMethods:
 
         async with self._setting:
             self._check_master()
-            provider, inventory = await self._do(check)
+            provider, inventory = await do(self._worker, check)
             if provider.name.startswith(f"{cluster}/"):
                 await self._tag(provider.name.removeprefix(f"{cluster}/"), resource_class, inventory)
             return list(map(_inventories, await self._change(write)))
@@ -148,7 +149,7 @@ class LedgerMethods:
     @method(
         "Lists the allocations of consumers, by provider. promised: a decision of the daemon has made them."
         " beyond: they exceed the capacity.",
-        {"consumer": f"only this one: {_CONSUMER}, or the beginning up to a dot; optional"},
+        {"consumer": f"only this one: {CONSUMER}, or the beginning up to a dot; optional"},
     )
     async def allocations(self, args: Args, _file: File) -> object:
         name, cluster = given.name_if_any(args, "consumer"), self._cluster()
@@ -156,14 +157,14 @@ class LedgerMethods:
         def work(ledger: "Ledger") -> LedgerSnapshot:
             return ledger.snapshot(None if name is None else named.consumer(ledger, name, cluster).uuid)
 
-        contents = await self._do(work)
+        contents = await do(self._worker, work)
         return [_allocations(each, contents) for each in contents.consumers.values()]
 
     @method(
-        "Allocates resources to a consumer, all or nothing, in place of its last claim. Refused as a conflict"
-        " if another client was first, as no-capacity if there is not enough.",
+        "Allocates resources to a consumer, all or nothing, in place of its last claim (replaced). Refused as"
+        " a conflict if another client was first, as no-capacity if there is not enough.",
         {
-            "consumer": _CONSUMER,
+            "consumer": CONSUMER,
             "allocations": "object: by provider, an object of amounts by resource class",
             "generations": "object: by provider, the generation on which the claim is based; optional for"
             " each, without it any generation is accepted",
@@ -176,9 +177,10 @@ class LedgerMethods:
         amounts, generations = given.allocations(args), given.generations(args)
         seconds, cluster = given.seconds(args), self._cluster()
 
-        def work(ledger: "Ledger") -> LedgerSnapshot:
+        def work(ledger: "Ledger") -> list[dict[str, object]]:
             uuid, full_name = named.new_consumer(name, cluster)
-            before = ledger.consumer(uuid)
+            had = ledger.snapshot(uuid)
+            before = had.consumers.get(uuid)
             if before is not None and before.kind != "claim":
                 raise LedgerError(f"{full_name} already exists, as {_KINDS[before.kind]}")
             was = before.generation if before is not None and generation is None else generation
@@ -189,14 +191,15 @@ class LedgerMethods:
                 {uuids[each]: requested for each, requested in amounts.items()},
                 {uuids[each]: number for each, number in generations.items()},
             )
-            return ledger.snapshot(uuid)
+            replaced = None if before is None else _allocations(before, had)["allocations"]
+            now = ledger.snapshot(uuid)
+            return [{**_allocations(each, now), "replaced": replaced} for each in now.consumers.values()]
 
-        contents = await self._change(work)
-        return [_allocations(each, contents) for each in contents.consumers.values()]
+        return await self._change(work)
 
     @method(
         "Ends a claim, and returns it. Allocations of what exists in Ganeti cannot be released.",
-        {"consumer": f"{_CONSUMER}, or the beginning up to a dot", "consumer_generation": _GENERATION},
+        {"consumer": f"{CONSUMER}, or the beginning up to a dot", "consumer_generation": _GENERATION},
     )
     async def release(self, args: Args, _file: File) -> object:
         name, generation = given.name(args, "consumer"), given.consumer_generation(args)
@@ -222,7 +225,7 @@ class LedgerMethods:
                 None if name is None else named.provider(ledger, name, cluster).uuid
             )
 
-        return await self._do(work)
+        return await do(self._worker, work)
 
     def _check_master(self) -> None:
         if self._elsewhere():
@@ -230,15 +233,17 @@ class LedgerMethods:
 
     async def _change(self, work: Work[T]) -> T:
         self._check_master()
-        changed = await self._do(work)
+        changed = await do(self._worker, work)
         self._trigger()
         return changed
 
-    async def _do(self, work: Work[T]) -> T:
-        try:
-            return await self._worker.do(work)
-        except LedgerError as error:
-            raise RefusalError(_REFUSALS.get(type(error), Refusal.ARGUMENTS), str(error)) from None
+
+async def do(worker: LedgerWorker, work: Work[T]) -> T:
+    """Return the result of work on the ledger. Raises RefusalError."""
+    try:
+        return await worker.do(work)
+    except LedgerError as error:
+        raise RefusalError(_REFUSALS.get(type(error), Refusal.ARGUMENTS), str(error)) from None
 
 
 def _inventories(standing: ProviderUsage) -> dict[str, object]:
@@ -264,13 +269,17 @@ def _consumer(consumer: Consumer) -> dict[str, object]:
 
 def _allocations(consumer: Consumer, contents: LedgerSnapshot) -> dict[str, object]:
     held = contents.allocations.get(consumer.uuid, {})
-    found = [
+    return {**_consumer(consumer), "allocations": allocations_to_json(held, contents)}
+
+
+def allocations_to_json(allocations: Allocations, contents: LedgerSnapshot) -> list[dict[str, object]]:
+    """Return allocations with the names and generations of their providers, as JSON."""
+    return [
         {
             "provider": uuid,
             "name": contents.providers[uuid].name,
             "generation": contents.providers[uuid].generation,
             "resources": dict(amounts),
         }
-        for uuid, amounts in held.items()
+        for uuid, amounts in allocations.items()
     ]
-    return {**_consumer(consumer), "allocations": found}

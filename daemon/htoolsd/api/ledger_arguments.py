@@ -49,6 +49,11 @@ def allocations(args: Args) -> dict[str, dict[str, int]]:
     return {_name("allocations", each): _amounts(f"allocations: {each}", found[each]) for each in found}
 
 
+def resources(args: Args) -> dict[str, int]:
+    """Return amounts by resource class."""
+    return _amounts("resources", args.get("resources"))
+
+
 def _amounts(where: str, found: object) -> dict[str, int]:
     if not isinstance(found, dict) or not found:
         raise _wrong(where, "an object: amounts by resource class")

@@ -16,6 +16,7 @@ from ganeti_htools import streams
 from ganeti_htools.luxi.queries import default_socket
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.version import VERSION
+from htoolsd.api.candidates import CandidateMethods
 from htoolsd.api.cluster import ClusterMethods
 from htoolsd.api.decisions import Decisions
 from htoolsd.api.history import HistoryMethods
@@ -164,6 +165,7 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
                 claims.cancel,
                 InventoryTags(sync, reconciler.reconcile).write,
             ),
+            CandidateMethods(ledger, lambda: reconciler.synced),
             StatusMethods(
                 config.socket, server, sync, decisions, claims, plans, policies, history, ledger, reconciler
             ),

@@ -61,6 +61,15 @@ def allocations(told: Any) -> str:
     return "\n".join(lines) or "nothing is allocated"
 
 
+def candidates(told: Any) -> str:
+    """Format the answer to ``candidates``."""
+    rows = [
+        (" + ".join(part["name"] for part in each["allocations"]), f"{100 * each['left']:.1f}%")
+        for each in told
+    ]
+    return _table(("Provider", "Left"), rows, "no node or pool has room for this")
+
+
 def released(told: Any) -> str:
     """Format the answer to ``release``."""
     return f"{told['name']} has nothing any more"
@@ -72,9 +81,14 @@ def _consumer(consumer: Mapping[str, Any]) -> Iterator[str]:
     if consumer["expires"] is not None:
         facts.append(f"until {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(consumer['expires']))}")
     yield f"{consumer['name']} ({', '.join(facts)})"
-    for each in consumer["allocations"]:
-        amounts = ", ".join(f"{name} {used}" for name, used in each["resources"].items())
-        yield f"  {each['name']}: {amounts}"
+    yield from (f"  {_amounts(each)}" for each in consumer["allocations"])
+    if consumer.get("replaced"):
+        yield f"  in place of {'; '.join(map(_amounts, consumer['replaced']))}"
+
+
+def _amounts(allocation: Mapping[str, Any]) -> str:
+    amounts = ", ".join(f"{name} {used}" for name, used in allocation["resources"].items())
+    return f"{allocation['name']}: {amounts}"
 
 
 def _shown(figure: int | float | None) -> str:

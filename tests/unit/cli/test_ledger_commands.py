@@ -105,6 +105,11 @@ def test_sizes_of_memory_and_disk_have_units(asked: list[Any]) -> None:
         ),
         (["inventory", "set", "n", "C", "--allocation-ratio=much"], "expected a number, got 'much'"),
         (["claim", "web", "n:VCPU=1.5"], "expected a whole number, got '1.5'"),
+        (["claim", "web", "n:VCPU=1", "--group=rack1"], "--group: expected --any"),
+        (["claim", "web", "n:VCPU=1", "--generation=x"], "expected a whole number, got 'x'"),
+        (["claim", "--any", "web", "n:VCPU=1"], "expected CLASS=AMOUNT, got 'n:VCPU=1'"),
+        (["candidates", "VCPU"], "expected CLASS=AMOUNT, got 'VCPU'"),
+        (["candidates", "VCPU=1", "VCPU=2"], "VCPU is named twice"),
     ],
 )
 def test_command_lines_that_are_wrong(

@@ -137,6 +137,7 @@ async def test_a_claim(client: Client) -> None:
         },
         {"provider": POOL, "name": "ceph", "generation": 2, "resources": {"CUSTOM_DISK_MIB": 7}},
     ]
+    assert told.pop("replaced") is None
     assert [told] == await client.call("allocations", consumer="new")
     assert [each["name"] for each in await client.call("allocations")] == ["c/new", "c/web"]
     assert await client.refused(
@@ -160,6 +161,9 @@ async def test_replaces_a_claim_when_the_generation_matches(client: Client) -> N
     assert told["generation"] == 2
     (told,) = await client.call("claim", consumer="new", allocations={"node1": {"VCPU": 1}})
     assert [each["resources"] for each in told["allocations"]] == [{"VCPU": 1}]
+    assert [(each["name"], each["resources"]) for each in told["replaced"]] == [
+        ("c/node2.org", {"MEMORY_MB": 10})
+    ]
 
 
 async def test_claim_expires(client: Client) -> None:

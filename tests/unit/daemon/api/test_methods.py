@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from htoolsd.api.candidates import CandidateMethods
 from htoolsd.api.cluster import ClusterMethods
 from htoolsd.api.decisions import Decisions
 from htoolsd.api.history import HistoryMethods
@@ -53,6 +54,7 @@ def methods(tmp_path: Path) -> tuple[Method, ...]:
             lambda _name: None,
             InventoryTags(sync, reconciler.reconcile).write,
         ),
+        CandidateMethods(ledger, lambda: reconciler.synced),
         StatusMethods(
             "socket", server, sync, decisions, claims, plans, policies, history, ledger, reconciler
         ),

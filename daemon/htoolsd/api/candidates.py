@@ -1,0 +1,55 @@
+"""The method about allocation candidates."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ganeti_htools.client.protocol import Refusal, RefusalError
+from htoolsd.api import ledger_arguments as given
+from htoolsd.api import ledger_names as named
+from htoolsd.api.ledger import CONSUMER, allocations_to_json, do
+from htoolsd.ledger.candidates import allocation_candidates, pools_of_nodes
+from htoolsd.ledger.diff import SyncedState
+from htoolsd.ledger.worker import LedgerWorker
+from htoolsd.socket.methods import Args, File, method
+
+if TYPE_CHECKING:
+    from htoolsd.ledger.ledger import Ledger
+
+
+class CandidateMethods:
+    """Methods about candidates. They raise RefusalError.
+
+    ``synced`` returns the ledger and the cluster when they last agreed, None before.
+    """
+
+    def __init__(self, worker: LedgerWorker, synced: Callable[[], SyncedState | None]) -> None:
+        self._worker = worker
+        self._synced = synced
+
+    @method(
+        "Lists the nodes and pools that have room for amounts. First comes the one that leaves the largest"
+        " share of its scarcest class (left). A candidate is a node that is online, with a pool that it sees"
+        " if pool space is wanted, or a pool. Its allocations can be claimed, with the generations.",
+        {
+            "resources": "object: amounts by resource class",
+            "group": "only nodes of this node group, and pools that they see; optional",
+            "consumer": f"count what it has as free: {CONSUMER}; optional",
+        },
+    )
+    async def candidates(self, args: Args, _file: File) -> object:
+        wanted, group = given.resources(args), given.name_if_any(args, "group")
+        name, synced = given.name_if_any(args, "consumer"), self._synced()
+        if synced is None:
+            raise RefusalError(Refusal.CLUSTER, "the cluster is not known yet; ask again")
+        desired = synced.desired
+
+        def work(ledger: "Ledger") -> list[dict[str, object]]:
+            nodes = pools_of_nodes(desired, group)
+            consumer = None if name is None else named.new_consumer(name, desired.resources.cluster)[0]
+            now = ledger.refresh(synced.snapshot)
+            return [
+                {"left": each.shares[0], "allocations": allocations_to_json(each.allocations, now)}
+                for each in allocation_candidates(now, nodes, wanted, consumer)
+            ]
+
+        return await do(self._worker, work)
