@@ -62,6 +62,9 @@ def _check(state: State, movable: Bools, line: CommandLine) -> int:
     if line.verbose >= 1 and not line.json:
         for fault in storage.warnings(faults):
             warn(f"Warning: {fault}")
+        for group, templates in health.policies_not_enabled(state.cluster).items():
+            named = ", ".join(templates)
+            warn(f"Warning: group {group}: its policy allows {named}, which the cluster does not enable")
     if line.machine_readable:
         print(health.group_keys(state), end="")
     elif line.verbose >= 1 and not line.json:

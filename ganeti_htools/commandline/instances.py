@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ganeti_htools.backends.units import misplacement
 from ganeti_htools.commandline.line import CommandLine
-from ganeti_htools.model.cluster import Cluster, Disk
+from ganeti_htools.model.cluster import Disk, template_not_enabled
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.policy import ISpec
@@ -27,7 +27,9 @@ def requested_instances(state: State, line: CommandLine) -> tuple[RequestedSizes
     """Return the instances of tiered and of standard allocation. Raises HtoolsError."""
     policy = state.cluster.ipolicy
     units = [unit for unit in (line.storage_unit, *(unit for _, unit in line.disk)) if unit]
-    template = line.disk_template or _template(state.cluster, units)
+    template = line.disk_template or _template(state, units)
+    if refusal := template_not_enabled(state.cluster, template):
+        raise HtoolsError(refusal)
     use = policy.std.spindle_use if line.spindle_use is None else line.spindle_use
     sizes = [_given(line.tiered_alloc)] if line.tiered_alloc else [_size(pair.max) for pair in policy.minmax]
     if not sizes:
@@ -48,16 +50,18 @@ def requested_instances(state: State, line: CommandLine) -> tuple[RequestedSizes
     return RequestedSizes(kind, sizes), RequestedSizes(replace(kind, disks=disks), [size])
 
 
-def _template(cluster: Cluster, units: Sequence[DesiredUnit]) -> DiskTemplate:
+def _template(state: State, units: Sequence[DesiredUnit]) -> DiskTemplate:
     """Find the first disk template that the cluster and its policy enable, for the requested units.
 
-    Raises HtoolsError if there is none.
+    Where nodes report storage units, but nothing says what the cluster enables, templates with disks come
+    first. Raises HtoolsError if there is none.
     """
-    allowed = cluster.ipolicy.disk_templates
-    ordered = allowed if cluster.enabled_templates is None else cluster.enabled_templates
-    found = [each for each in ordered if each in allowed]
+    allowed, enabled = state.cluster.ipolicy.disk_templates, state.cluster.enabled_templates
+    found = [each for each in (allowed if enabled is None else enabled) if each in allowed]
     if not found:
         raise HtoolsError("null list of disk templates received from cluster")
+    if enabled is None and state.units.reported:
+        found.sort(key=lambda each: each is DiskTemplate.DISKLESS)
     fitting = [each for each in found if all(holds(unit, each) for unit in units)]
     if not fitting:
         raise HtoolsError(f"no enabled disk template is on {' and '.join(map(str, dict.fromkeys(units)))}")

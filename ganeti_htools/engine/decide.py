@@ -19,7 +19,7 @@ from ganeti_htools.engine.rules import choice, settling
 from ganeti_htools.engine.rules.pools import NO_POOLS, PoolRoom, lacking, pool_room
 from ganeti_htools.model import request as wanted
 from ganeti_htools.model import tags
-from ganeti_htools.model.cluster import Cluster, Instance
+from ganeti_htools.model.cluster import Cluster, Instance, template_not_enabled
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.options import PlacementOptions
@@ -152,11 +152,8 @@ def not_enabled(cluster: Cluster, row: Instance) -> str | None:
     Requests for recreated disks look like those for a new instance (``gnt-instance recreate-disks``), but the
     template stays.
     """
-    enabled = cluster.enabled_templates
-    if enabled is None or row.template in enabled or any(row.name == each.name for each in cluster.instances):
-        return None
-    allowed = ", ".join(template.value for template in enabled)
-    return f"Disk template {row.template.value} is not enabled; the cluster enables {allowed}"
+    refusal = template_not_enabled(cluster, row.template)
+    return None if any(row.name == each.name for each in cluster.instances) else refusal
 
 
 def _unknown_class(state: State, row: Instance) -> str | None:

@@ -200,6 +200,15 @@ class Cluster:
     ganeti: GanetiVersion | None = None
 
 
+def template_not_enabled(cluster: Cluster, template: DiskTemplate) -> str | None:
+    """Describe that a cluster does not enable a disk template for new instances; None if it does."""
+    enabled = cluster.enabled_templates
+    if enabled is None or template in enabled:
+        return None
+    allowed = ", ".join(each.value for each in enabled)
+    return f"Disk template {template.value} is not enabled; the cluster enables {allowed}"
+
+
 def check(cluster: Cluster) -> None:
     """Check that references resolve and names are unique. Raises DataError naming the first failure."""
     groups = _unique("group", [group.uuid for group in cluster.groups])

@@ -9,6 +9,7 @@ from ganeti_htools.cli.report.layout import key_lines
 from ganeti_htools.engine.groups.diagnosis import GroupDiagnosis, reasons
 from ganeti_htools.engine.redundancy import health as redundancy_health
 from ganeti_htools.engine.redundancy.health import RedundancyHealth, Tolerance
+from ganeti_htools.model.cluster import Cluster, template_not_enabled
 from ganeti_htools.model.ganeti_version import rules_of
 from ganeti_htools.model.state import State
 
@@ -114,6 +115,17 @@ def tolerated(count: Tolerance) -> str:
     return f"{told} ({count.recreating} if data may be lost)" if count.recreating > count.intact else told
 
 
+def policies_not_enabled(cluster: Cluster) -> dict[str, list[str]]:
+    """Return the disk templates that policies of node groups allow, but the cluster does not enable."""
+    extra = {
+        group.name: [
+            each.value for each in group.ipolicy.disk_templates if template_not_enabled(cluster, each)
+        ]
+        for group in cluster.groups
+    }
+    return {name: templates for name, templates in extra.items() if templates}
+
+
 def as_json(
     state: State, before: HealthFindings, after: HealthFindings | None, outlook: Outlook | None = None
 ) -> dict[str, Any]:
@@ -140,6 +152,7 @@ def as_json(
             for group, final in zip(before.groups, finals, strict=True)
             for tolerance in [redundancy_health.tolerance(state, state.group == group.row)]
         ],
+        "not_enabled": policies_not_enabled(state.cluster),
         "cluster": {"initial": _counts_json(before.cluster), "final": after and _counts_json(after.cluster)},
     }
 

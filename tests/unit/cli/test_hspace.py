@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ganeti_htools.backends import text
-from ganeti_htools.cli import hspace
+from ganeti_htools.cli import hcheck, hspace
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
 from tests.support.clusters import Shape, cluster
@@ -182,3 +182,26 @@ def test_instances_as_they_are_configured(tmp_path: Path, capsys: pytest.Capture
         return int(json.loads(capsys.readouterr().out)["cluster"]["resources"]["i_mem"])
 
     assert (used(), used("--state-of-record")) == (4096 + 1024, 1024 + 512)
+
+
+def test_refuses_template_that_the_cluster_does_not_enable(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    described: dict[str, Any] = dict(documents(cluster(1, Shape(nodes=3, instances=2))))
+    described["info"]["enabled_disk_templates"] = ["ext", "plain"]
+    for name, document in described.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(document))
+    source = f"--master=file://{tmp_path}"
+    assert hspace.main([source, "--disk-template=drbd"]) == 1
+    error = "Error: Disk template drbd is not enabled; the cluster enables ext, plain\n"
+    assert capsys.readouterr() == ("", error)
+    assert hspace.main([source, "--disk-template=plain", "-l0"]) == 0
+    assert hcheck.main([source, "--no-simulation"]) == 0
+    group = described["groups"][0]
+    named = ", ".join(t for t in group["ipolicy"]["disk-templates"] if t not in ("ext", "plain"))
+    warning = (
+        f"Warning: group {group['name']}: its policy allows {named}, which the cluster does not enable\n"
+    )
+    assert warning in capsys.readouterr().err
+    assert hcheck.main([source, "--no-simulation", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["not_enabled"] == {group["name"]: named.split(", ")}

@@ -36,6 +36,24 @@ def test_the_template_is_the_first_that_the_policy_enables() -> None:
     assert template(with_templates(FILE, PLAIN)) is FILE
 
 
+def test_template_has_a_disk_where_units_are_declared() -> None:
+    diskless = DiskTemplate.DISKLESS
+    allowed = with_templates(diskless, FILE, PLAIN)
+    assert template(allowed) is FILE
+    assert template(replace(NO_UNITS, ipolicy=allowed.ipolicy)) is diskless
+    assert template(with_templates(diskless)) is diskless
+    assert template(with_templates(diskless, PLAIN, enabled=(diskless, PLAIN))) is diskless
+
+
+def test_refuses_template_that_is_not_enabled() -> None:
+    state = derive(with_templates(PLAIN, DRBD, enabled=(RBD, DRBD)))
+    with pytest.raises(
+        HtoolsError, match=r"^Disk template plain is not enabled; the cluster enables rbd, drbd$"
+    ):
+        requested_instances(state, CommandLine(disk_template=PLAIN))
+    assert requested_instances(state, CommandLine(disk_template=DRBD))[0].kind.template is DRBD
+
+
 def test_where_the_cluster_tells_its_order_counts() -> None:
     assert template(with_templates(FILE, PLAIN, enabled=(RBD, PLAIN, FILE))) is PLAIN
 
