@@ -36,7 +36,7 @@ def about(plan: SqueezePlan, line: CommandLine) -> Iterator[str]:
 
 def warnings(plan: SqueezePlan) -> Iterator[str]:
     """Warnings about a plan."""
-    if not plan.power.enough:
+    if not plan.power.enough and plan.options.factors[0]:
         where = " and ".join(f"group {name}" for name in plan.lacking_groups)
         yield f"not enough standby nodes: with all of them up, {where} still lacks minimal resources"
     if stopped := plan.stopped_instances:

@@ -153,6 +153,9 @@ def test_reports_too_few_standby_nodes(tmp_path: Path, capsys: pytest.CaptureFix
     out, err = capsys.readouterr()
     assert (json.loads(out)["enough"], json.loads(out)["lacking_groups"]) == (False, ["g"])
     assert err == warning
+    full = ASLEEP.replace("|8000|0|7000|", "|8000|0|-1|")
+    assert run(tmp_path, full, "--no-headers", "--minimal-resources=0") == 0
+    assert "not enough" not in capsys.readouterr().err
     assert run(tmp_path, ASLEEP, "--json", "--minimal-resources=10") == 0
     out, err = capsys.readouterr()
     assert (json.loads(out)["enough"], json.loads(out)["lacking_groups"], err) == (True, [], "")
