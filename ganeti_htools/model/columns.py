@@ -19,10 +19,12 @@ Bools = NDArray[np.bool_]
 
 
 class Shape(NamedTuple):
-    """The storage units, pools (those that some nodes do not see) and custom classes that have columns.
+    """The storage units, pools (those that some nodes do not see) and resource classes that have columns.
 
     ``reported``: nodes report their units; otherwise each node has the only one. ``own_group`` are the
     positions of the cluster's own volume group: the first, and the group's unit for mirrored disks, if any.
+    ``limited`` are classes that Ganeti counts, with limits of the amount of one instance; each with the
+    position of its storage unit, NOWHERE if it has none.
     """
 
     units: tuple[str, ...] = ("",)
@@ -30,14 +32,18 @@ class Shape(NamedTuple):
     reported: bool = False
     own_group: tuple[int, ...] = (0,)
     classes: tuple[str, ...] = ()
+    limited: tuple[tuple[str, int], ...] = ()
 
     @property
     def binds(self) -> bool:
-        """Whether nodes differ in the storage or custom classes that they have, not only in free amounts."""
-        return self.reported or bool(self.pools) or bool(self.classes)
+        """Whether nodes differ in the storage and amounts that they give, not only in free amounts."""
+        return self.reported or bool(self.pools) or bool(self.classes) or bool(self.limited)
 
 
 SINGLE = Shape()
+
+# The figures of a resource class that limit the amount of one instance.
+AMOUNT_LIMITS = ("least", "most", "step")
 
 NOWHERE = -1  # the row that stands for "no node" or "no instance"
 
@@ -183,6 +189,11 @@ def of_class(figure: str, which: int) -> str:
     return f"{figure}_class_{which}"
 
 
+def of_limited(figure: str, which: int) -> str:
+    """Return the name of a figure of a limited class: ``least``, ``most`` or ``step``."""
+    return f"{figure}_limited_{which}"
+
+
 def by_unit(columns: Columns, figure: str) -> list[Any]:
     """Return a figure of disk space for each storage unit."""
     return [getattr(columns, of_unit(figure, unit)) for unit in range(len(columns.shape.units))]
@@ -216,7 +227,8 @@ def columns_type(shape: Shape, aliases: tuple[tuple[str, str], ...] = ()) -> typ
     more = [of_unit(figure, unit) for unit in units for figure in ("t_dsk", "lo_dsk")]
     more += map(of_pool, range(len(shape.pools)))
     classes = range(len(shape.classes))
-    more += [of_class(figure, which) for which in classes for figure in ("t", "least", "most", "step")]
+    more += [of_class(figure, which) for which in classes for figure in ("t", *AMOUNT_LIMITS)]
+    more += [of_limited(figure, which) for which in range(len(shape.limited)) for figure in AMOUNT_LIMITS]
     free = [of_unit("f_dsk", unit) for unit in units] + [of_class("f", which) for which in classes]
     kept = [of_class("r", which) for which in classes]
     changing = [*CHANGING, *free, *(f"{figure}_forth" for figure in free), *kept]

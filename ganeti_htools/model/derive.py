@@ -1,12 +1,13 @@
 """Computes a :class:`.State` from the rows of a cluster."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Instance, Node
 from ganeti_htools.model.columns import (
+    AMOUNT_LIMITS,
     NOWHERE,
     Bools,
     Floats,
@@ -15,6 +16,7 @@ from ganeti_htools.model.columns import (
     columns_type,
     forthcoming,
     of_class,
+    of_limited,
     of_pool,
     of_unit,
 )
@@ -23,6 +25,8 @@ from ganeti_htools.model.ganeti_version import rules_of
 from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.node_reservations import NodeReservations, node_reservations
 from ganeti_htools.model.node_usage import HostedInstances, hosted_instances, sum_by
+from ganeti_htools.model.resource_classes import is_disk
+from ganeti_htools.model.resource_usage import local_unit_classes
 from ganeti_htools.model.state import State
 from ganeti_htools.model.tag_columns import (
     allowed_migrations,
@@ -75,7 +79,7 @@ def derive(
     policies = tuple(group.ipolicy for group in cluster.groups)
     units = units_in_use(cluster, requested)
     names = tuple(map(str, units.local)), tuple(map(str, units.pools))
-    shape = Shape(*names, units.reported, units.own_group, units.classes)
+    shape = Shape(*names, units.reported, units.own_group, units.classes, _limited_classes(units))
     held = node_reservations(nodes, units)
     figures = tabulate(cluster.instances, known, policies, units)
     placed = hosted_instances(cluster, figures, node_row)
@@ -100,6 +104,7 @@ def derive(
         **_disk(nodes, placed, figures, units, held),
         **_pools(cluster, units),
         **_classes(nodes, placed, figures, class_peers),
+        **_limited(nodes, shape),
         **_spindles(nodes, placed, spindle_ratio, held),
         **_cpus(nodes, placed, held),
         **loads,
@@ -174,14 +179,38 @@ def _classes(
             counted = total - placed.on_primaries(taken, placed.all_instances)
         columns |= {
             of_class("t", which): total,
-            of_class("least", which): _ints(inventory.min_unit for inventory in there),
-            of_class("most", which): _ints(inventory.max_unit or MAX_MIB for inventory in there),
-            of_class("step", which): _ints(inventory.step_size for inventory in there),
+            **_amount_limits(there, of_class, which),
             (figure := of_class("f", which)): free,
             f"{figure}_forth": counted,
             of_class("r", which): peers.max(axis=0, initial=0),
         }
     return columns
+
+
+def _limited_classes(units: Units) -> tuple[tuple[str, int], ...]:
+    """Return the limited classes of :class:`.Shape`; disk space of units that nobody uses limits nothing."""
+    if not units.limited:
+        return ()
+    local = {name: unit for unit, name in enumerate(local_unit_classes(units).values())}
+    found = ((name, local.get(name, NOWHERE)) for name in units.limited)
+    return tuple((name, unit) for name, unit in found if unit != NOWHERE or not is_disk(name))
+
+
+def _limited(nodes: Sequence[Node], shape: Shape) -> dict[str, Any]:
+    columns: dict[str, Any] = {}
+    for which, (name, _) in enumerate(shape.limited):
+        there = [dict(node.inventories).get(name, Inventory(0)) for node in nodes]
+        columns |= _amount_limits(there, of_limited, which)
+    return columns
+
+
+def _amount_limits(
+    there: Sequence[Inventory], column: Callable[[str, int], str], which: int
+) -> dict[str, Ints]:
+    """Compute the limits of the amount of one instance, by node."""
+    limits = [(each.min_unit, each.max_unit or MAX_MIB, each.step_size) for each in there]
+    figures = zip(AMOUNT_LIMITS, np.array(limits, np.int64).reshape(-1, 3).T, strict=True)
+    return {column(name, which): figure for name, figure in figures}
 
 
 def _disk(

@@ -28,6 +28,11 @@ class Inventory:
         """The amount that all consumers together may use."""
         return max(0, int((self.total - self.reserved) * self.allocation_ratio))
 
+    @property
+    def limits_amounts(self) -> bool:
+        """Whether a consumer may request some amounts only, besides the capacity."""
+        return (self.min_unit, self.max_unit, self.step_size) != (1, None, 1)
+
     def allows(self, amount: int) -> bool:
         """Whether a consumer may request this amount, regardless of current use.
 

@@ -21,7 +21,8 @@ class Units(NamedTuple):
     ``local`` are the units on nodes, the default volume group first. ``pools`` are the pools that some
     nodes do not see. ``reported_types`` are the types whose units nodes report; disks of other local types
     take no space. ``mirrored`` are the volume groups with a separate unit for DRBD disks. ``defaults`` are
-    the units of disks without a named unit. ``classes`` are the custom resource classes that some node has.
+    the units of disks without a named unit. ``classes`` are the custom resource classes that some node has,
+    ``limited`` the classes that Ganeti counts and of which some node limits the amount of one instance.
     """
 
     local: tuple[DesiredUnit, ...]
@@ -30,6 +31,7 @@ class Units(NamedTuple):
     mirrored: frozenset[str] = frozenset()
     defaults: tuple[DesiredUnit, ...] = ()
     classes: tuple[str, ...] = ()
+    limited: tuple[str, ...] = ()
 
     @property
     def reported(self) -> bool:

@@ -12,16 +12,18 @@ from ganeti_htools.model.units import SINGLE, Units
 POOL_TAG = "htools:storage:"
 
 
-def custom_classes(cluster: Cluster) -> tuple[str, ...]:
-    """Return the custom resource classes that some node has. Demands for other classes limit nothing."""
-    met = {name for node in cluster.nodes if node.inventories for name, _ in node.inventories}
-    return tuple(sorted(name for name in met if not is_own(name)))
-
-
 def reported_units(cluster: Cluster) -> Units:
-    """Return the units that nodes report, and the custom classes."""
-    units, classes = _reported_units(cluster), custom_classes(cluster)
-    return units._replace(classes=classes) if classes else units
+    """Return the units that nodes report, and the resource classes of inventories.
+
+    Demands for custom classes that no node has limit nothing.
+    """
+    units = _reported_units(cluster)
+    met = [each for node in cluster.nodes if node.inventories for each in node.inventories]
+    if not met:
+        return units
+    custom = {name for name, _ in met if not is_own(name)}
+    limited = {name for name, inventory in met if is_own(name) and inventory.limits_amounts}
+    return units._replace(classes=tuple(sorted(custom)), limited=tuple(sorted(limited)))
 
 
 def _reported_units(cluster: Cluster) -> Units:

@@ -31,9 +31,17 @@ def say(daemon: Daemon, node: str, name: str, *figures: str) -> None:
     wait_until(lambda: daemon.status()["cluster"]["generations"].get("ledger", 0) > before)
 
 
-def decide(daemon: Daemon, directory: Path, name: str, memory: int = 128, tags: tuple[str, ...] = ()) -> Json:
+def decide(
+    daemon: Daemon,
+    directory: Path,
+    name: str,
+    memory: int = 128,
+    tags: tuple[str, ...] = (),
+    vcpus: int = 1,
+) -> Json:
     path = directory / name
-    path.write_text(encode(message(DATA, allocate(name, "plain", memory=memory, tags=tags))))
+    request = allocate(name, "plain", memory=memory, tags=tags, vcpus=vcpus)
+    path.write_text(encode(message(DATA, request)))
     done = ctl(daemon, "decide", path, "--claim", "--no-capacity-checks=")
     answer: Json = json.loads(done.stdout)
     return answer
@@ -56,3 +64,13 @@ def test_reserved_memory_is_not_allocated(daemon: Daemon, tmp_path: Path) -> Non
         say(daemon, name, "MEMORY_MB", f"--reserved={DATA['nodes'][name]['total_memory']}")
     wanted = min(free // 2, 1024)
     assert decide(daemon, tmp_path, "new1.example.org", wanted)["result"] == [NODE]
+
+
+def test_instance_is_refused_where_nodes_limit_its_virtual_cpus(daemon: Daemon, tmp_path: Path) -> None:
+    for name in DATA["nodes"]:
+        say(daemon, name, "VCPU", "--max-unit=2")
+    refused = decide(daemon, tmp_path, "new1.example.org", vcpus=4)
+    assert not refused["success"]
+    assert "most missing: VCPU for one instance (max_unit); closest: " in refused["info"]
+    assert decide(daemon, tmp_path, "new2.example.org", vcpus=2)["success"]
+    assert "beyond" not in ctl(daemon, "allocations", "new2.example.org").stdout

@@ -55,7 +55,7 @@ def with_more_of_class(node: Node, name: str, what: str, amount: int) -> Node:
             # Where the inventory is multiplied, the least that makes so much of it.
             more = next(n for n in range(amount + 1) if _capacity(there, n) >= there.capacity + amount)
             there = replace(there, total=there.total + more)
-        case "for one instance":
+        case "for one instance (max_unit)":
             assert there.max_unit is not None
             there = replace(there, max_unit=there.max_unit + amount)
         case _:
@@ -135,6 +135,8 @@ def test_missing_amount_suffices_and_less_does_not(force: bool, case: tuple[Stat
     assert FITS not in before
     if not before or (len(asked.disk) > 1 and sum(asked.wants) > 1) or sum(map(bool, asked.classes)) > 1:
         return  # there is nobody to be secondary for, or another unit or class may lack as much
+    if state.columns.shape.limited:
+        return  # more of a thing does not help against the limits of amounts
     if thing.startswith("CUSTOM") and not _lacks_one_thing(state.cluster.nodes[row], new, thing):
         return
     for more, enough in ((amount - 1, False), (amount, True)):

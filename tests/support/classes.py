@@ -7,6 +7,8 @@ from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.resource_classes import MEMORY, SPINDLES, VCPU
 
+# The least and most memory of one instance (MiB), and its steps.
+MEMORY_LIMITS = ((), (), (256,), (1, 512), (128, None, 512))
 GPU, LICENCE = "CUSTOM_GPU", "CUSTOM_LICENCE"
 
 
@@ -18,7 +20,7 @@ def demanding(rng: Random, row: Instance) -> Instance:
 
 
 def _inventories(rng: Random, own: bool) -> tuple[tuple[str, Inventory], ...]:
-    """Inventories of a node, and with ``own`` what is reserved of what Ganeti itself counts."""
+    """Inventories of a node, and with ``own`` reservations and limits of what Ganeti itself counts."""
     found = {}
     if rng.random() < 0.8:
         most, step = rng.choice((None, None, 2)), rng.choice((1, 1, 1, 2))
@@ -29,17 +31,19 @@ def _inventories(rng: Random, own: bool) -> tuple[tuple[str, Inventory], ...]:
             rng.choice((5, 20, 60)), min_unit=rng.choice((1, 10)), allocation_ratio=ratio
         )
     if own and rng.random() < 0.5:
+        least, most, step = rng.choice(((1, None, 1), (1, None, 1), (1, 2, 1), (2, None, 1)))
         found |= {
-            MEMORY: Inventory(0, rng.choice((50, 400))),
-            VCPU: Inventory(0, 1),
-            SPINDLES: Inventory(0, 1),
+            MEMORY: Inventory(0, rng.choice((50, 400)), *rng.choice(MEMORY_LIMITS)),
+            VCPU: Inventory(0, 1, least, most, step),
+            SPINDLES: Inventory(0, 1, *rng.choice(((), (), (1, 2)))),
         }
-        found["CUSTOM_DISK_MIB_LVM_VG"] = found["CUSTOM_DISK_MIB_LVM_VG_XENVG"] = Inventory(0, 700)
+        disk = Inventory(0, 700, *rng.choice(((), (), (1, 2000), (1, None, 4), (1000,))))
+        found["CUSTOM_DISK_MIB_LVM_VG"] = found["CUSTOM_DISK_MIB_LVM_VG_XENVG"] = disk
     return tuple(found.items())
 
 
 def with_classes(rng: Random, described: Cluster) -> Cluster:
-    """The cluster with custom resource classes, and something reserved of others."""
+    """The cluster with custom resource classes, and perhaps others that are reserved and limited."""
     own = rng.random() < 0.5
     nodes = tuple(replace(node, inventories=_inventories(rng, own)) for node in described.nodes)
     return replace(

@@ -24,7 +24,8 @@ def reservations(desired: DesiredState, snapshot: LedgerSnapshot) -> Reservation
 
 
 def inventories_of_nodes(desired: DesiredState, snapshot: LedgerSnapshot) -> dict[str, Inventories]:
-    """Return the inventories that decisions need, by node: custom classes, and classes with reservations.
+    """Return the inventories that decisions need, by node: custom classes, and classes with administrators'
+    figures.
 
     Claims of plans and claims by hand count as reserved. ``reserved`` of a class that Ganeti counts is an
     amount as consumers have it: one reserved CPU of a node is as many virtual CPUs as the ratio makes of it.
@@ -47,7 +48,7 @@ def _needed_inventories(
         if not is_own(name):
             taken = math.ceil(used / ratio) if ratio else 0
             yield name, replace(inventory, reserved=inventory.reserved + taken, tagged=False)
-        elif inventory.reserved or used:
+        elif inventory.reserved or used or inventory.limits_amounts:
             reserved = math.ceil(inventory.reserved * ratio) + used
             yield name, replace(inventory, reserved=reserved, tagged=False)
 

@@ -37,7 +37,7 @@ class NewNodes:
         forces: Sequence[bool],
     ) -> None:
         self.facts, self.parts, self.kind, self.targets = facts, parts, kind, targets
-        self.classes, first = instance_classes(batch, kind)
+        self.classes, first = instance_classes(batch, kind, bool(facts.state.columns.shape.limited))
         self.batch = batch.take(first[:, np.newaxis])
         shape = len(first), len(targets)
         self.rest, self.prices = np.empty(shape), {force: np.empty(shape) for force in forces}
@@ -124,15 +124,20 @@ class NewNodes:
         } | {which: changes[classes, places] for which, changes in self.pairs.items()}
 
 
-def instance_classes(batch: Batch, kind: MoveKind = MoveKind.REPLACE_PRIMARY) -> tuple[Ints, Ints]:
-    """Number the classes of instances that a new node cannot distinguish; also the first of each class."""
+def instance_classes(
+    batch: Batch, kind: MoveKind = MoveKind.REPLACE_PRIMARY, limited: bool = False
+) -> tuple[Ints, Ints]:
+    """Number the classes of instances that a new node cannot distinguish; also the first of each class.
+
+    ``limited``: nodes limit amounts of one instance, so a secondary distinguishes what a primary does.
+    """
     asked, load = batch.asked, batch.asked.row.load
     figures = [getattr(asked, name) for name in FIGURES if getattr(asked, name) is not None]
     disk = [
         amounts for amounts in (*asked.disk, *asked.classes, *asked.secondary_classes) if np.ndim(amounts)
     ]
     traits: list[Any] = [*figures, *disk, load.cpu, load.mem, load.dsk, load.net, batch.tags, batch.desires]
-    if not kind.to_primary:
+    if not (kind.to_primary or limited):
         traits = [getattr(asked, name) for name in SECONDARY_FIGURES if getattr(asked, name) is not None]
         traits += [*disk, load.dsk]
     known: dict[tuple[Any, ...], int] = {}

@@ -12,6 +12,7 @@ import numpy as np
 
 from ganeti_htools.engine.balancing.batches import Batch, NodeFacts, batches_of
 from ganeti_htools.engine.rules import node_rules
+from ganeti_htools.engine.rules.class_limits import refused_amounts
 from ganeti_htools.engine.rules.components import COMPONENTS, COUNT, LOST, SPREAD, Component
 from ganeti_htools.engine.rules.limits import PRIMARY
 from ganeti_htools.engine.rules.resources import RESOURCES
@@ -74,7 +75,8 @@ class SharedInstances:
     * ``changes``: the amounts that each instance adds to columns of its node, and to ``unallocated``; without
       columns that no instance changes, and without aliases.
     * ``alike``: numbers of equal instances, which change the same and may go to the same nodes.
-    * ``reach``: the nodes that see the pools of each instance (instances by nodes), None if all do.
+    * ``reach``: the nodes that see the pools of each instance and give its amounts (instances by nodes), None
+      if all do.
     """
 
     facts: NodeFacts
@@ -121,12 +123,12 @@ def shared_instances(state: State, movable: Bools) -> SharedInstances | None:
 
 
 def _reach(state: State, rows: Ints) -> Bools | None:
-    """Find the nodes that see all pools of each instance (instances by nodes); None if all do."""
-    units = len(state.units.local)
-    if not state.units.pools:
+    """Find the nodes that see all pools of each instance and give its amounts; None if all do."""
+    units, shape = len(state.units.local), state.columns.shape
+    if not (shape.pools or shape.limited):
         return None
     wanted, blind = state.wants[rows][:, units:], ~availability(state.columns)[units:]
-    return np.asarray(~(wanted[:, :, np.newaxis] & blind).any(axis=1))
+    return np.asarray(~((wanted[:, :, np.newaxis] & blind).any(axis=1) | refused_amounts(state, rows)))
 
 
 def _added(state: State, batch: Batch) -> dict[str, Floats]:

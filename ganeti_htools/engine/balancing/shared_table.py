@@ -49,7 +49,9 @@ class SharedTable:
         figures, weights, self.values, self.units = _spreads(here, list(changes))
         self.weights, self.amounts = np.array(weights), np.array([changes[figure] for figure in figures])
         self.limits = {
-            force: dict.fromkeys((limit, names.get(figure, figure)) for limit, figure in limits)
+            force: dict.fromkeys(
+                (limit, names.get(figure, figure)) for limit, figure in limits if not limit.fixed
+            )
             for force in (False, True)
             if (limits := node_rules.limits(columns.shape, PRIMARY, False, wants, force))
         }

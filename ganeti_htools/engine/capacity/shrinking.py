@@ -16,6 +16,7 @@ from ganeti_htools.engine.capacity.scope import AllocationScope, on_all_pairs
 from ganeti_htools.engine.capacity.verdicts import SizeVerdicts
 from ganeti_htools.engine.redundancy.assessment import Assessment
 from ganeti_htools.engine.redundancy.simulate import NewInstances
+from ganeti_htools.engine.rules.class_limits import limits_by_reason
 from ganeti_htools.model.columns import Bools, Ints
 from ganeti_htools.model.instance_kinds import SHRINKS, UNIT, InstanceKind, InstanceSize
 from ganeti_htools.model.state import RequestedInstance, State
@@ -77,12 +78,18 @@ class Shrinking:
             self.verdicts.pools
         )
         pairs = [pair for policy in state.policies for pair in policy.minmax]
-        # From these amounts on, policies may refuse other sizes.
+        # From these amounts on, policies and nodes may refuse other sizes.
         self.bounds = {
             fail: [getattr(pair.min, name) for pair in pairs]
             + [getattr(pair.max, name) + 1 for pair in pairs]
             for fail, name in BOUNDED.items()
         }
+        self.limited = bool(state.columns.shape.limited)
+        self.in_steps = set[Fail]()  # nodes may refuse any size that is smaller by these
+        for fail, (least, most, step) in limits_by_reason(state.columns):
+            if (step > 1).any():
+                self.in_steps.add(fail)
+            self.bounds[fail] += [*least.tolist(), *(most + 1).tolist()]
         self.runs: dict[tuple[InstanceSize, Fail], int] = {}
         self.places: dict[InstanceSize, bool] = {}
         self.ends: dict[tuple[InstanceSize, Fail], tuple[InstanceSize | None, list[InstanceSize] | None]] = {}
@@ -143,8 +150,8 @@ class Shrinking:
         return self.runs[size, fail]
 
     def _free_steps(self, size: InstanceSize, fail: Fail) -> int:
-        """The number of times it can be made smaller before policies may see a difference."""
-        if fail not in UNIT:
+        """The number of times it can be made smaller before policies or nodes may see a difference."""
+        if fail not in UNIT or fail in self.in_steps:
             return 0
         amount: int = getattr(size, SHRINKS[fail])
         bound = max((bound for bound in self.bounds[fail] if bound <= amount), default=0)
@@ -157,13 +164,14 @@ class Shrinking:
     def _ruled_out(self, size: InstanceSize) -> bool:
         """Whether bounds prove that each place makes some loss fatal, if redundancy is asked for.
 
-        Then it is so for larger sizes.
+        Then it is so for larger sizes, unless nodes limit amounts: a size that no other node takes need not
+        come back.
         """
-        if not self.scope.guards(self.kind.mirrored) or any(
-            known.holds(size) for known in self.not_ruled_out
-        ):
+        if not self.scope.guards(self.kind.mirrored):
             return False
-        if any(size.holds(known) for known in self.ruled_out):
+        if not self.limited and any(known.holds(size) for known in self.not_ruled_out):
+            return False
+        if not self.limited and any(size.holds(known) for known in self.ruled_out):
             return True
         asked = self.state.requested_instance(self.kind.instance(size))
         places = self.verdicts.at_best(size).places or self.verdicts.all_pairs()

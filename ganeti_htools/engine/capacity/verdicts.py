@@ -8,9 +8,10 @@ import numpy as np
 
 from ganeti_htools.engine.capacity.scope import AllocationScope, by_group
 from ganeti_htools.engine.rules import instance_policy, node_rules, placements
+from ganeti_htools.engine.rules.class_limits import without_own_limits
 from ganeti_htools.engine.rules.node_rules import CODE, FAIL, FITS, Codes
 from ganeti_htools.engine.rules.pools import fit
-from ganeti_htools.model.columns import NOWHERE, Ints
+from ganeti_htools.model.columns import NOWHERE, Columns, Ints
 from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.state import RequestedInstance, State
@@ -45,6 +46,7 @@ class SizeVerdicts:
     def __init__(self, state: State, kind: InstanceKind, scope: AllocationScope) -> None:
         self.state, self.kind, self.scope = state, kind, scope
         self.columns = state.columns.take(scope.nodes)
+        self.unlimited = without_own_limits(self.columns)
         self.groups = by_group(state, scope.nodes)
         self.few = sum(len(at) ** 2 for at in self.groups) <= FEW
         self.pools = scope.pools.free_after(state)
@@ -57,12 +59,12 @@ class SizeVerdicts:
         if new:
             demands = [self.kind.instance(size).demand for size in new]
             refused = instance_policy.codes_of(self.state, demands, self.scope.nodes)
-            self.known.update(zip(new, self._verdicts(new, refused), strict=True))
+            self.known.update(zip(new, self._verdicts(new, refused, self.columns), strict=True))
         return [self.known[size] for size in sizes]
 
     def at_best(self, size: InstanceSize) -> SizeVerdict:
-        """The verdict about a size if policies allow it wherever they allow any."""
-        [verdict] = self._verdicts([size], self.refused)
+        """The verdict about a size if nodes limit no amounts, and policies allow it where they allow any."""
+        [verdict] = self._verdicts([size], self.refused, self.unlimited)
         return verdict
 
     def all_pairs(self) -> Candidates:
@@ -85,9 +87,9 @@ class SizeVerdicts:
         refused: Codes = codes.min(axis=0, initial=np.iinfo(np.int8).max if demands else FITS, keepdims=True)
         return refused
 
-    def _verdicts(self, sizes: Sequence[InstanceSize], refused: Codes) -> list[SizeVerdict]:
-        """About sizes, given which nodes (columns) refuse them (rows) anyway."""
-        _, codes = node_rules.add_primary(self.columns, self._cohort(sizes, np.arange(len(sizes))), 0, 0)
+    def _verdicts(self, sizes: Sequence[InstanceSize], refused: Codes, columns: Columns) -> list[SizeVerdict]:
+        """About sizes on nodes with these columns, given which nodes refuse them anyway (sizes by nodes)."""
+        _, codes = node_rules.add_primary(columns, self._cohort(sizes, np.arange(len(sizes))), 0, 0)
         if self.pools:
             rooms = [fit(self.pools, self.state, self.kind.instance(size)) for size in sizes]
             codes[[room == 0 for room in rooms]] = CODE[Fail.DISK]
@@ -99,7 +101,7 @@ class SizeVerdicts:
             places = [Candidates(here, np.full_like(here, NOWHERE)) for here in nodes]
         else:
             known: list[tuple[Ints, Candidates]] = []
-            counts = np.sum([self._pairs(sizes, codes, at, known) for at in self.groups], axis=0)
+            counts = np.sum([self._pairs(sizes, codes, at, known, columns) for at in self.groups], axis=0)
             if self.few:
                 places = list(_by_size(known, len(sizes)))
         return [
@@ -120,13 +122,18 @@ class SizeVerdicts:
         return replace(asked, disk=disk, **figures)
 
     def _pairs(
-        self, sizes: Sequence[InstanceSize], codes: Codes, at: Ints, known: list[tuple[Ints, Candidates]]
+        self,
+        sizes: Sequence[InstanceSize],
+        codes: Codes,
+        at: Ints,
+        known: list[tuple[Ints, Candidates]],
+        columns: Columns,
     ) -> Ints:
         """Count each code among the pairs of a group, for each size.
 
         To ``known`` the pairs on which sizes fit are added, if they are few, with the positions of the sizes.
         """
-        codes, nodes, columns = codes[:, at], self.scope.nodes[at], self.columns.take(at)
+        codes, nodes, columns = codes[:, at], self.scope.nodes[at], columns.take(at)
         counts = np.array([_counts(each) for each in codes]) * (len(at) - 1)
         counts[:, FITS] = 0
         rows, primaries = np.nonzero(codes == FITS)

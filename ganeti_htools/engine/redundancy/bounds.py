@@ -20,6 +20,7 @@ from ganeti_htools.engine.redundancy.demand import (
 from ganeti_htools.engine.redundancy.fatal_losses import fatal_losses
 from ganeti_htools.engine.redundancy.packing_bounds import TargetRoom, surely_found, surely_missing
 from ganeti_htools.engine.redundancy.rule import DRBD, bound, bound_to_units
+from ganeti_htools.engine.rules.class_limits import refuses
 from ganeti_htools.engine.rules.resources import DISK, MEMORY, SPINDLES, check_hard
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints, availability, sorted_unique
 from ganeti_htools.model.state import RequestedInstance, State
@@ -157,8 +158,7 @@ class RedundancyBounds:
                 # A new mirrored instance may fail over to any node.
                 left = room.memory[targets] - self.load[lost, targets] - moved_mem * (lost == primary)
                 classes = tuple(
-                    load.room(self.state.columns, demand, lost, targets, asked, primaries)
-                    for load in self.classes
+                    load.room(self.state.columns, lost, targets, asked, primaries) for load in self.classes
                 )
                 rows = rows[~_found(self.state, demand, rows, targets, room.on(targets, left, classes))]
         return np.concatenate([unknown, rows])
@@ -175,7 +175,7 @@ class RedundancyBounds:
             return demand, room
         if joins and not asked.mirrored:
             joining = [node for node in primaries if not self._bound(asked, node)]
-            demand = demand.joined(asked, np.array(joining, np.int64))
+            demand = demand.joined(asked, np.array(joining, np.int64), self._refused(asked))
         everywhere = range(len(self.free)) if asked.mirrored else primaries
         return demand, TargetRoom(
             _less(room.memory, primaries, asked.record_mem),
@@ -186,12 +186,17 @@ class RedundancyBounds:
             _less(room.spindles, everywhere, spindles_of(asked.spindles)),
         )
 
+    def _refused(self, asked: RequestedInstance) -> Bools | None:
+        """The nodes that refuse the amounts of a new instance; None if nodes limit none."""
+        return None if self.demand.refused is None else refuses(self.state.columns, asked)
+
     def _bound(self, asked: RequestedInstance, primary: int) -> bool:
         """Whether a new unmirrored instance could not come back anyway, for its storage units."""
         if not self.state.columns.shape.binds:
             return False
         wants, row = np.array([asked.wants], np.bool_), np.array([primary])
-        return bool(bound(self.state, wants, row, row, False, self.scope)[0])
+        refused = refuses(self.state.columns, asked)[np.newaxis]
+        return bool(bound(self.state, wants, refused, row, row, False, self.scope)[0])
 
     @property
     def proves_all(self) -> bool:
@@ -269,8 +274,6 @@ def bounds(state: State, scope: Bools, checked: Bools) -> RedundancyBounds:
         stuck |= ~state.allowed_migrations[lost, partners]
     fatal = fatal_losses(state, settled, mirrored, scope)
     fatal[lost[stuck]] = True
-    for each in classes:
-        fatal[state.pnode[mirrored[each.barred(state, mirrored)]]] = True
     demand = displaced_demand(state, settled)
     found = RedundancyBounds(state, scope, checked, fatal, load, (lost, partners), mirrored, demand, classes)
     found.find_fatal()
@@ -291,7 +294,7 @@ def unproved_losses(state: State, lost: Ints, takers: Ints) -> Ints:
         left = np.broadcast_to(room.memory[takers], (len(rows), len(takers)))
         alone, columns = class_loads(state, np.zeros(0, np.int64)), state.columns
         at = rows[:, np.newaxis]
-        classes = tuple(load.room(columns, demand, at, takers) for load in alone)
+        classes = tuple(load.room(columns, at, takers) for load in alone)
         sure[sure] = _found(state, demand, rows, takers, room.on(takers, left, classes))
     return lost[~sure] if len(takers) else lost
 
@@ -302,6 +305,8 @@ def _found(state: State, demand: DisplacedDemand, rows: Ints, targets: Ints, roo
     reach = targets != lost
     if state.allowed_migrations is not None:
         reach &= state.allowed_migrations[lost, targets] | ~demand.shared[lost]
+    if demand.refused is not None:
+        reach &= ~demand.refused[lost, targets]
     sees = availability(state.columns)[len(room.disk) :][: len(demand.pools)]
     for seen, wanted in zip(sees, demand.pools, strict=True):
         reach &= seen[targets] | ~wanted[lost]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.redundancy.rule import DRBD, SURVIVES
-from ganeti_htools.engine.rules.class_limits import refused
+from ganeti_htools.engine.rules.class_limits import refused_amounts
 from ganeti_htools.engine.rules.resources import DISK, MEMORY, SPINDLES, check_hard
 from ganeti_htools.model.cluster import MAX_MIB
 from ganeti_htools.model.columns import Bools, Columns, Ints, of_class
@@ -55,7 +55,8 @@ class DisplacedDemand:
     are those of exclusive storage, UNKNOWN if an instance does not say. ``shared`` tells whether any instance
     is on shared storage, so that migration tags matter, ``recreated`` whether any is not, so that policies
     matter. ``pools`` tells whether any is on a pool that some nodes do not see (pools by nodes). ``classes``
-    are the amounts of each custom class.
+    are the amounts of each custom class. ``refused`` marks the nodes that refuse the amounts of any instance
+    (lost nodes by nodes), None if nodes limit none.
     """
 
     number: Ints
@@ -66,9 +67,15 @@ class DisplacedDemand:
     recreated: Bools
     pools: Bools
     classes: tuple[Amounts, ...] = ()
+    refused: Bools | None = None
 
-    def joined(self, asked: RequestedInstance, nodes: Ints) -> "DisplacedDemand":
-        """The demand with one instance more on each of these nodes, which may repeat."""
+    def joined(
+        self, asked: RequestedInstance, nodes: Ints, refused: Bools | None = None
+    ) -> "DisplacedDemand":
+        """The demand with one instance more on each of these nodes, which may repeat.
+
+        ``refused`` marks the nodes that refuse its amounts.
+        """
         number, shared, recreated = self.number.copy(), self.shared.copy(), self.recreated.copy()
         np.add.at(number, nodes, 1)
         (shared if asked.row.template.survives_node else recreated)[nodes] = True
@@ -83,7 +90,15 @@ class DisplacedDemand:
             recreated,
             pools,
             tuple(each.joined(taken, nodes) for each, taken in zip(self.classes, asked.classes, strict=True)),
+            self._joined_refusals(nodes, refused),
         )
+
+    def _joined_refusals(self, nodes: Ints, refused: Bools | None) -> Bools | None:
+        if self.refused is None or refused is None:
+            return self.refused
+        found = self.refused.copy()
+        found[nodes] |= refused
+        return found
 
 
 def displaced_demand(state: State, settled: Bools) -> DisplacedDemand:
@@ -121,7 +136,17 @@ def displaced_demand(state: State, settled: Bools) -> DisplacedDemand:
         recreated,
         pools,
         tuple(map(amounts, state.classes[rows].T)),
+        _refusals(state, rows),
     )
+
+
+def _refusals(state: State, rows: Ints) -> Bools | None:
+    """The nodes that refuse the amounts of some of these instances (rows), by lost nodes."""
+    if not (state.columns.shape.classes or state.columns.shape.limited):
+        return None
+    refused = np.zeros((len(state.group), len(state.group)), np.bool_)
+    np.logical_or.at(refused, state.pnode[rows], refused_amounts(state, rows))
+    return refused
 
 
 def spindles_of(spindles: int | None) -> int:
@@ -144,14 +169,6 @@ class ClassLoad:
         needed = self.load[lost, partners]
         return np.where(needed > 0, needed - self._free(columns)[partners], 0)
 
-    def barred(self, state: State, mirrored: Ints) -> Bools:
-        """Whether each of these mirrored instances (rows) has a node that must not give its amount to one."""
-        amounts, columns = state.classes[mirrored, self.which], state.columns
-        lost, partners = state.pnode[mirrored], state.snode[mirrored]
-        here = refused(columns.take(lost), self.which, amounts) & ~columns.offline[lost]
-        partner = refused(columns.take(partners), self.which, amounts)
-        return np.asarray((amounts > 0) & (here | partner))
-
     def holds(self, columns: Columns, asked: RequestedInstance, checked: Bools) -> Bools:
         """Whether each node has enough for all that fails over to it with a new instance as primary."""
         expected = self.load[checked].max(axis=0, initial=0)
@@ -168,7 +185,6 @@ class ClassLoad:
     def room(
         self,
         columns: Columns,
-        demand: DisplacedDemand,
         lost: Ints,
         targets: Ints,
         asked: RequestedInstance | None = None,
@@ -177,19 +193,14 @@ class ClassLoad:
         """The room on targets after failovers off each lost node, as :class:`.packing_bounds.TargetRoom` has
         it.
 
-        A new mirrored instance may have failed over to any target. Targets that must not give the largest
-        amount to one instance have no room.
+        A new mirrored instance may have failed over to any target.
         """
         free, moved = self._free(columns).copy(), 0
         if asked is not None:
             np.subtract.at(free, primaries, self._taken(asked))
             moved = self._taken(asked) if asked.mirrored else 0
         found = free[targets] - self.load[lost, targets] - moved * np.isin(lost, primaries)
-        least, most, step = (
-            getattr(columns, of_class(figure, self.which))[targets] for figure in ("least", "most", "step")
-        )
-        gives = (least == 1) & (step == 1) & (most >= demand.classes[self.which].largest[lost])
-        return np.where(gives, found + 1, 0)
+        return found + 1
 
     def _free(self, columns: Columns) -> Ints:
         free: Ints = getattr(columns, of_class("f", self.which))

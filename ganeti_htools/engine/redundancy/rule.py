@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.rules import choice, placements, settling
+from ganeti_htools.engine.rules.class_limits import refused_amounts
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints, availability, sorted_unique
 from ganeti_htools.model.figures import TEMPLATE_CODE
@@ -80,24 +81,33 @@ def recover(
 def bound_to_units(state: State, rows: Ints, scope: Bools) -> Bools:
     """Whether each of these instances (rows) cannot come back after the loss of its node, whatever is free.
 
-    No other node of its group has the storage units, or sees the pools, that its disks want, or a node of a
-    mirrored instance does not report its unit. The default unit is exempt. No room can be kept for such
-    instances, so redundancy is judged by the others.
+    No other node of its group has the storage units, or sees the pools, that its disks want, or gives the
+    amounts of resource classes that it takes to one instance. A mirrored instance needs that of its own
+    nodes. The default unit is exempt. No room can be kept for such instances, so redundancy is judged by the
+    others.
     """
-    mirrored = state.template[rows] == DRBD
-    return bound(state, state.wants[rows], state.pnode[rows], state.snode[rows], mirrored, scope)
+    mirrored, refused = state.template[rows] == DRBD, refused_amounts(state, rows)
+    return bound(state, state.wants[rows], refused, state.pnode[rows], state.snode[rows], mirrored, scope)
 
 
-def bound(state: State, wants: Bools, p: Ints, s: Ints, mirrored: Any, scope: Bools) -> Bools:
-    """The same as :func:`bound_to_units`, for instances with these wants (:attr:`.State.wants`) and nodes."""
+def bound(state: State, wants: Bools, refused: Bools, p: Ints, s: Ints, mirrored: Any, scope: Bools) -> Bools:
+    """The same as :func:`bound_to_units`, for instances with these wants (:attr:`.State.wants`) and nodes.
+
+    ``refused`` marks the nodes that refuse their amounts (instances by nodes).
+    """
     has, groups = availability(state.columns), state.group[p]
-    elsewhere = np.zeros((len(has), len(p)), np.int64)
+    elsewhere, takes = np.zeros((len(has), len(p)), np.int64), np.zeros(len(p), np.int64)
     for group in sorted_unique(groups).tolist():
-        in_group = has[:, scope & (state.group == group)].sum(axis=1)
-        elsewhere[:, groups == group] = in_group[:, np.newaxis]
+        mates = scope & (state.group == group)
+        elsewhere[:, groups == group] = has[:, mates].sum(axis=1)[:, np.newaxis]
+        takes[groups == group] = (~refused[groups == group][:, mates]).sum(axis=1)
     elsewhere -= has[:, p] & scope[p]
+    each = np.arange(len(p))
+    takes -= ~refused[each, p] & scope[p]
+    both = ~refused[each, s] & (~refused[each, p] | state.columns.offline[p])
     found: Any = np.where(mirrored, has[:, p] & has[:, s], elsewhere > 0)
-    return np.asarray((wants.T & ~found)[1:].any(axis=0))
+    gives = np.where(mirrored, both, takes > 0)
+    return np.asarray((wants.T & ~found)[1:].any(axis=0) | ~gives)
 
 
 def instances_of(state: State, node: int, scope: Bools | None) -> tuple[list[int], list[int]]:

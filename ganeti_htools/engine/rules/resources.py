@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.rules.class_limits import class_limits, kept_limits
+from ganeti_htools.engine.rules.class_limits import class_limits, kept_limits, own_limits_of
 from ganeti_htools.engine.rules.limits import (
     ABOVE,
     AT_LEAST,
@@ -191,7 +191,11 @@ def _disk(shape: Shape, unit: int) -> Resource:
         BOTH,
         lambda _c, change: change.asked.disk[unit],
         _unit_taken(unit) if shape.reported else _disk_taken,
-        (*(limit for limit in disk_limits(shape) if limit.of == unit), reserved_room(shape, unit)),
+        (
+            *(limit for limit in disk_limits(shape) if limit.of == unit),
+            reserved_room(shape, unit),
+            *own_limits_of(shape, Fail.DISK, unit),
+        ),
     )
 
 
@@ -218,16 +222,19 @@ def _class(shape: Shape, which: int) -> tuple[Resource, Resource]:
 @lru_cache(maxsize=32)
 def resources(shape: Shape) -> tuple[Resource, ...]:
     """Declare the resources of a cluster."""
+    memory, vcpus, spindles = (own_limits_of(shape, fail) for fail in (Fail.MEM, Fail.CPU, Fail.SPINDLES))
     return (
-        Resource("i_mem", (PRIMARY,), lambda _c, change: change.asked.record_mem, limits=(MEMORY,)),
+        Resource("i_mem", (PRIMARY,), lambda _c, change: change.asked.record_mem, limits=(MEMORY, *memory)),
         Resource("f_mem_forth", (PRIMARY,), lambda _c, change: change.asked.mem, _taken, everyone=True),
         *(_disk(shape, unit) for unit in range(len(shape.units))),
-        Resource("f_spindles", BOTH, lambda _c, change: change.asked.spindles, _spindles, limits=(SPINDLES,)),
+        Resource(
+            "f_spindles", BOTH, lambda _c, change: change.asked.spindles, _spindles, (SPINDLES, *spindles)
+        ),
         Resource("inst_spindles", BOTH, _spindle_use, limits=(SPINDLE_RATIO,)),
         Resource(
             "r_mem", (SECONDARY,), lambda _c, change: change.reserved, _reserved, (KEPT_MEMORY, RESERVE)
         ),
-        Resource("u_cpu", (PRIMARY,), lambda _c, change: change.asked.vcpus, limits=(CPU_RATIO,)),
+        Resource("u_cpu", (PRIMARY,), lambda _c, change: change.asked.vcpus, limits=(CPU_RATIO, *vcpus)),
         Resource("conflicts", (PRIMARY,), lambda _c, change: change.conflicts, limits=(TAGS,), everyone=True),
         Resource("load_cpu", (PRIMARY,), lambda _c, change: change.asked.row.load.cpu),
         Resource("load_mem", (PRIMARY,), lambda _c, change: change.asked.row.load.mem),

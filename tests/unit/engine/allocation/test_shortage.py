@@ -147,7 +147,7 @@ def gpus(*there: Inventory | None) -> Cluster:
         (
             (Inventory(9, max_unit=3), Inventory(9, max_unit=2), Inventory(9, max_unit=1), Inventory(4)),
             5,
-            "CUSTOM_GPU for one instance; closest: node-01-001 lacks 2; counted as",
+            "CUSTOM_GPU for one instance (max_unit); closest: node-01-001 lacks 2; counted as",
         ),
     ],
 )

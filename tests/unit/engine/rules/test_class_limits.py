@@ -8,7 +8,7 @@ import pytest
 from ganeti_htools.engine.redundancy.assessment import assess
 from ganeti_htools.engine.redundancy.health import fragile_nodes
 from ganeti_htools.engine.rules import placements, settling
-from ganeti_htools.engine.rules.class_limits import refused
+from ganeti_htools.engine.rules.class_limits import refuses
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.derive import derive
@@ -76,7 +76,8 @@ def test_limits_allow_the_same_amounts_as_the_inventory(amount: int) -> None:
     on = derive(having(cluster(names, []), *there))
     allowed = [each is not None and each.allows(amount) for each in there]
     assert [code == FITS for code in codes(on, demanding(amount, EXT, ""))] == allowed
-    assert (~refused(on.columns, 0, amount)).tolist() == allowed
+    asked = on.requested_instance(demanding(amount, EXT, ""))
+    assert (~refuses(on.columns, asked)).tolist() == allowed
 
 
 def test_secondary_reserves_the_need_of_its_worst_peer() -> None:
@@ -137,3 +138,65 @@ def test_refuses_placement_that_leaves_too_little_of_a_class() -> None:
     assert not redundancy.survives(on.requested_instance(demanding(1, EXT, "")), 0)
     pair = redundancy.admissible(on.requested_instance(demanding(1, DRBD, "")), np.array([0]), np.array([1]))
     assert pair.tolist() == [[False]]
+
+
+def limited(name: str, *inventories: Inventory, rows: tuple[Instance, ...] = ()) -> State:
+    """A state whose nodes limit the amounts that one instance takes of a class that Ganeti counts."""
+    found = cluster({f"node{number}": 50_000 for number, _ in enumerate(inventories)}, rows)
+    pairs = zip(found.nodes, inventories, strict=True)
+    return derive(
+        replace(found, nodes=tuple(replace(node, inventories=((name, each),)) for node, each in pairs))
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "figure", "unit", "fail"),
+    [
+        ("MEMORY_MB", "mem", 1000, Fail.MEM),
+        ("VCPU", "vcpus", 1, Fail.CPU),
+        ("CUSTOM_SPINDLES", "spindle_use", 1, Fail.SPINDLES),
+        ("CUSTOM_DISK_MIB_LVM_VG", "dsk", 1000, Fail.DISK),
+    ],
+)
+def test_nodes_limit_the_amounts_that_ganeti_counts(name: str, figure: str, unit: int, fail: Fail) -> None:
+    on = limited(
+        name,
+        Inventory(0),
+        Inventory(0, max_unit=4 * unit),
+        Inventory(0, min_unit=4 * unit),
+        Inventory(0, step_size=3 * unit),
+    )
+    row, refused = instance("new", DiskTemplate.PLAIN, ""), CODE[fail]
+    small, large = (replace(row, **{figure: amount * unit}) for amount in (2, 6))  # type: ignore[arg-type]
+    assert codes(on, small) == [FITS, FITS, refused, refused]
+    assert codes(on, large) == [FITS, refused, FITS, FITS]
+
+
+def test_failed_over_instance_must_be_allowed_on_both_nodes() -> None:
+    on = limited("VCPU", Inventory(0), Inventory(0, max_unit=2), Inventory(0))
+    new = on.requested_instance(replace(instance("new", DRBD, ""), vcpus=3))
+    p, s = np.array([(0, 1), (1, 0), (0, 2)]).T
+    assert placements.allocate_pairs(on, new, p, s, on.peers[p, s]).codes.tolist() == [
+        CODE[Fail.CPU],
+        CODE[Fail.CPU],
+        FITS,
+    ]
+
+
+@pytest.mark.parametrize("template", [EXT, DRBD])
+def test_instance_that_no_other_node_allows_does_not_count_for_n1(template: DiskTemplate) -> None:
+    nodes = ("node0", "node1") if template is DRBD else ("node0",)
+    large = replace(instance("large", template, *nodes), vcpus=4)
+    small = replace(instance("small", template, *nodes), vcpus=1)
+    everywhere = limited("VCPU", *[Inventory(0, max_unit=2)] * 3, rows=(large, small))
+    assert fragile(everywhere) == [False] * 3
+    assert fragile(state((0, 0, 0), large, small)) == [False] * 3
+
+
+def test_lost_node_fails_n1_when_the_only_node_that_allows_its_instance_is_full() -> None:
+    large = replace(instance("large", EXT, "node0", mem=9000), vcpus=4)
+    full = instance("full", EXT, "node1", mem=45_000)
+    there = Inventory(0), Inventory(0), Inventory(0, max_unit=2)
+    assert fragile(limited("VCPU", *there, rows=(large,))) == [False] * 3
+    assert fragile(limited("VCPU", *there, rows=(large, full)))[0]
+    assert not fragile(limited("VCPU", *[Inventory(0)] * 3, rows=(large, full)))[0]
