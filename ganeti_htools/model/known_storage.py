@@ -51,6 +51,21 @@ def with_disks(cluster: Cluster, disks: DisksByInstance) -> Cluster:
     return cluster if same else replace(cluster, instances=rows)
 
 
+def other_volume_groups(cluster: Cluster) -> dict[str, list[str]]:
+    """Return the volume groups besides the cluster's own that disks name, each with its instances.
+
+    Empty where a node reports its storage units: plans then respect them.
+    """
+    own = {unit.key for unit in cluster.default_units if unit.type is StorageType.LVM_VG}
+    found: dict[str, list[str]] = {}
+    for row in () if any(node.storage is not None for node in cluster.nodes) else cluster.instances:
+        data = {disk.unit.key for disk in row.disks if disk.unit and disk.unit.type is StorageType.LVM_VG}
+        meta = {disk.metavg for disk in row.disks if disk.metavg}
+        for key in sorted((data | meta) - own):
+            found.setdefault(key, []).append(row.name)
+    return found
+
+
 def with_disk_units(row: Instance, disks: tuple[Disk, ...]) -> Instance:
     """Return the instance with the known locations of its disks. A location of its own wins.
 

@@ -82,7 +82,7 @@ def _read(source: Source, warn: Warn, verbose: bool) -> Reading:
     if source.rapi:
         return Reading(_from_rapi(source))
     if source.luxi is not None:
-        return Reading(_from_luxi(source.luxi, warn if source.ask_storage else None))
+        return Reading(_from_luxi(source.luxi, warn, source.ask_storage))
     if source.simulate:
         from ganeti_htools.backends import simu
 
@@ -123,21 +123,23 @@ def _from_rapi(source: Source) -> Cluster:
     return rapi.parse(documents, source.state_of_record)
 
 
-def _from_luxi(path: str, warn: Warn | None) -> Cluster:
-    """Read Ganeti's cluster; with ``warn``, which gets lines about problems, also storage units."""
+def _from_luxi(path: str, warn: Warn, ask_storage: bool) -> Cluster:
+    """Read Ganeti's cluster; with ``ask_storage`` also storage units."""
     import trio
 
     from ganeti_htools.backends import luxi
     from ganeti_htools.luxi import client, queries
+    from ganeti_htools.sources import storage_jobs
 
     async def ask() -> Cluster:
         async with client.LuxiClient(path or queries.default_socket()) as ganeti:
             cluster = luxi.parse(await queries.whole_cluster(ganeti))
-            if warn is None:
-                return cluster
-            from ganeti_htools.sources import storage_jobs
-
-            return await storage_jobs.with_storage(ganeti, cluster, warn)
+            if ask_storage:
+                return await storage_jobs.with_storage(ganeti, cluster, warn)
+            if ganeti.path == queries.default_socket():  # on the master node itself
+                for line in storage_jobs.volume_group_warnings(cluster, "--ask-storage asks them"):
+                    warn(line)
+            return cluster
 
     return trio.run(ask)
 
@@ -167,6 +169,12 @@ def _from_daemon(path: str, warn: Warn, verbose: bool) -> Reading:
         from ganeti_htools.backends import standby
 
         cluster = replace(cluster, standby=standby.parse(told["standby"], "htoolsd"))
+    if path in ("", calls.default_socket()):
+        from ganeti_htools.sources import storage_jobs
+
+        remedy = 'the key storage = "when-needed" of htoolsd asks them'
+        for line in storage_jobs.volume_group_warnings(cluster, remedy):
+            warn(line)
     if verbose and updating:
         warn(f"htoolsd: figures of {', '.join(updating)} are being updated: instances have come or gone")
     nodes = tuple(replace(node, updating=node.name in updating) for node in cluster.nodes)

@@ -15,7 +15,7 @@ from ganeti_htools.luxi.client import LuxiClient, LuxiError
 from ganeti_htools.luxi.questions import results_of
 from ganeti_htools.model import known_storage
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.errors import HtoolsError, on_one_line
 from ganeti_htools.model.known_storage import UnitReports
 from ganeti_htools.model.storage import StorageType
 from ganeti_htools.model.types import DiskTemplate
@@ -24,6 +24,7 @@ from ganeti_htools.model.types import DiskTemplate
 # instances looks at all of them for each.
 NODES, INSTANCES = 10, 200
 SECONDS = 60.0  # to wait for a job
+_SHOWN = 5  # instances in a warning
 
 Warn = Callable[[str], None]  # called with one line for the user
 
@@ -65,6 +66,26 @@ async def query_units(
     work = [opcodes.query_storage(kind.value, nodes) for kind in kinds]
     results = await results_of(ganeti, work, "storage units", seconds)
     return ganeti_storage.reports(dict(zip(kinds, results, strict=True)))
+
+
+def volume_group_warnings(cluster: Cluster, remedy: str) -> list[str]:
+    """Warn of disks on volume groups that some nodes may lack, where no node's storage units are known.
+
+    Disk locations are read from Ganeti's configuration on the master; without it there are no warnings.
+    ``remedy`` is what to do.
+    """
+    try:
+        disks = ganeti_storage.configured_disks(read_bytes(configuration_file())).disks
+    except HtoolsError:
+        return []
+    found = known_storage.other_volume_groups(known_storage.with_disks(cluster, disks))
+    warnings = []
+    for group, names in found.items():
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        listed = f"{', '.join(names[:_SHOWN])}{more}"
+        where = f"disks of {listed} are on volume group {on_one_line(group)}"
+        warnings.append(f"Warning: {where}, and it is not known which nodes have it; {remedy}")
+    return warnings
 
 
 async def disk_locations(ganeti: LuxiClient, cluster: Cluster) -> DiskLocations:

@@ -14,6 +14,7 @@ from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.simulator.world import World, lose_node
 from ganeti_htools.sources import storage_jobs
 from ganeti_htools.sources.source import Source, read
+from tests.support.configuration import config_data
 from tests.support.simulated import Simulated, simulated
 from tests.support.simulators import simulator
 from tests.unit.simulator.test_storage_units import FILES, HDD, SSD, units, world
@@ -129,3 +130,39 @@ def test_the_real_client_reads_what_is_served(tmp_path: Path) -> None:
     assert text.parse(text.dump(cluster), "").instances == cluster.instances
     assert all(node.storage is None for node in plain.nodes)
     assert {unit.desired for node in cluster.nodes for unit in node.storage or ()} == {HDD, SSD, FILES}
+
+
+def test_warns_of_disks_on_volume_groups_that_nodes_may_lack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, warnings = world(), list[str]()
+    with simulator(tmp_path, start.cluster, "--job-seconds=0") as ganeti:
+        monkeypatch.setenv("GANETI_ROOTDIR", str(tmp_path / "root"))
+        own = Path(queries.default_socket())
+        own.parent.mkdir(parents=True)
+        own.symlink_to(ganeti.socket)
+        read(Source(luxi=""), pytest.fail)  # no configuration that could be read
+        file = Path(storage_jobs.configuration_file())
+        file.parent.mkdir(parents=True)
+        file.write_bytes(config_data(start))
+        read(Source(luxi=""), warnings.append)
+        read(Source(luxi="", ask_storage=True), pytest.fail)
+        read(Source(luxi=str(ganeti.socket)), pytest.fail)  # perhaps the socket of another cluster
+    why = "and it is not known which nodes have it; --ask-storage asks them"
+    assert warnings == [f"Warning: disks of mirrored are on volume group ssd, {why}"]
+
+
+def test_warning_names_few_of_many_instances(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = world()
+    one = next(row for row in start.cluster.instances if row.name == "mirrored")
+    rows = tuple(replace(one, name=f"i{number}") for number in range(8))
+    start = replace(start, cluster=replace(start.cluster, instances=rows))
+    monkeypatch.setenv("GANETI_ROOTDIR", str(tmp_path))
+    file = Path(storage_jobs.configuration_file())
+    file.parent.mkdir(parents=True)
+    file.write_bytes(config_data(start))
+    nodes = tuple(replace(node, storage=None) for node in start.cluster.nodes)
+    unknown = replace(start.cluster, nodes=nodes, default_units=(HDD,))
+    [warning] = storage_jobs.volume_group_warnings(unknown, "x")
+    assert warning.startswith("Warning: disks of i0, i1, i2, i3, i4 and 3 more are on volume group ssd, ")
+    assert storage_jobs.volume_group_warnings(start.cluster, "x") == []
