@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "engine.allocation": "model engine.rules engine.redundancy",
     "engine.balancing": "model engine.rules engine.redundancy",
     "engine.capacity": "model engine.rules engine.redundancy engine.allocation",
-    "engine.maintenance": "model engine.rules engine.redundancy engine.balancing",
+    "engine.maintenance": "model engine.rules engine.redundancy engine.allocation engine.balancing",
     "engine.squeezing": "model engine.rules engine.redundancy engine.balancing",
     "engine.groups": (
         "model engine.rules engine.redundancy engine.allocation engine.balancing engine.capacity"

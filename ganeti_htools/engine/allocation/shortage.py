@@ -88,7 +88,14 @@ def remark(
         row = int(primaries[np.argmin(shared)])
         thing = "nodes without its exclusion tags"
         return f"{thing}; closest: {_name(state, row)} has {shared.min()} of them"
-    found = _lacks(state, asked, fail, primaries, secondaries, options.ignore_soft_errors)
+    return nearest_miss(state, asked, fail, primaries, secondaries, options.ignore_soft_errors)
+
+
+def nearest_miss(
+    state: State, asked: RequestedInstance, fail: Fail, primaries: Ints, secondaries: Ints, force: bool
+) -> str | None:
+    """Describe what most nodes counted as ``fail`` lack, in either role, and the node that lacks least."""
+    found = _lacks(state, asked, fail, primaries, secondaries, force)
     lacks = [lack for lack in found if lack.short.any()]
     if not lacks:
         return None

@@ -13,12 +13,14 @@ along with them, even if they themselves are not to be rebooted.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
+from ganeti_htools.engine.allocation.shortage import nearest_miss
 from ganeti_htools.engine.maintenance.colouring import ALGORITHMS, colour
 from ganeti_htools.engine.rules import node_rules, placements, settling
-from ganeti_htools.engine.rules.node_rules import FITS, first_reason
+from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes, first_reason
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.figures import TEMPLATE_CODE
@@ -27,7 +29,6 @@ from ganeti_htools.model.types import DiskTemplate
 
 Classes = list[list[int]]
 Progress = Callable[[int], None]  # called with each node before it is emptied
-Relocate = Callable[[State, int, Bools], bool]  # empty a node, in place, if the nodes given have room
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,19 @@ class Relocation:
     instance: int
     pnode: int
     snode: int
+
+
+class Stranded(NamedTuple):
+    """An instance (row) without room on a state, and the reason against each of the other nodes (rows)."""
+
+    state: State
+    instance: int
+    targets: Ints
+    codes: Codes
+
+
+# Empties a node, in place, if the nodes given have room.
+Relocate = Callable[[State, int, Bools], Stranded | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,58 +147,74 @@ def _parts(
     if maintenance.ignore_alone:
         parts = [(rows, state) for rows in classes]
     else:
-        what = "non-redundant instances"
-        parts = [
-            part for rows in classes for part in _partition(state, rows, _relocate_alone, what, progress)
-        ]
+        parts = [part for rows in classes for part in _partition(state, rows, _relocate_alone, progress)]
     if not maintenance.full:
         yield from parts
         return
     migrated = [(nodes, _migrated(emptied, nodes)) for nodes, emptied in parts]
     for nodes, emptied in migrated:
-        yield from _partition(emptied, nodes, _relocate_secondaries, "secondaries", progress)
+        yield from _partition(emptied, nodes, _relocate_secondaries, progress)
 
 
 def _partition(
-    state: State, rows: Sequence[int], relocate: Relocate, what: str, progress: Progress
+    state: State, rows: Sequence[int], relocate: Relocate, progress: Progress
 ) -> Iterator[tuple[list[int], State]]:
     """Yield the nodes in parts that can be emptied together, each with the resulting state."""
     left = list(rows)
     while left:
-        cleared, after = _clear(state, left, relocate, progress)
-        if not cleared:
-            raise HtoolsError(f"Not enough capacity to move {what}")
+        cleared, after, stranded = _clear(state, left, relocate, progress)
+        if not cleared and stranded is not None:
+            raise _no_capacity(stranded, relocate is _relocate_secondaries)
         yield cleared, after
         left = [node for node in left if node not in cleared]
 
 
 def _clear(
     state: State, rows: Sequence[int], relocate: Relocate, progress: Progress
-) -> tuple[list[int], State]:
-    """Empty as many of the nodes as have room, in order."""
-    targets = ~state.columns.offline
+) -> tuple[list[int], State, Stranded | None]:
+    """Empty as many of the nodes as have room, in order. Also returns the first instance without room."""
+    targets, first = ~state.columns.offline, None
     cleared = []
     for node in rows:
         progress(node)
         others = targets.copy()
         others[node] = False
         tried = state.copy()
-        if relocate(tried, node, others & (state.group == state.group[node])):
+        stranded = relocate(tried, node, others & (state.group == state.group[node]))
+        if stranded is None:
             cleared.append(node)
             state, targets = tried, others
-    return cleared, state
+        first = first or stranded
+    return cleared, state, first
 
 
-def _relocate_alone(state: State, node: int, targets: Bools) -> bool:
+def _no_capacity(stranded: Stranded, secondary: bool) -> HtoolsError:
+    """Build the error about an instance without room; the hint names the instance, what lacks, the option."""
+    state, index, targets, codes = stranded
+    row, node = state.cluster.instances[index], (state.snode if secondary else state.pnode)[index]
+    reason = "no other node is online"
+    if len(targets):
+        fail, none = FAIL[int(np.bincount(codes).argmax())], np.zeros(0, np.int64)
+        primaries, secondaries = (none, targets) if secondary else (targets, none)
+        found = nearest_miss(state, state.instance(index), fail, primaries, secondaries, force=True)
+        reason = f"most missing: {found}" if found else fail.value
+    what, option = "non-redundant instances", "--ignore-non-redundant lets such instances stay"
+    if secondary:
+        what, option = "secondaries", "without --full-evacuation they stay"
+    hint = f"instance {row.name} finds no room outside {state.cluster.nodes[node].name}: {reason}; {option}"
+    return HtoolsError(f"Not enough capacity to move {what}", hint)
+
+
+def _relocate_alone(state: State, node: int, targets: Bools) -> Stranded | None:
     rows, alone = np.flatnonzero(targets), without_secondary(state)
     for index in state.primaries_of(node).tolist():
         if alone[index]:
             trial = placements.failover_to(state, state.instance(index), rows, targets, force=True)
             fits = np.flatnonzero(trial.codes == FITS)
             if not len(fits):
-                return False
+                return Stranded(state, index, rows, trial.codes)
             settling.settle(state, trial.only(int(fits[0])))
-    return True
+    return None
 
 
 def _migrated(state: State, rows: Sequence[int]) -> State:
@@ -193,9 +223,13 @@ def _migrated(state: State, rows: Sequence[int]) -> State:
     everywhere = np.ones(len(state.group), np.bool_)
     mirrored = ~without_secondary(state)
     for index in [index for node in rows for index in state.primaries_of(node).tolist() if mirrored[index]]:
-        trial = placements.failover(state, state.instance(index), everywhere, force=True)
+        asked = state.instance(index)
+        trial = placements.failover(state, asked, everywhere, force=True)
         if trial.codes[0] != FITS:
-            raise HtoolsError("Failed to migrate instances off nodes")
+            target, fail = trial.pnode[:1], FAIL[int(trial.codes[0])]
+            found = nearest_miss(state, asked, fail, target, target[:0], force=True)
+            hint = f"instance {asked.row.name} cannot fail over: most missing: {found or fail.value}"
+            raise HtoolsError("Failed to migrate instances off nodes", hint)
         settling.settle(state, trial)
     return state
 
@@ -206,7 +240,7 @@ def _secondaries_of(state: State, node: int) -> Ints:
     return here[np.argsort(-state.stamp[here], kind="stable")]
 
 
-def _relocate_secondaries(state: State, node: int, targets: Bools) -> bool:
+def _relocate_secondaries(state: State, node: int, targets: Bools) -> Stranded | None:
     rows = np.flatnonzero(targets)
     for index in _secondaries_of(state, node).tolist():
         asked, primary = state.instance(index), int(state.pnode[index])
@@ -218,9 +252,9 @@ def _relocate_secondaries(state: State, node: int, targets: Bools) -> bool:
         codes = first_reason(codes, node_rules.copy_codes(state.columns.take([primary]), asked))
         fits = rows[(codes == FITS) & (rows != primary)]
         if not len(fits):
-            return False
+            return Stranded(state, index, rows[rows != primary], codes[rows != primary])
         settling.settle(state, placements.replace_secondary(state, asked, fits[:1], force=True))
-    return True
+    return None
 
 
 def _relocations(before: State, after: State) -> Iterator[Relocation]:

@@ -139,4 +139,4 @@ def test_errors(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run(tmp_path, described, *options) == 1
-    assert capsys.readouterr().err == f"Error: {error}\n"
+    assert capsys.readouterr().err.splitlines()[0] == f"Error: {error}"

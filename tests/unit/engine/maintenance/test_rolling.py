@@ -1,15 +1,18 @@
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from ganeti_htools.backends import simu
 from ganeti_htools.engine.maintenance import rolling
 from ganeti_htools.engine.maintenance.rolling import Maintenance, NodeGraph, RebootGroup, Relocation
-from ganeti_htools.model.cluster import Cluster, Instance
+from ganeti_htools.model.cluster import Cluster, Disk, Instance
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
+from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
 from tests.support.by_hand import instance
@@ -100,9 +103,28 @@ def test_instances_go_to_the_first_node_with_room() -> None:
 
 def test_unmirrored_instances_can_be_left_alone() -> None:
     state = state_of([instance(f"i{n}", PLAIN, f"n{n}", mem=9000) for n in range(4)])
-    with pytest.raises(HtoolsError, match="Not enough capacity to move non-redundant instances"):
+    with pytest.raises(HtoolsError, match="Not enough capacity to move non-redundant instances") as refused:
         grouped(state)
+    assert refused.value.hint == (
+        "instance i0 finds no room outside n0: most missing: memory; closest: n1 lacks 8001 MiB;"
+        " --ignore-non-redundant lets such instances stay"
+    )
     assert grouped(state, Maintenance(ignore_alone=True)) == [RebootGroup((0, 1, 2, 3), ())]
+
+
+def test_names_the_storage_unit_that_only_the_node_of_an_instance_has() -> None:
+    """Its source knows units, as the daemon does. Without them any node has room."""
+    made = simu.parse(["p,1,9g,64g,4;lvm-vg,ssdvg,5000", "p,3,9g,64g,4"])
+    uuid, disk = made.groups[0].uuid, Disk(100, 1, DesiredUnit(StorageType.LVM_VG, "ssdvg"))
+    nodes = tuple(replace(node, group=uuid) for node in made.nodes)
+    row = replace(instance("a", PLAIN, nodes[0].name), disks=(disk,))
+    known = replace(made, groups=made.groups[:1], nodes=nodes, instances=(row,))
+    with pytest.raises(HtoolsError, match="Not enough capacity") as refused:
+        grouped(derive(known))
+    lacks = f"disk space on lvm-vg/ssdvg; {nodes[1].name} has no lvm-vg/ssdvg"
+    assert lacks in refused.value.hint
+    plain = replace(known, nodes=tuple(replace(node, storage=None) for node in nodes), default_units=())
+    assert sorted(node for group in grouped(derive(plain)) for node in group.nodes) == [0, 1, 2, 3]
 
 
 def test_migrated_instances_are_not_told_unless_secondaries_move_too() -> None:
@@ -122,14 +144,18 @@ def test_migrated_instances_are_not_told_unless_secondaries_move_too() -> None:
 def test_secondaries_need_room_elsewhere() -> None:
     state = state_of([instance("a", DRBD, "n0", "n1")], count=2)
     assert nodes_of(grouped(state)) == [(0,), (1,)]
-    with pytest.raises(HtoolsError, match="Not enough capacity to move secondaries"):
+    with pytest.raises(HtoolsError, match="Not enough capacity to move secondaries") as refused:
         grouped(state, Maintenance(full=True))
+    expected = "instance a finds no room outside n0: no other node is online"
+    assert refused.value.hint == f"{expected}; without --full-evacuation they stay"
 
 
 def test_instances_that_cannot_migrate_are_told() -> None:
     state = state_of([instance("a", DRBD, "n0", "n1", mem=6000), instance("b", PLAIN, "n1", mem=6000)])
-    with pytest.raises(HtoolsError, match="Failed to migrate instances off nodes"):
+    with pytest.raises(HtoolsError, match="Failed to migrate instances off nodes") as refused:
         grouped(state, Maintenance(ignore_alone=True, full=True))
+    lacks = "memory; closest: n1 lacks 2001 MiB"
+    assert refused.value.hint == f"instance a cannot fail over: most missing: {lacks}"
 
 
 def test_nothing_goes_to_an_offline_node_or_another_group() -> None:
