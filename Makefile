@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 PYTEST := -m pytest --quiet -n auto
 ROUNDS := 20
 
-.PHONY: help venv test coverage test-long check lint test-lowest demo conformance integration bench bench-full man clean
+.PHONY: help venv test coverage test-long check lint test-lowest demo conformance oracle-3.1 integration bench bench-full man clean
 
 help:
 	@echo "make demo          the daemon and the iallocator at work on an embedded cluster"
@@ -15,6 +15,7 @@ help:
 	@echo "make lint          linters and type checker"
 	@echo "make test-lowest   the tests with the lowest supported versions of all dependencies, without slow ones, searches and comparisons"
 	@echo "make conformance   upstream's own test cases"
+	@echo "make oracle-3.1    the comparisons with the tools of Ganeti 3.1, from Debian 13 (as root; some minutes)"
 	@echo "make integration   tests with a real Ganeti cluster, all on this machine (as root; some minutes)"
 	@echo "make bench         speed, side by side with Debian's ganeti-htools (some minutes)"
 	@echo "make bench-full    the same with the clusters on which those take minutes per answer"
@@ -67,6 +68,11 @@ demo: $(VENV)/.installed
 
 conformance: $(VENV)/.installed
 	@conformance/run --no-debian
+
+oracle-3.1: $(VENV)/.developer
+	@tests/oracle/debian-13 .cache/debian-13
+	@ORACLE=$(CURDIR)/.cache/debian-13/bin $(BIN)/python $(PYTEST) tests/oracle
+	@PATH=$(CURDIR)/.cache/debian-13/bin:$$PATH conformance/run
 
 integration: $(VENV)/.developer
 	@tests/integration/run

@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import compileall
+import os
 import shutil
 import signal
 from collections.abc import Iterator
@@ -46,7 +47,9 @@ def heeding() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def oracle() -> Oracle:
-    """Debian's own hail and hbal; without them the test is skipped."""
+    """Debian's own hail and hbal, or those in the folder ORACLE; without them the test is skipped."""
+    if folder := os.environ.get("ORACLE"):
+        return Oracle(Path(folder, "hail"), Path(folder, "hbal"))
     hail, hbal = Path("/usr/lib/ganeti/iallocators/hail"), shutil.which("hbal", path="/usr/bin")
     if hbal is None or not hail.exists():
         pytest.skip("no oracle: install Debian's ganeti-htools (apt-get install ganeti-htools)")

@@ -124,7 +124,9 @@ def offline(ganeti: Simulator) -> set[str]:
 def test_hinfo_names_a_silent_node(oracle: Oracle, tmp_path: Path) -> None:
     rows = with_master(1, SHAPES["plain"])
     with simulator(tmp_path, rows, "--lose", rows.nodes[1].name) as ganeti:
-        said = subprocess.run(["/usr/bin/hinfo", f"-L{ganeti.socket}"], capture_output=True, text=True)
+        said = subprocess.run(
+            [oracle.hbal.with_name("hinfo"), f"-L{ganeti.socket}"], capture_output=True, text=True
+        )
         assert said.returncode == 1
         assert rows.nodes[1].name in said.stderr
         ganeti.tell("find", rows.nodes[1].name)
