@@ -92,6 +92,12 @@ def queryable_types(cluster: Cluster) -> tuple[StorageType, ...]:
     return tuple(kind for kind in REPORTED if kind in enabled)
 
 
+def has_several_storage_types(cluster: Cluster) -> bool:
+    """Whether instances have, or may have, disks on storage of more than one type."""
+    templates = {*(cluster.enabled_templates or ()), *(row.template for row in cluster.instances)}
+    return len({TYPE_OF[template] for template in templates} - {StorageType.DISKLESS}) > 1
+
+
 def units_to_query(cluster: Cluster) -> set[DesiredUnit]:
     """Return the units named by disks, those of new metadata, and the defaults of enabled types."""
     named = units_of_disks(cluster.instances)

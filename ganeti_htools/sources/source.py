@@ -12,6 +12,7 @@ from ganeti_htools.files import read_bytes, read_text
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.ganeti_version import GanetiVersion
+from ganeti_htools.model.known_storage import has_several_storage_types
 from ganeti_htools.model.tags import INVENTORY
 from ganeti_htools.sources.installed import with_version
 
@@ -80,7 +81,13 @@ def _read(source: Source, warn: Warn, verbose: bool) -> Reading:
     if source.daemon is not None:
         return _from_daemon(source.daemon, warn, verbose)
     if source.rapi:
-        return Reading(_from_rapi(source))
+        cluster = _from_rapi(source)
+        if has_several_storage_types(cluster):
+            warn(
+                "Warning: the remote API lacks storage units: nodes have a single figure of disk space"
+                " (-L --ask-storage and -D have the units)"
+            )
+        return Reading(cluster)
     if source.luxi is not None:
         return Reading(_from_luxi(source.luxi, warn, source.ask_storage))
     if source.simulate:

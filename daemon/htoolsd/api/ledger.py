@@ -255,11 +255,12 @@ def _inventories(standing: ProviderUsage) -> dict[str, object]:
 
 
 def _usages(standing: ProviderUsage) -> dict[str, object]:
-    """Return usage and capacity of all classes in the inventories or in use, as JSON."""
+    """Return usage and capacity (None: unknown) of all classes in the inventories or in use, as JSON."""
     found = {}
     for name in sorted({*standing.inventories, *standing.used}):
-        used, capacity = standing.used.get(name, 0), standing.inventories.get(name, Inventory(0)).capacity
-        found[name] = {"used": used, "capacity": capacity}
+        inventory = standing.inventories.get(name)
+        capacity = inventory.capacity if inventory else None
+        found[name] = {"used": standing.used.get(name, 0), "capacity": capacity}
     return {**asdict(standing.provider), "usages": found}
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.inventory import Inventory
-from ganeti_htools.model.resource_classes import is_own
+from ganeti_htools.model.resource_classes import POOL, is_own
 from htoolsd.ledger.desired_state import DesiredConsumer, DesiredState, desired_state
 from htoolsd.ledger.records import (
     Allocations,
@@ -90,7 +90,8 @@ def diff(desired: DesiredState, snapshot: LedgerSnapshot, synced: SyncedState | 
         and (changed := _changed_inventories(each, snapshot.inventories.get(uuid, {}), before.get(uuid)))
     }
     to_compare = _consumers_to_compare(desired, snapshot, inventories, synced)
-    used = list(_changed_allocations(to_compare, snapshot, _classes_after(snapshot, inventories)))
+    classes = _classes_after(snapshot, inventories, desired.providers.values())
+    used = list(_changed_allocations(to_compare, snapshot, classes))
     return LedgerChanges(
         providers=tuple(_new_or_renamed(desired.providers.values(), snapshot.providers)),
         lost_providers=tuple(_lost_providers(desired, snapshot)),
@@ -173,12 +174,19 @@ def _wanted_inventories(
         yield name, setting
 
 
-def _classes_after(snapshot: LedgerSnapshot, changed: _Inventories) -> Mapping[str, Collection[str]]:
-    """Return the classes in the inventories of each provider after the change."""
+def _classes_after(
+    snapshot: LedgerSnapshot, changed: _Inventories, desired: Iterable[DesiredProvider]
+) -> Mapping[str, Collection[str]]:
+    """Return the classes of each provider that are recorded after the change.
+
+    Those are the classes in its inventories, and the space of a pool even if its size is unknown.
+    """
     found: dict[str, Collection[str]] = {uuid: each.keys() for uuid, each in snapshot.inventories.items()}
     for uuid, each in changed.items():
         removed = {name for name, inventory in each.items() if inventory is None}
         found[uuid] = {*found.get(uuid, ()), *each} - removed
+    for pool in (each.provider.uuid for each in desired if not each.provider.can_host):
+        found[pool] = {*found.get(pool, ()), POOL}
     return found
 
 

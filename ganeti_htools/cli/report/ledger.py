@@ -46,13 +46,25 @@ def _is_setting(name: str, found: Mapping[str, Any]) -> bool:
 
 
 def usages(told: Any) -> str:
-    """Format the answer to ``usage``."""
+    """Format the answer to ``usage``: each class of each provider, then the totals of several providers.
+
+    A class without capacity on some provider has no total capacity.
+    """
     rows = [
-        (each["name"], name, *map(str, (found["used"], found["capacity"], found["capacity"] - found["used"])))
+        (each["name"], name, *_use(found["used"], found["capacity"]))
         for each in told
         for name, found in each["usages"].items()
     ]
+    found = [entry for each in told for entry in each["usages"].items()]
+    for name in sorted({name for name, _ in found}) if len(told) > 1 else ():
+        capacities = [each["capacity"] for other, each in found if other == name]
+        used = sum(each["used"] for other, each in found if other == name)
+        rows.append(("total", name, *_use(used, None if None in capacities else sum(capacities))))
     return _table(("Provider", "Class", "Used", "Capacity", "Left"), rows, "there is nothing", text=2)
+
+
+def _use(used: int, capacity: int | None) -> tuple[str, str, str]:
+    return str(used), *(("-", "-") if capacity is None else (str(capacity), str(capacity - used)))
 
 
 def allocations(told: Any) -> str:

@@ -26,7 +26,10 @@ def _tables(storage: Any) -> Iterator[str]:
     if pools:
         yield "Storage pools (GiB):\n"
         yield fitting_table(
-            ("Pool", "Free", "Total", "Nodes"), map(_pool, pools), (False, True, True, False), "  "
+            ("Pool", "Used", "Free", "Total", "Nodes"),
+            map(_pool, pools),
+            (False, True, True, True, False),
+            "  ",
         )
 
 
@@ -35,9 +38,9 @@ def name(unit: Any) -> str:
     return "/".join(filter(None, (unit["type"], unit["key"]))) or "disk"
 
 
-def _pool(pool: Any) -> tuple[str, str, str, str]:
-    free, total = ("-" if pool[figure] is None else gib(pool[figure]) for figure in ("free", "total"))
-    return name(pool), free, total, "all" if pool["everywhere"] else ",".join(pool["nodes"])
+def _pool(pool: Any) -> tuple[str, ...]:
+    figures = ("-" if pool[each] is None else gib(pool[each]) for each in ("used", "free", "total"))
+    return name(pool), *figures, "all" if pool["everywhere"] else ",".join(pool["nodes"])
 
 
 def warnings(faults: "StorageFaults") -> Iterator[str]:

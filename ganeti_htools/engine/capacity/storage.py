@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ganeti_htools.engine.rules.pools import pool_units
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
-from ganeti_htools.model.units import Units, unit_on
+from ganeti_htools.model.units import Units, taken_of_pools, unit_on
 from ganeti_htools.model.units_in_use import known_pools, nodes_seeing
 
 
@@ -32,10 +32,14 @@ class LocalUnit:
 
 @dataclass(frozen=True, slots=True)
 class SharedPool:
-    """A pool, the nodes that see it, and its ``total`` and ``free`` MiB; None if nobody tells."""
+    """A pool, the nodes that see it, what instances use of it, and its ``total`` and ``free`` MiB.
+
+    Total and free are None if they are unknown.
+    """
 
     type: str
     key: str
+    used: int
     total: int | None
     free: int | None
     nodes: tuple[str, ...]
@@ -59,10 +63,11 @@ class ClusterStorage:
 def storage_of(cluster: Cluster, units: Units) -> ClusterStorage:
     """The storage of a cluster with these units. A node that tells its units has none without any room."""
     figures, pools = pool_units(cluster, units), sorted(known_pools(cluster, units), key=str)
+    used = taken_of_pools(units, (row for row in cluster.instances if not row.forthcoming)) if pools else {}
     return ClusterStorage(
         tuple(node.name for node in cluster.nodes),
         tuple(_local(cluster, units, unit) for unit in units.local),
-        tuple(_pool(cluster, pool, figures.get(pool)) for pool in pools),
+        tuple(_pool(cluster, pool, used.get(pool, 0), figures.get(pool)) for pool in pools),
     )
 
 
@@ -76,11 +81,12 @@ def _local(cluster: Cluster, units: Units, wanted: DesiredUnit) -> LocalUnit:
     return LocalUnit(wanted.type.value, wanted.key, rooms) if units.reported else LocalUnit(None, None, rooms)
 
 
-def _pool(cluster: Cluster, pool: DesiredUnit, known: Unit | None) -> SharedPool:
+def _pool(cluster: Cluster, pool: DesiredUnit, used: int, known: Unit | None) -> SharedPool:
     seen = nodes_seeing(cluster, pool)
     return SharedPool(
         pool.type.value,
         pool.key,
+        used,
         known and known.total,
         known and known.free,
         tuple(node.name for node, nodes_seeing in zip(cluster.nodes, seen, strict=True) if nodes_seeing),

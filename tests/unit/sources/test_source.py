@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,18 @@ def test_an_iallocator_request(tmp_path: Path) -> None:
 def test_saved_documents_of_the_remote_api(tmp_path: Path) -> None:
     directory = tmp_path / "rapi"
     assert names(quiet(Source(rapi=rapi_documents.write(directory, DATA)))) == NODES
+
+
+def test_warns_once_that_the_remote_api_lacks_storage_units(tmp_path: Path) -> None:
+    directory = tmp_path / "rapi"
+    source = Source(rapi=rapi_documents.write(directory, DATA))
+    info = json.loads((directory / "info.json").read_text())
+    for templates, expected in ((["plain", "drbd"], 0), (["plain", "file"], 1), (["drbd", "rbd", "ext"], 1)):
+        (directory / "info.json").write_text(json.dumps(info | {"enabled_disk_templates": templates}))
+        told = list[str]()
+        read(source, told.append)
+        assert len(told) == expected
+        assert all("the remote API lacks storage units" in line for line in told)
 
 
 def test_reads_from_luxid(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ GPU = {
     "max_unit": None,
     "step_size": 1,
     "allocation_ratio": 1.5,
+    "tagged": True,
     "capacity": 9,
 }
 
@@ -33,11 +34,37 @@ def test_inventories() -> None:
     assert ledger.inventories([]) == "there is nothing"
 
 
+def test_names_settings_that_are_in_no_tag() -> None:
+    untagged, usual = {**GPU, "tagged": False}, {**GPU, "reserved": 0, "tagged": False}
+    found = {"CUSTOM_GPU": usual, "CUSTOM_X": GPU, "MEMORY_MB": untagged, "VCPU": usual}
+    told = [{**NODE, "inventories": found}, {**POOL, "inventories": {"CUSTOM_DISK_MIB_POOL": untagged}}]
+    note = "In this ledger only, in no tag; set again: c/node1 CUSTOM_GPU, c/node1 MEMORY_MB"
+    assert ledger.inventories(told).splitlines()[-1] == note
+
+
 def test_usages() -> None:
     told = [{**POOL, "usages": {"CUSTOM_DISK_MIB": {"used": 1200, "capacity": 1000}}}]
     assert ledger.usages(told).splitlines() == [
         " Provider Class           Used Capacity Left",
         " ceph     CUSTOM_DISK_MIB 1200     1000 -200",
+    ]
+
+
+def test_usages_of_several_providers_have_totals_by_class() -> None:
+    told = [
+        {**NODE, "usages": {"CUSTOM_GPU": {"used": 1, "capacity": 4}, "VCPU": {"used": 2, "capacity": 8}}},
+        {**POOL, "usages": {"CUSTOM_DISK_MIB_POOL": {"used": 5, "capacity": None}}},
+        {**POOL, "name": "ssd", "usages": {"CUSTOM_DISK_MIB_POOL": {"used": 1, "capacity": 9}}},
+        {**NODE, "name": "c/node2", "usages": {"CUSTOM_GPU": {"used": 2, "capacity": 4}}},
+    ]
+    assert [line.split() for line in ledger.usages(told).splitlines()[2:4]] == [
+        ["c/node1", "VCPU", "2", "8", "6"],
+        ["ceph", "CUSTOM_DISK_MIB_POOL", "5", "-", "-"],
+    ]
+    assert [line.split() for line in ledger.usages(told).splitlines()[-3:]] == [
+        ["total", "CUSTOM_DISK_MIB_POOL", "6", "-", "-"],
+        ["total", "CUSTOM_GPU", "3", "8", "5"],
+        ["total", "VCPU", "2", "8", "6"],
     ]
 
 

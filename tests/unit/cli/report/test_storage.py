@@ -25,9 +25,9 @@ def test_units_and_pools() -> None:
         "   node-02-001      0.0/0.0   0.0/0.0            -",
         "   node-02-002      0.0/0.0   0.0/0.0            -",
         "Storage pools (GiB):",
-        "   Pool      Free Total Nodes      ",
-        "   ext/san      -     - node-02-002",
-        "   rados/vms  5.0   5.0 node-01-001",
+        "   Pool      Used Free Total Nodes      ",
+        "   ext/san    0.0    -     - node-02-002",
+        "   rados/vms  0.0  5.0   5.0 node-01-001",
     ]
 
 

@@ -299,3 +299,13 @@ class TestTags:
         pools = (Pool(SAN, 1000, provider="san.example.org"),)
         follow(ledger, replace(cluster(), pools=pools, tags=("htools:inventory:ext/san:-:70",)))
         assert inventory(ledger, "san.example.org", "CUSTOM_DISK_MIB_POOL") == Inventory(1000)
+
+
+def test_use_of_a_pool_of_unknown_size_is_recorded(ledger: Ledger) -> None:
+    row = by_hand.instance("web1", DiskTemplate.EXT, "node1")
+    row = replace(row, dsk=500, disks=(Disk(500, unit=SAN),))
+    synced = follow(ledger, replace(cluster(), instances=(row,)))
+    assert used(ledger, "c1/web1")["c1/ext/san"] == {"CUSTOM_DISK_MIB_POOL": 500}
+    assert inventory(ledger, "c1/ext/san", "CUSTOM_DISK_MIB_POOL") is None
+    follow(ledger, cluster(), synced=synced)
+    assert used(ledger, "c1/web1") == {}

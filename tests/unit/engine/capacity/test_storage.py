@@ -37,7 +37,7 @@ def test_of_a_pool_the_least_that_nodes_tell() -> None:
     cluster = replace(cluster, nodes=(cluster.nodes[0], later))
     names = ("node-01-001", "node-01-002")
     assert storage_of(cluster, units_in_use(cluster)).pools == (
-        SharedPool("rados", "vms", 20, 15, names, True),
+        SharedPool("rados", "vms", 0, 20, 15, names, True),
     )
 
 
@@ -45,7 +45,7 @@ def test_a_pool_that_only_instances_tell_of_is_seen_by_all() -> None:
     cluster = simu.parse(["p,1,100,4,4;lvm-vg,ssdvg,20"])
     cluster = replace(cluster, instances=(instance("i", DiskTemplate.RBD, "node-01-001"),))
     found = storage_of(cluster, units_in_use(cluster)).pools
-    assert found == (SharedPool("rados", "", None, None, ("node-01-001",), True),)
+    assert found == (SharedPool("rados", "", 1024, None, None, ("node-01-001",), True),)
 
 
 def test_without_units_there_is_one_without_a_name() -> None:
@@ -64,7 +64,7 @@ def test_of_a_pool_that_no_node_tells_of_there_is_what_instances_leave() -> None
         known = replace(cluster, instances=(row,), pools=(room,))
         found = storage_of(known, units_in_use(known)).pools
         names = ("node-01-001",)
-        assert found == (SharedPool("rados", "fast", room.total - room.reserved, free, names, True),)
+        assert found == (SharedPool("rados", "fast", 35, room.total - room.reserved, free, names, True),)
     listed = replace(cluster.nodes[0], storage=(*(cluster.nodes[0].storage or ()), Unit(fast, 9, 8)))
     known = replace(known, nodes=(listed,))
     assert storage_of(known, units_in_use(known)).pools[0].total == 9
@@ -81,5 +81,5 @@ def test_a_pool_is_there_where_no_node_tells_its_units() -> None:
         cluster, nodes=nodes, instances=(row, on_other), default_units=(fast,), pools=(Pool(fast, 100, 20),)
     )
     found = storage_of(cluster, units_in_use(cluster))
-    assert found.pools == (SharedPool("rados", "fast", 80, 50, (first.name,), False),)
+    assert found.pools == (SharedPool("rados", "fast", 30, 80, 50, (first.name,), False),)
     assert found.units[0].key is None
