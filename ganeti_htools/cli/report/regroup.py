@@ -8,6 +8,7 @@ import numpy as np
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.report.layout import counted, fitting_table, gib, size
 from ganeti_htools.engine.balancing.balance import score_of
+from ganeti_htools.engine.groups.bottleneck import bottleneck
 from ganeti_htools.engine.groups.diagnosis import reasons
 from ganeti_htools.engine.groups.loads import DYNAMIC, STATIC, GroupLoads, group_loads
 from ganeti_htools.engine.groups.outcome import RegroupingOutcome
@@ -136,9 +137,15 @@ def choices(now: Regrouping, index: int) -> dict[str, Any]:
             for place in best
         ],
         "refused": [
-            {"group": groups[group].name, "why": refused[group] or "no room for it"} for group in sorted(full)
+            {"group": groups[group].name, "why": refused[group] or _no_room(now, index, group)}
+            for group in sorted(full)
         ],
     }
+
+
+def _no_room(now: Regrouping, index: int, group: int) -> str:
+    why = bottleneck(now, index, group)
+    return f"no room for it{f': {why}' if why else ''}"
 
 
 def choices_text(told: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from ganeti_htools.engine.allocation.allocate import best_outcome, in_groups
 from ganeti_htools.engine.allocation.leave import leave
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
+from ganeti_htools.engine.allocation.shortage import explain
 from ganeti_htools.engine.allocation.solution import GroupOutcome
 from ganeti_htools.engine.allocation.wording import outcome_line
 from ganeti_htools.model.columns import NOWHERE, Bools
@@ -114,7 +115,7 @@ def change_group(
         outcomes = in_groups(state, asked, count, options, allowed, reporter)
         best = best_outcome(state, outcomes)
         if best is None:
-            raise RequestFailed(_no_group(state, asked, allowed, outcomes))
+            raise RequestFailed(_no_group(state, asked, allowed, outcomes, options))
         usable = (state.group == best.group) & ~state.columns.offline
         return leave(state, asked, EvacMode.ALL, best.group, np.flatnonzero(usable), PlacementOptions())
 
@@ -122,10 +123,16 @@ def change_group(
 
 
 def _no_group(
-    state: State, asked: RequestedInstance, allowed: Sequence[int], outcomes: Sequence[GroupOutcome]
+    state: State,
+    asked: RequestedInstance,
+    allowed: Sequence[int],
+    outcomes: Sequence[GroupOutcome],
+    options: PlacementOptions,
 ) -> str:
     if outcomes:
-        return ", ".join(outcome_line(state, outcome, asked.row.name) for outcome in outcomes)
+        lines = ", ".join(outcome_line(state, outcome, asked.row.name) for outcome in outcomes)
+        why = explain(state, asked, asked.row.template.required_nodes, outcomes, options)
+        return f"{lines}; {why}" if why else lines
     names = [state.cluster.groups[group].name for group in allowed]
     return f"no groups for evacuation: allowed groups was {names}"
 

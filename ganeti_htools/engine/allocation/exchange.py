@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.move_parts import carry_out, check_source, fail_over
+from ganeti_htools.engine.allocation.move_parts import carry_out, check_source, fail_over, too_few_nodes
 from ganeti_htools.engine.allocation.reporter import Reporter
+from ganeti_htools.engine.allocation.shortage import explain_pairs
 from ganeti_htools.engine.rules import affinity, choice, placements
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes
 from ganeti_htools.engine.rules.trial import Trial
@@ -32,7 +33,7 @@ def to_best_pair(
     prefix = "Can't find any good nodes for relocation: "
     if len(targets) < 2:
         reporter.rejecting(targets, "no other node")
-        raise RequestFailed(prefix + "no nodes available")
+        raise RequestFailed(f"{prefix}no nodes available; {too_few_nodes(state, group, len(targets))}")
     if state.columns.offline[state.pnode[asked.index]]:
         trying = state.copy()
         try:
@@ -48,7 +49,9 @@ def to_best_pair(
     apart = targets[:, np.newaxis] != targets
     pair = _best_pair(trying, trial, apart, scope, asked, targets, options)
     if pair is None:
-        raise RequestFailed(f"{prefix}Allocation failed: {_last_reason(codes, apart)}")
+        why = explain_pairs(trying, asked, trial.codes[apart], targets, options)
+        reason = _last_reason(codes, apart)
+        raise RequestFailed(f"{prefix}Allocation failed: {reason}{f'; {why}' if why else ''}")
     parts += exchange(*pair)
     for part in parts:
         carry_out(state, asked, part, options)

@@ -1,9 +1,11 @@
 """One instance moved off its primary, its secondary or both, to the best place."""
 
+from ganeti_htools.engine.allocation import shortage
 from ganeti_htools.engine.allocation.exchange import to_best_pair
-from ganeti_htools.engine.allocation.move_parts import check_source, fail_over
+from ganeti_htools.engine.allocation.move_parts import check_source, fail_over, too_few_nodes
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.rules import affinity, choice, placements, settling
+from ganeti_htools.engine.rules.limits import PRIMARY, SECONDARY
 from ganeti_htools.engine.rules.node_rules import FAIL
 from ganeti_htools.model.columns import NOWHERE, Ints
 from ganeti_htools.model.errors import RequestFailed
@@ -70,7 +72,7 @@ def _to_best_node(
     """
     scope, force = state.group == group, options.ignore_soft_errors
     if not len(targets):
-        raise RequestFailed("Can't find any good node: ")
+        raise RequestFailed(f"Can't find any good node: {too_few_nodes(state, group, 0)}")
     if operation is Operation.REPLACE_SECONDARY:
         check_source(state, asked, targets, "Can't find any good node: ", reporter)
     if operation is Operation.FAILOVER_TO:
@@ -84,6 +86,8 @@ def _to_best_node(
             f" Node {name} failed: {FAIL[code].value};"
             for name, code in zip(state.names(targets.tolist()), trial.codes.tolist(), strict=True)
         ]
-        raise RequestFailed("Can't find any good node: " + "".join(reasons))
+        role = PRIMARY if operation is Operation.FAILOVER_TO else SECONDARY
+        why = shortage.explain_move(state, trial, targets, role, options)
+        raise RequestFailed(f"Can't find any good node: {''.join(reasons)}{f' {why}' if why else ''}")
     settling.settle(state, trial.only(chosen))
     return [MovePart(operation, int(targets[chosen]))]

@@ -5,6 +5,7 @@ import numpy as np
 from ganeti_htools.engine.allocation import shortage
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.rules import placements, settling
+from ganeti_htools.engine.rules.limits import PRIMARY, SECONDARY
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import Ints
@@ -21,8 +22,16 @@ def fail_over(
     trial = placements.failover(state, asked, np.ones(len(state.group), np.bool_), options.ignore_soft_errors)
     reporter.judged(trial.pnode, trial)
     if trial.codes[0] != FITS:
-        raise RequestFailed(FAIL[int(trial.codes[0])].value)
+        why = shortage.explain_move(state, trial, trial.pnode, PRIMARY, options)
+        why = why or shortage.explain_move(state, trial, trial.snode, SECONDARY, options)
+        raise RequestFailed(FAIL[int(trial.codes[0])].value + (f"; {why}" if why else ""))
     settling.settle(state, trial)
+
+
+def too_few_nodes(state: State, group: int, number: int) -> str:
+    """Describe that a group (row) has only this ``number`` of further nodes that may take an instance."""
+    has = "no" if number == 0 else f"only {number}"
+    return f"group {state.cluster.groups[group].name} has {has} other node that is online and not evacuated"
 
 
 def try_part(state: State, asked: RequestedInstance, part: MovePart, options: PlacementOptions) -> Trial:

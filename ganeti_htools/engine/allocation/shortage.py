@@ -1,7 +1,7 @@
 """Reasons why an instance found no place: the constraint that refused most nodes, and the nearest miss."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,11 +9,12 @@ import numpy as np
 
 from ganeti_htools.engine.allocation.allocate import candidates
 from ganeti_htools.engine.allocation.redundancy_remark import redundancy_remark
-from ganeti_htools.engine.allocation.solution import GroupOutcome
+from ganeti_htools.engine.allocation.solution import GroupOutcome, count_failures
 from ganeti_htools.engine.rules import affinity, instance_policy, node_rules, placements
-from ganeti_htools.engine.rules.limits import PRIMARY, SECONDARY, Limit
-from ganeti_htools.engine.rules.node_rules import CODE, FITS
+from ganeti_htools.engine.rules.limits import PRIMARY, SECONDARY, Limit, Role
+from ganeti_htools.engine.rules.node_rules import CODE, FITS, Codes
 from ganeti_htools.engine.rules.resources import RESERVE, SPINDLES
+from ganeti_htools.engine.rules.trial import NodeChange, Trial
 from ganeti_htools.model.cluster import MAX_MIB
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints, availability
 from ganeti_htools.model.options import PlacementOptions
@@ -53,8 +54,8 @@ def explain(
     tried = [outcome for outcome in outcomes if outcome.solution is not None]
     counts = [outcome.solution.failures for outcome in outcomes if outcome.solution is not None]
     failures = {fail: sum(count.get(fail, 0) for count in counts) for fail in Fail}
-    most = max(Fail, key=lambda fail: failures[fail])
-    if not failures[most]:
+    most = _most(failures)
+    if most is None:
         return None
     scope = np.isin(state.group, [outcome.group for outcome in tried])
     if primary == NOWHERE:
@@ -63,7 +64,74 @@ def explain(
     else:
         primaries, secondaries = np.array([primary]), np.setdiff1d(np.flatnonzero(scope), [primary])
     found = remark(state, asked, most, primaries, secondaries, options)
-    return found and f"most missing: {found}; counted as {most.value}: {failures[most]}"
+    return found and _counted(found, most, failures)
+
+
+def explain_move(
+    state: State, trial: Trial, targets: Ints, role: Role, options: PlacementOptions
+) -> str | None:
+    """Explain why an instance can take none of the targets (rows) in a role, as a trial found out.
+
+    None if the reasons suffice.
+    """
+
+    def lacks(fail: Fail, force: bool) -> Iterable[Lack]:
+        found = dict[str, Lack]()
+        for change in trial.changes:
+            if np.array_equal(change.rows, targets):
+                _add_lacks(found, state, trial.asked, fail, change, role, targets, force)
+        return found.values()
+
+    return _explain(state, trial.asked, trial.codes, targets, options, lacks)
+
+
+def explain_pairs(
+    state: State, asked: RequestedInstance, codes: Codes, targets: Ints, options: PlacementOptions
+) -> str | None:
+    """Explain why an instance can move to no pair of targets (rows); ``codes`` has the reason of each pair.
+
+    None if the reasons suffice.
+    """
+
+    def lacks(fail: Fail, force: bool) -> Iterable[Lack]:
+        return _lacks(state, asked, fail, targets, targets, force)
+
+    return _explain(state, asked, codes, targets, options, lacks)
+
+
+def _explain(
+    state: State,
+    asked: RequestedInstance,
+    codes: Codes,
+    targets: Ints,
+    options: PlacementOptions,
+    lacks: Callable[[Fail, bool], Iterable[Lack]],
+) -> str | None:
+    """Explain the reason that most codes have. Soft limits do not hold for what leaves an offline node."""
+    failures = count_failures(codes, 0)
+    most = _most(failures)
+    nodes = [node for node in (state.pnode[asked.index], state.snode[asked.index]) if node != NOWHERE]
+    force = options.ignore_soft_errors or bool(state.columns.offline[nodes].any())
+    match most:
+        case None:
+            return None
+        case Fail.TAGS:
+            found: str | None = _shared_tags(state, asked, targets)
+        case Fail.MIGRATION:
+            found = "nodes to which its migration tags allow it to go"
+        case _:
+            found = _nearest(state, asked, lacks(most, force), targets)
+    return found and _counted(found, most, failures)
+
+
+def _most(failures: Mapping[Fail, int]) -> Fail | None:
+    """Return the reason that refused most candidates; None if no candidate was refused."""
+    most = max(Fail, key=lambda fail: failures.get(fail, 0))
+    return most if failures.get(most) else None
+
+
+def _counted(found: str, most: Fail, failures: Mapping[Fail, int]) -> str:
+    return f"most missing: {found}; counted as {most.value}: {failures[most]}"
 
 
 def remark(
@@ -84,10 +152,7 @@ def remark(
         bounds = _policy(asked.row.demand, group.ipolicy, fail, exclusive)
         return f"instance policy; group {group.name} allows {bounds}"
     if fail is Fail.TAGS:
-        shared = affinity.tag_conflicts(state, asked)[primaries]
-        row = int(primaries[np.argmin(shared)])
-        thing = "nodes without its exclusion tags"
-        return f"{thing}; closest: {_name(state, row)} has {shared.min()} of them"
+        return _shared_tags(state, asked, primaries)
     return nearest_miss(state, asked, fail, primaries, secondaries, options.ignore_soft_errors)
 
 
@@ -95,20 +160,51 @@ def nearest_miss(
     state: State, asked: RequestedInstance, fail: Fail, primaries: Ints, secondaries: Ints, force: bool
 ) -> str | None:
     """Describe what most nodes counted as ``fail`` lack, in either role, and the node that lacks least."""
-    found = _lacks(state, asked, fail, primaries, secondaries, force)
-    lacks = [lack for lack in found if lack.short.any()]
-    if not lacks:
+    lacks = _lacks(state, asked, fail, primaries, secondaries, force)
+    return _nearest(state, asked, lacks, np.union1d(primaries, secondaries))
+
+
+def _shared_tags(state: State, asked: RequestedInstance, nodes: Ints) -> str:
+    """Describe the node that has fewest instances with an exclusion tag of the instance."""
+    shared = affinity.tag_conflicts(state, asked)[nodes]
+    row = int(nodes[np.argmin(shared)])
+    return f"nodes without its exclusion tags; closest: {_name(state, row)} has {shared.min()} of them"
+
+
+def _nearest(state: State, asked: RequestedInstance, lacks: Iterable[Lack], nodes: Ints) -> str | None:
+    """Describe the thing that most of the nodes lack, and the node that lacks least; None if nothing is."""
+    short_of = [lack for lack in lacks if lack.short.any()]
+    if not short_of:
         return None
-    lack = max(lacks, key=lambda lack: int(lack.short.sum()))
+    lack = max(short_of, key=lambda lack: int(lack.short.sum()))
     short, absent = np.flatnonzero(lack.short), _absent(state, lack)
     if absent and absent[1][short].all():
-        return f"{lack.thing}; {_name(state, int(lack.nodes[short[0]]))} {absent[0]}"
-    if absent:
-        short = short[~absent[1][short]]
-    closest = short[np.argmin(lack.amounts[short])]
-    amount = math.ceil(lack.amounts[closest])
-    unit = f" {lack.unit}" if lack.unit else ""
-    return f"{lack.thing}; closest: {_name(state, int(lack.nodes[closest]))} lacks {amount}{unit}"
+        unknown = _unknown(state, lack)
+        if unknown:
+            return f"{lack.thing}; {unknown}"
+        found = f"{_name(state, int(lack.nodes[short[0]]))} {absent[0]}"
+    else:
+        if absent:
+            short = short[~absent[1][short]]
+        closest = short[np.argmin(lack.amounts[short])]
+        unit = f" {lack.unit}" if lack.unit else ""
+        amount = f"{math.ceil(lack.amounts[closest])}{unit}"
+        found = f"closest: {_name(state, int(lack.nodes[closest]))} lacks {amount}"
+    having = nodes[~absent[1][np.isin(lack.nodes, nodes)]].tolist() if absent and asked.mirrored else []
+    if len(having) == 1:  # Ganeti creates the disks of a mirrored instance on both its nodes
+        found += f", and only {_name(state, having[0])} has any: the secondary needs it, too"
+    return f"{lack.thing}; {found}"
+
+
+def _unknown(state: State, lack: Lack) -> str | None:
+    """Describe that no node of the cluster has a unit, pool or class; None if one has."""
+    has, names, of = availability(state.columns), _names(state), lack.of or 0
+    if has[of].any():
+        return None
+    units = range(len(state.columns.shape.units))
+    alike = units if of in units else range(len(units), len(names))
+    known = ", ".join(names[each] for each in alike if has[each].any())
+    return f"{names[of]} is unknown: no node has it; known: {known or 'none'}"
 
 
 def lacking(
@@ -153,8 +249,13 @@ def _absent(state: State, lack: Lack) -> tuple[str, Bools] | None:
         return None
     pools = range(len(shape.units), len(shape.units) + len(shape.pools))
     verb = "does not see" if lack.of in pools else "has no"
-    name = (*shape.units, *shape.pools, *shape.classes)[lack.of]
-    return f"{verb} {name}", ~availability(state.columns)[lack.of, lack.nodes]
+    return f"{verb} {_names(state)[lack.of]}", ~availability(state.columns)[lack.of, lack.nodes]
+
+
+def _names(state: State) -> tuple[str, ...]:
+    """Return the names of storage units, pools and custom classes, by :attr:`.Limit.of`."""
+    shape = state.columns.shape
+    return (*shape.units, *shape.pools, *shape.classes)
 
 
 def _name(state: State, row: int) -> str:
@@ -175,17 +276,33 @@ def _lacks(
     least = [np.where(same, MAX_MIB, each).min(axis=0, initial=MAX_MIB) for each in kept]
     new_s, _ = node_rules.add_secondary(old_s, asked, shared, peers=least)
     lacks: dict[str, Lack] = {}
-    for role, nodes, old, new in ((PRIMARY, primaries, old_p, new_p), (SECONDARY, secondaries, old_s, new_s)):
-        # Soft limits hold for secondaries even with force.
-        held = node_rules.limits(
-            state.columns.shape, role, asked.forthcoming, asked.wants, force and role is PRIMARY
-        )
-        counted = [(limit, figure) for limit, figure in held if limit.fail is fail]
-        for limit, amounts in _missing(counted, old, new, asked).items():
-            nothing = np.full(len(everyone), -np.inf)
-            lack = lacks.setdefault(limit.thing, Lack(limit.thing, limit.unit, everyone, nothing, limit.of))
-            np.maximum.at(lack.amounts, np.searchsorted(everyone, nodes), amounts)
+    # Soft limits hold for secondaries even with force.
+    changes = (
+        (PRIMARY, NodeChange(primaries, old_p, new_p), force),
+        (SECONDARY, NodeChange(secondaries, old_s, new_s), False),
+    )
+    for role, change, forced in changes:
+        _add_lacks(lacks, state, asked, fail, change, role, everyone, forced)
     return lacks.values()
+
+
+def _add_lacks(
+    lacks: dict[str, Lack],
+    state: State,
+    asked: RequestedInstance,
+    fail: Fail,
+    change: NodeChange,
+    role: Role,
+    everyone: Ints,
+    force: bool,
+) -> None:
+    """Add what nodes lack after a change in a role to the lacks by thing. ``everyone``: rows in order."""
+    held = node_rules.limits(state.columns.shape, role, asked.forthcoming, asked.wants, force)
+    counted = [(limit, figure) for limit, figure in held if limit.fail is fail]
+    for limit, amounts in _missing(counted, change.old, change.new, asked).items():
+        nothing = np.full(len(everyone), -np.inf)
+        lack = lacks.setdefault(limit.thing, Lack(limit.thing, limit.unit, everyone, nothing, limit.of))
+        np.maximum.at(lack.amounts, np.searchsorted(everyone, change.rows), amounts)
 
 
 def _missing(

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ganeti_htools.engine.groups.bottleneck import no_room
 from ganeti_htools.engine.groups.diagnosis import diagnose, shorten_names
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.model.columns import NOWHERE, sorted_unique
@@ -93,15 +94,17 @@ def refused(now: Regrouping, index: int) -> str:
         if fail is not None:
             taker = state.cluster.nodes[secondary].name
             return f"instance {name}: its secondary {taker} cannot take it over ({fail.value})"
-    full, ill, others = [groups[home].name for home in now.homes(index)], list[str](), list[str]()
+    full, ill, others = list(now.homes(index)), list[str](), list[str]()
     for group in sorted_unique(now.state.group).tolist():
         if group in now.homes(index) or group not in now.rules.groups:
             continue
         if (why := now.refusal(index, group)) is not None:
             others.append(why)
+        elif now.diagnosis(group).good:
+            full.append(group)
         else:
-            (full if now.diagnosis(group).good else ill).append(groups[group].name)
-    reasons = [f"no room in {shorten_names(full)}"]
+            ill.append(groups[group].name)
+    reasons = [no_room(now, index, full)]
     reasons += [f"{shorten_names(ill)} not healthy"] if ill else []
     return f"instance {name}: {'; '.join((*reasons, *dict.fromkeys(others)))}"
 

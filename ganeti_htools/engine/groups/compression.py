@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 
 from ganeti_htools.engine.groups import room
+from ganeti_htools.engine.groups.bottleneck import no_room
 from ganeti_htools.engine.groups.diagnosis import shorten_names
 from ganeti_htools.engine.groups.outcome import (
     EmptiableGroup,
@@ -184,19 +185,21 @@ def _emptied(
 def _nowhere(now: Regrouping, index: int, group: int, closed: Collection[int], ready: Collection[int]) -> str:
     """Return the reason why no other group takes an instance."""
     names: dict[str, list[str]] = {}
-    refusals = []
+    refusals, full = [], []
     for other in sorted(now.rules.groups - {group}):
         if (refused := now.refusal(index, other)) is not None:
             refusals.append(refused)
             continue
+        if other in ready:
+            full.append(other)
+            continue
         if other in closed:
             why = "empty, or to be emptied:"
-        elif other in ready:
-            why = "no room in"
         else:
             why = "no room for the reserve in" if now.diagnosis(other).good else "not healthy:"
         names.setdefault(why, []).append(now.state.cluster.groups[other].name)
-    reasons = [f"{why} {shorten_names(groups)}" for why, groups in names.items()]
+    reasons = [no_room(now, index, full)] if full else []
+    reasons += [f"{why} {shorten_names(groups)}" for why, groups in names.items()]
     return "; ".join((*reasons, *dict.fromkeys(refusals))) or "there is no other group"
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ganeti_htools.engine.allocation.evacuate import Evacuation, evacuate_nodes, nodes_to_leave
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
+from ganeti_htools.engine.groups.bottleneck import no_room
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.rules import RegroupingRules
 from ganeti_htools.model.options import PlacementOptions
@@ -57,6 +58,6 @@ def _lacks_room(now: Regrouping, index: int, mode: EvacMode) -> bool:
 
 
 def _refusals(now: Regrouping, index: int) -> str:
-    names = {group: now.state.cluster.groups[group].name for group in sorted(now.rules.groups)}
-    reasons = [now.refusal(index, group) or f"group {name} has no room" for group, name in names.items()]
-    return ", ".join(dict.fromkeys(reasons)) or "there is no other group"
+    refusals = {group: now.refusal(index, group) for group in sorted(now.rules.groups)}
+    full = no_room(now, index, [group for group, why in refusals.items() if why is None])
+    return ", ".join(filter(None, (full, *dict.fromkeys(refusals.values())))) or "there is no other group"

@@ -27,7 +27,7 @@ from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints, sorted_unique
 from ganeti_htools.model.moves import MovePart, Operation
 from ganeti_htools.model.options import PlacementOptions
-from ganeti_htools.model.state import State
+from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import AllocPolicy, Fail, MirrorType
 
 
@@ -150,8 +150,8 @@ class Regrouping:
 
     def _best_place(self, index: int, group: int) -> Solution | None:
         """Return the best place in a group, cached for equal instances that reach the same nodes."""
-        alone, asked = self.group_state(group), replace(self.state.instance(index), index=NOWHERE)
-        reached = self._reached(index, alone)
+        alone, asked = self.group_state(group), self.unplaced(index)
+        reached = self.reached(index, alone)
         check = alone.check
         if isinstance(check, NoLossCheck) and index in self.diagnosis(self.group_of(index)).unrecoverable:
             check = replace(check, may_be_lost=True)
@@ -161,7 +161,11 @@ class Regrouping:
             alone.known[key] = best_place(alone, asked, reached, check)
         return alone.known[key]
 
-    def _reached(self, index: int, alone: GroupState) -> Ints:
+    def unplaced(self, index: int) -> RequestedInstance:
+        """Return the figures of a new instance equal to an instance."""
+        return replace(self.state.instance(index), index=NOWHERE)
+
+    def reached(self, index: int, alone: GroupState) -> Ints:
         """Return the nodes of a group (its rows) that an instance can reach from its nodes.
 
         A mirrored instance first gets its new primary as secondary, and its new secondary from there.
@@ -244,11 +248,11 @@ class Regrouping:
         return sorted(now - was)
 
     def describe_lost(self, rows: Sequence[int]) -> str:
-        """Describe instances (rows) that would not come back after the loss of their primary."""
+        """Describe instances (rows) that lost their redundancy."""
         state = self.state
         names = shorten_names([state.cluster.instances[row].name for row in rows])
         nodes = shorten_names(state.names(sorted({int(state.pnode[row]) for row in rows})))
-        return f"{names} would not come back after the loss of {nodes}"
+        return f"{names} would not come back after the loss of {nodes}, unlike now"
 
     def after_leaving_group(self, index: int) -> "Regrouping | None":
         """Return a copy with an instance moved to its best place in another group, or None."""

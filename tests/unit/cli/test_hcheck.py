@@ -257,7 +257,9 @@ def two_groups(mem: int) -> Cluster:
         (1000, "    Redistribution (hregroup) would repair it"),
         (
             15_000,
-            "    Redistribution (hregroup) would not repair it: instance i: no room in group1, group2",
+            "    Redistribution (hregroup) would not repair it: instance i: no room in group1 (no other node"
+            " is online), no room in group2 (most missing: memory; closest: n1 lacks 5001 MiB; counted as"
+            " FailMem: 2)",
         ),
     ],
 )

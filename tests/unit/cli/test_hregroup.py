@@ -280,7 +280,8 @@ def test_no_group_takes_instance_that_could_not_come_back_there(
     assert compressed(tmp_path, "Y") == 3
     told = capsys.readouterr().out
     assert "Emptied: " not in told.replace("Not emptied: ", "")
-    assert "shop.org: no room in single, fragile" in told
+    assert "no room in single (shop.org would not come back after the loss of node3.org, unlike now)" in told
+    assert "no room in fragile (shop.org would not come back after the loss of node5.org, unlike now)" in told
     assert compressed(tmp_path, "N", "--json") == 0
     report = json.loads(capsys.readouterr().out)
     assert report["emptied"] == ["rack1"]

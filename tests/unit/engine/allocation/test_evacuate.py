@@ -20,6 +20,7 @@ INSTANCES = [
     instance("plain", DiskTemplate.PLAIN, "a"),
 ]
 FAILOVER = MovePart(Operation.FAILOVER)
+NO_NODE = "group group1 has no other node that is online and not evacuated"
 
 
 def state_of(*offline: str, others: int = 0) -> State:
@@ -63,8 +64,8 @@ def test_reports_failed_instance_and_moves_the_others() -> None:
     result = evacuate_nodes(before, [0, 1, 2], EvacMode.ALL, PlacementOptions())
     assert [(moved.instance, moved.nodes) for moved in result.moved] == []
     assert dict(result.failed) == {
-        0: "Can't find any good nodes for relocation: no nodes available",
-        1: "Can't find any good node: ",
+        0: "Can't find any good nodes for relocation: no nodes available; " + NO_NODE,
+        1: "Can't find any good node: " + NO_NODE,
         2: "Instances of type plain cannot be relocated",
     }
     result = evacuate_nodes(before, [1, 2], EvacMode.PRIMARY, PlacementOptions())

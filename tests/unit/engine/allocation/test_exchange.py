@@ -69,30 +69,35 @@ def test_the_new_primary_is_secondary_first(offline: str, first: list[MovePart],
 
 def test_one_node_is_no_pair() -> None:
     recorder = EventRecorder()
-    with pytest.raises(RequestFailed, match=r"^Can't find any good nodes .*: no nodes available$"):
+    with pytest.raises(
+        RequestFailed,
+        match=r"^Can't find any good nodes .*: no nodes available; group group1 has only 1 other",
+    ):
         exchanged(state_of(), "c", recorder)
     assert recorder.rejected == [([2], "no other node")]
 
 
 def test_a_secondary_that_cannot_take_over() -> None:
     state, recorder = state_of("a", mem=3_000, b=2_000), EventRecorder()
-    with pytest.raises(RequestFailed, match=r"Allocation failed: Failing over to the secondary: FailMem$"):
+    why = r"Failing over to the secondary: FailMem; most missing: memory; closest: b lacks 1001 MiB"
+    with pytest.raises(RequestFailed, match=rf"Allocation failed: {why}; counted as FailMem: 1$"):
         exchanged(state, "cde", recorder)
     assert recorder.rejected == [([2, 3, 4], "its secondary cannot take over")]
     assert (state.pnode[0], state.snode[0]) == (0, 1)
 
 
 @pytest.mark.parametrize(
-    ("sizes", "step"),
+    ("sizes", "step", "closest"),
     [
-        ({"c": 2_000, "e": 2_000}, "Changing secondary to new primary"),
-        ({"c": 10_000, "e": 2_000}, "Changing secondary to new primary"),
-        ({"e": 10_000, "c": 2_000}, "Changing secondary to final secondary"),
+        ({"c": 2_000, "e": 2_000}, "Changing secondary to new primary", "e"),
+        ({"c": 10_000, "e": 2_000}, "Changing secondary to new primary", "e"),
+        ({"e": 10_000, "c": 2_000}, "Changing secondary to final secondary", "c"),
     ],
 )
-def test_reason_is_that_of_the_last_pair(sizes: dict[str, int], step: str) -> None:
-    """That is e as primary and c as secondary; the state stays as it was."""
-    state = state_of("", 3_000, **sizes)
-    with pytest.raises(RequestFailed, match=f"Allocation failed: {step}: FailMem$"):
+def test_reason_is_that_of_the_last_pair(sizes: dict[str, int], step: str, closest: str) -> None:
+    """That is e as primary and c as secondary; the state stays as it was. The nearest node follows."""
+    state, counted = state_of("", 3_000, **sizes), "counted as FailMem: 2$"
+    why = f"Allocation failed: {step}: FailMem; most missing: memory; closest: .* lacks 1001 MiB; {counted}"
+    with pytest.raises(RequestFailed, match=why):
         exchanged(state, "ce", EventRecorder())
     assert (state.pnode[0], state.snode[0]) == (0, 1)

@@ -75,9 +75,26 @@ def test_only_the_targets_are_taken() -> None:
             "de",
             "Instances with disk template 'ext' can't execute change secondary",
         ),
-        (EXT, EvacMode.PRIMARY, "", "Can't find any good node: "),
-        (EXT, EvacMode.PRIMARY, "c", "Can't find any good node:  Node c failed: FailMem;"),
-        (DRBD, EvacMode.SECONDARY, "c", "Can't find any good node:  Node c failed: FailMem;"),
+        (
+            EXT,
+            EvacMode.PRIMARY,
+            "",
+            "Can't find any good node: group group1 has no other node that is online and not evacuated",
+        ),
+        (
+            EXT,
+            EvacMode.PRIMARY,
+            "c",
+            "Can't find any good node:  Node c failed: FailMem; most missing: memory; closest: c lacks"
+            " 501 MiB; counted as FailMem: 1",
+        ),
+        (
+            DRBD,
+            EvacMode.SECONDARY,
+            "c",
+            "Can't find any good node:  Node c failed: FailMem; most missing: memory to be kept free on a"
+            " secondary; closest: c lacks 501 MiB; counted as FailMem: 1",
+        ),
     ],
 )
 def test_instance_that_cannot_leave_stays(index: int, mode: EvacMode, targets: str, why: str) -> None:

@@ -58,7 +58,10 @@ def test_a_failover_exchanges_the_roles() -> None:
 
 def test_a_failover_that_is_not_possible_changes_nothing() -> None:
     state, recorder = state_of(snode=2_000), EventRecorder()
-    with pytest.raises(RequestFailed, match=r"^FailMem$"):
+    with pytest.raises(
+        RequestFailed,
+        match=r"^FailMem; most missing: memory; closest: b lacks 1001 MiB; counted as FailMem: 1$",
+    ):
         fail_over(state, state.instance(0), PlacementOptions(), recorder)
     assert nodes(state) == (0, 1)
     assert recorder.nodes == [[1]]

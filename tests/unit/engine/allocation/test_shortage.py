@@ -70,9 +70,27 @@ def test_the_closest_node_is_one_that_has_the_unit(size: int, template: DiskTemp
     assert text in remark(template, size, StorageType.LVM_VG, "ssdvg")
 
 
-def test_says_that_no_node_has_the_unit() -> None:
-    text = "most missing: disk space on lvm-vg/none; node-01-001 has no lvm-vg/none; counted as FailDisk: 4"
-    assert text in remark(PLAIN, 1024, StorageType.LVM_VG, "none")
+def test_unit_that_no_node_has_is_unknown() -> None:
+    text = "lvm-vg/none is unknown: no node has it; known: lvm-vg/xenvg,"
+    assert f"most missing: disk space on lvm-vg/none; {text}" in remark(
+        PLAIN, 1024, StorageType.LVM_VG, "none"
+    )
+
+
+@pytest.mark.parametrize(("size", "found"), [(1024, "has no lvm-vg/ssdvg"), (2000, "lacks 501 MiB")])
+def test_says_that_the_secondary_of_a_mirrored_instance_needs_the_unit_too(size: int, found: str) -> None:
+    first, second, *others = ONE_GROUP.nodes
+    units = tuple(unit for unit in first.storage or () if unit.desired.key != "ssdvg")
+    cluster = replace(ONE_GROUP, nodes=(replace(first, storage=units), second, *others))
+    disk = Disk(size, 1, DesiredUnit(StorageType.LVM_VG, "ssdvg"))
+    request = replace(instance("new", DRBD, ""), dsk=size, disks=(disk,))
+    with pytest.raises(RequestFailed) as failed:
+        decide(
+            derive(cluster, [request]),
+            Allocate(Placement(request, 2, None), None),
+            PlacementOptions(capacity=False),
+        )
+    assert f"{found}, and only {second.name} has any: the secondary needs it, too" in str(failed.value)
 
 
 @pytest.mark.parametrize(

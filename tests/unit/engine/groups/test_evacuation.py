@@ -16,7 +16,10 @@ from tests.support.by_hand import instance, node
 
 DRBD, EXT, PLAIN = DiskTemplate.DRBD, DiskTemplate.EXT, DiskTemplate.PLAIN
 OPTIONS = PlacementOptions(inter_group=True)
-FULL = "Can't find any good node:  Node h1 failed: FailMem;"
+FULL = (
+    "Can't find any good node:  Node h1 failed: FailMem; most missing: memory; closest: h1 lacks {} MiB;"
+    " counted as FailMem: 1"
+)
 
 
 def made(*rows: Instance, here: int = 2500, **groups: Group) -> Cluster:
@@ -55,7 +58,7 @@ def test_what_finds_no_place_goes_to_another_group() -> None:
     assert result.failed == ()
     assert result.moved[: len(usual.moved)] == usual.moved
     assert [cluster.instances[index].name for index, _ in usual.failed] == ["c"]
-    assert result.left == ((2, FULL),)
+    assert result.left == ((2, FULL.format(501)),)
     last = result.moved[-1]
     assert (last.instance, last.group, last.parts) == (
         2,
@@ -118,7 +121,10 @@ def test_last_resort_group_takes_instances_only_if_no_other_can(
         (group("b", AllocPolicy.UNALLOCABLE), "group b is unallocable"),
         (group("b", tags=(NO_INTERGROUP,)), f"group b has the tag {NO_INTERGROUP}"),
         (group("b"), "group b lacks a network of it"),
-        (group("b", networks=("net",)), "group b has no room"),
+        (
+            group("b", networks=("net",)),
+            "no room in b (most missing: memory; closest: b0 lacks 10001 MiB; counted as FailMem: 3)",
+        ),
     ],
 )
 def test_reason_names_why_other_groups_refuse(target: Group, why: str) -> None:
@@ -126,19 +132,19 @@ def test_reason_names_why_other_groups_refuse(target: Group, why: str) -> None:
     rows = instance("a", EXT, "h0", mem=mem, nics=(Nic(network="net"),)), instance("b", EXT, "h1", mem=2000)
     result = evacuated(made(*rows, b=target), EvacMode.ALL, "a")
     assert (result.moved, result.left) == ((), ())
-    assert result.failed == ((0, f"{FULL}; {why}"),)
+    assert result.failed == ((0, f"{FULL.format(mem - 499)}; {why}"),)
 
 
 def test_nointergroup_tag_of_cluster_keeps_instances() -> None:
     cluster = made(instance("a", EXT, "h0", mem=9000), b=group("b"))
     result = evacuated(replace(cluster, tags=(NO_INTERGROUP,)))
-    assert result.failed == ((0, f"{FULL}; the cluster has the tag {NO_INTERGROUP}"),)
+    assert result.failed == ((0, f"{FULL.format(6501)}; the cluster has the tag {NO_INTERGROUP}"),)
     assert evacuated(cluster).left
 
 
 def test_single_group_leaves_failures_unchanged() -> None:
     assert evacuated(made(instance("a", EXT, "h0", mem=9000))).failed == (
-        (0, f"{FULL}; there is no other group"),
+        (0, f"{FULL.format(6501)}; there is no other group"),
     )
 
 
@@ -162,4 +168,4 @@ def test_a_group_in_which_a_node_is_evacuated_takes_nothing() -> None:
     rows = instance("a", EXT, "h0", mem=9000), instance("b", EXT, "b0")
     result = evacuated(made(*rows, b=group("b")))
     assert [moved.group for moved in result.moved] == [1]
-    assert result.failed == ((0, f"{FULL}; there is no other group"),)
+    assert result.failed == ((0, f"{FULL.format(6501)}; there is no other group"),)

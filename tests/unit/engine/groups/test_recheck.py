@@ -114,4 +114,4 @@ def test_refuses_moves_that_make_a_group_worse() -> None:
     more = (instance("x", DiskTemplate.EXT, "b1", mem=4400), instance("y", DiskTemplate.EXT, "b0", mem=500))
     crowded = replace(cluster, instances=(*cluster.instances, *more))
     crowded = changed(changed(crowded, "b1", f_mem=4600), "b0", f_mem=8500)
-    assert obstacle(crowded) == "e, y would not come back after the loss of b0, b1"
+    assert obstacle(crowded) == "e, y would not come back after the loss of b0, b1, unlike now"

@@ -62,6 +62,7 @@ def why(outcome: RegroupingOutcome) -> str:
 
 ROOMY = {"a0": 10_000, "a1": 10_000, "a2": 10_000, "b0": 10_000, "b1": 10_000}
 FULL = {"a0": 10_000, "a1": 1500, "a2": 1500, "b0": 10_000, "b1": 10_000}
+NO_ROOM = "no room in a (most missing: memory; closest: a1 lacks 1501 MiB; counted as FailMem: 2)"
 
 
 def test_the_room_of_the_group_itself_is_taken_first() -> None:
@@ -132,7 +133,7 @@ def test_nothing_goes_where_the_group_cannot_be_repaired() -> None:
 )
 def test_reason_names_obstacle_of_each_group(group: Group, told: str) -> None:
     cluster = made(FULL, [instance("e", EXT, "a0", mem=3000)], "a0", [group])
-    assert why(repaired(cluster)) == f"instance e: no room in a; {told}"
+    assert why(repaired(cluster)) == f"instance e: {NO_ROOM}; {told}"
 
 
 def test_reason_names_secondary_without_room() -> None:
@@ -143,14 +144,14 @@ def test_reason_names_secondary_without_room() -> None:
 def test_a_cluster_that_does_not_want_it_is_repaired_from_inside() -> None:
     rows = [instance("e", EXT, "a0", mem=3000)]
     closed = replace(made(FULL, rows, "a0"), tags=(NO_INTERGROUP,))
-    assert why(repaired(closed)) == f"instance e: no room in a; the cluster has the tag {NO_INTERGROUP}"
+    assert why(repaired(closed)) == f"instance e: {NO_ROOM}; the cluster has the tag {NO_INTERGROUP}"
     roomy = replace(made(ROOMY, rows, "a0"), tags=(NO_INTERGROUP,))
     assert ways(roomy, repaired(roomy))["e"] in ("fa:a1", "fa:a2")
 
 
 def test_repairs_only_with_selected_groups() -> None:
     cluster = made(FULL, [instance("e", EXT, "a0", mem=3000)], "a0")
-    assert why(repaired(cluster, among="a")) == "instance e: no room in a"
+    assert why(repaired(cluster, among="a")) == f"instance e: {NO_ROOM}"
     assert repaired(cluster, among="b").failed == ()
 
 
@@ -171,7 +172,7 @@ def test_a_group_that_is_not_healthy_takes_nothing() -> None:
     outcome = repaired(made(sizes, rows, "a0"))
     told = dict(outcome.failed)
     assert outcome.after.moved == []
-    assert told[0] == "instance e: no room in a; b not healthy"
+    assert told[0] == f"instance e: {NO_ROOM}; b not healthy"
     assert told[1].startswith("b0 fails N+1; instance m: no room in b")
 
 
@@ -197,7 +198,12 @@ class TestBetweenGroups:
     def test_group_fails_if_instance_stays_between_groups(self) -> None:
         sizes = {"a0": 10_000, "a1": 500, "b0": 10_000, "b1": 500}
         outcome = repaired(made(sizes, [instance("m", DRBD, "a0", "b0")]))
-        assert why(outcome) == "between groups: instance m: no room in a, b"
+        lacks = [
+            f"no room in {group} (most missing: memory to be kept free on a secondary; closest: {group}1"
+            " lacks 501 MiB; counted as FailMem: 1)"
+            for group in "ab"
+        ]
+        assert why(outcome) == f"between groups: instance m: {', '.join(lacks)}"
 
     def test_instance_between_groups_stays_if_one_is_excluded(self) -> None:
         outcome = repaired(made(ROOMY, [instance("m", DRBD, "a0", "b0")]), among="a")
