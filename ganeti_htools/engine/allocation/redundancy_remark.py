@@ -4,49 +4,97 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ganeti_htools.engine.redundancy.assessment import assess
+from ganeti_htools.engine.allocation.wording import shorten_names
+from ganeti_htools.engine.redundancy.assessment import Assessment, assess
 from ganeti_htools.engine.redundancy.bounds import RedundancyBounds
-from ganeti_htools.model.columns import Ints, by_unit
+from ganeti_htools.engine.redundancy.rule import recover
+from ganeti_htools.engine.rules import node_rules
+from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.model.columns import NOWHERE, Ints, by_unit
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
 
+THING = "N+1 redundancy"
+
 
 def redundancy_remark(state: State, asked: RequestedInstance, nodes: Ints, options: PlacementOptions) -> str:
-    """Describe which node's loss cannot be survived with a new instance on any of some nodes (rows)."""
-    everyone = np.ones(len(state.group), np.bool_)
-    redundancy = assess(state, everyone, options).bounds
-    thing = "N+1 redundancy"
-    lost, heirs = redundancy.pairs
-    broken = np.flatnonzero(redundancy.fatal & redundancy.checked)
+    """Describe which node's loss cannot be survived with a new instance on any of some nodes (rows).
+
+    Also names the instances that would not come back, and tells whether that is so without the new one.
+    """
+    redundancy = assess(state, np.ones(len(state.group), np.bool_), options)
+    broken = np.flatnonzero(redundancy.fragile())
     if len(broken):
-        missing = redundancy.load[lost, heirs] + 1 - redundancy.free[heirs]
-        short = np.flatnonzero(np.isin(lost, broken) & (missing > 0))
-        if len(short):
-            closest = short[np.argmin(missing[short])]
-            heir, node = state.names((heirs[closest], lost[closest]))
-            return f"{thing}; closest: {heir} lacks {missing[closest]} MiB should {node} be lost, even now"
-        first = int(broken[0])
-        [name] = state.names([first])
-        scarce = next(_scarce(redundancy, broken), None)
-        if scarce:
-            return f"{thing}; closest: {scarce}"
-        full = next(_full(state, first, heirs[lost == first]), None)
-        if full:
-            return f"{thing}; closest: {full} should {name} be lost"
-        return f"{thing}; closest: instances of {name} could not live on, even now"
+        return _broken_now(redundancy, broken)
+    bounds = redundancy.bounds
+    lost, heirs = bounds.pairs
     expected = np.zeros(len(state.group), np.int64)
-    np.maximum.at(expected, heirs, redundancy.load[lost, heirs])
-    missing = asked.record_mem + expected[nodes] + 1 - redundancy.free[nodes]
-    short = np.flatnonzero(missing > 0)
+    np.maximum.at(expected, heirs, bounds.load[lost, heirs])
+    _, codes = node_rules.add_primary(state.columns.take(nodes), asked, np.int64(0), np.int64(0))
+    nodes = nodes[codes == FITS] if (codes == FITS).any() else nodes
+    missing = asked.record_mem + expected[nodes] + 1 - bounds.free[nodes]
+    found = [THING]
+    if (missing > 0).any():
+        closest = int(np.argmin(np.where(missing > 0, missing, np.iinfo(np.int64).max)))
+        [heir] = state.names([nodes[closest]])
+        found.append(f"closest: {heir} lacks {missing[closest]} MiB for instances of a node that is lost")
+    tried = next(_tried(redundancy, asked, nodes[np.argsort(missing, kind="stable")]), None)
+    if tried is not None:
+        found.append(tried)
+    elif len(found) == 1:
+        found.append("with it somewhere, no room would be left for all instances of a node that is lost")
+    return "; ".join(found)
+
+
+def _broken_now(redundancy: Assessment, broken: Ints) -> str:
+    """Describe the nodes that cannot be lost without a new instance, one of them in detail."""
+    state, bounds = redundancy.state, redundancy.bounds
+    lost, heirs = bounds.pairs
+    missing = bounds.load[lost, heirs] + 1 - bounds.free[heirs]
+    short = np.flatnonzero(np.isin(lost, broken) & (missing > 0))
+    node, found = int(broken[0]), [THING]
     if len(short):
         closest = short[np.argmin(missing[short])]
-        [heir] = state.names([nodes[closest]])
-        return f"{thing}; closest: {heir} lacks {missing[closest]} MiB for instances of a node that is lost"
-    return f"{thing}; with it somewhere, no room would be left for all instances of a node that is lost"
+        node = int(lost[closest])
+        heir, name = state.names((heirs[closest], node))
+        found.append(f"closest: {heir} lacks {missing[closest]} MiB should {name} be lost, even now")
+    elif scarce := next(_scarce(bounds, broken), None):
+        node, text = scarce
+        found.append(f"closest: {text}")
+    elif full := next(_full(state, node, heirs[lost == node]), None):
+        found.append(f"closest: {full} should {state.names([node])[0]} be lost")
+    found.append(f"{_not_back(redundancy, state, node)}, even now")
+    if others := [name for row, name in zip(broken, state.names(broken), strict=True) if row != node]:
+        found.append(f"nor could {shorten_names(others)} be lost")
+    return "; ".join(found)
 
 
-def _scarce(redundancy: RedundancyBounds, broken: Ints) -> Iterator[str]:
-    """Describe, for each custom class, the node that lacks least for what would fail over to it."""
+def _tried(redundancy: Assessment, asked: RequestedInstance, nodes: Ints) -> Iterator[str]:
+    """Describe the losses that are fatal with a new instance, for each of some nodes."""
+    state = redundancy.state
+    for node in nodes.tolist():
+        others = nodes[(state.group[nodes] == state.group[node]) & (nodes != node)]
+        if asked.mirrored and not len(others):
+            continue
+        secondary = int(others[0]) if asked.mirrored else NOWHERE
+        lost = redundancy.fatal_loss(asked, node, secondary)
+        if lost == NOWHERE:
+            continue
+        placed = redundancy.placed(asked, node, secondary)
+        where = ":".join(state.names([node, secondary] if asked.mirrored else [node]))
+        yield f"with it on {where}, {_not_back(redundancy, placed, lost)}; without it all would"
+
+
+def _not_back(redundancy: Assessment, state: State, node: int) -> str:
+    """Name the instances that do not come back after the loss of a node (row)."""
+    recoveries = recover(state.copy(), node, redundancy.bounds.scope)
+    rows = [recovery.instance for recovery in recoveries if recovery.node == NOWHERE]
+    names = shorten_names([state.cluster.instances[row].name for row in rows])
+    return f"{names} would not come back after the loss of {state.names([node])[0]}"
+
+
+def _scarce(redundancy: RedundancyBounds, broken: Ints) -> Iterator[tuple[int, str]]:
+    """Yield, for each custom class, a lost node and the node that lacks least for what would fail over."""
     state, (lost, heirs) = redundancy.state, redundancy.pairs
     for each in redundancy.classes:
         missing = each.missing(state.columns, lost, heirs)
@@ -55,7 +103,8 @@ def _scarce(redundancy: RedundancyBounds, broken: Ints) -> Iterator[str]:
             closest = short[np.argmin(missing[short])]
             heir, node = state.names((heirs[closest], lost[closest]))
             name = state.units.classes[each.which]
-            yield f"{heir} lacks {missing[closest]} of {name} should {node} be lost, even now"
+            text = f"{heir} lacks {missing[closest]} of {name} should {node} be lost, even now"
+            yield int(lost[closest]), text
 
 
 def _full(state: State, lost: int, heirs: Ints) -> Iterator[str]:

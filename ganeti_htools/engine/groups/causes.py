@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ganeti_htools.engine.allocation.wording import shorten_names
 from ganeti_htools.engine.groups.bottleneck import no_room
-from ganeti_htools.engine.groups.diagnosis import diagnose, shorten_names
+from ganeti_htools.engine.groups.diagnosis import diagnose
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.model.columns import NOWHERE, sorted_unique
 from ganeti_htools.model.moves import MovePart, Operation

@@ -10,9 +10,9 @@ from functools import partial
 
 import numpy as np
 
+from ganeti_htools.engine.allocation.wording import shorten_names
 from ganeti_htools.engine.groups import room
 from ganeti_htools.engine.groups.bottleneck import no_room
-from ganeti_htools.engine.groups.diagnosis import shorten_names
 from ganeti_htools.engine.groups.outcome import (
     EmptiableGroup,
     Progress,

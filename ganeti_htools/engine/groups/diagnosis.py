@@ -1,10 +1,11 @@
 """Diagnosis of a node group (Ganeti's design "Synchronising htools to Ganeti 2.3", "Redistribution")."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from ganeti_htools.engine.allocation.wording import shorten_names
 from ganeti_htools.engine.redundancy.health import bad_nodes
 from ganeti_htools.engine.redundancy.recoverability import nodes_of_unrecoverable
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
@@ -107,9 +108,3 @@ def _instances(state: State, nodes: Bools, place: Ints) -> list[int]:
     there = (place != NOWHERE) & nodes[place] & ~state.forthcoming
     rows: list[int] = np.flatnonzero(there).tolist()
     return rows
-
-
-def shorten_names(names: Sequence[str]) -> str:
-    """Join up to four names; of more, the first three and the number of others."""
-    shown = names if len(names) < 5 else [*names[:3], f"{len(names) - 3} more"]
-    return ", ".join(shown)

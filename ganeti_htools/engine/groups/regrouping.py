@@ -14,7 +14,8 @@ import numpy as np
 from ganeti_htools.engine.allocation.evacuate import MovedInstance
 from ganeti_htools.engine.allocation.move_parts import try_operation, try_part
 from ganeti_htools.engine.allocation.solution import Solution
-from ganeti_htools.engine.groups.diagnosis import GroupDiagnosis, diagnose, shorten_names
+from ganeti_htools.engine.allocation.wording import shorten_names
+from ganeti_htools.engine.groups.diagnosis import GroupDiagnosis, diagnose
 from ganeti_htools.engine.groups.group_state import GroupState, best_place, group_state, has_room
 from ganeti_htools.engine.groups.partitions import GroupTargets
 from ganeti_htools.engine.groups.routes import nodes_after, route_out, routes_within, source_node

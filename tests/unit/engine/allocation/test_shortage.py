@@ -9,7 +9,7 @@ from ganeti_htools.backends import simu
 from ganeti_htools.engine.allocation import shortage
 from ganeti_htools.engine.decide import decide
 from ganeti_htools.model import tags
-from ganeti_htools.model.cluster import Cluster, Disk
+from ganeti_htools.model.cluster import Cluster, Disk, Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.inventory import Inventory
@@ -18,9 +18,9 @@ from ganeti_htools.model.request import Allocate, Placement
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.types import DiskTemplate, Fail
-from tests.support.by_hand import instance
+from tests.support.by_hand import cluster, instance
 
-PLAIN, DRBD, RBD = DiskTemplate.PLAIN, DiskTemplate.DRBD, DiskTemplate.RBD
+PLAIN, DRBD, RBD, EXT = DiskTemplate.PLAIN, DiskTemplate.DRBD, DiskTemplate.RBD, DiskTemplate.EXT
 # Node 0 has less of ssdvg than node 1, nodes 2 and 3 have none and do not see the pool.
 CLUSTER = simu.parse(
     [
@@ -129,7 +129,8 @@ def test_a_mirror_whose_unit_is_full_is_named() -> None:
     state = derive(cluster)
     found = shortage.remark(state, state.instance(0), Fail.N1, np.arange(4), np.arange(4), PlacementOptions())
     place = f"{second.name} reports 0 MiB free on lvm-vg/ssdvg should {first.name} be lost"
-    assert found == f"N+1 redundancy; closest: {place}"
+    lost = f"db would not come back after the loss of {first.name}, even now"
+    assert found == f"N+1 redundancy; closest: {place}; {lost}"
 
 
 def test_names_a_pool_known_from_tags() -> None:
@@ -195,3 +196,24 @@ def test_describes_the_lack_of_a_class_after_a_loss() -> None:
         decide(state, Allocate(Placement(instance("new", PLAIN, ""), 1, None), None), PlacementOptions())
     words = "N+1 redundancy; closest: node-02-001 lacks 1 of CUSTOM_GPU should node-01-001 be lost, even now"
     assert words in str(failed.value)
+
+
+def refused(described: Cluster, request: Instance) -> str:
+    with pytest.raises(RequestFailed) as failed:
+        decide(derive(described, [request]), Allocate(Placement(request, 1, None), None), PlacementOptions())
+    return str(failed.value)
+
+
+def test_names_node_and_instances_that_lose_redundancy_by_the_new_instance() -> None:
+    used = {"a": 8_000, "b": 8_500, "c": 200}
+    tight = [instance(f"on-{name}", EXT, name, mem=mem) for name, mem in used.items()]
+    told = refused(cluster(dict.fromkeys("abc", 10_000), tight), instance("new", EXT, "", mem=1_900))
+    lost = "on-a would not come back after the loss of a; without it all would"
+    assert f"most missing: N+1 redundancy; with it on c, {lost}; counted as FailN1: 2" in told
+
+
+def test_says_that_a_node_cannot_be_lost_even_now() -> None:
+    crowded = [instance(f"on-{name}", EXT, name, mem=6_000) for name in "abc"]
+    told = refused(cluster(dict.fromkeys("abc", 10_000), crowded), instance("new", EXT, "", mem=200))
+    lost = "on-a would not come back after the loss of a, even now; nor could b, c be lost"
+    assert f"most missing: N+1 redundancy; {lost}; counted as FailN1: 3" in told
