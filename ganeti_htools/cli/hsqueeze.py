@@ -74,6 +74,8 @@ def run(line: CommandLine) -> None:
         tell(text)
     for text in squeeze.warnings(plan):
         warn(f"Warning: {text}")
+    for text in squeeze.refusals(plan):
+        warn(text)
     for text in squeeze.details(plan, line.verbose):
         tell(text)
     give_commands(line, "Commands to run:", lambda: squeeze.script(plan), tell)

@@ -1,10 +1,11 @@
 """Errors and warnings for users; an exception's text is a single line."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
 LONGEST = 1000  # characters of a message that quotes foreign text
+MAX_NAMES = 3  # names in a message
 
 Error = TypeVar("Error", bound=BaseException)
 
@@ -16,6 +17,12 @@ def on_one_line(text: str) -> str:
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text
     )
+
+
+def first_names(names: Sequence[str]) -> str:
+    """List the first names, and the number of the others."""
+    more = len(names) - MAX_NAMES
+    return ", ".join(names[:MAX_NAMES]) + f" and {more} more" * (more > 0)
 
 
 def inconsistency_warning(lines: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ from ganeti_htools.engine.allocation.evacuate import Evacuation
 from ganeti_htools.engine.decide import Decision, decide, not_enabled
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.derive import derive
-from ganeti_htools.model.errors import HtoolsError, RequestFailed
+from ganeti_htools.model.errors import HtoolsError, RequestFailed, first_names
 from ganeti_htools.model.figures import Figures
 from ganeti_htools.model.inconsistencies import inconsistencies
 from ganeti_htools.model.options import PlacementOptions
@@ -88,7 +88,6 @@ class Known:
 Places = tuple[tuple[int, ...], ...]  # rows of nodes
 
 MAX_NODES = 3000  # memory for all pairs of nodes at once
-MAX_NAMES = 3  # of instances with promises, in a note
 
 
 class TooLargeError(HtoolsError):
@@ -194,13 +193,7 @@ def _promise_note(names: Sequence[str], places: Places, alone: Places | None) ->
     others = "" if alone is None else ", without which other nodes would be chosen"
     if alone is not None and _placed_count(alone) > _placed_count(places):
         others = ", without which more would find a place"
-    return f"; room is promised to {_first_names(names)}{others}"
-
-
-def _first_names(names: Sequence[str]) -> str:
-    """List the first names, and the number of the others."""
-    more = len(names) - MAX_NAMES
-    return ", ".join(names[:MAX_NAMES]) + f" and {more} more" * (more > 0)
+    return f"; room is promised to {first_names(names)}{others}"
 
 
 def _complete(cluster: Cluster, request: Request, known: Known, cache: Cache) -> tuple[Cluster, str]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.balancing.recheck import named
-from ganeti_htools.engine.squeezing import recheck, squeeze
+from ganeti_htools.engine.squeezing import candidates, recheck, squeeze
 from ganeti_htools.engine.squeezing.power_group import with_power
 from ganeti_htools.engine.squeezing.power_plan import Action, AllowedMoves, Phase, PowerPlan, Wishes
 from ganeti_htools.engine.squeezing.recheck import NamedPhase
@@ -22,7 +22,7 @@ from ganeti_htools.model.errors import during
 from ganeti_htools.model.moves import MoveKind, NamedStep
 from ganeti_htools.model.state import State
 from ganeti_htools.model.without_instances import reports, without_instances
-from ganeti_htools.planning import power_jobs, standby, steps, view
+from ganeti_htools.planning import power_jobs, power_report, standby, steps, view
 from ganeti_htools.planning.interrupted_run import before_drain, interrupted_run
 from ganeti_htools.planning.jobsets import BalancingMove, Names, cost_of, jobs_of, jobsets
 from ganeti_htools.planning.plan import (
@@ -351,10 +351,13 @@ def _lacks(state: State, options: SqueezeOptions, group: int) -> bool:
     return bool(stranded.any()) or lacks_resources(state, options, scope)
 
 
-def may_spare(state: State, options: SqueezeOptions) -> bool:
-    """Whether quick checks leave it possible that a node can be powered down; :func:`plan` finds out."""
-    target, movable = options.factors[1], view.movable(state, options.view)
-    return squeeze.may_spare(state, kept_free(state, target, options.allowed), movable, options.allowed)
+def unsparable(state: State, options: SqueezeOptions) -> list[str]:
+    """Return why no node can be powered down, by quick checks; empty if one may, :func:`plan` finds out."""
+    allowed, movable = options.allowed, view.movable(state, options.view)
+    kept = squeeze.unsparable(state, kept_free(state, options.factors[1], allowed), movable, allowed)
+    if len(kept) < len(candidates.offline_candidates(state, allowed)):
+        return []
+    return power_report.refusals(state, PowerPlan((), state, obstacles=kept), allowed)
 
 
 def restore(state: State, options: SqueezeOptions, found: Mapping[str, Any]) -> SqueezePlan:

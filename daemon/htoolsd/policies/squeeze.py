@@ -87,8 +87,9 @@ def need_of_power_down(facts: GroupFacts, settings: SqueezeSettings) -> Need:
     state = hsqueeze.state_of(group, options)
     if hsqueeze.lacks_resources(state, options):
         return Need(False, True, _LACKING)
-    spare = hsqueeze.may_spare(state, options)
-    return Need(spare, not spare, "perhaps some nodes can be spared" if spare else "no node can be spared")
+    if kept := hsqueeze.unsparable(state, options):
+        return Need(False, True, f"no node can be spared: {'; '.join(kept)}")
+    return Need(True, False, "perhaps some nodes can be spared")
 
 
 def plan_power_down(

@@ -8,6 +8,7 @@ from ganeti_htools.cli.report.script import job_script
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.engine.squeezing import candidates
 from ganeti_htools.engine.squeezing.power_plan import Action
+from ganeti_htools.planning import power_report
 from ganeti_htools.planning.hsqueeze import SqueezePlan
 from ganeti_htools.planning.jobsets import BalancingMove
 from ganeti_htools.planning.power_report import least_free, unchanged_nodes
@@ -42,6 +43,14 @@ def warnings(plan: SqueezePlan) -> Iterator[str]:
     if stopped := plan.stopped_instances:
         count = counted(len(stopped), "instance")
         yield f"stopped while they are copied: {count}, {', '.join(stopped)}"
+
+
+def refusals(plan: SqueezePlan) -> list[str]:
+    """Lines about why nothing is powered down, if no nodes are powered up or down."""
+    if plan.power.action is not Action.NOTHING or not plan.power.enough:
+        return []
+    kept = power_report.refusals(plan.state, plan.power, plan.options.allowed)
+    return ["no node can be spared:", *(f"  {text}" for text in kept)]
 
 
 def details(plan: SqueezePlan, verbose: int) -> Iterator[str]:

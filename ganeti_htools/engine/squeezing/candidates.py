@@ -12,6 +12,7 @@ from ganeti_htools.model.tags import standby, standby_priority
 from ganeti_htools.model.types import DiskTemplate
 
 OWN_STORAGE = "has instances on its own storage"
+MIRRORS = "is secondary node of instances"
 
 # Templates of instances that stay on their nodes.
 _STAYING = {
@@ -37,7 +38,7 @@ def obstacles_to_power_down(state: State, allowed: AllowedMoves = AllowedMoves.P
         elif row in hosts:
             reasons[row] = OWN_STORAGE
         elif row in mirrors and allowed is AllowedMoves.POOLS:
-            reasons[row] = "is secondary node of instances"
+            reasons[row] = MIRRORS
     return reasons
 
 

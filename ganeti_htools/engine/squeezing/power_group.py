@@ -15,6 +15,7 @@ from ganeti_htools.engine.squeezing.candidates import lacks_master_candidates
 from ganeti_htools.engine.squeezing.power_plan import Action, AllowedMoves, Phase, PowerPlan
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
+from ganeti_htools.model.errors import first_names
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import MirrorType
@@ -24,6 +25,9 @@ TO_THE_END = BalancingOptions(min_gain=0.0, min_gain_limit=0.0, min_score=-np.in
 
 LAST_CANDIDATES = "is one of the last master candidates"
 NO_PLACE = "its instances find no place"
+NO_ROOM = "the others have no room for its instances and the target resources"
+TARGET = "others would not keep the target resources free"
+ALONE = "a node would be left alone"
 NOT_REDUNDANT = "the group would not hold N+1"
 
 
@@ -83,13 +87,15 @@ class PowerGroup:
         if lacks_master_candidates(self.state, ~state.columns.offline):
             return LAST_CANDIDATES
         if not self.housed(state):
-            return NO_PLACE
+            lost = state.columns.offline & self.scope
+            homeless = np.flatnonzero(lost[state.pnode] | secondaries_on(state, lost)).tolist()
+            return f"{NO_PLACE}: {first_names([state.cluster.instances[row].name for row in homeless])}"
         if not self.keeps_free(state, self.target):
-            return "others would not keep the target resources free"
+            return TARGET
         if reserve.is_empty(self.target):
             return None
         if np.count_nonzero(self.scope & ~state.columns.offline) < 2:
-            return "a node would be left alone"
+            return ALONE
         return None if reserve.redundant(state, self.scope) else NOT_REDUNDANT
 
     def executable(self, plan: PowerPlan) -> PowerPlan | None:
@@ -144,7 +150,7 @@ class PowerGroup:
         if lacks_master_candidates(self.state, ~off):
             return LAST_CANDIDATES
         if self.bounds.infeasible(online, lost, wanted):
-            return "the others have no room for its instances and the target resources"
+            return NO_ROOM
         binds = self.state.columns.shape.binds  # unrecoverable instances need no room
         if not offline or reserve.is_empty(wanted) or binds or np.count_nonzero(online) < 2:
             return None

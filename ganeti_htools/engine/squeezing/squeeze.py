@@ -66,15 +66,18 @@ def plan(
     return PowerPlan((*_merged(ups), *phases), now, obstacles=kept)
 
 
-def may_spare(state: State, target: ReserveByGroup, movable: Bools, allowed: AllowedMoves) -> bool:
-    """Whether the bounds allow powering down any node; :func:`plan` decides. Arguments as there."""
+def unsparable(state: State, target: ReserveByGroup, movable: Bools, allowed: AllowedMoves) -> dict[int, str]:
+    """Return the candidates that surely stay, by bounds, with the reasons; :func:`plan` decides.
+
+    Arguments as there.
+    """
+    kept = dict[int, str]()
     for row in sorted_unique(state.group).tolist():
-        scope = state.group == row
-        group = power_group(state, scope, movable, target[row], target[row], allowed)
-        possible = group.within(offline_candidates(state, allowed))
-        if any(group.infeasible([node], True, target[row]) is None for node in possible):
-            return True
-    return False
+        group = power_group(state, state.group == row, movable, target[row], target[row], allowed)
+        for node in group.within(offline_candidates(state, allowed)):
+            if why := group.infeasible([node], True, target[row]) or group.stranded([node]):
+                kept[node] = why
+    return kept
 
 
 def _merged(parts: Sequence[PowerPlan]) -> tuple[Phase, ...]:

@@ -380,6 +380,46 @@ def test_reports_why_a_candidate_stays(
     assert stays == (template == "diskless")
 
 
+@pytest.mark.parametrize(
+    ("template", "options", "reason"),
+    [
+        ("plain", (), "has instances on its own storage: inst3; --allow-all moves them"),
+        ("drbd", (), "has instances on its own storage: inst3; --allow-drbd moves them"),
+        ("diskless", (), "has diskless instances, which stay: inst3"),
+        ("ext", ("--target-resources=55",), "target resources; lower --target-resources may help"),
+    ],
+)
+def test_names_instances_and_options_when_no_node_can_be_spared(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    template: str,
+    options: tuple[str, ...],
+    reason: str,
+) -> None:
+    mirror = "node2.org" if template == "drbd" else ""
+    content = f"""\
+g|u|preferred||
+
+node1.org|8000|0|7000|100000|90000|40|M|u
+node2.org|8000|0|8000|100000|90000|40|N|u
+node3.org|8000|0|7000|100000|90000|40|N|u
+
+inst3|1000|10000|1|running|Y|node3.org|{mirror}|{template}|
+
+"""
+    never = "--never=node1,node2"
+    assert run(tmp_path, content, never, "--minimal-resources=0", *options) == 0
+    out, err = capsys.readouterr()
+    assert out == "'No action'\n"
+    lines = err.splitlines()
+    lines = lines[lines.index("no node can be spared:") :]
+    node3 = next(line for line in lines if line.startswith("  node3.org: "))
+    assert reason in node3
+    if mirror:
+        mirrored = "is secondary node of instances: inst3; --allow-drbd moves them"
+        assert f"  node2.org: {mirrored}" in lines
+
+
 @pytest.mark.parametrize("content", [LOOSE, ASLEEP, LOCAL, OFF])
 @pytest.mark.parametrize("options", [(), ("--allow-all",), ("--target-resources=0",), ("--never=node2",)])
 def test_every_node_goes_or_has_a_reason_to_stay(

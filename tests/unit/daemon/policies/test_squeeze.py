@@ -196,3 +196,12 @@ def test_review_refuses_to_power_down_a_node_with_a_new_instance() -> None:
     new: Instance = replace(instance("new", DiskTemplate.EXT, found.nodes[0]), mem=100)
     obstacle = reviewed(found, replace(cluster, instances=(*cluster.instances, new))).obstacle
     assert obstacle == "instance new would be left on a node that is powered down"
+
+
+def test_says_which_instances_keep_all_nodes_up() -> None:
+    made = racks(3, 1, 1)
+    rows = tuple(replace(row, template=DiskTemplate.PLAIN) for row in made.instances)
+    need = needed(POWER_DOWN, replace(made, instances=rows), EAGER)["default"]
+    assert not need.begin
+    why = "a, b, c: has instances on its own storage: a0, a1, a2 and 2 more; --allow-all moves them"
+    assert need.why == f"no node can be spared: {why}"
