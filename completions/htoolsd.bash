@@ -21,6 +21,7 @@ _htoolsd_words() {
 --inter-group none
 --explain none
 --json none
+--wide none
 --mond ?choices=yes,no
 --mond-data file
 --mond-xen none
@@ -88,6 +89,7 @@ END
 --priority choices=low,normal,high
 --explain oneinstance
 --json none
+--wide none
 -V,--version none
 -h,--help none
 --help-completion none
@@ -115,6 +117,7 @@ END
 --exclusion-tags string
 --machine-readable ?choices=yes,no
 --json none
+--wide none
 --max-cpu float
 --min-disk float
 -l,--max-length integer
@@ -161,6 +164,7 @@ END
 --static-kvm-node-memory integer
 --ganeti-version string
 --json none
+--wide none
 --storage none
 -V,--version none
 -h,--help none
@@ -214,6 +218,7 @@ END
 -v,--verbose none
 -q,--quiet none
 --json none
+--wide none
 -V,--version none
 -h,--help none
 --help-completion none
@@ -361,43 +366,52 @@ END
 -h,--help none
 --version none
 --socket file
-choices=status,refresh,storage,methods,plans,plan,execute,cancel,policies,run,history,why,providers,inventory,usage,allocations,claim,candidates,release,glossary,decide 1 1
+choices=status,refresh,storage,methods,plans,plan,execute,cancel,forget,policies,run,history,why,providers,inventory,usage,allocations,claim,candidates,release,glossary,decide 1 1
 END
             ;;
         'htoolsctl status') cat <<'END'
 -h,--help none
 --json none
+--wide none
 END
             ;;
         'htoolsctl refresh') cat <<'END'
 -h,--help none
 --json none
+--wide none
 END
             ;;
         'htoolsctl storage') cat <<'END'
 -h,--help none
 --json none
+--wide none
 END
             ;;
         'htoolsctl methods') cat <<'END'
 -h,--help none
 --json none
+--wide none
 END
             ;;
         'htoolsctl plans') cat <<'END'
 -h,--help none
 --json none
+--wide none
+--waiting none
+--failed none
 END
             ;;
         'htoolsctl plan') cat <<'END'
 -h,--help none
 --json none
+--wide none
 oneplan 1 1
 END
             ;;
         'htoolsctl execute') cat <<'END'
 -h,--help none
 --json none
+--wide none
 oneplan 1 1
 --wait-for-nodes none
 END
@@ -405,45 +419,60 @@ END
         'htoolsctl cancel') cat <<'END'
 -h,--help none
 --json none
+--wide none
 oneplan 1 1
 --now none
 END
             ;;
+        'htoolsctl forget') cat <<'END'
+-h,--help none
+--json none
+--wide none
+oneplan 1 1
+END
+            ;;
         'htoolsctl policies') cat <<'END'
 -h,--help none
---explain choices=redistribute,squeeze,rebalance
 --json none
+--wide none
+--explain choices=redistribute,squeeze,rebalance
 END
             ;;
         'htoolsctl run') cat <<'END'
 -h,--help none
+--json none
+--wide none
 choices=redistribute,squeeze,rebalance 1 1
 --forget-failures none
---json none
 END
             ;;
         'htoolsctl history') cat <<'END'
 -h,--help none
+--json none
+--wide none
 --instance oneinstance
 --node onenode
 --since string
 --most integer
---json none
 END
             ;;
         'htoolsctl why') cat <<'END'
 -h,--help none
-oneinstance 1 1
 --json none
+--wide none
+oneinstance 1 1
 END
             ;;
         'htoolsctl providers') cat <<'END'
 -h,--help none
 --json none
+--wide none
 END
             ;;
         'htoolsctl inventory') cat <<'END'
 -h,--help none
+--json none
+--wide none
 onenode 1 1
 --total integer
 --reserved integer
@@ -452,53 +481,60 @@ onenode 1 1
 --step-size integer
 --allocation-ratio float
 --remove none
---json none
 END
             ;;
         'htoolsctl usage') cat <<'END'
 -h,--help none
-onenode 1 1
 --json none
+--wide none
+onenode 1 1
 END
             ;;
         'htoolsctl allocations') cat <<'END'
 -h,--help none
-oneinstance 1 1
 --json none
+--wide none
+oneinstance 1 1
 END
             ;;
         'htoolsctl claim') cat <<'END'
 -h,--help none
+--json none
+--wide none
 oneinstance 1 1
 string 1 1
 --any none
 --generation integer
 --seconds string
 --group onegroup
---json none
 END
             ;;
         'htoolsctl candidates') cat <<'END'
 -h,--help none
+--json none
+--wide none
 string 1 1
 --group onegroup
---json none
 END
             ;;
         'htoolsctl release') cat <<'END'
 -h,--help none
-oneinstance 1 1
 --json none
+--wide none
+oneinstance 1 1
 END
             ;;
         'htoolsctl glossary') cat <<'END'
 -h,--help none
-choices=columns,drained,exclusion-tag,forthcoming,instance-policy,ipolicy,location-tag,migration-tag,mirrored,model,node-group,primary,row,secondary,shape,silent-node,source,standard-instance,standby-node,state,default-unit,desired-unit,partition,pool,storage-unit,unit,custom-class,demand,inventory,limit,reserved-memory,resource,resource-class,spindle,admissible,assessment,fatal-loss,fragile,GN1,global-N+1,healthy,loss,loss-batch,N+1,not-redundant,suspect,unhealthy,unrecoverable,weakly-unhealthy,component,cpu_load_cv,disk_load_cv,free_disk_cv,free_disk_cv_forth,free_mem_cv,free_mem_cv_forth,load-score,location_exclusion_score,location_score,mem_load_cv,n1_cnt,net_load_cv,offline_all_cnt,offline_pri_cnt,pri_tags_score,relative-load,reserved_mem_cv,reserved_mem_rtotal,score,spindles_cv,spindles_cv_forth,vcpu_ratio_cv,vcpu_ratio_cv_forth,FailCPU,FailDisk,FailDiskCount,FailInternal,FailMem,FailMig,FailN1,FailResource,FailSpindles,FailTags,candidate,cost,f,failover,fa,failover-to,m,move,move-kind,r,replace-secondary,step,interrupted,job,jobset,phase,plan,review,run,decision,fallback,iallocator,next-best-group,ranking,request,allocation,behind,beyond,candidate-of-a-claim,capacity,claim,conflict,consumer,generation,ledger,promise,provider,resource-provider,back-off,budget,condition,cool-down,held-back,hold,mode,policy,remedy,round,shadow,switched-off,trigger,begun,changed,done,failed,lost,proposed,stopped,would-act,budget-condition,data-condition,drained-condition,failures-condition,gain-condition,hold-condition,hours-condition,jobs-condition,mode-condition,others-condition,plan-condition,silent-condition,watcher-condition,alias,batch,bound,desired-state,displaced,peer,placement,reconciliation,reporter,reservation,response,review-function,trial 1 1
 --json none
+--wide none
+choices=columns,drained,exclusion-tag,forthcoming,instance-policy,ipolicy,location-tag,migration-tag,mirrored,model,node-group,primary,row,secondary,shape,silent-node,source,standard-instance,standby-node,state,default-unit,desired-unit,partition,pool,storage-unit,unit,custom-class,demand,inventory,limit,reserved-memory,resource,resource-class,spindle,admissible,assessment,fatal-loss,fragile,GN1,global-N+1,healthy,loss,loss-batch,N+1,not-redundant,suspect,unhealthy,unrecoverable,weakly-unhealthy,component,cpu_load_cv,disk_load_cv,free_disk_cv,free_disk_cv_forth,free_mem_cv,free_mem_cv_forth,load-score,location_exclusion_score,location_score,mem_load_cv,n1_cnt,net_load_cv,offline_all_cnt,offline_pri_cnt,pri_tags_score,relative-load,reserved_mem_cv,reserved_mem_rtotal,score,spindles_cv,spindles_cv_forth,vcpu_ratio_cv,vcpu_ratio_cv_forth,FailCPU,FailDisk,FailDiskCount,FailInternal,FailMem,FailMig,FailN1,FailResource,FailSpindles,FailTags,candidate,cost,f,failover,fa,failover-to,m,move,move-kind,r,replace-secondary,step,interrupted,job,jobset,phase,plan,review,run,decision,fallback,iallocator,next-best-group,ranking,request,allocation,behind,beyond,candidate-of-a-claim,capacity,claim,conflict,consumer,generation,ledger,promise,provider,resource-provider,back-off,budget,condition,cool-down,held-back,hold,mode,policy,remedy,round,shadow,switched-off,trigger,begun,changed,done,failed,lost,dry-run,proposed,stopped,test,would-act,budget-condition,data-condition,drained-condition,failures-condition,gain-condition,hold-condition,hours-condition,jobs-condition,mode-condition,others-condition,plan-condition,silent-condition,watcher-condition,alias,batch,bound,desired-state,displaced,peer,placement,reconciliation,reporter,reservation,response,review-function,trial 1 1
 END
             ;;
         'htoolsctl decide') cat <<'END'
 -h,--help none
+--json none
+--wide none
 file 1 1
 --alternates integer
 --claim none

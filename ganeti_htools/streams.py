@@ -27,11 +27,23 @@ def heeded(*signals: signal.Signals) -> tuple[signal.Signals, ...]:
     return tuple(number for number in signals if signal.getsignal(number) is not signal.SIG_IGN)
 
 
+_USUAL = 80  # columns of a terminal that does not know its size
+_wide = False
+
+
+def widen() -> None:
+    """Do not fit reports to the terminal from now on (``--wide``)."""
+    global _wide
+    _wide = True
+
+
 def width() -> int | None:
-    """Return the terminal's width in columns; None if standard output is no terminal."""
+    """Return the width in columns that reports must fit; None if they may be as wide as they are."""
+    if _wide:
+        return None
     try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns or None
-    except OSError:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or _USUAL
+    except OSError:  # no terminal
         return None
 
 

@@ -12,10 +12,11 @@ from typing import Any
 
 from ganeti_htools import streams
 from ganeti_htools.cli import glossary, ledger_commands
-from ganeti_htools.cli.report import daemon, daemon_plans, history, policies, storage
+from ganeti_htools.cli.report import daemon, daemon_plans, decision, history, policies, storage
 from ganeti_htools.cli.report import glossary as glossary_report
-from ganeti_htools.cli.report.layout import wrapped
+from ganeti_htools.cli.report.layout import harmless, wrapped
 from ganeti_htools.cli.terminal.arguments import count
+from ganeti_htools.cli.terminal.messages import progress, say, warn
 from ganeti_htools.client.calls import PATIENCE, CallRefusedError, ask, default_socket
 from ganeti_htools.client.plan_changes import follow
 from ganeti_htools.client.protocol import DEFAULT_SOCKET
@@ -36,6 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if rest and options.run is not _decide:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     options.arguments = rest
+    if options.wide:
+        streams.widen()
     try:
         status = int(options.run(options))
         sys.stdout.flush()
@@ -45,11 +48,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except CallRefusedError as err:
-        print(f"htoolsctl: refused ({err.kind}): {err}", file=sys.stderr)
+        warn(f"htoolsctl: refused ({err.kind}): {err}")
     except HtoolsError as err:
-        print(f"htoolsctl: {err}", file=sys.stderr)
+        warn(f"htoolsctl: {err}")
     except OSError as err:
-        print(f"htoolsctl: {err.filename or 'output'}: {err.strerror}", file=sys.stderr)
+        warn(f"htoolsctl: {err.filename or 'output'}: {err.strerror}")
     return 1
 
 
@@ -69,6 +72,8 @@ def _parser() -> argparse.ArgumentParser:
     def add(name: str, run: Callable[[Namespace], int], doc: str) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=doc, description=doc, allow_abbrev=False)
         command.set_defaults(run=run)
+        command.add_argument("--json", action="store_true", help="print the daemon's answer as JSON")
+        command.add_argument("--wide", action="store_true", help="do not fit the output to the terminal")
         return command
 
     for name, run, doc in (
@@ -80,10 +85,14 @@ def _parser() -> argparse.ArgumentParser:
         ("plan", _plan, "Follow a plan until it has ended."),
         ("execute", _execute, "Carry out a plan, and follow it until it has ended."),
         ("cancel", _cancel, "Stop a plan after its current jobs."),
+        ("forget", _forget, "Remove a plan that is not being carried out."),
     ):
         command = add(name, run, doc)
-        command.add_argument("--json", action="store_true", help="print the daemon's answer as JSON")
-        if name in ("plan", "execute", "cancel"):
+        if name == "plans":
+            which = command.add_mutually_exclusive_group()
+            which.add_argument("--waiting", action="store_true", help="only proposals of policies that wait")
+            which.add_argument("--failed", action="store_true", help="only failed and interrupted plans")
+        if name in ("plan", "execute", "cancel", "forget"):
             command.add_argument("plan", metavar="ID", help="the plan's id, or the beginning of it")
         if name == "execute":
             command.add_argument(
@@ -110,14 +119,11 @@ def _parser() -> argparse.ArgumentParser:
     past.add_argument("--most", metavar="N", type=count, help="at most the newest N entries (default: 100)")
     why = add("why", _why, "Explain why an instance is on its nodes.")
     why.add_argument("instance", metavar="INSTANCE", help="its name, or the beginning of it up to a dot")
-    for command in (listed, wanted, past, why):
-        command.add_argument("--json", action="store_true", help="print the daemon's answer as JSON")
     ledger_commands.declare(add, _print)
     terms = add("glossary", _glossary, "Explain the terms of the output; needs no daemon.")
     terms.add_argument("term", metavar="TERM", nargs="?", help="the term; all terms without it")
-    terms.add_argument("--json", action="store_true", help="print entries as JSON")
     decide = add("decide", _decide, "Decide an iallocator request.")
-    decide.usage = "htoolsctl decide FILE [--alternates=N] [--claim] [--KEY=VALUE ...]"
+    decide.usage = "htoolsctl decide FILE [--alternates=N] [--claim] [--json] [--wide] [--KEY=VALUE ...]"
     decide.add_argument("file", metavar="FILE", help="the request; - for standard input")
     decide.add_argument(
         "--alternates",
@@ -139,7 +145,7 @@ def _look(options: Namespace) -> None:
 
 def _print(options: Namespace, answer: Any, text: Callable[[Any], str]) -> int:
     """Print an answer of the daemon, as it is with ``--json``; the exit status."""
-    print(json.dumps(answer, indent=2) if options.json else wrapped(text(answer)))
+    print(json.dumps(answer, indent=2) if options.json else wrapped(text(harmless(answer))))
     return 0
 
 
@@ -163,7 +169,11 @@ def _methods(options: Namespace) -> int:
 
 
 def _plans(options: Namespace) -> int:
-    return _print(options, ask(options.socket, "plans", {}, patience=PATIENCE), daemon_plans.table)
+    plans: Any = ask(options.socket, "plans", {}, patience=PATIENCE)
+    if options.waiting or options.failed:
+        chosen = daemon_plans.is_waiting if options.waiting else daemon_plans.has_failed
+        plans = list(filter(chosen, plans))
+    return _print(options, plans, daemon_plans.table)
 
 
 def _plan(options: Namespace) -> int:
@@ -182,14 +192,17 @@ def _execute(options: Namespace) -> int:
 def _follow(options: Namespace) -> int:
     """Print the progress of a plan until it has ended. Return the exit status for its end."""
     plan: Any = None
-    for change in follow(options.socket, options.plan):
-        if not options.json:
-            lines = [
-                *(daemon_plans.description(change.plan) if plan is None else ()),
-                *(line for _, line in change.lines),
-            ]
-            print(*map(wrapped, lines), sep="\n", end="\n" if lines else "", flush=True)
-        plan = change.plan
+    with progress() as live:
+        for change in follow(options.socket, options.plan):
+            if not options.json:
+                lines = [
+                    *(daemon_plans.description(harmless(change.plan)) if plan is None else ()),
+                    *(line for _, line in change.lines),
+                ]
+                live("")
+                print(*map(wrapped, lines), sep="\n", end="\n" if lines else "", flush=True)
+                live(change.plan["standing"])
+            plan = change.plan
     assert plan is not None
     _print(options, plan, daemon_plans.ending)
     return _ENDED.get(plan["state"], 0)
@@ -198,6 +211,11 @@ def _follow(options: Namespace) -> int:
 def _cancel(options: Namespace) -> int:
     told = ask(options.socket, "cancel", {"plan": options.plan, "now": options.now}, patience=PATIENCE)
     return _print(options, told, lambda plan: daemon_plans.cancelled(plan, options.now))
+
+
+def _forget(options: Namespace) -> int:
+    told = ask(options.socket, "forget", {"plan": options.plan}, patience=PATIENCE)
+    return _print(options, told, lambda plan: f"plan {plan['id']} is removed")
 
 
 def _policies(options: Namespace) -> int:
@@ -243,10 +261,15 @@ def _decide(options: Namespace) -> int:
     else:
         with open(options.file, "rb") as file:
             relay = ask(options.socket, "decide", args, file.fileno())
-    sys.stderr.write(relay["stderr"])
-    sys.stdout.write(relay["stdout"])
-    if options.alternates is not None:
-        sys.stdout.write(daemon.ranking(relay.get("ranking", ()), options.alternates))
+    say(relay["stderr"])
+    if options.json and options.alternates is not None:
+        answer = {**json.loads(relay["stdout"] or "{}"), "ranking": relay["ranking"]}
+        print(json.dumps(answer))
+    elif options.json:
+        sys.stdout.write(relay["stdout"])
+    elif relay["stdout"]:
+        relay["answer"] = json.loads(relay["stdout"])
+        print(wrapped(decision.text(harmless(relay), options.alternates)))
     return int(relay["exit_status"])
 
 

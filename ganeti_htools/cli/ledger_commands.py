@@ -42,13 +42,13 @@ def declare(add: Add, show: Print) -> None:
             report,
         )
 
-    providers = add("providers", asking("providers", ledger.providers), "List the nodes and pools.")
+    add("providers", asking("providers", ledger.providers), "List the nodes and pools.")
     inventory = add(
         "inventory",
         lambda options: show(options, _inventory(options), ledger.inventories),
         "Show the inventories of nodes and pools, or change them.",
     )
-    inventory.usage = f"htoolsctl inventory [--json] [PROVIDER | set PROVIDER CLASS {_SET}]"
+    inventory.usage = f"htoolsctl inventory [--json] [--wide] [PROVIDER | set PROVIDER CLASS {_SET}]"
     inventory.set_defaults(refuse=inventory.error)
     inventory.add_argument("words", metavar="PROVIDER", nargs="*", help="a node or pool; all without it")
     for name, meaning in _COUNTS.items():
@@ -100,8 +100,6 @@ def declare(add: Add, show: Print) -> None:
     ended = asking("release", ledger.released, "consumer")
     release = add("release", ended, "End a claim.")
     release.add_argument("consumer", metavar="INSTANCE", help="the consumer of the claim")
-    for command in (providers, inventory, usage, allocations, claim, candidates, release):
-        command.add_argument("--json", action="store_true", help="print the daemon's answer as JSON")
 
 
 def _ask(options: Namespace, method: str, arguments: dict[str, Any]) -> Any:

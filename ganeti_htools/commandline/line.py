@@ -150,6 +150,7 @@ class CommandLine(Values):
         takes=Takes.OPTIONAL,
     )
     json = switch("print only the report, as a JSON document")
+    wide = switch("do not fit reports to the terminal")
     save = value(Kind(str, "FILE", "none"), None, "save the cluster before and after to FILE.*", "S")
     output_dir = value(kinds.DIRECTORY, ".", "write files to this directory", "d")
 

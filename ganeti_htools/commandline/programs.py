@@ -27,6 +27,7 @@ HAIL = Program(
         Line.inter_group,
         Line.explain_places,
         Line.json,
+        Line.wide,
         *_MONITORED,
         Line.static_kvm_node_memory,
         Line.ganeti_version,
@@ -129,6 +130,7 @@ HINFO = Program(
         Line.static_kvm_node_memory,
         Line.ganeti_version,
         Line.json,
+        Line.wide,
         Line.storage,
     ),
 )
@@ -151,6 +153,7 @@ HCHECK = Program(
         Line.exclusion_tags,
         Line.machine_readable,
         Line.json,
+        Line.wide,
         Line.max_cpu,
         Line.min_disk,
         Line.max_length,
@@ -245,6 +248,7 @@ HBAL = Program(
         Line.priority,
         Line.explain,
         Line.json,
+        Line.wide,
     ),
 )
 
@@ -291,6 +295,7 @@ HREGROUP = Program(
         Line.verbose,
         Line.quiet,
         Line.json,
+        Line.wide,
     ),
     (f"choices={','.join(name for name, _ in _ACTIONS)} 1 1",),
     _ACTIONS,

@@ -10,7 +10,7 @@ from ganeti_htools.execution.events import Away, Event, News, OnEvent, Submitted
 from ganeti_htools.execution.review import Say
 from ganeti_htools.execution.run import REQUESTED, Ending, Run, Task
 from ganeti_htools.luxi.job_queries import JobStatus
-from ganeti_htools.model.errors import on_one_line
+from ganeti_htools.model.errors import on_one_line, printable
 
 _LOG_WIDTH = 60  # characters of a job's log line in the progress line
 
@@ -22,6 +22,9 @@ def event_reporter(run: Run, say: Say, warn: Say, live: Say) -> OnEvent:
     progress line, which replaces the last one; an empty text removes it.
     """
 
+    def say_printable(*lines: str) -> None:
+        say(*map(printable, lines))
+
     async def report(event: Event) -> None:
         live("")
         match event:
@@ -31,9 +34,9 @@ def event_reporter(run: Run, say: Say, warn: Say, live: Say) -> OnEvent:
                     say(f"Got job IDs {','.join(numbers)}")
                 for task in tasks:
                     if task.error is not None:
-                        say(f"Job {task.place} ({task.job.title}) was not accepted: {task.error}")
+                        say_printable(f"Job {task.place} ({task.job.title}) was not accepted: {task.error}")
             case News(task, None) if task.over:
-                say(_ended(task))
+                say_printable(_ended(task))
             case Away(None):
                 warn("Ganeti answers again")
             case Away(reason):

@@ -14,6 +14,13 @@ def on_one_line(text: str) -> str:
     """Return foreign text as printable text of one line and limited length."""
     if len(text) > LONGEST:
         text = f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"
+    return printable(text)
+
+
+def printable(text: str) -> str:
+    """Return foreign text without characters that a terminal or a reader of lines obeys: they are escaped."""
+    if text.isprintable():
+        return text
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text
     )
@@ -23,6 +30,11 @@ def first_names(names: Sequence[str]) -> str:
     """List the first names, and the number of the others."""
     more = len(names) - MAX_NAMES
     return ", ".join(names[:MAX_NAMES]) + f" and {more} more" * (more > 0)
+
+
+def printable_lines(text: str) -> str:
+    """Return text of several lines, each of them :func:`printable`."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def inconsistency_warning(lines: Iterable[str]) -> str:

@@ -64,7 +64,7 @@ def test_thirty_of_forty_concurrent_requests_find_room(daemon: Daemon, tmp_path:
 
 
 def by_hand(daemon: Daemon, path: Path, *options: str) -> Json:
-    finished = run(PROGRAMS / "htoolsctl", "--socket", daemon.socket, "decide", path, *options)
+    finished = run(PROGRAMS / "htoolsctl", "--socket", daemon.socket, "decide", path, "--json", *options)
     assert (finished.returncode, finished.stderr) == (0, "")
     answer: Json = json.loads(finished.stdout)
     return answer

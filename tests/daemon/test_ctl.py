@@ -29,8 +29,10 @@ def htoolsctl(daemon: Daemon, *arguments: object, stdin: str = "") -> Finished:
 def test_status_for_people_is_short_and_names_what_matters(daemon: Daemon) -> None:
     shown = htoolsctl(daemon, "status")
     assert shown.returncode == 0
-    assert shown.stdout.startswith("htoolsd ")
-    assert len(shown.stdout.splitlines()) <= 10
+    attention, first, *rest = shown.stdout.splitlines()
+    assert attention.startswith("ATTENTION  luxid cannot be asked: ")
+    assert attention.endswith("; next: systemctl status ganeti-luxid")
+    assert (first.split()[0], len(rest) <= 9) == ("htoolsd", True)
     for fact in (f"process {daemon.process.pid}", str(daemon.socket), "unreachable", "served", "MiB"):
         assert fact in shown.stdout
 
@@ -44,8 +46,8 @@ def test_status_for_programs_is_the_daemons_answer(daemon: Daemon) -> None:
 def test_lists_all_methods(daemon: Daemon) -> None:
     methods = json.loads(htoolsctl(daemon, "methods", "--json").stdout)
     names = (
-        "allocations cancel candidates claim cluster decide execute explain follow history inventory methods"
-        " plan plans policies providers refresh release run set_inventory status storage usage why"
+        "allocations cancel candidates claim cluster decide execute explain follow forget history inventory"
+        " methods plan plans policies providers refresh release run set_inventory status storage usage why"
     )
     assert [method["name"] for method in methods] == names.split()
     table = htoolsctl(daemon, "methods").stdout
@@ -59,8 +61,8 @@ def test_decide_relays_the_decision(daemon: Daemon, tmp_path: Path) -> None:
     options = ("--no-capacity-checks=", "--restrict-allocation-to=node1.example.org")
     for given in ((), options):
         expected = hail(request, *given)
-        by_file = htoolsctl(daemon, "decide", request, *given)
-        by_text = htoolsctl(daemon, "decide", "-", *given, stdin=request.read_text())
+        by_file = htoolsctl(daemon, "decide", request, "--json", *given)
+        by_text = htoolsctl(daemon, "decide", "-", "--json", *given, stdin=request.read_text())
         for shown in (by_file, by_text):
             assert (shown.returncode, shown.stdout, shown.stderr) == (0, expected.stdout, "")
 
@@ -68,10 +70,10 @@ def test_decide_relays_the_decision(daemon: Daemon, tmp_path: Path) -> None:
 def test_decide_lists_the_groups(daemon: Daemon, tmp_path: Path) -> None:
     request = request_file(tmp_path)
     shown = htoolsctl(daemon, "decide", request, "--alternates=3")
-    answer, header, row = shown.stdout.splitlines()
-    assert answer == hail(request).stdout.removesuffix("\n")
-    assert (shown.returncode, header.split()[0]) == (0, "Instance")
-    assert all(node in row for node in json.loads(answer)["result"])
+    placed, info, header, row = shown.stdout.splitlines()
+    answer = json.loads(hail(request).stdout)
+    assert (shown.returncode, info, header.split()[0]) == (0, answer["info"], "Instance")
+    assert all(node in row and node in placed for node in answer["result"])
 
 
 def test_decide_relays_the_exit_status(daemon: Daemon) -> None:

@@ -42,7 +42,7 @@ def test_finds_a_decision_by_its_names(tmp_path: Path) -> None:
         assert kinds(daemon, node=nodes[1]) == ["decision"]
         assert kinds(daemon, instance="mail") == []
         told = ctl(daemon, "history", "--instance=web", "--since=1h").stdout
-        assert f"allocate web.example.org => {':'.join(nodes)} (score " in told
+        assert f"test of allocate web.example.org => {':'.join(nodes)} (score " in told
         assert ctl(daemon, "history", "--since=2100-01-01").stdout == "nothing\n"
 
 
@@ -75,7 +75,7 @@ def test_explains_why_an_instance_is_on_its_nodes(tmp_path: Path) -> None:
         assert (told["entry"]["kind"], told["entry"]["state"]) == ("plan", "done")
         assert told["nodes"] == step["to"]
         text = ctl(daemon, "why", step["instance"]).stdout
-        assert "It was brought there: " in text
+        assert "It was placed there by: " in text
         with pytest.raises(CallRefusedError, match="Unknown instance: nobody"):
             call(daemon, "why", instance="nobody")
 

@@ -172,7 +172,7 @@ def test_planning_does_not_block_and_ends_with_its_client(tmp_path: Path) -> Non
         gone = "client left before its answer"
         wait_until(lambda: any(event["event"] == gone for event in daemon.events()))
         assert made(daemon, max_length=1)["state"] == "planned"
-        assert daemon.status()["plans"] == {"planned": 1}
+        assert len(call(daemon, "plans")) == 1
 
 
 # Carried out
@@ -367,7 +367,7 @@ def test_runs_one_plan_at_a_time_in_a_node_group(tmp_path: Path) -> None:
         call(daemon, "execute", plan=other)
         with pytest.raises(CallRefusedError, match=f"plan {first} is already running"):
             call(daemon, "execute", plan=first)
-        assert daemon.status()["plans"] == {"planned": 3, "running": 2}
+        assert daemon.status()["plans"] == {"running": 2}  # those that are only shown do not count
 
 
 def test_plan_fails_with_its_job(tmp_path: Path) -> None:
@@ -502,7 +502,7 @@ def test_waits_for_a_node_that_falls_silent_during_a_plan(tmp_path: Path) -> Non
 
 def test_plans_for_people(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, DRAINED)) as (daemon, _):
-        header = "Plan  Tool  State  Made  Jobs  Score  Groups\n"
+        header = "Plan  Tool  State  Made  By  Jobs  Score  Groups\n"
         assert ctl(daemon, "plans").stdout == header
         plan = made(daemon, max_length=2)["id"]
         shown = ctl(daemon, "plan", plan)
@@ -513,7 +513,7 @@ def test_plans_for_people(tmp_path: Path) -> None:
         assert executed.stdout.endswith("): success\nJobs: 2 succeeded\ndone\n")
         assert ctl(daemon, "plan", plan).stdout == executed.stdout
         row = ctl(daemon, "plans").stdout.splitlines()[-1]
-        assert re.match(rf"{plan}  hbal  done   \S+ \S+  2 of 2  [\d.]+ => [\d.]+  group1$", row)
+        assert re.match(rf"{plan}  hbal  done   \S+ \S+  \S+  2 of 2  [\d.]+ => [\d.]+  group1$", row)
         again = ctl(daemon, "execute", plan)
         assert (again.returncode, again.stderr) == (
             1,

@@ -132,7 +132,7 @@ def check_scores(log: Log, wish: RebalanceSettings, reserve: Reserve) -> None:
 
 
 # Why a group is not judged, and what goes first.
-UNJUDGED = ("the daemon's data", "figures of nodes", "nodes do not report", "nodes are drained")
+UNJUDGED = ("the daemon's data", "instances have come", "nodes do not report", "nodes are drained")
 BUSY = ("plan ", "unfinished jobs", "power up comes first")
 
 

@@ -33,3 +33,13 @@ def test_what_is_no_terminal_has_no_width(capfd: pytest.CaptureFixture[str]) -> 
     print("captured")
     assert capfd.readouterr().out == "captured\n"
     assert streams.width() is None
+
+
+def test_terminal_of_unknown_size_has_80_columns_unless_output_is_wide() -> None:
+    script = (
+        "from ganeti_htools import streams; print(streams.width()); streams.widen(); print(streams.width())"
+    )
+    ours, its = os.openpty()
+    with os.fdopen(ours, "rb"), os.fdopen(its, "wb") as terminal:
+        subprocess.run([sys.executable, "-c", script], stdout=terminal, check=True)
+        assert os.read(ours, 100).split() == [b"80", b"None"]

@@ -12,7 +12,7 @@ import trio
 
 from ganeti_htools.backends.documents import has_at_most
 from ganeti_htools.client.protocol import Refusal, RefusalError
-from ganeti_htools.model.errors import HtoolsError, inconsistency_warning, untraced
+from ganeti_htools.model.errors import HtoolsError, inconsistency_warning, printable, untraced
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.planning.decision import Cache, Known, Response, TooLargeError, respond, with_note
 from ganeti_htools.planning.promises import Promise
@@ -138,9 +138,9 @@ class Decisions:
 
     @method(
         "Decides an iallocator request. The result has stdout, stderr and exit status of the iallocator"
-        " program; the age of each kind of the daemon's data, in seconds; and for each new instance its"
-        " possible groups, the best first, with their policy, the cluster's score afterwards (or the lost"
-        " allocations) and the nodes. The request is an open regular file that is passed with the call"
+        " program; the age of each kind of the daemon's data, in seconds; a summary; and for each new"
+        " instance its possible groups, the best first, with their policy, the cluster's score afterwards (or"
+        " the lost allocations) and the nodes. The request is an open regular file, passed with the call"
         " (SCM_RIGHTS) and read from its beginning.",
         {
             "arguments": "list of strings, the --KEY=VALUE options of the request; optional",
@@ -183,11 +183,15 @@ class Decisions:
         self._counts.recent.append(took)
         self._count(outcome, took, ages)
         if isinstance(outcome, HtoolsError):
-            return {**asdict(IallocatorOutput("", f"Error: {outcome}\n", 1)), "ages": ages, "ranking": []}
-        self._note(entries.decision(time.time(), outcome.summary, outcome.ranking, took, ages))
+            relay = IallocatorOutput("", f"Error: {printable(str(outcome))}\n", 1)
+            return {**asdict(relay), "ages": ages, "ranking": []}
+        self._note(
+            entries.decision(time.time(), outcome.summary, outcome.ranking, took, ages, test=claimant is None)
+        )
         if outcome.names_units:
             self._want_units()
-        return {**asdict(_relay(outcome)), "ages": ages, "ranking": outcome.ranking}
+        told = {"summary": outcome.summary.to_json(), "ranking": outcome.ranking}
+        return {**asdict(_relay(outcome)), "ages": ages, **told}
 
     async def _renewed(self) -> Known | None:
         await self._renew()

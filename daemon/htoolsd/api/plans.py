@@ -157,6 +157,7 @@ class PlanMethods:
         with trio.move_on_after(LONGEST):
             while plan.serial == args.get("serial") and not self._plans.stopping:
                 await plan.news.wait()
+        await self._plans.note_seen(plan)
         return plan.to_json()
 
     @method(
@@ -170,6 +171,12 @@ class PlanMethods:
         plan.cancel()
         if now:
             plan.scope.cancel()
+        return plan.summary()
+
+    @method("Removes a plan that is not being carried out, with its record.", {"plan": _PLAN})
+    async def forget(self, args: Args, _file: File) -> object:
+        plan = self._plan_of("forget", args)
+        await self._plans.forget(plan)
         return plan.summary()
 
     def _plan_of(self, method: str, args: Args) -> Plan:

@@ -11,7 +11,9 @@ import trio
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.planning.group_health import group_health
 from ganeti_htools.version import VERSION
+from htoolsd.api.attention import attention
 from htoolsd.api.decisions import Decisions
+from htoolsd.api.reload_status import ReloadStatus
 from htoolsd.claims.claims import Claims
 from htoolsd.claims.reconciler import Reconciler
 from htoolsd.history.history import History
@@ -70,6 +72,7 @@ class StatusMethods:
         history: History,
         ledger: LedgerWorker,
         reconciler: Reconciler,
+        reload: ReloadStatus,
     ) -> None:
         self._socket = socket
         self._server = server
@@ -81,12 +84,16 @@ class StatusMethods:
         self._history = history
         self._ledger = ledger
         self._reconciler = reconciler
+        self._reload = reload
         self._groups = GroupHealthCache(sync)
         self._started, self._clock = time.time(), time.monotonic()
 
-    @method("Shows the state of the daemon, and counts of its work since its start.")
+    @method(
+        "Shows the state of the daemon, counts of its work since its start, and what needs attention: worst"
+        " first, each with the next command."
+    )
     async def status(self, _args: Args, _file: File) -> object:
-        return {
+        status = {
             "version": VERSION,
             "pid": os.getpid(),
             "started": self._started,
@@ -102,5 +109,8 @@ class StatusMethods:
             "policies": self._policies.health(),
             "history": self._history.status(),
             "ledger": await self._ledger.status() | self._reconciler.status(),
+            "reload": asdict(self._reload),
             "memory_mib": resident_mib(),
         }
+        found = attention(status, self._sync.model.cluster, self._plans.all, time.time())
+        return {"attention": [each._asdict() for each in found], **status}

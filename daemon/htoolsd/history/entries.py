@@ -56,14 +56,19 @@ def decision(
     ranking: Sequence[Mapping[str, Any]],
     took: float,
     ages: Mapping[str, float],
+    test: bool = False,
 ) -> HistoryEntry:
-    """Return an entry for a decision. It took ``took`` ms; ``ages`` are the ages of the data, in seconds."""
+    """Return an entry for a decision. It took ``took`` ms; ``ages`` are the ages of the data, in seconds.
+
+    A ``test`` claims nothing: nobody is going to carry it out.
+    """
 
     def details() -> Document:
         facts = asdict(summary)
         places = facts.pop("nodes")
         return {
             **facts,
+            "test": test,
             "nodes": sorted({node for place in places for node in place}),
             "places": places,
             "ranking": list(ranking),
@@ -84,7 +89,8 @@ def plan(time: float, document: Mapping[str, Any]) -> HistoryEntry:
         for job in (*run["jobs"], *jobs)
         if job["instance"] is not None
     ]
-    facts = {key: document[key] for key in ("id", "tool", "by", "groups", "state", "error", "score", "cost")}
+    keys = "id", "tool", "by", "groups", "state", "error", "score", "cost"
+    facts = {key: document[key] for key in keys} | {"policy": document.get("policy")}
     details = facts | _moves_and_names(moves)
     return HistoryEntry(time, "plan", lambda: details)
 
@@ -106,6 +112,8 @@ def _moves_and_names(moves: Sequence[Mapping[str, Any]]) -> Document:
 
 def placed_at(document: Mapping[str, Any], instance: str) -> Sequence[str] | None:
     """Return the nodes to which an entry brought an instance, primary first; None if it did not."""
+    if document.get("test"):
+        return None
     if document["kind"] == "decision":
         # After an evacuation that failed for some, the places do not match the instances.
         places = dict(zip(document["instances"], document["places"], strict=False))

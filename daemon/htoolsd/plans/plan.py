@@ -31,6 +31,7 @@ from ganeti_htools.planning.options import to_json
 from ganeti_htools.planning.plan import OnChange, Proposal, new_run
 
 _LARGEST = 64 << 20  # bytes of a record
+EXPIRY = 86400.0  # seconds after which a plan that nobody has executed is removed
 
 
 class PlanState(StrEnum):
@@ -58,10 +59,10 @@ class Plan:
     """A plan.
 
     ``facts`` never change: id, tool, options, node groups, time, caller and so on. A score that is not finite
-    is null in JSON. ``serial`` grows with every change. ``log`` has the lines that the tool would print, each
-    with its kind; ``standing`` is the progress in words. ``review`` makes the check before each jobset; None
-    for a plan of an earlier daemon. ``over`` returns why no more jobs are submitted, None if the plan
-    continues. Times are seconds of the epoch.
+    is null in JSON. ``seen``: somebody has looked at the plan's end. ``serial`` grows with every change.
+    ``log`` has the lines that the tool would print, each with its kind; ``standing`` is the progress.
+    ``review`` makes the check before each jobset; None for a plan of an earlier daemon. ``over`` returns why
+    no more jobs are submitted, None if the plan continues. Times are seconds of the epoch.
     """
 
     facts: dict[str, Any]
@@ -72,17 +73,28 @@ class Plan:
     error: str | None = None
     began: float | None = None
     ended: float | None = None
+    seen: bool = False
     serial: int = 0
     log: list[tuple[str, str]] = field(default_factory=list)
     standing: str = ""
     stop: trio.Event = field(default_factory=trio.Event)
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     news: trio.Event = field(default_factory=trio.Event)
+    recording: trio.Lock = field(default_factory=trio.Lock)
 
     @property
     def id(self) -> str:
         """The plan's id, which is also in the comments of its jobs."""
         return self.run.signature.run
+
+    @property
+    def proposed(self) -> bool:
+        """Whether a policy proposed the plan and nobody has executed it."""
+        return self.state is PlanState.PLANNED and self.facts.get("policy") is not None
+
+    def has_expired(self, now: float) -> bool:
+        """Whether nobody has executed the plan for too long."""
+        return self.state is PlanState.PLANNED and self.facts["made"] < now - EXPIRY
 
     def say(self, *texts: str) -> None:
         """Log lines that the tool would print."""
@@ -143,7 +155,8 @@ class Plan:
         return {**self.facts, **self._standing(), "jobs": counts}
 
     def _standing(self) -> dict[str, Any]:
-        return {"state": self.state, "error": self.error, "began": self.began, "ended": self.ended}
+        times = {"began": self.began, "ended": self.ended}
+        return {"state": self.state, "error": self.error, **times, "seen": self.seen}
 
     def text(self) -> str:
         """Return the content of the plan's file."""
@@ -177,7 +190,7 @@ def new_plan(
     return Plan(facts, run, proposal.review)
 
 
-_CHANGING = ("state", "error", "began", "ended", "serial", "log", "standing", "execution")
+_CHANGING = ("state", "error", "began", "ended", "seen", "serial", "log", "standing", "execution")
 
 
 def _time(value: object) -> bool:
@@ -219,6 +232,7 @@ def plan_from_json(text: bytes) -> Plan:
             error=document["error"],
             began=document["began"],
             ended=document["ended"],
+            seen=document.get("seen") is True,
             serial=document["serial"],
             log=[(kind, line) for kind, line in document["log"]],
         )

@@ -37,6 +37,7 @@ _log = structlog.get_logger()
 
 MAX_PLANS = 100  # ended plans that are kept, and as many plans that nobody executed
 _FOR_EVER = Patience(away=math.inf)
+_FORGET_EVERY = 600.0  # seconds
 
 
 class NotRecordedError(HtoolsError):
@@ -85,8 +86,9 @@ class Plans:
         _log.info("plan made", plan=plan.id, tool=plan.facts["tool"], jobs=sum(map(len, plan.run.rest)))
 
     def status(self) -> dict[str, Any]:
-        """Return the number of plans by state."""
-        states = [plan.state for plan in self._plans.values()]
+        """Return the number of plans by state. Plans that a tool has only shown do not count."""
+        plans = self._plans.values()
+        states = [plan.state for plan in plans if plan.proposed or plan.state is not PlanState.PLANNED]
         return {state.value: states.count(state) for state in PlanState if state in states}
 
     def stop(self) -> None:
@@ -104,6 +106,7 @@ class Plans:
             for plan in self._plans.values():
                 if plan.run.current:
                     self._traces.start_soon(self._trace, plan)
+            self._traces.start_soon(self._expire)
             task_status.started()
             await self._stopping.wait()
             self._traces.cancel_scope.cancel()
@@ -141,6 +144,8 @@ class Plans:
             raise RefusalError(Refusal.CLUSTER, "this is not the master node")
         if plan.state is not PlanState.PLANNED or plan.review is None:
             raise RefusalError(Refusal.PLAN, f"plan {plan.id} is already {plan.state}")
+        if plan.has_expired(time.time()):
+            raise RefusalError(Refusal.PLAN, f"plan {plan.id} has expired; make a new one")
         if self._sync.model.silent and not wait_for_nodes:
             raise RefusalError(Refusal.CLUSTER, describe_silent(self._sync.model.silent))
         for other in self._plans.values():
@@ -263,11 +268,11 @@ class Plans:
 
     async def _record(self, plan: Plan) -> None:
         """Raises NotRecordedError."""
-        text = plan.text()
-        try:
-            await trio.to_thread.run_sync(write_text, self._path(plan), text)
-        except HtoolsError as error:
-            raise NotRecordedError(str(error)) from None
+        async with plan.recording:  # so that an older text never replaces a newer one
+            try:
+                await trio.to_thread.run_sync(write_text, self._path(plan), plan.text())
+            except HtoolsError as error:
+                raise NotRecordedError(str(error)) from None
 
     async def _try_to_record(self, plan: Plan) -> None:
         """Record what has already happened. Failures are logged."""
@@ -276,22 +281,43 @@ class Plans:
         except NotRecordedError as error:
             _log.error("plan cannot be recorded", plan=plan.id, error=str(error))
 
+    async def note_seen(self, plan: Plan) -> None:
+        """Remember that somebody has looked at the end of a plan."""
+        if plan.ended is not None and not plan.seen:
+            plan.seen = True
+            await self._try_to_record(plan)
+
+    async def forget(self, plan: Plan) -> None:
+        """Remove a plan. Raises RefusalError if it or its jobs are being carried out."""
+        if plan.state.going or plan.run.current:
+            doing = "is being carried out" if plan.state.going else "has jobs that are still running"
+            raise RefusalError(Refusal.PLAN, f"plan {plan.id} {doing}")
+        await self._remove([plan])
+
+    async def _expire(self) -> None:
+        """Remove plans that have expired, now and then."""
+        while True:
+            await self._forget_old()
+            await trio.sleep(_FORGET_EVERY)
+
     async def _forget_old(self) -> None:
-        """Remove all but the newest ended plans, and all but the newest that nobody executed."""
+        """Remove all but the newest ended plans, and plans that nobody executed: expired ones, too many."""
         planned = [plan for plan in self._plans.values() if plan.state is PlanState.PLANNED]
         ended = [plan for plan in self._plans.values() if plan not in planned and not plan.state.going]
-        for plan in planned[:-MAX_PLANS]:  # at once, so that none of them begins meanwhile
-            del self._plans[plan.id]
-        old = [*planned[:-MAX_PLANS], *ended[:-MAX_PLANS]]
-        await trio.to_thread.run_sync(_remove, [self._path(plan) for plan in old])
-        for plan in ended[:-MAX_PLANS]:
+        now = time.time()
+        expired = [plan for plan in planned[-MAX_PLANS:] if plan.has_expired(now)]
+        await self._remove([*planned[:-MAX_PLANS], *expired, *ended[:-MAX_PLANS]])
+
+    async def _remove(self, old: Sequence[Plan]) -> None:
+        for plan in old:  # at once, so that none of them begins meanwhile
             self._plans.pop(plan.id, None)
+        await trio.to_thread.run_sync(_unlink, [self._path(plan) for plan in old])
 
     def _path(self, plan: Plan) -> str:
         return os.path.join(self._directory, f"{plan.id}.json")
 
 
-def _remove(paths: Sequence[str]) -> None:
+def _unlink(paths: Sequence[str]) -> None:
     for path in paths:
         with suppress(OSError):
             os.unlink(path)

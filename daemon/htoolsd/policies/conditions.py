@@ -135,7 +135,7 @@ def _data(_settings: PolicySettings, _memory: PolicyMemory, situation: Situation
     if situation.outdated:
         return "the daemon's data about the cluster is too old"
     if situation.updating:
-        return f"figures of nodes are older than their instances: {_some(situation.updating)}"
+        return f"instances have come or gone; new figures are awaited from {_some(situation.updating)}"
     return None
 
 

@@ -14,7 +14,7 @@ from ganeti_htools.model.cluster import Cluster, Node
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.tags import SQUEEZING, standby
 from ganeti_htools.planning.view import View, state_of
-from htoolsd.plans.plan import Plan, PlanState
+from htoolsd.plans.plan import Plan
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.conditions import Situation
 from htoolsd.policies.memory import DAY, MemoryFile, resting
@@ -151,8 +151,7 @@ def _with_quiet_groups(situations: Sequence[Situation]) -> list[Situation]:
 
 def _is_proposal(plan: Plan, now: float) -> bool:
     """Whether a policy has made the plan in the last 24 hours and nobody has executed it."""
-    of_policy = plan.facts.get("policy") is not None and plan.state is PlanState.PLANNED
-    return of_policy and plan.facts["made"] > now - DAY
+    return plan.proposed and plan.facts["made"] > now - DAY
 
 
 def _names(cluster: Cluster) -> dict[str, set[str]]:

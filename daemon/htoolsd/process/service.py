@@ -24,6 +24,7 @@ from htoolsd.api.inventory_tags import InventoryTags
 from htoolsd.api.ledger import LedgerMethods
 from htoolsd.api.plans import PlanMethods
 from htoolsd.api.policies import PolicyMethods
+from htoolsd.api.reload_status import ReloadStatus
 from htoolsd.api.status import StatusMethods
 from htoolsd.claims.claim_writer import ClaimWriter
 from htoolsd.claims.claims import ClaimMode, Claims
@@ -90,13 +91,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     gc.freeze()  # a full collection stops all threads, so it skips what was imported
     acceptor = Acceptor(listener, config.group)
     try:
-        trio.run(_run, config, read_config, ssconf, acceptor)
+        trio.run(_run, config, read_config, ssconf, acceptor, ReloadStatus(path))
     finally:
         acceptor.close()
     return 0
 
 
-async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf, acceptor: Acceptor) -> None:
+async def _run(
+    config: Config,
+    read_config: Callable[[], Config],
+    ssconf: Ssconf,
+    acceptor: Acceptor,
+    reload: ReloadStatus,
+) -> None:
     """Compose the daemon and run it until it is stopped."""
     sync = Sync(
         config.luxi or default_socket(),
@@ -167,7 +174,17 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
             ),
             CandidateMethods(ledger, lambda: reconciler.synced),
             StatusMethods(
-                config.socket, server, sync, decisions, claims, plans, policies, history, ledger, reconciler
+                config.socket,
+                server,
+                sync,
+                decisions,
+                claims,
+                plans,
+                policies,
+                history,
+                ledger,
+                reconciler,
+                reload,
             ),
         )
     )
@@ -200,7 +217,7 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
             await server.serve(SocketPeer(stream.socket))
 
     async with trio.open_nursery() as nursery:
-        await nursery.start(handle_signals, stop, reloader(config, read_config, use))
+        await nursery.start(handle_signals, stop, reloader(config, read_config, use, reload))
         nursery.start_soon(watch, decisions)
         nursery.start_soon(history.run)
         nursery.start_soon(ledger.run)

@@ -9,6 +9,7 @@ import trio
 
 from ganeti_htools import streams
 from ganeti_htools.model.errors import HtoolsError
+from htoolsd.api.reload_status import ReloadStatus
 from htoolsd.process.config import Config, reloaded
 from htoolsd.process.service_manager import notify
 
@@ -35,24 +36,31 @@ async def handle_signals(
                 stop()
 
 
-def reloader(config: Config, read: Callable[[], Config], use: Callable[[Config], None]) -> Callable[[], None]:
+def reloader(
+    config: Config,
+    read: Callable[[], Config],
+    use: Callable[[Config], None],
+    status: ReloadStatus,
+) -> Callable[[], None]:
     """Return a function that reads the configuration and calls ``use``; an error changes nothing.
 
-    ``config`` is the configuration with which the daemon was started.
+    ``config`` is the configuration with which the daemon was started. ``status`` follows.
     """
 
     def reload() -> None:
         nonlocal config
         notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
         try:
-            config, waiting = reloaded(config, read())
+            config, status.waiting = reloaded(config, read())
+            status.error = None
         except HtoolsError as error:
+            status.error = str(error)
             _log.error("configuration not reloaded", error=str(error))
         else:
             use(config)
             _log.info("configuration reloaded")
-            if waiting:
-                _log.warning("changed keys need a restart", keys=waiting)
+            if status.waiting:
+                _log.warning("changed keys need a restart", keys=status.waiting)
         notify("READY=1")
 
     return reload

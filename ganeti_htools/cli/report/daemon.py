@@ -1,14 +1,12 @@
-"""Answers of htoolsd as text: status, age of data, methods, ranking of groups."""
+"""Answers of htoolsd as text: status, age of data, methods."""
 
 import textwrap
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli.report.layout import fitting_table, some
+from ganeti_htools.cli.report.layout import columns, counted, some
 
-_RANKING = ("Instance", "Group", "Policy", "Score", "Nodes")
 _COUNTS = ("served", "unsatisfied", "failed", "refused", "abandoned", "given_up", "broken")
 _LATE = 10  # seconds that the ledger may be behind without a remark
 
@@ -20,6 +18,8 @@ def status(answer: Any) -> str:
 
 def _status(answer: Any) -> Iterator[str]:
     luxi, decisions = answer["luxi"], answer["decisions"]
+    for each in answer.get("attention", ()):
+        yield f"ATTENTION  {each['text']}; next: {each['command']}"
     yield f"htoolsd {answer['version']}, process {answer['pid']}, up {duration(answer['uptime_s'])}"
     yield f"  socket     {answer['socket']} ({answer['connections']} connected)"
     why = f": {luxi['error']}" if luxi["error"] else ""
@@ -68,7 +68,8 @@ def _status(answer: Any) -> Iterator[str]:
 def _cluster(cluster: Any) -> str:
     if cluster["nodes"] is None:
         return "not known yet"
-    known = f"{cluster['nodes']} nodes, {cluster['instances']} instances; {ages(cluster['ages'])}"
+    nodes, instances = counted(cluster["nodes"], "node"), counted(cluster["instances"], "instance")
+    known = f"{nodes}, {instances}; {ages(cluster['ages'])}"
     return known + " (late)" if cluster["late"] else known
 
 
@@ -87,8 +88,8 @@ def _ledger(ledger: Any) -> str:
     if ledger["error"]:
         return f"unavailable: {ledger['error']}"
     beyond = f" ({ledger['beyond']} beyond the capacity)" if ledger["beyond"] else ""
-    known = f"{ledger['providers']} providers, {ledger['claims']} claims{beyond}"
-    return f"{known}, {ledger['conflicts']} conflicts ({ledger['database']}){_behind(ledger)}"
+    known = f"{counted(ledger['providers'], 'provider')}, {counted(ledger['claims'], 'claim')}{beyond}"
+    return f"{known}, {counted(ledger['conflicts'], 'conflict')} ({ledger['database']}){_behind(ledger)}"
 
 
 def _behind(ledger: Any) -> str:
@@ -101,17 +102,12 @@ def _behind(ledger: Any) -> str:
 
 
 def _policies(policies: Any) -> Iterator[str]:
-    """List the policies that are on in one line; and a line for each that has switched itself off."""
+    """List the policies in one line, those that are on with their last decision."""
     on = [policy for policy in policies if policy["mode"] != "off"]
     if policies:
         told = "; ".join(map(_policy, on))
         off = [policy["name"] for policy in policies if policy["mode"] == "off"]
         yield f"  policies   {told}{'; ' * bool(on and off)}{', '.join(off)}{' off' * bool(off)}"
-    for policy in on:
-        if policy["health"] == "switched off":
-            name, why = policy["name"], policy["error"]
-            yield f"  ATTENTION  policy {name} has SWITCHED ITSELF OFF after failed plans: {why}"
-            yield f"             to go on: htoolsctl run --forget-failures {name}"
 
 
 def _policy(policy: Any) -> str:
@@ -128,9 +124,9 @@ def _policy(policy: Any) -> str:
 def _storage(storage: Any) -> str:
     if not storage["needed"]:
         return f"{storage['mode']}: not needed so far"
-    so_far = "" if storage["complete"] else " so far"
     why = f"; {storage['error']}" if storage["error"] else ""
-    return f"{storage['nodes']} nodes have reported their units{so_far}{why}"
+    known = f"units of {counted(storage['nodes'], 'node')} known"
+    return f"{known}{why}" if storage["complete"] else f"{known}, jobs ask the others{why}"
 
 
 def ages(answer: Any) -> str:
@@ -157,26 +153,6 @@ def methods(answer: Any) -> str:
 
 
 def _wrapped(name: str, text: str, column: int) -> list[str]:
-    return textwrap.wrap(text, 100, initial_indent=f"{name:<{column - 1}} ", subsequent_indent=" " * column)
-
-
-def ranking(answer: Any, alternates: int) -> str:
-    """List the group of each new instance, and up to ``alternates`` others that could take it."""
-    rows = [
-        (
-            each["instance"],
-            group["group"],
-            group["alloc_policy"],
-            _ranked_score(group),
-            ", ".join(group["nodes"]),
-        )
-        for each in answer
-        for group in each["groups"][: alternates + 1]
-    ]
-    return fitting_table(_RANKING, rows, (False, False, False, True, False)) if rows else ""
-
-
-def _ranked_score(group: Mapping[str, Any]) -> str:
-    if "lost" in group:
-        return f"{','.join(map(str, group['lost']))}/{group['disk_left']}"
-    return "not finite" if group["score"] is None else fixed(group["score"], 8)
+    return textwrap.wrap(
+        text, min(columns(), 100), initial_indent=f"{name:<{column - 1}} ", subsequent_indent=" " * column
+    )

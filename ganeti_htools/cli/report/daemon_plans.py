@@ -1,13 +1,25 @@
 """Plans of htoolsd as text."""
 
 import json
+import pwd
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ganeti_htools.cli.report.layout import fitting_table
 
-_HEADER = ("Plan", "Tool", "State", "Made", "Jobs", "Score", "Groups")
+_HEADER = ("Plan", "Tool", "State", "Made", "By", "Jobs", "Score", "Groups")
+_FAILED = ("failed", "interrupted")
+
+
+def is_waiting(plan: Mapping[str, Any]) -> bool:
+    """Whether a plan is a proposal of a policy that waits to be executed."""
+    return plan["state"] == "planned" and plan.get("policy") is not None
+
+
+def has_failed(plan: Mapping[str, Any]) -> bool:
+    """Whether a plan failed or was interrupted."""
+    return plan["state"] in _FAILED
 
 
 def table(plans: Any) -> str:
@@ -20,7 +32,21 @@ def _row(plan: Any) -> tuple[str, ...]:
     jobs = plan["jobs"]
     count = f"{jobs['succeeded']} of {sum(jobs.values())}"
     groups = ",".join(plan["groups"])
-    return plan["id"], plan["tool"], plan["state"], _date(plan), count, _score(plan), groups
+    return plan["id"], plan["tool"], _state(plan), _date(plan), _author(plan), count, _score(plan), groups
+
+
+def _state(plan: Any) -> str:
+    return "waiting" if is_waiting(plan) else "dry run" if plan["state"] == "planned" else str(plan["state"])
+
+
+def _author(plan: Mapping[str, Any]) -> str:
+    """Name the policy or user that made a plan."""
+    if plan.get("policy") is not None:
+        return f"policy {plan['policy']}"
+    try:
+        return pwd.getpwuid(plan["by"]["uid"]).pw_name
+    except (KeyError, OverflowError):
+        return f"user {plan['by']['uid']}"
 
 
 def _date(plan: Any) -> str:
@@ -42,8 +68,8 @@ def _options(plan: Any) -> str:
 
 def description(plan: Any) -> Iterator[str]:
     """Describe a plan: its author, its options, and its jobs if it has not begun."""
-    by = plan["by"]
-    yield f"Plan {plan['id']} of {plan['tool']}, made {_date(plan)} by user {by['uid']}, process {by['pid']}"
+    process = "" if plan.get("policy") else f", process {plan['by']['pid']}"
+    yield f"Plan {plan['id']} of {plan['tool']}, made {_date(plan)} by {_author(plan)}{process}"
     yield _options(plan)
     yield f"Node groups: {', '.join(plan['groups'])}; score {_score(plan)}"
     if plan["state"] == "planned":

@@ -7,7 +7,8 @@ from typing import Any
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.report import policies
 from ganeti_htools.cli.report.daemon import ages
-from ganeti_htools.cli.report.layout import some
+from ganeti_htools.cli.report.decision import placement, score
+from ganeti_htools.cli.report.layout import counted
 
 
 def lines(entries: Any) -> str:
@@ -29,23 +30,17 @@ def _line(entry: Mapping[str, Any]) -> str:
 
 
 def _decision(entry: Mapping[str, Any]) -> str:
-    asked = f"{entry['request']} {some(entry['instances'])}"
-    places = some([":".join(nodes) for nodes in entry["places"]])
-    refused = f"refused: {entry['refusal']}" if entry["refusal"] else ""
-    outcome = "; ".join(filter(None, (f"=> {places}" if places else "", refused)))
-    return f"{asked} {outcome}{_score(entry['score'])}"
-
-
-def _score(score: Any) -> str:
-    return f" (score {fixed(score, 8)})" if isinstance(score, float) else ""
+    told = placement({**entry, "nodes": entry["places"]})
+    return f"test of {told}" if entry.get("test") else told
 
 
 def _plan(entry: Mapping[str, Any]) -> str:
     done = sum(move["status"] == "success" for move in entry["moves"])
     error = f": {entry['error']}" if entry["error"] else ""
     groups = ", ".join(entry["groups"])
+    by = f" by policy {entry['policy']}" if entry.get("policy") else ""
     return (
-        f"plan {entry['id']} of {entry['tool']} in {groups} is {entry['state']},"
+        f"plan {entry['id']} of {entry['tool']}{by} in {groups} is {entry['state']},"
         f" {done} of {len(entry['moves'])} moves made{error}"
     )
 
@@ -57,18 +52,19 @@ def _why(told: Mapping[str, Any]) -> Iterator[str]:
     entry = told["entry"]
     yield f"{told['instance']} is on {':'.join(told['nodes'])} in group {told['group']}."
     if entry is None:
-        yield "What brought it there is not in the history."
+        yield "The history has no decision or plan that placed it there."
     else:
-        yield f"It was brought there: {_line(entry)}"
+        yield f"It was placed there by: {_line(entry)}"
         if entry["kind"] == "decision":
-            yield f"That took {entry['ms']:.1f} ms; {ages(entry['ages']) or 'the cluster was not followed'}."
+            data = ages(entry["ages"]) or "the daemon had none of the cluster"
+            yield f"The decision took {entry['ms']:.1f} ms; data: {data}."
             yield from _runners_up(entry, told["instance"])
-    yield f"As it is now the score of the group is {fixed(told['score'], 8)}."
+    yield f"The score of the group is now {fixed(told['score'], 8)}."
     if not told["tried"]:
-        yield "Balancing does not move it."
+        yield "Balancing does not move this instance."
         return
-    best = "; the best:" if told["others"] else "."
-    yield f"Of {told['tried']} moves that balancing may make of it {told['fit']} are possible{best}"
+    best = ". The best:" if told["others"] else "."
+    yield f"Balancing considers {counted(told['tried'], 'move')} of it: {told['fit']} possible{best}"
     for other in told["others"]:
         gain = told["score"] - other["score"]
         yield f"  to {':'.join(other['nodes'])}: score {fixed(other['score'], 8)}, {_effect(gain)}"
@@ -86,4 +82,4 @@ def _runners_up(entry: Mapping[str, Any], instance: str) -> Iterator[str]:
     for ranked in entry["ranking"]:
         if ranked["instance"] == instance:
             for group in ranked["groups"][1:]:
-                yield f"  next: {group['group']} {':'.join(group['nodes'])}{_score(group.get('score'))}"
+                yield f"  next: {group['group']} {':'.join(group['nodes'])}{score(group.get('score'))}"

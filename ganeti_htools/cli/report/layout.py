@@ -1,13 +1,16 @@
 """Text in columns and lines: widths, names, sizes, numbers of things.
 
-Reports fit the terminal. What goes to a pipe or a file is never cut.
+Reports fit the terminal. What goes to a pipe or a file is never cut. Names are printed without characters
+that a terminal obeys.
 """
 
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from ganeti_htools import streams
+from ganeti_htools.model.errors import printable, printable_lines
 
 # The most nodes, and instances of each, that a text names.
 NAMED = 8
@@ -17,7 +20,7 @@ _SHORTEST = 8  # columns that a cell keeps
 
 
 def columns() -> int:
-    """Return the width of the terminal, or 80 if standard output is none."""
+    """Return the width in which words wrap: that of the terminal, or 80 if standard output is none."""
     return streams.width() or _USUAL
 
 
@@ -68,30 +71,76 @@ def fitting_table(
     numeric: Sequence[bool],
     prefix: str = "",
     gap: str = " ",
+    labels: int = 1,
 ) -> str:
-    """Lay out a table for the terminal: its widest cells of text are cut, with a mark, until it fits."""
-    rows = list(rows)
-    screen = streams.width()
-    if screen is None:
-        return table(header, rows, numeric, prefix, gap)
-    widths = [max(map(len, cells)) for cells in zip(header, *rows, strict=True)]
-    texts = [place for place, right in enumerate(numeric) if not right]
-    while texts and len(prefix) + 1 + sum(widths) + len(gap) * (len(widths) - 1) > screen:
+    """Lay out a table for the terminal.
+
+    Its widest cells of text are cut, with a mark, until it fits. If that is not enough, its columns are laid
+    out in several tables below each other, each with the first ``labels`` columns.
+    """
+    rows = [tuple(map(printable, row)) for row in (header, *rows)]
+    screen, parts = streams.width(), [list(range(len(header)))]
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    if screen is not None:
+        room = screen - len(prefix) - 1 + len(gap)  # a column takes its width and a gap
+        texts = [place for place, right in enumerate(numeric) if not right]
+        least = sum(
+            width if right else min(width, _SHORTEST) for width, right in zip(widths, numeric, strict=True)
+        )
+        if least + len(gap) * len(widths) <= room:
+            _narrow(widths, texts, room - len(gap) * len(widths))
+        else:
+            _narrow(widths, texts[:labels], room // 2 + sum(widths[labels:]))
+            rest = max(_SHORTEST, room - sum(widths[:labels]) - len(gap) * (labels + 1))
+            for place in texts[labels:]:
+                widths[place] = min(widths[place], rest)
+            parts = _parts([width + len(gap) for width in widths], labels, room)
+    cells = [[_cut(*cell) for cell in zip(row, widths, strict=True)] for row in rows]
+    tables = []
+    for part in parts:
+        title, *lines = ([row[place] for place in part] for row in cells)
+        tables.append(table(title, lines, [numeric[place] for place in part], prefix, gap))
+    return "\n".join(tables)
+
+
+def _narrow(widths: list[int], texts: Sequence[int], room: int) -> None:
+    """Reduce the widths of the widest texts, until the sum of all widths is at most ``room``."""
+    while texts and sum(widths) > room:
         widest = max(texts, key=lambda place: widths[place])
         if widths[widest] <= _SHORTEST:
-            break
+            return
         widths[widest] -= 1
-    title, *cut = ([_cut(*cell) for cell in zip(row, widths, strict=True)] for row in (header, *rows))
-    return table(title, cut, numeric, prefix, gap)
+
+
+def _parts(widths: Sequence[int], labels: int, room: int) -> list[list[int]]:
+    """Distribute columns to tables that fit the room; each begins with the labels and has one column more."""
+    parts: list[list[int]] = []
+    for place in range(labels, len(widths)):
+        if not parts or sum(widths[each] for each in (*parts[-1], place)) > room:
+            parts.append(list(range(labels)))
+        parts[-1].append(place)
+    return parts
 
 
 def _cut(cell: str, width: int) -> str:
     return cell if len(cell) <= width else f"{cell[: width - 1]}…"
 
 
+def harmless(answer: Any) -> Any:
+    """Return JSON whose texts are :func:`printable`: other programs and people wrote them."""
+    match answer:
+        case str():
+            return printable(answer)
+        case list():
+            return list(map(harmless, answer))
+        case dict():
+            return {printable(key): harmless(value) for key, value in answer.items()}
+    return answer
+
+
 def noted_table(header: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence[bool]) -> str:
     """Lay out a table whose last column is words, which wrap: beside the other columns, or below each row."""
-    rows = list(rows)
+    rows = [tuple(map(printable, row)) for row in rows]
     lines = table(header[:-1], [row[:-1] for row in rows], numeric[:-1]).splitlines()
     beside = len(lines[0]) + 1 + _NARROW <= columns()
     indent = len(lines[0]) + 1 if beside else 6
@@ -108,7 +157,7 @@ def noted_table(header: Sequence[str], rows: Iterable[Sequence[str]], numeric: S
 
 def wrapped(text: str) -> str:
     """Wrap the lines of a text at the width of the terminal; keep them in a pipe or file."""
-    screen = streams.width()
+    text, screen = printable_lines(text), streams.width()
     if screen is None:
         return text
     return "\n".join(part for line in text.split("\n") for part in _wrapped_line(line, screen))

@@ -110,4 +110,4 @@ def _shown(figure: int | float | None) -> str:
 def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]], nothing: str, text: int = 1) -> str:
     """Lay out a table; its columns from ``text`` on are numbers, except UUIDs."""
     numeric = [place >= text and name not in ("UUID", "Hosts") for place, name in enumerate(header)]
-    return fitting_table(header, rows, numeric).rstrip("\n") if rows else nothing
+    return fitting_table(header, rows, numeric, labels=text).rstrip("\n") if rows else nothing

@@ -5,14 +5,20 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+from ganeti_htools.model.errors import printable, printable_lines
+
 
 def warn(message: str) -> None:
     """Print a line on standard error."""
-    print(message, file=sys.stderr)
+    print(printable(message), file=sys.stderr)
 
 
 def say(text: str) -> None:
-    """Write text on standard error as it is. If that is closed or full, the text is dropped."""
+    """Write lines on standard error. If that is closed or full, they are dropped."""
+    _write(printable_lines(text))
+
+
+def _write(text: str) -> None:
     with suppress(OSError, ValueError, AttributeError):
         if text:
             sys.stderr.write(text)
@@ -41,7 +47,7 @@ def progress(after: float = 1.0) -> Iterator[Callable[[str], None]]:
     def show(text: str) -> None:
         nonlocal shown
         if (text or shown) and time.monotonic() - start >= after and sys.stderr and sys.stderr.isatty():
-            say(f"\r\x1b[K{text}")
+            _write(f"\r\x1b[K{printable(text)}")
             shown = bool(text)
 
     try:

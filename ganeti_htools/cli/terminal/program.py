@@ -9,7 +9,7 @@ from ganeti_htools import streams
 from ganeti_htools.cli.terminal.messages import say
 from ganeti_htools.commandline.line import CommandLine, Program
 from ganeti_htools.commandline.reading import obey
-from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.errors import HtoolsError, printable
 
 Work = Callable[[CommandLine], int | None]  # the exit status; None is 0
 
@@ -30,6 +30,8 @@ def execute(program: Program, work: Work, argv: Sequence[str] | None = None) -> 
 def _ended(program: Program, work: Work, argv: Sequence[str]) -> int:
     try:
         line = obey(program, argv)
+        if line.wide:
+            streams.widen()
         if line.arguments and not program.arguments:
             raise HtoolsError("This program doesn't take any arguments.")
         status = work(line) or 0
@@ -37,7 +39,8 @@ def _ended(program: Program, work: Work, argv: Sequence[str]) -> int:
     except HtoolsError as error:
         with suppress(OSError):
             sys.stdout.flush()
-        say("".join(f"{text}\n" for text in (f"Error: {error}", error.hint) if text))
+        lines = f"Error: {printable(str(error))}", error.hint
+        say("".join(f"{text}\n" for text in lines if text))
         status = 1
     except OSError as error:  # of standard output; all others are HtoolsErrors
         if not isinstance(error, BrokenPipeError):

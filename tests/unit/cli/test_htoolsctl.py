@@ -4,17 +4,21 @@ import io
 import json
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ganeti_htools import streams
 from ganeti_htools.cli import htoolsctl
 from ganeti_htools.client.calls import CallRefusedError, NoReplyError
 from ganeti_htools.client.plan_changes import PlanChange
 from ganeti_htools.client.protocol import Refusal
 
-RELAY = {"stdout": "answer\n", "stderr": "warning\n", "exit_status": 3}
+ANSWER = '{"success":false,"info":"no place","result":[]}\n'
+SUMMARY = {"request": "allocate", "instances": ["new\x1b[31m"], "refusal": "no place"}
+RELAY = {"stdout": ANSWER, "stderr": "warn\x1bing\n", "exit_status": 3, "summary": SUMMARY}
 
 
 class Daemon:
@@ -61,6 +65,7 @@ def plan(state: str) -> dict[str, Any]:
         "groups": ["g"],
         "score": {"before": 2.0, "after": 1.0},
         "error": None,
+        "standing": "jobset 1 of 2",
         "execution": {"going_on": None, "not_submitted": []},
     }
 
@@ -128,6 +133,56 @@ def test_a_plan_is_cancelled(daemon: Callable[..., Daemon], capsys: pytest.Captu
     ]
 
 
+def test_lists_only_plans_that_wait_or_failed(
+    daemon: Callable[..., Daemon], capsys: pytest.CaptureFixture[str]
+) -> None:
+    counts = {"jobs": {"succeeded": 0}}
+    plans = [plan(state) | counts | {"id": state} for state in ("planned", "failed", "interrupted", "done")]
+    daemon(plans=[*plans, plan("planned") | counts | {"id": "proposed", "policy": "squeeze"}])
+    for option, expected in (("--waiting", ["proposed"]), ("--failed", ["failed", "interrupted"])):
+        assert run("plans", option) == 0
+        assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]] == expected
+    with pytest.raises(SystemExit):
+        run("plans", "--waiting", "--failed")
+
+
+def test_plan_is_forgotten(daemon: Callable[..., Daemon], capsys: pytest.CaptureFixture[str]) -> None:
+    assert (daemon(forget=plan("failed")).asked, run("forget", "be")) == ([("forget", {"plan": "be"})], 0)
+    assert capsys.readouterr().out == "plan beef is removed\n"
+
+
+def test_shows_the_progress_of_a_plan_on_the_terminal(
+    daemon: Callable[..., Daemon], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr(htoolsctl, "progress", lambda: nullcontext(shown.append))
+    daemon(PlanChange(plan("running"), []), PlanChange(plan("done") | {"standing": ""}, []))
+    assert run("plan", "be") == 0
+    assert shown == ["", "jobset 1 of 2", "", ""]
+
+
+def test_wide_output_is_not_fitted_to_the_terminal(
+    daemon: Callable[..., Daemon], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    widened: list[bool] = []
+    monkeypatch.setattr(streams, "widen", lambda: widened.append(True))
+    daemon(history=[])
+    assert (run("history"), widened) == (0, [])
+    assert (run("history", "--wide"), widened) == (0, [True])
+
+
+def test_names_have_no_effect_on_the_terminal(
+    daemon: Callable[..., Daemon], capsys: pytest.CaptureFixture[str]
+) -> None:
+    evil = "web\x1b]0;title\x07\n2026-01-01 00:00:00  plan forged"
+    entry = {"time": 0, "kind": "decision", "request": "allocate", "instances": [evil], "places": [[evil]]}
+    daemon(history=[entry | {"refusal": evil, "score": None, "test": True}])
+    assert run("history") == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.isprintable()
+    assert "  test of allocate web\\x1b]0;title\\x07\\n2026" in line
+
+
 def test_a_decision_is_relayed(
     daemon: Callable[..., Daemon],
     capsys: pytest.CaptureFixture[str],
@@ -136,10 +191,12 @@ def test_a_decision_is_relayed(
 ) -> None:
     asked = daemon(decide=RELAY).asked
     (tmp_path / "request").write_text("{}")
-    assert run("decide", str(tmp_path / "request"), "--no-capacity-checks") == 3
-    assert capsys.readouterr() == ("answer\n", "warning\n")
+    assert run("decide", str(tmp_path / "request"), "--json", "--no-capacity-checks") == 3
+    assert capsys.readouterr() == (ANSWER, "warn\\x1bing\n")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"[]")))
     assert run("decide", "--claim", "-") == 3
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["allocate new\\x1b[31m refused: no place", "no place"]
     assert [args for method, args in asked if method == "decide"] == [
         {"arguments": ["--no-capacity-checks"], "claim": False, "file": True},
         {"arguments": [], "claim": True, "request": "[]"},
@@ -158,8 +215,8 @@ def test_groups_that_could_take_an_instance_are_listed(
     for number in (0, 1, 5):
         words = str(tmp_path / "request"), f"--alternates={number}", "--no-capacity-checks"
         assert run("decide", *words) == 3
-        answer, header, *rows = capsys.readouterr().out.splitlines()
-        assert (answer, header.split()) == ("answer", ["Instance", "Group", "Policy", "Score", "Nodes"])
+        _, _, header, *rows = capsys.readouterr().out.splitlines()
+        assert header.split() == ["Instance", "Group", "Policy", "Score", "Nodes"]
         assert [row.split() for row in rows] == [
             ["new", f"g{which}", "preferred", f"{which}.00000000", f"n{which}"]
             for which in range(min(3, number + 1))
@@ -168,6 +225,9 @@ def test_groups_that_could_take_an_instance_are_listed(
         "decide",
         {"arguments": ["--no-capacity-checks"], "claim": False, "file": True},
     )
+    assert run("decide", str(tmp_path / "request"), "--alternates=1", "--json") == 3
+    whole = json.loads(capsys.readouterr().out)
+    assert (whole["info"], len(whole["ranking"][0]["groups"])) == ("no place", 3)
     with pytest.raises(SystemExit):
         run("decide", str(tmp_path / "request"), "--alternates=-1")
     assert capsys.readouterr().err.endswith("--alternates: expected a whole number, got '-1'\n")

@@ -25,7 +25,7 @@ def cluster(*rows: str, offline: str = "") -> Cluster:
 def health(described: Cluster) -> tuple[str, list[str]]:
     """Of the first group; the other one is healthy."""
     first, other = group_health(described)
-    assert (first["name"], other) == ("a", {"name": "b", "health": "healthy", "why": []})
+    assert [first["name"], other["name"], other["health"], other["why"]] == ["a", "b", "healthy", []]
     return first["health"], first["why"]
 
 
@@ -45,6 +45,12 @@ def test_reports_node_that_fails_n1() -> None:
 
 def test_reports_node_that_cannot_be_lost() -> None:
     assert health(cluster("i a0", "j a1")) == ("not redundant", ["a0, a1 cannot be lost"])
+
+
+def test_names_nodes_and_instances_of_lost_redundancy() -> None:
+    fragile, failing = group_health(cluster("i a0", "j a1"))[0], group_health(cluster("i a0 a1", "j a1"))[0]
+    assert fragile["unrecoverable"] == {"nodes": ["a0", "a1"], "instances": ["i", "j"]}
+    assert (failing["failing"], failing["pressing"]) == (["a1"], ["i", "j"])
 
 
 def test_reports_instance_between_groups() -> None:

@@ -119,16 +119,26 @@ def test_storage_is_told_of_where_it_is_asked_for() -> None:
     for changes, line in (
         ({"mode": "never"}, None),
         ({}, "when-needed: not needed so far"),
-        ({"needed": True, "nodes": 7}, "7 nodes have reported their units so far"),
+        ({"needed": True}, "units of 0 nodes known, jobs ask the others"),
+        ({"needed": True, "nodes": 7}, "units of 7 nodes known, jobs ask the others"),
         (
             {"needed": True, "nodes": 9, "complete": True, "error": "a reason"},
-            "9 nodes have reported their units; a reason",
+            "units of 9 nodes known; a reason",
         ),
     ):
         assert told(cluster={"storage": asked | changes}).get("storage") == line
 
 
-def test_policies_in_a_line_and_loudly_if_one_has_switched_itself_off() -> None:
+def test_begins_with_what_needs_attention() -> None:
+    found = [{"kind": "n1", "text": f"group {name}: bad", "command": f"hbal -D -G {name}"} for name in "ab"]
+    assert daemon.status({"attention": found, **STATUS}).splitlines()[:3] == [
+        "ATTENTION  group a: bad; next: hbal -D -G a",
+        "ATTENTION  group b: bad; next: hbal -D -G b",
+        "htoolsd 1.0, process 7, up 2 min",
+    ]
+
+
+def test_policies_in_a_line() -> None:
     last = {
         "remedy": "power down",
         "group": "rack1",
@@ -148,10 +158,7 @@ def test_policies_in_a_line_and_loudly_if_one_has_switched_itself_off() -> None:
     expected = "squeeze act (power down held back in rack1 2 min ago: jobs have not ended: 1); rebalance off"
     assert told(policies=[squeeze, off])["policies"] == expected
     loud = squeeze | {"health": "switched off", "error": "job 1 failed", "last": None}
-    lines = told(policies=[loud])
-    assert lines["policies"] == "squeeze act, switched off"
-    assert lines["ATTENTION"] == "policy squeeze has SWITCHED ITSELF OFF after failed plans: job 1 failed"
-    assert lines["to"] == "go on: htoolsctl run --forget-failures squeeze"
+    assert told(policies=[loud])["policies"] == "squeeze act, switched off"
 
 
 LEDGER = {"database": "/l", "error": None, "providers": 4, "claims": 2, "beyond": 0, "conflicts": 1}
@@ -172,27 +179,4 @@ def test_how_far_the_ledger_is_behind(figures: dict[str, Any], words: str) -> No
     ledger = LEDGER | {"written": 1} | figures
     lines = daemon.status(STATUS | {"ledger": ledger}).splitlines()
     (line,) = (line for line in lines if line.startswith("  ledger"))
-    assert line == f"  ledger     4 providers, 2 claims, 1 conflicts (/l){words}"
-
-
-def group(name: str, **figures: Any) -> dict[str, Any]:
-    return {"group": name, "alloc_policy": "preferred", **figures, "nodes": ["one", "two"]}
-
-
-def test_ranking_lists_groups_of_each_instance() -> None:
-    answer = [
-        {"instance": "first", "groups": [group("a", score=1.5), group("b", score=None)]},
-        {"instance": "nowhere", "groups": []},
-        {"instance": "third", "groups": [group("b", lost=[3, 0], disk_left=1024)]},
-    ]
-    assert daemon.ranking(answer, 7).splitlines() == [
-        " Instance Group Policy         Score Nodes   ",
-        " first    a     preferred 1.50000000 one, two",
-        " first    b     preferred not finite one, two",
-        " third    b     preferred   3,0/1024 one, two",
-    ]
-
-
-def test_ranking_is_empty_without_groups() -> None:
-    assert daemon.ranking([], 1) == ""
-    assert daemon.ranking([{"instance": "a", "groups": []}], 1) == ""
+    assert line == f"  ledger     4 providers, 2 claims, 1 conflict (/l){words}"

@@ -1,9 +1,12 @@
+import pwd
 from typing import Any
 
 import pytest
 
 from ganeti_htools.cli.report import daemon_plans
 
+STATES = "planned", "running", "done", "failed", "interrupted"
+USER = pwd.getpwuid(7).pw_name
 JOB = {"title": "web: a:b => b:a"}
 PLAN: dict[str, Any] = {
     "id": "0123",
@@ -21,16 +24,26 @@ PLAN: dict[str, Any] = {
 
 
 def test_plans_are_listed_in_columns() -> None:
-    header, row = daemon_plans.table([PLAN]).splitlines()
-    assert header.split() == ["Plan", "Tool", "State", "Made", "Jobs", "Score", "Groups"]
-    assert row.startswith("0123  hbal  planned  ")
-    assert row.endswith("  1 of 3  2.00000000 => not finite  one,two")
+    header, row, proposal = daemon_plans.table([PLAN, {**PLAN, "policy": "squeeze"}]).splitlines()
+    assert header.split() == ["Plan", "Tool", "State", "Made", "By", "Jobs", "Score", "Groups"]
+    assert row.startswith("0123  hbal  dry run  ")
+    assert row.endswith(f"  {USER}{' ' * (14 - len(USER))}  1 of 3  2.00000000 => not finite  one,two")
     assert header.index("Jobs") == row.index("1 of 3")
+    assert proposal.startswith("0123  hbal  waiting  ")
+    assert "  policy squeeze  1 of 3  " in proposal
+
+
+def test_tells_waiting_and_failed_plans_apart() -> None:
+    plans = [{**PLAN, "state": state, "policy": policy} for state in STATES for policy in (None, "squeeze")]
+    waiting, failed = filter(daemon_plans.is_waiting, plans), filter(daemon_plans.has_failed, plans)
+    assert [(plan["state"], plan["policy"]) for plan in waiting] == [("planned", "squeeze")]
+    assert [plan["state"] for plan in failed] == ["failed", "failed", "interrupted", "interrupted"]
 
 
 def test_the_jobs_of_a_plan_are_listed_before_it_begins() -> None:
     lines = list(daemon_plans.description(PLAN))
-    assert lines[0].endswith(" by user 7, process 9")
+    assert lines[0].endswith(f" by {USER}, process 9")
+    assert next(iter(daemon_plans.description({**PLAN, "policy": "squeeze"}))).endswith(" by policy squeeze")
     assert lines[1:3] == ["Arguments: none", "Node groups: one, two; score 2.00000000 => not finite"]
     title = "  web: a:b => b:a"
     assert lines[3:] == ["Jobset 1:", title, "Jobset 2:", title, title]

@@ -44,6 +44,9 @@ def test_a_line_for_each() -> None:
     assert decided.endswith("  allocate web => node2:node1 (score 0.25000000)")
     assert refused.endswith("  allocate web refused: no room")
     assert planned.endswith("  plan cafe of hbal in rack1 is failed, 1 of 2 moves made: job 7")
+    by = history.lines([{**PLANNED, "policy": "rebalance"}])
+    assert "  plan cafe of hbal by policy rebalance in rack1 is failed" in by
+    assert "  test of allocate web => node2:node1" in history.lines([{**DECIDED, "test": True}])
     assert history.lines([]) == "nothing"
 
 
@@ -64,19 +67,19 @@ def test_why() -> None:
     }
     lines = history.why(told).splitlines()
     assert lines[0] == "web is on node2:node1 in group rack1."
-    assert lines[1].startswith("It was brought there: ")
+    assert lines[1].startswith("It was placed there by: ")
     assert lines[2:] == [
-        "That took 1.2 ms; live 3 s old.",
+        "The decision took 1.2 ms; data: live 3 s old.",
         "  next: rack2 node4:node3 (score 0.50000000)",
-        "As it is now the score of the group is 1.00000000.",
-        "Of 5 moves that balancing may make of it 3 are possible; the best:",
+        "The score of the group is now 1.00000000.",
+        "Balancing considers 5 moves of it: 3 possible. The best:",
         "  to node3: score 0.50000000, 0.50000000 better",
         "  to node5: score 1.00000000, as good",
         "  to node4: score 1.50000000, 0.50000000 worse",
     ]
     none = {**told, "others": [], "fit": 0}
-    assert history.why(none).splitlines()[-1] == "Of 5 moves that balancing may make of it 0 are possible."
-    assert history.why({**none, "tried": 0}).splitlines()[-1] == "Balancing does not move it."
+    assert history.why(none).splitlines()[-1] == "Balancing considers 5 moves of it: 0 possible."
+    assert history.why({**none, "tried": 0}).splitlines()[-1] == "Balancing does not move this instance."
     assert history.why({**told, "entry": None}).splitlines()[1] == (
-        "What brought it there is not in the history."
+        "The history has no decision or plan that placed it there."
     )

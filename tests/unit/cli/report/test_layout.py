@@ -54,6 +54,45 @@ def test_table_is_whole_in_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     assert layout.fitting_table(header, WIDE, numeric) == layout.table(header, WIDE, numeric)
 
 
+NUMBERS = [("node1", "VCPU", *("123456789",) * 4), ("node2", "MEMORY_MB", *("1",) * 4)]
+
+
+def test_table_of_numbers_is_laid_out_in_parts_on_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "width", lambda: 42)
+    header, numeric = ("Provider", "Class", "A", "B", "C", "D"), (False, False, *(True,) * 4)
+    parts = layout.fitting_table(header, NUMBERS, numeric, labels=2).split("\n\n")
+    assert [part.splitlines()[0].split() for part in parts] == [
+        ["Provider", "Class", "A", "B"],
+        ["Provider", "Class", "C", "D"],
+    ]
+    assert max(len(line) for part in parts for line in part.splitlines()) <= 42
+    assert all("node2" in part and part.count("123456789") == 2 for part in parts)
+
+
+@given(
+    st.lists(st.lists(st.text(min_size=1, max_size=40), min_size=6, max_size=6), min_size=1, max_size=4),
+    st.integers(50, 120),
+)
+def test_table_fits_the_terminal(rows: list[list[str]], screen: int) -> None:
+    numeric = (False, False, True, True, False, True)
+    cells = [[cell[:9] if right else cell for cell, right in zip(row, numeric, strict=True)] for row in rows]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(streams, "width", lambda: screen)
+        text = layout.fitting_table(list("abcdef"), cells, numeric, labels=2)
+    assert all(line.isprintable() for line in text.split("\n"))
+    if all(cell.isprintable() for row in cells for cell in row):
+        assert max(map(len, text.split("\n"))) <= screen
+
+
+def test_prints_what_others_wrote_without_effects() -> None:
+    evil = "web\x1b[31m\nplan forged\x9b2J\u202e"
+    shown = "web\\x1b[31m\\nplan forged\\x9b2J\\u202e"
+    assert layout.harmless({evil: [evil, 1, None, {"a": evil}]}) == {shown: [shown, 1, None, {"a": shown}]}
+    assert shown in layout.fitting_table(("Name",), [(evil,)], (False,))
+    assert shown in layout.noted_table(("Name", "Words"), [(evil, evil)], (False, False))
+    assert "\x1b" not in layout.wrapped(evil)
+
+
 @pytest.mark.parametrize(("screen", "beside"), [(80, True), (60, False), (None, True)])
 def test_words_of_last_column_wrap(monkeypatch: pytest.MonkeyPatch, screen: int | None, beside: bool) -> None:
     monkeypatch.setattr(streams, "width", lambda: screen)

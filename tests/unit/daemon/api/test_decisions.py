@@ -24,6 +24,7 @@ from htoolsd.api.turn import MAX_HUNG
 from htoolsd.claims.claim_writer import ClaimWriter
 from htoolsd.claims.claims import Claims
 from htoolsd.claims.reconciler import Reconciler
+from htoolsd.history.entries import HistoryEntry
 from htoolsd.ledger.worker import LedgerWorker
 from htoolsd.socket.peer import PassedFile
 from htoolsd.sync.sync import Sync
@@ -94,7 +95,7 @@ async def test_relays_answer_and_warnings(engine: Engine, decisions: Decisions) 
     engine.outcomes.put('{"success":true}')
     relay = await decisions.decide({"request": "text"}, None)
     expected = {"stdout": '{"success":true}\n', "stderr": WARNINGS, "exit_status": 0, "ages": AGES}
-    assert relay == {**expected, "ranking": RANKING}
+    assert relay == {**expected, "ranking": RANKING, "summary": engine.summary.to_json()}
     assert engine.begun.get() == b"text"
     assert counts(decisions) == {"served": 1}
 
@@ -229,7 +230,8 @@ async def test_claimant_of_a_decision(engine: Engine, tmp_path: Path) -> None:
     claims = Claims("always", 600.0, lambda: True)
     ledger = LedgerWorker(f"sqlite:///{tmp_path / 'ledger'}")
     writer = ClaimWriter(claims, ledger, Reconciler(Sync("", leads, 1, 1), ledger), lambda: None)
-    decisions = Decisions(1000, 1000, 1000, lambda: (KNOWN, AGES), claims=writer)
+    noted: list[HistoryEntry] = []
+    decisions = Decisions(1000, 1000, 1000, lambda: (KNOWN, AGES), note=noted.append, claims=writer)
     engine.promises = (Promise(instance("new", DiskTemplate.PLAIN, "a"), new=True),)
 
     async def decided(args: dict[str, object], passed: bool) -> int:
@@ -249,6 +251,7 @@ async def test_claimant_of_a_decision(engine: Engine, tmp_path: Path) -> None:
     assert await decided({"request": "", "claim": True}, passed=False) == 1
     assert await decided({}, passed=True) == 1
     assert await decided({"claim": False}, passed=True) == 0
+    assert [each.to_json()["test"] for each in noted] == [True, False, False, True]
 
 
 async def test_forgets_a_client_that_leaves_while_it_waits(engine: Engine, decisions: Decisions) -> None:

@@ -12,6 +12,7 @@ from htoolsd.api.inventory_tags import InventoryTags
 from htoolsd.api.ledger import LedgerMethods
 from htoolsd.api.plans import PlanMethods
 from htoolsd.api.policies import PolicyMethods
+from htoolsd.api.reload_status import ReloadStatus
 from htoolsd.api.status import StatusMethods
 from htoolsd.claims.claims import Claims
 from htoolsd.claims.reconciler import Reconciler
@@ -40,6 +41,7 @@ def methods(tmp_path: Path) -> tuple[Method, ...]:
     ledger = LedgerWorker("sqlite://")
     server = Server(Methods(), ConnectionLimits(1, 1, 1, 1.0, 1.0))
     claims, reconciler = Claims("never", 1.0, lambda: False), Reconciler(sync, ledger)
+    reload = ReloadStatus()
     subjects = (
         decisions,
         ClusterMethods(sync),
@@ -56,7 +58,17 @@ def methods(tmp_path: Path) -> tuple[Method, ...]:
         ),
         CandidateMethods(ledger, lambda: reconciler.synced),
         StatusMethods(
-            "socket", server, sync, decisions, claims, plans, policies, history, ledger, reconciler
+            "socket",
+            server,
+            sync,
+            decisions,
+            claims,
+            plans,
+            policies,
+            history,
+            ledger,
+            reconciler,
+            reload,
         ),
     )
     return tuple(methods_of(*subjects))

@@ -9,6 +9,7 @@ from trio.testing import MockClock
 
 from ganeti_htools.version import VERSION
 from htoolsd.api.decisions import Decisions
+from htoolsd.api.reload_status import ReloadStatus
 from htoolsd.api.status import StatusMethods, resident_mib
 from htoolsd.claims.claims import Claims
 from htoolsd.claims.reconciler import Reconciler
@@ -37,9 +38,19 @@ async def test_status_has_all_parts_of_the_daemon(autojump_clock: MockClock, tmp
         claims = Claims("always", 600.0, lambda: True)
         ledger, plans = LedgerWorker(f"sqlite:///{tmp_path / 'ledger'}"), Plans(str(tmp_path), sync)
         policies = Policies(str(tmp_path / "policies"), sync, plans, all_off(), lambda _decision: None)
-        reconciler = Reconciler(sync, ledger)
+        reconciler, reload = Reconciler(sync, ledger), ReloadStatus()
         status = StatusMethods(
-            socket, server, sync, decisions, claims, plans, policies, history, ledger, reconciler
+            socket,
+            server,
+            sync,
+            decisions,
+            claims,
+            plans,
+            policies,
+            history,
+            ledger,
+            reconciler,
+            reload,
         )
         methods.add(*methods_of(status))
         await sync.poll_all()
@@ -49,6 +60,8 @@ async def test_status_has_all_parts_of_the_daemon(autojump_clock: MockClock, tmp
             await peer.call("status")
             told: Any = (await peer.hear())["result"]
             await peer.leave()
+    assert [each["kind"] for each in told["attention"]] == ["redundancy"]
+    assert told["reload"] == {"path": None, "error": None, "waiting": []}
     assert (told["version"], told["pid"], told["socket"]) == (VERSION, os.getpid(), socket)
     assert told["uptime_s"] >= 0
     assert told["connections"] == 1

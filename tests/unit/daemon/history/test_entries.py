@@ -36,9 +36,15 @@ def test_a_decision() -> None:
         "ranking": [{"instance": "web", "groups": []}],
         "ms": 1.5,
         "ages": {"live": 2.0},
+        "test": False,
     }
     assert placed_at(told, "web") == ["node2", "node1"]
     assert placed_at(told, "mail") is None
+
+
+def test_test_of_a_decision_places_nothing() -> None:
+    told = entries.decision(3.0, WEB, [], 1.5, {}, test=True).to_json()
+    assert (told["test"], placed_at(told, "web")) == (True, None)
 
 
 def test_partial_evacuation_places_no_single_instance() -> None:

@@ -15,7 +15,7 @@ from trio.testing import MockClock
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from htoolsd.api.plans import PlanMethods
 from htoolsd.plans import plans as subject
-from htoolsd.plans.plan import Plan, PlanState
+from htoolsd.plans.plan import EXPIRY, Plan, PlanState
 from htoolsd.plans.plans import Plans
 from htoolsd.socket.peer import Credentials, caller
 from htoolsd.sync.sync import Sync
@@ -168,3 +168,49 @@ async def test_keeps_only_the_newest_plans(
         planned = [await daemon.made() for _ in range(3)]
         assert list(daemon.plans.all) == [over, *planned[1:]]
     assert {path.stem for path in tmp_path.glob("*.json")} == {over.id, *(plan.id for plan in planned[1:])}
+
+
+async def test_plan_that_nobody_executes_expires(autojump_clock: MockClock, tmp_path: Path) -> None:
+    async with kept(tmp_path) as daemon:
+        plan = await daemon.made()
+        assert daemon.plans.status() == {}  # shown by a tool, proposed by nobody
+        plan.facts["policy"] = "rebalance"
+        assert daemon.plans.status() == {"planned": 1}
+        plan.facts["made"] -= EXPIRY + 1
+        with pytest.raises(RefusalError, match=f"plan {plan.id} has expired; make a new one"):
+            await daemon.plans.begin(plan, "stop", False)
+        await trio.sleep(601)
+        assert (list(daemon.plans.all), list(tmp_path.glob("*.json"))) == ([], [])
+
+
+async def test_forgets_a_plan_unless_it_is_carried_out(autojump_clock: MockClock, tmp_path: Path) -> None:
+    async with kept(tmp_path) as daemon:
+        plan = await daemon.begun()
+        with pytest.raises(RefusalError, match=f"plan {plan.id} is being carried out"):
+            await daemon.plans.forget(plan)
+        plan.cancel()
+        plan.scope.cancel()
+        await daemon.over(plan)
+        with pytest.raises(RefusalError, match=f"plan {plan.id} has jobs that are still running"):
+            await daemon.plans.forget(plan)
+        while plan.run.current:
+            await trio.sleep(1)
+        methods = PlanMethods(daemon.plans, daemon.sync, none_again)
+        await methods.forget({"plan": plan.id}, None)
+        assert (list(daemon.plans.all), list(tmp_path.glob("*.json"))) == ([], [])
+
+
+async def test_remembers_that_somebody_looked_at_the_end_of_a_plan(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    async with kept(tmp_path) as daemon:
+        plan = await daemon.begun()
+        methods = PlanMethods(daemon.plans, daemon.sync, none_again)
+        await methods.follow({"plan": plan.id}, None)
+        assert not plan.seen  # it was still running
+        await daemon.over(plan)
+        assert not daemon.record(plan)["seen"]
+        await methods.follow({"plan": plan.id}, None)
+        assert daemon.record(plan)["seen"]
+    async with kept(tmp_path) as again:
+        assert [plan.seen for plan in again.plans.all] == [True]

@@ -36,7 +36,11 @@ def test_has_no_obstacle() -> None:
     ("seen", "condition", "reason"),
     [
         ({"outdated": True}, "data", "the daemon's data about the cluster is too old"),
-        ({"updating": ["node1"]}, "data", "figures of nodes are older than their instances: node1"),
+        (
+            {"updating": ["node1"]},
+            "data",
+            "instances have come or gone; new figures are awaited from node1",
+        ),
         (
             {"silent": ["a", "b", "c", "d", "e", "f"]},
             "silent",

@@ -14,6 +14,7 @@ import structlog
 import trio
 from trio.testing import MockClock
 
+from htoolsd.api.reload_status import ReloadStatus
 from htoolsd.process import service, signals
 from htoolsd.process.config import Config
 from htoolsd.process.mastership import Ssconf
@@ -77,7 +78,8 @@ async def started(directory: Path, told: list[str], **config: Any) -> AsyncItera
 
         async def run() -> None:
             acceptor = Acceptor(listen(settings.socket, ""), "")
-            await service._run(settings, lambda: daemon.config, Ssconf("here", str(directory)), acceptor)
+            here = Ssconf("here", str(directory))
+            await service._run(settings, lambda: daemon.config, here, acceptor, ReloadStatus())
             daemon.ended.set()
 
         async with trio.open_nursery() as nursery:

@@ -7,6 +7,7 @@ import structlog
 import trio
 
 from ganeti_htools.model.errors import DataError
+from htoolsd.api.reload_status import ReloadStatus
 from htoolsd.process.config import Config
 from htoolsd.process.signals import handle_signals, reloader
 
@@ -69,10 +70,13 @@ def test_uses_each_new_configuration_except_a_wrong_one() -> None:
             raise found
         return found
 
-    reload = reloader(Config(), read, used.append)
+    status, errors = ReloadStatus(), []
+    reload = reloader(Config(), read, used.append, status)
     with structlog.testing.capture_logs() as log:
         for _ in range(3):
             reload()
+            errors.append(status.error)
+    assert (errors, status.waiting) == ([None, "wrong", None], ["socket"])
     assert used == [Config(stop_seconds=1.0), Config(stop_seconds=2.0)]
     assert [line["event"] for line in log] == [
         "configuration reloaded",

@@ -1,0 +1,150 @@
+"""What needs an administrator's attention, worst first, each with the next command. Pure functions."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ganeti_htools.model.cluster import Cluster, Instance
+from ganeti_htools.model.errors import first_names
+from ganeti_htools.model.tags import SQUEEZING, standby
+from ganeti_htools.model.types import Status
+from htoolsd.plans.plan import Plan, PlanState
+
+_RECENT = 86400.0  # seconds
+_LOG = "journalctl -u htoolsd -p warning"
+
+
+class Attention(NamedTuple):
+    """A line for the administrator: its ``kind``, a sentence, and the next ``command``."""
+
+    kind: str
+    text: str
+    command: str
+
+
+def attention(
+    status: Mapping[str, Any], cluster: Cluster | None, plans: Iterable[Plan], now: float
+) -> list[Attention]:
+    """Return what needs attention; ``status`` is the rest of the daemon's answer to the method ``status``."""
+    plans = list(plans)
+    found = list(_of_ganeti(status))
+    if cluster is not None and status["cluster"]["master"]:
+        found += _of_instances(cluster, set(status["cluster"]["silent"]))
+        found += _of_groups(status["groups"] or ())
+    found += _of_failed_plans(plans)
+    if cluster is not None and status["cluster"]["master"]:
+        busy = {group for plan in plans if plan.state.going for group in plan.facts["groups"]}
+        found += _of_nodes(cluster, set(status["cluster"]["silent"]), busy)
+    found += _of_policies(status["policies"])
+    found += _of_files(status)
+    found += _of_decisions(status["decisions"], now)
+    found += _of_proposals(plans)
+    return found
+
+
+def _of_ganeti(status: Mapping[str, Any]) -> Iterator[Attention]:
+    luxi, cluster = status["luxi"], status["cluster"]
+    if luxi["state"] == "unreachable":
+        yield Attention("luxi", f"luxid cannot be asked: {luxi['error']}", "systemctl status ganeti-luxid")
+    elif cluster["master"] and cluster["nodes"] is not None and cluster["late"]:
+        yield Attention("late", "the data about the cluster is older than it should be", "htoolsctl refresh")
+    if cluster["master"] and cluster["silent"]:
+        text = f"{first_names(cluster['silent'])}: no report; counted as offline"
+        yield Attention("silent", text, "gnt-cluster verify")
+
+
+def _of_instances(cluster: Cluster, silent: set[str]) -> Iterator[Attention]:
+    lost = {node.name for node in cluster.nodes if node.offline and node.name not in silent}
+    down: dict[bool, list[str]] = {True: [], False: []}
+    for row in cluster.instances:
+        if row.status in (Status.ERROR_DOWN, Status.NODE_DOWN, Status.NODE_OFFLINE) and not row.forthcoming:
+            down[row.pnode in lost or row.pnode in silent].append(row.name)
+    for offline, verb, where in ((True, "failover", " on nodes that are offline"), (False, "startup", "")):
+        if names := down[offline]:
+            are = "is" if len(names) == 1 else "are"
+            text = f"{first_names(names)} {are} down and should run{where}"
+            yield Attention("down", text, f"gnt-instance {verb} {names[0]}")
+
+
+def _of_groups(groups: Iterable[Mapping[str, Any]]) -> Iterator[Attention]:
+    for group in groups:
+        name, failing, lost = group["name"], group["failing"], group["unrecoverable"]
+        if failing:
+            fails = f"{first_names(failing)} {'fails' if len(failing) == 1 else 'fail'} N+1"
+            text = f"group {name}: {fails}, with {first_names(group['pressing'])}"
+            yield Attention("n1", text, f"hbal -D -G {name}")
+        if nodes := lost["nodes"]:
+            without = " or ".join(nodes) if len(nodes) == 2 else first_names(nodes)
+            text = f"group {name}: without {without}, {first_names(lost['instances'])} would not come back"
+            yield Attention("redundancy", text, f"hcheck -D --what-if-lost={nodes[0]}")
+
+
+def _of_failed_plans(plans: Iterable[Plan]) -> Iterator[Attention]:
+    for plan in plans:
+        if plan.state in (PlanState.FAILED, PlanState.INTERRUPTED) and not plan.seen:
+            verb = "failed" if plan.state is PlanState.FAILED else "was interrupted"
+            why = f": {plan.error}" if plan.error else ""
+            text = f"plan {plan.id} of {plan.facts['tool']} {verb}{why}"
+            yield Attention("plan", text, f"htoolsctl plan {plan.id}")
+
+
+def _of_nodes(cluster: Cluster, silent: set[str], busy: set[str]) -> Iterator[Attention]:
+    groups = {group.uuid: group.name for group in cluster.groups}
+    nodes = [node for node in cluster.nodes if groups[node.group] not in busy]
+    if left := [node.name for node in nodes if SQUEEZING in node.tags]:
+        text = f"{first_names(left)}: an hsqueeze works there, or was interrupted ({SQUEEZING})"
+        yield Attention("squeezing", text, "hsqueeze -D")
+    used: dict[str, list[Instance]] = {}
+    for row in cluster.instances:
+        for name in {row.pnode, row.snode} - {None}:
+            used.setdefault(str(name), []).append(row)
+    for node in nodes:
+        offline = node.offline and not node.drained and node.name not in silent
+        if not (offline or node.drained) or SQUEEZING in node.tags or node.name not in used:
+            continue
+        names = [row.name for row in used[node.name]]
+        kind = "drained" if node.drained else "on standby" if standby(node.tags) else "offline"
+        command = f"hbal -D -E -G {groups[node.group]}"
+        yield Attention("node", f"{node.name} is {kind} and still has {first_names(names)}", command)
+
+
+def _of_policies(policies: Iterable[Mapping[str, Any]]) -> Iterator[Attention]:
+    for policy in policies:
+        if policy["mode"] != "off" and policy["health"] == "switched off":
+            name, why = policy["name"], policy["error"]
+            text = f"policy {name} has switched itself off after failed plans: {why}"
+            yield Attention("policy", text, f"htoolsctl run --forget-failures {name}")
+
+
+def _of_files(status: Mapping[str, Any]) -> Iterator[Attention]:
+    ledger, history, reload = status["ledger"], status["history"], status["reload"]
+    if ledger["error"]:
+        yield Attention("ledger", f"the ledger cannot be used: {ledger['error']}", _LOG)
+    elif ledger["following"]:
+        yield Attention("ledger", f"the ledger is not updated: {ledger['following']}", _LOG)
+    if ledger["beyond"]:
+        text = f"claims beyond the capacity of their provider: {ledger['beyond']}"
+        yield Attention("capacity", text, "htoolsctl usage")
+    if history["error"]:
+        yield Attention("history", f"the history cannot be written: {history['error']}", _LOG)
+    if reload["error"]:
+        text = f"the new configuration was rejected, the old one is in use: {reload['error']}"
+        check = f"htoolsd --config {reload['path']} --check-config" if reload["path"] else _LOG
+        yield Attention("reload", text, check)
+    if reload["waiting"]:
+        text = f"changed keys need a restart: {first_names(reload['waiting'])}"
+        yield Attention("restart", text, "systemctl restart htoolsd")
+
+
+def _of_decisions(decisions: Mapping[str, Any], now: float) -> Iterator[Attention]:
+    if decisions["lost"]:
+        yield Attention("hung", f"decisions that do not end: {decisions['lost']}", _LOG)
+    if decisions["alone"] and now - decisions["last_alone"] < _RECENT:
+        text = f"decisions without the daemon and its claims: {decisions['alone']}, the last within a day"
+        yield Attention("fallback", text, "journalctl -t htoolsd")
+
+
+def _of_proposals(plans: Iterable[Plan]) -> Iterator[Attention]:
+    for plan in plans:
+        if plan.proposed:
+            text = f"plan {plan.id} of policy {plan.facts['policy']} waits to be executed"
+            yield Attention("proposal", text, f"htoolsctl plan {plan.id}")

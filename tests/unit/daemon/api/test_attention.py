@@ -1,0 +1,168 @@
+"""What needs an administrator's attention."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ganeti_htools.execution.run import Run
+from ganeti_htools.luxi.opcodes import Signature
+from ganeti_htools.model.cluster import Cluster, Group
+from ganeti_htools.model.tags import SQUEEZING, STANDBY_AUTO
+from ganeti_htools.model.types import DiskTemplate, Status
+from ganeti_htools.planning.group_health import group_health
+from htoolsd.api.attention import attention
+from htoolsd.plans.plan import Plan, PlanState
+from tests.support.worlds import instance, node
+
+NOW = 1e9
+STATUS: dict[str, Any] = {
+    "luxi": {"state": "reachable", "error": None},
+    "cluster": {"master": True, "nodes": 3, "late": False, "silent": []},
+    "groups": [],
+    "policies": [{"name": "squeeze", "mode": "act", "health": "healthy", "error": None}],
+    "ledger": {"error": None, "following": None, "beyond": 0},
+    "history": {"error": None},
+    "reload": {"path": "/etc/htoolsd.toml", "error": None, "waiting": []},
+    "decisions": {"alone": 0, "last_alone": None, "lost": 0},
+}
+
+
+def cluster(*changes: dict[str, Any], status: Status = Status.RUNNING) -> Cluster:
+    """Return three nodes with these changes; web is on the first two."""
+    more = (*changes, {}, {}, {})[:3]
+    nodes = tuple(node(f"node{number}", **each) for number, each in enumerate(more, 1))
+    web = replace(instance("web", DiskTemplate.DRBD, "node1", "node2"), status=status)
+    return Cluster((Group("rack1", "uuid"),), nodes, (web,))
+
+
+def plan(state: PlanState, **facts: Any) -> Plan:
+    run = Run(Signature("hbal", "", "", "beef"), [])
+    return Plan({"tool": "hbal", "groups": ["rack1"], **facts}, run, state=state, error=facts.get("error"))
+
+
+def lines(*plans: Plan, of: Cluster | None = None, **changes: Any) -> list[str]:
+    """Return the kind, the text and the command of each line."""
+    status = {key: value | changes[key] if key in changes else value for key, value in STATUS.items()}
+    status["groups"] = group_health(of) if of is not None else []
+    return [f"{each.text}; next: {each.command}" for each in attention(status, of, plans, NOW)]
+
+
+def test_nothing_needs_attention() -> None:
+    planned, done = plan(PlanState.PLANNED), plan(PlanState.DONE)
+    assert lines(planned, done, of=cluster()) == []
+    assert lines() == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        (
+            {"luxi": {"state": "unreachable", "error": "/luxi: refused"}},
+            "luxid cannot be asked: /luxi: refused; next: systemctl status ganeti-luxid",
+        ),
+        (
+            {"cluster": {"late": True}},
+            "the data about the cluster is older than it should be; next: htoolsctl refresh",
+        ),
+        (
+            {"cluster": {"silent": ["node3"]}},
+            "node3: no report; counted as offline; next: gnt-cluster verify",
+        ),
+        (
+            {"ledger": {"error": "/ledger: full"}},
+            "the ledger cannot be used: /ledger: full; next: journalctl -u htoolsd -p warning",
+        ),
+        ({"ledger": {"beyond": 2}}, "claims beyond the capacity of their provider: 2; next: htoolsctl usage"),
+        (
+            {"history": {"error": "full"}},
+            "the history cannot be written: full; next: journalctl -u htoolsd -p warning",
+        ),
+        (
+            {"reload": {"error": "/etc/htoolsd.toml: unknown key 'hold'"}},
+            "the new configuration was rejected, the old one is in use:"
+            " /etc/htoolsd.toml: unknown key 'hold'; next: htoolsd --config /etc/htoolsd.toml --check-config",
+        ),
+        (
+            {"reload": {"waiting": ["socket"]}},
+            "changed keys need a restart: socket; next: systemctl restart htoolsd",
+        ),
+        (
+            {"decisions": {"alone": 3, "last_alone": NOW - 60}},
+            "decisions without the daemon and its claims: 3, the last within a day;"
+            " next: journalctl -t htoolsd",
+        ),
+        (
+            {"decisions": {"lost": 1}},
+            "decisions that do not end: 1; next: journalctl -u htoolsd -p warning",
+        ),
+    ],
+)
+def test_part_of_the_daemon_needs_attention(changes: dict[str, Any], line: str) -> None:
+    assert lines(of=cluster(), **changes) == [line]
+
+
+def test_decisions_without_the_daemon_long_ago_need_none() -> None:
+    assert lines(decisions={"alone": 3, "last_alone": NOW - 1e6}) == []
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (
+            cluster(status=Status.ERROR_DOWN),
+            ["web is down and should run; next: gnt-instance startup web"],
+        ),
+        (cluster({"drained": True, "offline": True}, status=Status.DOWN), ["node1 is drained"]),
+        (
+            cluster({"offline": True}, status=Status.NODE_OFFLINE),
+            [
+                "web is down and should run on nodes that are offline; next: gnt-instance failover web",
+                "node1 is offline and still has web; next: hbal -D -E -G rack1",
+            ],
+        ),
+        (
+            cluster({}, {}, {"offline": True, "tags": (SQUEEZING,)}),
+            [f"node3: an hsqueeze works there, or was interrupted ({SQUEEZING}); next: hsqueeze -D"],
+        ),
+        (cluster({}, {}, {"offline": True, "tags": (STANDBY_AUTO,)}), []),
+        (
+            cluster({}, {"f_mem": 500}, {"f_mem": 100}),
+            [
+                "group rack1: node2 fails N+1, with web; next: hbal -D -G rack1",
+                "group rack1: without node1, web would not come back; next: hcheck -D --what-if-lost=node1",
+            ],
+        ),
+    ],
+)
+def test_cluster_needs_attention(found: Cluster, expected: list[str]) -> None:
+    shown = lines(of=found)
+    assert len(shown) == len(expected)
+    assert all(line.startswith(start) for line, start in zip(shown, expected, strict=True))
+    assert lines(of=found, cluster={"master": False}) == []
+
+
+def test_nodes_of_a_running_plan_need_none() -> None:
+    squeezed = cluster({}, {}, {"offline": True, "tags": (SQUEEZING,)})
+    assert lines(plan(PlanState.RUNNING), of=squeezed) == []
+
+
+def test_failed_plan_needs_attention_until_somebody_looks() -> None:
+    failed, left = plan(PlanState.FAILED, error="job 3 failed"), plan(PlanState.INTERRUPTED)
+    assert lines(failed, left) == [
+        "plan beef of hbal failed: job 3 failed; next: htoolsctl plan beef",
+        "plan beef of hbal was interrupted; next: htoolsctl plan beef",
+    ]
+    failed.seen = left.seen = True
+    assert lines(failed, left) == []
+
+
+def test_proposals_wait_for_a_person_and_come_last() -> None:
+    off = [{"name": "squeeze", "mode": "act", "health": "switched off", "error": "job 1 failed"}]
+    status = {**STATUS, "policies": off}
+    found = attention(status, None, [plan(PlanState.PLANNED, policy="squeeze")], NOW)
+    assert [f"{each.text}; next: {each.command}" for each in found] == [
+        "policy squeeze has switched itself off after failed plans: job 1 failed;"
+        " next: htoolsctl run --forget-failures squeeze",
+        "plan beef of policy squeeze waits to be executed; next: htoolsctl plan beef",
+    ]
