@@ -65,9 +65,10 @@ def run(line: CommandLine) -> None:
     _show(line, "Initial", read)
     if options.target_warning:
         warn(f"Warning: {options.target_warning}")
-    unfinished = str(interrupted_run(cluster)) if line.exec else ""
+    unfinished = str(interrupted_run(cluster))
     if unfinished:
-        warn(f"Warning: not finished by an earlier run: {unfinished}")
+        first = "" if line.exec else "; the first jobs of this plan finish it"
+        warn(f"Warning: not finished by an earlier run: {unfinished}{first}")
     state = planning.state_of(_with_standby_data(line, cluster), options)
     plan, answer = plans.make(line, planning.HSQUEEZE, state, options, reading.generations)
     for text in squeeze.about(plan, line):

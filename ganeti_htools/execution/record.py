@@ -14,7 +14,7 @@ from ganeti_htools.execution.shape import Shape
 from ganeti_htools.execution.wording import going_on
 from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.opcodes import Signature
-from ganeti_htools.model.moves import TITLES, NamedMove
+from ganeti_htools.model.moves import TITLES, NamedMove, as_carried_out
 
 INTERRUPTED = "interrupted"  # instead of an ending
 
@@ -112,7 +112,7 @@ def _job_to_json(job: Job) -> dict[str, Any]:
     return {
         "title": job.title,
         "instance": step and step.instance,
-        "move": step and step.title,
+        "move": step and as_carried_out(step.title, job.commands),
         "from": step and list(step.was),
         "to": step and list(step.now),
         "opcodes": [opcode["OP_ID"] for opcode in job.opcodes],

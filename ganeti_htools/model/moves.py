@@ -141,11 +141,25 @@ RANK = {kind: rank for rank, kind in enumerate(MoveKind)}
 
 _TITLES = {kind.operations: kind.value for kind in MoveKind}
 _BOTH = "replace both nodes"
-TITLES = frozenset((*_TITLES.values(), _BOTH))
+
+
+def as_carried_out(words: str, commands: Iterable[str]) -> str:
+    """Return the words for a move: a failover of a running instance is a live migration.
+
+    ``commands`` are those of gnt-instance that carry the move out.
+    """
+    if not any("migrate" in command.split()[:2] for command in commands):
+        return words
+    return words.replace("failover", "migration").replace("fail over", "migrate")
+
+
+TITLES = frozenset(
+    as_carried_out(title, commands) for title in (*_TITLES.values(), _BOTH) for commands in ((), ("migrate",))
+)
 
 
 def title_of(operations: Iterable[Operation]) -> str:
-    """Return the title, one of TITLES, of a sequence of operations on one instance."""
+    """Return the title of a sequence of operations on one instance."""
     title: str = _TITLES.get(tuple(operations), _BOTH)
     return title
 

@@ -1,5 +1,6 @@
 """Moves between node groups by name, their cost and their jobs."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,7 +8,7 @@ from ganeti_htools.engine.allocation.evacuate import MovedInstance
 from ganeti_htools.engine.groups.outcome import RegroupingOutcome
 from ganeti_htools.execution.jobs import Job, Jobsets, opcodes_of_group_move
 from ganeti_htools.model.columns import NOWHERE
-from ganeti_htools.model.moves import NamedMove, title_of
+from ganeti_htools.model.moves import NamedMove, as_carried_out, title_of
 from ganeti_htools.model.state import State
 from ganeti_htools.planning.jobsets import Names, PlannedMove, cost, job_of, jobsets
 
@@ -41,8 +42,8 @@ def _named(state: State, moved: MovedInstance, was: Sequence[int]) -> NamedMove:
 
 def cost_of(moves: Sequence[GroupMove]) -> dict[str, Any]:
     """Add up what moves cost, as JSON."""
-    titles = [move.step.title for move in moves]
-    return cost({title: titles.count(title) for title in dict.fromkeys(titles)}, moves, len(jobsets(moves)))
+    titles = Counter(as_carried_out(move.step.title, move.commands) for move in moves)
+    return cost(titles, moves, len(jobsets(moves)))
 
 
 def jobs_of(state: State, moves: Sequence[GroupMove]) -> Jobsets:

@@ -1,5 +1,6 @@
 """Moves of a plan by name, their commands and cost, and jobsets (``hbal(1)``)."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from shlex import quote
@@ -12,7 +13,7 @@ from ganeti_htools.execution.jobs import Job, opcodes_of
 from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.model.cluster import Instance, common_suffix
 from ganeti_htools.model.columns import NOWHERE
-from ganeti_htools.model.moves import MoveKind, NamedMove, NamedStep, Operation
+from ganeti_htools.model.moves import RANK, NamedMove, NamedStep, Operation, as_carried_out
 from ganeti_htools.model.state import State
 
 S = TypeVar("S")
@@ -123,8 +124,9 @@ def command(operation: Operation, row: Instance, name: str, new: str) -> str:
 def cost_of(sets: Sequence[Sequence[BalancingMove]]) -> dict[str, Any]:
     """Add up what the moves of a balancing plan cost, as JSON."""
     moves = [move for jobs in sets for move in jobs]
-    kinds = [move.step.kind for move in moves]
-    return cost({kind.plural: kinds.count(kind) for kind in MoveKind if kind in kinds}, moves, len(sets))
+    kinds = sorted(moves, key=lambda move: RANK[move.step.kind])
+    names = Counter(as_carried_out(move.step.kind.plural, move.commands) for move in kinds)
+    return cost(names, moves, len(sets))
 
 
 def cost(kinds: Mapping[str, int], moves: Sequence[PlannedMove[Any]], sets: int) -> dict[str, Any]:
@@ -132,7 +134,7 @@ def cost(kinds: Mapping[str, int], moves: Sequence[PlannedMove[Any]], sets: int)
     units = sorted({unit for move in moves for unit in move.units})
     by_unit = {unit: sum(move.units.get(unit, 0) for move in moves) for unit in units}
     return {
-        "moves": kinds,
+        "moves": dict(kinds),
         "disk_mib": sum(move.disk for move in moves),
         "memory_mib": sum(move.memory for move in moves),
         "jobsets": sets,

@@ -8,8 +8,10 @@ import numpy as np
 from ganeti_htools.engine.squeezing import candidates, power_group
 from ganeti_htools.engine.squeezing.candidates import MIRRORS, OWN_STORAGE
 from ganeti_htools.engine.squeezing.power_plan import Action, AllowedMoves, PowerPlan
+from ganeti_htools.model.cluster import Node
 from ganeti_htools.model.errors import first_names
 from ganeti_htools.model.state import State
+from ganeti_htools.model.tags import standby
 from ganeti_htools.model.types import DiskTemplate
 
 DISKLESS = "has diskless instances, which stay"
@@ -48,9 +50,9 @@ def unchanged_nodes(state: State, plan: PowerPlan, allowed: AllowedMoves) -> dic
     """Return why nodes are not powered down; where nodes are powered up, why other nodes stay off."""
     nodes = state.cluster.nodes
     if plan.action is Action.ONLINE:
-        standby = candidates.online_candidates(state)
+        ready = set(candidates.online_candidates(state).tolist())
         return {
-            node.name: "is not needed" if row in standby else "has no standby tag"
+            node.name: "is not needed" if row in ready else _unavailable(node)
             for row, node in enumerate(nodes)
             if node.offline and row not in plan.nodes
         }
@@ -96,6 +98,11 @@ def _reason(state: State, row: int, cause: str, allowed: AllowedMoves) -> Reason
         mirrors = np.flatnonzero((state.snode == row) & settled).tolist()
         return Reason(cause, tuple(rows[index].name for index in mirrors), _OPTIONS[cause])
     return Reason(cause, (), _OPTIONS.get(cause, ""))
+
+
+def _unavailable(node: Node) -> str:
+    """Return why an offline node is no candidate for powering up."""
+    return "is drained" if node.drained and standby(node.tags) else "has no standby tag"
 
 
 def _rooted(state: State, allowed: AllowedMoves) -> dict[int, str]:

@@ -13,6 +13,7 @@ from ganeti_htools.execution.shape import Shape, fits
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.moves import as_carried_out
 from ganeti_htools.model.state import State
 from ganeti_htools.model.tags import PINNED
 from ganeti_htools.planning import view
@@ -124,11 +125,16 @@ class RemedyPlan:
 
     def moves_to_json(self) -> list[dict[str, Any]]:
         """Return the moves as JSON; none if the plan is refused."""
-        steps = (job.step for jobs in self.proposal.jobs for job in jobs if job.step)
+        jobs = [job for jobs in self.proposal.jobs for job in jobs if job.step and self.refusal is None]
         return [
-            {"instance": step.instance, "move": step.title, "from": list(step.was), "to": list(step.now)}
-            for step in steps
-            if self.refusal is None
+            {
+                "instance": step.instance,
+                "move": as_carried_out(step.title, job.commands),
+                "from": list(step.was),
+                "to": list(step.now),
+            }
+            for job in jobs
+            if (step := job.step)
         ]
 
 

@@ -12,6 +12,7 @@ from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.engine.redundancy import health as redundancy_health
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, by_unit
+from ganeti_htools.model.moves import as_carried_out
 from ganeti_htools.model.state import State
 from ganeti_htools.planning.hbal import GroupPlan
 from ganeti_htools.planning.jobsets import BalancingMove, Names, cost_of, jobsets
@@ -161,6 +162,7 @@ def cost_line(cost: Mapping[str, Any], by_unit: bool = False) -> str:
 
 _SINGULAR = {
     "failovers": "failover",
+    "migrations": "migration",
     "secondaries": "secondary",
     "primaries": "primary",
     "moves of stopped instances": "move of a stopped instance",
@@ -238,7 +240,7 @@ def _document(group: GroupReport, jobsets_before: int) -> dict[str, Any]:
     steps = [
         {
             "instance": state.cluster.instances[move.step.instance].name,
-            "move": move.step.kind.value,
+            "move": as_carried_out(move.step.kind.value, move.commands),
             "from": state.names(_nodes(*place)),
             "to": state.names(_nodes(move.step.pnode, move.step.snode)),
             "score": move.step.score,

@@ -36,10 +36,17 @@ def about(plan: SqueezePlan, line: CommandLine) -> Iterator[str]:
 
 
 def warnings(plan: SqueezePlan) -> Iterator[str]:
-    """Warnings about a plan."""
-    if not plan.power.enough and plan.options.factors[0]:
+    """Warnings about a plan, as far as its heading does not say it all."""
+    power = plan.power
+    if power.action is Action.ONLINE and plan.options.factors[0]:
         where = " and ".join(f"group {name}" for name in plan.lacking_groups)
-        yield f"not enough standby nodes: with all of them up, {where} still lacks minimal resources"
+        if power.enough and not power.nodes:
+            moves = "1 move frees" if len(power.steps) == 1 else f"{len(power.steps)} moves free"
+            yield f"no node is powered up: {moves} the minimal resources"
+        elif not power.enough and not power.nodes:
+            yield f"not enough standby nodes: none can be powered up, and {where} lacks minimal resources"
+        elif not power.enough:
+            yield f"not enough standby nodes: with all of them up, {where} still lacks minimal resources"
     if stopped := plan.stopped_instances:
         count = counted(len(stopped), "instance")
         yield f"stopped while they are copied: {count}, {', '.join(stopped)}"

@@ -363,7 +363,7 @@ def test_optimised_plan_is_compared_with_the_greedy_one(
         "score": report["score"]["before"],
         "cost": {"moves": {}, "disk_mib": 0, "memory_mib": 0, "jobsets": 0},
     }
-    assert report["cost"]["moves"] == {"failovers to any node": 2}
+    assert report["cost"]["moves"] == {"migrations to any node": 2}
     saved = text.parse((tmp_path / "saved.balanced").read_text(), "saved")
     ends = {step["instance"]: step["to"] for step in report["steps"]}
     assert {row.name: [row.pnode] for row in saved.instances if row.name in ends} == ends

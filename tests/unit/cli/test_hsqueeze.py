@@ -89,10 +89,25 @@ def test_script_finishes_interrupted_run_when_nothing_else_is_to_be_done(
 ) -> None:
     content = FILE.format(role="N", tag=SQUEEZING)
     assert run(tmp_path, content, "-C", "--target-resources=70", "--minimal-resources=0") == 0
-    out = capsys.readouterr().out
+    out, err = capsys.readouterr()
+    left = "not finished by an earlier run: node4.org is online and still tagged"
+    assert err == f"Warning: {left}; the first jobs of this plan finish it\n"
     assert out.startswith("'No action'\n")
     assert f"gnt-node remove-tags node4.org {SQUEEZING}\n" in out
     assert "Nothing to do" not in out
+
+
+def test_says_why_no_node_is_powered_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    full = LOOSE.replace("|8000|0|6000|", "|8000|0|4500|").replace("inst4.org|1000", "inst4.org|2500")
+    assert run(tmp_path, full, "--minimal-resources=40", "--target-resources=70") == 0
+    out, err = capsys.readouterr()
+    assert out == "'Nodes to online'\n"
+    assert err == "Warning: no node is powered up: 1 move frees the minimal resources\n"
+    assert run(tmp_path, LOOSE, "--minimal-resources=1000") == 0
+    out, err = capsys.readouterr()
+    assert out == "'Nodes to online'\n"
+    why = "none can be powered up, and group g lacks minimal resources"
+    assert err == f"Warning: not enough standby nodes: {why}\n"
 
 
 def test_standby_nodes_with_lower_priority_are_powered_up_first(

@@ -1,6 +1,6 @@
 import pytest
 
-from ganeti_htools.model.moves import KINDS, RANK, MoveKind, Operation
+from ganeti_htools.model.moves import KINDS, RANK, TITLES, MoveKind, Operation, as_carried_out
 from ganeti_htools.model.types import MirrorType
 
 P, S, NEW = "p", "s", "new"
@@ -56,3 +56,18 @@ def test_each_kind_is_for_one_sort_of_instances() -> None:
     kinds = (kind for kinds in KINDS.values() for kind in kinds)
     assert sorted(kinds, key=RANK.__getitem__) == list(MoveKind)
     assert [MoveKind(kind.value) for kind in MoveKind] == list(MoveKind)
+
+
+@pytest.mark.parametrize(
+    ("words", "command", "expected"),
+    [
+        ("failovers to any node", "migrate -f -n n2 i0", "migrations to any node"),
+        ("replace secondary and fail over", "gnt-instance migrate -f i0", "replace secondary and migrate"),
+        ("failover", "failover -f migrate", "failover"),
+        ("replace primary", "migrate -f i0", "replace primary"),
+    ],
+)
+def test_failover_of_running_instance_is_called_migration(words: str, command: str, expected: str) -> None:
+    assert as_carried_out(words, ["replace-disks -n n2 i0", command]) == expected
+    assert as_carried_out(expected, [command]) == expected
+    assert words == "failovers to any node" or expected in TITLES

@@ -5,11 +5,16 @@ from dataclasses import replace
 import pytest
 
 from ganeti_htools.engine.squeezing.power_plan import Action, Phase, PowerPlan
+from ganeti_htools.execution.record import RUN, record
+from ganeti_htools.execution.run import Ending, Run
+from ganeti_htools.execution.shape import fits
+from ganeti_htools.luxi.opcodes import Signature
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.policy import DEFAULT_IPOLICY
-from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.planning import hsqueeze
 from ganeti_htools.planning.hsqueeze import SqueezeOptions, SqueezePlan
+from ganeti_htools.planning.power_report import unchanged_nodes
 from tests.support import by_hand
 from tests.support.by_hand import instance
 from tests.support.clusters import Shape
@@ -192,3 +197,35 @@ def test_each_group_keeps_its_own_standard_instance_free() -> None:
         ).found
         assert found["nodes"]
         assert set(found["nodes"]) <= freed
+
+
+def test_drained_node_with_standby_tag_is_not_said_to_lack_the_tag() -> None:
+    made = outgrown()
+    boss, small, large = made.nodes
+    tagged = replace(large, name="tagged", drained=True)
+    bare = replace(large, name="bare", tags=())
+    spare = replace(large, name="spare")
+    state = hsqueeze.state_of(replace(made, nodes=(boss, small, large, tagged, bare, spare)), OUTGROWN)
+    found = hsqueeze.plan(state, OUTGROWN, ignore)
+    assert found.power.action is Action.ONLINE
+    assert unchanged_nodes(state, found.power, OUTGROWN.allowed) == {
+        "tagged": "is drained",
+        "bare": "has no standby tag",
+        "spare": "is not needed",
+    }
+
+
+def test_cost_and_record_call_live_migrations_by_their_name() -> None:
+    rows = (replace(row, status=Status.DOWN) if row.name == "i0" else row for row in outgrown().instances)
+    made = replace(outgrown(), instances=tuple(rows))
+    state = hsqueeze.state_of(made, OUTGROWN)
+    found = hsqueeze.plan(state, OUTGROWN, ignore)
+    moves = [move for part in found.sets() for jobs in part for move in jobs]
+    live = sum("migrate" in move.commands[0] for move in moves)
+    counted = found.cost()["moves"]
+    assert 0 < live == counted["migrations to any node"]
+    assert counted.get("failovers to any node", 0) == len(moves) - live
+    done = record(Run(Signature("hsqueeze", "", "", "beef"), found.jobs(), ending=Ending.DONE))
+    words = {job["move"]: job["commands"] for jobs in done["not_submitted"] for job in jobs if job["move"]}
+    assert all(("migrate" in words[name][0]) == name.startswith("migration") for name in words)
+    assert fits(done, RUN)
