@@ -201,6 +201,7 @@ def storage_to_json(cluster: Cluster) -> dict[str, Any]:
                 "key": pool.unit.key,
                 "total": pool.total,
                 "reserved": pool.reserved,
+                **({} if pool.free is None else {"free": pool.free}),
             }
             for pool in cluster.pools
         ],
@@ -233,19 +234,26 @@ def with_storage_json(cluster: Cluster, said: Any) -> Cluster:
 
 
 def pool(fields: Fields) -> Pool:
-    """Read a pool's type, key, total and reserved MiB, and its provider's name. Raises DataError."""
+    """Read a pool's type, key, total, reserved and free MiB, its provider's name and its probe.
+
+    Raises DataError.
+    """
     known = {kind.value: kind for kind in StorageType if kind.pool}
     kind, key = fields.text("type"), fields.text("key")
     if kind not in known:
         raise fields.wrong("type", "StorageType", f"one of {', '.join(known)}")
     if not key:
         raise fields.wrong("key", "String", "the name of a pool")
-    total = fields.integer("total")
-    reserved = fields.integer("reserved", high=total) if fields.has("reserved") else 0
+    probe = fields.texts("probe") if fields.has("probe") else ()
+    if fields.has("probe") and not (probe and probe[0]):
+        raise fields.wrong("probe", "[String]", "a command and its arguments")
+    total = fields.integer("total") if fields.has("total") or not probe else 0
+    reserved = fields.integer("reserved", high=total or MAX_MIB) if fields.has("reserved") else 0
+    free = fields.free("free") if fields.has("free") else None
     provider = fields.text("provider") if fields.has("provider") else ""
     if not provider.isprintable() or len(provider) > _LONGEST:
         raise fields.wrong("provider", "String", f"a name of one line and at most {_LONGEST} characters")
-    return Pool(DesiredUnit(known[kind], key), total, reserved, provider)
+    return Pool(DesiredUnit(known[kind], key), total, reserved, provider, free, probe)
 
 
 def reports(results: Mapping[StorageType, Any]) -> tuple[UnitReports, tuple[str, ...]]:

@@ -94,9 +94,14 @@ class Pool(NamedTuple):
     """The size of a pool (MiB). ``reserved`` MiB are not for disks.
 
     ``provider`` is the pool's name in the ledger, the same in all clusters that share the pool; or empty.
+
+    ``free`` is the space as measured, less what instances have taken since; None if it was not measured.
+    ``probe`` is the command that measures it; with a command, a total of 0 is unknown.
     """
 
     unit: DesiredUnit
     total: int
     reserved: int = 0
     provider: str = ""
+    free: int | None = None
+    probe: tuple[str, ...] = ()

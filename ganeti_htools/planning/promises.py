@@ -132,7 +132,11 @@ def with_promises(
         _remaining(node, taken.get(node.name), units, pools) if pools or node.name in taken else node
         for node in cluster.nodes
     )
-    return replace(cluster, nodes=remaining, instances=tuple(rows)), names
+    left = tuple(
+        pool if pool.free is None else pool._replace(free=pool.free - pools[pool.unit])
+        for pool in cluster.pools
+    )
+    return replace(cluster, nodes=remaining, instances=tuple(rows), pools=left), names
 
 
 def without_reserved(

@@ -1,6 +1,7 @@
 """Storage units from jobs to decisions and tools, all as processes."""
 
 import json
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -53,6 +54,27 @@ def daemon(tmp_path: Path, ganeti: Simulator) -> Iterator[Daemon]:
     with running(tmp_path / "daemon", config=OFTEN) as daemon:
         wait_until(lambda: storage(daemon)["complete"])
         yield daemon
+
+
+def test_probe_of_a_pool_limits_and_is_shown(tmp_path: Path, ganeti: Simulator) -> None:
+    output = tmp_path / "space"
+    pool = f'[[pool]]\ntype = "ext"\nkey = "san"\nprobe = ["cat", "{output}"]\n'
+
+    def shown(daemon: Daemon) -> list[str]:
+        lines = run(PROGRAMS / "htoolsctl", "--socket", daemon.socket, "storage").stdout.splitlines()
+        return next((line.split() for line in lines if "ext/san" in line), [])
+
+    with running(tmp_path / "daemon", config=f"config_seconds = 0.1\n{pool}") as daemon:
+        wait_until(lambda: daemon.told("pool not probed"))
+        assert daemon.told("pool not probed")[0]["error"] == (
+            f"cat: exit status 1: cat: {output}: No such file or directory"
+        )
+        assert shown(daemon) == []
+        daemon.signal(signal.SIGTERM)
+        daemon.wait()
+    output.write_text("1g 5g\n")
+    with running(tmp_path / "daemon", config=f"config_seconds = 0.1\n{pool}") as daemon:
+        wait_until(lambda: shown(daemon) == ["ext/san", "0.0", "1.0", "5.0", "all"])
 
 
 def storage(daemon: Daemon) -> Any:
@@ -130,7 +152,7 @@ def test_configured_pool_limits_decisions_and_default_mode_submits_no_jobs(
         wait_until(lambda: daemon.status()["cluster"]["generations"].get("storage"))
         assert (storage(daemon)["mode"], storage(daemon)["nodes"]) == ("never", 0)
         shown = tool("htoolsctl", "--socket", daemon.socket, "storage").stdout
-        assert ["ext/san", "3.9", "3.9", "all"] in [line.split() for line in shown.splitlines()]
+        assert ["ext/san", "0.0", "3.9", "3.9", "all"] in [line.split() for line in shown.splitlines()]
         assert decide(daemon, 3999)["success"]
         assert decide(daemon, 4000)["info"].endswith("most missing: space in ext/san, which lacks 1 MiB")
     assert ganeti.tell("jobs") == []

@@ -29,7 +29,13 @@ _HEAD = """\
 def _pools(name: str, value: object) -> tuple[Pool, ...]:
     if not isinstance(value, list):
         raise DataError(f"{name}: expected tables, each as [[pool]]")
-    return tuple(pool(Fields(f"{name} {place}", each)) for place, each in enumerate(value, 1))
+    return tuple(_pool(Fields(f"{name} {place}", each)) for place, each in enumerate(value, 1))
+
+
+def _pool(fields: Fields) -> Pool:
+    if fields.has("free"):
+        raise fields.wrong("free", "Int", "no value; a probe measures it")
+    return pool(fields)
 
 
 def _ledger(name: str, value: object) -> str:
@@ -58,7 +64,9 @@ class Config:
     )
     storage_seconds: float = key(600.0, "interval of these jobs for each node")
     pool: tuple[Pool, ...] = key(
-        (), "pools whose size no node reports: tables of type, key, total, reserved, provider", read=_pools
+        (),
+        "pools whose size no node reports: tables of type, key, total, reserved, probe, provider",
+        read=_pools,
     )
     history_days: float = key(90.0, "how long entries of the history are kept, days")
     history_mib: int = key(256, "largest size of the history, MiB")

@@ -19,8 +19,8 @@ from ganeti_htools.model.known_storage import (
     with_storage,
 )
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
-from ganeti_htools.model.units import Units
-from ganeti_htools.model.units_in_use import pools_of_tags, units_of_disks
+from ganeti_htools.model.units import Units, taken_of_pools
+from ganeti_htools.model.units_in_use import pools_of_tags, reported_units, units_of_disks
 
 # MiB that disks take of each unit, by the names of nodes.
 UsedStorage = Mapping[str, Mapping[DesiredUnit, int]]
@@ -40,12 +40,13 @@ class KnownStorage:
     """Storage as it is known now. ``generation`` counts the changes.
 
     ``reports`` count once they are ``complete``. Otherwise nodes without a report would seem to have only the
-    default unit. ``pools`` are those of the daemon's configuration.
+    default unit. ``pools`` are those of the daemon's configuration. ``probes`` are measurements of pools.
     """
 
     disks: DisksByInstance = field(default_factory=dict)
     reports: Mapping[str, StorageReport] = field(default_factory=dict)
     pools: tuple[Pool, ...] = ()
+    probes: Mapping[DesiredUnit, StorageReport] = field(default_factory=dict)
     complete: bool = False
     generation: int = 0
 
@@ -62,13 +63,18 @@ def revise_storage(
     reports: Mapping[str, StorageReport] | None = None,
     pools: tuple[Pool, ...] | None = None,
     complete: bool | None = None,
+    probes: Mapping[DesiredUnit, StorageReport] | None = None,
 ) -> KnownStorage:
-    """Return the storage with other disks, reports or pools; with the next generation if anything changed."""
+    """Return the storage with other disks, reports, pools or probes.
+
+    It has the next generation if anything changed.
+    """
     new = replace(
         known,
         disks=known.disks if disks is None else disks,
         reports=known.reports if reports is None else reports,
         pools=known.pools if pools is None else pools,
+        probes=known.probes if probes is None else probes,
         complete=known.complete if complete is None else complete,
     )
     return new if new == known else replace(new, generation=known.generation + 1)
@@ -111,6 +117,23 @@ def used_storage(cluster: Cluster) -> UsedStorage:
     return used
 
 
+def used_pools(cluster: Cluster) -> Mapping[DesiredUnit, int]:
+    """Return what the disks of a cluster take (MiB) of pools."""
+    return taken_of_pools(reported_units(cluster), (row for row in cluster.instances if not row.forthcoming))
+
+
+def _current_pools(cluster: Cluster, known: KnownStorage) -> Iterable[Pool]:
+    """Yield the pools with their space as it should be now; without those of unknown size."""
+    used = used_pools(cluster) if known.probes else {}
+    for pool in known.pools:
+        report = known.probes.get(pool.unit)
+        if report is not None:
+            space = _current(report.rooms[pool.unit], report, used, pool.unit)
+            yield pool._replace(total=space.size, free=space.free)
+        elif pool.total or not pool.probe:
+            yield pool
+
+
 def with_current_storage(
     cluster: Cluster, known: KnownStorage, others: Set[DesiredUnit] = frozenset()
 ) -> Cluster:
@@ -118,7 +141,9 @@ def with_current_storage(
 
     Nodes have the units that disks name, the default ones, and ``others``.
     """
-    cluster = with_disks(replace(cluster, pools=known.pools) if known.pools else cluster, known.disks)
+    cluster = with_disks(cluster, known.disks)
+    if known.pools:
+        cluster = replace(cluster, pools=tuple(_current_pools(cluster, known)))
     if not (known.reports and known.complete):
         return cluster
     used, up = used_storage(cluster), {node.name for node in cluster.nodes if node.t_mem}

@@ -1,4 +1,4 @@
-"""Polls for storage: Ganeti's configuration file when it changes, and nodes every few minutes, by jobs.
+"""Polls for storage: Ganeti's configuration file when it changes; nodes (by jobs) and pools now and then.
 
 No job is submitted unless the daemon's configuration asks for it. A few nodes are asked at a time, and only
 while no job works on them, since a job that asks holds locks that others need.
@@ -16,20 +16,23 @@ from ganeti_htools.files import read_regular_file
 from ganeti_htools.luxi import queries
 from ganeti_htools.luxi.client import LuxiClient
 from ganeti_htools.model.cluster import Cluster, Disk, Instance
-from ganeti_htools.model.errors import HtoolsError, on_one_line
-from ganeti_htools.model.known_storage import DisksByInstance, queryable_types
-from ganeti_htools.model.storage import Pool
+from ganeti_htools.model.errors import DataError, HtoolsError, on_one_line
+from ganeti_htools.model.known_storage import DisksByInstance, UnitSpace, queryable_types
+from ganeti_htools.model.storage import DesiredUnit, Pool
 from ganeti_htools.sources.storage_jobs import INSTANCES, NODES, SECONDS, query_disk_locations, query_units
 from htoolsd.sync.model import Model
 from htoolsd.sync.node_storage import (
     KnownStorage,
+    StorageReport,
     UsedStorage,
     add_reports,
     names_other_units,
     revise_storage,
+    used_pools,
     used_storage,
 )
 from htoolsd.sync.polls import PollStatistics
+from htoolsd.sync.pool_probes import probe
 from htoolsd.sync.threads import run_by_size
 
 _log = structlog.get_logger()
@@ -78,6 +81,7 @@ class StoragePolls:
         self._disks_asked: dict[
             str, tuple[tuple[Disk, ...], float]
         ] = {}  # for which disks and when, by instance
+        self._probed: dict[DesiredUnit, tuple[tuple[str, ...], float]] = {}  # by which command, and when
         self._units_requested = False
         self._not_before = 0.0
         self._begun: float | None = None  # when the first node was asked
@@ -130,6 +134,7 @@ class StoragePolls:
         if known.pools != self.settings.pools:
             await self._update(revise_storage(known, pools=self.settings.pools))
             known = self._model().storage
+        await self._probe_pools()
         never = self.settings.mode == "never"
         if never and not known.pools:  # the use of configured pools needs the configuration
             self._file_version = None
@@ -149,6 +154,36 @@ class StoragePolls:
                 await self._ask_disks(client)
             await self._ask_nodes(client)
             self._not_before = now
+
+    async def _probe_pools(self) -> None:
+        """Run the probes of pools that are due, at the same time."""
+        known, cluster, now = self._model().storage, self._model().without_reservations, trio.current_time()
+        commands = {pool.unit: pool.probe for pool in known.pools if pool.probe}
+        self._probed = {unit: when for unit, when in self._probed.items() if when[0] == commands.get(unit)}
+        old = now - self.settings.seconds
+        due = [unit for unit in commands if unit not in self._probed or self._probed[unit][1] <= old]
+        kept = {unit: report for unit, report in known.probes.items() if unit in self._probed}
+        if cluster is None or not (due or len(kept) < len(known.probes)):
+            return
+        before, found = used_pools(cluster), dict[DesiredUnit, UnitSpace]()
+
+        async def measure(unit: DesiredUnit) -> None:
+            try:
+                found[unit] = await probe(commands[unit])
+            except DataError as error:
+                _log.warning("pool not probed", pool=str(unit), error=str(error))
+
+        async with trio.open_nursery() as nursery:
+            for unit in due:
+                nursery.start_soon(measure, unit)
+        again = now - max(0.0, self.settings.seconds - RETRY)  # of a probe that failed
+        self._probed |= {unit: (commands[unit], now if unit in found else again) for unit in due}
+        then = self._model().without_reservations
+        after = used_pools(then) if then else before
+        for unit, space in found.items():
+            used = min(before.get(unit, 0), after.get(unit, 0))
+            kept[unit] = StorageReport({unit: space}, {unit: used}, now)
+        await self._update(revise_storage(self._model().storage, probes=kept))
 
     async def _forget(self, disks: DisksByInstance) -> None:
         """Forget the reports of nodes, and all disks but these."""

@@ -18,7 +18,7 @@ def pool_units(cluster: Cluster, units: Units) -> dict[DesiredUnit, Unit]:
     """Find the total and free space of each pool.
 
     If nodes report different figures, which may be of different times, the lowest free space counts. If no
-    node reports a pool, the cluster's figure counts, less what instances take.
+    node reports a pool, the cluster's figure counts, less what instances take, and no more than was measured.
     """
     found: dict[DesiredUnit, Unit] = {}
     for unit in (unit for node in cluster.nodes for unit in node.storage or () if unit.desired.type.pool):
@@ -28,7 +28,10 @@ def pool_units(cluster: Cluster, units: Units) -> dict[DesiredUnit, Unit]:
         used = taken_of_pools(units, (row for row in cluster.instances if not row.forthcoming))
         for pool in cluster.pools:
             total = pool.total - pool.reserved
-            found.setdefault(pool.unit, Unit(pool.unit, total, max(0, total - used[pool.unit])))
+            free = total - used[pool.unit]
+            if pool.free is not None:
+                free = min(free, pool.free - pool.reserved)
+            found.setdefault(pool.unit, Unit(pool.unit, total, max(0, free)))
     return found
 
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -202,6 +203,20 @@ def test_answer_names_promises_of_other_clusters_on_its_pools() -> None:
     answer = decided(request, known=known).answer
     assert '; room is promised to other/web, without which more would find a place"' in answer
     assert "promised" not in decided(messages.allocate("new"), known=known).answer
+
+
+def test_promise_takes_measured_space_of_its_pool() -> None:
+    known = Known(replace(cluster({}, ()), pools=(Pool(POOL, 10_000, free=3_000),)), 0.0)
+
+    def request(name: str) -> dict[str, Any]:
+        made = messages.allocate(name, "ext", disks=[2_000])
+        made["disks"][0] |= {"provider": "san"}
+        return made
+
+    first = decided(request("first"), known=known)
+    assert first.promises
+    assert not decided(request("second"), *first.promises, known=known).promises
+    assert decided(request("second"), known=known).promises
 
 
 def test_own_promise_does_not_count_in_a_repeated_request() -> None:

@@ -54,6 +54,10 @@ def test_command_line_overrides_file_overrides_defaults(tmp_path: Path) -> None:
         ("[pool]", "pool: expected tables, each as [[pool]]"),
         ("pool = [5]", "pool 1: Unable to read JSObject, expected an object"),
         ("[[pool]]", "pool 1: key 'type' not found"),
+        ('[[pool]]\ntype = "rados"\nkey = "x"', "pool 1: key 'total' not found"),
+        ('[[pool]]\ntype = "rados"\nkey = "x"\nprobe = []', "pool 1: key 'probe': Unable to read [String]"),
+        ('[[pool]]\ntype = "rados"\nkey = "x"\nprobe = "x"', "pool 1: key 'probe': Unable to read"),
+        ('[[pool]]\ntype = "rados"\nkey = "x"\ntotal = 5\nfree = 5', "pool 1: key 'free': Unable to read"),
         ('[[pool]]\ntype = "file"\nkey = "x"\ntotal = 5', "pool 1: key 'type': Unable to read StorageType"),
         ('[[pool]]\ntype = "rados"\nkey = ""\ntotal = 5', "pool 1: key 'key': Unable to read String"),
         ('[[pool]]\ntype = "rados"\nkey = "x"\ntotal = -5', "pool 1: key 'total': Unable to read Int"),
@@ -137,8 +141,10 @@ def test_pools(tmp_path: Path) -> None:
         '[[pool]]\ntype = "rados"\nkey = "a"\ntotal = 9\n'
         '[[pool]]\ntype = "ext"\nkey = "b"\ntotal = 8\nreserved = 1\nprovider = "box"'
     )
+    file.write_text(f'{file.read_text()}\n[[pool]]\ntype = "ext"\nkey = "c"\nprobe = ["free", "c"]')
+    probed = Pool(DesiredUnit(StorageType.EXT, "c"), 0, probe=("free", "c"))
     pools = Pool(DesiredUnit(StorageType.RADOS, "a"), 9), Pool(DesiredUnit(StorageType.EXT, "b"), 8, 1, "box")
-    assert load(str(file), {}).pool == pools
+    assert load(str(file), {}).pool == (*pools, probed)
 
 
 @pytest.mark.parametrize("provider", [r"two\nlines", "x" * 201])

@@ -4,7 +4,7 @@ import pytest
 
 from ganeti_htools.model.cluster import Cluster, Disk, Instance
 from ganeti_htools.model.known_storage import UnitSpace
-from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
+from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
 from htoolsd.sync.node_storage import (
     KnownStorage,
@@ -130,3 +130,33 @@ def test_other_units_are_named_by_disks_pools_and_tags(disk: Disk, needed: bool)
     assert names_other_units(start) is needed
     tagged = replace(cluster(), nodes=(node("one", tags=("htools:storage:rbd/vms",)),))
     assert names_other_units(tagged)
+
+
+class TestMeasuredPools:
+    """Probes measure the space of pools."""
+
+    FAST = DesiredUnit(StorageType.RADOS, "fast")
+
+    def row(self, name: str, size: int) -> Instance:
+        disks = (Disk(size, unit=self.FAST),)
+        return Instance(name, 100, size, disks, 1, pnode="one", template=DiskTemplate.RBD)
+
+    def pools(
+        self, pool: Pool, probes: dict[DesiredUnit, StorageReport], *rows: Instance
+    ) -> tuple[Pool, ...]:
+        return with_current_storage(cluster(*rows), KnownStorage(pools=(pool,), probes=probes)).pools
+
+    def test_measured_space_follows_the_disks(self) -> None:
+        pool, old = Pool(self.FAST, 5000, 10, probe=("x",)), self.row("old", 100)
+        probes = {self.FAST: StorageReport({self.FAST: UnitSpace(900, 600)}, {self.FAST: 100}, 0.0)}
+        measured = pool._replace(total=900)
+        assert self.pools(pool, probes, old) == (measured._replace(free=600),)
+        assert self.pools(pool, probes, old, self.row("new", 250)) == (measured._replace(free=350),)
+        assert self.pools(pool, probes) == (measured._replace(free=700),)
+        assert self.pools(pool, {}, old) == (pool,)
+
+    def test_pool_of_unknown_size_limits_nothing_until_it_is_measured(self) -> None:
+        pool = Pool(self.FAST, 0, probe=("x",))
+        assert self.pools(pool, {}) == ()
+        probes = {self.FAST: StorageReport({self.FAST: UnitSpace(0, 0)}, {}, 0.0)}
+        assert self.pools(pool, probes) == (pool._replace(free=0),)

@@ -65,6 +65,9 @@ def test_of_a_pool_that_no_node_tells_of_there_is_what_instances_leave() -> None
         found = storage_of(known, units_in_use(known)).pools
         names = ("node-01-001",)
         assert found == (SharedPool("rados", "fast", 35, room.total - room.reserved, free, names, True),)
+    for measured, free in ((50, 30), (90, 45), (10, 0)):  # 20 are reserved
+        known = replace(cluster, instances=(row,), pools=(Pool(fast, 100, 20, free=measured),))
+        assert storage_of(known, units_in_use(known)).pools[0].free == free
     listed = replace(cluster.nodes[0], storage=(*(cluster.nodes[0].storage or ()), Unit(fast, 9, 8)))
     known = replace(known, nodes=(listed,))
     assert storage_of(known, units_in_use(known)).pools[0].total == 9

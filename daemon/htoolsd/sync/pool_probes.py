@@ -1,0 +1,65 @@
+"""Probes of pools: commands of the administrator that print the free and the total space of a pool."""
+
+from collections.abc import Sequence
+from functools import partial
+from subprocess import DEVNULL, PIPE
+
+import trio
+
+from ganeti_htools.backends import values
+from ganeti_htools.model.errors import DataError, on_one_line
+from ganeti_htools.model.known_storage import UnitSpace
+
+_PATIENCE = 30.0  # seconds of a command
+_LONGEST = 4096  # bytes of each of its outputs
+
+
+async def probe(command: Sequence[str], patience: float = _PATIENCE) -> UnitSpace:
+    """Run a command and return the space that it prints: free and total, MiB or with units.
+
+    Raises DataError.
+    """
+    printed, complaint = bytearray(), bytearray()
+    with trio.move_on_after(patience) as waiting:
+        try:
+            async with trio.open_nursery() as nursery:
+                run = partial(trio.run_process, command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, check=False)
+                process: trio.Process = await nursery.start(run)
+                for stream, output in ((process.stdout, printed), (process.stderr, complaint)):
+                    assert stream is not None
+                    nursery.start_soon(_collect, stream, output, nursery.cancel_scope)
+        except* OSError as errors:
+            raise DataError(f"{command[0]}: {_first(errors).strerror}") from None
+    if waiting.cancelled_caught:
+        raise DataError(f"{command[0]}: no end within {patience:g} s")
+    if max(len(printed), len(complaint)) > _LONGEST:
+        raise DataError(f"{command[0]}: expected free and total space, got more than {_LONGEST} bytes")
+    if process.returncode:
+        why = complaint.decode(errors="replace").strip().partition("\n")[0]
+        raise DataError(on_one_line(f"{command[0]}: exit status {process.returncode}{': ' * bool(why)}{why}"))
+    return _read(command[0], printed)
+
+
+async def _collect(stream: trio.abc.ReceiveStream, output: bytearray, enough: trio.CancelScope) -> None:
+    """Collect what a command prints; end it when that is too long."""
+    async for part in stream:
+        output += part
+        if len(output) > _LONGEST:
+            enough.cancel()
+
+
+def _first(errors: BaseExceptionGroup[OSError]) -> OSError:
+    first = errors.exceptions[0]
+    return first if isinstance(first, OSError) else _first(first)
+
+
+def _read(name: str, output: bytearray) -> UnitSpace:
+    """Read what a command has printed. Raises DataError."""
+    text = output.decode(errors="replace")
+    words = text.split()
+    if len(words) != 2:
+        raise DataError(f"{name}: expected free and total space, got {values.quote(text.strip())}")
+    free, total = (values.read(values.size, word, name) for word in words)
+    if not 0 <= free <= total:
+        raise DataError(f"{name}: expected free space from 0 to the total, got {free} of {total} MiB")
+    return UnitSpace(total, free)
