@@ -85,5 +85,15 @@ def write_text(path: str, content: str) -> None:
         raise HtoolsError(f"{path}: cannot be written: {_reason(error)}") from error
 
 
+def make_private_database(path: str) -> None:
+    """Have an SQLite file that only its owner can read and write, empty if it is new. Raises OSError."""
+    options = os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
+    os.close(os.open(path, options | os.O_CREAT, 0o600))
+    for name in (path, f"{path}-wal", f"{path}-shm"):
+        with suppress(FileNotFoundError):
+            if os.stat(name).st_mode & 0o077:
+                os.chmod(name, 0o600)
+
+
 def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from htoolsd.ledger.database import VERSION
 from tests.support.clusters import Json, Shape, cluster
 from tests.support.messages import allocate, encode, message
 from tests.support.postgresql import Server
@@ -165,7 +166,7 @@ def of_a_newer_version(path: Path) -> str:
         ledger.execute("CREATE TABLE ledger_version (version_num TEXT)")
         ledger.execute("INSERT INTO ledger_version VALUES ('9999')")
         ledger.commit()
-    return "ledger: schema version 9999 is newer than this htoolsd (0001); install a newer htoolsd"
+    return f"ledger: schema version 9999 is newer than this htoolsd ({VERSION}); install a newer htoolsd"
 
 
 @pytest.mark.parametrize("spoil", [garbage, of_a_newer_version])

@@ -48,7 +48,7 @@ def test_inventory_and_claim_are_set_shown_and_removed(daemon: Daemon) -> None:
     assert claimed == ["c/web (claim)", "  c/node1.org: CUSTOM_GPU 3, MEMORY_MB 100"]
     assert lines(daemon, "allocations") == lines(daemon, "allocations", "c/web") == claimed
     assert lines(daemon, "usage", "node1")[1].split() == ["c/node1.org", "CUSTOM_GPU", "3", "14", "11"]
-    assert "1 providers, 1 claims, 0 conflicts" in ctl(daemon, "status").stdout
+    assert "1 provider, 1 claim, 0 conflicts" in ctl(daemon, "status").stdout
     assert lines(daemon, "release", "c/web") == ["c/web has nothing any more"]
     assert lines(daemon, "allocations") == ["nothing is allocated"]
     lines(daemon, "inventory", "set", "node1", "CUSTOM_GPU", "--remove")

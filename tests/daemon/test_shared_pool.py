@@ -47,9 +47,9 @@ def rows() -> Cluster:
     return Cluster((Group("default", "uuid"),), (one,), (row,))
 
 
-def configuration(ledger: str, seconds: float) -> str:
+def configuration(ledger: str, seconds: float, total: int = TOTAL) -> str:
     pool = (
-        f'type = "ext"\nkey = "san"\ntotal = {TOTAL}\nreserved = {RESERVED}\nprovider = "san.example.org"\n'
+        f'type = "ext"\nkey = "san"\ntotal = {total}\nreserved = {RESERVED}\nprovider = "san.example.org"\n'
     )
     return f'config_seconds = {seconds}\nstorage = "always"\nledger = "{ledger}"\n[[pool]]\n{pool}'
 
@@ -61,17 +61,22 @@ def seconds() -> float:
 
 
 @contextmanager
-def clusters(directory: Path, postgresql: Server, seconds: float) -> Iterator[Both]:
+def clusters(
+    directory: Path, postgresql: Server, seconds: float, data: Cluster | None = None, total: int = TOTAL
+) -> Iterator[Both]:
     """Run both clusters with their daemons within the block."""
-    config = configuration(postgresql.database(), seconds)
+    config, data = configuration(postgresql.database(), seconds, total), data or rows()
     with ExitStack() as stack:
         daemons = []
         for name in "ab":
             (directory / name).mkdir()
-            stack.enter_context(simulator(directory / name, rows(), "--name", name, "--job-seconds=0.01"))
+            stack.enter_context(simulator(directory / name, data, "--name", name, "--job-seconds=0.01"))
             daemons.append(stack.enter_context(running(directory / name, config=config)))
         found = Both(*daemons)
-        wait_until(lambda: found.used() == 2 * EACH)
+        wait_until(
+            lambda: all(each.status()["ledger"]["behind_s"] is not None for each in (found.a, found.b))
+        )
+        wait_until(lambda: found.used() == 2 * EACH * len(data.instances))
         yield found
 
 
@@ -90,7 +95,7 @@ def unchanged(tmp_path_factory: pytest.TempPathFactory, postgresql: Server) -> I
 
 def request(name: str, size: int) -> str:
     """Return a request for an instance with a disk of that size on the pool."""
-    wanted = messages.allocate(name, "ext", disks=[size])
+    wanted = messages.allocate(name, "ext", memory=128, disks=[size])
     wanted["disks"][0] |= {"provider": "san"}
     data = cluster(3, Shape(nodes=3, instances=0, templates={"ext": 1}))
     return messages.encode(messages.message(data, wanted))
@@ -163,19 +168,6 @@ def race(both: Both, files: list[Path]) -> list[Any]:
     return [json.loads(each.stdout) for each in ran]
 
 
-def take_back(both: Both) -> None:
-    """Release the promises once they are in the ledger."""
-    daemons = both.a, both.b
-    wait_until(
-        lambda: (
-            sum(each.status()["claims"]["living"] for each in daemons) == both.a.status()["ledger"]["claims"]
-        )
-    )
-    for each, name in zip(daemons, "ab", strict=True):
-        ctl(each, "release", f"new{name}")
-    wait_until(lambda: both.used() == 2 * EACH)
-
-
 @pytest.mark.parametrize("seconds", [3600.0])  # what the other one has promised is only met in the ledger
 def test_one_of_two_concurrent_decisions_gets_the_last_space(both: Both, tmp_path: Path) -> None:
     ctl(both.a, "refresh")
@@ -185,10 +177,37 @@ def test_one_of_two_concurrent_decisions_gets_the_last_space(both: Both, tmp_pat
     for path in files:
         path.write_text(request(path.name, left - 1))
     answers = race(both, files)
-    while any("without the ledger" in each["info"] for each in answers):  # it has taken too long
-        take_back(both)
-        answers = race(both, files)
     (lucky,) = (name for name, each in zip("ab", answers, strict=True) if each["success"])
     (refused,) = (each["info"] for each in answers if not each["success"])
     assert f"; room is promised to {lucky}/new{lucky}, without which more would find a place" in refused
     assert both.a.status()["ledger"]["conflicts"] + both.b.status()["ledger"]["conflicts"] > 0
+
+
+def decide_all(daemon: Daemon, names: list[str]) -> list[Any]:
+    return [decide(daemon, name, 1024, claim=True) for name in names]
+
+
+def claim_by_hand(both: Both, claims: int) -> None:
+    """Claim a little of the pool again and again."""
+    for number in range(claims):
+        call = {"consumer": "a/tests", "allocations": {"san.example.org": {DISK: 1 + number % 9}}}
+        ask(str(both.a.socket), "claim", call)
+
+
+def test_clusters_that_race_for_a_pool_fill_it_with_the_ledger(tmp_path: Path, postgresql: Server) -> None:
+    empty, room = replace(rows(), instances=()), 16
+    with (
+        clusters(tmp_path, postgresql, 0.3, empty, RESERVED + room * 1024 + 9) as both,
+        ThreadPoolExecutor(5) as pool,
+    ):
+        by_hand = pool.submit(claim_by_hand, both, 20)
+        daemons = [(both.a, "a1"), (both.b, "b1"), (both.a, "a2"), (both.b, "b2")]
+        racing = [
+            pool.submit(decide_all, daemon, [f"{name}-{number}.example.org" for number in range(6)])
+            for daemon, name in daemons
+        ]
+        answers = [answer for each in racing for answer in each.result()]
+        by_hand.result()
+        assert not [each["info"] for each in answers if "the ledger" in each["info"]]
+        assert sum(each["success"] for each in answers) == room
+        assert room * 1024 < both.used() <= room * 1024 + 9

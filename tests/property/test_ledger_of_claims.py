@@ -1,8 +1,9 @@
 """The ledger of concurrent claims equals a ledger in which everything happened one by one."""
 
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import trio
@@ -109,6 +110,9 @@ class Steps(RuleBasedStateMachine):
     async def reconcile(self) -> None:
         self.synced = await self.worker.do(self.look)
 
+    async def reread(self, _providers: Collection[str], limit: float) -> None:
+        await self.reconcile()
+
     def look(self, ledger: Ledger) -> SyncedState:
         now = desired_state(cluster(dict.fromkeys(NODES, 1 << 20), list(self.rows.values())), "c")
         ledger.apply(diff(now, ledger.snapshot()))
@@ -123,9 +127,9 @@ class Steps(RuleBasedStateMachine):
         view, self.synced = self.synced, self.synced if reachable else None
 
         async def decide() -> None:
-            for last in (False, True):
-                outcome = await self.writer.record(response, "job", self.writer.basis(), last)
-                if not outcome.again:
+            for until in (inf, -inf):
+                outcome = await self.writer.record(response, "job", self.writer.basis(), until)
+                if outcome.until is None:
                     return
 
         async def both() -> None:

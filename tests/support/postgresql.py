@@ -6,7 +6,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -52,6 +52,19 @@ class Server:
         self._running.send_signal(signal.SIGQUIT)
         self._running.wait()
 
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Stop all processes of the server within the block; their connections stay open."""
+        processes = [self._running.pid, *_children(self._running.pid)]
+        for pid in processes:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in processes:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+
     def answers(self) -> bool:
         try:
             psycopg.connect(self._url).close()
@@ -69,6 +82,10 @@ class Server:
     @property
     def _url(self) -> str:
         return f"postgresql://tester@/postgres?host={quote(str(self._directory), safe='')}"
+
+
+def _children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 @contextmanager

@@ -58,7 +58,7 @@ MAY_IMPORT = {
     "htoolsd.sync": "model backends luxi sources files htoolsd.reservations",
     "htoolsd.plans": f"{_LIBRARY} htoolsd.sync htoolsd.claims",
     "htoolsd.history": _LIBRARY,
-    "htoolsd.ledger": "backends model htoolsd.reservations",
+    "htoolsd.ledger": "backends model files htoolsd.reservations",
     "htoolsd.claims": f"{_LIBRARY} htoolsd.reservations htoolsd.sync htoolsd.ledger",
     "htoolsd.policies": (
         f"{_LIBRARY} htoolsd.config_keys htoolsd.sync htoolsd.plans htoolsd.history htoolsd.claims"

@@ -4,6 +4,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, field
+from math import inf
 from statistics import median
 from typing import cast
 
@@ -29,7 +30,6 @@ _log = structlog.get_logger()
 
 Ages = dict[str, float]
 
-MAX_ATTEMPTS = 3  # to decide a request while other clients claim the same resources
 MAX_VALUES = 1_000_000  # in a request; 10,000 instances need a third
 
 
@@ -233,13 +233,15 @@ class Decisions:
         cache, claims = self._cache, self._claims
         if claims is None or not claims.active:
             return self._respond(data, options, cache, known, ())
-        for rest in reversed(range(MAX_ATTEMPTS)):
+        until = inf
+        while True:
             known, basis = trio.from_thread.run_sync(self._basis, claims)
             response = self._respond(data, options, cache, known, basis.promises)
             trio.from_thread.check_cancelled()  # a decision that nobody waits for promises nothing
-            outcome = trio.from_thread.run(claims.record, response, claimant, basis, rest == 0)
-            if not outcome.again:
+            outcome = trio.from_thread.run(claims.record, response, claimant, basis, until)
+            if outcome.until is None:
                 break
+            until = outcome.until
         return with_note(response, outcome.note)
 
     def _basis(self, claims: ClaimWriter) -> tuple[Known | None, DecisionBasis]:

@@ -1,13 +1,18 @@
 """Claims written to the ledger, and restored from it by the next daemon.
 
-A decision waits for the ledger for a moment only. A claim that could not be written in time is written later,
-and marked if it exceeds the capacity.
+A decision is repeated while other clients claim the same resources, for ``claim_wait_seconds`` at most. Its
+nodes must have the generations on which it rests. Of a pool only the amounts matter. The transaction checks
+amounts anyway, so many clusters may change their pool all the time.
+
+A claim that could not be written in time is written later, and marked if it exceeds the capacity. Until that
+is done, no decision waits for the ledger.
 """
 
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Protocol
 
 import structlog
@@ -17,7 +22,7 @@ from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.planning.decision import Response
 from ganeti_htools.planning.promises import Promise
-from htoolsd.claims.claim import Claimant
+from htoolsd.claims.claim import Claim, Claimant
 from htoolsd.claims.claims import Claims
 from htoolsd.claims.ledger_entries import (
     LedgerEntry,
@@ -36,7 +41,7 @@ from htoolsd.sync.trigger import Trigger
 
 _log = structlog.get_logger()
 
-PATIENCE = 0.05  # seconds that a decision waits for the ledger
+PATIENCE = 0.05  # seconds that a decision waits for a ledger that nobody else uses
 _FIRST = 1.0  # seconds that the start of the daemon waits for the earlier claims
 _PAUSE = 1.0  # seconds between two rounds in which missing entries are written
 _GRACE = 60.0  # seconds that a restored claim lives at least, so that the job queue can be read first
@@ -58,8 +63,8 @@ class LedgerView(Protocol):
     def trigger(self) -> None:
         """Have the ledger reconciled soon."""
 
-    async def reconcile(self) -> None:
-        """Return when a reconciliation that begins after this call has ended."""
+    async def reread(self, providers: Collection[str], limit: float) -> None:
+        """Read providers (uuids) again, and have decisions count their content. Raises LedgerError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +77,13 @@ class DecisionBasis:
 
 @dataclass(frozen=True, slots=True)
 class ClaimResult:
-    """The result of claiming: a ``note`` for the answer, or the request to decide ``again``."""
+    """The result of claiming: a ``note`` for the answer, or the request to decide again.
+
+    ``until`` is the time (of trio's clock) after which a decision is not repeated once more; None: it stands.
+    """
 
     note: str = ""
-    again: bool = False
+    until: float | None = None
 
 
 class ClaimWriter:
@@ -96,9 +104,15 @@ class ClaimWriter:
         self._synced: SyncedState | None = None  # the state with the generations below
         self._generations: Generations = {}
         self._trigger = Trigger()
-        self._in_progress = set[str]()  # instances whose claims are being written
+        self._in_progress = set[str]()  # instances whose claims are being made
         self._restored = False
         self._error: str | None = None
+        self._wait = 0.0
+        self._opened = 0  # of the ledger, when its entries were known
+
+    def configure(self, wait: float) -> None:
+        """Set how long (seconds) a decision waits for a shared ledger, or is repeated."""
+        self._wait = wait
 
     @property
     def active(self) -> bool:
@@ -114,30 +128,31 @@ class ClaimWriter:
         return DecisionBasis(self.claims.promises(), self._generations)
 
     async def record(
-        self, response: Response, claimant: Claimant | None, basis: DecisionBasis, last: bool
+        self, response: Response, claimant: Claimant | None, basis: DecisionBasis, until: float = inf
     ) -> ClaimResult:
         """Claim what a decision promised, if there is a claimant.
 
-        If another client claimed the resources first, the decision is repeated, unless this was the ``last``
-        attempt.
+        If another client claimed the resources first, the decision is repeated. After ``until`` (of trio's
+        clock) it stands if its amounts fit.
         """
         before = self.claims.living
         self.claims.record(response, claimant)
         names = [promise.name for promise in response.promises] if claimant else []
+        late = trio.current_time() >= until
+        self._in_progress.update(names)
         try:
-            await self._write(names, basis.generations)
+            await self._write(names, {} if late else basis.generations)
         except (ConflictError, CapacityError) as error:
-            if not last:
-                claimed, self.claims.living = self.claims.living, before
-                if await self._ledger_has_changed(basis):
-                    return ClaimResult(again=True)
-                self.claims.living = claimed
+            if not late and await self._must_repeat(names, basis, error):
+                self._take_back({*names, *response.about}, before)
+                return ClaimResult(until=min(until, trio.current_time() + self._wait))
             if isinstance(error, CapacityError):
                 return ClaimResult(f"; exceeds the capacity in the ledger: {error}")
             return ClaimResult(f"; decided without the ledger: {error}")
         except LedgerError as error:
             return ClaimResult(f"; decided without the ledger: {error}")
         finally:
+            self._in_progress.difference_update(names)
             self._trigger.by(trio.current_time() + _PAUSE)
         return ClaimResult()
 
@@ -175,11 +190,37 @@ class ClaimWriter:
         """Return when a round that begins after this call has ended."""
         await self._trigger.rerun()
 
-    async def _ledger_has_changed(self, basis: DecisionBasis) -> bool:
-        """Whether the ledger, read again in time, differs from the basis of the decision."""
-        with trio.move_on_after(PATIENCE) as waiting:
-            await self._view.reconcile()
-        return not waiting.cancelled_caught and self.basis().generations != basis.generations
+    async def _must_repeat(
+        self, names: Collection[str], basis: DecisionBasis, error: ConflictError | CapacityError
+    ) -> bool:
+        """Read the providers of a refused claim again; return whether the decision must be repeated.
+
+        A decision whose basis is up to date may exceed the capacity, as rules that are not strict allow.
+        """
+        synced, conflicts = self._view.synced, isinstance(error, ConflictError)
+        if synced is None:
+            return False
+        concerned = {uuid for entry in self._entries(synced, names).values() for uuid in entry.allocations}
+        try:
+            with trio.move_on_after(self._limit):
+                await self._view.reread(concerned, self._limit)
+        except LedgerError:
+            return conflicts
+        now = self.basis().generations
+        changed = any(now.get(uuid) != basis.generations.get(uuid) for uuid in concerned)
+        if changed and not conflicts:
+            self._ledger.claims.conflicts += 1
+        return changed or conflicts
+
+    def _take_back(self, names: Collection[str], before: Mapping[str, Claim]) -> None:
+        """Return to the claims ``before`` a decision that is repeated; other claims stay as they are now."""
+        others = {name: claim for name, claim in self.claims.living.items() if name not in names}
+        self.claims.living = others | {name: before[name] for name in names if name in before}
+
+    @property
+    def _limit(self) -> float:
+        """The seconds that a decision waits for the ledger."""
+        return max(self._wait, PATIENCE) if self._ledger.shared else PATIENCE
 
     async def _write(self, names: Collection[str], generations: Generations) -> None:
         """Write the claims that were just made. Raises LedgerError."""
@@ -194,16 +235,20 @@ class ClaimWriter:
             return
         entries = self._entries(synced, names)
         changes = Counter(uuid for entry in entries.values() for uuid in entry.allocations)
-        self._in_progress.update(names)
+        hosts = (
+            uuid for uuid, each in synced.snapshot.providers.items() if uuid in changes and each.can_host
+        )
+        expected = {uuid: generations[uuid] for uuid in hosts if uuid in generations}
         self._written |= {name: unconfirmed(entry) for name, entry in entries.items()}
         try:
-            with trio.move_on_after(PATIENCE) as waiting:
-                await self._ledger.do(lambda ledger: write_claims(ledger, entries.values(), generations))
-        finally:
-            self._in_progress.difference_update(names)
-        if waiting.cancelled_caught:
-            raise UnavailableError(f"no answer within {PATIENCE * 1000:.0f} ms")
-        self._generations = {uuid: number + changes[uuid] for uuid, number in self._generations.items()}
+            await self._ledger.claims.do(
+                lambda ledger: write_claims(ledger, entries.values(), expected), self._limit, probe=False
+            )
+        except UnavailableError as error:
+            self._error = str(error)  # until the missing entries are written
+            raise
+        if self._view.synced is synced:  # a newer state may have the claim already
+            self._generations = {uuid: number + changes[uuid] for uuid, number in self._generations.items()}
         self._written |= entries
 
     async def _catch_up(self) -> None:
@@ -211,6 +256,9 @@ class ClaimWriter:
         synced = self._view.synced
         if synced is None:
             return
+        if self._opened != self._ledger.claims.opened:  # it may be another ledger
+            self._opened = self._ledger.claims.opened
+            self._written = {name: unconfirmed(entry) for name, entry in self._written.items()}
         wanted = self._entries(synced, self.claims.living.keys())
         entries = {
             name: entry
@@ -222,7 +270,7 @@ class ClaimWriter:
             return
         released = [self._written[name].consumer for name in sorted(ended)]
         self._written |= {name: unconfirmed(entry) for name, entry in entries.items()}
-        exceeding = await self._ledger.do(lambda ledger: catch_up(ledger, entries.values(), released))
+        exceeding = await self._ledger.claims.do(lambda ledger: catch_up(ledger, entries.values(), released))
         for consumer in exceeding:
             _log.warning("claim exceeds the capacity", consumer=consumer.name)
         for name in ended:
@@ -237,7 +285,8 @@ class ClaimWriter:
             self._restored, self._written, self.claims.living = False, {}, {}
         if cluster is None or self._restored:
             return self._restored
-        entries = await self._ledger.do(lambda ledger: read_entries(ledger, cluster))
+        entries = await self._ledger.claims.do(lambda ledger: read_entries(ledger, cluster))
+        self._opened = self._ledger.claims.opened
         self._restored, now = True, trio.current_time()
         own = full_name(cluster, "")
         for entry in entries:

@@ -85,7 +85,9 @@ class PlanClaims:
         consumer = _consumer(plan, synced.desired.resources.cluster)
         try:
             if wanted:
-                await self._ledger.do(lambda ledger: ledger.claim(consumer, wanted, generations, beyond=True))
+                await self._ledger.do(
+                    lambda ledger: ledger.claim(consumer, wanted, generations, beyond=True), probe=False
+                )
                 self._reconciler.trigger()
         except ConflictError as error:
             return str(error)
@@ -100,7 +102,7 @@ class PlanClaims:
             return
         consumer = _consumer(plan, cluster)
         try:
-            if await self._ledger.do(lambda ledger: ledger.release(consumer.uuid)):
+            if await self._ledger.do(lambda ledger: ledger.release(consumer.uuid), probe=False):
                 self._reconciler.trigger()
         except LedgerError as error:
             _log_error(plan, error)

@@ -15,7 +15,7 @@ from ganeti_htools.planning.view import View
 from htoolsd.ledger.diff import LedgerUpdater, SyncedState
 from htoolsd.ledger.records import Consumer, LedgerError, UnavailableError, full_name, plan_name
 from htoolsd.ledger.reservations import reservations
-from htoolsd.ledger.worker import LedgerWorker
+from htoolsd.ledger.worker import LIMIT, LedgerWorker
 from htoolsd.reservations import Reservations
 from htoolsd.sync.sync import Sync
 from htoolsd.sync.trigger import Trigger
@@ -24,6 +24,8 @@ if TYPE_CHECKING:  # importing SQLAlchemy takes long
     from htoolsd.ledger.ledger import Ledger
 
 _log = structlog.get_logger()
+
+_LIMIT = 30.0  # seconds of a reconciliation: a large cluster takes some when it is written for the first time
 
 
 class Reconciler:
@@ -37,6 +39,8 @@ class Reconciler:
         self.synced: SyncedState | None = None  # the cluster and the ledger when they last agreed
         self._behind_since: float | None = None  # when a change came that is not written yet
         self._running_plans: Callable[[], Collection[str]] | None = None
+        self._using = trio.Lock()
+        self._opened = 0  # of the ledger, at the last round
         self.error: str | None = None
 
     @property
@@ -64,8 +68,32 @@ class Reconciler:
         self._trigger.by(trio.current_time())
 
     async def reconcile(self) -> None:
-        """Return when a reconciliation that begins after this call has ended."""
-        await self._trigger.rerun()
+        """Return when a reconciliation that begins after this call has ended, at the latest after a limit.
+
+        While the ledger is known to be unusable, nobody waits for it.
+        """
+        if self.error is not None:
+            self.trigger()
+            return
+        with trio.move_on_after(LIMIT) as waiting:
+            await self._trigger.rerun()
+        if waiting.cancelled_caught:
+            self.error = self.error or f"no answer within {LIMIT:g} s"
+
+    async def reread(self, providers: Collection[str], limit: float) -> None:
+        """Read providers (uuids) again, and have decisions count what others have claimed there.
+
+        Raises LedgerError.
+        """
+        synced = self.synced
+        if synced is None:
+            return
+
+        def read(ledger: "Ledger") -> tuple[SyncedState, Reservations]:
+            new = SyncedState(synced.desired, ledger.refresh(synced.snapshot, providers))
+            return new, reservations(*new)
+
+        await self._use(*await self._ledger.claims.do(read, limit, probe=False))
 
     def release_other_plans(self, running: Callable[[], Collection[str]]) -> None:
         """Release, at each reconciliation, the claims of all plans but the running ones (ids)."""
@@ -88,20 +116,18 @@ class Reconciler:
             running = {plan_name(name, plan) for plan in self._running_plans()}
         try:
             synced, reserved = await self._ledger.do(
-                lambda ledger: self._update(ledger, cluster, name, running)
+                lambda ledger: self._update(ledger, cluster, name, running), _LIMIT
             )
         except LedgerError as error:
             self._note_error(error)
             return
         except Exception as defect:  # of ours; decisions go on without
-            _log.exception("ledger not updated")
-            self._note_error(HtoolsError(f"{type(defect).__name__}: {defect}"))
+            self._note_error(HtoolsError(f"{type(defect).__name__}: {defect}"), defect)
             return
         if self.error is not None:
             _log.info("ledger updated again")
         self.error = None
-        await self._sync.reserve(reserved)
-        self.synced = synced
+        await self._use(synced, reserved)
         if self._behind_since is not None and self._behind_since <= began:
             self._behind_since = None
 
@@ -112,6 +138,9 @@ class Reconciler:
 
         Raises LedgerError.
         """
+        if self._opened != self._ledger.opened:
+            self._opened = self._ledger.opened
+            self._updater.forget()
         synced = self._updater.apply(ledger, cluster, name)
         ended = [] if running is None else [plan for plan in _plans(synced) if plan.name not in running]
         for plan in ended:
@@ -120,10 +149,16 @@ class Reconciler:
             synced = self._updater.apply(ledger, cluster, name)
         return synced, reservations(*synced)
 
-    def _note_error(self, error: HtoolsError) -> None:
+    async def _use(self, synced: SyncedState, reserved: Reservations) -> None:
+        """Have decisions count a state of the ledger."""
+        async with self._using:  # the model first: newer generations with older reservations promise too much
+            await self._sync.reserve(reserved)
+            self.synced = synced
+
+    def _note_error(self, error: HtoolsError, defect: Exception | None = None) -> None:
         self._updater.forget()
         if str(error) != self.error and not isinstance(error, UnavailableError):  # the worker logs those
-            _log.warning("ledger not updated", error=str(error))
+            _log.warning("ledger not updated", error=str(error), exc_info=defect)
         self.error = str(error)
 
 

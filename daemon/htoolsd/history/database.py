@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import orjson
 import structlog
 
+from ganeti_htools.files import make_private_database
 from ganeti_htools.model.errors import HtoolsError
 from htoolsd.history.entries import Document, HistoryEntry, HistoryQuery
 
@@ -102,7 +103,14 @@ class HistoryDatabase:
 
 
 def _open(path: str) -> sqlite3.Connection:
-    """Return the database, upgraded to the newest version. Raises sqlite3.Error, NewerError."""
+    """Return the database, upgraded to the newest version. Only its owner can read it.
+
+    Raises sqlite3.Error, NewerError.
+    """
+    try:
+        make_private_database(path)
+    except OSError as error:
+        raise sqlite3.OperationalError(error.strerror) from None
     connection = sqlite3.connect(path, timeout=_PATIENCE, check_same_thread=False)
     try:
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")

@@ -50,7 +50,8 @@ def read_allocations(
     query = _SELECT
     query = query if consumer is None else query.where(consumers.c.uuid == consumer)
     query = query if provider is None else query.where(providers.c.uuid == provider)
-    return tuple(ResourceAllocation(*row) for row in connection.execute(query))
+    rows = connection.execute(query)
+    return tuple(ResourceAllocation(uuid, consumer, name, int(used)) for uuid, consumer, name, used in rows)
 
 
 def read_usage(connection: Connection, provider: str | None = None) -> Mapping[str, Amounts]:

@@ -94,7 +94,7 @@ def write_consumers(
 
 
 def _from_row(row: Row[Any]) -> Consumer:
-    return Consumer(row.uuid, row.name, row.kind, row.generation, row.expires, row.promised, row.beyond)
+    return Consumer(row.uuid, row.name, row.kind, int(row.generation), row.expires, row.promised, row.beyond)
 
 
 def _values(consumer: Consumer) -> dict[str, object]:

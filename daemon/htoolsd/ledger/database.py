@@ -1,26 +1,38 @@
 """The database of the ledger: opened, moved to this program's schema, used in transactions.
 
-All calls block.
+All calls block. A PostgreSQL server limits statements and waits for locks itself. Another thread can
+interrupt a call, because a frozen server limits nothing.
 """
 
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from socket import SHUT_RDWR, socket
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
-from htoolsd.ledger.records import ConflictError, UnavailableError, display_url
+from ganeti_htools.files import make_private_database
+from ganeti_htools.model.errors import DataError
+from htoolsd.ledger.records import ConflictError, UnavailableError, check_address, display_url, is_file
 
 VERSION = "0002"  # the last one in versions/
 VERSION_TABLE = "ledger_version"
 _VERSIONS = Path(__file__).parent / "versions"
 _PATIENCE = 5  # seconds to wait for another writer, or for a server
 _LONGEST = 30  # seconds of a statement
+# A machine that is gone is noticed within so many seconds, even when nothing else limits the wait.
+_KEEPALIVES = {
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,  # milliseconds
+}
 _MIGRATION_LOCK = 0x68746F6F6C7364  # number of a PostgreSQL advisory lock that only htoolsd takes
 
 
@@ -30,9 +42,13 @@ class LedgerDatabase:
     def __init__(self, url: str) -> None:
         """Open the database, or create it. Raises UnavailableError."""
         with _ledger_errors(display_url(url)):
+            if not is_file(url):
+                check_address(url)
             parsed = make_url(url)
             self._engine = _postgresql(parsed) if parsed.drivername == "postgresql" else _sqlite(parsed)
         self._name = display_url(url)
+        self._sockets = _Sockets(self._engine) if parsed.drivername == "postgresql" else None
+        self._file = _FileIdentity(parsed.database) if parsed.database and self._sockets is None else None
         self._writing = self._engine.execution_options(writes=True)
         # A transaction sees the database at one moment; SQLite ensures that anyway.
         isolation = {"isolation_level": "REPEATABLE READ"} if self._engine.name == "postgresql" else {}
@@ -51,6 +67,16 @@ class LedgerDatabase:
         """Close all connections."""
         self._engine.dispose()
 
+    def interrupt(self) -> None:
+        """End the connections to the server. A call that waits in another thread fails at once."""
+        if self._sockets is not None:
+            self._sockets.shut_down()
+
+    def check_file(self) -> None:
+        """Raise UnavailableError if the file has been removed or replaced since it was opened."""
+        if self._file is not None and not self._file.is_there():
+            raise UnavailableError(f"{self._name}: removed or replaced while htoolsd was using it")
+
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Open a transaction that reads the database at one moment. Raises UnavailableError."""
@@ -68,19 +94,25 @@ def schema_version(connection: Connection) -> str | None:
     """Return the schema version of the database, None for an empty one."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
-    found: str | None = connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))
-    return found
+    found = connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))
+    return None if found is None else str(found)
 
 
 def is_current(connection: Connection) -> bool:
     """Whether the database has this program's schema version.
 
-    Raises UnavailableError if it has a newer one.
+    Raises UnavailableError if it has a newer or an unknown one.
     """
     found = schema_version(connection)
-    if found is not None and found > VERSION:
+    if found is None:
+        return False
+    if found.isdecimal() and int(found) > int(VERSION):
         raise UnavailableError(
             f"ledger: schema version {found} is newer than this htoolsd ({VERSION}); install a newer htoolsd"
+        )
+    if found not in {path.name.partition("_")[0] for path in _VERSIONS.glob("*_*.py")}:
+        raise UnavailableError(
+            f"ledger: schema version {found[:40]!r} is unknown; expected one of htoolsd, up to {VERSION}"
         )
     return found == VERSION
 
@@ -113,16 +145,17 @@ def _postgresql(url: URL) -> Engine:
         "idle_in_transaction_session_timeout": _LONGEST,
     }
     options = " ".join([*(f"-c {name}={seconds}s" for name, seconds in limits.items()), str(given)])
+    connect_args = {name: value for name, value in _KEEPALIVES.items() if name not in url.query}
     return create_engine(
         url.set(drivername="postgresql+psycopg"),
-        connect_args={"connect_timeout": _PATIENCE, "options": options},
+        connect_args={**connect_args, "connect_timeout": _PATIENCE, "options": options},
     )
 
 
 def _sqlite(url: URL) -> Engine:
     """Open one file that only its owner can read. Raises OSError."""
     if url.database:
-        os.close(os.open(url.database, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        make_private_database(url.database)
     engine = create_engine(url, connect_args={"timeout": _PATIENCE})
 
     @event.listens_for(engine, "connect")
@@ -157,6 +190,48 @@ def _set_write_ahead_log(connection: sqlite3.Connection) -> None:
             time.sleep(0.01)
 
 
+class _Sockets:
+    """The sockets of an engine's connections. They are copies, so another thread can use them safely."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._copies = dict[int, socket]()  # by the connection's id
+        self._lock = threading.Lock()
+        event.listen(engine, "connect", self._add)
+        event.listen(engine, "close", self._remove)
+
+    def _add(self, connection, _record) -> None:  # type: ignore[no-untyped-def]
+        with self._lock:
+            self._copies[id(connection)] = socket(fileno=os.dup(connection.fileno()))
+
+    def _remove(self, connection, _record) -> None:  # type: ignore[no-untyped-def]
+        with self._lock:
+            self._copies.pop(id(connection)).close()
+
+    def shut_down(self) -> None:
+        with self._lock:
+            for each in self._copies.values():
+                with suppress(OSError):  # it has ended already
+                    each.shutdown(SHUT_RDWR)
+
+
+class _FileIdentity:
+    """The file at a path, as it was at first."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._first = self._present()
+
+    def is_there(self) -> bool:
+        return self._present() == self._first
+
+    def _present(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+
 @contextmanager
 def _ledger_errors(name: str) -> Iterator[None]:
     """Turn errors of the database into those of the ledger."""
@@ -172,6 +247,10 @@ def _ledger_errors(name: str) -> Iterator[None]:
         raise UnavailableError(f"{name}: {error.strerror or error}") from None
     except (SQLAlchemyError, ImportError) as error:
         raise UnavailableError(f"{name}: {_first_line(error)}") from None
+    except DataError as error:  # of the address
+        raise UnavailableError(f"{name}: {error}") from None
+    except (TypeError, ValueError, ArithmeticError) as error:  # of values that no htoolsd has written
+        raise UnavailableError(f"{name}: unusable content: {_first_line(error)}") from None
 
 
 def _first_line(error: BaseException | None) -> str:

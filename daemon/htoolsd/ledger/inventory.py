@@ -1,5 +1,6 @@
 """Inventories: the amounts of resource classes that providers have."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
@@ -42,10 +43,17 @@ def read_inventories(
 
 
 def inventories_from_rows(rows: Iterable[Sequence[Any]]) -> dict[str, dict[str, Inventory]]:
-    """Return the inventories in rows of SELECT_INVENTORIES, by provider and class."""
+    """Return the inventories in rows of SELECT_INVENTORIES, by provider and class.
+
+    Raises ValueError for figures that htoolsd never writes, such as NaN.
+    """
     found = defaultdict[str, dict[str, Inventory]](dict)
     for uuid, name, *figures in rows:
-        found[uuid][name] = Inventory(*figures)
+        inventory = Inventory(*figures)
+        amounts = (inventory.total, inventory.reserved, inventory.min_unit, inventory.step_size)
+        if not (all(type(each) is int for each in amounts) and math.isfinite(inventory.allocation_ratio)):
+            raise ValueError(f"inventory of {name}: expected numbers, got {inventory}")
+        found[uuid][name] = inventory
     return dict(found)
 
 

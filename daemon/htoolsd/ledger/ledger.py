@@ -8,7 +8,7 @@ transactions therefore never wait for each other. A transaction that has raised 
 alone with its content until it ends, so the amounts that it reads then are final.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from sqlalchemy import insert, select
 
@@ -45,6 +45,14 @@ class Ledger:
     def close(self) -> None:
         """Close the database."""
         self._database.close()
+
+    def interrupt(self) -> None:
+        """Have a call that waits for a server in another thread fail at once."""
+        self._database.interrupt()
+
+    def check_file(self) -> None:
+        """Raise UnavailableError if the database is a file that has been removed or replaced."""
+        self._database.check_file()
 
     def providers(self) -> tuple[Provider, ...]:
         """Return all resource providers, by name."""
@@ -98,13 +106,13 @@ class Ledger:
         with self._database.reading() as connection:
             return snapshot.read_snapshot(connection, consumer)
 
-    def refresh(self, known: LedgerSnapshot) -> LedgerSnapshot:
-        """Return the whole ledger at one moment.
+    def refresh(self, known: LedgerSnapshot, providers: Collection[str] | None = None) -> LedgerSnapshot:
+        """Return the whole ledger at one moment; or a known snapshot with the present content of providers.
 
-        The unchanged parts of a known snapshot are not read again.
+        The unchanged parts of the known snapshot are not read again.
         """
         with self._database.reading() as connection:
-            return snapshot.refresh(connection, known)
+            return snapshot.refresh(connection, known, providers)
 
     def set_inventory(
         self, provider: str, generation: int, resource_class: str, figures: Inventory | None

@@ -24,7 +24,7 @@ def read_providers(connection: Connection, uuid: str | None = None) -> tuple[Pro
     query = select(providers).order_by(providers.c.name)
     query = query if uuid is None else query.where(providers.c.uuid == uuid)
     return tuple(
-        Provider(row.uuid, row.name, row.generation, row.can_host) for row in connection.execute(query)
+        Provider(row.uuid, row.name, int(row.generation), row.can_host) for row in connection.execute(query)
     )
 
 

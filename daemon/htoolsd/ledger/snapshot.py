@@ -1,6 +1,6 @@
 """The whole ledger: counted, read at one moment, refreshed, and brought in step with a cluster."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from sqlalchemy import Connection, func, select
 
@@ -73,12 +73,20 @@ def read_snapshot(connection: Connection, consumer: str | None = None) -> Ledger
     )
 
 
-def refresh(connection: Connection, known: LedgerSnapshot) -> LedgerSnapshot:
+def refresh(
+    connection: Connection, known: LedgerSnapshot, some: Collection[str] | None = None
+) -> LedgerSnapshot:
     """Return the whole ledger. Only providers whose generation has changed are read again.
 
-    The parts that have not changed are the same objects as in the ``known`` snapshot.
+    With ``some`` providers (uuids), all others stay as they are in the ``known`` snapshot. The parts that
+    have not changed are the same objects.
     """
-    now, before = {each.uuid: each for each in read_providers(connection)}, known.providers
+    before = known.providers
+    if some is None:
+        now = {each.uuid: each for each in read_providers(connection)}
+    else:
+        now = {uuid: each for uuid, each in before.items() if uuid not in some}
+        now |= {each.uuid: each for uuid in some for each in read_providers(connection, uuid)}
     changed = [uuid for uuid in {**before, **now} if before.get(uuid) != now.get(uuid)]
     if len(changed) > _FEW:
         return read_snapshot(connection)

@@ -37,6 +37,7 @@ _log = structlog.get_logger()
 
 MAX_PLANS = 100  # ended plans that are kept, and as many plans that nobody executed
 _FOR_EVER = Patience(away=math.inf)
+_LAST_SECONDS = 15.0  # for the record and the claims of a plan that has ended, whatever is cancelled
 _FORGET_EVERY = 600.0  # seconds
 
 
@@ -197,7 +198,7 @@ class Plans:
         finally:
             plan.end(time.time())
             self._note(plan)
-            with trio.CancelScope(shield=True):
+            with trio.move_on_after(_LAST_SECONDS, shield=True):
                 await self._try_to_record(plan)
                 await self._forget_old()
                 if not run.current:

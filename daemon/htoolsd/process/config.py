@@ -82,6 +82,9 @@ class Config:
         read=one_of("auto", "always", "never"),
     )
     claim_seconds: float = key(600.0, "how long a claim lasts, apart from the time of its job")
+    claim_wait_seconds: float = key(
+        2.0, "longest wait of a decision for a shared ledger, also while others claim the same resources"
+    )
     connections: int = key(200, "most clients at the same time; idle ones are disconnected for new ones")
     connections_per_user: int = key(100, "most clients of one user at the same time")
     message_mib: int = key(16, "longest message of a client, MiB")

@@ -132,6 +132,7 @@ async def _run(
         return None if sync.master is False or ssconf.is_other_node_master() else cluster_name()
 
     claim_writer = ClaimWriter(claims, ledger, reconciler, own_cluster)
+    claim_writer.configure(config.claim_wait_seconds)
     decisions = Decisions(
         *_decision_limits(config),
         lambda: mastership.known_cluster(sync, ssconf),
@@ -195,6 +196,7 @@ async def _run(
         config = new
         decisions.configure(*_decision_limits(new))
         claims.configure(*_claim_limits(new))
+        claim_writer.configure(new.claim_wait_seconds)
         server.configure(_connection_limits(new))
         sync.set_intervals(new.config_seconds, new.live_seconds)
         sync.storage.settings = _storage_settings(new)

@@ -5,9 +5,10 @@ The clock stands still, so only what a test delays is late.
 
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,9 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from ganeti_htools.model.cluster import Cluster, Instance
-from ganeti_htools.model.resource_classes import MEMORY
+from ganeti_htools.model.cluster import Cluster, Disk, Instance
+from ganeti_htools.model.resource_classes import MEMORY, POOL
+from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
 from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.planning.decision import Response
 from ganeti_htools.planning.promises import Promise
@@ -33,11 +35,17 @@ from htoolsd.sync.job_queue import PendingWork
 from tests.support.by_hand import cluster, instance
 
 A, B = provider_uuid("c/a"), provider_uuid("c/b")
+RBD = Pool(DesiredUnit(StorageType.RADOS, "rbd"), 10_000)
 JOB = {1: [{"OP_ID": "OP_INSTANCE_CREATE", "instance_name": "new"}]}
 
 
 def promise(name: str, node: str = "a", new: bool = True, mem: int = 1000) -> Promise:
     return Promise(instance(name, DiskTemplate.PLAIN, node, mem=mem), new)
+
+
+def on_pool(name: str, mib: int) -> Promise:
+    row = instance(name, DiskTemplate.RBD, "a", mem=0)
+    return Promise(replace(row, dsk=mib, disks=(Disk(mib, unit=RBD.unit),)), new=True)
 
 
 def response(*promises: Promise, about: Sequence[str] = ()) -> Response:
@@ -64,6 +72,9 @@ class Looking:
     async def reconcile(self) -> None:
         self.synced = await self.worker.do(self.look)
 
+    async def reread(self, _providers: Collection[str], limit: float) -> None:
+        await self.reconcile()
+
     def look(self, ledger: Ledger) -> SyncedState:
         desired = desired_state(self.cluster, "c")
         ledger.apply(diff(desired, ledger.snapshot()))
@@ -83,8 +94,8 @@ class Daemon:
     async def decided(self, *promises: Promise, last: bool = True, about: Sequence[str] = ()) -> str:
         """Record a decision; return the note for the answer, or "again"."""
         told = response(*promises, about=about)
-        outcome = await self.writer.record(told, "job", self.writer.basis(), last)
-        return "again" if outcome.again else outcome.note
+        outcome = await self.writer.record(told, "job", self.writer.basis(), -inf if last else inf)
+        return outcome.note if outcome.until is None else "again"
 
     async def memory(self) -> dict[str, int]:
         """Return the promised memory by instance."""
@@ -139,10 +150,58 @@ async def test_decides_again_when_another_client_was_first(path: Path, mock_cloc
         assert await here.decided(promise("new"), last=False) == "again"
         assert await here.decided(promise("new"), last=False) == ""
         await here.worker.do(claim)
-        note = await here.decided(promise("new"))
-        assert note.startswith("; decided without the ledger: ")
-        await round_of(here)
+        assert await here.decided(promise("new"), last=True) == ""  # too late to decide again, and it fits
         assert await here.memory() == {"c/new": 1000}
+
+
+async def test_change_of_a_pool_does_not_repeat_a_decision(path: Path, mock_clock: MockClock) -> None:
+    async with daemon(path) as here:
+        uuid, here.view.cluster = provider_uuid("c/rados/rbd"), replace(here.view.cluster, pools=(RBD,))
+        await here.view.reconcile()
+
+        def claim(mib: int) -> Callable[[Ledger], object]:
+            return lambda ledger: ledger.claim(Consumer("x", "x", "claim"), {uuid: {POOL: mib}}, {})
+
+        await here.worker.do(claim(1))
+        assert await here.decided(on_pool("new", 4000), last=False) == ""
+        await here.worker.do(claim(6000))
+        assert await here.decided(on_pool("two", 4000), last=False) == "again"
+
+
+async def test_refused_claim_is_not_written_while_it_is_decided_again(
+    path: Path, mock_clock: MockClock
+) -> None:
+    async with daemon(path) as here:
+        held = Consumer("x", "x", "claim"), {A: {MEMORY: 9500}}
+        await here.worker.do(lambda ledger: ledger.claim(*held, {}))
+        reconcile = here.view.reconcile
+
+        async def slowly() -> None:
+            await round_of(here)
+            await reconcile()
+
+        here.view.reconcile = slowly  # type: ignore[method-assign]
+        assert await here.decided(promise("new"), last=False) == "again"
+        assert await here.memory() == {}
+
+
+async def test_claims_that_end_while_a_decision_is_repeated_stay_ended(
+    path: Path, mock_clock: MockClock
+) -> None:
+    async with daemon(path) as here:
+        await here.decided(promise("ended", "b"))
+        reconcile = here.view.reconcile
+
+        async def cancel() -> None:
+            here.claims.cancel("ended")
+            await reconcile()
+
+        here.view.reconcile = cancel  # type: ignore[method-assign]
+        await here.worker.do(
+            lambda ledger: ledger.claim(Consumer("x", "x", "claim"), {A: {MEMORY: 9500}}, {})
+        )
+        assert await here.decided(promise("new"), last=False) == "again"
+        assert here.claims.promises() == ()
 
 
 async def test_decides_again_when_capacity_was_taken(path: Path, mock_clock: MockClock) -> None:

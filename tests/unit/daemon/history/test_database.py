@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -54,10 +55,11 @@ ENTRIES = st.lists(
     ),
 )
 def test_query_finds_matching_entries(entries: list[HistoryEntry], wanted: HistoryQuery) -> None:
-    found = HistoryDatabase(":memory:")
-    found.add(entries)
-    expected = [each.to_json() for each in entries if wanted.matches(each.to_json())]
-    assert found.find(wanted) == expected[-wanted.most :]
+    with TemporaryDirectory() as directory:
+        found = HistoryDatabase(f"{directory}/history")
+        found.add(entries)
+        expected = [each.to_json() for each in entries if wanted.matches(each.to_json())]
+        assert found.find(wanted) == expected[-wanted.most :]
     found.close()
 
 
@@ -115,4 +117,15 @@ def test_completes_a_half_made_history_file(tmp_path: Path) -> None:
     found = HistoryDatabase(str(tmp_path / "history"))
     found.add([entry(1.0)])
     assert times(found.find(HistoryQuery())) == [1.0]
+    found.close()
+
+
+def test_only_the_owner_can_read_the_files(tmp_path: Path) -> None:
+    path = tmp_path / "history"
+    path.touch(0o644)
+    found = HistoryDatabase(str(path))
+    found.add([entry(1.0)])
+    assert {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == dict.fromkeys(
+        ("history", "history-wal", "history-shm"), 0o600
+    )
     found.close()

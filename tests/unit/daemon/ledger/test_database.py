@@ -150,11 +150,66 @@ def sqlite_url(path: Path) -> str:
 
 
 def test_only_the_owner_can_read_the_file(tmp_path: Path) -> None:
+    (tmp_path / "ledger").touch(0o644)
     ledger = Ledger(sqlite_url(tmp_path / "ledger"))
     ledger.apply(MEMORY)
     modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
     assert modes == {"ledger": 0o600, "ledger-wal": 0o600, "ledger-shm": 0o600}
     ledger.close()
+
+
+@pytest.mark.parametrize("version", ["abc", "0000", 1, None])
+def test_unknown_schema_version_is_one_error(tmp_path: Path, version: object) -> None:
+    Ledger(sqlite_url(tmp_path / "ledger")).close()
+    with sqlite3.connect(tmp_path / "ledger") as connection:
+        connection.execute("DROP TABLE ledger_version")
+        connection.execute("CREATE TABLE ledger_version (version_num)")
+        connection.execute("INSERT INTO ledger_version VALUES (?)", [version])
+    connection.close()
+    error = "already exists" if version is None else f"schema version '{version}' is unknown; expected one of"
+    with pytest.raises(UnavailableError, match=error):
+        Ledger(sqlite_url(tmp_path / "ledger"))
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value"),
+    [
+        ("inventories", "allocation_ratio", float("inf")),
+        ("inventories", "total", "many"),
+        ("allocations", "used", "much"),
+        ("resource_providers", "generation", "old"),
+        ("consumers", "generation", b"new"),
+    ],
+)
+def test_unusable_values_are_one_error(tmp_path: Path, table: str, column: str, value: object) -> None:
+    ledger = Ledger(sqlite_url(tmp_path / "ledger"))
+    ledger.apply(MEMORY)
+    with sqlite3.connect(tmp_path / "ledger") as connection:
+        connection.execute(f"UPDATE {table} SET {column} = ?", [value])
+    connection.close()
+    with pytest.raises(UnavailableError, match="unusable content: "):
+        ledger.snapshot()
+    ledger.close()
+
+
+def test_nan_in_a_table_of_a_server_is_one_error(postgresql: Server) -> None:
+    url = postgresql.database()
+    ledger = Ledger(url)
+    ledger.apply(MEMORY)
+    with psycopg.connect(url) as connection:
+        connection.execute("UPDATE inventories SET allocation_ratio = 'NaN'")
+    with pytest.raises(UnavailableError, match="inventory of MEMORY_MB: expected numbers, got "):
+        ledger.snapshot()
+    ledger.close()
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://h:secret/d", "postgresql://[::1/d", "nonsense", "postgresql://h:99999/d"]
+)
+def test_address_that_is_none_is_one_error(url: str) -> None:
+    with pytest.raises(UnavailableError) as refused:
+        Ledger(url)
+    assert "secret" not in str(refused.value)
 
 
 def test_half_created_file_is_completed(tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 import threading
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import structlog
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -12,6 +14,7 @@ from ganeti_htools.model.inventory import Inventory
 from htoolsd.ledger.ledger import Ledger
 from htoolsd.ledger.records import ConflictError, Consumer, LedgerChanges, Provider, UnavailableError
 from htoolsd.ledger.worker import LedgerWorker
+from tests.support.postgresql import Server
 
 NODE = LedgerChanges(providers=(Provider("node", "c/node"),), inventories={"node": {"VCPU": Inventory(4)}})
 WEB = Consumer("web", "c/web", "claim")
@@ -116,6 +119,83 @@ async def test_unavailable_database_is_tried_again_later(
     now += 10
     assert await tried.do(Ledger.providers) == ()
     assert (await tried.status())["error"] is None
+
+
+async def opened(url: str) -> LedgerWorker:
+    worker = LedgerWorker(url)
+    await worker.do(Ledger.providers)
+    await worker.claims.do(Ledger.providers)
+    return worker
+
+
+async def closed(worker: LedgerWorker) -> None:
+    with trio.CancelScope() as ending:
+        ending.cancel()
+        await worker.run()
+
+
+async def test_claims_do_not_wait_for_the_follower_of_a_server(postgresql: Server) -> None:
+    worker, going = await opened(postgresql.database()), threading.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(worker.do, lambda _ledger: going.wait())
+        await wait_all_tasks_blocked()
+        assert await worker.claims.do(Ledger.providers) == ()
+        going.set()
+    await closed(worker)
+
+
+async def test_frozen_server_is_waited_for_once(postgresql: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("htoolsd.ledger.worker._REST", 0.01)
+    worker = await opened(postgresql.database())
+    with structlog.testing.capture_logs() as log:
+        with postgresql.frozen():
+            for claims_thread, error in (
+                (worker.claims, "no answer within 100 ms"),
+                (worker, "within 200 ms"),
+            ):
+                with pytest.raises(UnavailableError, match=error):
+                    await claims_thread.do(Ledger.providers, 0.1 if claims_thread is worker.claims else 0.2)
+            with pytest.raises(UnavailableError), trio.fail_after(0):
+                await worker.claims.do(Ledger.providers, 1000, probe=False)
+            assert (await worker.status())["error"] == "no answer within 200 ms"
+        while worker.error:
+            with suppress(UnavailableError):
+                await worker.claims.do(Ledger.providers)
+                await worker.do(Ledger.providers)
+    assert [line["event"] for line in log] == ["ledger unavailable", "ledger available again"]
+    await closed(worker)
+
+
+async def test_end_does_not_wait_for_a_frozen_server(postgresql: Server) -> None:
+    worker = await opened(postgresql.database())
+    with postgresql.frozen():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(worker.do, Ledger.providers)
+            await wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+        await closed(worker)
+
+
+async def test_removed_file_is_noticed_and_begun_anew(
+    tried: LedgerWorker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("htoolsd.ledger.worker._REST", 0)
+    await tried.do(lambda ledger: ledger.apply(NODE))
+    for path in tmp_path.glob("ledger*"):
+        path.unlink()
+    with pytest.raises(UnavailableError, match="ledger: removed or replaced while htoolsd was using it"):
+        await tried.do(Ledger.providers)
+    assert (await tried.do(Ledger.providers), tried.opened) == ((), 2)
+
+
+async def test_status_survives_defects_and_logs_them_once(
+    tried: LedgerWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Ledger, "counts", None)
+    with structlog.testing.capture_logs() as log:
+        for _ in range(2):
+            assert (await tried.status())["error"] == "TypeError: 'NoneType' object is not callable"
+    assert [line["event"] for line in log] == ["ledger work failed"]
 
 
 async def test_expired_claims_are_released(tried: LedgerWorker, autojump_clock: MockClock) -> None:

@@ -1,0 +1,73 @@
+"""A PostgreSQL server that is frozen: nobody waits for it without limit."""
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ganeti_htools.backends import text
+from tests.daemon.planning import FOR_EVER, OFTEN, SPACIOUS, call, ctl, following, made, submitted, until
+from tests.support.postgresql import Server
+from tests.support.programs import Daemon, wait_until
+from tests.support.rows import generated
+from tests.support.simulators import Simulator
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("heeding")]
+
+
+def begun(daemon: Daemon) -> str:
+    """Begin to power nodes down, and return the plan once its nodes are drained or about to be."""
+    wait_until(lambda: daemon.status()["ledger"]["behind_s"] is not None)
+    plan = made(daemon, "hsqueeze")
+    call(daemon, "execute", plan=plan["id"])
+    submitted(daemon, len(plan["execution"]["not_submitted"][0]))
+    return str(plan["id"])
+
+
+def drained(ganeti: Simulator) -> list[str]:
+    return [row.name for row in text.parse(ganeti.cluster(), "").nodes if row.drained and not row.offline]
+
+
+def configuration(postgresql: Server) -> str:
+    return f'{OFTEN}ledger = "{postgresql.database()}"\n'
+
+
+def test_plan_goes_on_without_a_frozen_ledger(tmp_path: Path, postgresql: Server) -> None:
+    config = configuration(postgresql)
+    with following(tmp_path, generated(4, SPACIOUS), FOR_EVER, config) as (daemon, ganeti):
+        begun(daemon)
+        with postgresql.frozen():
+            ganeti.finish()
+            until(daemon, "done")
+            refused = ctl(daemon, "usage")
+            assert (refused.returncode, refused.stderr[:30]) == (1, "htoolsctl: refused (no-ledger)")
+            assert len(daemon.told("ledger unavailable")) == 1
+        wait_until(lambda: not daemon.status()["ledger"]["error"])
+        wait_until(lambda: json.loads(ctl(daemon, "status", "--json").stdout)["ledger"]["behind_s"] == 0)
+
+
+def cancel(daemon: Daemon, plan: str) -> None:
+    call(daemon, "cancel", plan=plan)
+
+
+def terminate(daemon: Daemon, _plan: str) -> None:
+    daemon.signal(signal.SIGTERM)
+
+
+@pytest.mark.parametrize("stop", [cancel, terminate])
+def test_stopped_plan_undrains_its_nodes_while_the_ledger_is_frozen(
+    tmp_path: Path, postgresql: Server, stop: Callable[[Daemon, str], None]
+) -> None:
+    config = configuration(postgresql)
+    with following(tmp_path, generated(4, SPACIOUS), FOR_EVER, config) as (daemon, ganeti):
+        plan = begun(daemon)
+        with postgresql.frozen():
+            stop(daemon, plan)
+            ganeti.finish()
+            if stop is terminate:
+                assert daemon.wait() == 0
+            else:
+                until(daemon, "stopped")
+            assert drained(ganeti) == []
