@@ -162,8 +162,8 @@ class LedgerWorker:
                 await self._release_expired()
                 await trio.sleep(_EXPIRY)
         finally:
-            await self._thread.close()
-            await self.claims.close()
+            for thread in {self._thread, self.claims}:
+                await thread.close()
 
     async def status(self) -> dict[str, Any]:
         """Return the database, its error, and the numbers of providers, claims and conflicts."""

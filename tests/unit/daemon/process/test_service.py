@@ -142,6 +142,6 @@ async def test_second_stop_does_not_wait(
             await daemon.stop()
         mock_clock.autojump_threshold = 0
         await daemon.ended.wait()
-        # The ledger is closed in a thread, for which the clock does not wait.
-        assert seconds <= trio.current_time() - began <= seconds + 1
+        # The ledger is closed in a thread within 2 s. The clock does not wait for the thread.
+        assert seconds <= trio.current_time() - began <= seconds + 3
     assert daemon.log[-1] == {"event": "stopped", "unfinished": True, "log_level": "info"}
