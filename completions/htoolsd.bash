@@ -48,6 +48,7 @@ END
 --ask-storage none
 -D,--daemon ?file
 --rapi-ca file
+--rapi-credentials file
 -I,--ialloc-src file
 -X,--exec none
 --on-change choices=replan,stop
@@ -104,6 +105,7 @@ END
 --ask-storage none
 -D,--daemon ?file
 --rapi-ca file
+--rapi-credentials file
 --state-of-record none
 -I,--ialloc-src file
 --no-disk-moves none
@@ -151,6 +153,7 @@ END
 --ask-storage none
 -D,--daemon ?file
 --rapi-ca file
+--rapi-credentials file
 -I,--ialloc-src file
 -v,--verbose none
 -q,--quiet none
@@ -180,6 +183,7 @@ END
 --ask-storage none
 -D,--daemon ?file
 --rapi-ca file
+--rapi-credentials file
 -I,--ialloc-src file
 -X,--exec none
 --on-change choices=replan,stop
@@ -234,6 +238,7 @@ END
 --ask-storage none
 -D,--daemon ?file
 --rapi-ca file
+--rapi-credentials file
 -I,--ialloc-src file
 -O,--offline onenode
 --offline-maintenance none
@@ -264,6 +269,7 @@ END
 --ask-storage none
 -D,--daemon ?file
 --rapi-ca file
+--rapi-credentials file
 -v,--verbose none
 --no-headers none
 --json none
@@ -290,6 +296,7 @@ END
 --ask-storage none
 -D,--daemon ?file
 --rapi-ca file
+--rapi-credentials file
 --state-of-record none
 -I,--ialloc-src file
 -v,--verbose none
@@ -322,6 +329,7 @@ END
 --ask-storage none
 -D,--daemon ?file
 --rapi-ca file
+--rapi-credentials file
 -X,--exec none
 --on-change choices=replan,stop
 --no-wait none

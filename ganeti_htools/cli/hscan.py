@@ -75,6 +75,7 @@ def _source(line: CommandLine, name: str) -> Source:
         return Source(
             rapi=name,
             rapi_ca=line.rapi_ca,
+            rapi_credentials=line.rapi_credentials,
             ask_storage=line.ask_storage,
             ganeti_version=line.ganeti_version,
         )

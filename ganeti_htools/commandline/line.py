@@ -49,6 +49,9 @@ class CommandLine(Values):
         "m",
     )
     rapi_ca = value(kinds.FILE, None, "trust only the certificates (PEM) in this file for the remote API")
+    rapi_credentials = value(
+        kinds.FILE, None, "take user and password for the remote API from this file (netrc)", in_full=True
+    )
     state_of_record = switch(
         "with -m, use the configured memory of instances, not the memory that they run with"
     )

@@ -3,7 +3,7 @@
 from ganeti_htools.commandline.line import CommandLine as Line
 from ganeti_htools.commandline.line import Program
 
-_LIVE = (Line.luxi, Line.ask_storage, Line.daemon, Line.rapi_ca)
+_LIVE = (Line.luxi, Line.ask_storage, Line.daemon, Line.rapi_ca, Line.rapi_credentials)
 _SIMULATED = (Line.simulate, Line.simulate_storage)
 _SOURCES = (Line.text_data, *_SIMULATED, Line.master, *_LIVE)
 _MONITORED = (Line.mond, Line.mond_data, Line.mond_xen, Line.exit_on_missing_mond_data)

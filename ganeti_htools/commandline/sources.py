@@ -20,6 +20,7 @@ def source_of(line: CommandLine) -> Source:
         text=line.text_data,
         request=line.ialloc_src,
         rapi_ca=line.rapi_ca,
+        rapi_credentials=line.rapi_credentials,
         state_of_record=line.state_of_record,
         ask_storage=line.ask_storage,
         ganeti_version=line.ganeti_version,

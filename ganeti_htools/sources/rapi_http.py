@@ -1,6 +1,11 @@
 """Queries Ganeti's remote API over HTTP (``ganeti-rapi(8)``). Runs under trio."""
 
+import netrc
+import os
 import ssl
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
 
 import httpx
 import trio
@@ -14,20 +19,56 @@ CONNECTING, PATIENCE = 15.0, 60.0  # seconds to connect, and for each resource
 _MOST = 1 << 28  # bytes of a document
 
 
-async def fetch(address: str, ca: str | None = None) -> dict[str, bytes]:
+async def fetch(address: str, ca: str | None = None, credentials: str | None = None) -> dict[str, bytes]:
     """Return the documents of RESOURCES from a server: ``HOST``, ``HOST:PORT`` or a URL.
 
     OPTIONAL ones may be missing. ``ca`` names a file of certificates that verify the server (see
-    :func:`tls`). Raises HtoolsError, one line that names the resource.
+    :func:`tls`), ``credentials`` a file with user and password (``netrc(5)``). Raises HtoolsError, one line
+    that names the resource or the file.
     """
     timeout = httpx.Timeout(PATIENCE, connect=CONNECTING)
-    async with httpx.AsyncClient(verify=tls(ca), timeout=timeout) as client:
+    auth = None if credentials is None else _login(_base(address), credentials)
+    async with httpx.AsyncClient(verify=tls(ca), auth=auth, timeout=timeout) as client:
         documents = {}
         for name, path in RESOURCES.items():
             document = await _get(client, _base(address) + path, name in OPTIONAL)
             if document is not None:
                 documents[name] = document
         return documents
+
+
+def warnings(address: str, ca: str | None, credentials: str | None) -> Iterator[str]:
+    """Yield what is not safe about how a server is asked. Arguments as for :func:`fetch`."""
+    url = _base(address)
+    with suppress(httpx.InvalidURL):  # fetch complains
+        if ca is None and url.startswith("https:"):
+            yield f"{_shown(url)}: its certificate is not verified; --rapi-ca=FILE verifies it"
+    with suppress(OSError):
+        if credentials is not None and os.stat(credentials).st_mode & (stat.S_IRGRP | stat.S_IROTH):
+            yield f"{credentials}: other users can read the password; expected mode 0600"
+
+
+def _login(url: str, path: str) -> httpx.BasicAuth:
+    """Find user and password for a server in a file. Raises HtoolsError."""
+    try:
+        parsed, entries = httpx.URL(url), netrc.netrc(path)
+    except netrc.NetrcParseError as error:
+        raise HtoolsError(f"{path}: line {error.lineno}: expected the format of netrc(5)") from None
+    except (OSError, ValueError, httpx.InvalidURL) as error:
+        raise HtoolsError(f"{path}: cannot be read: {_reason(error)}") from error
+    if parsed.userinfo:
+        raise HtoolsError(f"{_shown(url)}: has a user; expected it here or in {path}, not in both")
+    host, found = parsed.host, entries.authenticators(parsed.host)
+    if not (found and found[0] and found[2]):
+        raise HtoolsError(
+            f"{path}: no login for {host}; expected machine {host} login USER password PASSWORD"
+        )
+    return httpx.BasicAuth(found[0], found[2])
+
+
+def _shown(url: str) -> str:
+    """Return a URL without user and password."""
+    return str(httpx.URL(url).copy_with(userinfo=b""))
 
 
 def _base(address: str) -> str:
@@ -60,7 +101,7 @@ async def _get(client: httpx.AsyncClient, url: str, optional: bool) -> bytes | N
     """Return a document; None for an optional one that the server lacks."""
     shown, body = url, bytearray()
     try:
-        shown = str(httpx.URL(url).copy_with(userinfo=b""))
+        shown = _shown(url)
         with trio.move_on_after(PATIENCE) as patience:
             async with client.stream("GET", url, headers={"Accept-Encoding": "identity"}) as response:
                 if optional and response.status_code == httpx.codes.NOT_FOUND:

@@ -24,10 +24,10 @@ class Source(NamedTuple):
 
     ``daemon`` and ``luxi`` are sockets, the default ones if empty. ``rapi`` is a host, ``host:port``, a
     URL, or a directory of saved documents (``file://PATH``); ``rapi_ca`` is a file of certificates that
-    verify it. With ``state_of_record`` instances have their configured memory, not their current one.
-    ``simulate`` are the groups of a simulated cluster; ``text`` and ``request`` are paths of a file in the
-    text format and of an iallocator request (``-`` is standard input). ``ganeti_version`` is that of a source
-    that does not have it.
+    verify it, ``rapi_credentials`` a file with user and password (``netrc(5)``). With ``state_of_record``
+    instances have their configured memory, not their current one. ``simulate`` are the groups of a simulated
+    cluster; ``text`` and ``request`` are paths of a file in the text format and of an iallocator request
+    (``-`` is standard input). ``ganeti_version`` is that of a source that does not have it.
     """
 
     daemon: str | None = None
@@ -37,6 +37,7 @@ class Source(NamedTuple):
     text: str | None = None
     request: str | None = None
     rapi_ca: str | None = None
+    rapi_credentials: str | None = None
     state_of_record: bool = False
     ask_storage: bool = False
     ganeti_version: GanetiVersion | None = None
@@ -59,8 +60,8 @@ class Reading(NamedTuple):
 def read(source: Source, warn: Warn, verbose: bool = False) -> Reading:
     """Read a cluster, with the inventories in its nodes' tags. Raises HtoolsError.
 
-    ``warn`` gets a line for each silent node, for htoolsd's data that is too old, and for ignored parts of a
-    text file; with ``verbose``, also for the age of current data.
+    ``warn`` gets a line for each of these: a server that is not verified, a silent node, htoolsd's data that
+    is too old, an ignored part of a text file; with ``verbose``, also for the age of current data.
     """
     reading = _read(source, warn, verbose)
     cluster = with_version(reading.cluster, source.ganeti_version)
@@ -81,7 +82,7 @@ def _read(source: Source, warn: Warn, verbose: bool) -> Reading:
     if source.daemon is not None:
         return _from_daemon(source.daemon, warn, verbose)
     if source.rapi:
-        cluster = _from_rapi(source)
+        cluster = _from_rapi(source, warn)
         if has_several_storage_types(cluster):
             warn(
                 "Warning: the remote API lacks storage units: nodes have a single figure of disk space"
@@ -110,7 +111,7 @@ def _read(source: Source, warn: Warn, verbose: bool) -> Reading:
     raise HtoolsError("No backend selected! Exiting.", hint)
 
 
-def _from_rapi(source: Source) -> Cluster:
+def _from_rapi(source: Source, warn: Warn) -> Cluster:
     from ganeti_htools.backends import rapi
 
     if source.rapi.startswith("file://"):
@@ -126,7 +127,10 @@ def _from_rapi(source: Source) -> Cluster:
 
         from ganeti_htools.sources import rapi_http
 
-        documents = trio.run(rapi_http.fetch, source.rapi, source.rapi_ca)
+        how = source.rapi, source.rapi_ca, source.rapi_credentials
+        for line in rapi_http.warnings(*how):
+            warn(f"Warning: {line}")
+        documents = trio.run(rapi_http.fetch, *how)
     return rapi.parse(documents, source.state_of_record)
 
 

@@ -41,10 +41,6 @@ async def test_older_servers_know_no_networks(lacking: str, refused: bool) -> No
 
 
 async def test_who_asks_may_have_to_say_who_it_is() -> None:
-    def guarded(handler: BaseHTTPRequestHandler) -> None:
-        known = handler.headers["Authorization"] == "Basic bWU6c2VjcmV0"
-        respond(handler, b"{}", 200 if known else 401)
-
     with serving(guarded) as port:
         assert len(await rapi_http.fetch(f"http://me:secret@127.0.0.1:{port}")) == 5
         with pytest.raises(
@@ -52,6 +48,62 @@ async def test_who_asks_may_have_to_say_who_it_is() -> None:
         ) as caught:
             await rapi_http.fetch(f"http://me:wrong@127.0.0.1:{port}")
     assert "wrong" not in str(caught.value)
+
+
+def guarded(handler: BaseHTTPRequestHandler) -> None:
+    known = handler.headers["Authorization"] == "Basic bWU6c2VjcmV0"
+    respond(handler, b"{}", 200 if known else 401)
+
+
+@pytest.mark.parametrize("whose", ["machine 127.0.0.1", "default"])
+async def test_takes_user_and_password_from_a_file(tmp_path: Path, whose: str) -> None:
+    path = tmp_path / "netrc"
+    path.write_text(f"machine elsewhere login other password wrong\n{whose} login me password secret\n")
+    with serving(guarded) as port:
+        address = f"http://127.0.0.1:{port}"
+        assert len(await rapi_http.fetch(address, None, str(path))) == len(RESOURCES)
+        with pytest.raises(HtoolsError, match=r": has a user; expected it here or in .*netrc, not in both$"):
+            await rapi_http.fetch(address.replace("//", "//me:secret@"), None, str(path))
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        (None, "cannot be read: No such file or directory"),
+        (
+            b"machine a login b password c",
+            "no login for host; expected machine host login USER password PASSWORD",
+        ),
+        (b"machine host login me", "no login for host; .*"),
+        (b"machine host\nlogin me secret", "line 2: expected the format of netrc.5."),
+        (b"\xff", ".*"),
+    ],
+)
+async def test_names_what_is_wrong_with_a_file_of_credentials(
+    tmp_path: Path, content: bytes | None, error: str
+) -> None:
+    path = tmp_path / "netrc"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(HtoolsError, match=f"^{path}: {error}$") as caught:
+        await rapi_http.fetch("host", None, str(path))
+    assert "secret" not in str(caught.value)
+
+
+def test_warns_of_what_is_not_safe(tmp_path: Path) -> None:
+    path = tmp_path / "netrc"
+    path.write_text("default login me password secret")
+    path.chmod(0o600)
+
+    def said(address: str, ca: str | None = None) -> list[str]:
+        return list(rapi_http.warnings(address, ca, str(path)))
+
+    unverified = "its certificate is not verified; --rapi-ca=FILE verifies it"
+    assert said("host") == [f"https://host:5080: {unverified}"]
+    assert said("https://me:secret@host") == [f"https://host: {unverified}"]
+    assert said("host", "ca.pem") == said("http://host") == said("host:x") == []
+    path.chmod(0o640)
+    assert said("host", "ca.pem") == [f"{path}: other users can read the password; expected mode 0600"]
 
 
 def raw(data: bytes) -> Answer:
