@@ -135,6 +135,17 @@ class SqueezePlan(ToolPlan[SqueezeOptions]):
             return []
         return [group.name for row, group in enumerate(groups) if _lacks(after, self.options, row)]
 
+    @property
+    def costs_redundancy(self) -> bool:
+        """Whether the plan may take redundancy: nodes are powered down, and nothing is to be kept free."""
+        return bool(self.power.nodes) and self.power.action is Action.OFFLINE and not self.options.factors[1]
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """Instances that stay, because their moves would take redundancy, and from whom."""
+        rows = self.state.cluster.instances
+        return {rows[row].name: why for row, why in self.power.refused.items()}
+
     def score(self) -> dict[str, float]:
         """Compute the scores of the whole cluster before and after."""
         everywhere, after = np.ones(len(self.state.group), np.bool_), self.power.state
@@ -166,6 +177,7 @@ class SqueezePlan(ToolPlan[SqueezeOptions]):
             ],
             "enough": plan.enough,
             "kept": {state.cluster.nodes[row].name: why for row, why in plan.obstacles.items()},
+            "refused": self.refused,
             "steps": steps.to_json(state, plan.steps),
         }
 
@@ -265,7 +277,12 @@ def _named(found: SqueezePlan) -> list[NamedPhase]:
     """Name the phases of a plan."""
     state, own = found.state, named(found.state, found.power.steps)
     return [
-        NamedPhase(phase.action, state.names(phase.nodes), list(islice(own, len(phase.steps))))
+        NamedPhase(
+            phase.action,
+            state.names(phase.nodes),
+            list(islice(own, len(phase.steps))),
+            state.names(sorted(phase.late)),
+        )
         for phase in found.power.phases
     ]
 
@@ -282,7 +299,8 @@ def _remaining(phases: Sequence[NamedPhase], rest: Jobsets) -> list[NamedPhase]:
         before = max(0, len(ahead) - len(phase.steps))
         to_mark = nodes_to_mark(rest, phase.action)
         nodes = [name for name in phase.nodes if name in to_mark]
-        left.append(NamedPhase(phase.action, nodes, ahead[before:]))
+        late = [name for name in phase.late if name in to_mark]
+        left.append(NamedPhase(phase.action, nodes, ahead[before:], late))
         ahead = ahead[:before]
     return left[::-1]
 
@@ -371,7 +389,10 @@ def restore(state: State, options: SqueezeOptions, found: Mapping[str, Any]) -> 
         late = frozenset(state.nodes[name] for name in phase["late"])
         phases.append(Phase(action, rows, tuple(made), late))
     reasons = {state.nodes[name]: why for name, why in found["kept"].items()}
-    return SqueezePlan(state, options, PowerPlan(tuple(phases), after, found["enough"], reasons))
+    instances = {row.name: index for index, row in enumerate(state.cluster.instances)}
+    refused = {instances[name]: why for name, why in found.get("refused", {}).items()}
+    power = PowerPlan(tuple(phases), after, found["enough"], reasons, refused)
+    return SqueezePlan(state, options, power)
 
 
 HSQUEEZE = Tool("hsqueeze", SqueezeOptions, state_of, plan, restore)

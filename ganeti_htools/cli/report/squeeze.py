@@ -47,6 +47,10 @@ def warnings(plan: SqueezePlan) -> Iterator[str]:
             yield f"not enough standby nodes: none can be powered up, and {where} lacks minimal resources"
         elif not power.enough:
             yield f"not enough standby nodes: with all of them up, {where} still lacks minimal resources"
+    for instance, why in plan.refused.items():
+        yield f"instance {instance} stays where it is: {why}"
+    if plan.costs_redundancy and (lost := redundancy_changes(plan.state, plan.power.state)["lost"]):
+        yield f"nothing is kept free, so redundancy is lost: {', '.join(lost)} would not come back"
     if stopped := plan.stopped_instances:
         count = counted(len(stopped), "instance")
         yield f"stopped while they are copied: {count}, {', '.join(stopped)}"
@@ -86,6 +90,7 @@ def as_json(plan: SqueezePlan, outcome: Mapping[str, Any] | None) -> dict[str, A
         "stopped": plan.stopped_instances,
         "least_free_mib": least_free(power),
         "redundancy": redundancy_changes(state, power.state),
+        "refused": plan.refused,
         "kept": _unchanged(plan),
         "candidates": _candidates(plan),
         "jobsets": [list(map(_move, jobs)) for own in sets for jobs in own],

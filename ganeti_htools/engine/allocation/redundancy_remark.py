@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.wording import shorten_names
 from ganeti_htools.engine.redundancy.assessment import Assessment, assess
 from ganeti_htools.engine.redundancy.bounds import RedundancyBounds
 from ganeti_htools.engine.redundancy.rule import recover
@@ -13,6 +12,7 @@ from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.columns import NOWHERE, Ints, by_unit
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
+from ganeti_htools.model.wording import shorten_names
 
 THING = "N+1 redundancy"
 

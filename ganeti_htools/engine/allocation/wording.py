@@ -1,7 +1,6 @@
 """Solutions in the words of Ganeti's htools: ganeti and its users search for them."""
 
 import math
-from collections.abc import Sequence
 
 from ganeti_htools.engine.allocation.solution import GroupOutcome, Metric, Solution
 from ganeti_htools.model.state import State
@@ -39,9 +38,3 @@ def outcome_line(state: State, outcome: GroupOutcome, instance: str) -> str:
         line = solution_line(state, outcome.solution)
         return f"Group {group.name} ({group.alloc_policy.value}): {line}"
     return f"Group {group.name}: error {outcome.error}"
-
-
-def shorten_names(names: Sequence[str]) -> str:
-    """Join up to four names; of more, the first three and the number of others."""
-    shown = names if len(names) < 5 else [*names[:3], f"{len(names) - 3} more"]
-    return ", ".join(shown)

@@ -3,7 +3,7 @@
 The rules are those by which steps are found (:mod:`.relocate`, :func:`.balance.allowed`).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -40,9 +40,17 @@ def _names(state: State, *rows: int) -> tuple[str, ...]:
 
 
 def obstacle(
-    state: State, scope: Bools, steps: Sequence[NamedStep], options: BalancingOptions, movable: Bools
+    state: State,
+    scope: Bools,
+    steps: Sequence[NamedStep],
+    options: BalancingOptions,
+    movable: Bools,
+    after: Callable[[int], str | None] = lambda _row: None,
 ) -> str | None:
-    """Make steps one after the other, in place, up to the first impossible one; returns the reason."""
+    """Make steps one after the other, in place, up to the first impossible one; returns the reason.
+
+    ``after`` each step it gets the row of its instance, and may object.
+    """
     rows, facts, members = _rows(state), *_members(state, scope, movable, options.unmirrored)
     for step in steps:
         row = rows.get(step.instance)
@@ -70,6 +78,8 @@ def obstacle(
             nodes, why = ", ".join(step.now), FAIL[int(trial.codes[0])].value
             return f"instance {step.instance} does not fit on {nodes} any more ({why})"
         settle(facts, trial)
+        if objection := after(row):
+            return objection
     return None
 
 

@@ -7,7 +7,6 @@ import numpy as np
 from ganeti_htools.engine.allocation.move_parts import try_operation
 from ganeti_htools.engine.allocation.shortage import explain, explain_move
 from ganeti_htools.engine.allocation.solution import GroupOutcome
-from ganeti_htools.engine.allocation.wording import shorten_names
 from ganeti_htools.engine.groups.group_state import best_place
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.routes import nodes_after, route_out
@@ -16,6 +15,7 @@ from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.moves import MovePart, Operation
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.types import MirrorType
+from ganeti_htools.model.wording import shorten_names
 
 # Groups explained in one reason.
 EXPLAINED = 3

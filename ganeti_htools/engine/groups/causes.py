@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.wording import shorten_names
 from ganeti_htools.engine.groups.bottleneck import no_room
 from ganeti_htools.engine.groups.diagnosis import diagnose
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.model.columns import NOWHERE, sorted_unique
 from ganeti_htools.model.moves import MovePart, Operation
 from ganeti_htools.model.state import State
+from ganeti_htools.model.wording import shorten_names
 
 
 def burden(now: Regrouping, group: int) -> tuple[int, int]:

@@ -10,7 +10,6 @@ from functools import partial
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.wording import shorten_names
 from ganeti_htools.engine.groups import room
 from ganeti_htools.engine.groups.bottleneck import no_room
 from ganeti_htools.engine.groups.outcome import (
@@ -25,6 +24,7 @@ from ganeti_htools.engine.groups.routes import copied_on_leaving
 from ganeti_htools.engine.groups.rules import RegroupingRules
 from ganeti_htools.model.columns import NOWHERE, Floats, Ints, sorted_unique
 from ganeti_htools.model.state import State
+from ganeti_htools.model.wording import shorten_names
 
 ReportPlaces = Callable[[int, int], None]  # called with the number of instances with a place, and of all
 

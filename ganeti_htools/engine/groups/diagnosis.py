@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.wording import shorten_names
 from ganeti_htools.engine.redundancy.health import bad_nodes
 from ganeti_htools.engine.redundancy.recoverability import nodes_of_unrecoverable
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.state import State
+from ganeti_htools.model.wording import shorten_names
 
 
 @dataclass(frozen=True, slots=True)

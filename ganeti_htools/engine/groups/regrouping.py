@@ -14,14 +14,13 @@ import numpy as np
 from ganeti_htools.engine.allocation.evacuate import MovedInstance
 from ganeti_htools.engine.allocation.move_parts import try_operation, try_part
 from ganeti_htools.engine.allocation.solution import Solution
-from ganeti_htools.engine.allocation.wording import shorten_names
 from ganeti_htools.engine.groups.diagnosis import GroupDiagnosis, diagnose
 from ganeti_htools.engine.groups.group_state import GroupState, best_place, group_state, has_room
 from ganeti_htools.engine.groups.partitions import GroupTargets
 from ganeti_htools.engine.groups.routes import nodes_after, route_out, routes_within, source_node
 from ganeti_htools.engine.groups.rules import RegroupingRules, obstacle_to_leaving
 from ganeti_htools.engine.redundancy.checks import NoLossCheck
-from ganeti_htools.engine.redundancy.recoverability import recoveries
+from ganeti_htools.engine.redundancy.recoverability import describe_lost, recoveries
 from ganeti_htools.engine.rules import choice, settling
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS, copy_codes
 from ganeti_htools.engine.rules.score import Statistics
@@ -250,10 +249,7 @@ class Regrouping:
 
     def describe_lost(self, rows: Sequence[int]) -> str:
         """Describe instances (rows) that lost their redundancy."""
-        state = self.state
-        names = shorten_names([state.cluster.instances[row].name for row in rows])
-        nodes = shorten_names(state.names(sorted({int(state.pnode[row]) for row in rows})))
-        return f"{names} would not come back after the loss of {nodes}, unlike now"
+        return describe_lost(self.state, rows)
 
     def after_leaving_group(self, index: int) -> "Regrouping | None":
         """Return a copy with an instance moved to its best place in another group, or None."""

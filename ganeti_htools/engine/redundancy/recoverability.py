@@ -5,7 +5,7 @@ Ganeti's htools, offline and drained nodes take no instances: Ganeti fails nothi
 (``CheckNodeNotDrained``).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +16,7 @@ from ganeti_htools.engine.redundancy.rule import DRBD, Recovery, bound_to_units,
 from ganeti_htools.model.columns import NOWHERE, Bools, sorted_unique
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
+from ganeti_htools.model.wording import shorten_names
 
 
 def unrecoverable(state: State, scope: Bools, redundancy: Assessment | None = None) -> Bools:
@@ -43,6 +44,13 @@ def recoveries(state: State, node: int) -> Iterator[Recovery]:
     """Find the recovery of each instance of a lost node; the state is not changed."""
     up = ~state.columns.offline
     return recover(state.copy(), node, up & (state.group == state.group[node]), up, every=True)
+
+
+def describe_lost(state: State, rows: Sequence[int]) -> str:
+    """Describe instances (rows) that lost their redundancy on the way to a state."""
+    names = shorten_names([state.cluster.instances[row].name for row in rows])
+    nodes = shorten_names(state.names(sorted({int(state.pnode[row]) for row in rows})))
+    return f"{names} would not come back after the loss of {nodes}, unlike now"
 
 
 def nodes_of_unrecoverable(state: State, scope: Bools, lost: Bools) -> Bools:

@@ -96,7 +96,7 @@ class PowerGroup:
             return None
         if np.count_nonzero(self.scope & ~state.columns.offline) < 2:
             return ALONE
-        return None if reserve.redundant(state, self.scope) else NOT_REDUNDANT
+        return None if reserve.redundant(state, self.scope, self.state) else NOT_REDUNDANT
 
     def executable(self, plan: PowerPlan) -> PowerPlan | None:
         """Return a plan of one phase in the form that keeps N+1 at every step, or None.
@@ -123,7 +123,7 @@ class PowerGroup:
                 way.make(step.instance, step.kind, step.node) and self._redundant(way.state, drained)
             ):
                 return False
-            before, drained = drained, marked.columns.offline & ~(waiting & nodes_with_mirrors(way.state))
+            before, drained = drained, drained_nodes(way.state, waiting)
             if not (np.array_equal(before, drained) or self._redundant(way.state, drained)):
                 return False
         return True
@@ -136,7 +136,7 @@ class PowerGroup:
         if reserve.is_empty(self.target):
             return True
         columns = state.columns._replace(offline=offline)
-        return reserve.redundant(replace(state, columns=columns), self.scope)
+        return reserve.redundant(replace(state, columns=columns), self.scope, self.state)
 
     def infeasible(self, nodes: Sequence[int], offline: bool, wanted: Instance) -> str | None:
         """Return the reason why no moves make room and keep all instances on online nodes; None if some
@@ -201,6 +201,12 @@ def nodes_with_mirrors(state: State) -> Bools:
     rows = (state.snode != NOWHERE) & ~state.forthcoming
     found[state.pnode[rows]] = found[state.snode[rows]] = True
     return found
+
+
+def drained_nodes(state: State, late: Bools) -> Bools:
+    """Return the offline nodes of a state, without the ``late`` ones that still have mirrored instances."""
+    drained: Bools = state.columns.offline & ~(late & nodes_with_mirrors(state))
+    return drained
 
 
 def with_power(state: State, nodes: Sequence[int], offline: bool) -> State:

@@ -43,13 +43,14 @@ class PowerPlan:
 
     Nodes are powered up only in the first phase. A phase begins after the previous one ended. ``enough`` is
     False if even all standby nodes do not give the requested room. ``obstacles`` are the reasons why tried
-    nodes stay up.
+    nodes stay up, ``refused`` those against moves of instances (rows) that would take redundancy.
     """
 
     phases: tuple[Phase, ...]
     state: State
     enough: bool = True
     obstacles: Mapping[int, str] = field(default_factory=dict)
+    refused: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def action(self) -> Action:

@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from ganeti_htools.engine.balancing.balance import Step, candidates
-from ganeti_htools.engine.balancing.replay import MoveRows, plan_of
+from ganeti_htools.engine.balancing.replay import MoveRows, Replay, plan_of
 from ganeti_htools.engine.balancing.ways import goals_of
+from ganeti_htools.engine.redundancy.recoverability import describe_lost, unrecoverable
 from ganeti_htools.engine.squeezing.candidates import online_candidates
 from ganeti_htools.engine.squeezing.power_down import power_down
 from ganeti_htools.engine.squeezing.power_group import TO_THE_END, PowerGroup, with_power
@@ -44,6 +47,8 @@ def in_order(group: PowerGroup, progress: Progress) -> PowerPlan:
             continue
         found = _planned(group, nodes, *group.balanced(nodes, False))
         if found.enough or last:
+            found = _keeping_redundancy(group, found)
+        if found.enough or last:
             return found
     raise AssertionError("the last round returns")
 
@@ -57,10 +62,10 @@ def _with_fewer(
     nodes, instances go directly to their places after ``rest``.
     """
     balanced = _planned(group, nodes, *group.balanced(nodes, False))
-    if balanced.enough:
-        return balanced
-    directly = _directly(group, nodes, (*found.steps, *rest.steps), rest.state)
-    return directly if directly and directly.enough else None
+    for plan in (balanced, _directly(group, nodes, (*found.steps, *rest.steps), rest.state)):
+        if plan and plan.enough and (safe := _keeping_redundancy(group, plan)).enough:
+            return safe
+    return None
 
 
 def _directly(
@@ -89,3 +94,31 @@ def _directly(
 def _planned(group: PowerGroup, nodes: tuple[int, ...], state: State, steps: tuple[Step, ...]) -> PowerPlan:
     enough = group.keeps_free(state, group.minimum)
     return PowerPlan((Phase(Action.ONLINE, nodes, steps),), state, enough)
+
+
+def _keeping_redundancy(group: PowerGroup, plan: PowerPlan) -> PowerPlan:
+    """Leave out the moves that take an instance's redundancy, and later moves of the same instances."""
+    (phase,) = plan.phases
+    marked = with_power(group.state, phase.nodes, False)
+    concerned = candidates(marked, group.scope, group.movable)
+    way, lost = Replay(marked, group.scope, TO_THE_END, concerned), unrecoverable(marked, group.scope)
+    made, refused = list[Step](), dict[int, str]()
+    for step in phase.steps:
+        last = way.state.copy()
+        if step.instance in refused:
+            continue
+        if not way.make(step.instance, step.kind, step.node):
+            refused[step.instance] = "it would follow a move that is left out"
+            continue
+        now = unrecoverable(way.state, group.scope)
+        if rows := np.flatnonzero(now & ~lost).tolist():
+            refused[step.instance] = describe_lost(way.state, rows)
+            way = Replay(last, group.scope, TO_THE_END, concerned)
+        else:
+            made.append(way.steps[-1])
+            lost = now
+    if not refused:
+        return plan
+    enough = group.keeps_free(way.state, group.minimum)
+    phases = (replace(phase, steps=tuple(made)),)
+    return replace(plan, phases=phases, state=way.state, enough=enough, refused=refused)

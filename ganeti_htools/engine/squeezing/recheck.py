@@ -1,14 +1,15 @@
 """Recheck the rest of a power plan on a cluster that may have changed."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ganeti_htools.engine.balancing import recheck
+from ganeti_htools.engine.redundancy.recoverability import describe_lost, unrecoverable
 from ganeti_htools.engine.squeezing import reserve
 from ganeti_htools.engine.squeezing.candidates import lacks_master_candidates, online_candidates
-from ganeti_htools.engine.squeezing.power_group import TO_THE_END, with_power
+from ganeti_htools.engine.squeezing.power_group import TO_THE_END, drained_nodes, with_power
 from ganeti_htools.engine.squeezing.power_plan import Action, ReserveByGroup
 from ganeti_htools.model.columns import Bools, sorted_unique
 from ganeti_htools.model.moves import NamedStep
@@ -17,11 +18,12 @@ from ganeti_htools.model.state import State
 
 @dataclass(frozen=True, slots=True)
 class NamedPhase:
-    """The rest of a phase: nodes still to be powered down or up, and steps, by name."""
+    """The rest of a phase: nodes still to be powered down or up, and steps, by name; see :class:`.Phase`."""
 
     action: Action
     nodes: Sequence[str]
     steps: Sequence[NamedStep]
+    late: Collection[str] = ()
 
 
 def obstacle(
@@ -34,7 +36,8 @@ def obstacle(
     """Return the reason why the rest of a plan cannot be carried out on a state, or None.
 
     Nodes to be powered down must be empty by then, and each remaining node of their groups must have room
-    for ``target``. In the end each node must have room for ``promised``, if given.
+    for ``target``. In the end each node must have room for ``promised``, if given. No step may take an
+    instance's redundancy.
     """
     gone = [name for phase in phases for name in phase.nodes if name not in state.nodes]
     if gone:
@@ -43,10 +46,18 @@ def obstacle(
     for phase in phases:
         rows, down = [state.nodes[name] for name in phase.nodes], phase.action is Action.OFFLINE
         marked = with_power(state, rows, down)
+        late = np.isin(np.arange(len(everywhere)), [state.nodes[name] for name in phase.late])
         problem = (
             _not_switched(state, rows, down)
             or _leaving(state, phase.steps)
-            or recheck.obstacle(marked, everywhere, phase.steps, TO_THE_END, movable)
+            or recheck.obstacle(
+                marked,
+                everywhere,
+                phase.steps,
+                TO_THE_END,
+                movable,
+                _Losses(marked, phase.steps, late, target),
+            )
             or (_too_few(state, marked, rows, target) if down else None)
         )
         if problem:
@@ -54,6 +65,34 @@ def obstacle(
         state = marked
     enough = promised is None or reserve.room_on_all(state, everywhere, promised)
     return None if enough else "nodes would not have the minimal resources free"
+
+
+class _Losses:
+    """The redundancy of the instances of each group, after each step of a phase.
+
+    ``late`` nodes take instances as long as they have mirrored ones.
+    """
+
+    def __init__(self, state: State, steps: Sequence[NamedStep], late: Bools, target: ReserveByGroup) -> None:
+        self._state, self._late, self._target = state, late, target
+        touched = {name for step in steps for name in step.was} & state.nodes.keys()
+        groups = {int(state.group[state.nodes[name]]) for name in touched}
+        self._lost = {group: self._unrecoverable(group) for group in groups}
+
+    def __call__(self, row: int) -> str | None:
+        """Describe who has lost redundancy by the last step, of the instance (row); None if nobody has."""
+        group = int(self._state.group[self._state.pnode[row]])
+        before = self._lost[group]
+        now = self._lost[group] = self._unrecoverable(group)
+        rows = np.flatnonzero(now & ~before).tolist()
+        return describe_lost(self._state, rows) if rows else None
+
+    def _unrecoverable(self, group: int) -> Bools:
+        if reserve.is_empty(self._target[group]):
+            return np.zeros(len(self._state.pnode), np.bool_)
+        drained = drained_nodes(self._state, self._late)
+        columns = self._state.columns._replace(offline=drained)
+        return unrecoverable(replace(self._state, columns=columns), self._state.group == group)
 
 
 def _not_switched(state: State, rows: Sequence[int], down: bool) -> str | None:
@@ -88,6 +127,6 @@ def _too_few(before: State, state: State, rows: Sequence[int], target: ReserveBy
     if not reserve.room_on_all(state, np.isin(state.group, state.group[rows]), target):
         return "nodes would not keep the target resources free"
     for group in sorted_unique(state.group[rows]).tolist():
-        if not reserve.is_empty(target[group]) and not reserve.redundant(state, state.group == group):
+        if not (reserve.is_empty(target[group]) or reserve.redundant(state, state.group == group, before)):
             return f"group {state.cluster.groups[group].name} would not hold N+1"
     return None

@@ -26,16 +26,17 @@ def room_on_all(state: State, scope: Bools, wanted: ReserveByGroup) -> bool:
     return True
 
 
-def redundant(state: State, scope: Bools) -> bool:
+def redundant(state: State, scope: Bools, before: State | None = None) -> bool:
     """Whether the group in scope holds N+1: its nodes keep memory for their mirrors, and any node can be
     lost.
 
-    Instances count unless no node of the group, online or not, has the storage units that they need.
+    Instances do not count if ``before``, in the same state unless given, no other node of the group, online
+    or not, had the storage units that they need.
     """
     if bad_nodes(state, scope).any():
         return False
-    lost = unrecoverable_rows(state, scope)
-    return all(bound_to_units(state, np.array([row]), scope).all() for row in lost)
+    lost, before = unrecoverable_rows(state, scope), before or state
+    return all(bound_to_units(before, np.array([row]), scope).all() for row in lost)
 
 
 def is_empty(wanted: Instance) -> bool:

@@ -53,8 +53,9 @@ def plan(
         if not room_on_all(state, scope, minimum):
             ups.append(power_up(group(now, scope), progress, wishes))
             now = ups[-1].state
+    refused = {row: why for part in ups for row, why in part.refused.items()}
     if not all(part.enough for part in ups):
-        return PowerPlan(_merged(ups), now, enough=False)
+        return PowerPlan(_merged(ups), now, enough=False, refused=refused)
     for scope in scopes:
         done = sum(len(part.nodes) for part in downs)
         left = None if wishes.most is None else max(0, wishes.most - done)
@@ -63,7 +64,7 @@ def plan(
     phases = _merged(downs)
     down = {node for phase in phases for node in phase.nodes}
     kept = {node: why for part in downs for node, why in part.obstacles.items() if node not in down}
-    return PowerPlan((*_merged(ups), *phases), now, obstacles=kept)
+    return PowerPlan((*_merged(ups), *phases), now, obstacles=kept, refused=refused)
 
 
 def unsparable(state: State, target: ReserveByGroup, movable: Bools, allowed: AllowedMoves) -> dict[int, str]:

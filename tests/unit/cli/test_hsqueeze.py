@@ -451,3 +451,42 @@ def test_every_node_goes_or_has_a_reason_to_stay(
     assert run(tmp_path, content, *options, "-v", "-v") == 0
     told = capsys.readouterr().out
     assert all(f"Node {node} stays: {why}" in told for node, why in report["kept"].items())
+
+
+# Two nodes are full. On node3 is all the room there is; a fourth node is off, and too small for any instance.
+CROWDED = """\
+g|u|preferred||
+
+node1.org|8000|0|1000|1000|1000|40|M|u
+node2.org|8000|0|3000|1000|1000|40|N|u
+node3.org|8500|0|7500|1000|1000|40|N|u
+node4.org|2000|0|2000|1000|1000|40|Y|u|1|htools:standby:auto
+
+inst1.org|7000|10|1|running|Y|node1.org||ext|
+inst2.org|2500|10|1|running|Y|node2.org||ext|
+inst3.org|2500|10|1|running|Y|node2.org||ext|
+inst4.org|1000|10|1|running|Y|node3.org||ext|
+
+"""
+
+
+def test_names_instances_that_lose_redundancy_where_nothing_is_kept_free(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, LOOSE, "--target-resources=0", "--json") == 0
+    told = capsys.readouterr()
+    lost = ["inst1.org", "inst2.org", "inst3.org", "inst4.org"]
+    assert json.loads(told.out)["redundancy"] == {"lost": lost, "gained": []}
+    assert f"redundancy is lost: {', '.join(lost)} would not come back" in told.err
+
+
+def test_instance_stays_if_its_move_takes_redundancy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, CROWDED, "--minimal-resources=12", "--json") == 0
+    told = capsys.readouterr()
+    report = json.loads(told.out)
+    assert report["redundancy"]["lost"] == []
+    why = "inst1.org would not come back after the loss of node1.org, unlike now"
+    assert report["refused"] == dict.fromkeys(report["refused"], why)
+    assert f"Warning: instance inst2.org stays where it is: {why}" in told.err

@@ -201,7 +201,7 @@ def test_obstacle_of_redundancy() -> None:
     """n1 has room for what is wanted, but not for what would have to come from n0."""
     cluster = described()
     tight = (cluster.nodes[0], replace(cluster.nodes[1], t_mem=1600.0, f_mem=600), cluster.nodes[2])
-    assert obstacle(replace(cluster, nodes=tight)) == "group group1 would not hold N+1"
+    assert obstacle(replace(cluster, nodes=tight)) == "a would not come back after the loss of n0, unlike now"
     assert obstacle(replace(cluster, nodes=tight), target=NOTHING) is None
 
 
