@@ -417,6 +417,26 @@ def test_nobody_to_read_the_reason(request_path: Path, tmp_path: Path) -> None:
     assert (closed.returncode, closed.stdout) == (0, "closed\n")
 
 
+@pytest.mark.parametrize(
+    ("closed", "status", "stderr"),
+    [
+        ("<&- >&- 2>&-", 1, ""),
+        (">&-", 1, "htoolsd: standard output is closed; nothing is decided\n"),
+        ("<&- 2>&-", 0, ""),
+    ],
+)
+def test_decides_nothing_when_standard_output_is_closed(
+    daemon: Daemon, request_path: Path, closed: str, status: int, stderr: str
+) -> None:
+    served = daemon.status()["decisions"]["served"]
+    ended = run(
+        *("sh", "-c", f'"$0" -IS "$1" "$2" {closed}', INTERPRETER, EXECUTABLE, request_path),
+        environment={"HTOOLSD_SOCKET": str(daemon.socket)},
+    )
+    assert (ended.returncode, ended.stderr, bool(ended.stdout)) == (status, stderr, status == 0)
+    assert daemon.status()["decisions"]["served"] == served + (status == 0)
+
+
 def test_no_program_to_decide_with(tmp_path: Path, request_path: Path) -> None:
     without = altered_executable(tmp_path, '"/usr/bin/python3"', '"/no/python"')
     finished = executable(tmp_path / "no" / "thing", request_path, program=without, fallback="/no/hail")
