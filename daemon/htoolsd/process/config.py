@@ -1,6 +1,8 @@
 """The configuration: the command line, then the TOML file, then the defaults."""
 
 import argparse
+import os
+import stat
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass, fields, is_dataclass, replace
@@ -14,6 +16,7 @@ from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import Pool
 from ganeti_htools.version import VERSION
 from htoolsd.config_keys import check_table, key, one_of, text
+from htoolsd.ledger.records import has_password
 from htoolsd.policies.settings import RebalanceSettings, RedistributeSettings, SqueezeSettings
 
 _LARGEST = 1 << 20  # bytes of the file
@@ -172,6 +175,16 @@ def load(path: str | None, given: Mapping[str, str | None]) -> Config:
     values = _read(path) if path is not None else {}
     values.update({name: value for name, value in given.items() if value is not None})
     return Config(**values)
+
+
+def exposes_password(path: str | None, config: Config) -> bool:
+    """Whether all users may read the file at ``path``, and it has the password of the ledger's database."""
+    if path is None or not has_password(config.ledger):
+        return False
+    try:
+        return bool(os.stat(path).st_mode & stat.S_IROTH)
+    except OSError:  # it is gone
+        return False
 
 
 def _read(path: str) -> dict[str, Any]:

@@ -40,7 +40,7 @@ from htoolsd.policies.remedies import POLICIES
 from htoolsd.policies.schedule import Policies
 from htoolsd.policies.settings import PolicySettings
 from htoolsd.process import logs, mastership
-from htoolsd.process.config import Config, argument_parser, load
+from htoolsd.process.config import Config, argument_parser, exposes_password, load
 from htoolsd.process.lock import lock
 from htoolsd.process.logs import print_error
 from htoolsd.process.mastership import EXIT_NOT_MASTER, Ssconf
@@ -68,7 +68,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     path, stay, check = options.pop("config"), options.pop("stay"), options.pop("check_config")
 
     def read_config() -> Config:
-        return load(path, options)
+        config = load(path, options)
+        if exposes_password(path, config):
+            _log.warning("configuration with a password can be read by all users", path=path)
+        return config
 
     try:
         config = read_config()

@@ -7,7 +7,7 @@ import pytest
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
 from htoolsd.policies.settings import PolicySettings, RebalanceSettings, RedistributeSettings, SqueezeSettings
-from htoolsd.process.config import Config, describe, load, reloaded, sample
+from htoolsd.process.config import Config, describe, exposes_password, load, reloaded, sample
 
 TABLES: dict[str, type[PolicySettings]] = {
     "redistribute": RedistributeSettings,
@@ -160,3 +160,22 @@ def test_a_policy(tmp_path: Path) -> None:
     file.write_text('[rebalance]\nmode = "act"\nhours = "22:00-06:00"\nweekdays = ["sat", "sun"]\nhold = 1')
     expected = RebalanceSettings(mode="act", hours="22:00-06:00", weekdays=("sat", "sun"), hold=1)
     assert load(str(file), {}).rebalance == expected
+
+
+@pytest.mark.parametrize(
+    ("ledger", "mode", "exposed"),
+    [
+        ("postgresql://htools:secret@db/ledger", 0o644, True),
+        ("postgresql://htools:secret@db/ledger", 0o640, False),
+        ("postgresql://db/ledger?user=htools&password=secret", 0o644, True),
+        ("postgresql://htools@db/ledger", 0o644, False),
+    ],
+)
+def test_notices_a_password_that_all_users_can_read(
+    tmp_path: Path, ledger: str, mode: int, exposed: bool
+) -> None:
+    file = tmp_path / "htoolsd.toml"
+    file.write_text(f'ledger = "{ledger}"\n')
+    file.chmod(mode)
+    assert exposes_password(str(file), load(str(file), {})) is exposed
+    assert not exposes_password(None, load(str(file), {}))
