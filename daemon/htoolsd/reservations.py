@@ -6,25 +6,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ganeti_htools.model.cluster import Cluster, Node
-from ganeti_htools.model.inventory import Inventories
+from ganeti_htools.model.inventory import Inventories, Inventory
 from ganeti_htools.model.node_reservations import with_reserved
-from ganeti_htools.model.storage import DesiredUnit, Pool
+from ganeti_htools.model.storage import DesiredUnit
 
 
 @dataclass(frozen=True, slots=True)
 class Reservations:
-    """The inventories of nodes, by name, and what is reserved (MiB) of pools.
+    """The inventories of nodes, by name, and what is not for this cluster's instances (MiB) of pools.
 
     ``promised`` is the part of ``pools`` that is promised to instances of other clusters, by their names.
-    ``promises`` are the amounts, by node and resource class, that are promised to instances of this cluster
-    and not in use yet. Decisions count them as instances, so they are not in ``inventories``.
-    ``generation`` counts the changes.
+    ``pool_settings`` are inventories that administrators set for pools. ``promises`` are the amounts, by node
+    and resource class, that are promised to instances of this cluster and not in use yet. Decisions count
+    them as instances, so they are not in ``inventories``. ``generation`` counts the changes.
     """
 
     inventories: Mapping[str, Inventories] = field(default_factory=dict)
     pools: Mapping[DesiredUnit, int] = field(default_factory=dict)
     promised: Mapping[str, Mapping[DesiredUnit, int]] = field(default_factory=dict)
     promises: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    pool_settings: Mapping[DesiredUnit, Inventory] = field(default_factory=dict)
     generation: int = 0
 
 
@@ -36,12 +37,12 @@ def update_reservations(known: Reservations, new: Reservations) -> Reservations:
 
 def with_reservations(cluster: Cluster, reserved: Reservations) -> Cluster:
     """Return the cluster with the reservations; the same object if there are none."""
-    if not reserved.inventories and not reserved.pools:
+    if not (reserved.inventories or reserved.pools or reserved.pool_settings):
         return cluster
     nodes = tuple(_with_inventories(node, reserved.inventories.get(node.name, ())) for node in cluster.nodes)
-    return replace(
-        cluster, nodes=nodes, pools=tuple(_with_reserved(pool, reserved) for pool in cluster.pools)
-    )
+    pools = (pool._replace(taken=reserved.pools.get(pool.unit, 0)) for pool in cluster.pools)
+    settings = dict(cluster.pool_settings) | dict(reserved.pool_settings)
+    return replace(cluster, nodes=nodes, pools=tuple(pools), pool_settings=tuple(settings.items()))
 
 
 def with_promises_reserved(cluster: Cluster, reserved: Reservations) -> Cluster:
@@ -55,7 +56,3 @@ def with_promises_reserved(cluster: Cluster, reserved: Reservations) -> Cluster:
 
 def _with_inventories(node: Node, inventories: Inventories) -> Node:
     return replace(node, inventories=inventories) if inventories else node
-
-
-def _with_reserved(pool: Pool, reserved: Reservations) -> Pool:
-    return pool._replace(reserved=min(pool.total, pool.reserved + reserved.pools.get(pool.unit, 0)))

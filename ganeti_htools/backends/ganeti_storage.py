@@ -11,9 +11,15 @@ from typing import Any, NamedTuple
 
 from ganeti_htools.backends import units
 from ganeti_htools.backends.fields import Fields, parse_json
-from ganeti_htools.backends.inventories import read_inventories, write_inventories
+from ganeti_htools.backends.inventories import (
+    read_inventories,
+    read_inventory,
+    write_inventories,
+    write_inventory,
+)
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk
 from ganeti_htools.model.errors import DataError, on_one_line
+from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.known_storage import (
     DisksByInstance,
     UnitReports,
@@ -21,6 +27,7 @@ from ganeti_htools.model.known_storage import (
     with_disks,
     with_inventories,
 )
+from ganeti_htools.model.resource_classes import POOL
 from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, Pool, StorageType
 from ganeti_htools.model.types import DiskTemplate
 
@@ -189,7 +196,7 @@ def _directory(fields: Fields, default: str | None) -> str:
 
 
 def storage_to_json(cluster: Cluster) -> dict[str, Any]:
-    """Return units of nodes, disks of instances, pools and any inventories as JSON.
+    """Return units of nodes, disks of instances, pools with their settings, and any inventories as JSON.
 
     Units, disks and inventories are in the text format, by name.
     """
@@ -202,8 +209,14 @@ def storage_to_json(cluster: Cluster) -> dict[str, Any]:
                 "total": pool.total,
                 "reserved": pool.reserved,
                 **({} if pool.free is None else {"free": pool.free}),
+                "allocation_ratio": pool.allocation_ratio,
+                "taken": pool.taken,
             }
             for pool in cluster.pools
+        ],
+        "pool_settings": [
+            {"type": unit.type.value, "key": unit.key, "inventory": write_inventory(POOL, each)}
+            for unit, each in cluster.pool_settings
         ],
         "nodes": {
             node.name: units.write_units(node.storage) for node in cluster.nodes if node.storage is not None
@@ -226,24 +239,39 @@ def with_storage_json(cluster: Cluster, said: Any) -> Cluster:
     rows = tuple(
         replace(node, storage=storage[node.name]) if node.name in storage else node for node in cluster.nodes
     )
-    cluster = replace(cluster, nodes=rows, pools=tuple(map(pool, fields.objects("pools"))))
+    pools = tuple(
+        pool(each)._replace(taken=each.integer("taken") if each.has("taken") else 0)
+        for each in fields.objects("pools")
+    )
+    settings = fields.objects("pool_settings") if fields.has("pool_settings") else ()
+    cluster = replace(cluster, nodes=rows, pools=pools, pool_settings=tuple(map(_pool_setting, settings)))
     if not fields.has("inventories"):
         return cluster
     there = fields.object("inventories")
     return with_inventories(cluster, {name: read_inventories(there.text(name)) for name in there.values})
 
 
-def pool(fields: Fields) -> Pool:
-    """Read a pool's type, key, total, reserved and free MiB, its provider's name and its probe.
+def _pool_setting(fields: Fields) -> tuple[DesiredUnit, Inventory]:
+    """Read the inventory that an administrator has set for a pool. Raises DataError."""
+    return _pool_unit(fields), read_inventory(fields.text("inventory"))[1]
 
-    Raises DataError.
-    """
+
+def _pool_unit(fields: Fields) -> DesiredUnit:
     known = {kind.value: kind for kind in StorageType if kind.pool}
     kind, key = fields.text("type"), fields.text("key")
     if kind not in known:
         raise fields.wrong("type", "StorageType", f"one of {', '.join(known)}")
     if not key:
         raise fields.wrong("key", "String", "the name of a pool")
+    return DesiredUnit(known[kind], key)
+
+
+def pool(fields: Fields) -> Pool:
+    """Read a pool's type, key, total, reserved and free MiB, overcommit factor, provider's name, and probe.
+
+    Raises DataError.
+    """
+    unit = _pool_unit(fields)
     probe = fields.texts("probe") if fields.has("probe") else ()
     if fields.has("probe") and not (probe and probe[0]):
         raise fields.wrong("probe", "[String]", "a command and its arguments")
@@ -253,7 +281,11 @@ def pool(fields: Fields) -> Pool:
     provider = fields.text("provider") if fields.has("provider") else ""
     if not provider.isprintable() or len(provider) > _LONGEST:
         raise fields.wrong("provider", "String", f"a name of one line and at most {_LONGEST} characters")
-    return Pool(DesiredUnit(known[kind], key), total, reserved, provider, free, probe)
+    ratio = fields.number("allocation_ratio") if fields.has("allocation_ratio") else 1.0
+    if ratio <= 0 or ratio * total > MAX_MIB:
+        expected = f"a number above 0, and a capacity of at most {MAX_MIB} MiB"
+        raise fields.wrong("allocation_ratio", "Double", expected)
+    return Pool(unit, total, reserved, provider, free, probe, ratio)
 
 
 def reports(results: Mapping[StorageType, Any]) -> tuple[UnitReports, tuple[str, ...]]:

@@ -107,10 +107,13 @@ def malformed_inventories(cluster: Cluster) -> Iterator[str]:
 
 
 def with_tagged_inventories(cluster: Cluster) -> Cluster:
-    """Return the cluster with the inventories in its nodes' tags; a node's own inventory of a class wins.
+    """Return the cluster with the inventories in its tags and those of its nodes; known inventories win.
 
     The same object if nothing changes.
     """
+    if any(tag.startswith(INVENTORY) for tag in cluster.tags):
+        settings = pools_in_tags(cluster.tags) | dict(cluster.pool_settings)
+        cluster = replace(cluster, pool_settings=tuple(settings.items()))
     if not any(tag.startswith(INVENTORY) for node in cluster.nodes for tag in node.tags):
         return cluster
     policies = {group.uuid: group.ipolicy for group in cluster.groups}

@@ -9,10 +9,13 @@ from dataclasses import dataclass, field, replace
 
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.ganeti_version import GanetiVersion
-from ganeti_htools.model.inventory import Inventories
+from ganeti_htools.model.inventory import Inventories, Inventory
 from ganeti_htools.model.policy import DEFAULT_IPOLICY, Demand, IPolicy
 from ganeti_htools.model.storage import DesiredUnit, Pool, Unit
 from ganeti_htools.model.types import AllocPolicy, DiskTemplate, Status
+
+# Inventories that administrators set for pools; sizes are MiB.
+PoolSettings = tuple[tuple[DesiredUnit, Inventory], ...]
 
 # One exbibyte. A larger figure is refused as damage; below this bound, sums stay exact in 64 bits.
 MAX_MIB = 1 << 40
@@ -181,8 +184,10 @@ class Cluster:
 
     ``default_units`` are the units of disks without a named unit, one for each known storage type.
     ``enabled_templates`` are the disk templates of new instances, in the cluster's order; None if unknown.
-    ``pools`` has the sizes of pools that no node reports. ``candidate_pool`` is the number of master
-    candidates that Ganeti wants, and ``ganeti`` is its version; None if unknown.
+    ``pools`` has the sizes of pools that no node reports. ``pool_settings`` are the inventories that
+    administrators set for pools: reserved amounts, and limits of the amount of one instance.
+    ``candidate_pool`` is the number of master candidates that Ganeti wants, and ``ganeti`` is its version;
+    None if unknown.
 
     ``standby`` has nodes that stopped reporting, with their last figures and without their instances.
     """
@@ -195,6 +200,7 @@ class Cluster:
     default_units: tuple[DesiredUnit, ...] = ()
     enabled_templates: tuple[DiskTemplate, ...] | None = None
     pools: tuple[Pool, ...] = ()
+    pool_settings: PoolSettings = ()
     candidate_pool: int | None = None
     standby: tuple[Node, ...] = ()
     ganeti: GanetiVersion | None = None

@@ -39,8 +39,17 @@ class Inventory:
         ``min_unit`` is allowed even if it is no multiple of the step, as in the design; Placement refuses
         it.
         """
-        most = self.capacity if self.max_unit is None else self.max_unit
-        return self.min_unit <= amount <= most and (amount == self.min_unit or amount % self.step_size == 0)
+        return self.refusal(amount) is None and (self.max_unit is not None or amount <= self.capacity)
+
+    def refusal(self, amount: int) -> str | None:
+        """Describe the limit that an amount breaks, None if it breaks none. The capacity is no limit."""
+        if self.max_unit is not None and amount > self.max_unit:
+            return f"at most {self.max_unit} (max_unit)"
+        if amount < self.min_unit:
+            return f"at least {self.min_unit} (min_unit)"
+        if amount != self.min_unit and amount % self.step_size:
+            return f"a multiple of {self.step_size} (step_size)"
+        return None
 
     def fits(self, amount: int, used: int) -> bool:
         """Whether a consumer can have this amount while others use ``used``."""

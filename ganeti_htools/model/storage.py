@@ -93,7 +93,9 @@ class Unit(NamedTuple):
 class Pool(NamedTuple):
     """The size of a pool (MiB). ``reserved`` MiB are not for disks.
 
-    ``provider`` is the pool's name in the ledger, the same in all clusters that share the pool; or empty.
+    The capacity is ``total`` less ``reserved``, times the overcommit factor ``allocation_ratio``; ``taken``
+    MiB of it are not for instances of this cluster. ``provider`` is the pool's name in the ledger, the same
+    in all clusters that share the pool; or empty.
 
     ``free`` is the space as measured, less what instances have taken since; None if it was not measured.
     ``probe`` is the command that measures it; with a command, a total of 0 is unknown.
@@ -105,3 +107,10 @@ class Pool(NamedTuple):
     provider: str = ""
     free: int | None = None
     probe: tuple[str, ...] = ()
+    allocation_ratio: float = 1.0
+    taken: int = 0
+
+    def left_for_cluster(self, space: int, more_reserved: int = 0) -> int:
+        """Return how much of a space (MiB) is for instances of this cluster, with more reserved."""
+        capacity = int((space - self.reserved - more_reserved) * self.allocation_ratio)
+        return max(0, capacity - self.taken)

@@ -108,6 +108,7 @@ def with_known(cluster: Cluster, request: Request, known: Cluster, cache: Comple
         default_units=known.default_units,
         enabled_templates=known.enabled_templates,
         pools=known.pools,
+        pool_settings=known.pool_settings,
     )
     nodes = {node.name: node for node in known.nodes if node.storage is not None}
     if any(node.storage is not None for node in cluster.nodes):

@@ -151,9 +151,7 @@ def without_reserved(
     units, reserved = reported_units(cluster), Counter[DesiredUnit]()
     for held in promised.values():
         reserved.update(held)
-    pools = tuple(
-        pool._replace(reserved=max(0, pool.reserved - reserved[pool.unit])) for pool in cluster.pools
-    )
+    pools = tuple(pool._replace(taken=max(0, pool.taken - reserved[pool.unit])) for pool in cluster.pools)
     wanted = {unit for row in requested for unit in units.pool_needs(row)}
     names = [name for name, held in promised.items() if not wanted.isdisjoint(held)]
     return replace(cluster, pools=pools), names

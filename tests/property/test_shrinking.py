@@ -178,10 +178,10 @@ def test_few_of_many_sizes_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> Non
     looked = 0
     plain = SizeVerdicts._verdicts
 
-    def counted(self: SizeVerdicts, sizes, refused, columns):  # type: ignore[no-untyped-def]
+    def counted(self: SizeVerdicts, sizes, refused, limited=True):  # type: ignore[no-untyped-def]
         nonlocal looked
         looked += len(sizes)
-        return plain(self, sizes, refused, columns)
+        return plain(self, sizes, refused, limited)
 
     monkeypatch.setattr(SizeVerdicts, "_verdicts", counted)
     state = derive(simu.parse(["p,3,8T,2T,64"]))

@@ -2,7 +2,7 @@
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.model.inventory import Inventory
-from ganeti_htools.model.resource_classes import MEMORY, VCPU, is_custom, is_own
+from ganeti_htools.model.resource_classes import MEMORY, POOL, SPINDLES, VCPU, is_custom, is_own
 from htoolsd.socket.methods import Args
 
 MOST = 1 << 53  # beyond it JSON readers lose precision
@@ -93,7 +93,7 @@ def inventory(args: Args, resource_class: str, before: Inventory | None) -> Inve
             raise _wrong("resource_class", f"a class of the provider; {resource_class} follows Ganeti")
         for key in ("total", "allocation_ratio"):
             if key in figures:
-                raise _wrong(key, f"no value; {resource_class} follows Ganeti")
+                raise _wrong(key, f"no value; {_source(key, resource_class)}")
     elif before is None and "total" not in figures:
         raise _wrong("total", "a whole number of at least 0")
     was = before or Inventory(0)
@@ -110,6 +110,18 @@ def inventory(args: Args, resource_class: str, before: Inventory | None) -> Inve
     if new.max_unit is not None and new.max_unit < new.min_unit:
         raise _wrong("max_unit", f"at least min_unit, which is {new.min_unit}")
     return new
+
+
+def _source(key: str, resource_class: str) -> str:
+    """Describe what determines a figure of a class that Ganeti counts."""
+    if resource_class == POOL:
+        return f"the {key} of a pool is that of its [[pool]] in htoolsd.toml, or what nodes report"
+    if key == "total":
+        return f"the total of {resource_class} is what the node reports"
+    policy = {VCPU: "vcpu-ratio", SPINDLES: "spindle-ratio"}.get(resource_class)
+    if policy:
+        return f"the ratio of {resource_class} is the {policy} of the node group's instance policy"
+    return f"{resource_class} is not overcommitted, because Ganeti gives each MiB to one instance"
 
 
 def _most(found: object) -> int | None:

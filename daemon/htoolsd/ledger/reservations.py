@@ -17,9 +17,10 @@ def reservations(desired: DesiredState, snapshot: LedgerSnapshot) -> Reservation
     """Return what decisions and plans must leave free."""
     return Reservations(
         inventories_of_nodes(desired, snapshot),
-        reserved_of_pools(desired, snapshot),
+        taken_of_pools(desired, snapshot),
         promised_of_pools(desired, snapshot),
         promises_on_nodes(desired, snapshot),
+        settings_of_pools(desired, snapshot),
     )
 
 
@@ -84,20 +85,38 @@ def claimed_nodes(desired: DesiredState, snapshot: LedgerSnapshot) -> set[str]:
     return {node for node, each in desired.resources.nodes.items() if each.provider in claimed}
 
 
-def reserved_of_pools(desired: DesiredState, snapshot: LedgerSnapshot) -> dict[DesiredUnit, int]:
-    """Return what decisions must leave free (MiB) of each configured pool.
-
-    That is what the administrator reserves, and what plans, claims by hand and the consumers of other
-    clusters have.
-    """
+def taken_of_pools(desired: DesiredState, snapshot: LedgerSnapshot) -> dict[DesiredUnit, int]:
+    """Return what plans, claims by hand and other clusters have (MiB) of each configured pool."""
     found = {}
     for unit, provider in _configured_pools(desired):
-        inventory = snapshot.inventories.get(provider, {}).get(POOL)
         used = sum(mib for _, mib in _used_by_others(desired, snapshot, provider))
-        reserved = used + (inventory.reserved if inventory else 0)
-        if reserved:
-            found[unit] = reserved
+        if used:
+            found[unit] = used
     return found
+
+
+def settings_of_pools(desired: DesiredState, snapshot: LedgerSnapshot) -> dict[DesiredUnit, Inventory]:
+    """Return the inventories of pools that administrators have set something in.
+
+    Claims on a pool that nodes report count as reserved. The free space that nodes report shows what other
+    clusters use.
+    """
+    reported, found = _reported_pools(desired), {}
+    used = {unit for each in desired.instances.values() for unit in each.pools}
+    for unit in {*reported, *used, *(unit for unit, _ in _configured_pools(desired))}:
+        provider = provider_uuid(desired.resources.pool_name(unit))
+        inventory, claimed = snapshot.inventories.get(provider, {}).get(POOL, Inventory(0)), 0
+        if unit in reported:
+            others = _used_by_others(desired, snapshot, provider)
+            claimed = sum(mib for each, mib in others if each.is_claim)
+        if inventory.reserved or inventory.limits_amounts or claimed:
+            found[unit] = replace(inventory, reserved=inventory.reserved + claimed, tagged=False)
+    return found
+
+
+def _reported_pools(desired: DesiredState) -> set[DesiredUnit]:
+    units = (unit.desired for node in desired.cluster.nodes for unit in node.storage or ())
+    return {unit for unit in units if unit.type.pool}
 
 
 def promised_of_pools(desired: DesiredState, snapshot: LedgerSnapshot) -> dict[str, dict[DesiredUnit, int]]:
@@ -111,8 +130,8 @@ def promised_of_pools(desired: DesiredState, snapshot: LedgerSnapshot) -> dict[s
 
 
 def _configured_pools(desired: DesiredState) -> Iterable[tuple[DesiredUnit, str]]:
-    """Yield the pools whose size is configured, and their providers."""
-    for unit in {pool.unit for pool in desired.cluster.pools}:
+    """Yield the pools whose size is configured, and which no node reports, and their providers."""
+    for unit in {pool.unit for pool in desired.cluster.pools} - _reported_pools(desired):
         yield unit, provider_uuid(desired.resources.pool_name(unit))
 
 

@@ -126,16 +126,19 @@ def pool_providers(
 
     The size of a pool (MiB) is the smallest that a node reports, or else the configured one.
     """
-    sizes = {pool.unit: pool.total - pool.reserved for pool in cluster.pools}
+    sizes = {
+        pool.unit: Inventory(pool.total - pool.reserved, allocation_ratio=pool.allocation_ratio)
+        for pool in cluster.pools
+    }
     reported: dict[DesiredUnit, int] = {}
     for unit in (unit for node in cluster.nodes for unit in node.storage or () if unit.desired.type.pool):
         reported[unit.desired] = min(unit.total, reported.get(unit.desired, unit.total))
-    sizes |= reported
+    sizes |= {pool: Inventory(total) for pool, total in reported.items()}
     settings, found = pools_in_tags(cluster.tags), {}
     tagged_pools = (unit for unit in pools_of_tags(cluster) if unit.type.pool)
     for pool in sorted({*sizes, *tagged_pools, *used}, key=str):
         name = resources.pool_name(pool)
-        inventories = {POOL: Inventory(sizes[pool])} if pool in sizes else {}
+        inventories = {POOL: sizes[pool]} if pool in sizes else {}
         provider = Provider(provider_uuid(name), name, can_host=False)
         shared = pool in resources.shared
         tagged = {} if shared or pool not in settings else {POOL: settings[pool]}

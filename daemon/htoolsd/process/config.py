@@ -68,7 +68,7 @@ class Config:
     storage_seconds: float = key(600.0, "interval of these jobs for each node")
     pool: tuple[Pool, ...] = key(
         (),
-        "pools whose size no node reports: tables of type, key, total, reserved, probe, provider",
+        "pools whose size no node reports: type, key, total, reserved, allocation_ratio, probe, provider",
         read=_pools,
     )
     history_days: float = key(90.0, "how long entries of the history are kept, days")

@@ -17,6 +17,7 @@ from ganeti_htools.engine.capacity.verdicts import SizeVerdicts
 from ganeti_htools.engine.redundancy.assessment import Assessment
 from ganeti_htools.engine.redundancy.simulate import NewInstances
 from ganeti_htools.engine.rules.class_limits import limits_by_reason
+from ganeti_htools.engine.rules.pools import limits_amounts
 from ganeti_htools.model.columns import Bools, Ints
 from ganeti_htools.model.instance_kinds import SHRINKS, UNIT, InstanceKind, InstanceSize
 from ganeti_htools.model.state import RequestedInstance, State
@@ -85,7 +86,8 @@ class Shrinking:
             for fail, name in BOUNDED.items()
         }
         self.limited = bool(state.columns.shape.limited)
-        self.in_steps = set[Fail]()  # nodes may refuse any size that is smaller by these
+        # Nodes or pools may refuse any size that is smaller by these.
+        self.in_steps = {Fail.DISK} if limits_amounts(state.cluster) else set[Fail]()
         for fail, (least, most, step) in limits_by_reason(state.columns):
             if (step > 1).any():
                 self.in_steps.add(fail)

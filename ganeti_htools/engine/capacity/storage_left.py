@@ -47,7 +47,7 @@ def storage_left(
 ) -> StorageLeft | None:
     """The space that remains after an allocation of a size; None if no units or pools are reported."""
     state = result.state
-    if not (state.units.reported or state.cluster.pools):
+    if not (state.units.reported or state.cluster.pools or state.cluster.pool_settings):
         return None
     local = state.units.local if state.units.reported else ()
     units = tuple(_unit(state, at, unit) for at, unit in enumerate(local))

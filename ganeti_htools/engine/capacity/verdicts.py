@@ -59,12 +59,12 @@ class SizeVerdicts:
         if new:
             demands = [self.kind.instance(size).demand for size in new]
             refused = instance_policy.codes_of(self.state, demands, self.scope.nodes)
-            self.known.update(zip(new, self._verdicts(new, refused, self.columns), strict=True))
+            self.known.update(zip(new, self._verdicts(new, refused), strict=True))
         return [self.known[size] for size in sizes]
 
     def at_best(self, size: InstanceSize) -> SizeVerdict:
         """The verdict about a size if nodes limit no amounts, and policies allow it where they allow any."""
-        [verdict] = self._verdicts([size], self.refused, self.unlimited)
+        [verdict] = self._verdicts([size], self.refused, limited=False)
         return verdict
 
     def all_pairs(self) -> Candidates:
@@ -87,11 +87,17 @@ class SizeVerdicts:
         refused: Codes = codes.min(axis=0, initial=np.iinfo(np.int8).max if demands else FITS, keepdims=True)
         return refused
 
-    def _verdicts(self, sizes: Sequence[InstanceSize], refused: Codes, columns: Columns) -> list[SizeVerdict]:
-        """About sizes on nodes with these columns, given which nodes refuse them anyway (sizes by nodes)."""
+    def _verdicts(
+        self, sizes: Sequence[InstanceSize], refused: Codes, limited: bool = True
+    ) -> list[SizeVerdict]:
+        """About sizes, given which nodes (columns) refuse them (rows) anyway.
+
+        Without ``limited``, limits of the amount of one instance do not count.
+        """
+        columns = self.columns if limited else self.unlimited
         _, codes = node_rules.add_primary(columns, self._cohort(sizes, np.arange(len(sizes))), 0, 0)
-        if self.pools:
-            rooms = [fit(self.pools, self.state, self.kind.instance(size)) for size in sizes]
+        if self.pools or self.state.cluster.pool_settings:
+            rooms = [fit(self.pools, self.state, self.kind.instance(size), limited) for size in sizes]
             codes[[room == 0 for room in rooms]] = CODE[Fail.DISK]
         codes = np.where(refused != FITS, refused, codes)
         places: list[Candidates | None] = [None] * len(sizes)

@@ -9,6 +9,7 @@ from ganeti_htools.backends import ganeti_storage
 from ganeti_htools.backends.fields import Fields
 from ganeti_htools.model.cluster import Cluster, Disk
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.known_storage import UnitSpace
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
 from ganeti_htools.model.types import DiskTemplate
@@ -180,7 +181,12 @@ def test_what_the_daemon_tells_is_what_it_knows() -> None:
             for row in world.cluster.instances
         ),
     )
-    known = replace(world.cluster, pools=(Pool(DesiredUnit(RADOS, "fast"), 500, 20),))
+    fast = DesiredUnit(RADOS, "fast")
+    known = replace(
+        world.cluster,
+        pools=(Pool(fast, 500, 20, allocation_ratio=1.5, taken=7),),
+        pool_settings=((fast, Inventory(500, 3, 5, 100, 10)),),
+    )
     said = json.loads(json.dumps(ganeti_storage.storage_to_json(known)))
     assert ganeti_storage.with_storage_json(plain, said) == known
     assert ganeti_storage.with_storage_json(plain, ganeti_storage.storage_to_json(plain)) == plain

@@ -142,3 +142,11 @@ def test_text_file_has_the_tag_once(tmp_path: Path) -> None:
     more = replace(reading.cluster.nodes[0], inventories=((GPU, Inventory(4, 2)),))
     claimed = replace(reading.cluster, nodes=(more, *reading.cluster.nodes[1:]))
     assert "|?|CUSTOM_GPU,4,2\n" in text.dump(claimed).replace("|-|", "|?|")
+
+
+def test_pools_get_the_settings_in_tags_of_the_cluster() -> None:
+    unit, other = (DesiredUnit(StorageType.RADOS, key) for key in ("rbd", "fast"))
+    tags = (f"{INVENTORY}rados/rbd:-:100:1:500", f"{INVENTORY}rados/fast:-:9")
+    known = Cluster(tags=tags, pool_settings=((other, Inventory(0, 8)),))
+    found = with_tagged_inventories(known)
+    assert dict(found.pool_settings) == {unit: Inventory(0, 100, 1, 500), other: Inventory(0, 8)}

@@ -22,13 +22,15 @@ def test_nodes_and_pools_get_the_reservations() -> None:
     assert one is CLUSTER.nodes[0]
     assert two == replace(CLUSTER.nodes[1], inventories=GPU)
     assert with_reservations(CLUSTER, Reservations({}, {SAN: 300})).pools == (
-        Pool(SAN, 1000, 400),
+        Pool(SAN, 1000, 100, taken=300),
         Pool(NAS, 500),
     )
 
 
-def test_reservation_never_exceeds_the_pool() -> None:
-    assert with_reservations(CLUSTER, Reservations({}, {NAS: 9000})).pools[1] == Pool(NAS, 500, 500)
+def test_pools_get_the_settings_of_administrators() -> None:
+    tagged = replace(CLUSTER, pool_settings=((SAN, Inventory(0, 7)), (NAS, Inventory(0, 8))))
+    found = with_reservations(tagged, Reservations(pool_settings={NAS: Inventory(500, 9)}))
+    assert dict(found.pool_settings) == {SAN: Inventory(0, 7), NAS: Inventory(500, 9)}
 
 
 def test_cluster_without_reservations_is_the_same_object() -> None:

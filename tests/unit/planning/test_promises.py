@@ -196,7 +196,7 @@ POOL = DesiredUnit(StorageType.EXT, "san")
 
 
 def test_answer_names_promises_of_other_clusters_on_its_pools() -> None:
-    pool = Pool(POOL, 10_000, reserved=9_000)
+    pool = Pool(POOL, 10_000, reserved=1_000, taken=8_000)
     known = Known(replace(cluster({}, ()), pools=(pool,)), 0.0, promised={"other/web": {POOL: 8_000}})
     request = messages.allocate("new", "ext", disks=[2_000])
     request["disks"][0] |= {"provider": "san"}

@@ -302,8 +302,11 @@ async def test_tag_is_not_removed_while_the_inventory_is_in_use(client: Client) 
 async def test_allows_only_reserved_for_classes_of_ganeti(client: Client) -> None:
     given = {"provider": "node1", "resource_class": "MEMORY_MB", "generation": await client.generation(NODE)}
     for wrong, told in (
-        ({"total": 5}, "total: expected no value; MEMORY_MB follows Ganeti"),
-        ({"allocation_ratio": 2}, "allocation_ratio: expected no value; MEMORY_MB follows Ganeti"),
+        ({"total": 5}, "total: expected no value; the total of MEMORY_MB is what the node reports"),
+        (
+            {"allocation_ratio": 2},
+            "allocation_ratio: expected no value; MEMORY_MB is not overcommitted, because Ganeti gives each",
+        ),
         (
             {"remove": True},
             "remove: expected true (without figures, and not for a class that",

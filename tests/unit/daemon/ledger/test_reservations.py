@@ -3,7 +3,7 @@ from typing import Any
 
 from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.resource_classes import POOL
-from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
+from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
 from htoolsd.ledger.desired_state import DesiredState, desired_state
 from htoolsd.ledger.records import Consumer, Kind, LedgerSnapshot, consumer_uuid, provider_uuid
@@ -90,7 +90,8 @@ class TestPools:
 
     def test_own_instances_are_not_reserved(self) -> None:
         found = reservations(self.state(), self.ledger(("c1/web", "instance", None, 300)))
-        assert (found.pools, found.promised) == ({self.SAN: 50}, {})
+        assert (found.pools, found.promised) == ({}, {})
+        assert found.pool_settings == {self.SAN: Inventory(1000, 50)}
 
     def test_claims_and_other_clusters_are_reserved(self) -> None:
         ledger = self.ledger(
@@ -99,5 +100,18 @@ class TestPools:
             ("c1/plan/1", "plan", None, 4),
         )
         found = reservations(self.state(), ledger)
-        assert found.pools == {self.SAN: 50 + 300 + 20 + 4}
+        assert found.pools == {self.SAN: 300 + 20 + 4}
         assert found.promised == {"c2/new": {self.SAN: 20}}
+
+    def test_claims_on_a_pool_that_nodes_report_are_reserved(self) -> None:
+        cluster = by_hand.cluster({"node1": 10_000}, [], storage=(Unit(self.SAN, 1000, 600),))
+        desired = desired_state(cluster, "c1")
+        pool = provider_uuid("c1/ext/san")
+        ledger = LedgerSnapshot(
+            {},
+            {pool: {POOL: Inventory(1000, 50, 1, 40)}},
+            {(uuid := consumer_uuid("tests")): Consumer(uuid, "tests", "claim")},
+            {uuid: {pool: {POOL: 30}}},
+        )
+        found = reservations(desired, ledger)
+        assert (found.pools, found.pool_settings) == ({}, {self.SAN: Inventory(1000, 80, 1, 40)})

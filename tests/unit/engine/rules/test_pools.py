@@ -11,6 +11,7 @@ from ganeti_htools.engine.rules.pools import fit, lacking, pool_room, pool_units
 from ganeti_htools.model.cluster import Cluster, Disk, Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.request import Allocate, MultiAllocate, Placement
 from ganeti_htools.model.state import State
@@ -133,3 +134,46 @@ def test_pool_limits_instances_when_no_node_reports_units() -> None:
         decide(start, Allocate(new[1]), OPTIONS)
     with pytest.raises(RequestFailed, match=r"space in rados/vms, which lacks 3599 MiB$"):
         decide(start, MultiAllocate((new[0], new[0])), OPTIONS)
+
+
+SIZE = "a size that rados/vms gives to one instance"
+LIMITED = replace(CLUSTER, pool_settings=((VMS, Inventory(10240, 0, 5120, 40960, 1024)),))
+
+
+@pytest.mark.parametrize(
+    ("size", "refusal"),
+    [
+        (5120, None),
+        (6144, None),
+        (4096, f"{SIZE}: at least 5120 (min_unit) MiB, not 4096 MiB"),
+        (6000, f"{SIZE}: a multiple of 1024 (step_size) MiB, not 6000 MiB"),
+        (50_000, "space in rados/vms, which lacks 39761 MiB"),
+    ],
+)
+def test_pool_limits_the_size_that_one_instance_takes(size: int, refusal: str | None) -> None:
+    here = state(LIMITED)
+    left = pool_room(here).free_after(here)
+    assert lacking(left, here, on((size, VMS))) == refusal
+    assert (fit(left, here, on((size, VMS))) == 0) == (refusal is not None)
+    assert fit(left, here, on((size, VMS)), limited=False) == 10239 // size
+
+
+def test_limit_holds_for_a_pool_of_unknown_size() -> None:
+    unknown = replace(LIMITED, nodes=tuple(replace(node, storage=None) for node in CLUSTER.nodes))
+    (new,) = place(on((50_000, VMS)))
+    with pytest.raises(RequestFailed) as failed:
+        decide(derive(unknown, [new.instance]), Allocate(new, None), OPTIONS)
+    assert f"most missing: {SIZE}: at most 40960 (max_unit) MiB, not 50000 MiB" in str(failed.value)
+
+
+def test_reserved_space_of_a_reported_pool_is_not_free() -> None:
+    reserved = replace(CLUSTER, pool_settings=((VMS, Inventory(10240, 1000)),))
+    found = pool_units(reserved, units_in_use(reserved))
+    assert {pool: unit.free for pool, unit in found.items()} == {VMS: 9240, FAST: 3072}
+
+
+def test_capacity_of_a_configured_pool_has_its_overcommit_factor() -> None:
+    nas = DesiredUnit(StorageType.EXT, "nas")
+    pool = Pool(nas, 1000, 100, allocation_ratio=2.0, taken=300)
+    cluster = replace(CLUSTER, pools=(pool,), pool_settings=((nas, Inventory(0, 50)),))
+    assert pool_units(cluster, units_in_use(cluster))[nas] == Unit(nas, 1400, 1400)  # 2 * 850 - 300
