@@ -5,12 +5,13 @@ LUXI queries return none of them. They are found separately and merged here.
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from itertools import compress
 from typing import NamedTuple
 
 from ganeti_htools.model.cluster import Cluster, Disk, Instance, Node
 from ganeti_htools.model.inventory import Inventories
 from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, StorageType, Unit, holds
-from ganeti_htools.model.units_in_use import units_of_disks
+from ganeti_htools.model.units_in_use import nodes_seeing, units_of_disks
 
 # Types whose units Ganeti can query on nodes (``constants.STS_REPORT_NODE_STORAGE``).
 REPORTED = (StorageType.LVM_VG, StorageType.FILE, StorageType.SHARED_FILE, StorageType.GLUSTER)
@@ -118,6 +119,23 @@ def with_storage(cluster: Cluster, found: UnitReports, named: Collection[Desired
         for node in cluster.nodes
     )
     return replace(cluster, nodes=rows)
+
+
+def with_shared_units(
+    cluster: Cluster, reports: UnitReports, shared: Mapping[DesiredUnit, UnitSpace]
+) -> UnitReports:
+    """Return the reports of nodes with the pools that one node reported for all that see them.
+
+    Those are the nodes that tags name, otherwise all nodes.
+    """
+    if not shared:
+        return reports
+    names = [node.name for node in cluster.nodes]
+    seeing = {unit: {*compress(names, nodes_seeing(cluster, unit))} for unit in shared}
+    return {
+        name: {**rooms, **{unit: space for unit, space in shared.items() if name in seeing[unit]}}
+        for name, rooms in reports.items()
+    }
 
 
 def _storage(

@@ -4,7 +4,7 @@ On the master node disk locations are read from Ganeti's configuration file inst
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ganeti_htools.backends import ganeti_storage
@@ -16,8 +16,8 @@ from ganeti_htools.luxi.questions import results_of
 from ganeti_htools.model import known_storage
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError, on_one_line
-from ganeti_htools.model.known_storage import UnitReports
-from ganeti_htools.model.storage import StorageType
+from ganeti_htools.model.known_storage import UnitReports, UnitSpace
+from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.types import DiskTemplate
 
 # A job that asks for units holds locks of its nodes until the slowest has answered; one that asks for
@@ -41,31 +41,40 @@ async def with_storage(ganeti: LuxiClient, cluster: Cluster, warn: Warn) -> Clus
     cluster = known_storage.with_disks(cluster, found.disks)
     nodes = [node.name for node in cluster.nodes if node.t_mem]
     reports: dict[str, Any] = {}
+    shared: Mapping[DesiredUnit, UnitSpace] = {}
     for some in chunks(nodes, NODES):
+        kinds = known_storage.queryable_types(cluster)
         try:
-            told, wrong = await query_units(ganeti, some, known_storage.queryable_types(cluster), SECONDS)
+            told, pools, wrong = await query_units(ganeti, some, kinds, SECONDS, not shared)
         except LuxiError as error:
-            told, wrong = {}, (str(error),)
+            told, pools, wrong = {}, {}, (str(error),)
         reports |= told
+        shared = shared or pools
         for line in wrong:
             warn(f"Warning: {line}")
     silent = [name for name in nodes if name not in reports]
     if silent:
         warn(f"Warning: storage units of {', '.join(silent)} are not known")
+    reports = dict(known_storage.with_shared_units(cluster, reports, shared))
     return known_storage.with_storage(cluster, reports, known_storage.units_to_query(cluster))
 
 
 async def query_units(
-    ganeti: LuxiClient, nodes: Sequence[str], kinds: Sequence[StorageType], seconds: float
-) -> tuple[UnitReports, tuple[str, ...]]:
-    """Return the units of nodes and lines about invalid answers; offline nodes return none. Raises
-    LuxiError.
+    ganeti: LuxiClient, nodes: Sequence[str], kinds: Sequence[StorageType], seconds: float, shared: bool
+) -> tuple[UnitReports, Mapping[DesiredUnit, UnitSpace], tuple[str, ...]]:
+    """Return the units of nodes, the pools, and lines about invalid answers; offline nodes return none.
+
+    With ``shared`` the first node is asked for the pools of all nodes. Raises LuxiError.
     """
-    if not kinds:
-        return {}, ()
-    work = [opcodes.query_storage(kind.value, nodes) for kind in kinds]
-    results = await results_of(ganeti, work, "storage units", seconds)
-    return ganeti_storage.reports(dict(zip(kinds, results, strict=True)))
+    asked = {kind: nodes for kind in kinds if kind.local}
+    asked |= {kind: nodes[:1] for kind in kinds if kind.pool and shared}
+    if not asked:
+        return {}, {}, ()
+    work = [opcodes.query_storage(kind.value, some) for kind, some in asked.items()]
+    results = dict(zip(asked, await results_of(ganeti, work, "storage units", seconds), strict=True))
+    found, wrong = ganeti_storage.reports({kind: result for kind, result in results.items() if kind.local})
+    pools, more = ganeti_storage.reports({kind: result for kind, result in results.items() if kind.pool})
+    return found, pools.get(nodes[0], {}), (*wrong, *more)
 
 
 def volume_group_warnings(cluster: Cluster, remedy: str) -> list[str]:

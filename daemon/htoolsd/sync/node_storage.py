@@ -16,6 +16,7 @@ from ganeti_htools.model.known_storage import (
     UnitSpace,
     units_to_query,
     with_disks,
+    with_shared_units,
     with_storage,
 )
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
@@ -41,10 +42,12 @@ class KnownStorage:
 
     ``reports`` count once they are ``complete``. Otherwise nodes without a report would seem to have only the
     default unit. ``pools`` are those of the daemon's configuration. ``probes`` are measurements of pools.
+    ``shared`` are the pools that one node reported for all nodes.
     """
 
     disks: DisksByInstance = field(default_factory=dict)
     reports: Mapping[str, StorageReport] = field(default_factory=dict)
+    shared: StorageReport = StorageReport({}, {}, 0.0)
     pools: tuple[Pool, ...] = ()
     probes: Mapping[DesiredUnit, StorageReport] = field(default_factory=dict)
     complete: bool = False
@@ -64,6 +67,7 @@ def revise_storage(
     pools: tuple[Pool, ...] | None = None,
     complete: bool | None = None,
     probes: Mapping[DesiredUnit, StorageReport] | None = None,
+    shared: StorageReport | None = None,
 ) -> KnownStorage:
     """Return the storage with other disks, reports, pools or probes.
 
@@ -75,6 +79,7 @@ def revise_storage(
         reports=known.reports if reports is None else reports,
         pools=known.pools if pools is None else pools,
         probes=known.probes if probes is None else probes,
+        shared=known.shared if shared is None else shared,
         complete=known.complete if complete is None else complete,
     )
     return new if new == known else replace(new, generation=known.generation + 1)
@@ -152,7 +157,10 @@ def with_current_storage(
         for name, report in known.reports.items()
         if name in up
     }
-    return with_storage(cluster, rooms, units_to_query(cluster) | others)
+    taken = used_pools(cluster) if known.shared.rooms else {}
+    shared = {unit: _current(room, known.shared, taken, unit) for unit, room in known.shared.rooms.items()}
+    reports = with_shared_units(cluster, rooms, shared)
+    return with_storage(cluster, reports, units_to_query(cluster) | others)
 
 
 def _current(

@@ -5,7 +5,8 @@ while no job works on them, since a job that asks holds locks that others need.
 """
 
 import os
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from math import inf
 from typing import Any, Literal, NamedTuple
 
 import structlog
@@ -78,6 +79,7 @@ class StoragePolls:
         self._file_version: tuple[int, ...] | None = None
         self._readable = False
         self._nodes_asked: dict[str, float] = {}  # when, by node
+        self._shared_asked = -inf  # when one node was asked for the pools of all
         self._disks_asked: dict[
             str, tuple[tuple[Disk, ...], float]
         ] = {}  # for which disks and when, by instance
@@ -165,7 +167,7 @@ class StoragePolls:
         kept = {unit: report for unit, report in known.probes.items() if unit in self._probed}
         if cluster is None or not (due or len(kept) < len(known.probes)):
             return
-        before, found = used_pools(cluster), dict[DesiredUnit, UnitSpace]()
+        before, found = self._used_of_pools(), dict[DesiredUnit, UnitSpace]()
 
         async def measure(unit: DesiredUnit) -> None:
             try:
@@ -178,21 +180,21 @@ class StoragePolls:
                 nursery.start_soon(measure, unit)
         again = now - max(0.0, self.settings.seconds - RETRY)  # of a probe that failed
         self._probed |= {unit: (commands[unit], now if unit in found else again) for unit in due}
-        then = self._model().without_reservations
-        after = used_pools(then) if then else before
+        after = self._used_of_pools()
         for unit, space in found.items():
-            used = min(before.get(unit, 0), after.get(unit, 0))
-            kept[unit] = StorageReport({unit: space}, {unit: used}, now)
+            kept[unit] = _least_report({unit: space}, before, after, now)
         await self._update(revise_storage(self._model().storage, probes=kept))
 
     async def _forget(self, disks: DisksByInstance) -> None:
         """Forget the reports of nodes, and all disks but these."""
         self._begun = None
         self._nodes_asked.clear()
+        self._shared_asked = -inf
         self._disks_asked.clear()
         known = self._model().storage
         if known.reports or known.disks != disks:
-            await self._update(revise_storage(known, disks, {}, complete=False))
+            nothing = StorageReport({}, {}, 0.0)
+            await self._update(revise_storage(known, disks, {}, complete=False, shared=nothing))
 
     def _needed(self, cluster: Cluster | None) -> bool:
         if self.settings.mode == "when-needed":
@@ -260,20 +262,40 @@ class StoragePolls:
         if not some:
             return
         await self._poll_configuration()
-        before = self._used()
-        reports, wrong = await query_units(client, some, queryable_types(cluster), SECONDS)
+        before, pools_before = self._used(), self._used_of_pools()
+        kinds, outdated = queryable_types(cluster), now - self._shared_asked >= self.settings.seconds
+        reports, pools, wrong = await query_units(client, some, kinds, SECONDS, outdated)
         await self._poll_configuration()
         _log_problems(wrong)
         self._nodes_asked |= dict.fromkeys(some, now)
         self._polls.error = None
         self._polls.done += 1
         self._polls.recent.append(round((trio.current_time() - now) * 1000, 3))
-        await self._update(add_reports(self._model().storage, some, reports, (before, self._used()), now))
+        known = add_reports(self._model().storage, some, reports, (before, self._used()), now)
+        if pools:
+            self._shared_asked = now
+            shared = _least_report(pools, pools_before, self._used_of_pools(), now)
+            known = revise_storage(known, shared=shared)
+        await self._update(known)
         self._unfinished = True
+
+    def _used_of_pools(self) -> Mapping[DesiredUnit, int]:
+        cluster = self._model().without_reservations
+        return used_pools(cluster) if cluster else {}
 
     def _used(self) -> UsedStorage:
         cluster = self._model().cluster
         return used_storage(cluster) if cluster else {}
+
+
+def _least_report(
+    rooms: Mapping[DesiredUnit, UnitSpace],
+    before: Mapping[DesiredUnit, int],
+    after: Mapping[DesiredUnit, int],
+    asked: float,
+) -> StorageReport:
+    """Return a report of pools with the least that disks took of them just before and just after."""
+    return StorageReport(rooms, {unit: min(before.get(unit, 0), after.get(unit, 0)) for unit in rooms}, asked)
 
 
 def _differ(row: Instance, disks: Sequence[Disk]) -> bool:

@@ -9,7 +9,7 @@ from ganeti_htools.luxi import queries
 from ganeti_htools.luxi.client import LuxiClient
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
-from ganeti_htools.model.storage import Unit
+from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.simulator.world import World, lose_node
 from ganeti_htools.sources import storage_jobs
@@ -56,7 +56,13 @@ async def test_few_nodes_and_instances_are_asked_at_a_time(
         ["one", "two"],
         ["three"],
     ]
-    assert {op["storage_type"] for op in work[2]} == {"lvm-vg", "file", "sharedfile", "gluster"}
+    asked_nodes = {op["storage_type"]: op["nodes"] for op in work[2]}
+    assert asked_nodes == {
+        "lvm-vg": ["one", "two"],
+        "file": ["one", "two"],
+        "sharedfile": ["one"],
+        "gluster": ["one"],
+    }
 
 
 async def test_only_types_that_the_cluster_enables_are_asked_for(autojump_clock: MockClock) -> None:
@@ -166,3 +172,21 @@ def test_warning_names_few_of_many_instances(tmp_path: Path, monkeypatch: pytest
     [warning] = storage_jobs.volume_group_warnings(unknown, "x")
     assert warning.startswith("Warning: disks of i0, i1, i2, i3, i4 and 3 more are on volume group ssd, ")
     assert storage_jobs.volume_group_warnings(start.cluster, "x") == []
+
+
+async def test_one_node_is_asked_for_shared_storage(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage_jobs, "NODES", 2)
+    pool = Unit(DesiredUnit(StorageType.SHARED_FILE, "/srv/ganeti/shared-file-storage"), 5000, 4000)
+    start = world(**{name: units(8000, 8000, pool) for name in ("one", "two", "three")})
+    async with simulated(start) as (master, client):
+        cluster = await asked(master, client, [])
+        work = [op.opcode for job in master.jobs.unarchived() for op in job.ops]
+    assert found(cluster) == found(start.cluster)
+    assert [op["nodes"] for op in work if op.get("storage_type") == "sharedfile"] == [["one"]]
+    tagged = replace(start.cluster.nodes[1], tags=(f"htools:storage:{pool.desired}",))
+    nodes = (start.cluster.nodes[0], tagged, start.cluster.nodes[2])
+    async with simulated(replace(start, cluster=replace(start.cluster, nodes=nodes))) as (master, client):
+        cluster = await asked(master, client, [])
+    assert [row.name for row in cluster.nodes if pool in (row.storage or ())] == ["two"]

@@ -20,6 +20,7 @@ from tests.support.configuration import config_data
 from tests.support.memory_ganeti import MemoryGaneti, ganeti
 from tests.support.worlds import delay, replace_disks, role
 from tests.unit.simulator.test_storage_units import HDD, SSD, world
+from tests.unit.simulator.test_storage_units import units as units_of
 
 ALWAYS, NEEDED = StoragePollSettings("always", 600), StoragePollSettings("when-needed", 600)
 UNITS, DISKS = "OP_NODE_QUERY_STORAGE", "OP_INSTANCE_QUERY_DATA"
@@ -306,3 +307,37 @@ async def test_polls_begin_when_a_pool_is_configured(autojump_clock: MockClock, 
         sync.storage.settings = NEEDED._replace(pools=(shared,))
         await trio.sleep(60)
         assert (asked(luxid), sync.status()["storage"]["needed"]) == ([UNITS], True)
+
+
+async def test_one_node_is_asked_for_shared_storage(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage_polls, "NODES", 1)
+    pool = Unit(DesiredUnit(StorageType.SHARED_FILE, "/srv/ganeti/shared-file-storage"), 5000, 4000)
+    start = world(**{name: units_of(8000, 8000, pool) for name in ("one", "two", "three")})
+    async with ganeti(start) as luxid, following(luxid, ALWAYS) as sync:
+        await trio.sleep(60)
+        assert units(sync) == truth(luxid)
+        work = [op.opcode for job in luxid.jobs.unarchived() for op in job.ops]
+        assert len([op for op in work if op.get("storage_type") == "sharedfile"]) == 1
+        await trio.sleep(650)
+        work = [op.opcode for job in luxid.jobs.unarchived() for op in job.ops]
+        assert len([op for op in work if op.get("storage_type") == "sharedfile"]) == 2
+
+
+async def test_free_shared_storage_follows_the_disks(autojump_clock: MockClock, tmp_path: Path) -> None:
+    unit = DesiredUnit(StorageType.SHARED_FILE, "/srv/ganeti/shared-file-storage")
+    start = world(**{name: units_of(8000, 8000, Unit(unit, 5000, 4000)) for name in ("one", "two", "three")})
+    write(tmp_path / "config.data", start)
+    async with ganeti(start) as luxid, following(luxid, ALWAYS, tmp_path / "config.data") as sync:
+        await trio.sleep(60)
+        row = replace(start.cluster.instances[1], name="new", template=DiskTemplate.SHARED_FILE, dsk=700)
+        row = replace(row, disks=(Disk(700, unit=unit),))
+        now = luxid.jobs.world
+        now = replace(now, cluster=replace(now.cluster, instances=(*now.cluster.instances, row)))
+        luxid.jobs.change(now)
+        write(tmp_path / "config.data", now)
+        await trio.sleep(60)
+        there = units(sync)["two"]
+        assert there is not None
+        assert Unit(unit, 5000, 3300) in there
