@@ -262,6 +262,7 @@ def _document(group: GroupReport, jobsets_before: int) -> dict[str, Any]:
             for name, weight, old, new in zip(
                 before.figures.names, before.figures.weights, *parts, strict=True
             )
+            if weight
         },
         "cost": cost_of(after.sets),
         "steps": steps,

@@ -182,5 +182,6 @@ def _figures_json(place: ExplainedPlace, score: float, before: Statistics) -> di
         for name, weight, old, new in zip(
             before.names, before.weights, before.components(), place.components, strict=True
         )
+        if weight
     }
     return {"score": place.score, "change": place.score - score, "components": components}

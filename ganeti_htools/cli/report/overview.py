@@ -145,7 +145,7 @@ def as_json(state: State) -> dict[str, object]:
         "coefficients": {
             name: {"value": float(value), "weight": weight}
             for name, weight, value in zip(figures.names, figures.weights, figures.components(), strict=True)
-            if figures.online
+            if figures.online and weight
         },
         "score": float(figures.score()),
         "ganeti_rules": rules_of(state.cluster.ganeti).name,

@@ -274,6 +274,6 @@ def components(figures: Statistics) -> str:
     rows = [
         (name, fixed(float(value), 8), f"x{weight:.2f}")
         for name, weight, value in zip(figures.names, figures.weights, figures.components(), strict=True)
-        if figures.online
+        if figures.online and weight
     ]
     return table(("Field", "Value", "Weight"), rows, (False, True, True), "  ")

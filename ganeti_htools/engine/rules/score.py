@@ -239,14 +239,17 @@ def node_counts(columns: Columns, counted: Bools | None) -> list[float]:
 
 
 def effective_weights(score_table: ComponentTable, counts: Sequence[float]) -> tuple[float, ...]:
-    """Compute the weights; components of one family that count any node share the family's weight."""
+    """Compute the weights; components of one family that count any node share the family's weight.
+
+    The others of the family weigh nothing.
+    """
     if not score_table.partial:
         return score_table.weights
     families = [component.shared for component in score_table.components]
     having = Counter(family for family, count in zip(families, counts, strict=True) if count)
     return tuple(
-        weight / max(1, having[family]) if family else weight
-        for family, weight in zip(families, score_table.weights, strict=True)
+        (weight / having[family] if count else 0.0) if family else weight
+        for family, weight, count in zip(families, score_table.weights, counts, strict=True)
     )
 
 

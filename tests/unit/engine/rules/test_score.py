@@ -6,6 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ganeti_htools.backends import simu
+from ganeti_htools.cli.report.tables import components
 from ganeti_htools.engine.rules.components import AGGREGATES, INDEX, WEIGHTS
 from ganeti_htools.engine.rules.score import (
     Statistics,
@@ -105,3 +107,27 @@ def test_a_node_without_memory_leaves_no_score() -> None:
 def replace_columns(state: State, t_mem: object) -> State:
     state.columns = state.columns._replace(t_mem=t_mem)  # type: ignore[arg-type]
     return state
+
+
+def test_unit_that_no_node_of_the_group_has_weighs_nothing() -> None:
+    made = simu.parse(["p,3,100g,9g,4;lvm-vg,ssdvg,50g;lvm-vg,hddvg,20g", "p,3,100g,9g,4;lvm-vg,fast,20g"])
+    second = made.groups[1].uuid
+    nodes = tuple(
+        replace(node, storage=tuple(unit for unit in node.storage or () if unit.desired.key == "fast"))
+        if node.group == second
+        else node
+        for node in made.nodes
+    )
+    state = derive(replace(made, nodes=nodes))
+    for group, units in ((0, {"xenvg", "ssdvg", "hddvg"}), (1, {"fast"})):
+        found = statistics(
+            columns := state.columns.take(np.flatnonzero(state.group == group)), node_values(columns)
+        )
+        disk = {
+            name.split("/")[1]: weight
+            for name, weight in zip(found.names, found.weights, strict=True)
+            if name.startswith("free_disk_cv:") and weight
+        }
+        assert disk == pytest.approx(dict.fromkeys(units, 0.5 / len(units)))
+        table = components(found)
+        assert all((unit in table) is (unit in units) for unit in ("xenvg", "ssdvg", "hddvg", "fast"))
