@@ -113,6 +113,10 @@ def _of_policies(policies: Iterable[Mapping[str, Any]]) -> Iterator[Attention]:
             name, why = policy["name"], policy["error"]
             text = f"policy {name} has switched itself off after failed plans: {why}"
             yield Attention("policy", text, f"htoolsctl run --forget-failures {name}")
+        if groups := policy["lacking"]:
+            lack = f"group {groups[0]} lacks" if len(groups) == 1 else f"{first_names(groups)} lack"
+            text = f"not enough standby nodes: {lack} minimal resources with all of them up"
+            yield Attention("standby", text, "hsqueeze -D -v -v")
 
 
 def _of_files(status: Mapping[str, Any]) -> Iterator[Attention]:

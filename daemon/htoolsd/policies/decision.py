@@ -7,6 +7,7 @@ from typing import Any
 from htoolsd.policies.memory import PolicyMemory
 from htoolsd.policies.remedies import POLICIES
 from htoolsd.policies.settings import PolicySettings
+from htoolsd.policies.squeeze import NO_STANDBY
 
 HELD, WOULD, PROPOSED, BEGUN, FAILED = "held back", "would act", "proposed", "begun", "failed"
 _SUMMARY = ("time", "remedy", "group", "outcome", "reason")
@@ -77,7 +78,8 @@ def policy_summary(
 ) -> dict[str, Any]:
     """Return a policy's mode, health and last decision as JSON.
 
-    Of the decisions of the last round, one that was not held back is preferred.
+    Of the decisions of the last round, one that was not held back is preferred. ``lacking`` are the node
+    groups that lack minimal resources although all their standby nodes are up.
     """
     begin = max((each.time for each in last), default=now) - settings.every_seconds / 2
     latest = (each for each in last if each.time > begin)
@@ -88,4 +90,5 @@ def policy_summary(
         "health": memory.health(settings, now),
         "error": memory.error or None,
         "last": newest and {key: getattr(newest, key) for key in _SUMMARY},
+        "lacking": [each.group for each in last if each.reason == NO_STANDBY],
     }

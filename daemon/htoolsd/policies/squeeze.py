@@ -21,6 +21,7 @@ from htoolsd.policies.squeeze_plans import group_alone, is_accepted, options_for
 
 _ENOUGH = "every node has the minimal resources free"
 _LACKING = "some nodes have less than the minimal resources free"
+NO_STANDBY = "no node is left that could be powered up"
 
 
 # Power up
@@ -56,7 +57,7 @@ def plan_power_up(
     if found["action"] != Action.ONLINE.value:
         return RemedyPlan(options, proposal, 0, 0, refusal=_ENOUGH)
     if not found["enough"] and not found["nodes"]:
-        return RemedyPlan(options, proposal, 0, 0, refusal="no node is left that could be powered up")
+        return RemedyPlan(options, proposal, 0, 0, refusal=NO_STANDBY)
     steps = found["steps"]
     safe = steps[: safe_steps(group, options, proposal)]
     copies = list(affordable(group, safe, bounds.room))

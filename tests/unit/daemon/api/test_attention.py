@@ -20,7 +20,7 @@ STATUS: dict[str, Any] = {
     "luxi": {"state": "reachable", "error": None},
     "cluster": {"master": True, "nodes": 3, "late": False, "silent": []},
     "groups": [],
-    "policies": [{"name": "squeeze", "mode": "act", "health": "healthy", "error": None}],
+    "policies": [{"name": "squeeze", "mode": "act", "health": "healthy", "error": None, "lacking": []}],
     "ledger": {"error": None, "following": None, "beyond": 0},
     "history": {"error": None},
     "reload": {"path": "/etc/htoolsd.toml", "error": None, "waiting": []},
@@ -158,11 +158,14 @@ def test_failed_plan_needs_attention_until_somebody_looks() -> None:
 
 
 def test_proposals_wait_for_a_person_and_come_last() -> None:
-    off = [{"name": "squeeze", "mode": "act", "health": "switched off", "error": "job 1 failed"}]
+    squeeze = {"name": "squeeze", "mode": "act", "health": "switched off", "error": "job 1 failed"}
+    off = [{**squeeze, "lacking": ["rack1"]}]
     status = {**STATUS, "policies": off}
     found = attention(status, None, [plan(PlanState.PLANNED, policy="squeeze")], NOW)
     assert [f"{each.text}; next: {each.command}" for each in found] == [
         "policy squeeze has switched itself off after failed plans: job 1 failed;"
         " next: htoolsctl run --forget-failures squeeze",
+        "not enough standby nodes: group rack1 lacks minimal resources with all of them up;"
+        " next: hsqueeze -D -v -v",
         "plan beef of policy squeeze waits to be executed; next: htoolsctl plan beef",
     ]

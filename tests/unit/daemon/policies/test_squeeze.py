@@ -14,7 +14,7 @@ from ganeti_htools.model.types import DiskTemplate
 from htoolsd.policies.memory import Budget
 from htoolsd.policies.remedy import RemedyPlan
 from htoolsd.policies.settings import SqueezeSettings
-from htoolsd.policies.squeeze import POWER_DOWN, POWER_UP
+from htoolsd.policies.squeeze import NO_STANDBY, POWER_DOWN, POWER_UP
 from tests.support import policies
 from tests.support.policies import asleep, needed, racks
 from tests.support.worlds import instance, node
@@ -172,7 +172,7 @@ def test_resting_instances_wake_no_more_nodes() -> None:
 
 def test_refuses_moves_when_no_node_can_be_powered_up() -> None:
     full = racks(7, 8, 7)
-    assert up(full).refusal == "no node is left that could be powered up"
+    assert up(full).refusal == NO_STANDBY == "no node is left that could be powered up"
     assert up(racks(1, 1, 1)).refusal == "every node has the minimal resources free"
 
 
