@@ -183,4 +183,4 @@ def _retry(run: Run, task: Task) -> Job | None:
 
 def _failure(task: Task) -> str:
     number = f"job {task.number}" if task.number is not None else "not submitted"
-    return f"{number} ({task.job.title}): {task.error}"
+    return f"{number} ({task.job.title}): {'; '.join(filter(None, (task.error, task.note)))}"

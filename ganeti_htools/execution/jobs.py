@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from shlex import quote
 from typing import Any, NamedTuple
 
 from ganeti_htools.luxi import opcodes
@@ -48,6 +49,14 @@ class Job:
     judge: Callable[[Any], JobVerdict] | None = None
     retry: "Callable[[str], Job | None] | None" = None
     awaits: tuple[str, ...] = ()
+
+    @property
+    def left_behind(self) -> str | None:
+        """The state in which the job may leave its instance if it fails; None if it stops none."""
+        if self.step is None or not any(opcode["OP_ID"] == "OP_INSTANCE_MOVE" for opcode in self.opcodes):
+            return None
+        name = self.step.instance
+        return f"the move stops {name}, which may be down now: gnt-instance startup {quote(name)}"
 
 
 # The jobs of a set touch no node twice. A set is submitted when the previous set has ended.

@@ -12,6 +12,8 @@ from ganeti_htools.luxi.client import LuxiClient
 from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.jobs import PATIENCE, Patience, Value
 
+_MOST_WARNINGS = 3  # of a failed job's log
+
 
 @dataclass(frozen=True, slots=True)
 class Queue:
@@ -65,10 +67,13 @@ class Queue:
                 task.error = "Ganeti no longer knows the job"
             elif found.final and found is not JobStatus.SUCCESS:
                 errors = await jobs.failures(self.ganeti, [number], self.patience, self.away)
-                task.error = errors[number]
+                task.error, task.note = errors[number], task.job.left_behind
             elif found.final and task.job.judge is not None:
                 results = await jobs.results(self.ganeti, number, self.patience, self.away)
                 task.error, task.note, task.failing = task.job.judge(results)
+                if task.error is not None:  # what programs have written is in the log only
+                    logged = await jobs.warnings(self.ganeti, number, self.patience, self.away)
+                    task.note = "; ".join(filter(None, (task.note, *logged[-_MOST_WARNINGS:]))) or None
             task.status = found
             await self.on_event(News(task))
 

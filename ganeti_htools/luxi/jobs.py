@@ -22,6 +22,7 @@ News = Callable[[int, JobStatus | str | None], Awaitable[None]]
 
 _FIRST_LOOK, _LAST_LOOK = 1, 15  # seconds between polls of all jobs; doubling, as in Ganeti
 _PAUSE = 1.0  # seconds between an answer and the next request
+_WARNING = " - WARNING: "  # before a warning in the log of a job (mcpu.LogWarning)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +203,20 @@ async def results(ganeti: LuxiClient, number: int, patience: Patience, away: Awa
         )
 
     return (await persistently(ask, patience, away))[0]
+
+
+async def warnings(ganeti: LuxiClient, number: int, patience: Patience, away: Away) -> list[str]:
+    """Return the warnings in the log of a job's last opcode. Raises GivenUpError."""
+
+    async def ask() -> list[list[str]]:
+        return await job_queries.each_job(ganeti, [number], ["oplog"], _warnings, patience.answer)
+
+    return (await persistently(ask, patience, away))[0]
+
+
+def _warnings(logs: Any) -> list[str]:
+    texts = [str(message) for _serial, _time, _kind, message in (logs or [()])[-1] or ()]
+    return [text.partition(_WARNING)[2] for text in texts if _WARNING in text]
 
 
 async def failures(

@@ -17,7 +17,7 @@ import trio
 from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.model.errors import DataError
-from ganeti_htools.simulator.logical_units import carry_out, world_during
+from ganeti_htools.simulator.logical_units import carry_out, warnings, world_during
 from ganeti_htools.simulator.opcodes import OpcodeError, check, seconds, subjects, summary
 from ganeti_htools.simulator.world import World, lose_node, restore_node
 
@@ -262,6 +262,8 @@ class Jobs:
                 if self.behaviour.fails(title):
                     raise OpcodeError("OpExecError", f"{title} failed as ordered")
                 before, (self.world, op.result) = self.world, carry_out(self.world, op.opcode)
+                for text in warnings(op.opcode, op.result):
+                    op.log.append((len(messages(job)) + 1, timestamp(), "message", text))
                 self._boot(before.silent - self.world.silent)
             except OpcodeError as error:
                 op.state, op.result, op.end = JobStatus.ERROR, error.encoded, timestamp()

@@ -1,6 +1,6 @@
 """Effects of opcodes on the world, and Ganeti's refusals: its logical units (``lib/cmdlib``)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,8 @@ from ganeti_htools.simulator.world import World, lose_node, restore_node, with_r
 
 LogicalUnit = Callable[[World, Opcode], tuple[World, Any]]
 
+_NO_DATA = 2  # of an out-of-band program that failed (RS_NODATA)
+
 
 def carry_out(world: World, opcode: Opcode) -> tuple[World, Any]:
     """Carry out an opcode; return the new world and the opcode's result. Raises OpcodeError."""
@@ -22,6 +24,14 @@ def carry_out(world: World, opcode: Opcode) -> tuple[World, Any]:
 def world_during(world: World, opcode: Opcode) -> World:
     """Return the world while the opcode runs. Raises OpcodeError if it cannot begin."""
     return instances.begin_move(world, opcode) if opcode["OP_ID"] == "OP_INSTANCE_MOVE" else world
+
+
+def warnings(opcode: Opcode, result: Any) -> Iterator[str]:
+    """Yield the warnings that an opcode with this result logs (``LUOobCommand``)."""
+    if opcode["OP_ID"] == "OP_OOB_COMMAND":
+        for (_, name), (state, _) in result:
+            if state == _NO_DATA:
+                yield f" - WARNING: Out-of-band RPC failed on node '{name}': program failed as ordered"
 
 
 def _assign_nodes(world: World, opcode: Opcode) -> tuple[World, Any]:
@@ -101,7 +111,7 @@ def _out_of_band(world: World, opcode: Opcode) -> tuple[World, Any]:
             )
     result = []
     for name in names:
-        state = 3 if name in world.unpowered else 2 if name in world.stuck else 0
+        state = 3 if name in world.unpowered else _NO_DATA if name in world.stuck else 0
         if state == 0 and command == "power-off":
             world = replace(lose_node(world, name), off=world.off | {name})
         elif state == 0 and command in ("power-on", "power-cycle"):

@@ -38,6 +38,7 @@ def job(instance: str, kind: MoveKind, node: str | None, was: str, now: str) -> 
 SHARED = job("shared", MoveKind.FAILOVER_TO, "three", "one", "three")
 MIRRORED = job("mirrored", MoveKind.REPLACE_SECONDARY, "three", "one:two", "one:three")
 BACK = job("mirrored", MoveKind.FAILOVER, None, "one:three", "three:one")
+STUCK = job("stuck", MoveKind.MOVE, "three", "one", "three")
 PLAN: Jobsets = [[SHARED], [MIRRORED], [BACK]]
 
 
@@ -110,6 +111,17 @@ async def test_failed_job_ends_the_run_after_its_jobset(autojump_clock: MockCloc
         error = "INSTANCE_MIGRATE(shared): OpExecError: INSTANCE_MIGRATE(shared) failed as ordered"
         assert run.reason == f"job 1 ({SHARED.title}): {error}"
         assert run.rest == [[BACK]]
+
+
+async def test_failed_move_names_the_instance_that_it_may_have_left_down(autojump_clock: MockClock) -> None:
+    """Ganeti stops an instance to move it, and does not start it again after a failure."""
+    async with simulated(world()) as (master, client):
+        master.jobs.behaviour.fail("stuck")
+        run = await Caller(master, client).carry_out(new([[STUCK]]))
+        assert run.ending is Ending.FAILED
+        assert run.reason.endswith(
+            "failed as ordered; the move stops stuck, which may be down now: gnt-instance startup stuck"
+        )
 
 
 async def test_rejected_job_ends_the_run(autojump_clock: MockClock) -> None:

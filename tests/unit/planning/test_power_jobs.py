@@ -175,7 +175,10 @@ async def test_failed_power_off_is_reported(autojump_clock: MockClock) -> None:
         caller.power("stuck", "three")
         run = await caller.squeeze()
         assert run.ending is Ending.FAILED
-        assert run.reason.endswith("(power off two, three): the out-of-band program failed for three")
+        assert run.reason.endswith(
+            "(power off two, three): the out-of-band program failed for three;"
+            " Out-of-band RPC failed on node 'three': program failed as ordered"
+        )
         assert caller.world.silent == {"two"}
         assert summary(run)[-2:] == [
             "  node two is offline and powered off",
