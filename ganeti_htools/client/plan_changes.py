@@ -8,11 +8,13 @@ from typing import Any
 from ganeti_htools.client.calls import PATIENCE, CallRefusedError, NoReplyError, ask
 from ganeti_htools.client.protocol import Refusal
 
-_GOING = ("running", "stopping")  # states in which a plan will still change
+_STOPPING = "stopping"
+_GOING = ("running", _STOPPING)  # states in which a plan will still change
 
 LONGEST = 20.0  # seconds that the daemon waits for news
 _AWAY = 30.0  # seconds that the daemon may be away, for example while it restarts
 _PAUSE = 0.5
+_STOPPED = "htoolsd has stopped: it submits no more jobs of the plan; those under way go on in Ganeti"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +32,26 @@ class PlanChange:
 
 def follow(path: str, plan: str) -> Iterator[PlanChange]:
     """Yield the plan now and after each change, until it has ended. Raises NoReplyError, CallRefusedError."""
-    serial, heard, told = None, time.monotonic(), 0
+    serial, heard, told, stopped = None, time.monotonic(), 0, False
     while True:
         try:
             patience = PATIENCE + (0 if serial is None else LONGEST)
             news: Any = ask(path, "follow", {"plan": plan, "serial": serial}, patience=patience)
         except (NoReplyError, CallRefusedError) as error:
-            stopping = isinstance(error, NoReplyError) or error.kind == Refusal.STOPPING
-            if not stopping or time.monotonic() - heard > _AWAY:
+            if isinstance(error, CallRefusedError):
+                if error.kind != Refusal.STOPPING:
+                    raise
+                stopped = True
+            if time.monotonic() - heard > _AWAY:
+                if stopped:
+                    raise NoReplyError(_STOPPED) from error
                 raise
             time.sleep(_PAUSE)
             continue
-        heard = time.monotonic()
-        if news["serial"] != serial:
+        heard, stopped = time.monotonic(), news["state"] == _STOPPING
+        if news["serial"] == serial:
+            time.sleep(_PAUSE)  # a daemon that stops answers at once
+        else:
             change = PlanChange(news, news["log"][told:])
             serial, told = news["serial"], len(news["log"])
             yield change

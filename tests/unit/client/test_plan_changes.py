@@ -72,6 +72,21 @@ def test_gives_up_when_daemon_stays_away(answers: Any, monkeypatch: pytest.Monke
         list(follow("socket", "beef"))
 
 
+@pytest.mark.parametrize(
+    "last", [[plan("stopping", 1)], [CallRefusedError(Refusal.STOPPING, "htoolsd is stopping")]]
+)
+def test_says_that_the_daemon_has_stopped(
+    answers: Any, monkeypatch: pytest.MonkeyPatch, last: list[Any]
+) -> None:
+    """The socket that is gone says nothing to people."""
+    answers(plan("running", 0), *last, NoReplyError("socket: No such file or directory"))
+    changes = follow("socket", "beef")
+    next(changes)
+    monkeypatch.setattr(plan_changes, "_AWAY", -1.0 if isinstance(last[0], dict) else 0.0)
+    with pytest.raises(NoReplyError, match="htoolsd has stopped: it submits no more jobs of the plan"):
+        list(changes)
+
+
 def test_other_refusals_are_raised(answers: Any) -> None:
     answers(CallRefusedError(Refusal.PLAN, "no such plan"))
     with pytest.raises(CallRefusedError):
