@@ -13,6 +13,7 @@ import trio
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.model.inventory import Inventory
+from ganeti_htools.model.resource_classes import VCPU
 from htoolsd.api import ledger_arguments as given
 from htoolsd.api import ledger_names as named
 from htoolsd.ledger.records import (
@@ -57,6 +58,7 @@ class LedgerMethods:
     ``cluster`` returns the cluster's name, None while it is not known. Nothing is changed while the master is
     ``elsewhere``. ``trigger`` is called after each change, ``cancel`` with each instance whose promise ends.
     ``tag`` writes an inventory of this cluster to a tag; the ledger has followed when it returns.
+    ``limits_vcpus``: see :func:`.desired_state`.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class LedgerMethods:
         trigger: Callable[[], object],
         cancel: Callable[[str], object],
         tag: Callable[[str, str, Inventory | None], Awaitable[None]],
+        limits_vcpus: Callable[[], bool] = lambda: False,
     ) -> None:
         self._worker = worker
         self._cluster = cluster
@@ -74,6 +77,7 @@ class LedgerMethods:
         self._trigger = trigger
         self._cancel = cancel
         self._tag = tag
+        self._limits_vcpus = limits_vcpus
         self._setting = trio.Lock()
 
     @method(
@@ -126,7 +130,11 @@ class LedgerMethods:
             if before.provider.generation != generation:
                 was = before.provider.generation
                 raise ConflictError(f"{provider.name}: generation is {was}, not {generation}; read it again")
-            new = given.inventory(args, resource_class, before.inventories.get(resource_class))
+            present = before.inventories.get(resource_class)
+            if resource_class == VCPU and present is not None and self._limits_vcpus():
+                follows = present.max_unit == present.total  # the node's CPUs, no setting
+                present = replace(present, max_unit=None if follows else present.max_unit)
+            new = given.inventory(args, resource_class, present)
             if new is None and before.used.get(resource_class):
                 raise ConflictError("the inventory is in use; release its consumers first")
             return provider, new

@@ -44,6 +44,17 @@ class Reconciler:
         self.error: str | None = None
 
     @property
+    def limits_vcpus(self) -> bool:
+        """Whether an instance gets at most as many virtual CPUs as its node has CPUs."""
+        return self._updater.limits_vcpus
+
+    def configure(self, limits_vcpus: bool) -> None:
+        """Set :attr:`limits_vcpus`; the ledger follows at the next reconciliation."""
+        if self._updater.limits_vcpus is not limits_vcpus:
+            self._updater.limits_vcpus = limits_vcpus
+            self.trigger()
+
+    @property
     def pending(self) -> bool:
         """Whether the ledger has never been in step with the known cluster."""
         return self.synced is None and self._sync.model.without_reservations is not None

@@ -62,18 +62,23 @@ class DesiredState:
 
 
 def desired_state(
-    cluster: Cluster, name: str, static_kvm_node_memory: int = 0, before: DesiredState | None = None
+    cluster: Cluster,
+    name: str,
+    static_kvm_node_memory: int = 0,
+    before: DesiredState | None = None,
+    limits_vcpus: bool = False,
 ) -> DesiredState:
     """Return the desired state of the ledger for a cluster with a name.
 
     The parts that are as in the state ``before``, which was computed with the same arguments, are the same
-    objects. ``static_kvm_node_memory``: see :func:`.derive.derive`.
+    objects. ``static_kvm_node_memory``: see :func:`.derive.derive`. ``limits_vcpus``: an instance gets at
+    most as many virtual CPUs as its node has CPUs.
     """
     if before is not None and _has_same_nodes(cluster, name, before):
         resources, nodes = before.resources, before.nodes
     else:
         resources = cluster_resources(cluster, name)
-        nodes = _desired_nodes(node_providers(cluster, resources, static_kvm_node_memory))
+        nodes = _desired_nodes(node_providers(cluster, resources, static_kvm_node_memory, limits_vcpus))
     known = before.instances if before and before.resources == resources else {}
     rows = {id(row): known.get(id(row)) or _desired_instance(row, resources) for row in cluster.instances}
     pools = {pool for each in rows.values() for pool in each.pools}

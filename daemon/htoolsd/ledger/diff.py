@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.inventory import Inventory
-from ganeti_htools.model.resource_classes import POOL, is_own
+from ganeti_htools.model.resource_classes import POOL, VCPU, is_own
 from htoolsd.ledger.desired_state import DesiredConsumer, DesiredState, desired_state
 from htoolsd.ledger.records import (
     Allocations,
@@ -42,11 +42,14 @@ class SyncedState(NamedTuple):
 class LedgerUpdater:
     """Brings one ledger in step with a cluster, again and again. ``writes`` counts the changes written.
 
-    ``static_kvm_node_memory``: see :func:`.derive.derive`.
+    ``static_kvm_node_memory``: see :func:`.derive.derive`. ``limits_vcpus``: see :func:`.desired_state`.
     """
+
+    limits_vcpus = False
 
     def __init__(self, static_kvm_node_memory: int = 0) -> None:
         self._static_memory = static_kvm_node_memory
+        self._limited_vcpus = False
         self._desired: DesiredState | None = None
         self._snapshot: LedgerSnapshot | None = None
         self._synced: SyncedState | None = None
@@ -54,7 +57,10 @@ class LedgerUpdater:
 
     def apply(self, ledger: "Ledger", cluster: Cluster, name: str) -> SyncedState:
         """Write the differences between a cluster and the ledger. Raises LedgerError."""
-        desired = self._desired = desired_state(cluster, name, self._static_memory, self._desired)
+        before = self._desired if self.limits_vcpus is self._limited_vcpus else None
+        self._limited_vcpus = self.limits_vcpus
+        desired = desired_state(cluster, name, self._static_memory, before, self.limits_vcpus)
+        self._desired = desired
         for _ in range(_TRIES):
             known = self._snapshot
             self._snapshot = ledger.snapshot() if known is None else ledger.refresh(known)
@@ -170,8 +176,23 @@ def _wanted_inventories(
         figures = reported.get(name, Inventory(0))
         setting = tagged or (old if old and not old.tagged else Inventory(0))
         if is_own(name):
-            setting = replace(setting, total=figures.total, allocation_ratio=figures.allocation_ratio)
+            setting = replace(
+                setting,
+                total=figures.total,
+                allocation_ratio=figures.allocation_ratio,
+                max_unit=_largest_amount(name, setting, figures, old),
+            )
         yield name, setting
+
+
+def _largest_amount(name: str, setting: Inventory, figures: Inventory, old: Inventory | None) -> int | None:
+    """Return the largest amount of one instance: the smaller one of the administrator's and the node's.
+
+    The number of CPUs that the ledger has without a tag is that of the node, not a setting.
+    """
+    of_node = name == VCPU and not setting.tagged and old is not None and setting.max_unit == old.total
+    amounts = None if of_node else setting.max_unit, figures.max_unit
+    return min((each for each in amounts if each is not None), default=None)
 
 
 def _classes_after(

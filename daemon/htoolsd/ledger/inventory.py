@@ -77,7 +77,7 @@ def set_inventory(
 
 
 def write_totals(connection: Connection, changed: Mapping[tuple[int, int], Inventory | None]) -> None:
-    """Write totals and allocation ratios, by provider and class (ids); None removes an inventory.
+    """Write totals, allocation ratios and largest amounts, by provider and class (ids); None removes one.
 
     All figures of an inventory in a tag, or that was in one, are written. Otherwise the administrator's
     figures stay. An inventory that has such figures is therefore not removed: its total becomes 0, and the
@@ -99,6 +99,7 @@ def write_totals(connection: Connection, changed: Mapping[tuple[int, int], Inven
             "class": which[1],
             "total": each.total,
             "allocation_ratio": each.allocation_ratio,
+            "max_unit": each.max_unit,
         }
         for which, each in present.items()
         if known.get(which) is False and not each.tagged

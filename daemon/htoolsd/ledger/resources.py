@@ -80,9 +80,12 @@ def _node_resources(
 
 
 def node_providers(
-    cluster: Cluster, resources: ClusterResources, static_kvm_node_memory: int = 0
+    cluster: Cluster,
+    resources: ClusterResources,
+    static_kvm_node_memory: int = 0,
+    limits_vcpus: bool = False,
 ) -> dict[str, DesiredProvider]:
-    """Return the providers of nodes by uuid. ``static_kvm_node_memory``: see :func:`.derive.derive`."""
+    """Return the providers of nodes by uuid; the last two arguments as in :func:`.desired_state`."""
     policies = {group.uuid: group.ipolicy for group in cluster.groups}
     found = {}
     for node in cluster.nodes:
@@ -91,6 +94,8 @@ def node_providers(
         inventories = (
             _node_inventories(node, own, resources.units, policies[node.group]) if node.t_mem else None
         )
+        if limits_vcpus and inventories and VCPU in inventories:
+            inventories[VCPU] = replace(inventories[VCPU], max_unit=max(1, inventories[VCPU].total))
         memory = static_kvm_node_memory if static_kvm_node_memory and node.hypervisor == "kvm" else node.n_mem
         own_use = {name: used for name, used in ((MEMORY, memory), (VCPU, node.n_cpu)) if used > 0}
         tagged = _marked(inventories_in_tags(node.tags))

@@ -71,6 +71,11 @@ class Config:
         "pools whose size no node reports: type, key, total, reserved, allocation_ratio, probe, provider",
         read=_pools,
     )
+    vcpu_max_unit: str = key(
+        "none",
+        "largest number of virtual CPUs of an instance on a node: none, physical (the node's CPUs)",
+        read=one_of("none", "physical"),
+    )
     history_days: float = key(90.0, "how long entries of the history are kept, days")
     history_mib: int = key(256, "largest size of the history, MiB")
     ledger: str = key(

@@ -123,6 +123,7 @@ async def _run(
     ledger = LedgerWorker(config.ledger or file_url(config.state_dir))
     reconciler = Reconciler(sync, ledger)
     sync.on_poll(reconciler.trigger)
+    reconciler.configure(config.vcpu_max_unit == "physical")
 
     claims = Claims(*_claim_limits(config), lambda: sync.model.cluster is not None)
     sync.on_pending_work(claims.needs_queue, claims.check)
@@ -175,6 +176,7 @@ async def _run(
                 reconciler.trigger,
                 claims.cancel,
                 InventoryTags(sync, reconciler.reconcile).write,
+                lambda: reconciler.limits_vcpus,
             ),
             CandidateMethods(ledger, lambda: reconciler.synced),
             StatusMethods(
@@ -199,6 +201,7 @@ async def _run(
         config = new
         decisions.configure(*_decision_limits(new))
         claims.configure(*_claim_limits(new))
+        reconciler.configure(new.vcpu_max_unit == "physical")
         claim_writer.configure(new.claim_wait_seconds)
         server.configure(_connection_limits(new))
         sync.set_intervals(new.config_seconds, new.live_seconds)

@@ -36,7 +36,7 @@ class Client:
     def __init__(self, url: str) -> None:
         self.worker = LedgerWorker(url)
         self.cluster: str | None = "c"
-        self.elsewhere = False
+        self.elsewhere = self.limits_vcpus = False
         self.heeded, self.cancelled = list[None](), list[str]()
         self.tagged = list[tuple[str, str, Inventory | None]]()
         self._methods = LedgerMethods(
@@ -46,6 +46,7 @@ class Client:
             lambda: self.heeded.append(None),
             self.cancelled.append,
             self._tag,
+            lambda: self.limits_vcpus,
         )
 
     async def _tag(self, owner: str, resource_class: str, inventory: Inventory | None) -> None:
@@ -389,3 +390,13 @@ async def test_refuses_wrong_calls(client: Client, method: str, args: Any, told:
 async def test_refuses_calls_without_a_ledger() -> None:
     kind, text = await Client("sqlite:////nowhere/ledger").refused("providers")
     assert (kind, text) == (Refusal.LEDGER, "/nowhere/ledger: No such file or directory")
+
+
+async def test_cpus_of_a_node_are_no_setting_of_the_administrator(client: Client) -> None:
+    given = {"provider": "node1", "resource_class": "VCPU"}
+    await client.call("set_inventory", max_unit=4, generation=await client.generation(NODE), **given)
+    client.limits_vcpus = True
+    await client.call("set_inventory", reserved=1, generation=await client.generation(NODE), **given)
+    await client.call("set_inventory", max_unit=3, generation=await client.generation(NODE), **given)
+    written = [each and (each.reserved, each.max_unit) for _, _, each in client.tagged]
+    assert written == [(0, 4), (1, None), (1, 3)]

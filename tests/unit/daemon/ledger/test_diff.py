@@ -10,7 +10,7 @@ from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate, Status
 from htoolsd.ledger.desired_state import desired_state
-from htoolsd.ledger.diff import SyncedState, diff
+from htoolsd.ledger.diff import LedgerUpdater, SyncedState, diff
 from htoolsd.ledger.ledger import Ledger
 from htoolsd.ledger.records import Consumer, LedgerChanges, consumer_uuid, provider_uuid
 from tests.support import by_hand
@@ -309,3 +309,25 @@ def test_use_of_a_pool_of_unknown_size_is_recorded(ledger: Ledger) -> None:
     assert inventory(ledger, "c1/ext/san", "CUSTOM_DISK_MIB_POOL") is None
     follow(ledger, cluster(), synced=synced)
     assert used(ledger, "c1/web1") == {}
+
+
+def test_cpus_of_a_node_limit_the_virtual_cpus_of_an_instance_while_that_is_wanted(ledger: Ledger) -> None:
+    updater, first = LedgerUpdater(), cluster(web(1))
+    node = replace(first.nodes[0], tags=("htools:inventory:VCPU:-:0:1:2",))
+    first = replace(first, nodes=(node, *first.nodes[1:]))
+    larger = replace(first, nodes=tuple(replace(each, t_cpu=96.0) for each in first.nodes))
+
+    def largest(now: Cluster, limits_vcpus: bool) -> list[int | None]:
+        updater.limits_vcpus = limits_vcpus
+        updater.apply(ledger, now, "c1")
+        assert updater.apply(ledger, now, "c1").snapshot == ledger.snapshot()
+        found = (inventory(ledger, f"c1/{name}", "VCPU") for name in SIZES)
+        return [each.max_unit for each in found if each is not None]
+
+    assert largest(first, False)[:2] == [2, None]
+    assert largest(first, True)[:2] == [2, 64]
+    assert largest(larger, True)[:2] == [2, 96]
+    assert largest(larger, False)[:2] == [2, None]
+    administer(ledger, "c1/node2", "VCPU", max_unit=4)
+    assert largest(larger, True)[:2] == [2, 4]
+    assert largest(larger, False)[:2] == [2, 4]
