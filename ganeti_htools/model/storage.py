@@ -110,7 +110,6 @@ class Pool(NamedTuple):
     allocation_ratio: float = 1.0
     taken: int = 0
 
-    def left_for_cluster(self, space: int, more_reserved: int = 0) -> int:
-        """Return how much of a space (MiB) is for instances of this cluster, with more reserved."""
-        capacity = int((space - self.reserved - more_reserved) * self.allocation_ratio)
-        return max(0, capacity - self.taken)
+    def capacity(self, space: int, more_reserved: int = 0) -> int:
+        """Return how much (MiB) of disks a space is for, with more reserved."""
+        return max(0, int((space - self.reserved - more_reserved) * self.allocation_ratio))

@@ -65,7 +65,8 @@ def read(source: Source, warn: Warn, verbose: bool = False) -> Reading:
     """
     reading = _read(source, warn, verbose)
     cluster = with_version(reading.cluster, source.ganeti_version)
-    if not any(tag.startswith(INVENTORY) for node in cluster.nodes for tag in node.tags):
+    owners = (cluster.tags, *(node.tags for node in cluster.nodes))
+    if not any(tag.startswith(INVENTORY) for tags in owners for tag in tags):
         return reading._replace(cluster=cluster)
     from ganeti_htools.backends.inventory_tags import malformed_inventories, with_tagged_inventories
 

@@ -42,7 +42,7 @@ def decide(
     path = directory / name
     request = allocate(name, "plain", memory=memory, tags=tags, vcpus=vcpus)
     path.write_text(encode(message(DATA, request)))
-    done = ctl(daemon, "decide", path, "--claim", "--no-capacity-checks=")
+    done = ctl(daemon, "decide", path, "--json", "--claim", "--no-capacity-checks=")
     answer: Json = json.loads(done.stdout)
     return answer
 

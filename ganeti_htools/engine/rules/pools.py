@@ -32,10 +32,10 @@ def pool_units(cluster: Cluster, units: Units) -> dict[DesiredUnit, Unit]:
         used = taken_of_pools(units, (row for row in cluster.instances if not row.forthcoming))
         for pool in cluster.pools:
             more = reserved.get(pool.unit, 0)
-            total = pool.left_for_cluster(pool.total, more)
+            total = max(0, pool.capacity(pool.total, more) - pool.taken)
             free = total - used[pool.unit]
-            if pool.free is not None:
-                free = min(free, pool.left_for_cluster(pool.free, more))
+            if pool.free is not None:  # what others have taken is not free already
+                free = min(free, pool.capacity(pool.free, more))
             found.setdefault(pool.unit, Unit(pool.unit, total, max(0, free)))
     return found
 

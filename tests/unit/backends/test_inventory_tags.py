@@ -140,6 +140,10 @@ def test_text_file_has_the_tag_once(tmp_path: Path) -> None:
     assert dict(reading.cluster.nodes[0].inventories)[GPU] == Inventory(4)
     assert text.dump(reading.cluster) == path.read_text()
     more = replace(reading.cluster.nodes[0], inventories=((GPU, Inventory(4, 2)),))
+    path.write_text(
+        text.dump(replace(by_hand.cluster({"node1": 1000}, ()), tags=(f"{INVENTORY}rados/rbd:-:5",)))
+    )
+    assert read(Source(text=str(path)), print).cluster.pool_settings == ((RBD, Inventory(0, 5)),)
     claimed = replace(reading.cluster, nodes=(more, *reading.cluster.nodes[1:]))
     assert "|?|CUSTOM_GPU,4,2\n" in text.dump(claimed).replace("|-|", "|?|")
 

@@ -68,6 +68,10 @@ def test_of_a_pool_that_no_node_tells_of_there_is_what_instances_leave() -> None
     for measured, free in ((50, 30), (90, 45), (10, 0)):  # 20 are reserved
         known = replace(cluster, instances=(row,), pools=(Pool(fast, 100, 20, free=measured),))
         assert storage_of(known, units_in_use(known)).pools[0].free == free
+    shared = Pool(fast, 100, free=30, taken=35)  # others have 35 of it, and this cluster 35
+    assert storage_of(known, units_in_use(known)).pools[0].free == 0
+    known = replace(known, pools=(shared,))
+    assert storage_of(known, units_in_use(known)).pools[0].free == 30
     listed = replace(cluster.nodes[0], storage=(*(cluster.nodes[0].storage or ()), Unit(fast, 9, 8)))
     known = replace(known, nodes=(listed,))
     assert storage_of(known, units_in_use(known)).pools[0].total == 9
