@@ -1,10 +1,10 @@
 """Keys of the configuration file: their meaning, their defaults, and the checks of their values."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, field, fields
 from typing import Any
 
-from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.errors import DataError, on_one_line
 
 # From the name of a key and the value in the file to the checked value; raises DataError.
 Reader = Callable[[str, object], Any]
@@ -28,14 +28,32 @@ def key_with_default(cls: type[Any], name: str, default: Any) -> Any:
     return field(default=default, metadata=known.metadata)
 
 
+class ConfigError(DataError):
+    """Errors of a configuration, a line each. The text has the first, ``valid`` the right values."""
+
+    def __init__(self, lines: Sequence[str], valid: Mapping[str, Any]) -> None:
+        more = f"; errors in all: {len(lines)} (--check-config lists them)" if len(lines) > 1 else ""
+        super().__init__(lines[0] + more)
+        self.lines = lines
+        self.valid = valid
+
+
 def check_table(cls: type[Any], where: str, found: Mapping[str, object]) -> dict[str, Any]:
-    """Return the checked values of a table. Raises DataError."""
+    """Return the checked values of a table. Raises ConfigError."""
     known: Mapping[str, Field[Any]] = {each.name: each for each in fields(cls)}
-    values = {}
+    values, errors = dict[str, Any](), list[str]()
     for name, value in found.items():
         if name not in known:
-            raise DataError(f"{where}: unknown key '{name}'; expected one of {', '.join(known)}")
-        values[name] = known[name].metadata["read"](f"{where}: {name}", value)
+            errors.append(on_one_line(f"{where}: unknown key '{name}'; expected one of {', '.join(known)}"))
+            continue
+        try:
+            values[name] = known[name].metadata["read"](f"{where}: {name}", value)
+        except ConfigError as error:
+            errors += error.lines
+        except DataError as error:
+            errors.append(str(error))
+    if errors:
+        raise ConfigError(errors, values)
     return values
 
 

@@ -175,6 +175,36 @@ def test_checks_a_configuration_without_starting(tmp_path: Path, text: str, stat
     assert not (tmp_path / "state").exists()
 
 
+def check(config: Path, text: str) -> list[str]:
+    """Return the lines that a check of the configuration prints, without the name of the file."""
+    config.write_text(text)
+    finished = run(sys.executable, "-m", "htoolsd", "--config", config, "--check-config")
+    assert finished.returncode == (": no errors" not in finished.stdout)
+    return finished.stderr.replace(f"{config}: ", "").replace("htoolsd: ", "").splitlines()
+
+
+def test_check_lists_all_errors_and_warnings(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.touch(0o644)
+    keys = 'connections = 0\ngroup = "nobody-at-all"\nledger = "postgresql://u:s@cret@h/d"\n'
+    tables = "[squeeze]\nhold = 0\n[[pool]]\n[[pool]]\nkey = 5\n"
+    assert [line.split(", with")[0] for line in check(config, keys + tables)] == [
+        "connections: expected a whole number greater than 0",
+        "ledger: expected postgresql://USER@HOST:PORT/DATABASE",
+        "squeeze: hold: expected a whole number greater than 0",
+        "pool 1: key 'type' not found, object contains only []",
+        "pool 2: key 'type' not found, object contains only [key]",
+        "there is no group 'nobody-at-all'",
+    ]
+    address = f"postgresql://u:secret@/d?host={tmp_path}"
+    unreachable, readable = check(config, f'ledger = "{address}"')
+    assert unreachable.startswith(f"warning: ledger: postgresql://u:***@/d?host={tmp_path}: connection ")
+    assert readable == f"warning: other users can read the ledger's password; chmod o-r {config}"
+    config.chmod(0o640)
+    (impossible,) = check(config, f'ledger = "{address}&nosuch=5"')
+    assert impossible == 'ledger: invalid connection option "nosuch"'
+
+
 # Who is master
 
 

@@ -43,7 +43,10 @@ class LedgerDatabase:
         """Open the database, or create it. Raises UnavailableError."""
         with _ledger_errors(display_url(url)):
             if not is_file(url):
-                check_address(url)
+                try:
+                    check_address(url)
+                except DataError as error:
+                    raise UnavailableError(f"{display_url(url)}: {error}") from None
             parsed = make_url(url)
             self._engine = _postgresql(parsed) if parsed.drivername == "postgresql" else _sqlite(parsed)
         self._name = display_url(url)
@@ -88,6 +91,28 @@ class LedgerDatabase:
         """Open a transaction that writes all or nothing. Raises ConflictError, UnavailableError."""
         with _ledger_errors(self._name), self._writing.begin() as connection:
             yield connection
+
+
+def check_server(url: str) -> None:
+    """Connect to a server, and change nothing there.
+
+    Raises DataError for an address that cannot work, UnavailableError for a server that cannot be used now.
+    """
+    try:
+        import psycopg.conninfo
+
+        engine = _postgresql(make_url(url))
+        _, parameters = engine.dialect.create_connect_args(engine.url)
+        psycopg.conninfo.make_conninfo(**{**parameters, "context": None})
+    except ImportError as error:
+        raise DataError(f"PostgreSQL needs psycopg (python3-psycopg): {error}") from None
+    except psycopg.ProgrammingError as error:  # a parameter that does not exist
+        raise DataError(_first_line(error)) from None
+    try:
+        with _ledger_errors(display_url(url)), engine.connect() as connection:
+            is_current(connection)
+    finally:
+        engine.dispose()
 
 
 def schema_version(connection: Connection) -> str | None:
@@ -247,8 +272,6 @@ def _ledger_errors(name: str) -> Iterator[None]:
         raise UnavailableError(f"{name}: {error.strerror or error}") from None
     except (SQLAlchemyError, ImportError) as error:
         raise UnavailableError(f"{name}: {_first_line(error)}") from None
-    except DataError as error:  # of the address
-        raise UnavailableError(f"{name}: {error}") from None
     except (TypeError, ValueError, ArithmeticError) as error:  # of values that no htoolsd has written
         raise UnavailableError(f"{name}: unusable content: {_first_line(error)}") from None
 

@@ -15,8 +15,8 @@ from ganeti_htools.files import read_regular_file
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import Pool
 from ganeti_htools.version import VERSION
-from htoolsd.config_keys import check_table, key, one_of, text
-from htoolsd.ledger.records import has_password
+from htoolsd.config_keys import ConfigError, check_table, key, one_of, text
+from htoolsd.ledger.records import check_address, has_password
 from htoolsd.policies.settings import RebalanceSettings, RedistributeSettings, SqueezeSettings
 
 _LARGEST = 1 << 20  # bytes of the file
@@ -32,7 +32,15 @@ _HEAD = """\
 def _pools(name: str, value: object) -> tuple[Pool, ...]:
     if not isinstance(value, list):
         raise DataError(f"{name}: expected tables, each as [[pool]]")
-    return tuple(_pool(Fields(f"{name} {place}", each)) for place, each in enumerate(value, 1))
+    pools, errors = list[Pool](), list[str]()
+    for place, each in enumerate(value, 1):
+        try:
+            pools.append(_pool(Fields(f"{name} {place}", each)))
+        except DataError as error:
+            errors.append(str(error))
+    if errors:
+        raise ConfigError(errors, {})
+    return tuple(pools)
 
 
 def _pool(fields: Fields) -> Pool:
@@ -42,8 +50,11 @@ def _pool(fields: Fields) -> Pool:
 
 
 def _ledger(name: str, value: object) -> str:
-    if text(name, value) and not text(name, value).startswith("postgresql://"):
-        raise DataError(f"{name}: expected postgresql://USER@HOST/DATABASE or nothing")
+    try:
+        if text(name, value):
+            check_address(text(name, value))
+    except DataError as error:
+        raise DataError(f"{name}: {error}") from None
     return text(name, value)
 
 
@@ -175,7 +186,7 @@ def reloaded(old: Config, new: Config) -> tuple[Config, list[str]]:
 def load(path: str | None, given: Mapping[str, str | None]) -> Config:
     """Return the configuration from the file at ``path`` (None: no file) and values of the command line.
 
-    Raises DataError that names the file and the key.
+    Raises DataError that names the file and the key, ConfigError for one or several keys.
     """
     values = _read(path) if path is not None else {}
     values.update({name: value for name, value in given.items() if value is not None})

@@ -39,7 +39,7 @@ from htoolsd.plans.plans import Plans
 from htoolsd.policies.remedies import POLICIES
 from htoolsd.policies.schedule import Policies
 from htoolsd.policies.settings import PolicySettings
-from htoolsd.process import logs, mastership
+from htoolsd.process import check_config, logs, mastership
 from htoolsd.process.config import Config, argument_parser, exposes_password, load
 from htoolsd.process.lock import lock
 from htoolsd.process.logs import print_error
@@ -49,7 +49,7 @@ from htoolsd.process.signals import handle_signals, reloader
 from htoolsd.socket import fallback_counter
 from htoolsd.socket.acceptor import Acceptor
 from htoolsd.socket.clients import ConnectionLimits
-from htoolsd.socket.listening import group_number, listen
+from htoolsd.socket.listening import listen
 from htoolsd.socket.methods import Methods, methods_of
 from htoolsd.socket.peer import SocketPeer
 from htoolsd.socket.server import Server
@@ -73,12 +73,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             _log.warning("configuration with a password can be read by all users", path=path)
         return config
 
+    if check:
+        errors, warnings = check_config.check(path, options)
+        for line in (*(f"warning: {each}" for each in warnings), *errors):
+            print_error(line)
+        if not errors:
+            print(f"{path or 'no configuration file'}: no errors")
+        return 1 if errors else 0
     try:
         config = read_config()
-        if check:
-            group_number(config.group)
-            print(f"{path or 'no configuration file'}: no errors")
-            return 0
         ssconf = mastership.this_node(config.ssconf_dir)
         if not stay and ssconf.is_other_node_master():
             print_error(f"not the master node; that is {ssconf.master()}")
