@@ -8,6 +8,7 @@ figure. The total of a class that Ganeti counts is ``-``: it follows Ganeti. A t
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 from operator import is_
 
 from ganeti_htools.backends.inventories import UNSET, read_inventory, write_inventory
@@ -37,14 +38,20 @@ def pools_in_tags(cluster_tags: Iterable[str]) -> dict[DesiredUnit, Inventory]:
 def _settings(tags: Iterable[str], pools: bool) -> dict[str, Inventory]:
     found: dict[str, tuple[int, str, Inventory]] = {}
     for tag in tags:
-        if tag.startswith(INVENTORY):
-            try:
-                name, each = _read(tag, pools)
-            except DataError:
-                continue
+        if tag.startswith(INVENTORY) and not isinstance(setting := _setting(tag, pools), str):
+            name, each = setting
             rank = int((each.total - each.reserved) * each.allocation_ratio), tag, each
             found[name] = min(rank, found.get(name, rank), key=lambda entry: entry[:2])
     return {name: each for name, (_, _, each) in sorted(found.items())}
+
+
+@lru_cache(maxsize=4096)  # each request has the tags of all nodes
+def _setting(tag: str, pool: bool) -> tuple[str, Inventory] | str:
+    """Return the inventory in a tag, or why the tag cannot be parsed."""
+    try:
+        return _read(tag, pool)
+    except DataError as error:
+        return str(error)
 
 
 def _read(tag: str, pool: bool) -> tuple[str, Inventory]:
@@ -96,14 +103,11 @@ def tags_about(tags: Iterable[str], name: str) -> list[str]:
 
 def malformed_inventories(cluster: Cluster) -> Iterator[str]:
     """Yield one line per inventory tag that cannot be parsed."""
-    nodes = ((f"node {each.name}", each.tags, False) for each in cluster.nodes)
-    for owner, tags, pools in (("cluster", cluster.tags, True), *nodes):
+    for owner, tags in (("", cluster.tags), *((each.name, each.tags) for each in cluster.nodes)):
         for tag in tags:
-            if tag.startswith(INVENTORY):
-                try:
-                    _read(tag, pools)
-                except DataError as error:
-                    yield on_one_line(f"{owner}: tag {tag} sets nothing: {error}")
+            if tag.startswith(INVENTORY) and isinstance(why := _setting(tag, not owner), str):
+                where = f"node {owner}" if owner else "cluster"
+                yield on_one_line(f"{where}: tag {tag} sets nothing: {why}")
 
 
 def with_tagged_inventories(cluster: Cluster) -> Cluster:

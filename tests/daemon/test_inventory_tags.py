@@ -13,6 +13,7 @@ from tests.support.messages import allocate, encode, message
 from tests.support.programs import Daemon, hail, running, wait_until
 from tests.support.rows import rows
 from tests.support.simulators import Simulator
+from tests.support.worlds import opcode
 
 DATA = cluster(5, Shape(nodes=4, instances=0))
 NODE, OTHER = sorted(DATA["nodes"])[1:3]
@@ -128,3 +129,17 @@ def test_claims_the_best_candidate_and_says_what_it_replaces(both: tuple[Daemon,
     assert lines(daemon, "claim", "--any", "more", f"--group={group}", "CUSTOM_GPU=2")[1] == claimed
     refused = ctl(daemon, "candidates", "CUSTOM_GPU=1", "--group=nowhere")
     assert "there is no node group nowhere" in refused.stderr
+
+
+def test_setting_replaces_tags_of_the_class_and_goes_with_its_last_figure(
+    both: tuple[Daemon, Simulator],
+) -> None:
+    daemon, ganeti = both
+    by_hand = [f"htools:inventory:{tag}" for tag in ("CUSTOM_GPU:4", "CUSTOM_GPU:2", "MEMORY_MB:-:100")]
+    ganeti.ask("SubmitJob", [opcode("TAGS_SET", kind="node", name=NODE, tags=by_hand)])
+    wait_until(lambda: inventories(daemon).get(NODE) == {"CUSTOM_GPU"})
+    lines(daemon, "inventory", "set", NODE, "CUSTOM_GPU", "--max-unit=1")
+    lines(daemon, "inventory", "set", NODE, "MEMORY_MB", "--reserved=0")
+    tags = {row.name: row.tags for row in text.parse(ganeti.cluster(), "simulator").nodes}
+    assert tags[NODE] == ("htools:inventory:CUSTOM_GPU:2:0:1:1",)  # of two tags the smaller one counted
+    assert not any(line.startswith("In this ledger only") for line in lines(daemon, "inventory", NODE))
