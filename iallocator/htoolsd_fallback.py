@@ -60,7 +60,8 @@ def decide(call: Call, problem: Exception) -> Decision:
         share = None if disconnections > 1 else patience(call, problem)
         spent = (time.monotonic() - call.began) / call.timeout
         if (spent >= (share or 0) and take_slot(call.path)) or spent >= LAST_RESORT:
-            report(f"{reason(call, problem)}; deciding without the daemon and its claims", call.path)
+            without = f"the daemon and its claims{unknown_inventories(call.path)}"
+            report(f"{reason(call, problem)}; deciding without {without}", call.path)
             return become_hail(call.arguments)
         try:
             if not isinstance(problem, TimeoutError):
@@ -132,6 +133,11 @@ def reason(call: Call, problem: Exception) -> str:
         case OSError():
             return f"{problem.filename or call.path}: {problem.strerror or problem}"
     return f"{call.path}: the answer makes no sense ({type(problem).__name__})"
+
+
+def unknown_inventories(name: str) -> str:
+    """Describe that the daemon knows inventories that are in no tag, by a file beside its socket; or ""."""
+    return ", and without inventories that are in no tag" if path.exists(name + ".untagged") else ""
 
 
 def report(text: str, name: str) -> None:

@@ -18,7 +18,8 @@ class Reservations:
     ``promised`` is the part of ``pools`` that is promised to instances of other clusters, by their names.
     ``pool_settings`` are inventories that administrators set for pools. ``promises`` are the amounts, by node
     and resource class, that are promised to instances of this cluster and not in use yet. Decisions count
-    them as instances, so they are not in ``inventories``. ``generation`` counts the changes.
+    them as instances, so they are not in ``inventories``. ``untagged``: some inventories are in no tag, so
+    programs without the daemon do not know them. ``generation`` counts the changes.
     """
 
     inventories: Mapping[str, Inventories] = field(default_factory=dict)
@@ -26,6 +27,7 @@ class Reservations:
     promised: Mapping[str, Mapping[DesiredUnit, int]] = field(default_factory=dict)
     promises: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     pool_settings: Mapping[DesiredUnit, Inventory] = field(default_factory=dict)
+    untagged: bool = False
     generation: int = 0
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from htoolsd.socket import untagged_inventories
 from tests.support.clusters import Shape, cluster
 from tests.support.messages import (
     allocate,
@@ -160,6 +161,16 @@ def assert_left_to_hail(finished: Finished, reason: str, *arguments: object) -> 
     assert re.fullmatch(
         f"htoolsd: .*{re.escape(reason)}.*; deciding without the daemon and its claims\n", finished.stderr
     )
+
+
+def test_decision_without_the_daemon_names_inventories_that_it_does_not_know(
+    tmp_path: Path, request_path: Path
+) -> None:
+    gone = str(tmp_path / "gone.sock")
+    for untagged, more in ((True, ", and without inventories that are in no tag"), (False, "")):
+        untagged_inventories.show(gone, untagged)
+        finished = executable(Path(gone), request_path, fallback="/bin/echo")
+        assert finished.stderr.endswith(f"; deciding without the daemon and its claims{more}\n")
 
 
 @pytest.fixture

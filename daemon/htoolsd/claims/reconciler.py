@@ -42,6 +42,12 @@ class Reconciler:
         self._using = trio.Lock()
         self._opened = 0  # of the ledger, at the last round
         self.error: str | None = None
+        self._untagged: bool | None = None
+        self._on_untagged: Callable[[bool], None] = lambda _untagged: None
+
+    def on_untagged(self, show: Callable[[bool], None]) -> None:
+        """Call, in a thread, when the ledger begins or ends to have inventories that are in no tag."""
+        self._on_untagged = show
 
     @property
     def limits_vcpus(self) -> bool:
@@ -165,6 +171,12 @@ class Reconciler:
         async with self._using:  # the model first: newer generations with older reservations promise too much
             await self._sync.reserve(reserved)
             self.synced = synced
+        await self._show_untagged(reserved.untagged)
+
+    async def _show_untagged(self, untagged: bool) -> None:
+        if untagged is not self._untagged:
+            await trio.to_thread.run_sync(self._on_untagged, untagged)
+            self._untagged = untagged
 
     def _note_error(self, error: HtoolsError, defect: Exception | None = None) -> None:
         self._updater.forget()

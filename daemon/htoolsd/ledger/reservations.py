@@ -21,6 +21,7 @@ def reservations(desired: DesiredState, snapshot: LedgerSnapshot) -> Reservation
         promised_of_pools(desired, snapshot),
         promises_on_nodes(desired, snapshot),
         settings_of_pools(desired, snapshot),
+        _has_untagged(desired, snapshot),
     )
 
 
@@ -52,6 +53,15 @@ def _needed_inventories(
         elif inventory.reserved or used or inventory.limits_amounts:
             reserved = math.ceil(inventory.reserved * ratio) + used
             yield name, replace(inventory, reserved=reserved, tagged=False)
+
+
+def _has_untagged(desired: DesiredState, snapshot: LedgerSnapshot) -> bool:
+    """Whether the cluster has inventories that decisions count and that are in no tag."""
+    return any(
+        not each.tagged and (not is_own(name) or each.reserved > 0 or each.limits_amounts)
+        for provider in desired.providers
+        for name, each in snapshot.inventories.get(provider, {}).items()
+    )
 
 
 def promises_on_nodes(desired: DesiredState, snapshot: LedgerSnapshot) -> dict[str, dict[str, int]]:

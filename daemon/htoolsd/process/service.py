@@ -46,7 +46,7 @@ from htoolsd.process.logs import print_error
 from htoolsd.process.mastership import EXIT_NOT_MASTER, Ssconf
 from htoolsd.process.service_manager import notify, watch
 from htoolsd.process.signals import handle_signals, reloader
-from htoolsd.socket import fallback_counter
+from htoolsd.socket import fallback_counter, untagged_inventories
 from htoolsd.socket.acceptor import Acceptor
 from htoolsd.socket.clients import ConnectionLimits
 from htoolsd.socket.listening import listen
@@ -126,6 +126,7 @@ async def _run(
     ledger = LedgerWorker(config.ledger or file_url(config.state_dir))
     reconciler = Reconciler(sync, ledger)
     sync.on_poll(reconciler.trigger)
+    reconciler.on_untagged(lambda untagged: untagged_inventories.show(config.socket, untagged))
     reconciler.configure(config.vcpu_max_unit == "physical")
 
     claims = Claims(*_claim_limits(config), lambda: sync.model.cluster is not None)

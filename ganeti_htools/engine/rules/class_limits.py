@@ -197,7 +197,7 @@ def kept_limits(shape: Shape, which: int) -> tuple[Limit, ...]:
     )
 
 
-class Amounts(NamedTuple):
+class RequestedAmounts(NamedTuple):
     """Amounts of instances as limits see them, see :class:`.RequestedInstance`; they may be arrays."""
 
     mem: Any
@@ -213,7 +213,7 @@ class Amounts(NamedTuple):
 def refuses(columns: Columns, amounts: Any) -> Bools:
     """Whether nodes refuse amounts to one instance, whatever is in use; shapes broadcast.
 
-    ``amounts`` are of an instance, or :class:`Amounts`.
+    ``amounts`` are of an instance, or :class:`RequestedAmounts`.
     """
     found: Bools = np.zeros(columns.offline.shape, np.bool_)
     for limit in all_allowed(columns.shape):
@@ -232,7 +232,7 @@ def refused_amounts(state: State, rows: Ints) -> Bools:
         return np.array(found, np.int64)[:, np.newaxis]
 
     spindles = any(name == SPINDLES for name, _ in shape.limited)
-    amounts = Amounts(
+    amounts = RequestedAmounts(
         mem=0,
         record_mem=state.record_mem[rows, np.newaxis],
         vcpus=by_row(lambda row: 0 if row.status is Status.OFFLINE else row.vcpus),

@@ -100,6 +100,23 @@ async def test_inventory_reaches_decisions(autojump_clock: MockClock, tmp_path: 
         assert known.cluster is before.cluster  # who was told of it can still refer to it
 
 
+async def test_inventories_that_are_in_no_tag_are_shown(autojump_clock: MockClock, tmp_path: Path) -> None:
+    shown: list[bool] = []
+    async with parts(tmp_path) as made:
+        made.reconciler.on_untagged(shown.append)
+        await made.poll()
+        assert made.sync.model.cluster is not None
+        node = made.sync.model.cluster.nodes[0].name
+        assert shown == [False]
+        await made.reserve(node, "CUSTOM_GPU", Inventory(2))
+        await made.reconciler.reconcile()
+        await made.reconciler.reconcile()
+        assert shown == [False, True]
+        await made.reserve(node, "CUSTOM_GPU", Inventory(2, tagged=True))  # dropped: no tag has it
+        await made.reconciler.reconcile()
+        assert shown == [False, True, False]
+
+
 async def test_claims_of_plans_are_reserved(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with parts(tmp_path) as made:
         await made.poll()
