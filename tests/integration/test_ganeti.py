@@ -198,6 +198,30 @@ def test_master_fails_over_and_back(tmp_path: Path) -> None:
             agree(tmp_path, new.node)
 
 
+def test_inventory_reaches_the_next_master_and_ends_there() -> None:
+    """Each node has a ledger of its own; the inventory is in a tag."""
+    ctl = PROGRAMS / "htoolsctl"
+    change = (ctl, "inventory", "set", "node3", "CUSTOM_GPU")
+
+    def shows(daemon: Daemon) -> bool:
+        return "CUSTOM_GPU" in run([ctl, "inventory", "node3"], node=daemon.node)[0]
+
+    with Daemon() as first, Daemon(node="node2") as second:
+        first.wait_until_it_leads()
+        first.wait_until(lambda status: status["ledger"]["behind_s"] is not None)
+        run([*change, "--total=2", "--reserved=1"])
+        assert "htools:inventory:CUSTOM_GPU:2:1" in run(["gnt-node", "list-tags", "node3"])[0].split()
+        run(["gnt-cluster", "master-failover"], node=second.node)
+        second.wait_until_it_leads()
+        second.wait_until(lambda status: status["ledger"]["behind_s"] is not None)
+        second.wait_until(lambda _status: shows(second))
+        run([*change, "--remove"], node=second.node)
+        run(["gnt-cluster", "master-failover"], node=first.node)
+        first.wait_until_it_leads()
+        first.wait_until(lambda _status: not shows(first))
+    assert not run(["gnt-node", "list-tags", "node3"])[0].split()
+
+
 def test_reading_is_cheap(capsys: pytest.CaptureFixture[str]) -> None:
     """Prints it. For configuration no node is asked, for all data as often as Debian's tools ask."""
     rows = []
