@@ -16,7 +16,7 @@ from ganeti_htools.cli.report.balance import After, Before, GroupReport, StepLin
 from ganeti_htools.cli.report.records import policy_record
 from ganeti_htools.cli.report.script import give_commands, job_script
 from ganeti_htools.cli.runs import plans
-from ganeti_htools.cli.terminal.messages import progress, say
+from ganeti_htools.cli.terminal.messages import progress, say, warn
 from ganeti_htools.cli.terminal.program import check_exec, execute, print_json, printer
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.plans import balancing_of, execution_of, view_of
@@ -194,8 +194,9 @@ def _stranded(plan: GroupPlan, options: HbalOptions, line: CommandLine) -> "Sequ
     movable = view.movable(state, options.view)
     found = tuple(stranded_instances(state, scope, movable, options.balancing, len(plan.moves)))
     if found and line.verbose > 0 and not line.json:
-        say("Left on nodes that are offline or drained:\n")
-        say("".join(f"  {each.instance} on {', '.join(each.nodes)}: {each.why}\n" for each in found))
+        warn("Left on nodes that are offline or drained:")
+        for each in found:
+            warn(f"  {each.instance} on {', '.join(each.nodes)}: {each.why}")
     return found
 
 
@@ -203,9 +204,10 @@ def _report_cluster(state: State, line: CommandLine, tell: Say) -> None:
     cluster = state.cluster
     split = np.flatnonzero(view.across_groups(state)).tolist()
     if split and line.verbose > 1:
-        say("Found instances belonging to multiple node groups:\n")
-        say("".join(f"  {cluster.instances[row].name}\n" for row in split))
-        say("These instances will not be moved.\n")
+        warn("Found instances belonging to multiple node groups:")
+        for row in split:
+            warn(f"  {cluster.instances[row].name}")
+        warn("These instances will not be moved.")
     tell(f"Loaded {len(cluster.nodes)} nodes, {len(cluster.instances)} instances")
     suffix = common_suffix(cluster)
     if suffix and line.verbose > 1:
@@ -217,7 +219,9 @@ def _select_groups(state: State, options: HbalOptions) -> Sequence[tuple[str, Bo
     try:
         return planning.select_groups(state, options)
     except NoGroupError as error:
-        say("".join(f"{text}\n" for text in (error.title, *(f"  {name}" for name in error.names))))
+        warn(error.title)
+        for name in error.names:
+            warn(f"  {name}")
         hint = "expected --group=NAME, --worst-group or --all-groups"
         raise HtoolsError("Aborting.", hint) from None
 

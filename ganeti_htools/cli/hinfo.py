@@ -9,7 +9,7 @@ from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.cluster import load, make_state
 from ganeti_htools.cli.report import overview, storage, tables
 from ganeti_htools.cli.report.records import policy_record
-from ganeti_htools.cli.terminal.messages import say
+from ganeti_htools.cli.terminal.messages import say, warn
 from ganeti_htools.cli.terminal.program import execute, print_json, printer
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.programs import HINFO
@@ -66,7 +66,8 @@ def _show_split(state: State, verbose: int) -> None:
     names = overview.split_names(state)
     if names:
         print("Found instances belonging to multiple node groups:", flush=True)
-        say("".join(f"  {name}\n" for name in names))
+        for name in names:
+            warn(f"  {name}")
     elif verbose > 1:
         print("No split instances found")
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from ganeti_htools import streams
 from ganeti_htools.cli.report.layout import columns, counted, some
 
 _COUNTS = ("served", "unsatisfied", "failed", "refused", "abandoned", "given_up", "broken")
@@ -19,7 +20,10 @@ def status(answer: Any) -> str:
 def _status(answer: Any) -> Iterator[str]:
     luxi, decisions = answer["luxi"], answer["decisions"]
     for each in answer.get("attention", ()):
-        yield f"ATTENTION  {each['text']}; next: {each['command']}"
+        line, command = f"ATTENTION  {each['text']}", f"next: {each['command']}"
+        whole = f"{line}; {command}"
+        # A command that wraps cannot be copied.
+        yield whole if len(whole) <= (streams.width() or len(whole)) else f"{line}\n{' ' * 11}{command}"
     yield f"htoolsd {answer['version']}, process {answer['pid']}, up {duration(answer['uptime_s'])}"
     yield f"  socket     {answer['socket']} ({answer['connections']} connected)"
     why = f": {luxi['error']}" if luxi["error"] else ""

@@ -9,8 +9,8 @@ from ganeti_htools.model.errors import printable, printable_lines
 
 
 def warn(message: str) -> None:
-    """Print a line on standard error."""
-    print(printable(message), file=sys.stderr)
+    """Print a line on standard error. If that is closed or full, the line is dropped."""
+    _write(f"{printable(message)}\n")
 
 
 def say(text: str) -> None:

@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from ganeti_htools import streams
 from ganeti_htools.cli.report import daemon
 
 STATUS: dict[str, Any] = {
@@ -135,6 +136,15 @@ def test_begins_with_what_needs_attention() -> None:
         "ATTENTION  group a: bad; next: hbal -D -G a",
         "ATTENTION  group b: bad; next: hbal -D -G b",
         "htoolsd 1.0, process 7, up 2 min",
+    ]
+
+
+def test_next_command_gets_a_line_of_its_own_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "width", lambda: 40)
+    found = [{"kind": "n1", "text": "group rack1: all of it", "command": "hbal -D -G rack1"}]
+    assert daemon.status({"attention": found, **STATUS}).splitlines()[:2] == [
+        "ATTENTION  group rack1: all of it",
+        "           next: hbal -D -G rack1",
     ]
 
 

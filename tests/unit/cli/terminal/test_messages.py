@@ -26,6 +26,15 @@ def test_a_warning_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_cannot_be_said_is_dropped(monkeypatch: pytest.MonkeyPatch, closed: io.StringIO | None) -> None:
     monkeypatch.setattr(sys, "stderr", closed)
     say("lost")
+    warn("lost")
+
+
+def test_names_on_standard_error_have_no_effects(capsys: pytest.CaptureFixture[str]) -> None:
+    evil = "web\x1b[2J\x9b\u202e"
+    warn(f"{evil}\nError: forged")
+    say(f"{evil}\n  second\n")
+    shown = r"web\x1b[2J\x9b\u202e"
+    assert capsys.readouterr().err == f"{shown}\\nError: forged\n{shown}\n  second\n"
 
 
 def test_progress_replaces_itself_and_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
