@@ -166,3 +166,17 @@ async def test_promise_to_an_instance_is_not_reserved(
         await made.worker.do(lambda ledger: ledger.claim(replace(one, generation=0), wanted, {}))
         await made.reconciler.reconcile()
         assert ("MEMORY_MB" in made.inventories(node)) == (promised is None)
+
+
+async def test_inventories_in_tags_count_without_a_ledger(autojump_clock: MockClock, tmp_path: Path) -> None:
+    (tmp_path / "ledger.sqlite").mkdir()
+    async with parts(tmp_path) as made:
+        world = made.luxid.jobs.world
+        node = replace(world.cluster.nodes[0], tags=("htools:inventory:CUSTOM_GPU:2",))
+        made.luxid.jobs.change(world.with_nodes((node,)))
+        await made.poll()
+        assert made.reconciler.error is not None
+        assert made.inventories(node.name) == {"CUSTOM_GPU": Inventory(2)}
+        made.luxid.jobs.change(world)
+        await made.poll()
+        assert made.inventories(node.name) == {}
