@@ -11,6 +11,7 @@ from ganeti_htools.luxi.opcodes import Opcode, Signature
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.inventory import Inventory
+from ganeti_htools.model.resource_classes import POOL
 from ganeti_htools.model.units_in_use import known_pools, units_in_use
 from htoolsd.sync.sync import Sync
 
@@ -69,6 +70,8 @@ def _job(cluster: Cluster, owner: str, resource_class: str, inventory: Inventory
         )
     if owner not in map(str, known_pools(cluster, units_in_use(cluster))):
         raise DataError(f"{owner}: not in the cluster now; expected one of its nodes or pools")
+    if resource_class != POOL:
+        raise DataError(f"{owner}: decisions look at no {resource_class} of a pool; expected {POOL}")
     wanted = tag_of(owner, inventory, pool=True) if inventory else None
     return _change(tags_about(cluster.tags, owner), wanted, opcodes.tag_cluster, opcodes.untag_cluster)
 
