@@ -31,12 +31,12 @@ def theirs(oracle: Oracle, tool: str, arguments: Sequence[str]) -> Result:
     return Result(done.returncode, done.stdout, done.stderr)
 
 
-def ours(main: Callable[[Sequence[str]], int], arguments: Sequence[str]) -> Result:
-    """Run ours, by the rules of Ganeti 3.0; the line that names them is left out."""
+def ours(main: Callable[[Sequence[str]], int], arguments: Sequence[str], version: str = "3.0") -> Result:
+    """Run ours, by the rules of a version of Ganeti; the line that names them is left out."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        status = main(["--ganeti-version=3.0", *arguments])
-    return Result(status, out.getvalue().removesuffix("Rules of Ganeti 3.0\n"), err.getvalue())
+        status = main([f"--ganeti-version={version}", *arguments])
+    return Result(status, out.getvalue().removesuffix(f"Rules of Ganeti {version[:3]}\n"), err.getvalue())
 
 
 def some_offline(rng: random.Random, cluster: Cluster) -> list[str]:
