@@ -224,8 +224,10 @@ def test_inventory_in_use_is_not_removed(ledger: Ledger) -> None:
 def test_administrators_figures_survive_changes(ledger: Ledger) -> None:
     ours = Inventory(1000, reserved=200, min_unit=2, max_unit=900, step_size=2)
     ledger.set_inventory(NODE, generation(ledger, NODE), "MEMORY_MB", ours)
-    ledger.apply(LedgerChanges(inventories={NODE: {"MEMORY_MB": Inventory(2000, allocation_ratio=1.5)}}))
-    assert ledger.inventories(NODE)["MEMORY_MB"] == replace(ours, total=2000, allocation_ratio=1.5)
+    theirs = Inventory(2000, max_unit=800, allocation_ratio=1.5)  # the difference has the smaller max_unit
+    ledger.apply(LedgerChanges(inventories={NODE: {"MEMORY_MB": theirs}}))
+    expected = replace(ours, total=2000, max_unit=800, allocation_ratio=1.5)
+    assert ledger.inventories(NODE)["MEMORY_MB"] == expected
     ledger.apply(LedgerChanges(inventories={NODE: {"MEMORY_MB": None, "VCPU": None}}))
     assert ledger.inventories(NODE) == {"MEMORY_MB": replace(ours, total=0, allocation_ratio=1.5)}
 
