@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ganeti_htools.model.cluster import Cluster, Instance
+from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import first_names
 from ganeti_htools.model.tags import SQUEEZING, standby
 from ganeti_htools.model.types import Status
@@ -93,18 +93,20 @@ def _of_nodes(cluster: Cluster, silent: set[str], busy: set[str]) -> Iterator[At
     if left := [node.name for node in nodes if SQUEEZING in node.tags]:
         text = f"{first_names(left)}: an hsqueeze works there, or was interrupted ({SQUEEZING})"
         yield Attention("squeezing", text, "hsqueeze -D")
-    used: dict[str, list[Instance]] = {}
+    leaving = {
+        node.name: list[str]()
+        for node in nodes
+        if (node.offline or node.drained) and node.name not in silent and SQUEEZING not in node.tags
+    }
     for row in cluster.instances:
-        for name in {row.pnode, row.snode} - {None}:
-            used.setdefault(str(name), []).append(row)
+        for name in (row.pnode, row.snode):
+            if name in leaving:
+                leaving[name].append(row.name)
     for node in nodes:
-        offline = node.offline and not node.drained and node.name not in silent
-        if not (offline or node.drained) or SQUEEZING in node.tags or node.name not in used:
-            continue
-        names = [row.name for row in used[node.name]]
-        kind = "drained" if node.drained else "on standby" if standby(node.tags) else "offline"
-        command = f"hbal -D -E -G {groups[node.group]}"
-        yield Attention("node", f"{node.name} is {kind} and still has {first_names(names)}", command)
+        if names := leaving.get(node.name):
+            kind = "drained" if node.drained else "on standby" if standby(node.tags) else "offline"
+            command = f"hbal -D -E -G {groups[node.group]}"
+            yield Attention("node", f"{node.name} is {kind} and still has {first_names(names)}", command)
 
 
 def _of_policies(policies: Iterable[Mapping[str, Any]]) -> Iterator[Attention]:
