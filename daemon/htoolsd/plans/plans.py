@@ -312,7 +312,8 @@ class Plans:
     async def _remove(self, old: Sequence[Plan]) -> None:
         for plan in old:  # at once, so that none of them begins meanwhile
             self._plans.pop(plan.id, None)
-        await trio.to_thread.run_sync(_unlink, [self._path(plan) for plan in old])
+        if old:
+            await trio.to_thread.run_sync(_unlink, [self._path(plan) for plan in old])
 
     def _path(self, plan: Plan) -> str:
         return os.path.join(self._directory, f"{plan.id}.json")
