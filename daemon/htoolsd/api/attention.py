@@ -47,6 +47,8 @@ def _of_ganeti(status: Mapping[str, Any]) -> Iterator[Attention]:
         yield Attention("luxi", f"luxid cannot be asked: {luxi['error']}", "systemctl status ganeti-luxid")
     elif cluster["master"] and cluster["nodes"] is not None and cluster["late"]:
         yield Attention("late", "the data about the cluster is older than it should be", "htoolsctl refresh")
+    if cluster["master"] and cluster["obstacle"]:
+        yield Attention("rival", cluster["obstacle"], "systemctl status htoolsd")
     if cluster["master"] and cluster["silent"]:
         text = f"{first_names(cluster['silent'])}: no report; counted as offline"
         yield Attention("silent", text, "gnt-cluster verify")

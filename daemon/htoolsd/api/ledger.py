@@ -55,8 +55,8 @@ _GENERATION = (
 class LedgerMethods:
     """Methods about the ledger. They raise RefusalError.
 
-    ``cluster`` returns the cluster's name, None while it is not known. Nothing is changed while the master is
-    ``elsewhere``. ``trigger`` is called after each change, ``cancel`` with each instance whose promise ends.
+    ``cluster`` returns the cluster's name, None while it is not known. Nothing is changed while there is an
+    ``obstacle``. ``trigger`` is called after each change, ``cancel`` with each instance whose promise ends.
     ``tag`` writes an inventory of this cluster to a tag; the ledger has followed when it returns.
     ``limits_vcpus``: see :func:`.desired_state`.
     """
@@ -65,7 +65,7 @@ class LedgerMethods:
         self,
         worker: LedgerWorker,
         cluster: Callable[[], str | None],
-        elsewhere: Callable[[], bool],
+        obstacle: Callable[[], str | None],
         trigger: Callable[[], object],
         cancel: Callable[[str], object],
         tag: Callable[[str, str, Inventory | None], Awaitable[None]],
@@ -73,7 +73,7 @@ class LedgerMethods:
     ) -> None:
         self._worker = worker
         self._cluster = cluster
-        self._elsewhere = elsewhere
+        self._obstacle = obstacle
         self._trigger = trigger
         self._cancel = cancel
         self._tag = tag
@@ -148,7 +148,7 @@ class LedgerMethods:
             return ledger.provider_usages(provider.uuid)
 
         async with self._setting:
-            self._check_master()
+            self._check_obstacle()
             provider, inventory = await do(self._worker, check)
             if provider.name.startswith(f"{cluster}/"):
                 await self._tag(provider.name.removeprefix(f"{cluster}/"), resource_class, inventory)
@@ -235,12 +235,12 @@ class LedgerMethods:
 
         return await do(self._worker, work)
 
-    def _check_master(self) -> None:
-        if self._elsewhere():
-            raise RefusalError(Refusal.CLUSTER, "this is not the master node")
+    def _check_obstacle(self) -> None:
+        if (why := self._obstacle()) is not None:
+            raise RefusalError(Refusal.CLUSTER, why)
 
     async def _change(self, work: Work[T]) -> T:
-        self._check_master()
+        self._check_obstacle()
         changed = await do(self._worker, work)
         self._trigger()
         return changed

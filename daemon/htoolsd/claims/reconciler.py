@@ -127,6 +127,8 @@ class Reconciler:
         model, began = self._sync.model, trio.current_time()
         if model.without_reservations is None or model.name is None or not self._sync.master:
             return
+        if self._sync.obstacle() is not None:  # the other daemon writes
+            return
         cluster, name = model.without_reservations, model.name
         running = None
         if self._running_plans is not None:

@@ -141,8 +141,8 @@ class Plans:
         """Begin to carry out a plan. Raises RefusalError."""
         if self._stopping.is_set():
             raise RefusalError(Refusal.STOPPING, "htoolsd is stopping")
-        if self._sync.master is False:
-            raise RefusalError(Refusal.CLUSTER, "this is not the master node")
+        if (why := self._sync.obstacle()) is not None:
+            raise RefusalError(Refusal.CLUSTER, why)
         if plan.state is not PlanState.PLANNED or plan.review is None:
             raise RefusalError(Refusal.PLAN, f"plan {plan.id} is already {plan.state}")
         if plan.has_expired(time.time()):

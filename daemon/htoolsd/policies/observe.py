@@ -78,6 +78,8 @@ async def observe(inputs: PolicyInputs, remedy: Remedy) -> tuple[Cluster, list[S
     """Return the cluster, and the situation of each node group. Raises HtoolsError."""
     sync, settings = inputs.sync, inputs.settings[remedy.policy]
     model, cluster = sync.model, sync.model.available
+    if (why := sync.obstacle()) is not None:
+        raise HtoolsError(why)
     if not sync.master or cluster is None:
         raise HtoolsError("the cluster is not known yet" if sync.master else "this is not the master node")
     if unknown := {*settings.groups} - {group.name for group in cluster.groups}:

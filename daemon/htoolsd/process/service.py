@@ -136,8 +136,8 @@ async def _run(
         return sync.model.name or ssconf.cluster()
 
     def own_cluster() -> str | None:
-        """Return the cluster's name, None if another node is the master."""
-        return None if sync.master is False or ssconf.is_other_node_master() else cluster_name()
+        """Return the cluster's name, None if another node or daemon acts on it."""
+        return None if sync.obstacle() or ssconf.is_other_node_master() else cluster_name()
 
     claim_writer = ClaimWriter(claims, ledger, reconciler, own_cluster)
     claim_writer.configure(config.claim_wait_seconds)
@@ -176,7 +176,7 @@ async def _run(
             LedgerMethods(
                 ledger,
                 cluster_name,
-                lambda: sync.master is False,
+                sync.obstacle,
                 reconciler.trigger,
                 claims.cancel,
                 InventoryTags(sync, reconciler.reconcile).write,

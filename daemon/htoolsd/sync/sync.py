@@ -21,6 +21,7 @@ from ganeti_htools.luxi.queries import QueryRow
 from ganeti_htools.model.errors import HtoolsError, on_one_line
 from ganeti_htools.model.ganeti_version import rules_of
 from htoolsd.reservations import Reservations, update_reservations
+from htoolsd.sync.acting import ActingRight
 from htoolsd.sync.job_queue import (
     OPCODE_FIELDS,
     STATUS_FIELDS,
@@ -86,6 +87,8 @@ class Sync:
         self.model = Model()
         self._models: deque[Model] = deque(maxlen=_RECENT)
         self.master: bool | None = None
+        self._rival: int | None = None  # the process of another daemon that acts on this luxid
+        self._acting = ActingRight(path)
         self._is_master = is_master
         self._periods = {CONFIGURATION: configuration_seconds, LIVE: live_seconds}
         self._connect = connect
@@ -111,6 +114,23 @@ class Sync:
         """Return the seconds since each kind of data was polled; kinds that never were are missing."""
         return self.model.ages(trio.current_time())
 
+    def obstacle(self) -> str | None:
+        """Return why this daemon must not change the cluster; None if it may."""
+        if self.master is False:
+            return "this is not the master node"
+        self._look_for_rival()
+        if self._rival is None:
+            return None
+        process = f" (process {self._rival})" if self._rival else ""
+        return f"another htoolsd{process} acts on {self.luxi.path}; this one only reads"
+
+    def _look_for_rival(self) -> None:
+        before, self._rival = self._rival, self._acting.rival()
+        if self._rival is not None and before is None:
+            _log.error("another htoolsd acts on luxid", process=self._rival, path=self.luxi.path)
+        elif self._rival is None and before is not None:
+            _log.info("no other htoolsd acts on luxid any more")
+
     @property
     def late(self) -> bool:
         """Whether the model is missing, older than the polls should leave it, or not updated any more."""
@@ -123,6 +143,7 @@ class Sync:
         cluster = self.model.cluster
         return {
             "master": self.master,
+            "obstacle": self.obstacle(),
             "nodes": len(cluster.nodes) if cluster else None,
             "instances": len(cluster.instances) if cluster else None,
             "ganeti_rules": rules_of(cluster.ganeti).name if cluster else None,
@@ -194,6 +215,12 @@ class Sync:
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
         self.model = replace(self.model, standby=await self._standby_file.read())
+        try:
+            await self._follow()
+        finally:
+            self._acting.close()
+
+    async def _follow(self) -> None:
         while True:
             await self._until(True)
             async with trio.open_nursery() as reign:
@@ -270,6 +297,7 @@ class Sync:
 
     async def _ask_configuration(self, client: LuxiClient) -> None:
         """Raises LuxiError, DataError."""
+        self._look_for_rival()
         begun = trio.current_time()
         tables = {
             name: await request.ask(client, CONFIGURATION_PATIENCE)

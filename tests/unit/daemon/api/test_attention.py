@@ -18,7 +18,7 @@ from tests.support.worlds import instance, node
 NOW = 1e9
 STATUS: dict[str, Any] = {
     "luxi": {"state": "reachable", "error": None},
-    "cluster": {"master": True, "nodes": 3, "late": False, "silent": []},
+    "cluster": {"master": True, "nodes": 3, "late": False, "silent": [], "obstacle": None},
     "groups": [],
     "policies": [{"name": "squeeze", "mode": "act", "health": "healthy", "error": None, "lacking": []}],
     "ledger": {"error": None, "following": None, "beyond": 0},

@@ -36,13 +36,14 @@ class Client:
     def __init__(self, url: str) -> None:
         self.worker = LedgerWorker(url)
         self.cluster: str | None = "c"
-        self.elsewhere = self.limits_vcpus = False
+        self.obstacle: str | None = None
+        self.limits_vcpus = False
         self.heeded, self.cancelled = list[None](), list[str]()
         self.tagged = list[tuple[str, str, Inventory | None]]()
         self._methods = LedgerMethods(
             self.worker,
             lambda: self.cluster,
-            lambda: self.elsewhere,
+            lambda: self.obstacle,
             lambda: self.heeded.append(None),
             self.cancelled.append,
             self._tag,
@@ -223,7 +224,7 @@ async def test_decisions_heed_what_was_changed(client: Client) -> None:
 
 
 async def test_refuses_changes_on_another_node(client: Client) -> None:
-    client.elsewhere = True
+    client.obstacle = "this is not the master node"
     calls: dict[str, dict[str, Any]] = {"set_inventory": SET, "claim": CLAIM, "release": {"consumer": "web"}}
     for method, args in calls.items():
         kind, text = await client.refused(method, **args)

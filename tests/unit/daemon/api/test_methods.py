@@ -51,7 +51,7 @@ def methods(tmp_path: Path) -> tuple[Method, ...]:
         LedgerMethods(
             ledger,
             lambda: None,
-            lambda: False,
+            lambda: None,
             lambda: None,
             lambda _name: None,
             InventoryTags(sync, reconciler.reconcile).write,
