@@ -43,7 +43,7 @@ def test_finds_a_decision_by_its_names(tmp_path: Path) -> None:
         assert kinds(daemon, instance="mail") == []
         told = ctl(daemon, "history", "--instance=web", "--since=1h").stdout
         assert f"test of allocate web.example.org => {':'.join(nodes)} (score " in told
-        assert ctl(daemon, "history", "--since=2100-01-01").stdout == "nothing\n"
+        assert ctl(daemon, "history", "--since=2100-01-01").stdout == "no entries\n"
 
 
 def test_written_entries_survive_a_kill(tmp_path: Path) -> None:

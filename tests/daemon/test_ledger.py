@@ -49,8 +49,8 @@ def test_inventory_and_claim_are_set_shown_and_removed(daemon: Daemon) -> None:
     assert lines(daemon, "allocations") == lines(daemon, "allocations", "c/web") == claimed
     assert lines(daemon, "usage", "node1")[1].split() == ["c/node1.org", "CUSTOM_GPU", "3", "14", "11"]
     assert "1 provider, 1 claim, 0 conflicts" in ctl(daemon, "status").stdout
-    assert lines(daemon, "release", "c/web") == ["c/web has nothing any more"]
-    assert lines(daemon, "allocations") == ["nothing is allocated"]
+    assert lines(daemon, "release", "c/web") == ["the claim of c/web has ended"]
+    assert lines(daemon, "allocations") == ["no allocations"]
     lines(daemon, "inventory", "set", "node1", "CUSTOM_GPU", "--remove")
     assert [line.split()[1] for line in lines(daemon, "inventory")] == ["Class", "MEMORY_MB"]
 

@@ -88,5 +88,5 @@ def ending(plan: Any) -> str:
 def cancelled(plan: Any, now: bool) -> str:
     """Describe the effect of a cancellation; ``now`` does not wait for the current jobs."""
     if now:
-        return f"plan {plan['id']} is left; jobs that are under way go on"
-    return f"plan {plan['id']} stops when the jobs under way have ended"
+        return f"plan {plan['id']} has stopped; its current jobs go on in Ganeti"
+    return f"plan {plan['id']} stops once its current jobs have ended"

@@ -13,7 +13,7 @@ from ganeti_htools.cli.report.layout import counted
 
 def lines(entries: Any) -> str:
     """Format the answer to ``history``: a line for each entry."""
-    return "\n".join(map(_line, entries)) or "nothing"
+    return "\n".join(map(_line, entries)) or "no entries"
 
 
 def why(told: Any) -> str:

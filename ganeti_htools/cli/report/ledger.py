@@ -16,7 +16,7 @@ def providers(told: Any) -> str:
         (each["name"], str(each["generation"]), "yes" if each["can_host"] else "no", each["uuid"])
         for each in told
     ]
-    return _table(("Provider", "Generation", "Hosts", "UUID"), rows, "there are no resource providers")
+    return _table(("Provider", "Generation", "Hosts", "UUID"), rows, "no resource providers")
 
 
 def inventories(told: Any) -> str:
@@ -27,7 +27,7 @@ def inventories(told: Any) -> str:
         for name, found in each["inventories"].items()
     ]
     header = "Total", "Reserved", "Min", "Max", "Step", "Ratio", "Capacity"
-    lines = [_table(("Provider", "Class", *header), rows, "there is nothing", text=2)]
+    lines = [_table(("Provider", "Class", *header), rows, "no inventories", text=2)]
     untagged = [
         f"{each['name']} {name}"
         for each in told
@@ -60,7 +60,7 @@ def usages(told: Any) -> str:
         capacities = [each["capacity"] for other, each in found if other == name]
         used = sum(each["used"] for other, each in found if other == name)
         rows.append(("total", name, *_use(used, None if None in capacities else sum(capacities))))
-    return _table(("Provider", "Class", "Used", "Capacity", "Left"), rows, "there is nothing", text=2)
+    return _table(("Provider", "Class", "Used", "Capacity", "Left"), rows, "no inventories", text=2)
 
 
 def _use(used: int, capacity: int | None) -> tuple[str, str, str]:
@@ -70,7 +70,7 @@ def _use(used: int, capacity: int | None) -> tuple[str, str, str]:
 def allocations(told: Any) -> str:
     """Format the answer to ``allocations`` and ``claim``: consumers with their amounts by provider."""
     lines = [line for consumer in told for line in _consumer(consumer)]
-    return "\n".join(lines) or "nothing is allocated"
+    return "\n".join(lines) or "no allocations"
 
 
 def candidates(told: Any) -> str:
@@ -84,7 +84,7 @@ def candidates(told: Any) -> str:
 
 def released(told: Any) -> str:
     """Format the answer to ``release``."""
-    return f"{told['name']} has nothing any more"
+    return f"the claim of {told['name']} has ended"
 
 
 def _consumer(consumer: Mapping[str, Any]) -> Iterator[str]:

@@ -128,8 +128,8 @@ def test_a_plan_is_cancelled(daemon: Callable[..., Daemon], capsys: pytest.Captu
     assert run("cancel", "be") == run("cancel", "be", "--now") == 0
     assert [args["now"] for _, args in asked] == [False, True]
     assert capsys.readouterr().out.splitlines() == [
-        "plan beef stops when the jobs under way have ended",
-        "plan beef is left; jobs that are under way go on",
+        "plan beef stops once its current jobs have ended",
+        "plan beef has stopped; its current jobs go on in Ganeti",
     ]
 
 

@@ -47,7 +47,7 @@ def test_a_line_for_each() -> None:
     by = history.lines([{**PLANNED, "policy": "rebalance"}])
     assert "  plan cafe of hbal by policy rebalance in rack1 is failed" in by
     assert "  test of allocate web => node2:node1" in history.lines([{**DECIDED, "test": True}])
-    assert history.lines([]) == "nothing"
+    assert history.lines([]) == "no entries"
 
 
 def test_why() -> None:

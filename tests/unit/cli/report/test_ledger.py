@@ -22,7 +22,7 @@ def test_providers() -> None:
         " c/node1           7 yes   123 ",
         " ceph             12 no    45  ",
     ]
-    assert ledger.providers([]) == "there are no resource providers"
+    assert ledger.providers([]) == "no resource providers"
 
 
 def test_inventories() -> None:
@@ -31,7 +31,7 @@ def test_inventories() -> None:
         " Provider Class      Total Reserved Min Max Step Ratio Capacity",
         " c/node1  CUSTOM_GPU     8        2   1   -    1   1.5        9",
     ]
-    assert ledger.inventories([]) == "there is nothing"
+    assert ledger.inventories([]) == "no inventories"
 
 
 def test_names_settings_that_are_in_no_tag() -> None:
@@ -79,5 +79,5 @@ def test_allocations() -> None:
     first, second, third = ledger.allocations(told).splitlines()
     assert (first, second) == ("c/web (instance)", "  c/node1: VCPU 1, MEMORY_MB 5")
     assert third.startswith("c/new (instance, promised, beyond the capacity, until 19")
-    assert ledger.allocations([]) == "nothing is allocated"
-    assert ledger.released(told[0]) == "c/web has nothing any more"
+    assert ledger.allocations([]) == "no allocations"
+    assert ledger.released(told[0]) == "the claim of c/web has ended"
