@@ -67,7 +67,7 @@ REFUSED: list[tuple[list[str], int, str]] = [
     (["release", "web"], 1, "(bad-arguments): there is no consumer web"),
     (["inventory", "--total=5"], 2, "expected nothing, a PROVIDER, or set PROVIDER CLASS with figures"),
     (["inventory", "set", "node1", "CUSTOM_X"], 2, "expected nothing, a PROVIDER, or set "),
-    (["inventory", "set", "node1", "MEMORY_MB", "--total=5"], 1, "total: expected no value; MEMORY_MB "),
+    (["inventory", "set", "node1", "MEMORY_MB", "--total=5"], 1, "total: expected no value; the total of "),
 ]
 
 
