@@ -8,7 +8,7 @@ import numpy as np
 from ganeti_htools.engine.allocation.one_node import on_nodes
 from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.solution import Solution
-from ganeti_htools.engine.redundancy.assessment import assess
+from ganeti_htools.engine.redundancy.assessment import Assessment, assess
 from ganeti_htools.engine.redundancy.checks import Check, NoLossCheck
 from ganeti_htools.engine.redundancy.recoverability import unrecoverable
 from ganeti_htools.engine.rules import choice, settling
@@ -33,6 +33,11 @@ class GroupState:
     lost: Bools
     check: Check
     known: dict[Any, Solution | None] = field(default_factory=dict)
+
+    @property
+    def redundant(self) -> bool:
+        """Whether the group is proved redundant, also with less placed on it."""
+        return isinstance(self.check, Assessment) and self.check.bounds.proves_all
 
 
 def group_state(whole: State, group: int) -> GroupState:

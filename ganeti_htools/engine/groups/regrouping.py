@@ -54,6 +54,7 @@ class Regrouping:
         self.state, self.rules, self.moved = state, rules, list[MovedInstance]()
         self._detached: dict[int, GroupState] = {}
         self._health: dict[int, GroupDiagnosis] = {}
+        self._redundant = set[int]()  # groups that are proved redundant, and that instances have only left
         self._base: Statistics | None = None
         self.group_targets = GroupTargets(state, rules)
 
@@ -63,6 +64,7 @@ class Regrouping:
         other.__dict__.update(self.__dict__)
         other.moved = list(self.moved)
         other._detached, other._health = dict(self._detached), dict(self._health)
+        other._redundant = set(self._redundant)
         return other
 
     def group_of(self, index: int) -> int:
@@ -190,18 +192,18 @@ class Regrouping:
 
     def move(self, index: int, parts: Sequence[MovePart]) -> bool:
         """Move an instance along its route; False if a part is impossible."""
-        before, after = self.state, self._gone(index, parts)
+        after = self._gone(index, parts)
         if isinstance(after, Fail):
             return False
-        self.state, self._base = after, None
-        for state in (before, after):
-            for place in (state.pnode, state.snode):
-                if place[index] != NOWHERE:
-                    group = int(state.group[place[index]])
-                    self._detached.pop(group, None)
-                    self._health.pop(group, None)
-        nodes = tuple(row for row in (int(after.pnode[index]), int(after.snode[index])) if row != NOWHERE)
-        self.moved.append(MovedInstance(index, self.group_of(index), nodes, tuple(parts)))
+        homes, self.state, self._base = self.homes(index), after, None
+        for group in {*homes, *self.homes(index)}:
+            alone = self._detached.pop(group, None)
+            self._health.pop(group, None)
+            if group in self.homes(index):
+                self._redundant.discard(group)
+            elif alone is not None and alone.redundant:
+                self._redundant.add(group)
+        self.moved.append(MovedInstance(index, self.group_of(index), nodes_after(after, index), tuple(parts)))
         return True
 
     def failure(self, index: int, parts: Sequence[MovePart]) -> Fail | None:
@@ -281,11 +283,13 @@ class Regrouping:
 
     def _unrecoverable(self, group: int) -> Bools:
         """Mark the instances with their primary in a group that would not come back after its loss."""
-        state, alone = self.state, self.group_state(group)
-        found = np.zeros(len(state.pnode), np.bool_)
-        found[alone.instances] = alone.lost
-        between = (state.group[state.pnode] == group) & ~state.forthcoming
-        between[alone.instances] = False
+        state = self.state
+        found, here = np.zeros(len(state.pnode), np.bool_), state.group[state.pnode] == group
+        if group not in self._redundant:
+            alone = self.group_state(group)
+            found[alone.instances] = alone.lost
+        elsewhere = (state.snode != NOWHERE) & (state.group[state.snode] != group)
+        between = here & elsewhere & ~state.forthcoming
         for node in sorted_unique(state.pnode[between]).tolist():
             for recovery in recoveries(state, node):
                 found[recovery.instance] = recovery.node == NOWHERE

@@ -94,3 +94,15 @@ def test_to_another_group() -> None:
     assert set(moved.nodes) == {4, 5}
     ((_, why),) = change_group(state_of(others=2), [0], [0], options).failed
     assert why == "no groups for evacuation: allowed groups was []"
+
+
+def test_change_of_group_names_what_the_groups_lack() -> None:
+    sizes = {"a": 10_000, "b": 10_000, "c": 1_500, "d": 1_200}
+    made = cluster(sizes, [instance("one", DiskTemplate.EXT, "a", mem=2_000)])
+    nodes = (*made.nodes[:2], *(replace(node, group="other") for node in made.nodes[2:]))
+    state = derive(replace(made, groups=(*made.groups, Group("other", "other")), nodes=nodes))
+    ((_, why),) = change_group(state, [0], [1], PlacementOptions()).failed
+    assert why == (
+        "Group other (preferred): No valid allocation solutions, failure reasons: FailMem: 2;"
+        " most missing: memory; closest: c lacks 501 MiB; counted as FailMem: 2"
+    )
