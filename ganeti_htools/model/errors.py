@@ -46,12 +46,14 @@ def inconsistency_warning(lines: Iterable[str]) -> str:
 class HtoolsError(Exception):
     """An error that a user can act on; its text is one line. Programs exit with status 1.
 
-    ``hint`` is a line about what to do, which programs print after an error whose text is Debian's.
+    ``hint`` is a line about what to do, which programs print after an error whose text is Debian's. With
+    ``exact`` scripts may compare standard error with that text: about a text file the hint is printed only
+    with ``-v`` or on a terminal.
     """
 
-    def __init__(self, text: str, hint: str = "") -> None:
+    def __init__(self, text: str, hint: str = "", exact: bool = False) -> None:
         super().__init__(text)
-        self.hint = hint
+        self.hint, self.exact = hint, exact
 
 
 class DataError(HtoolsError):
@@ -75,7 +77,7 @@ def during(task: str) -> Iterator[None]:
     try:
         yield
     except HtoolsError as error:
-        raise HtoolsError(f"{task}: {error}", error.hint) from error
+        raise HtoolsError(f"{task}: {error}", error.hint, error.exact) from error
 
 
 def untraced(error: Error) -> Error:

@@ -28,6 +28,7 @@ def execute(program: Program, work: Work, argv: Sequence[str] | None = None) -> 
 
 
 def _ended(program: Program, work: Work, argv: Sequence[str]) -> int:
+    line = CommandLine()
     try:
         line = obey(program, argv)
         if line.wide:
@@ -39,7 +40,7 @@ def _ended(program: Program, work: Work, argv: Sequence[str]) -> int:
     except HtoolsError as error:
         with suppress(OSError):
             sys.stdout.flush()
-        lines = f"Error: {printable(str(error))}", error.hint
+        lines = f"Error: {printable(str(error))}", error.hint if _shows_hint(error, line) else ""
         say("".join(f"{text}\n" for text in lines if text))
         status = 1
     except OSError as error:  # of standard output; all others are HtoolsErrors
@@ -55,6 +56,11 @@ def _ended(program: Program, work: Work, argv: Sequence[str]) -> int:
     return status
 
 
+def _shows_hint(error: HtoolsError, line: CommandLine) -> bool:
+    """Whether the hint of an error is printed."""
+    return not error.exact or line.text_data is None or line.verbose > 1 or sys.stderr.isatty()
+
+
 def check_exec(program: Program, line: CommandLine) -> None:
     """Raises HtoolsError for ``-X`` if the cluster is read neither over LUXI nor from htoolsd.
 
@@ -64,7 +70,7 @@ def check_exec(program: Program, line: CommandLine) -> None:
         return
     if line.luxi is None:
         hint = "-X: expected -L, or -D to leave the plan to htoolsd"
-        raise HtoolsError(f"{program.name}: Execution of commands possible only on LUXI", hint)
+        raise HtoolsError(f"{program.name}: Execution of commands possible only on LUXI", hint, exact=True)
     if line.no_wait:
         raise HtoolsError("--no-wait: only htoolsd goes on by itself: expected -D")
 

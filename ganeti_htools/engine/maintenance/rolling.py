@@ -202,7 +202,7 @@ def _no_capacity(stranded: Stranded, secondary: bool) -> HtoolsError:
     if secondary:
         what, option = "secondaries", "without --full-evacuation they stay"
     hint = f"instance {row.name} finds no room outside {state.cluster.nodes[node].name}: {reason}; {option}"
-    return HtoolsError(f"Not enough capacity to move {what}", hint)
+    return HtoolsError(f"Not enough capacity to move {what}", hint, exact=True)
 
 
 def _relocate_alone(state: State, node: int, targets: Bools) -> Stranded | None:
@@ -229,7 +229,7 @@ def _migrated(state: State, rows: Sequence[int]) -> State:
             target, fail = trial.pnode[:1], FAIL[int(trial.codes[0])]
             found = nearest_miss(state, asked, fail, target, target[:0], force=True)
             hint = f"instance {asked.row.name} cannot fail over: most missing: {found or fail.value}"
-            raise HtoolsError("Failed to migrate instances off nodes", hint)
+            raise HtoolsError("Failed to migrate instances off nodes", hint, exact=True)
         settling.settle(state, trial)
     return state
 

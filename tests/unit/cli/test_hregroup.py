@@ -153,8 +153,7 @@ def test_a_group_that_cannot_be_emptied(tmp_path: Path, capsys: pytest.CaptureFi
         (("compress", "--group=rack9"), "Node group rack9 not found"),
         (
             ("redistribute", "-X"),
-            "hregroup: Execution of commands possible only on LUXI\n"
-            "-X: expected -L, or -D to leave the plan to htoolsd",
+            "hregroup: Execution of commands possible only on LUXI",
         ),
         (("redistribute", "--explain=nobody"), "Unknown instance: nobody"),
     ],
