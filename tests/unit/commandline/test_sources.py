@@ -14,6 +14,10 @@ from ganeti_htools.sources.source import Source
         (CommandLine(luxi=""), Source(luxi="")),
         (CommandLine(daemon="/socket"), Source(daemon="/socket")),
         (CommandLine(master="host", rapi_ca="file"), Source(rapi="host", rapi_ca="file")),
+        (
+            CommandLine(master="host", rapi_credentials="file"),
+            Source(rapi="host", rapi_credentials="file"),
+        ),
         (CommandLine(text_data="file"), Source(text="file")),
         (CommandLine(simulate=("p,1,1,1,1",)), Source(simulate=("p,1,1,1,1",))),
         (CommandLine(ialloc_src="request"), Source(request="request")),
