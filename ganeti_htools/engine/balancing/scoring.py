@@ -89,17 +89,13 @@ class ScoredMoves(NamedTuple):
 
 def location_exclusion_changes(space: SearchSpace, batch: Batch) -> Floats | None:
     """Compute the weighted change of location exclusion when members go to nodes; None if there is none."""
-    state, tagged = space.facts.state, np.flatnonzero(batch.tags)
-    if batch.asked.forthcoming or not len(tagged) or not state.location_rows:
+    facts = space.facts
+    state = facts.state
+    if batch.asked.forthcoming or not batch.tags.any() or not state.location_rows:
         return None
-    nodes = np.arange(len(space.scope))
-    changes = np.zeros((len(batch.rows), len(nodes)))
-    for member in tagged.tolist():
-        asked = state.instance(int(batch.rows[member]))
-        changes[member] = WEIGHTS[LOCATION_EXCLUSION] * affinity.location_exclusion_change(
-            state, asked, nodes, space.scope
-        )
-    return changes
+    sources = state.pnode[batch.rows]
+    changes = affinity.location_exclusion_changes(state, facts.tag_sets, batch.tags, sources, space.scope)
+    return WEIGHTS[LOCATION_EXCLUSION] * changes
 
 
 def failovers(space: SearchSpace, baseline: Baseline, candidates: MoveCandidates) -> ScoredMoves:

@@ -1,11 +1,12 @@
 """Effects of tags on an instance's places: exclusion, migration, location (``htools(1)``, ``hbal(1)``)."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ganeti_htools.engine.rules.node_rules import CODE, Codes
-from ganeti_htools.model.columns import NOWHERE, Bools, Ints
+from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
 
@@ -59,16 +60,28 @@ def location_exclusion_change(state: State, asked: RequestedInstance, targets: I
     """Compute the change of :func:`location_exclusion` when the instance goes to each target."""
     if asked.forthcoming or not len(asked.tags) or not state.location_rows:
         return 0.0
-    crowds = _crowds(state, scope, asked.tags)
-    counted = scope & ~state.columns.offline
-    change = 0
-    source = state.pnode[asked.index] if asked.index != NOWHERE else NOWHERE
-    if source != NOWHERE and counted[source]:
-        here = state.location_tags[source]
-        change -= int(np.count_nonzero(crowds[here] >= 2))
-        crowds[here] -= 1
-    added = np.where(counted, state.location_tags @ np.count_nonzero(crowds > 0, axis=1), 0)[targets]
-    return (change + added).astype(np.float64)
+    source = int(state.pnode[asked.index]) if asked.index != NOWHERE else NOWHERE
+    return location_exclusion_changes(state, [asked.tags], [0], [source], scope)[0, targets]
+
+
+def location_exclusion_changes(
+    state: State, tag_sets: Sequence[Ints], sets: Any, sources: Any, scope: Bools
+) -> Floats:
+    """Compute the change of :func:`location_exclusion` when instances go to nodes (instances by nodes).
+
+    Each instance has the exclusion tags of a set (``sets``: positions in ``tag_sets``) and leaves a node
+    (``sources``: rows, NOWHERE for a new instance).
+    """
+    crowds = _crowds(state, scope, slice(None))
+    there, twice = (
+        np.array([np.count_nonzero(crowds[:, tags] > number, axis=1) for tags in tag_sets])[sets]
+        for number in (0, 1)
+    )
+    located = state.location_tags * (scope & ~state.columns.offline)[:, np.newaxis]
+    # Where the instance is now, another one must have the tag.
+    here = located[sources] & (np.asarray(sources) != NOWHERE)[:, np.newaxis]
+    added = np.where(here, twice, there) @ located.T
+    return (added - (twice * here).sum(axis=1)[:, np.newaxis]).astype(np.float64)
 
 
 def migration_codes(state: State, source: int, targets: Ints, codes: Codes) -> Codes:
