@@ -7,7 +7,7 @@ import numpy as np
 
 from ganeti_htools.engine.balancing.batches import Batch, NodeFacts, batches_of
 from ganeti_htools.engine.balancing.search import Search
-from ganeti_htools.engine.balancing.ties import BestMove
+from ganeti_htools.engine.balancing.ties import BestMove, clearly_lower
 from ganeti_htools.engine.balancing.time_limit import NEGLIGIBLE, TimeLimit
 from ganeti_htools.engine.rules import affinity, choice, settling
 from ganeti_htools.engine.rules.components import INDEX, WEIGHTS
@@ -32,19 +32,19 @@ class Step:
 
 
 def rebalance(
-    state: State, scope: Bools, options: BalancingOptions, movable: Bools | None = None
+    state: State, scope: Bools, options: BalancingOptions, movable: Bools | None = None, rough: bool = False
 ) -> tuple[State, list[Step]]:
     """Balance the nodes in scope; returns the state afterwards, and the steps.
 
     Instances with their primary in scope move, unless ``movable`` excludes them or they are not to be
-    balanced automatically.
+    balanced automatically. With ``rough``, scores of steps are right to about 1e-9 only.
     """
     state = state.copy()
-    return state, list(stepwise(state, scope, options, movable))
+    return state, list(stepwise(state, scope, options, movable, rough))
 
 
 def stepwise(
-    state: State, scope: Bools, options: BalancingOptions, movable: Bools | None = None
+    state: State, scope: Bools, options: BalancingOptions, movable: Bools | None = None, rough: bool = False
 ) -> Iterator[Step]:
     """Balance the nodes in scope, in place; yields each step once it has been made."""
     limit = optimal_score(state, scope) + options.min_score
@@ -63,7 +63,7 @@ def stepwise(
         cheap = search_of(facts, batches, scope, replace(options, disk_moves=False))
 
     def best_of(search: Search) -> BestMove | None:
-        return time_limit.best(search, current) if time_limit else search.best(current)
+        return time_limit.best(search, current) if time_limit else search.best(current, rough=rough)
 
     number = 0
     while (options.max_length < 0 or number < options.max_length) and current > limit:
@@ -72,6 +72,8 @@ def stepwise(
             other = best_of(cheap)
             if other and (not best or current - best.score <= (current - other.score) * factor):
                 best = other
+        if best and rough and not clearly_lower(best.score, current):
+            current = score_of(state, scope)
         if best is None or not gains(current, best.score, options):
             return
         instance, trial = best.trial.asked.index, best.trial

@@ -36,6 +36,7 @@ class Baseline:
         means = self.means * self.means
         self.deviation = Deviation(self.numbers, totals.sums, squares - means)
         self.above = 2 * (self.heights - self.means[:, np.newaxis])
+        self._of_new: dict[NewNodes, tuple[Floats, Floats, Floats]] = {}
         self.doubts = TINY * (squares + means + 0.01 * parts.centre**2)
 
     @property
@@ -67,7 +68,9 @@ class Baseline:
     def chords(self, own: OwnNodes, new: NewNodes) -> tuple[Floats, float]:
         """Compute the slopes of a linear lower bound, in changes of the sums of squares, and its start."""
         low, high, largest = own.bounds(self.means, self.numbers)
-        low_new, high_new, largest_new = new.bounds(self.above, self.numbers)
+        if new not in self._of_new:  # several kinds of moves share new nodes
+            self._of_new[new] = new.bounds(self.above, self.numbers)
+        low_new, high_new, largest_new = self._of_new[new]
         cross = ((largest + largest_new) / self.numbers) ** 2
         variances = np.maximum(self.deviation.variance, 0.0)
         low, high = np.maximum(low + low_new - cross, -variances), high + high_new

@@ -1,6 +1,6 @@
 """Effects of changed nodes on the score: on the sums behind its deviations, and on the rest."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -97,15 +97,17 @@ class ScoreParts:
         return Totals(self.numbers, spreads, spreads.sum(axis=1), squares, rest, values)
 
     @np.errstate(divide="ignore", invalid="ignore", over="ignore")  # nodes that report nothing
-    def effect(self, touched: NodeChange) -> Effect:
-        """Compute the effect of a change of nodes."""
+    def effect(self, touched: NodeChange, only: Collection[int] | None = None) -> Effect:
+        """Compute the effect of a change of nodes, on all spreads unless ``only`` some are given."""
         old, new = touched.old, touched.new
         offline = old.offline
         some, every = bool(offline.any()), bool(offline.all())
         spreads: dict[int, tuple[Any, Any]] = {}
         rest: Any = 0.0
         for group, leader in enumerate(self.leaders):
-            if every or (pair := changed_values(leader, old, new)) is None:
+            if every or (only is not None and group not in only):
+                continue
+            if (pair := changed_values(leader, old, new)) is None:
                 continue
             x, y = pair
             change = y - x

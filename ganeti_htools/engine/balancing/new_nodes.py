@@ -1,6 +1,6 @@
 """Changes of nodes that get a new instance."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,13 @@ class NewNodes:
             for which, (change, _) in self._try(block, everywhere).items():
                 kept.setdefault(which, np.zeros(shape))[block] = change
         self.amounts, self.units, self.pairs = _factorised(kept, self._irregular())
+        # The same as arrays (regular spreads by classes, or by targets), and the products' left sides.
+        self.regular = np.array(list(self.amounts), np.int64)
+        self._units = np.array(list(self.units.values())).reshape(len(self.regular), shape[1])
+        amounts = np.array(list(self.amounts.values())).reshape(len(self.regular), shape[0])
+        self._extremes = amounts.min(axis=1, keepdims=True), amounts.max(axis=1, keepdims=True)
+        self._largest = np.abs(amounts).max(axis=1) * np.abs(self._units).max(axis=1)
+        self._left = np.ascontiguousarray(np.concatenate([amounts, amounts * amounts]).T)
 
     def _irregular(self) -> set[int]:
         """Find the spreads whose changes are no product: they depend on the node's other instances."""
@@ -61,13 +68,15 @@ class NewNodes:
             if not component.proportional or vague.intersection(component.figures)
         }
 
-    def _try(self, block: slice, some: Ints) -> dict[int, tuple[Any, Any]]:
+    def _try(
+        self, block: slice, some: Ints, only: Collection[int] | None = None
+    ) -> dict[int, tuple[Any, Any]]:
         batch = self.batch.take(block)
         result: dict[int, tuple[Any, Any]] = {}
         for force, prices in self.prices.items():
             came, codes = new_node_change(self.facts, batch, self.kind, force, self.targets[some], apart=True)
             if not result:
-                result, self.rest[block, some] = self.parts.effect(came)
+                result, self.rest[block, some] = self.parts.effect(came, only)
             prices[block, some] = np.where(codes == FITS, self.rest[block, some], np.inf)
         return result
 
@@ -76,7 +85,7 @@ class NewNodes:
         some = np.flatnonzero(np.isin(self.targets, nodes))
         if not len(some):
             return
-        result = self._try(slice(None), some)
+        result = self._try(slice(None), some, self.pairs)
         for which, changes in self.pairs.items():
             changes[:, some] = result[which][0]
 
@@ -87,14 +96,13 @@ class NewNodes:
         """
         size = len(self.parts.leaders)
         low, high, largest = np.zeros(size), np.zeros(size), np.zeros(size)
-        for which, amounts in self.amounts.items():
-            height, units = heights[which], self.units[which]
-            first, last = amounts.min() * units, amounts.max() * units
+        if len(self.regular):
+            height, counts = heights[self.regular], numbers[self.regular]
+            first, last = (extreme * self._units for extreme in self._extremes)
             lowest = np.clip(-height / 2, np.minimum(first, last), np.maximum(first, last))
-            low[which] = (lowest * (lowest + height)).min() / numbers[which]
+            low[self.regular] = (lowest * (lowest + height)).min(axis=1) / counts
             highest = np.maximum(first * (first + height), last * (last + height))
-            high[which] = highest.max() / numbers[which]
-            largest[which] = np.abs(amounts).max() * np.abs(units).max()
+            high[self.regular], largest[self.regular] = highest.max(axis=1) / counts, self._largest
         for which, changes in self.pairs.items():
             squares = changes * (changes + heights[which])
             low[which], high[which] = squares.min() / numbers[which], squares.max() / numbers[which]
@@ -104,12 +112,9 @@ class NewNodes:
     def linear(self, heights: Floats, slopes: Floats) -> Floats:
         """Compute the spreads' part of the lower bound of each pair, with these slopes and heights."""
         result: Floats = np.zeros(self.rest.shape)
-        if self.amounts:
-            amounts = np.stack(list(self.amounts.values()), axis=1)
-            steep = np.stack([slopes[which] * units for which, units in self.units.items()])
-            once = np.stack([heights[which] for which in self.units]) * steep
-            twice = np.stack(list(self.units.values())) * steep
-            left, right = np.concatenate([amounts, amounts * amounts], axis=1), np.concatenate([once, twice])
+        if len(self.regular):
+            steep, left = slopes[self.regular, np.newaxis] * self._units, self._left
+            right = np.concatenate([heights[self.regular] * steep, self._units * steep])
             width = max(1, SMALL // max(1, right.size))
             for start in range(0, len(left), width):
                 np.matmul(left[start : start + width], right, out=result[start : start + width])

@@ -30,7 +30,7 @@ from ganeti_htools.engine.balancing.scoring import (
     location_exclusion_changes,
 )
 from ganeti_htools.engine.balancing.step_search import MoveReport, StepSearch
-from ganeti_htools.engine.balancing.ties import BestMove, best_of
+from ganeti_htools.engine.balancing.ties import CLOSE, BestMove, best_of
 from ganeti_htools.engine.rules import affinity
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import Bools
@@ -80,18 +80,23 @@ class Search:
 
     @np.errstate(invalid="ignore", divide="ignore", over="ignore")  # nodes that report nothing
     def best(
-        self, current: float, barred: Bools | None = None, report: MoveReport | None = None
+        self,
+        current: float,
+        barred: Bools | None = None,
+        report: MoveReport | None = None,
+        rough: bool = False,
     ) -> BestMove | None:
         """Find the move that leaves the lowest score below the ``current`` one; of equal ones the first.
 
         The order is that of instances; a failover comes before all other moves, then new nodes in order, and
         for each new node the kinds in the order of their table. Instances that are ``barred`` stay.
-        ``report`` gets each move.
+        ``report`` gets each move. With ``rough``, ``current`` and a clear winner's score are right to about
+        1e-9 only.
         """
         baseline = self._baseline()
-        search = StepSearch(self.space, baseline, current, report=report)
+        search = StepSearch(self.space, baseline, current, CLOSE if rough else 0.0, report=report)
         found = search.moves(list(self.candidates(barred)))
-        return best_of(self.space, baseline, found, search.limit)
+        return best_of(self.space, baseline, found, search.limit, current if rough else None)
 
     @np.errstate(invalid="ignore", divide="ignore", over="ignore")
     def within(self, current: float, loss: float, barred: Bools, most: int) -> list[ScoredMoves]:

@@ -14,6 +14,7 @@ from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.moves import RANK, MoveKind
 
+CLOSE = 1e-9  # relative distance of scores that may be equal
 TIES = 1 << 14  # figures that are computed to settle ties
 
 
@@ -27,10 +28,19 @@ class BestMove(NamedTuple):
 
 
 def best_of(
-    space: SearchSpace, baseline: Baseline, found: Sequence[ScoredMoves], limit: float
+    space: SearchSpace,
+    baseline: Baseline,
+    found: Sequence[ScoredMoves],
+    limit: float,
+    current: float | None = None,
 ) -> BestMove | None:
-    """Find the best move by scores computed from nothing, among moves with a score of at most ``limit``."""
+    """Find the best move by scores computed from nothing, among moves with a score of at most ``limit``.
+
+    If only one move is clearly better than ``current``, its score is the given one.
+    """
     state = space.facts.state
+    if current is not None and (clear := _clear(space, found, limit, current)):
+        return clear
     nodes, columns = space.parts.rows, state.columns.take(space.parts.rows)
     lowest: tuple[float, int, int, int] = (np.inf, 0, 0, 0)
     best: BestMove | None = None
@@ -54,6 +64,24 @@ def best_of(
                 trial = replace(trial.only(i), asked=state.instance(int(rows[i])))
                 best = BestMove(trial, some.kind, int(some.new[i]), lowest[0])
     return best
+
+
+def clearly_lower(score: float, current: float) -> bool:
+    """Whether a score is lower whatever the last bits of both are."""
+    return score < current - CLOSE * (1.0 + abs(current))
+
+
+def _clear(space: SearchSpace, found: Sequence[ScoredMoves], limit: float, current: float) -> BestMove | None:
+    """Find the only move with a score near the lowest, if it is clearly lower than the ``current`` one."""
+    near = [each for each in (moves.take(moves.scores <= limit) for moves in found) if len(each.members)]
+    if len(near) != 1 or len(near[0].members) != 1 or not clearly_lower(float(near[0].scores[0]), current):
+        return None
+    (move,) = near
+    index = int(move.batch.rows[move.members[0]])
+    trial = replace(move.trial(space), asked=space.facts.state.instance(index))
+    if trial.codes[0] != FITS:
+        return None
+    return BestMove(trial, move.kind, int(move.new[0]), float(move.scores[0]))
 
 
 def _near(

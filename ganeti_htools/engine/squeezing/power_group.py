@@ -64,7 +64,7 @@ class PowerGroup:
         if self.shared is not None and regular(marked, self.scope):
             state, steps = shared_storage.rebalance(marked, self.scope, self.shared)
         else:
-            state, steps = rebalance(marked, self.scope, TO_THE_END, self.movable)
+            state, steps = rebalance(marked, self.scope, TO_THE_END, self.movable, rough=True)
         return state, tuple(steps)
 
     def plan_without(self, nodes: Sequence[int]) -> PowerPlan:
