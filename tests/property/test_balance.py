@@ -1,13 +1,16 @@
 """A step found with knowledge of earlier steps equals the step of a new search."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ganeti_htools.engine.balancing.balance import Step, stepwise
+from ganeti_htools.engine.squeezing.power_group import TO_THE_END
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.options import BalancingOptions
@@ -41,6 +44,16 @@ def test_step_equals_the_step_of_a_new_search(seed: int, kind: Rarely) -> None:
 @given(case=cases)
 def test_step_equals_the_step_of_a_new_search_with_every_rule(case: tuple[State, Instance]) -> None:
     check_steps(case[0])
+
+
+@settings(max_examples=30, deadline=None)
+@given(case=cases, lost=st.integers(0, 3))
+def test_rough_steps_are_the_same_moves(case: tuple[State, Instance], lost: int) -> None:
+    state, scope = case[0].copy(), np.ones(len(case[0].group), np.bool_)
+    state.columns.offline[:lost] = True
+    exact, rough = (list(stepwise(state.copy(), scope, TO_THE_END, rough=each)) for each in (False, True))
+    assert [replace(step, score=0.0) for step in rough] == [replace(step, score=0.0) for step in exact]
+    assert [step.score for step in rough] == pytest.approx([step.score for step in exact], abs=1e-6)
 
 
 def check_steps(state: State) -> None:

@@ -37,7 +37,7 @@ def rebalance(
     """Balance the nodes in scope; returns the state afterwards, and the steps.
 
     Instances with their primary in scope move, unless ``movable`` excludes them or they are not to be
-    balanced automatically. With ``rough``, scores of steps are right to about 1e-9 only.
+    balanced automatically. With ``rough``, scores of steps are right to about 1e-8 only.
     """
     state = state.copy()
     return state, list(stepwise(state, scope, options, movable, rough))

@@ -91,7 +91,7 @@ class Search:
         The order is that of instances; a failover comes before all other moves, then new nodes in order, and
         for each new node the kinds in the order of their table. Instances that are ``barred`` stay.
         ``report`` gets each move. With ``rough``, ``current`` and a clear winner's score are right to about
-        1e-9 only.
+        1e-8 only.
         """
         baseline = self._baseline()
         search = StepSearch(self.space, baseline, current, CLOSE if rough else 0.0, report=report)

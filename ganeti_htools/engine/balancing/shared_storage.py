@@ -14,14 +14,12 @@ from ganeti_htools.engine.balancing.balance import Step, score_of
 from ganeti_htools.engine.balancing.relocate import relocate
 from ganeti_htools.engine.balancing.shared_instances import PER_LOST, SharedInstances
 from ganeti_htools.engine.balancing.shared_table import SharedTable
+from ganeti_htools.engine.balancing.ties import CLOSE
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.score import node_values
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
 from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.state import State
-
-# The table cannot distinguish scores that are closer than this.
-CLOSE = 3e-8
 
 
 def rebalance(state: State, scope: Bools, instances: SharedInstances) -> tuple[State, list[Step]]:

@@ -14,7 +14,8 @@ from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.moves import RANK, MoveKind
 
-CLOSE = 1e-9  # relative distance of scores that may be equal
+# Scores that follow from changes cannot be distinguished if they are closer than this.
+CLOSE = 3e-8
 TIES = 1 << 14  # figures that are computed to settle ties
 
 

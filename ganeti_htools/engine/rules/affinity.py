@@ -81,7 +81,7 @@ def location_exclusion_changes(
     # Where the instance is now, another one must have the tag.
     here = located[sources] & (np.asarray(sources) != NOWHERE)[:, np.newaxis]
     added = np.where(here, twice, there) @ located.T
-    return (added - (twice * here).sum(axis=1)[:, np.newaxis]).astype(np.float64)
+    return np.asarray(added - (twice * here).sum(axis=1)[:, np.newaxis], np.float64)
 
 
 def migration_codes(state: State, source: int, targets: Ints, codes: Codes) -> Codes:

@@ -64,7 +64,7 @@ class PowerGroup:
         if self.shared is not None and regular(marked, self.scope):
             state, steps = shared_storage.rebalance(marked, self.scope, self.shared)
         else:
-            state, steps = rebalance(marked, self.scope, TO_THE_END, self.movable, rough=True)
+            state, steps = rebalance(marked, self.scope, TO_THE_END, self.movable, rough=offline)
         return state, tuple(steps)
 
     def plan_without(self, nodes: Sequence[int]) -> PowerPlan:
@@ -108,12 +108,15 @@ class PowerGroup:
             phase.nodes
         )
         for late in (frozenset[int](), mirrored) if mirrored else (mirrored,):
-            if self._can_be_made(phase.nodes, late, phase.steps):
-                return replace(plan, phases=(replace(phase, late=late),))
+            steps = self._made(phase.nodes, late, phase.steps)
+            if steps is not None:
+                return replace(plan, phases=(replace(phase, late=late, steps=steps),))
         return None
 
-    def _can_be_made(self, nodes: Sequence[int], late: frozenset[int], steps: Sequence[Step]) -> bool:
-        """Whether N+1 holds whenever nodes are drained and after each step."""
+    def _made(
+        self, nodes: Sequence[int], late: frozenset[int], steps: Sequence[Step]
+    ) -> tuple[Step, ...] | None:
+        """Make the steps, with exact scores; None unless N+1 holds when nodes are drained and after each."""
         marked = with_power(self.state, nodes, True)
         way = Replay(marked, self.scope, TO_THE_END, candidates(marked, self.scope, self.movable))
         waiting = np.isin(np.arange(len(self.scope)), list(late))
@@ -122,11 +125,11 @@ class PowerGroup:
             if step is not None and not (
                 way.make(step.instance, step.kind, step.node) and self._redundant(way.state, drained)
             ):
-                return False
+                return None
             before, drained = drained, drained_nodes(way.state, waiting)
             if not (np.array_equal(before, drained) or self._redundant(way.state, drained)):
-                return False
-        return True
+                return None
+        return tuple(way.steps)
 
     def _redundant(self, state: State, offline: Bools) -> bool:
         """Whether a state holds N+1 with these nodes offline, if the group must hold it.

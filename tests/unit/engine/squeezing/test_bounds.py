@@ -1,12 +1,13 @@
-"""Sets of nodes that need not be balanced to know that they cannot be powered down."""
+"""Trials of sets of nodes: those that bounds rule out, and those that are carried out."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from ganeti_htools.engine.balancing.balance import stepwise
 from ganeti_htools.engine.squeezing.better_sets import better_set
-from ganeti_htools.engine.squeezing.power_group import PowerGroup, power_group
+from ganeti_htools.engine.squeezing.power_group import TO_THE_END, PowerGroup, power_group, with_power
 from ganeti_htools.engine.squeezing.power_plan import PowerPlan, Wishes
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.derive import derive
@@ -78,3 +79,12 @@ def test_set_that_fails_is_balanced_once(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(PowerGroup, "plan_without", plan_without)
     assert better_set(group, found, Wishes(never=frozenset({0, 2, 3}))) is found
     assert sorted(tried) == [(1,), (4,), (4, 1)]
+
+
+def test_steps_of_a_plan_that_is_carried_out_have_exact_scores() -> None:
+    group = group_of(with_processors("old", "old", "old", "new", "new"))
+    made = group.executable(group.plan_without((1, 2)))
+    assert made is not None
+    marked = with_power(group.state, (1, 2), True)
+    assert made.steps == tuple(stepwise(marked, group.scope, TO_THE_END, group.movable))
+    assert made.steps
