@@ -245,7 +245,11 @@ def _unchecked_demands(state: State, request: Request) -> str:
     """Name the custom classes that new instances demand while no inventories are known; empty without any."""
     rows = () if state.units.classes else new_instances(request)
     names = sorted({name for row in rows for name in demands(row.tags)})
-    return f"; not looked at, because no node has inventories: {', '.join(names)}" if names else ""
+    return (
+        f"; not looked at, because no node has an inventory of a custom class: {', '.join(names)}"
+        if names
+        else ""
+    )
 
 
 def _outcome(state: State, request: Request, options: PlacementOptions) -> Decision | RequestFailed:

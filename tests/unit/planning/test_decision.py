@@ -193,7 +193,7 @@ def test_reports_templates_that_are_not_enabled() -> None:
             assert answered == answer(request)
 
 
-UNCHECKED = "; not looked at, because no node has inventories: CUSTOM_GPX"
+UNCHECKED = "; not looked at, because no node has an inventory of a custom class: CUSTOM_GPX"
 
 
 def with_class(name: str | None) -> Known:
