@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
+from ganeti_htools.model.errors import first_names
 from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.resource_classes import VCPU
 from htoolsd.api import ledger_arguments as given
@@ -136,7 +137,8 @@ class LedgerMethods:
                 present = replace(present, max_unit=None if follows else present.max_unit)
             new = given.inventory(args, resource_class, present)
             if new is None and before.used.get(resource_class):
-                raise ConflictError("the inventory is in use; release its consumers first")
+                users = _users(ledger.snapshot(), provider, resource_class)
+                raise ConflictError(f"the inventory is in use by {users}; release or move them first")
             return provider, new
 
         def write(ledger: "Ledger") -> tuple[ProviderUsage, ...]:
@@ -252,6 +254,17 @@ async def do(worker: LedgerWorker, work: Work[T]) -> T:
         return await worker.do(work)
     except LedgerError as error:
         raise RefusalError(_REFUSALS.get(type(error), Refusal.ARGUMENTS), str(error)) from None
+
+
+def _users(content: LedgerSnapshot, provider: Provider, resource_class: str) -> str:
+    """Name the consumers of a class of a provider."""
+    return first_names(
+        [
+            consumer.name
+            for uuid, consumer in content.consumers.items()
+            if content.allocations.get(uuid, {}).get(provider.uuid, {}).get(resource_class)
+        ]
+    )
 
 
 def _inventories(standing: ProviderUsage) -> dict[str, object]:

@@ -69,7 +69,7 @@ def set_inventory(
             allocations.c.resource_provider_id == provider_id, allocations.c.resource_class_id == class_id
         )
         if connection.execute(query).first():
-            raise ConflictError("the inventory is in use; release its consumers first")
+            raise ConflictError("the inventory is in use")
         connection.execute(delete(inventories).where(*_THIS), which)
     elif not connection.execute(_UPDATE, which | asdict(inventory)).rowcount:
         row = {"resource_provider_id": provider_id, "resource_class_id": class_id, **asdict(inventory)}

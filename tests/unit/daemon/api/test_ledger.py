@@ -297,7 +297,10 @@ async def test_tag_is_not_removed_while_the_inventory_is_in_use(client: Client) 
     await client.call("claim", consumer="new", allocations={"node2": {"CUSTOM_X": 5}})
     seen = await client.generation(OTHER)
     kind, text = await client.refused("set_inventory", remove=True, generation=seen, **given)
-    assert (kind, text) == (Refusal.CONFLICT, "the inventory is in use; release its consumers first")
+    assert (kind, text) == (
+        Refusal.CONFLICT,
+        "the inventory is in use by c/new; release or move them first",
+    )
     assert len(client.tagged) == 1
 
 
