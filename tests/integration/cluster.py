@@ -94,9 +94,9 @@ def succeed(*commands: Command) -> None:
     assert {job.status for job in done} == {"success"}, done
 
 
-def refusal(command: Command) -> str:
-    """Run a program on the master; how it fails."""
-    process = start(command, MASTER)
+def refusal(command: Command, node: str = MASTER) -> str:
+    """Run a program on a node; how it fails."""
+    process = start(command, node)
     _out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode != 0
     return err

@@ -26,6 +26,13 @@ def settings(mode: str) -> str:
     )
 
 
+def outcome(daemon: Daemon) -> str:
+    """Have a round made; the newest decision's outcome."""
+    daemon.refresh()
+    run([HOOK])
+    return str(decided(daemon)[-1]["outcome"])
+
+
 def decided(daemon: Daemon) -> list[Any]:
     """What the policy has decided so far."""
     entries: Any = ask(daemon.socket, "history", {}, patience=PATIENCE)
@@ -44,12 +51,30 @@ def drift() -> Iterator[None]:
     hooks = TOP / "node1" / "etc" / "ganeti" / "hooks" / "watcher"
     hooks.mkdir(parents=True)
     shutil.copy(HOOK, hooks)
-    (TOP.parent / "bin" / "htoolsctl").symlink_to(PROGRAMS / "htoolsctl")
+    program = TOP.parent / "bin" / "htoolsctl"
+    program.symlink_to(PROGRAMS / "htoolsctl")
     disk = ("-t", "sharedfile", "--disk", "0:size=1G")
     succeed(*([*ADD, *SMALL, *disk, "--node", "node4", name] for name in NAMES))
     yield
     run(*(["gnt-instance", "remove", "-f", name] for name in NAMES))
+    program.unlink()
     shutil.rmtree(hooks)
+
+
+@pytest.mark.usefixtures("drift")
+def test_rounds_begin_anew_after_an_outage() -> None:
+    """A node is lost for a while. What had been found before is looked at for as many rounds again."""
+    waiting = settings("act").replace("hold = 1", "hold = 3")
+    with Daemon(waiting) as daemon:
+        assert [outcome(daemon) for _ in range(2)] == ["held back"] * 2
+        cluster.switch_off("node5")
+        run(["gnt-node", "modify", "--offline=yes", "node5"])
+        outcome(daemon)
+        cluster.switch_on("node5")
+        run(["gnt-node", "modify", "--force", "--offline=no", "node5"])
+        assert [outcome(daemon) for _ in range(3)] == ["held back", "held back", "begun"]
+        plan = decided(daemon)[-1]["plan"]
+        cluster.wait_until(lambda: states(daemon)[plan] == "done")
 
 
 @pytest.mark.usefixtures("drift")
@@ -58,16 +83,17 @@ def test_policy_reports_drift_then_empties_the_node() -> None:
     assert run([HOOK], node="node2") == [""]
     with Daemon(settings("shadow")) as daemon:
         daemon.refresh()
-        before = jobs()
+        before, earlier = jobs(), len(decided(daemon))
         run([HOOK])
-        cluster.wait_until(lambda: decided(daemon))
-        (told,) = decided(daemon)
+        cluster.wait_until(lambda: len(decided(daemon)) > earlier)
+        told = decided(daemon)[-1]
         assert told["outcome"] == "would act", told
         assert jobs() == before
     with Daemon(settings("act")) as daemon:
         daemon.refresh()
+        earlier = len(decided(daemon))
         start(["ganeti-watcher"], "node1").communicate(timeout=cluster.PATIENCE)
-        cluster.wait_until(lambda: len(decided(daemon)) > 1)
+        cluster.wait_until(lambda: len(decided(daemon)) > earlier)
         done = decided(daemon)[-1]
         assert (done["trigger"], done["outcome"]) == ("asked", "begun"), done
         plan = done["plan"]

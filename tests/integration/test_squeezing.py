@@ -22,7 +22,9 @@ from tests.support.simulators import ask
 pytestmark = pytest.mark.integration
 
 CALLS = TOP.parent / "oob.log"
+BROKEN = TOP.parent / "oob.broken"
 PROGRAM = f"""#!/bin/sh
+if [ -e {BROKEN} ]; then echo "the power strip of $2 does not answer" >&2; exit 1; fi
 echo "$1 $2" >>{CALLS}
 case $1 in power-on) word=start ;; power-off) word=stop ;; *) exit 1 ;; esac
 export GANETI_ROOTDIR={TOP}/$2 GANETI_HOSTNAME=$2
@@ -143,6 +145,26 @@ def test_nodes_go_down_and_up_in_ganetis_order() -> None:
         before = last()
         run([*command, "-L"])
         assert not queue(before)
+
+
+@pytest.mark.parametrize("source", ["-L", "-D"])
+def test_failing_program_leaves_no_node_drained(source: str) -> None:
+    """The next run, with a program that works, powers the nodes down."""
+    with Daemon(OFTEN) as daemon:
+        daemon.refresh()
+        BROKEN.touch()
+        told = cluster.refusal([*DOWN, source])
+        BROKEN.unlink()
+        assert "the power strip of node" in told
+        facts = nodes()
+        assert {name: facts[name][1] for name in OFF} == dict.fromkeys(OFF, False), facts
+        daemon.refresh()
+        run([*DOWN, source])
+        assert squeezed() == set(OFF)
+        daemon.refresh()
+        run([*UP, source])
+        assert squeezed() == set()
+    calls()
 
 
 def cut_off(executor: str, command: cluster.Command, moment: Moment) -> bool:
