@@ -19,7 +19,8 @@ class Reservations:
     ``pool_settings`` are inventories that administrators set for pools. ``promises`` are the amounts, by node
     and resource class, that are promised to instances of this cluster and not in use yet. Decisions count
     them as instances, so they are not in ``inventories``. ``untagged``: some inventories are in no tag, so
-    programs without the daemon do not know them. ``generation`` counts the changes.
+    programs without the daemon do not know them. ``claims`` names the claims by hand and of plans on each
+    node. ``generation`` counts the changes.
     """
 
     inventories: Mapping[str, Inventories] = field(default_factory=dict)
@@ -28,6 +29,7 @@ class Reservations:
     promises: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     pool_settings: Mapping[DesiredUnit, Inventory] = field(default_factory=dict)
     untagged: bool = False
+    claims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     generation: int = 0
 
 

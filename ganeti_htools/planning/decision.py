@@ -75,6 +75,7 @@ class Known:
     * ``naming``: returns the cluster with the given units too, which no disk uses yet.
     * ``to_be_asked``: some nodes will be asked for their units when these are needed.
     * ``promised``: MiB of pools promised to instances of other clusters, by name; the pools reserve them.
+    * ``claims``: names of the claims on each node, which reserves what they have.
     """
 
     cluster: Cluster
@@ -83,6 +84,7 @@ class Known:
     naming: Callable[[frozenset[DesiredUnit]], Cluster] | None = None
     to_be_asked: bool = False
     promised: Mapping[str, Mapping[DesiredUnit, int]] = field(default_factory=dict)
+    claims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 Places = tuple[tuple[int, ...], ...]  # rows of nodes
@@ -145,6 +147,8 @@ def respond(
         more += _promise_note([*names, *others], places, alone)
     else:
         cache.alone = asked, places
+    if known and known.claims and _placed_count(places) < len(about):
+        more += _claim_note(cluster, known.claims)
     return Response(
         _answer(request, outcome, note + more + _unchecked_demands(state, request)),
         (*message.warnings, *malformed_inventories(message.cluster), *inconsistencies(state)),
@@ -194,6 +198,12 @@ def _promise_note(names: Sequence[str], places: Places, alone: Places | None) ->
     if alone is not None and _placed_count(alone) > _placed_count(places):
         others = ", without which more would find a place"
     return f"; room is promised to {first_names(names)}{others}"
+
+
+def _claim_note(cluster: Cluster, claims: Mapping[str, tuple[str, ...]]) -> str:
+    """Name the claims on the nodes of a request; empty if there are none."""
+    names = sorted({name for node in cluster.nodes for name in claims.get(node.name, ())})
+    return f"; room of these nodes is claimed by {first_names(names)}" if names else ""
 
 
 def _complete(cluster: Cluster, request: Request, known: Known, cache: Cache) -> tuple[Cluster, str]:

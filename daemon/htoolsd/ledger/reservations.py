@@ -12,6 +12,8 @@ from htoolsd.ledger.desired_state import DesiredState
 from htoolsd.ledger.records import Consumer, LedgerSnapshot, full_name, provider_uuid
 from htoolsd.reservations import Reservations
 
+_RESERVING = ("plan", "claim")  # kinds of consumers whose claims count as reserved
+
 
 def reservations(desired: DesiredState, snapshot: LedgerSnapshot) -> Reservations:
     """Return what decisions and plans must leave free."""
@@ -22,6 +24,7 @@ def reservations(desired: DesiredState, snapshot: LedgerSnapshot) -> Reservation
         promises_on_nodes(desired, snapshot),
         settings_of_pools(desired, snapshot),
         _has_untagged(desired, snapshot),
+        claims_on_nodes(desired, snapshot),
     )
 
 
@@ -32,7 +35,7 @@ def inventories_of_nodes(desired: DesiredState, snapshot: LedgerSnapshot) -> dic
     Claims of plans and claims by hand count as reserved. ``reserved`` of a class that Ganeti counts is an
     amount as consumers have it: one reserved CPU of a node is as many virtual CPUs as the ratio makes of it.
     """
-    claimed = _claimed(desired, snapshot, lambda each: each.kind in ("plan", "claim"))
+    claimed = _claimed(desired, snapshot, lambda each: each.kind in _RESERVING)
     found = {}
     for node, resources in desired.resources.nodes.items():
         inventories = snapshot.inventories.get(resources.provider, {})
@@ -62,6 +65,17 @@ def _has_untagged(desired: DesiredState, snapshot: LedgerSnapshot) -> bool:
         for provider in desired.providers
         for name, each in snapshot.inventories.get(provider, {}).items()
     )
+
+
+def claims_on_nodes(desired: DesiredState, snapshot: LedgerSnapshot) -> dict[str, tuple[str, ...]]:
+    """Return the names of the claims by hand and of plans on each node that has any."""
+    own, found = full_name(desired.resources.cluster, ""), defaultdict[str, list[str]](list)
+    for uuid, each in snapshot.consumers.items():
+        if each.kind in _RESERVING:
+            for provider in snapshot.allocations.get(uuid, {}):
+                found[provider].append(each.name.removeprefix(own))
+    providers = {node: each.provider for node, each in desired.resources.nodes.items()}
+    return {node: tuple(sorted(found[uuid])) for node, uuid in providers.items() if uuid in found}
 
 
 def promises_on_nodes(desired: DesiredState, snapshot: LedgerSnapshot) -> dict[str, dict[str, int]]:

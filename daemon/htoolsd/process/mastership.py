@@ -126,5 +126,6 @@ def known_cluster(sync: Sync, ssconf: Ssconf) -> tuple[Known | None, dict[str, f
         naming,
         sync.storage.incomplete,
         model.reservations.promised,
+        model.reservations.claims,
     )
     return known, ages

@@ -78,7 +78,7 @@ def _joining(group: PowerGroup, progress: Progress, wishes: Wishes) -> list[Powe
         progress(tried, len(possible))
         nodes = (node, *plans[-1].nodes)
         if node in wishes.never:
-            kept[node] = "is not to be powered down"
+            kept[node] = "is in --never, or has claimed resources"
         elif wishes.most is not None and len(plans) > wishes.most:
             kept[node] = "as many nodes as may be are powered down"
         elif why := group.infeasible(nodes, True, group.target) or group.stranded(nodes):

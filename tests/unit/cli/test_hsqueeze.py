@@ -329,7 +329,7 @@ def test_reports_cost_and_reasons_of_nodes_that_stay(
     assert run(tmp_path, LOOSE, *options, "-v", "-v") == 0
     told = capsys.readouterr().out.splitlines()
     assert "Node node1.org stays: is the master" in told
-    assert "Node node2.org stays: is not to be powered down" in told
+    assert "Node node2.org stays: is in --never, or has claimed resources" in told
     assert run(tmp_path, LOOSE, *options, "--json") == 0
     report = json.loads(capsys.readouterr().out)
     assert set(report["kept"]) | set(report["nodes"]) == {f"node{row}.org" for row in range(1, 5)}
@@ -377,7 +377,7 @@ def test_warns_of_stopped_instances(tmp_path: Path, capsys: pytest.CaptureFixtur
     [
         ("file", "has instances on its own storage"),
         ("diskless", "has diskless instances, which stay"),
-        ("ext", "is not to be powered down"),
+        ("ext", "is in --never, or has claimed resources"),
     ],
 )
 def test_reports_why_a_candidate_stays(

@@ -260,3 +260,13 @@ def test_rules_follow_the_known_cluster_then_the_option(
     options = parse_options([f"--ganeti-version={option}", "--no-capacity-checks"])
     found = json.loads(respond(text(data, request), options, None, known).answer)
     assert found["success"] is placed, found
+
+
+@pytest.mark.parametrize(("memory", "named"), [(1 << 20, True), (128, False)])
+def test_refusal_names_the_claims_on_nodes(memory: int, named: bool) -> None:
+    data = cluster(3, shape(fill=0.2))
+    request = messages.allocate("new.example.org", "plain", memory=memory)
+    claims = {next(iter(data["nodes"])): ("backup", "tests"), "node.of.another.cluster": ("other",)}
+    found = answer(text(data, request), Known(rows(data, request), 1.0, claims=claims))
+    assert found["success"] is not named
+    assert ("; room of these nodes is claimed by backup, tests" in found["info"]) is named

@@ -69,6 +69,17 @@ def test_claimed_nodes_are_named() -> None:
     assert claimed_nodes(SAID, contents({}, ("c1/node1", "node", None, {"VCPU": 1}))) == set()
 
 
+def test_names_claims_of_plans_and_by_hand_on_nodes() -> None:
+    amounts = {"VCPU": 1}
+    found = contents(
+        {},
+        ("tests", "claim", None, amounts),
+        ("c1/plan/1", "plan", None, amounts),
+        ("c1/new", "instance", "{}", amounts),
+    )
+    assert reservations(SAID, found).claims == {"node1": ("plan/1", "tests")}
+
+
 class TestPools:
     """Configured pools, which clusters may share."""
 
