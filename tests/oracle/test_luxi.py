@@ -1,6 +1,7 @@
 """Read from a luxid, or from the simulator, clusters are to our tools what they are to Debian's."""
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -131,4 +132,5 @@ def common(name: str, result: Result) -> Result:
     lines = result.out.splitlines(keepends=True)
     if name == "hcheck":
         lines = [line for line in lines if not line.startswith(own)]
-    return result._replace(out="".join(lines))
+    err = re.sub(r"^no node can be spared:\n(  .*\n)+", "", result.err, flags=re.MULTILINE)
+    return result._replace(out="".join(lines), err=err)

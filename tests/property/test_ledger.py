@@ -158,7 +158,7 @@ class LedgerMachine(RuleBasedStateMachine):
             )
         )
         before = has.get("MEMORY_MB", Inventory(0))
-        has["MEMORY_MB"] = replace(before, total=total, allocation_ratio=2.0)
+        has["MEMORY_MB"] = replace(before, total=total, allocation_ratio=2.0, max_unit=None)
         self.account.touch({provider} - {*wanted, *self.account.held.get(uuid, {})})
         self.account.give(uuid, wanted)
 
