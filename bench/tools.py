@@ -162,33 +162,9 @@ def _start(work: str, job: Job) -> Row:
 
 
 ROWS = [
-    Row(
-        "hbal --version [1]",
-        (Job("hbal", ("--version",)),),
-        1 / 1.3,
-        IMPORT_NUMPY,
-        by_cpu=True,
-        runs=15,
-        rival_runs=15,
-    ),
-    Row(
-        "hbal, start [1]",
-        (Job("hbal", (), TINY),),
-        1 / 1.3,
-        IMPORT_NUMPY,
-        by_cpu=True,
-        runs=15,
-        rival_runs=15,
-    ),
-    Row(
-        "hail, start [1]",
-        (Job("hail", (REQUEST,)),),
-        1 / 1.3,
-        IMPORT_NUMPY,
-        by_cpu=True,
-        runs=15,
-        rival_runs=15,
-    ),
+    _start("hbal --version", Job("hbal", ("--version",))),
+    _start("hbal, start", Job("hbal", (), TINY)),
+    _start("hail, start", Job("hail", (REQUEST,))),
     Row("hbal 40 / 400, five steps", (_generated("hbal", 40, 400, *FIVE_STEPS),), 20),
     Row("hbal 20 / 200, to the end", (_generated("hbal", 20, 200),), 25, runs=15),
     Row("hbal 1,000 / 10,000, 300 steps", (replace(THOUSAND, options=("-l", "300")),), seconds=10, runs=3),

@@ -153,7 +153,9 @@ def not_enabled(cluster: Cluster, row: Instance) -> str | None:
     template stays.
     """
     refusal = template_not_enabled(cluster, row.template)
-    return None if any(row.name == each.name for each in cluster.instances) else refusal
+    if refusal is None or any(row.name == each.name for each in cluster.instances):
+        return None
+    return refusal
 
 
 def _unknown_class(state: State, row: Instance) -> str | None:

@@ -86,28 +86,35 @@ def bound_to_units(state: State, rows: Ints, scope: Bools) -> Bools:
     nodes. The default unit is exempt. No room can be kept for such instances, so redundancy is judged by the
     others.
     """
-    mirrored, refused = state.template[rows] == DRBD, refused_amounts(state, rows)
+    shape, mirrored = state.columns.shape, state.template[rows] == DRBD
+    refused = refused_amounts(state, rows) if shape.classes or shape.limited else None
     return bound(state, state.wants[rows], refused, state.pnode[rows], state.snode[rows], mirrored, scope)
 
 
-def bound(state: State, wants: Bools, refused: Bools, p: Ints, s: Ints, mirrored: Any, scope: Bools) -> Bools:
+def bound(
+    state: State, wants: Bools, refused: Bools | None, p: Ints, s: Ints, mirrored: Any, scope: Bools
+) -> Bools:
     """The same as :func:`bound_to_units`, for instances with these wants (:attr:`.State.wants`) and nodes.
 
-    ``refused`` marks the nodes that refuse their amounts (instances by nodes).
+    ``refused`` marks the nodes that refuse their amounts (instances by nodes), None if nodes limit none.
     """
     has, groups = availability(state.columns), state.group[p]
-    elsewhere, takes = np.zeros((len(has), len(p)), np.int64), np.zeros(len(p), np.int64)
+    elsewhere = np.zeros((len(has), len(p)), np.int64)
     for group in sorted_unique(groups).tolist():
-        mates = scope & (state.group == group)
-        elsewhere[:, groups == group] = has[:, mates].sum(axis=1)[:, np.newaxis]
-        takes[groups == group] = (~refused[groups == group][:, mates]).sum(axis=1)
+        in_group = has[:, scope & (state.group == group)].sum(axis=1)
+        elsewhere[:, groups == group] = in_group[:, np.newaxis]
     elsewhere -= has[:, p] & scope[p]
-    each = np.arange(len(p))
-    takes -= ~refused[each, p] & scope[p]
-    both = ~refused[each, s] & (~refused[each, p] | state.columns.offline[p])
     found: Any = np.where(mirrored, has[:, p] & has[:, s], elsewhere > 0)
-    gives = np.where(mirrored, both, takes > 0)
-    return np.asarray((wants.T & ~found)[1:].any(axis=0) | ~gives)
+    lacks: Bools = (wants.T & ~found)[1:].any(axis=0)
+    return lacks if refused is None else lacks | _refused(state, refused, p, s, mirrored, scope)
+
+
+def _refused(state: State, refused: Bools, p: Ints, s: Ints, mirrored: Any, scope: Bools) -> Bools:
+    """Whether no node to which an instance may come gives its amounts; arguments as in :func:`bound`."""
+    each, takers = np.arange(len(p)), scope & (state.group[p][:, np.newaxis] == state.group)
+    takers[each, p] = False
+    both = ~refused[each, s] & (~refused[each, p] | state.columns.offline[p])
+    return np.asarray(~np.where(mirrored, both, (takers & ~refused).any(axis=1)))
 
 
 def instances_of(state: State, node: int, scope: Bools | None) -> tuple[list[int], list[int]]:

@@ -102,7 +102,7 @@ def _closed(state: State) -> Bools:
     alike = np.concatenate([allowed, allowed.T], axis=1)
     _, first, kind = np.unique(alike, axis=0, return_index=True, return_inverse=True)
     reach = allowed[np.ix_(first, first)] | np.eye(len(first), dtype=np.bool_)
-    for _ in first:
+    for _ in range(len(first).bit_length()):  # ways of one step, two, four and so on
         reach = reach @ reach
     return np.unique(reach, axis=0)[:, kind.ravel()]
 

@@ -108,12 +108,12 @@ class PowerGroup:
             phase.nodes
         )
         for late in (frozenset[int](), mirrored) if mirrored else (mirrored,):
-            steps = self._made(phase.nodes, late, phase.steps)
+            steps = self._exact_steps(phase.nodes, late, phase.steps)
             if steps is not None:
                 return replace(plan, phases=(replace(phase, late=late, steps=steps),))
         return None
 
-    def _made(
+    def _exact_steps(
         self, nodes: Sequence[int], late: frozenset[int], steps: Sequence[Step]
     ) -> tuple[Step, ...] | None:
         """Make the steps, with exact scores; None unless N+1 holds when nodes are drained and after each."""
