@@ -9,7 +9,7 @@ from ganeti_htools.backends.fields import MAX_COUNT, Fields
 from ganeti_htools.backends.iallocator import ipolicy
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Nic, Node, check
 from ganeti_htools.model.errors import DataError
-from ganeti_htools.model.ganeti_version import parse_version
+from ganeti_htools.model.ganeti_version import reported_version
 from ganeti_htools.model.types import AllocPolicy
 
 
@@ -28,7 +28,7 @@ def cluster(info: Fields, groups: list[Group], nodes: list[Node], instances: lis
         ganeti_storage.default_units(info),
         ganeti_storage.enabled_templates(info),
         candidate_pool=info.count("candidate_pool_size") if info.has("candidate_pool_size") else None,
-        ganeti=parse_version(info.text("software_version")) if info.has("software_version") else None,
+        ganeti=reported_version(info.text("software_version")) if info.has("software_version") else None,
     )
     check(made)
     return made

@@ -34,6 +34,14 @@ def parse_version(text: str) -> GanetiVersion:
     return GanetiVersion(int(major), int(minor), int(revision or 0), candidate is None)
 
 
+def reported_version(text: str) -> GanetiVersion | None:
+    """Return the version that a Ganeti reports, None if it has a form of its own."""
+    try:
+        return parse_version(text)
+    except DataError:
+        return None
+
+
 @dataclass(frozen=True, slots=True)
 class VersionRules:
     """The rules that differ, since a version of Ganeti (``Loader.hs``, ``Hscan.hs``).

@@ -5,8 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.errors import DataError
-from ganeti_htools.model.ganeti_version import GanetiVersion, parse_version
+from ganeti_htools.model.ganeti_version import GanetiVersion, reported_version
 
 # Ganeti's packages have a link to the shared files of the version in use.
 CONSTANTS = Path("/etc/ganeti/share/ganeti/_constants.py")
@@ -18,9 +17,9 @@ def installed_version() -> GanetiVersion | None:
     try:
         with CONSTANTS.open(encoding="utf-8", errors="replace") as file:
             found = re.search(r'^RELEASE_VERSION = "([^"]+)"', file.read(_AT_THE_TOP), re.MULTILINE)
-        return parse_version(found[1]) if found else None
-    except (OSError, DataError):
+    except OSError:
         return None
+    return reported_version(found[1]) if found else None
 
 
 def with_version(cluster: Cluster, version: GanetiVersion | None) -> Cluster:

@@ -7,6 +7,7 @@ import pytest
 from ganeti_htools.backends import rapi, text
 from ganeti_htools.model.cluster import Cluster, Disk, Nic
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.ganeti_version import GanetiVersion
 from ganeti_htools.model.types import Status
 from tests.support.clusters import Shape, cluster
 from tests.support.rapi_documents import documents
@@ -154,6 +155,20 @@ def test_older_servers_do_not_tell_of_networks() -> None:
     made = parse(data)
     assert made.groups[0].networks == ()
     assert {instance.nics for instance in made.instances} == {()}
+
+
+@pytest.mark.parametrize(
+    ("reported", "version"),
+    [
+        ({"software_version": "3.1.1"}, GanetiVersion(3, 1, 1)),
+        ({"software_version": "of our own"}, None),
+        ({}, None),
+    ],
+)
+def test_reads_a_cluster_of_any_version(reported: dict[str, str], version: GanetiVersion | None) -> None:
+    data = small()
+    data["info"] |= reported
+    assert parse(data).ganeti == version
 
 
 def test_an_unknown_master() -> None:
