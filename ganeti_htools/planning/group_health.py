@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from ganeti_htools.engine.groups.diagnosis import diagnose, reasons
+from ganeti_htools.engine.groups.diagnosis import diagnose, reasons, shared_tags
 from ganeti_htools.engine.redundancy.health import groups
 from ganeti_htools.engine.redundancy.recoverability import unrecoverable
 from ganeti_htools.model.cluster import Cluster
@@ -33,6 +33,10 @@ def group_health(cluster: Cluster) -> list[dict[str, Any]]:
                     "instances": instance_names(
                         each for each in ill.unrecoverable if int(state.pnode[each]) in ill.fragile
                     ),
+                },
+                "conflicting": {
+                    "nodes": state.names(ill.conflicting),
+                    "tags": shared_tags(state, ill.conflicting),
                 },
             }
         )

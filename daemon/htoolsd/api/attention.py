@@ -78,6 +78,11 @@ def _of_groups(groups: Iterable[Mapping[str, Any]]) -> Iterator[Attention]:
             without = " or ".join(nodes) if len(nodes) == 2 else first_names(nodes)
             text = f"group {name}: without {without}, {first_names(lost['instances'])} would not come back"
             yield Attention("redundancy", text, f"hcheck -D --what-if-lost={nodes[0]}")
+        if nodes := group["conflicting"]["nodes"]:
+            has = f"{first_names(nodes)} {'has' if len(nodes) == 1 else 'have'}"
+            tags = first_names(group["conflicting"]["tags"])
+            text = f"group {name}: {has} instances with the same exclusion tag ({tags})"
+            yield Attention("conflict", text, f"hbal -D -G {name}")
 
 
 def _of_failed_plans(plans: Iterable[Plan]) -> Iterator[Attention]:

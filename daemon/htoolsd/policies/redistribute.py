@@ -10,10 +10,10 @@ from htoolsd.policies.settings import RedistributeSettings
 
 
 def need(facts: GroupFacts, _settings: RedistributeSettings) -> Need:
-    """Whether the group is not healthy."""
+    """Whether instances are on offline nodes, or nodes fail N+1."""
     found = diagnose(facts.state, facts.scope)
     why = f"the group is {found.word}: {'; '.join(reasons(facts.state, found))}"
-    return Need(not found.good, found.good, "the group is healthy" if found.good else why, found.word)
+    return Need(not found.good, found.good, "the group needs no repair" if found.good else why, found.word)
 
 
 def plan(

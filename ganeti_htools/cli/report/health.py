@@ -133,7 +133,7 @@ def as_json(
     outlook = outlook or {}
     finals: Sequence[GroupFindings | None] = after.groups if after else [None] * len(before.groups)
     return {
-        "healthy": before.healthy,
+        "healthy": all(group.ill.word == "healthy" for group in before.groups),
         "ganeti_rules": rules_of(state.cluster.ganeti).name,
         "groups": [
             {

@@ -1,6 +1,6 @@
 """Diagnosis of a node group (Ganeti's design "Synchronising htools to Ganeti 2.3", "Redistribution")."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,8 @@ class GroupDiagnosis:
     N+1, ``pressing`` the instances on them, secondaries first. ``fragile`` nodes cannot be lost with all
     their instances recovered. ``between`` are primaries whose secondary is in another group, left by an
     interrupted change of group. ``unrecoverable`` are all instances that would not come back after the loss
-    of their primary, also those of offline nodes.
+    of their primary, also those of offline nodes. ``conflicting`` nodes have primaries that exclude each
+    other, forthcoming ones included, as ``hcheck(1)`` counts them.
     """
 
     stranded: tuple[int, ...]
@@ -29,19 +30,22 @@ class GroupDiagnosis:
     fragile: tuple[int, ...] = ()
     between: tuple[int, ...] = ()
     unrecoverable: tuple[int, ...] = ()
+    conflicting: tuple[int, ...] = ()
 
     @property
     def word(self) -> str:
-        """The state of the group in one or two words."""
+        """The health of the group in one or two words: the one notion of health, in all programs."""
         if self.stranded:
             return "unhealthy"
         if self.failing:
             return "weakly unhealthy"
-        return "not redundant" if self.fragile else "healthy"
+        if self.fragile:
+            return "not redundant"
+        return "conflicting" if self.conflicting else "healthy"
 
     @property
     def good(self) -> bool:
-        """Whether nothing needs repair."""
+        """Whether nothing needs the repair of ``hregroup(1)``."""
         return not self.stranded and not self.failing
 
     @property
@@ -78,6 +82,7 @@ def diagnose(state: State, scope: Bools, lost: Bools | None = None) -> GroupDiag
         _rows(nodes_of_unrecoverable(state, scope, lost)),
         _rows(apart),
         _rows(lost),
+        _rows(scope & (state.columns.conflicts > 0)),
     )
 
 
@@ -94,9 +99,19 @@ def reasons(state: State, found: GroupDiagnosis) -> Iterator[str]:
         yield f"{nodes} {verb} N+1, with {shorten_names([names[row] for row in found.pressing])}"
     if found.fragile:
         yield f"{shorten_names(state.names(found.fragile))} cannot be lost"
+    if found.conflicting:
+        verb, tags = ("has" if len(found.conflicting) == 1 else "have", shared_tags(state, found.conflicting))
+        nodes = shorten_names(state.names(found.conflicting))
+        yield f"{nodes} {verb} instances with the same exclusion tag ({shorten_names(tags)})"
     if found.between:
         verb = "has its" if len(found.between) == 1 else "have their"
         yield f"{shorten_names([names[row] for row in found.between])} {verb} secondary in another group"
+
+
+def shared_tags(state: State, nodes: Sequence[int]) -> list[str]:
+    """Return the exclusion tags that several primaries of one of the nodes (rows) have."""
+    counts = state.tag_counts[:, list(nodes)]
+    return [tag for tag, row in state.tag_rows.items() if (counts[row] > 1).any()]
 
 
 def _rows(which: Bools) -> tuple[int, ...]:

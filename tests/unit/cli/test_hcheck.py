@@ -8,6 +8,7 @@ from ganeti_htools.backends import simu, text
 from ganeti_htools.cli import hcheck
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.planning.group_health import group_health
 from tests.support import by_hand
 from tests.support.by_hand import instance
 
@@ -129,6 +130,28 @@ def test_the_report_as_json(tmp_path: Path, sick: Cluster, capsys: pytest.Captur
     report = json.loads(capsys.readouterr().out)
     assert report["cluster"]["final"] is None
     assert "gn1_fail" not in report["cluster"]["initial"]
+
+
+@pytest.mark.parametrize("report", ["drifted", "balanced", "racks"])
+def test_json_has_the_health_that_the_status_of_the_daemon_has(
+    report: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(__file__).parents[3] / "examples" / f"{report}.data"
+    hcheck.main(["-t", str(path), "--json"])
+    shown = json.loads(capsys.readouterr().out)
+    expected = {
+        each["name"]: each["health"] for each in group_health(text.parse(path.read_text(), path.name))
+    }
+    assert {each["name"]: each["health"] for each in shown["groups"]} == expected
+    assert shown["healthy"] is (set(expected.values()) == {"healthy"})
+
+
+def test_offline_node_without_instances_is_no_fault_of_health(
+    tmp_path: Path, healthy: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, healthy, "-O", "n2", "--json") == 1  # Ganeti counts it
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["healthy"], shown["cluster"]["initial"]["offline_nodes"]) == (True, 1)
 
 
 def test_storage_that_is_wrong_is_a_warning_and_no_failure(

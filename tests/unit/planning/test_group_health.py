@@ -47,6 +47,15 @@ def test_reports_node_that_cannot_be_lost() -> None:
     assert health(cluster("i a0", "j a1")) == ("not redundant", ["a0, a1 cannot be lost"])
 
 
+def test_reports_instances_that_exclude_each_other() -> None:
+    made = cluster("i a0", "j a0")
+    tagged = tuple(replace(each, tags=("service:web",), mem=100) for each in made.instances)
+    nodes = tuple(replace(node, f_mem=9000) for node in made.nodes)
+    made = replace(made, tags=("htools:iextags:service",), instances=tagged, nodes=nodes)
+    assert health(made) == ("conflicting", ["a0 has instances with the same exclusion tag (service:web)"])
+    assert group_health(made)[0]["conflicting"] == {"nodes": ["a0"], "tags": ["service:web"]}
+
+
 def test_names_nodes_and_instances_of_lost_redundancy() -> None:
     fragile, failing = group_health(cluster("i a0", "j a1"))[0], group_health(cluster("i a0 a1", "j a1"))[0]
     assert fragile["unrecoverable"] == {"nodes": ["a0", "a1"], "instances": ["i", "j"]}

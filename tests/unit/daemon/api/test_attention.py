@@ -142,6 +142,15 @@ def test_cluster_needs_attention(found: Cluster, expected: list[str]) -> None:
     assert lines(of=found, cluster={"master": False}) == []
 
 
+def test_instances_that_exclude_each_other_need_attention() -> None:
+    made = cluster()
+    web, shop = (replace(made.instances[0], name=name, tags=("service:web",)) for name in ("web", "shop"))
+    tagged = replace(made, tags=("htools:iextags:service",), instances=(web, shop))
+    assert lines(of=tagged) == [
+        "group rack1: node1 has instances with the same exclusion tag (service:web); next: hbal -D -G rack1"
+    ]
+
+
 def test_nodes_of_a_running_plan_need_none() -> None:
     squeezed = cluster({}, {}, {"offline": True, "tags": (SQUEEZING,)})
     assert lines(plan(PlanState.RUNNING), of=squeezed) == []

@@ -39,7 +39,7 @@ def test_need_to_redistribute() -> None:
         "second": (False, True),
     }
     assert found["default"].why == "the group is unhealthy: offline nodes still have shared"
-    assert found["second"].why == "the group is healthy"
+    assert found["second"].why == "the group needs no repair"
 
 
 def test_repairs_a_group_with_the_room_of_quiet_ones() -> None:
