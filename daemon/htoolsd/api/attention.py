@@ -1,6 +1,6 @@
 """What needs an administrator's attention, worst first, each with the next command. Pure functions."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ganeti_htools.model.cluster import Cluster
@@ -13,12 +13,23 @@ _RECENT = 86400.0  # seconds
 _LOG = "journalctl -u htoolsd -p warning"
 
 
+_CRITICAL = {"luxi", "down", "ledger", "hung"}  # kinds; the others are warnings
+
+
 class Attention(NamedTuple):
-    """A line for the administrator: its ``kind``, a sentence, and the next ``command``."""
+    """A line for the administrator: its ``kind``, a sentence, and the next ``command``.
+
+    ``names`` are all nodes, instances, plans and so on that it is about.
+    """
 
     kind: str
     text: str
     command: str
+    names: Sequence[str] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the line as JSON, with its severity."""
+        return {**self._asdict(), "severity": "critical" if self.kind in _CRITICAL else "warning"}
 
 
 def attention(
@@ -51,7 +62,7 @@ def _of_ganeti(status: Mapping[str, Any]) -> Iterator[Attention]:
         yield Attention("rival", cluster["obstacle"], "systemctl status htoolsd")
     if cluster["master"] and cluster["silent"]:
         text = f"{first_names(cluster['silent'])}: no report; counted as offline"
-        yield Attention("silent", text, "gnt-cluster verify")
+        yield Attention("silent", text, "gnt-cluster verify", cluster["silent"])
 
 
 def _of_instances(cluster: Cluster, silent: set[str]) -> Iterator[Attention]:
@@ -64,7 +75,7 @@ def _of_instances(cluster: Cluster, silent: set[str]) -> Iterator[Attention]:
         if names := down[offline]:
             are = "is" if len(names) == 1 else "are"
             text = f"{first_names(names)} {are} down and should run{where}"
-            yield Attention("down", text, f"gnt-instance {verb} {names[0]}")
+            yield Attention("down", text, f"gnt-instance {verb} {names[0]}", names)
 
 
 def _of_groups(groups: Iterable[Mapping[str, Any]]) -> Iterator[Attention]:
@@ -73,16 +84,16 @@ def _of_groups(groups: Iterable[Mapping[str, Any]]) -> Iterator[Attention]:
         if failing:
             fails = f"{first_names(failing)} {'fails' if len(failing) == 1 else 'fail'} N+1"
             text = f"group {name}: {fails}, with {first_names(group['pressing'])}"
-            yield Attention("n1", text, f"hbal -D -G {name}")
+            yield Attention("n1", text, f"hbal -D -G {name}", failing)
         if nodes := lost["nodes"]:
             without = " or ".join(nodes) if len(nodes) == 2 else first_names(nodes)
             text = f"group {name}: without {without}, {first_names(lost['instances'])} would not come back"
-            yield Attention("redundancy", text, f"hcheck -D --what-if-lost={nodes[0]}")
+            yield Attention("redundancy", text, f"hcheck -D --what-if-lost={nodes[0]}", nodes)
         if nodes := group["conflicting"]["nodes"]:
             has = f"{first_names(nodes)} {'has' if len(nodes) == 1 else 'have'}"
             tags = first_names(group["conflicting"]["tags"])
             text = f"group {name}: {has} instances with the same exclusion tag ({tags})"
-            yield Attention("conflict", text, f"hbal -D -G {name}")
+            yield Attention("conflict", text, f"hbal -D -G {name}", nodes)
 
 
 def _of_failed_plans(plans: Iterable[Plan]) -> Iterator[Attention]:
@@ -91,7 +102,7 @@ def _of_failed_plans(plans: Iterable[Plan]) -> Iterator[Attention]:
             verb = "failed" if plan.state is PlanState.FAILED else "was interrupted"
             why = f": {plan.error}" if plan.error else ""
             text = f"plan {plan.id} of {plan.facts['tool']} {verb}{why}"
-            yield Attention("plan", text, f"htoolsctl plan {plan.id}")
+            yield Attention("plan", text, f"htoolsctl plan {plan.id}", [plan.id])
 
 
 def _of_nodes(cluster: Cluster, silent: set[str], busy: set[str]) -> Iterator[Attention]:
@@ -99,7 +110,7 @@ def _of_nodes(cluster: Cluster, silent: set[str], busy: set[str]) -> Iterator[At
     nodes = [node for node in cluster.nodes if groups[node.group] not in busy]
     if left := [node.name for node in nodes if SQUEEZING in node.tags]:
         text = f"{first_names(left)}: an hsqueeze works there, or was interrupted ({SQUEEZING})"
-        yield Attention("squeezing", text, "hsqueeze -D")
+        yield Attention("squeezing", text, "hsqueeze -D", left)
     leaving = {
         node.name: list[str]()
         for node in nodes
@@ -113,7 +124,8 @@ def _of_nodes(cluster: Cluster, silent: set[str], busy: set[str]) -> Iterator[At
         if names := leaving.get(node.name):
             kind = "drained" if node.drained else "on standby" if standby(node.tags) else "offline"
             command = f"hbal -D -E -G {groups[node.group]}"
-            yield Attention("node", f"{node.name} is {kind} and still has {first_names(names)}", command)
+            text = f"{node.name} is {kind} and still has {first_names(names)}"
+            yield Attention("node", text, command, [node.name])
 
 
 def _of_policies(policies: Iterable[Mapping[str, Any]]) -> Iterator[Attention]:
@@ -121,11 +133,11 @@ def _of_policies(policies: Iterable[Mapping[str, Any]]) -> Iterator[Attention]:
         if policy["mode"] != "off" and policy["health"] == "switched off":
             name, why = policy["name"], policy["error"]
             text = f"policy {name} has switched itself off after failed plans: {why}"
-            yield Attention("policy", text, f"htoolsctl run --forget-failures {name}")
+            yield Attention("policy", text, f"htoolsctl run --forget-failures {name}", [name])
         if groups := policy["lacking"]:
             lack = f"group {groups[0]} lacks" if len(groups) == 1 else f"{first_names(groups)} lack"
             text = f"not enough standby nodes: {lack} minimal resources with all of them up"
-            yield Attention("standby", text, "hsqueeze -D -v -v")
+            yield Attention("standby", text, "hsqueeze -D -v -v", groups)
 
 
 def _of_files(status: Mapping[str, Any]) -> Iterator[Attention]:
@@ -145,7 +157,7 @@ def _of_files(status: Mapping[str, Any]) -> Iterator[Attention]:
         yield Attention("reload", text, check)
     if reload["waiting"]:
         text = f"changed keys need a restart: {first_names(reload['waiting'])}"
-        yield Attention("restart", text, "systemctl restart htoolsd")
+        yield Attention("restart", text, "systemctl restart htoolsd", reload["waiting"])
 
 
 def _of_decisions(decisions: Mapping[str, Any], now: float) -> Iterator[Attention]:
@@ -160,4 +172,4 @@ def _of_proposals(plans: Iterable[Plan]) -> Iterator[Attention]:
     for plan in plans:
         if plan.proposed:
             text = f"plan {plan.id} of policy {plan.facts['policy']} waits to be executed"
-            yield Attention("proposal", text, f"htoolsctl plan {plan.id}")
+            yield Attention("proposal", text, f"htoolsctl plan {plan.id}", [plan.id])

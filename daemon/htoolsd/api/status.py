@@ -93,6 +93,10 @@ class StatusMethods:
         " first, each with the next command."
     )
     async def status(self, _args: Args, _file: File) -> object:
+        return await self.report()
+
+    async def report(self) -> dict[str, Any]:
+        """Return the answer to the method."""
         status = {
             "version": VERSION,
             "pid": os.getpid(),
@@ -113,4 +117,4 @@ class StatusMethods:
             "memory_mib": resident_mib(),
         }
         found = attention(status, self._sync.model.cluster, self._plans.all, time.time())
-        return {"attention": [each._asdict() for each in found], **status}
+        return {"attention": [each.to_json() for each in found], **status}

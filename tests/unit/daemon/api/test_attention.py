@@ -178,3 +178,15 @@ def test_proposals_wait_for_a_person_and_come_last() -> None:
         " next: hsqueeze -D -v -v",
         "plan beef of policy squeeze waits to be executed; next: htoolsctl plan beef",
     ]
+
+
+def test_lines_have_severity_and_all_names() -> None:
+    many = [f"node{number}" for number in range(9)]
+    blind = {
+        "luxi": {"state": "unreachable", "error": "gone"},
+        "cluster": {**STATUS["cluster"], "silent": many},
+    }
+    luxi, silent = (each.to_json() for each in attention({**STATUS, **blind}, None, [], NOW))
+    assert (luxi["kind"], luxi["severity"], luxi["names"]) == ("luxi", "critical", ())
+    assert (silent["kind"], silent["severity"], silent["names"]) == ("silent", "warning", many)
+    assert "node8" not in silent["text"]
