@@ -27,6 +27,7 @@ class Refusal(StrEnum):
     MESSAGE = "bad-message"
     VERSION = "wrong-version"
     METHOD = "unknown-method"
+    ROLE = "not-allowed"
     ARGUMENTS = "bad-arguments"
     FILE = "bad-file"
     BUSY = "busy"

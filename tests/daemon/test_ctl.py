@@ -52,7 +52,7 @@ def test_lists_all_methods(daemon: Daemon) -> None:
     assert [method["name"] for method in methods] == names.split()
     table = htoolsctl(daemon, "methods").stdout
     for method in methods:
-        assert re.search(rf"^{method['name']} +{method['version']} ", table, re.MULTILINE)
+        assert re.search(rf"^{method['name']} {method['version']} {method['role']} ", table, re.MULTILINE)
         assert all(f"  {argument} " in table for argument in method["arguments"])
 
 

@@ -9,7 +9,16 @@ import orjson
 import trio
 import trio.testing
 
+from htoolsd.socket.access import Access
 from htoolsd.socket.peer import Credentials, PassedFile
+from htoolsd.socket.roles import Role, Roles, RoleSettings
+
+
+def open_access() -> Access:
+    """Access with all roles for the users of memory peers."""
+    access = Access(RoleSettings())
+    access.roles = Roles(dict.fromkeys(range(10), Role.ACT))
+    return access
 
 
 class MemoryPeer:

@@ -54,7 +54,7 @@ MAY_IMPORT = {
     "cli": f"{_LIBRARY} commandline cli.glossary cli.terminal cli.report cli.cluster cli.runs",
     "htoolsd.reservations": "model",
     "htoolsd.config_keys": "model",
-    "htoolsd.socket": "model backends luxi client sockets",
+    "htoolsd.socket": "model backends luxi client sockets htoolsd.config_keys",
     "htoolsd.sync": "model backends luxi sources files htoolsd.reservations",
     "htoolsd.plans": f"{_LIBRARY} htoolsd.sync htoolsd.claims",
     "htoolsd.history": _LIBRARY,

@@ -11,6 +11,7 @@ from htoolsd.ledger.candidates import allocation_candidates, pools_of_nodes
 from htoolsd.ledger.diff import SyncedState
 from htoolsd.ledger.worker import LedgerWorker
 from htoolsd.socket.methods import Args, File, method
+from htoolsd.socket.roles import Role
 
 if TYPE_CHECKING:
     from htoolsd.ledger.ledger import Ledger
@@ -35,6 +36,7 @@ class CandidateMethods:
             "group": "only nodes of this node group, and pools that they see; optional",
             "consumer": f"count what it has as free: {CONSUMER}; optional",
         },
+        role=Role.READ,
     )
     async def candidates(self, args: Args, _file: File) -> object:
         wanted, group = given.resources(args), given.name_if_any(args, "group")

@@ -15,6 +15,7 @@ from ganeti_htools.luxi.queries import ClusterAnswers
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.units_in_use import units_in_use
 from htoolsd.socket.methods import Args, File, flag, method
+from htoolsd.socket.roles import Role
 from htoolsd.sync.model import Model
 from htoolsd.sync.sync import NotSyncedError, Sync
 from htoolsd.sync.threads import ROW_BYTES, run_by_size
@@ -64,6 +65,7 @@ class ClusterMethods:
         " instances (updating); and the last known figures of nodes that do not report, without their"
         " instances, in the text format (standby). Claims and promises count as reserved.",
         {"fresh": "true to ask Ganeti for the configuration, and the ledger for claims, first; optional"},
+        role=Role.READ,
     )
     async def cluster(self, args: Args, _file: File) -> object:
         fresh = flag("cluster", args, "fresh")
@@ -96,7 +98,8 @@ class ClusterMethods:
 
     @method(
         "Returns the storage: the units of nodes and the pools, with total and free space in MiB where known,"
-        " the nodes that see each pool, and the age of each kind of data, in seconds."
+        " the nodes that see each pool, and the age of each kind of data, in seconds.",
+        role=Role.READ,
     )
     async def storage(self, _args: Args, _file: File) -> object:
         cluster = self._sync.model.cluster
@@ -105,7 +108,10 @@ class ClusterMethods:
         size = (len(cluster.nodes) + len(cluster.instances)) * ROW_BYTES
         return {**asdict(await run_by_size(size, lambda: _storage(cluster))), **self._state()}
 
-    @method("Asks Ganeti for all data again, and returns the age of each kind of data, in seconds.")
+    @method(
+        "Asks Ganeti for all data again, and returns the age of each kind of data, in seconds.",
+        role=Role.DECIDE,
+    )
     async def refresh(self, _args: Args, _file: File) -> object:
         try:
             await self._sync.poll_all()

@@ -25,6 +25,7 @@ from htoolsd.history import entries
 from htoolsd.history.entries import HistoryEntry
 from htoolsd.socket.methods import Args, File, method
 from htoolsd.socket.peer import PassedFile
+from htoolsd.socket.roles import Role
 
 _log = structlog.get_logger()
 
@@ -148,6 +149,7 @@ class Decisions:
             "claim": "whether the decision claims its resources, so that later ones count them; optional,"
             " otherwise true for a passed file and false for a text",
         },
+        role=Role.DECIDE,
     )
     async def decide(self, args: Args, file: File) -> object:
         """Raises RefusalError."""

@@ -11,6 +11,7 @@ from ganeti_htools.planning.placement_report import placement_report
 from htoolsd.history.entries import HistoryQuery, placed_at
 from htoolsd.history.history import History
 from htoolsd.socket.methods import Args, File, method
+from htoolsd.socket.roles import Role
 from htoolsd.sync.sync import Sync
 
 MAX_ENTRIES = 10_000  # in an answer
@@ -32,6 +33,7 @@ class HistoryMethods:
             "since": "only entries since this time, in seconds of the epoch; optional",
             "most": "the newest so many entries (100); optional",
         },
+        role=Role.READ,
     )
     async def history(self, args: Args, _file: File) -> object:
         names = {key: _name("history", args, key) for key in ("instance", "node")}
@@ -46,6 +48,7 @@ class HistoryMethods:
         "Explains why an instance is on its nodes: the decision or plan that brought it there, and the change"
         " of the score if it moved to other nodes now.",
         {"instance": "the instance's name, or its beginning up to a dot"},
+        role=Role.READ,
     )
     async def why(self, args: Args, _file: File) -> object:
         name = _name("why", args, "instance")

@@ -31,6 +31,7 @@ from htoolsd.ledger.records import (
 )
 from htoolsd.ledger.worker import LedgerWorker, Work
 from htoolsd.socket.methods import Args, File, method
+from htoolsd.socket.roles import Role
 
 if TYPE_CHECKING:
     from htoolsd.ledger.ledger import Ledger
@@ -83,7 +84,8 @@ class LedgerMethods:
 
     @method(
         "Lists the resource providers (nodes and pools). The generation of a provider grows with every change"
-        " of its inventories and allocations."
+        " of its inventories and allocations.",
+        role=Role.READ,
     )
     async def providers(self, _args: Args, _file: File) -> object:
         return [asdict(each) for each in await do(self._worker, lambda ledger: ledger.providers())]
@@ -91,6 +93,7 @@ class LedgerMethods:
     @method(
         "Returns the inventories of resource providers, by resource class. Sizes are MiB.",
         {"provider": f"only this one: {_PROVIDER}; optional"},
+        role=Role.READ,
     )
     async def inventory(self, args: Args, _file: File) -> object:
         return list(map(_inventories, await self._standings(args)))
@@ -99,6 +102,7 @@ class LedgerMethods:
         "Returns the amount of each resource class that is allocated from resource providers, and their"
         " capacity.",
         {"provider": f"only this one: {_PROVIDER}; optional"},
+        role=Role.READ,
     )
     async def usage(self, args: Args, _file: File) -> object:
         return list(map(_usages, await self._standings(args)))
@@ -120,6 +124,7 @@ class LedgerMethods:
             "allocation_ratio": "overcommit factor; optional (1.0)",
             "remove": "true to remove this inventory (refused while it is in use); optional",
         },
+        role=Role.ACT,
     )
     async def set_inventory(self, args: Args, _file: File) -> object:
         name, generation = given.name(args, "provider"), given.generation(args, "generation")
@@ -160,6 +165,7 @@ class LedgerMethods:
         "Lists the allocations of consumers, by provider. promised: a decision of the daemon has made them."
         " beyond: they exceed the capacity.",
         {"consumer": f"only this one: {CONSUMER}, or the beginning up to a dot; optional"},
+        role=Role.READ,
     )
     async def allocations(self, args: Args, _file: File) -> object:
         name, cluster = given.name_if_any(args, "consumer"), self._cluster()
@@ -181,6 +187,7 @@ class LedgerMethods:
             "consumer_generation": _GENERATION,
             "seconds": "time after which the claim ends; optional",
         },
+        role=Role.DECIDE,
     )
     async def claim(self, args: Args, _file: File) -> object:
         name, generation = given.name(args, "consumer"), given.consumer_generation(args)
@@ -210,6 +217,7 @@ class LedgerMethods:
     @method(
         "Ends a claim, and returns it. Allocations of what exists in Ganeti cannot be released.",
         {"consumer": f"{CONSUMER}, or the beginning up to a dot", "consumer_generation": _GENERATION},
+        role=Role.DECIDE,
     )
     async def release(self, args: Args, _file: File) -> object:
         name, generation = given.name(args, "consumer"), given.consumer_generation(args)

@@ -21,6 +21,7 @@ from htoolsd.plans.plans import Plans
 from htoolsd.socket.methods import LONGEST as MOST_TEXT
 from htoolsd.socket.methods import Args, File, flag, method
 from htoolsd.socket.peer import caller
+from htoolsd.socket.roles import Role
 from htoolsd.sync.sync import Sync
 
 # Makes a policy's plan again, from the facts in its record. Raises HtoolsError.
@@ -50,6 +51,7 @@ class PlanMethods:
             "generations": "of the cluster, from the method cluster; optional, otherwise the newest",
         },
         version=2,
+        role=Role.DECIDE,
     )
     async def plan(self, args: Args, _file: File) -> object:
         tool, given = args.get("tool"), args.get("options", {})
@@ -129,6 +131,7 @@ class PlanMethods:
             "on_change": "replan or stop, when the plan does not fit the cluster any longer; optional",
             "wait_for_nodes": "true to wait for nodes that are in use but do not report; optional",
         },
+        role=Role.ACT,
     )
     async def execute(self, args: Args, _file: File) -> object:
         plan = self._plan_of("execute", args)
@@ -141,7 +144,7 @@ class PlanMethods:
         await self._plans.begin(plan, cast(OnChange, on_change), wait)
         return plan.summary()
 
-    @method("Lists the plans, the oldest first, with the number of jobs that are done.")
+    @method("Lists the plans, the oldest first, with the number of jobs that are done.", role=Role.READ)
     async def plans(self, _args: Args, _file: File) -> object:
         return [plan.summary() for plan in self._plans.all]
 
@@ -151,6 +154,7 @@ class PlanMethods:
             "plan": _PLAN,
             "serial": "the serial of the last answer; optional, without it the plan is returned now",
         },
+        role=Role.READ,
     )
     async def follow(self, args: Args, _file: File) -> object:
         plan = self._plan_of("follow", args)
@@ -163,6 +167,7 @@ class PlanMethods:
     @method(
         "Stops a plan after the jobs that are under way.",
         {"plan": _PLAN, "now": "true to stop at once and let these jobs go on; optional"},
+        role=Role.ACT,
     )
     async def cancel(self, args: Args, _file: File) -> object:
         plan, now = self._plan_of("cancel", args), flag("cancel", args, "now")
@@ -173,7 +178,7 @@ class PlanMethods:
             plan.scope.cancel()
         return plan.summary()
 
-    @method("Removes a plan that is not being carried out, with its record.", {"plan": _PLAN})
+    @method("Removes a plan that is not being carried out, with its record.", {"plan": _PLAN}, role=Role.ACT)
     async def forget(self, args: Args, _file: File) -> object:
         plan = self._plan_of("forget", args)
         await self._plans.forget(plan)

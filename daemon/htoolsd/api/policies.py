@@ -5,6 +5,7 @@ from ganeti_htools.model.errors import HtoolsError
 from htoolsd.policies.remedies import POLICIES
 from htoolsd.policies.schedule import Policies
 from htoolsd.socket.methods import Args, File, flag, method
+from htoolsd.socket.roles import Role
 from htoolsd.sync.sync import Sync
 
 _NAMES = " or ".join(POLICIES)
@@ -19,7 +20,8 @@ class PolicyMethods:
 
     @method(
         "Lists the policies: the mode, the last decision about each node group with its reason, the time of"
-        " the next round, the rest of the day's budget, and the number of plans that failed in a row."
+        " the next round, the rest of the day's budget, and the number of plans that failed in a row.",
+        role=Role.READ,
     )
     async def policies(self, _args: Args, _file: File) -> object:
         return self._policies.status()
@@ -27,6 +29,7 @@ class PolicyMethods:
     @method(
         "Shows what a policy would do now in each node group, and all conditions that hold it back.",
         {"policy": _NAMES},
+        role=Role.READ,
     )
     async def explain(self, args: Args, _file: File) -> object:
         try:
@@ -41,6 +44,7 @@ class PolicyMethods:
             "policy": _NAMES,
             "forget_failures": "true to switch the policy on again after plans that failed; optional",
         },
+        role=Role.ACT,
     )
     async def run(self, args: Args, _file: File) -> object:
         name, forget = _policy("run", args), flag("run", args, "forget_failures")

@@ -22,6 +22,7 @@ from htoolsd.plans.plans import Plans
 from htoolsd.policies.schedule import Policies
 from htoolsd.socket import fallback_counter
 from htoolsd.socket.methods import Args, File, method
+from htoolsd.socket.roles import Role
 from htoolsd.socket.server import Server
 from htoolsd.sync.sync import Sync
 from htoolsd.sync.threads import ROW_BYTES, run_by_size
@@ -90,7 +91,8 @@ class StatusMethods:
 
     @method(
         "Shows the state of the daemon, counts of its work since its start, and what needs attention: worst"
-        " first, each with the next command."
+        " first, each with the next command.",
+        role=Role.READ,
     )
     async def status(self, _args: Args, _file: File) -> object:
         return await self.report()

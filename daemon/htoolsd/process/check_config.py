@@ -7,6 +7,7 @@ from htoolsd.config_keys import ConfigError
 from htoolsd.ledger.records import UnavailableError
 from htoolsd.process.config import Config, exposes_password, load
 from htoolsd.socket.listening import group_number
+from htoolsd.socket.roles import resolve
 
 
 def check(path: str | None, given: Mapping[str, str | None]) -> tuple[list[str], list[str]]:
@@ -26,6 +27,7 @@ def check(path: str | None, given: Mapping[str, str | None]) -> tuple[list[str],
         group_number(config.group)
     except HtoolsError as error:
         errors.append(str(error))
+    errors += (f"{path}: {error}" for error in resolve(config.roles, 0)[1])
     if config.ledger:
         from htoolsd.ledger.database import check_server  # importing SQLAlchemy takes long
 

@@ -18,6 +18,7 @@ from ganeti_htools.version import VERSION
 from htoolsd.config_keys import ConfigError, check_table, key, one_of, text
 from htoolsd.ledger.records import check_address, has_password
 from htoolsd.policies.settings import RebalanceSettings, RedistributeSettings, SqueezeSettings
+from htoolsd.socket.roles import RoleSettings
 
 _LARGEST = 1 << 20  # bytes of the file
 _HEAD = """\
@@ -63,7 +64,7 @@ class Config:
     """The keys of the configuration file, tables last. Durations are seconds."""
 
     socket: str = key(DEFAULT_SOCKET, "Unix socket to serve on", fixed=True)
-    group: str = key("", "group whose members may connect; empty: the group of the daemon", fixed=True)
+    group: str = key("", "group whose members may connect; empty: everybody, as [roles] allows", fixed=True)
     state_dir: str = key(
         "/var/lib/htoolsd", "state directory: the lock, and what must survive a restart", fixed=True
     )
@@ -113,6 +114,7 @@ class Config:
     wait_seconds: float = key(30.0, "longest wait of a decision for its turn")
     decision_seconds: float = key(60.0, "longest time for a decision; then it is given up")
     stop_seconds: float = key(30.0, "longest wait for unfinished work when the daemon stops")
+    roles: RoleSettings = key(RoleSettings(), "what callers may do")  # noqa: RUF009
     redistribute: RedistributeSettings = key(RedistributeSettings(), "the policy that repairs node groups")  # noqa: RUF009
     squeeze: SqueezeSettings = key(SqueezeSettings(), "the policy that powers nodes down and up")  # noqa: RUF009
     rebalance: RebalanceSettings = key(RebalanceSettings(), "the policy that balances node groups")  # noqa: RUF009
@@ -215,7 +217,7 @@ def _read(path: str) -> dict[str, Any]:
 
 def _toml(value: object) -> str:
     if isinstance(value, tuple):
-        return str(list(value))
+        return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, bool):
         return str(value).lower()
     return f'"{value}"' if isinstance(value, str) else str(value)

@@ -48,6 +48,7 @@ from htoolsd.process.service_manager import notify, watch
 from htoolsd.process.signals import handle_signals, reloader
 from htoolsd.socket import fallback_counter, untagged_inventories
 from htoolsd.socket.acceptor import Acceptor
+from htoolsd.socket.access import Access
 from htoolsd.socket.clients import ConnectionLimits
 from htoolsd.socket.listening import listen
 from htoolsd.socket.methods import Methods, methods_of
@@ -150,7 +151,8 @@ async def _run(
         claim_writer,
     )
     methods = Methods()
-    server = Server(methods, _connection_limits(config))
+    access = Access(config.roles)
+    server = Server(methods, _connection_limits(config), access)
 
     def note_plan(plan: Plan) -> None:
         history.note(entries.plan(time.time(), plan.to_json()))
@@ -208,6 +210,7 @@ async def _run(
         reconciler.configure(new.vcpu_max_unit == "physical")
         claim_writer.configure(new.claim_wait_seconds)
         server.configure(_connection_limits(new))
+        access.configure(new.roles)
         sync.set_intervals(new.config_seconds, new.live_seconds)
         sync.storage.settings = _storage_settings(new)
         history.configure(*_history_limits(new))
@@ -231,6 +234,7 @@ async def _run(
     async with trio.open_nursery() as nursery:
         await nursery.start(handle_signals, stop, reloader(config, read_config, use, reload))
         nursery.start_soon(watch, decisions)
+        await nursery.start(access.run)
         nursery.start_soon(history.run)
         nursery.start_soon(ledger.run)
         with finishing:

@@ -38,7 +38,7 @@ class ListeningSocket(NamedSocket):
 
 
 def listen(path: str, group: str) -> ListeningSocket:
-    """Listen at ``path``, for the user and ``group`` (empty: the process's own). Raises StartError."""
+    """Listen at ``path``, for the user and ``group`` (empty: for everybody). Raises StartError."""
     try:
         Path(path).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         with _locked_name(path, _PATIENCE), ExitStack() as undo:
@@ -46,6 +46,8 @@ def listen(path: str, group: str) -> ListeningSocket:
             undo.enter_context(bound.socket)
             undo.callback(os.unlink, path)
             os.chown(path, -1, group_number(group))
+            if not group:
+                os.chmod(path, 0o666)
             bound.socket.listen(128)  # only now can anybody connect
             undo.pop_all()
             return ListeningSocket(bound.socket, path, bound.identity)

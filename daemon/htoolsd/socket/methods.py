@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from htoolsd.socket.peer import PassedFile
+from htoolsd.socket.roles import Role
 
 Args = Mapping[str, object]
 File = PassedFile | None
@@ -27,22 +28,23 @@ class _Declaration(NamedTuple):
     version: int
     doc: str
     arguments: Mapping[str, str]
+    role: Role
 
 
 _declarations: dict[object, _Declaration] = {}
 
 
 def method(
-    doc: str, arguments: Mapping[str, str] = _NO_ARGUMENTS, *, version: int = 1
+    doc: str, arguments: Mapping[str, str] = _NO_ARGUMENTS, *, role: Role, version: int = 1
 ) -> Callable[[AnyHandler], AnyHandler]:
     """Declare a coroutine as a method of the socket.
 
-    ``arguments`` has the meaning of each argument by name. Raise ``version`` only when clients of the last
-    version would misunderstand the answer.
+    ``arguments`` has the meaning of each argument by name. Callers need the ``role``. Raise ``version`` only
+    when clients of the last version would misunderstand the answer.
     """
 
     def declare(function: AnyHandler) -> AnyHandler:
-        _declarations[function] = _Declaration(version, doc, arguments)
+        _declarations[function] = _Declaration(version, doc, arguments, role)
         return function
 
     return declare
@@ -56,6 +58,7 @@ class Method:
     version: int
     doc: str
     arguments: Mapping[str, str]
+    role: Role
     run: Handler
 
 
@@ -80,20 +83,34 @@ class Methods:
 
     async def run(self, name: str, args: Args, file: File) -> object:
         """Return the result of a method. Raises RefusalError."""
-        found = self._by_name.get(name)
-        if found is None:
-            why = f"there is no method {name[:_SHOWN]!r}; the method 'methods' lists all"
-            raise RefusalError(Refusal.METHOD, why)
+        found = self._named(name)
         for argument in args:
             if argument not in found.arguments:
                 why = f"{name}: there is no argument {argument[:_SHOWN]!r}"
                 raise RefusalError(Refusal.ARGUMENTS, why)
         return await found.run(args, file)
 
-    @method("Lists the methods of the socket.")
+    def role(self, name: str) -> Role:
+        """Return the role that callers of a method need. Raises RefusalError."""
+        return self._named(name).role
+
+    def _named(self, name: str) -> Method:
+        found = self._by_name.get(name)
+        if found is None:
+            why = f"there is no method {name[:_SHOWN]!r}; the method 'methods' lists all"
+            raise RefusalError(Refusal.METHOD, why)
+        return found
+
+    @method("Lists the methods of the socket.", role=Role.READ)
     async def methods(self, _args: Args, _file: File) -> object:
         return [
-            {"name": each.name, "version": each.version, "doc": each.doc, "arguments": dict(each.arguments)}
+            {
+                "name": each.name,
+                "version": each.version,
+                "role": str(each.role),
+                "doc": each.doc,
+                "arguments": dict(each.arguments),
+            }
             for each in sorted(self._by_name.values(), key=lambda each: each.name)
         ]
 

@@ -1,5 +1,7 @@
 """The other end of a connection: bytes in both directions, and open files that the client passes."""
 
+import ctypes
+import errno
 import os
 import select
 import socket
@@ -13,7 +15,9 @@ import trio
 
 _MAX_FILES = 4  # received with one message; the kernel closes more
 _CHUNK = 1 << 18
-_CREDENTIALS = struct.Struct("3i")
+_CREDENTIALS = struct.Struct("iII")
+_SO_PEERGROUPS = 59  # of <asm-generic/socket.h>; Python's module socket lacks it
+_MOST_GROUPS = 1 << 16  # of a process in Linux
 
 
 class PassedFile:
@@ -38,11 +42,37 @@ class PassedFile:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The process and user at the other end, from the kernel (SO_PEERCRED)."""
+    """The process and user at the other end when it connected, from the kernel.
+
+    ``groups`` are the supplementary groups.
+    """
 
     pid: int
     uid: int
     gid: int
+    groups: tuple[int, ...] = ()
+
+
+def credentials_of(sock: trio.socket.SocketType) -> Credentials:
+    """Return the credentials of the other end of a Unix socket."""
+    raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, gid = _CREDENTIALS.unpack(raw)
+    return Credentials(pid, uid, gid, _groups(sock))
+
+
+def _groups(sock: trio.socket.SocketType) -> tuple[int, ...]:
+    try:
+        raw = sock.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, 1024)  # Python allows no more
+    except OSError as error:
+        return _many_groups(sock.fileno()) if error.errno == errno.ERANGE else ()
+    return struct.unpack(f"{len(raw) // 4}I", raw)
+
+
+def _many_groups(descriptor: int) -> tuple[int, ...]:
+    groups, size = (ctypes.c_uint32 * _MOST_GROUPS)(), ctypes.c_uint32(4 * _MOST_GROUPS)
+    ask = ctypes.CDLL(None).getsockopt
+    failed = ask(descriptor, socket.SOL_SOCKET, _SO_PEERGROUPS, groups, ctypes.byref(size))
+    return () if failed else tuple(groups[: size.value // 4])
 
 
 # The client whose call is answered by the current task.
@@ -69,8 +99,7 @@ class SocketPeer:
 
     def __init__(self, sock: trio.socket.SocketType) -> None:
         self._socket = sock
-        raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        self.credentials = Credentials(*_CREDENTIALS.unpack(raw))
+        self.credentials = credentials_of(sock)
 
     async def receive(self) -> tuple[bytes, list[PassedFile]]:
         """See Peer."""

@@ -9,10 +9,12 @@ from structlog.contextvars import bind_contextvars
 from ganeti_htools.client.protocol import Call, Refusal, RefusalError, decode_call, failure, success
 from ganeti_htools.luxi.framing import Decoder
 from ganeti_htools.model.errors import untraced
+from htoolsd.socket.access import Access
 from htoolsd.socket.clients import Clients, ConnectedClient, ConnectionLimits
 from htoolsd.socket.incoming import Incoming
 from htoolsd.socket.methods import Methods
 from htoolsd.socket.peer import PassedFile, Peer, caller
+from htoolsd.socket.roles import Role
 
 _log = structlog.get_logger()
 
@@ -22,16 +24,22 @@ _SHOWN = 80  # characters of a method's name in the log
 
 def _log_refusal(error: RefusalError, **about: str) -> None:
     """Log a refusal. BUSY is a warning, because the executable then decides by itself, which is slow."""
+    if error.kind is Refusal.ROLE:  # the check has logged it
+        return
     log = _log.warning if error.kind is Refusal.BUSY else _log.info
     log("refused", **about, error=error.kind, message=str(error))
 
 
 class Server:
-    """Answers clients until stopped."""
+    """Answers clients until stopped.
 
-    def __init__(self, methods: Methods, limits: ConnectionLimits) -> None:
+    A caller without any role gets one answer, to a short message, and leaves no line per call in the log.
+    """
+
+    def __init__(self, methods: Methods, limits: ConnectionLimits, access: Access) -> None:
         self._clients = Clients(limits)
         self._methods = methods
+        self._access = access
         self._stopping = False
         self._parsing = trio.CapacityLimiter(1)  # one long message at a time, because parsers hold the GIL
 
@@ -57,16 +65,20 @@ class Server:
         """Serve one client until it leaves."""
         bind_contextvars(client=peer.credentials.pid, uid=peer.credentials.uid)  # in this task only
         caller.set(peer.credentials)
-        client = ConnectedClient(peer, Incoming(Decoder(self._limits.message)))
+        known = self._is_known(peer)
+        client = ConnectedClient(peer, Incoming(Decoder(self._limits.message if known else _LONG)))
         try:
             self._clients.enter(client)
             await self._converse(client)
         except RefusalError as err:  # the message was not a call, so the connection is closed
-            _log_refusal(untraced(err))
+            untraced(err)
+            if known:
+                _log_refusal(err)
             with suppress(OSError, trio.TooSlowError):
                 await self._send(peer, failure(err.kind, str(err)))
         except OSError as err:
-            _log.info("client left", error=err.strerror)
+            if known:
+                _log.info("client left", error=err.strerror)
         except trio.TooSlowError:
             _log.warning("client does not read its answer")
         except Exception:  # a defect must not end the daemon
@@ -84,6 +96,11 @@ class Server:
                 _log.info("client left before its answer", method=call.method[:_SHOWN])
                 return
             await self._send(client.peer, answer)
+            if not self._is_known(client.peer):
+                return
+
+    def _is_known(self, peer: Peer) -> bool:
+        return self._access.roles.of(peer.credentials) is not Role.NONE
 
     async def _next(self, client: ConnectedClient) -> bytes | None:
         """Return the next message, None when the client has left. Raises RefusalError, OSError."""
@@ -120,12 +137,13 @@ class Server:
                 nursery.cancel_scope.cancel()
 
             nursery.start_soon(cancel_when_gone)
-            answer = await self._answer(call, file)
+            answer = await self._answer(peer, call, file)
             nursery.cancel_scope.cancel()
         return answer
 
-    async def _answer(self, call: Call, file: PassedFile | None) -> bytes:
+    async def _answer(self, peer: Peer, call: Call, file: PassedFile | None) -> bytes:
         try:
+            self._access.check(peer.credentials, self._methods.role(call.method), call.method)
             return success(await self._methods.run(call.method, call.args, file))
         except RefusalError as err:
             _log_refusal(untraced(err), method=call.method[:_SHOWN])

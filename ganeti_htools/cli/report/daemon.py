@@ -147,10 +147,10 @@ def duration(seconds: float) -> str:
 
 
 def methods(answer: Any) -> str:
-    """Format the answer to ``methods``: each method with its arguments."""
+    """Format the answer to ``methods``: each method with its version, role and arguments."""
     lines: list[str] = []
     for method in answer:
-        lines += _wrapped(f"{method['name']} {method['version']}", method["doc"], 12)
+        lines += _wrapped(f"{method['name']} {method['version']} {method['role']}", method["doc"], 12)
         for name, meaning in method["arguments"].items():
             lines += _wrapped(f"  {name}", meaning, 14)
     return "\n".join(lines)

@@ -24,6 +24,7 @@ from htoolsd.socket.clients import ConnectionLimits
 from htoolsd.socket.methods import Method, Methods, methods_of
 from htoolsd.socket.server import Server
 from htoolsd.sync.sync import Sync
+from tests.support.memory_peer import open_access
 from tests.support.policies import all_off, none_again
 
 
@@ -39,7 +40,7 @@ def methods(tmp_path: Path) -> tuple[Method, ...]:
     history = History(str(tmp_path / "history"), 1.0, 1)
     decisions = Decisions(1.0, 1.0, 1, lambda: (None, {}))
     ledger = LedgerWorker("sqlite://")
-    server = Server(Methods(), ConnectionLimits(1, 1, 1, 1.0, 1.0))
+    server = Server(Methods(), ConnectionLimits(1, 1, 1, 1.0, 1.0), open_access())
     claims, reconciler = Claims("never", 1.0, lambda: False), Reconciler(sync, ledger)
     reload = ReloadStatus()
     subjects = (

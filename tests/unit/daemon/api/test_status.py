@@ -22,7 +22,7 @@ from htoolsd.socket.clients import ConnectionLimits
 from htoolsd.socket.methods import Methods, methods_of
 from htoolsd.socket.server import Server
 from tests.support.memory_ganeti import following, ganeti
-from tests.support.memory_peer import MemoryPeer
+from tests.support.memory_peer import MemoryPeer, open_access
 from tests.support.policies import all_off
 
 WORDS = {"healthy", "not redundant", "weakly unhealthy", "unhealthy"}
@@ -32,7 +32,11 @@ async def test_status_has_all_parts_of_the_daemon(autojump_clock: MockClock, tmp
     socket = str(tmp_path / "socket")
     async with ganeti() as luxid, following(luxid) as sync:
         methods = Methods()
-        server = Server(methods, ConnectionLimits(connections=2, per_user=2, message=1000, idle=60, write=10))
+        server = Server(
+            methods,
+            ConnectionLimits(connections=2, per_user=2, message=1000, idle=60, write=10),
+            open_access(),
+        )
         history = History(str(tmp_path / "history"), 1.0, 1)
         decisions = Decisions(30, 60, 1000, lambda: (None, {}))
         claims = Claims("always", 600.0, lambda: True)

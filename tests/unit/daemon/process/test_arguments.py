@@ -21,7 +21,7 @@ def test_missing_options_come_from_the_configuration() -> None:
 def test_every_key_of_the_configuration_is_in_the_help() -> None:
     text = argument_parser().format_help()
     for key in fields(Config):
-        end = ".mode" if is_dataclass(key.default) else ""
+        end = f".{fields(key.default)[0].name}" if is_dataclass(key.default) else ""
         assert f"\n  {key.name}{end} = " in text
 
 

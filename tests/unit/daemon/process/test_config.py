@@ -8,8 +8,10 @@ from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
 from htoolsd.policies.settings import PolicySettings, RebalanceSettings, RedistributeSettings, SqueezeSettings
 from htoolsd.process.config import Config, describe, exposes_password, load, reloaded, sample
+from htoolsd.socket.roles import RoleSettings
 
-TABLES: dict[str, type[PolicySettings]] = {
+TABLES: dict[str, type[PolicySettings | RoleSettings]] = {
+    "roles": RoleSettings,
     "redistribute": RedistributeSettings,
     "squeeze": SqueezeSettings,
     "rebalance": RebalanceSettings,

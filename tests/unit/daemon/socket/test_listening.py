@@ -27,19 +27,20 @@ def listener(path: Path) -> Iterator[ListeningSocket]:
     listener.socket.close()
 
 
-def test_socket_is_for_owner_and_group_only(listener: ListeningSocket, path: Path) -> None:
+def test_everybody_may_connect(listener: ListeningSocket, path: Path) -> None:
     found = path.stat()
     assert stat.S_ISSOCK(found.st_mode)
-    assert stat.S_IMODE(found.st_mode) == 0o660
+    assert stat.S_IMODE(found.st_mode) == 0o666
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(str(path))
 
 
-def test_sets_the_group_of_the_socket(path: Path) -> None:
+def test_only_members_of_the_group_may_connect(path: Path) -> None:
     groups = [entry for entry in grp.getgrall() if entry.gr_gid in os.getgroups() or os.geteuid() == 0]
     group = groups[-1]
     listen(str(path), group.gr_name).socket.close()
-    assert path.stat().st_gid == group.gr_gid
+    found = path.stat()
+    assert (found.st_gid, stat.S_IMODE(found.st_mode)) == (group.gr_gid, 0o660)
 
 
 def test_refuses_an_unknown_group_and_leaves_no_socket(path: Path) -> None:

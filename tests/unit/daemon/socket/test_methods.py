@@ -6,6 +6,7 @@ import pytest
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from htoolsd.socket.methods import LONGEST, Args, File, Method, Methods, words
+from htoolsd.socket.roles import Role
 
 
 @pytest.fixture
@@ -14,15 +15,21 @@ def methods() -> Methods:
         return args.get("word")
 
     methods = Methods()
-    methods.add(Method("say", 2, "Says a word.", {"word": "any"}, echo))
-    methods.add(Method("add", 1, "Adds nothing.", {}, echo))
+    methods.add(Method("say", 2, "Says a word.", {"word": "any"}, Role.READ, echo))
+    methods.add(Method("add", 1, "Adds nothing.", {}, Role.ACT, echo))
     return methods
 
 
 async def test_lists_methods_by_name(methods: Methods) -> None:
     listed: Any = await methods.run("methods", {}, None)
     assert [each["name"] for each in listed] == ["add", "methods", "say"]
-    assert listed[2] == {"name": "say", "version": 2, "doc": "Says a word.", "arguments": {"word": "any"}}
+    assert listed[2] == {
+        "name": "say",
+        "version": 2,
+        "role": "read",
+        "doc": "Says a word.",
+        "arguments": {"word": "any"},
+    }
 
 
 async def test_runs_a_method(methods: Methods) -> None:

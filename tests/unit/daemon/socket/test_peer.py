@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from htoolsd.socket.peer import SocketPeer
+from htoolsd.socket.peer import Credentials, SocketPeer, credentials_of
 from tests.support.memory_peer import open_file
 
 
@@ -27,6 +27,44 @@ def peer_of(pair: tuple[socket.socket, socket.socket]) -> SocketPeer:
 async def test_credentials_come_from_the_kernel(pair: tuple[socket.socket, socket.socket]) -> None:
     who = peer_of(pair).credentials
     assert (who.pid, who.uid, who.gid) == (os.getpid(), os.getuid(), os.getgid())
+
+
+async def test_credentials_have_the_supplementary_groups(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    assert set(peer_of(pair).credentials.groups) == set(os.getgroups())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to change the groups")
+@pytest.mark.parametrize("groups", [range(0), range(100, 356), range(100, 357), range(1, 65537)])
+def test_all_groups_of_a_client_count(groups: range) -> None:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(f"\0htoolsd-test-groups-{os.getpid()}")
+    listener.listen()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.setgroups(groups)
+            os.setresgid(77, 77, 77)
+            os.setresuid(78, 78, 78)
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(listener.getsockname())
+                client.recv(1)
+            status = 0
+        finally:
+            os._exit(status)
+    connection, _ = listener.accept()
+
+    async def credentials() -> Credentials:
+        return credentials_of(trio.socket.from_stdlib_socket(connection))
+
+    connection.setblocking(False)
+    found = trio.run(credentials)
+    connection.close()
+    listener.close()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert (found.pid, found.uid, found.gid, found.groups) == (child, 78, 77, tuple(groups))
 
 
 async def test_receives_bytes_with_their_files(

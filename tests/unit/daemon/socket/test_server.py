@@ -11,18 +11,20 @@ import trio
 from trio.testing import MockClock
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
+from htoolsd.socket.access import Access
 from htoolsd.socket.clients import ConnectionLimits
 from htoolsd.socket.methods import Args, File, Method, Methods
+from htoolsd.socket.roles import Role, Roles, RoleSettings
 from htoolsd.socket.server import Server
-from tests.support.memory_peer import MemoryPeer, is_open, open_file
+from tests.support.memory_peer import MemoryPeer, is_open, open_access, open_file
 
 LIMITS = ConnectionLimits(connections=2, per_user=2, message=1000, idle=60, write=10)
 
 
 def server_with(run: Callable[[Args, File], Awaitable[object]], limits: ConnectionLimits = LIMITS) -> Server:
     methods = Methods()
-    methods.add(Method("try", 1, "What is tried.", {"word": "any"}, run))
-    return Server(methods, limits)
+    methods.add(Method("try", 1, "What is tried.", {"word": "any"}, Role.DECIDE, run))
+    return Server(methods, limits, open_access())
 
 
 async def echo(args: Args, _file: File) -> object:
@@ -74,6 +76,7 @@ async def test_methods_are_self_describing() -> None:
     assert answer["result"][1] == {
         "name": "try",
         "version": 1,
+        "role": "decide",
         "doc": "What is tried.",
         "arguments": {"word": "any"},
     }
@@ -343,6 +346,65 @@ async def test_answers_internal_error_for_a_result_that_cannot_be_encoded() -> N
         await peer.call("try")
         assert refused(await peer.hear())[0] == "internal"
         await peer.leave()
+
+
+def server_for(role: Role) -> Server:
+    """A server on which user 2 of memory peers has this role."""
+    methods = Methods()
+    methods.add(
+        Method("look", 1, "Looks.", {}, Role.READ, echo), Method("do", 1, "Does.", {}, Role.ACT, echo)
+    )
+    access = Access(RoleSettings())
+    access.roles = Roles({2: role})
+    return Server(methods, LIMITS, access)
+
+
+async def test_refuses_a_call_that_needs_a_higher_role() -> None:
+    peer = MemoryPeer()
+    with structlog.testing.capture_logs() as log:
+        async with served(server_for(Role.DECIDE), peer):
+            for _ in range(2):
+                await peer.call("do")
+                kind, why = refused(await peer.hear())
+                assert kind == "not-allowed"
+                assert "do: user 2 does not have the role act, only decide; [roles] act" in why
+                await peer.call("look")
+                assert (await peer.hear())["success"]
+            await peer.leave()
+    assert [line["event"] for line in log] == ["refused"]
+
+
+async def test_role_counts_for_each_call() -> None:
+    peer, server = MemoryPeer(), server_for(Role.READ)
+    async with served(server, peer):
+        await peer.call("look")
+        assert (await peer.hear())["success"]
+        server._access.roles = Roles({})
+        await peer.call("look")
+        assert refused(await peer.hear())[0] == "not-allowed"
+        assert await peer.hear() is None
+
+
+async def test_caller_without_a_role_gets_one_answer() -> None:
+    peer = MemoryPeer()
+    async with served(server_for(Role.NONE), peer):
+        await peer.call("look")
+        await peer.call("look")
+        kind, why = refused(await peer.hear())
+        assert (kind, "[roles] read" in why) == ("not-allowed", True)
+        assert await peer.hear() is None
+
+
+@pytest.mark.parametrize("data", [b"x" * 9000, b"x\x03", b"[" * 9000 + b"\x03"])
+async def test_caller_without_a_role_keeps_nobody_busy_and_fills_no_log(data: bytes) -> None:
+    peer, server = MemoryPeer(), server_for(Role.NONE)
+    server.configure(ConnectionLimits(connections=2, per_user=2, message=1 << 20, idle=60, write=10))
+    with structlog.testing.capture_logs() as log:
+        async with served(server, peer):
+            await peer.say(data)
+            assert refused(await peer.hear())[0] == "bad-message"
+            assert await peer.hear() is None
+    assert log == []
 
 
 async def test_gives_a_call_up_when_its_client_vanishes() -> None:
