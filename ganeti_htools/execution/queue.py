@@ -45,7 +45,8 @@ class Queue:
     async def _submit(self, time_ns: Callable[[], int], unsure: bool) -> None:
         waiting, sign = [task for task in self.run.current if task.number is None], self.run.signature.sign
         if waiting:
-            work = [sign(task.job.opcodes, task.place, time_ns()) for task in waiting]
+            left = sum(map(len, self.run.rest))
+            work = [sign(task.job.opcodes, task.place, time_ns(), left) for task in waiting]
             numbers = await jobs.submit(self.ganeti, work, self.patience, self.away, unsure)
             for task, answer in zip(waiting, numbers, strict=True):
                 if isinstance(answer, int):

@@ -166,6 +166,8 @@ class Signature:
 
     ``source`` is the program, ``reason`` why it was started, ``purpose`` the purpose of the jobs, ``run`` a
     unique id. Purpose, run and number make a unique comment, which identifies the job in the queue.
+    ``plan`` describes the plan to the next master's daemon (:mod:`ganeti_htools.luxi.past_jobs`); if it is
+    empty, the trail has no such entry.
     """
 
     source: str
@@ -173,17 +175,24 @@ class Signature:
     purpose: str
     run: str
     priority: int = 0
+    plan: str = ""
 
     def comment(self, number: str) -> str:
         """Return the comment of a job. Number 2/1 is the first job of the second jobset."""
         return f"{self.purpose}, run {self.run}, job {number}"
 
-    def sign(self, opcodes: Sequence[Opcode], number: str, time_ns: int) -> list[Opcode]:
-        """Return the opcodes of a job with reason trail, comment and priority, ready to submit."""
+    def sign(self, opcodes: Sequence[Opcode], number: str, time_ns: int, left: int = 0) -> list[Opcode]:
+        """Return the opcodes of a job with reason trail, comment and priority, ready to submit.
+
+        ``left`` is the number of the plan's jobs after the job's jobset.
+        """
+        trail = [[self.source, self.reason, time_ns]]
+        if self.plan:
+            trail.append(["htoolsd", f"{self.plan}, {left} jobs left", time_ns])
         common = {
             "priority": self.priority,
             "depends": None,
             "comment": self.comment(number),
-            "reason": [[self.source, self.reason, time_ns]],
+            "reason": trail,
         }
         return [{**common, **opcode} for opcode in opcodes]

@@ -33,7 +33,7 @@ JOBS = QueryTable(
             "Current job priority",
             lambda job: min((op.opcode.get("priority") or _PRIORITY for op in job.ops), default=_PRIORITY),
         ),
-        "archived": field("Archived", "bool", "Whether job is archived", lambda job: False),
+        "archived": field("Archived", "bool", "Whether job is archived", lambda job: job.archived),
         "ops": field("OpCodes", "other", "List of all opcodes", _each(lambda op: op.opcode)),
         "opresult": field("OpCode_result", "other", "List of opcodes results", _each(lambda op: op.result)),
         "opstatus": field(

@@ -50,6 +50,7 @@ class QueuedJob:
     state: JobStatus = JobStatus.QUEUED
     start: Stamp | None = None
     end: Stamp | None = None
+    archived: bool = False
 
     def finish(self, state: JobStatus, result: Any) -> None:
         """End every opcode that has not ended, with this state and result."""
@@ -112,7 +113,6 @@ class Jobs:
         self.behaviour = behaviour
         self.drained = False
         self.paused: float | None = None  # the end of the watcher's pause, seconds of the epoch
-        self.archived: set[int] = set()
         self._nursery = nursery
         self._jobs: dict[int, QueuedJob] = {}
         self._changed = trio.Event()
@@ -147,11 +147,16 @@ class Jobs:
 
     def find(self, number: int) -> QueuedJob | None:
         """Return a job by its number, None if the number is unknown or the job is archived."""
-        return None if number in self.archived else self._jobs.get(number)
+        job = self._jobs.get(number)
+        return None if job is None or job.archived else job
 
     def unarchived(self) -> list[QueuedJob]:
         """Return the jobs that are not archived, oldest first."""
-        return [job for job in self._jobs.values() if job.number not in self.archived]
+        return [job for job in self._jobs.values() if not job.archived]
+
+    def all(self) -> list[QueuedJob]:
+        """Return all jobs, archived ones included, oldest first."""
+        return list(self._jobs.values())
 
     def cancel(self, number: int) -> tuple[bool, str]:
         """Cancel a job; return whether that was possible, and luxid's message."""
@@ -169,7 +174,7 @@ class Jobs:
         job = self.find(number)
         if job is None or not job.state.final:
             return False
-        self.archived.add(number)
+        job.archived = True
         return True
 
     async def wait_for_change(

@@ -96,7 +96,7 @@ class Luxid:
             raise _unreadable(args, f"expected {count} arguments")
         return method, args
 
-    def _rows(self, kind: str) -> Sequence[Any]:
+    def _rows(self, kind: str, names: Sequence[str] = ()) -> Sequence[Any]:
         cluster = self._jobs.world.cluster
         match kind:
             case "node":
@@ -108,7 +108,7 @@ class Luxid:
             case "network":
                 return tables.networks(self._jobs.world)
             case "job":
-                return self._jobs.unarchived()
+                return self._jobs.all() if "archived" in names else self._jobs.unarchived()
             case "lock":
                 return locks(self._jobs.world, self._jobs.unarchived())
             case _:
@@ -121,7 +121,7 @@ class Luxid:
         except DataError as error:
             raise _unreadable([kind, names, expression], str(error)) from None
         known = self._instance_texts if kind == "instance" else None
-        return query(self._jobs.world, table, self._rows(kind), names, matches, known)
+        return query(self._jobs.world, table, self._rows(kind, names), names, matches, known)
 
     async def _query_fields(self, kind: Any, names: Any) -> Any:
         return {"fields": field_definitions(_table(kind), None if names is None else _texts(names))}

@@ -39,7 +39,12 @@ class Working:
     plans: Plans
     policies: Policies
     path: Path
+    scope: trio.CancelScope
     decisions: list[PolicyDecision] = field(default_factory=list)
+
+    def end(self) -> None:
+        """End plans and policies at once."""
+        self.scope.cancel()
 
     async def decided(self, name: str = "rebalance") -> PolicyDecision:
         """The next decision after the policy was asked for one."""
@@ -76,20 +81,35 @@ async def working(
     *,
     world: World | None = None,
     job_seconds: float = 1.0,
-    polls: float = 5.0,
     jobs: type[Jobs] = Jobs,
+    **options: Any,
+) -> AsyncIterator[Working]:
+    """Policies of a daemon that knows a cluster, usually one in which everything is on one node.
+
+    Options are those of ``working_on``.
+    """
+    async with (
+        ganeti(world or initial_world(uneven()), job_seconds, jobs) as luxid,
+        working_on(luxid, directory, **options) as daemon,
+    ):
+        yield daemon
+
+
+@asynccontextmanager
+async def working_on(
+    luxid: MemoryGaneti,
+    directory: Path,
+    *,
+    polls: float = 5.0,
     heed: Callable[[PolicyDecision, Cluster | None], None] = lambda _decision, _cluster: None,
     **settings: PolicySettings,
 ) -> AsyncIterator[Working]:
-    """Policies of a daemon that knows a cluster, usually one in which everything is on one node.
+    """Policies of a daemon with this state directory.
 
     ``heed`` is told of each decision, and of the cluster as it was known then. Policies without settings are
     off.
     """
-    async with (
-        ganeti(world or initial_world(uneven()), job_seconds, jobs) as luxid,
-        following(luxid, polls, max(polls, 300)) as sync,
-    ):
+    async with following(luxid, polls, max(polls, 300)) as sync:
 
         def note(plan: Plan) -> None:
             policies.ended(plan)
@@ -102,10 +122,18 @@ async def working(
         plans = Plans(str(directory / "plans"), sync, note)
         path = directory / "policies.json"
         policies = Policies(str(path), sync, plans, all_off(**settings), decided, now)
+        scope = trio.CancelScope()
+
+        async def run(*, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+            with scope:
+                async with trio.open_nursery() as nursery:
+                    await nursery.start(plans.run)
+                    task_status.started()
+                    nursery.start_soon(policies.run)
+
         await sync.poll_all()
         async with trio.open_nursery() as nursery:
-            await nursery.start(plans.run)
-            nursery.start_soon(policies.run)
+            await nursery.start(run)
             await trio.sleep(1)
-            yield Working(luxid, sync, plans, policies, path, decisions)
+            yield Working(luxid, sync, plans, policies, path, scope, decisions)
             nursery.cancel_scope.cancel()

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -25,6 +26,7 @@ from ganeti_htools.execution.run import Ending
 from ganeti_htools.execution.wording import event_reporter
 from ganeti_htools.files import write_text
 from ganeti_htools.luxi.jobs import Patience
+from ganeti_htools.luxi.past_jobs import plan_entry
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.planning.plan import OnChange
@@ -49,7 +51,8 @@ class Plans:
     """All plans, recorded in ``directory``.
 
     ``note`` is called with each plan that was made or has ended. With ``claims``, plans claim what their jobs
-    need, and respect the claims of others.
+    need, and respect the claims of others. ``last_change`` is when an earlier daemon last wrote or removed a
+    record here, in seconds of the epoch; 0 if none ever did.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Plans:
         self._note = note
         self._claims = claims
         self._plans: dict[str, Plan] = {}
+        self.last_change = 0.0
         self._stopping = trio.Event()
         self._executions: trio.Nursery
         self._traces: trio.Nursery
@@ -85,6 +89,15 @@ class Plans:
         await self._try_to_record(plan)
         await self._forget_old()
         _log.info("plan made", plan=plan.id, tool=plan.facts["tool"], jobs=sum(map(len, plan.run.rest)))
+
+    async def adopt(self, plan: Plan) -> None:
+        """Add an interrupted plan of another daemon, and follow its jobs to their end."""
+        self._plans[plan.id] = plan
+        self._note(plan)
+        _log.warning("plan of another daemon was interrupted", plan=plan.id)
+        await self._try_to_record(plan)
+        if plan.run.current:
+            self._traces.start_soon(self._trace, plan)
 
     def status(self) -> dict[str, Any]:
         """Return the number of plans by state. Plans that a tool has only shown do not count."""
@@ -114,6 +127,8 @@ class Plans:
 
     async def _read_recorded(self) -> None:
         """Read the plans of earlier daemons."""
+        with suppress(FileNotFoundError):
+            self.last_change = os.stat(self._directory).st_mtime
         try:
             found = await trio.to_thread.run_sync(lambda: list(read_plans(self._directory)))
         except OSError as error:
@@ -157,6 +172,8 @@ class Plans:
             if other.run.current and common and plan.run.switches:
                 why = f"jobs of interrupted plan {other.id} are still running in {where}"
                 raise RefusalError(Refusal.BUSY, why)
+        if not plan.run.signature.plan:
+            plan.run.signature = replace(plan.run.signature, plan=plan_entry())
         with trio.CancelScope(shield=True):
             plan.begin(time.time())
             try:

@@ -36,11 +36,12 @@ _MAX_DOUBLINGS = 10  # of the pause after plans that failed
 
 
 class Expense(NamedTuple):
-    """The share of a plan in the budgets: when the plan began, its moves, and the copied MiB."""
+    """The share of a plan in the budgets: when the plan began, its moves, the copied MiB, and its id."""
 
     time: float
     moves: int
     mib: int
+    run: str = ""
 
 
 class Budget(NamedTuple):
@@ -183,6 +184,26 @@ class PolicyMemories:
         self.switched = self.switched | dict.fromkeys(nodes, expense.time)
         return charge
 
+    def take_over(
+        self,
+        expenses: Iterable[tuple[str, Expense]],
+        moved: Mapping[str, float],
+        switched: Mapping[str, float],
+    ) -> bool:
+        """Count what other daemons have done; return whether any of it was unknown.
+
+        Expenses come with the name of their policy. Plans that this memory knows count once.
+        """
+        before = self.moved, self.switched
+        self.moved, self.switched = _latest(self.moved, moved), _latest(self.switched, switched)
+        new = False
+        for name, expense in expenses:
+            memory = self.memories.get(name)
+            if memory is not None and all(each.run != expense.run for each in memory.spent):
+                memory.spent.append(expense)
+                new = True
+        return new or before != (self.moved, self.switched)
+
     def refund(self, charge: Charge) -> None:
         """Undo the charge of a plan that could not begin."""
         self.memories[charge.policy].spent.remove(charge.expense)
@@ -193,6 +214,10 @@ class PolicyMemories:
         when = charge.expense.time
         self.moved = cool_downs_before(self.moved, instances, when, charge.moved)
         self.switched = cool_downs_before(self.switched, nodes, when, charge.switched)
+
+
+def _latest(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
+    return {name: max(one.get(name, 0.0), other.get(name, 0.0)) for name in {**one, **other}}
 
 
 def cool_downs_before(
@@ -217,7 +242,7 @@ def _number(value: object) -> bool:
 
 
 _MEMORY: Shape = {
-    "spent": [[_number]],
+    "spent": [[(int, float, str)]],
     "failed": int,
     "error": str,
     "rests_until": _number,
@@ -310,7 +335,7 @@ class MemoryFile:
     """The memories of the policies ``names``, and their file at ``path``.
 
     ``unreadable`` is the error of a file that could not be read. Then nothing is written, and policies hold
-    back.
+    back. ``complete``: what other daemons did is counted as well (:mod:`htoolsd.policies.succession`).
     """
 
     def __init__(self, path: str, names: Collection[str]) -> None:
@@ -318,6 +343,7 @@ class MemoryFile:
         self.content = PolicyMemories({name: PolicyMemory() for name in names})
         self.unreadable: str | None = None
         self.dirty = False
+        self.complete = False
         self._writing = trio.Lock()
 
     async def load(self) -> None:

@@ -9,6 +9,7 @@ before the plan begins (:mod:`htoolsd.policies.memory`).
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from math import inf
@@ -19,16 +20,17 @@ import trio
 
 from ganeti_htools.client.protocol import RefusalError
 from ganeti_htools.execution.run import Ending
+from ganeti_htools.luxi.past_jobs import past_jobs, plan_entry
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.planning import power_jobs
 from ganeti_htools.planning.plan import Proposal
 from htoolsd.plans.plan import Plan, new_plan
 from htoolsd.plans.plans import Plans
-from htoolsd.policies import decision, evaluate, observe
+from htoolsd.policies import decision, evaluate, observe, succession
 from htoolsd.policies.conditions import Situation, stop_reason, with_next_round
 from htoolsd.policies.decision import BEGUN, FAILED, HELD, PROPOSED, WOULD, PolicyDecision
-from htoolsd.policies.memory import Charge, Expense, MemoryFile, PolicyMemory
+from htoolsd.policies.memory import DAY, Charge, Expense, MemoryFile, PolicyMemory
 from htoolsd.policies.observe import PolicyInputs
 from htoolsd.policies.remedies import ORDER, POLICIES
 from htoolsd.policies.remedy import Remedy, RemedyPlan
@@ -59,6 +61,7 @@ class Policies:
         self._due = dict.fromkeys(POLICIES, inf)
         self._triggers: dict[str, str] = {}
         self._wake = trio.Event()
+        self._succeeding = trio.Lock()
         self._charges: dict[str, Charge] = {}  # by plans that have begun
         self._last: dict[str, dict[str, PolicyDecision]] = {remedy.title: {} for remedy in ORDER}
 
@@ -199,6 +202,8 @@ class Policies:
         """Note what has moved or come back, and consider active policies after events of the cluster."""
         before, without_n1 = self._inputs.sync.model, set[str]()
         while True:
+            with suppress(HtoolsError):  # the next decision of a policy reports it
+                await self._take_over()
             await trio.sleep(_WATCH_SECONDS)
             model = self._inputs.sync.model
             if model.cluster is before.cluster:
@@ -231,6 +236,29 @@ class Policies:
             memory.content.switched |= returned
             memory.dirty = True
 
+    async def _take_over(self) -> None:
+        """Count what the daemons before this one did, and adopt a plan that they left. Raises HtoolsError.
+
+        Done once, and again after each time in which another daemon may have acted.
+        """
+        inputs, memory = self._inputs, self._inputs.memory
+        async with self._succeeding:
+            if (why := inputs.sync.obstacle()) is not None:
+                memory.complete = False
+                raise HtoolsError(why)
+            if memory.complete or memory.unreadable is not None:
+                return
+            async with inputs.sync.client() as ganeti:
+                jobs = await past_jobs(ganeti, inputs.clock() - DAY)
+            if memory.content.take_over(
+                succession.expenses(jobs), succession.moved(jobs), succession.switched(jobs)
+            ):
+                memory.dirty = True
+            known, since = {plan.id for plan in inputs.plans.all}, inputs.plans.last_change
+            for plan in succession.unfinished_plans(jobs, known, since):
+                await inputs.plans.adopt(plan)
+            memory.complete = True
+
     # Decisions
 
     async def _consider(self, remedy: Remedy, trigger: str, taken: dict[str, str]) -> None:
@@ -249,6 +277,7 @@ class Policies:
         try:
             if memory.unreadable is not None:
                 raise HtoolsError(memory.unreadable)
+            await self._take_over()
             cluster, found = await observe.observe(inputs, remedy)
         except HtoolsError as error:
             self._decide(remedy, trigger, None, HELD, str(error))
@@ -309,7 +338,9 @@ class Policies:
     async def _begin(self, remedy: Remedy, plan: Plan, planned: RemedyPlan) -> None:
         """Begin a plan once its expense is on disk. Raises HtoolsError."""
         inputs, memory = self._inputs, self._inputs.memory
-        expense = Expense(inputs.clock(), planned.moves, planned.mib)
+        expense = Expense(inputs.clock(), planned.moves, planned.mib, plan.id)
+        entry = plan_entry(remedy.policy, expense.moves, expense.mib)
+        plan.run.signature = replace(plan.run.signature, plan=entry)
         instances = [move["instance"] for move in planned.moves_to_json()]
         charge = memory.content.charge(remedy.policy, expense, instances, planned.nodes)
         self._note_action(remedy, planned.proposal.groups)

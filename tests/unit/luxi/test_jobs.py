@@ -190,7 +190,7 @@ async def test_vanished_job_has_ended(autojump_clock: MockClock) -> None:
 
         async def forget() -> None:
             await trio.sleep(10)
-            master.jobs.archived.add(1)
+            master.jobs.all()[0].archived = True
 
         nursery.start_soon(forget)
         await jobs.follow(client, numbers, PATIENCE, Line(master).away, heard.news)

@@ -1,0 +1,127 @@
+"""What a daemon takes over from the one before it: Ganeti's jobs of the last day tell.
+
+Policies spend budgets and let instances rest, and their memory is on the disk of the machine that was the
+master. Ganeti keeps jobs on all master candidates. So the next master's daemon learns from them what was
+spent, what was moved, and which plan was going on. Pure functions over jobs.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from itertools import groupby
+from typing import Any
+
+from ganeti_htools.execution.record import run_from_record
+from ganeti_htools.luxi.job_queries import JobStatus
+from ganeti_htools.luxi.past_jobs import PastJob, PlanMark
+from htoolsd.plans.plan import Plan, PlanState
+from htoolsd.policies.memory import Expense
+
+_MOVING = ("OP_INSTANCE_MIGRATE", "OP_INSTANCE_FAILOVER", "OP_INSTANCE_MOVE", "OP_INSTANCE_REPLACE_DISKS")
+_WITHOUT_EFFECT = (JobStatus.ERROR, JobStatus.CANCELED)
+
+MarkedJob = tuple[PlanMark, PastJob]
+
+
+def expenses(jobs: Iterable[PastJob]) -> Iterator[tuple[str, Expense]]:
+    """Yield the policy and the expense of each plan of a policy, from its first job."""
+    for _, marked in _by_run(jobs):
+        mark, first = marked[0]
+        if mark.policy:
+            yield mark.policy, Expense(first.received, mark.moves, mark.mib, mark.run)
+
+
+def moved(jobs: Iterable[PastJob]) -> dict[str, float]:
+    """Return the time of the last job that moved an instance, by its name."""
+    return {
+        str(opcode.get("instance_name")): job.received
+        for job in jobs
+        if job.status not in _WITHOUT_EFFECT
+        for opcode in job.opcodes
+        if opcode["OP_ID"] in _MOVING
+    }
+
+
+def switched(jobs: Iterable[PastJob]) -> dict[str, float]:
+    """Return the time of the last job that set a node offline or online, by its name."""
+    return {
+        str(opcode.get("node_name")): job.received
+        for job in jobs
+        if job.status not in _WITHOUT_EFFECT
+        for opcode in job.opcodes
+        if opcode["OP_ID"] == "OP_NODE_SET_PARAMS" and opcode.get("offline") is not None
+    }
+
+
+def unfinished_plans(jobs: Iterable[PastJob], known: Collection[str], since: float) -> list[Plan]:
+    """Return the plans that still had jobs to submit, or have jobs under way.
+
+    Plans that are known, and plans without a job since a time, are left out.
+    """
+    return [
+        _plan(run, marked)
+        for run, marked in _by_run(jobs)
+        if run not in known and marked[-1][1].received > since
+        if marked[-1][0].left or not all(job.status.final for _, job in marked)
+    ]
+
+
+def _by_run(jobs: Iterable[PastJob]) -> Iterator[tuple[str, list[MarkedJob]]]:
+    """Yield each plan's id and its jobs, oldest first."""
+    marked = [(mark, job) for job in jobs if (mark := job.mark())]
+    marked.sort(key=lambda each: each[0].run)
+    for run, members in groupby(marked, key=lambda each: each[0].run):
+        yield run, list(members)
+
+
+def _plan(run: str, marked: list[MarkedJob]) -> Plan:
+    """Return what is known of an interrupted plan."""
+    (first, began), (last, newest) = marked[0], marked[-1]
+    left = f"{last.left} {'job' if last.left == 1 else 'jobs'} that it had left are not known here"
+    facts: dict[str, Any] = {
+        "id": run,
+        "tool": first.tool,
+        "options": None,
+        "groups": [],
+        "made": began.received,
+        "by": {"uid": 0, "pid": 0},
+        "generations": {},
+        "score": {"before": None, "after": None},
+        "cost": None,
+        **({"policy": first.policy} if first.policy else {}),
+    }
+    reason = "begun by another daemon" + (f"; {left}" if last.left else "")
+    recorded = {
+        "ending": None,
+        "reason": reason,
+        "run": run,
+        "purpose": first.purpose,
+        "replanned": [],
+        "jobs": [_job_to_json(mark, job) for mark, job in marked],
+        "not_submitted": [],
+    }
+    return Plan(
+        facts,
+        run_from_record(first.tool, recorded),
+        state=PlanState.INTERRUPTED,
+        error=reason,
+        began=began.received,
+        ended=newest.received,
+    )
+
+
+def _job_to_json(mark: PlanMark, job: PastJob) -> dict[str, Any]:
+    names = [opcode["OP_ID"] for opcode in job.opcodes]
+    first = job.opcodes[0]
+    subject = first.get("instance_name") or first.get("node_name") or ""
+    return {
+        "title": f"{names[0].removeprefix('OP_')}({subject})",
+        "instance": first.get("instance_name"),
+        "move": None,
+        "from": None,
+        "to": None,
+        "opcodes": names,
+        "commands": [],
+        "jobset": mark.jobset,
+        "id": job.number,
+        "status": job.status.value,
+        "error": "failed" if job.status is JobStatus.ERROR else None,
+    }

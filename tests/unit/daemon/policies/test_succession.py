@@ -1,0 +1,127 @@
+"""What the next daemon learns from Ganeti's jobs of the one before it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import trio
+from trio.testing import MockClock
+
+from ganeti_htools.luxi.past_jobs import past_jobs
+from ganeti_htools.simulator.jobs import QueuedJob
+from htoolsd.plans.plan import PlanState
+from htoolsd.policies.memory import DAY
+from htoolsd.policies.settings import RebalanceSettings
+from tests.support.memory_ganeti import MemoryGaneti
+from tests.support.policies_at_work import Working, now, working, working_on
+from tests.support.worlds import delay, migrate, role
+
+ACTS = RebalanceSettings(
+    mode="act", every_seconds=600, start=0.02, stop=0.001, hold=1, min_gain=1e-6, max_moves=2, moves_per_day=3
+)
+
+
+def archive(luxid: MemoryGaneti) -> None:
+    for job in luxid.jobs.unarchived():
+        luxid.jobs.archive(job.number)
+
+
+async def stopped_after_one_job(daemon: Working) -> str:
+    """Let a policy begin a plan, and end the daemon with the first of two jobs under way; the plan's id."""
+    begun = await daemon.decided()
+    assert (begun.outcome, len(begun.moves)) == ("begun", 2)
+    while not daemon.submitted:
+        await trio.sleep(0.1)
+    daemon.end()
+    return str(begun.plan)
+
+
+async def test_budgets_rests_and_the_plan_outlive_the_disk(autojump_clock: MockClock, tmp_path: Path) -> None:
+    async with working(tmp_path / "one", job_seconds=30, rebalance=ACTS) as daemon:
+        run = await stopped_after_one_job(daemon)
+        (job,) = daemon.luxid.jobs.unarchived()
+        async with working_on(daemon.luxid, tmp_path / "two", rebalance=ACTS) as other:
+            await trio.sleep(60)
+            (plan,) = other.plans.all
+            assert (plan.id, plan.state, plan.facts["policy"]) == (run, PlanState.INTERRUPTED, "rebalance")
+            assert plan.error == "begun by another daemon; 1 job that it had left are not known here"
+            assert [task.status and task.status.value for task in plan.run.tasks] == ["success"]
+            assert other.told()["left"]["moves"] == 1
+            assert other.path.exists()
+            moved = job.ops[0].opcode["instance_name"]
+            second = await other.decided()
+            assert moved not in {move["instance"] for move in second.moves}
+            assert len(second.moves) <= 1
+
+
+async def test_own_plans_count_once_after_a_restart(autojump_clock: MockClock, tmp_path: Path) -> None:
+    async with working(tmp_path, job_seconds=30, rebalance=ACTS) as daemon:
+        run = await stopped_after_one_job(daemon)
+        async with working_on(daemon.luxid, tmp_path, rebalance=ACTS) as again:
+            await trio.sleep(60)
+            assert [plan.id for plan in again.plans.all] == [run]
+            assert again.told()["left"]["moves"] == 1
+
+
+async def test_plan_that_was_forgotten_here_does_not_return(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    async with working(tmp_path, rebalance=ACTS) as daemon:
+        await stopped_after_one_job(daemon)
+        async with working_on(daemon.luxid, tmp_path, rebalance=ACTS) as again:
+            await trio.sleep(60)
+            (plan,) = again.plans.all
+            await again.plans.forget(plan)
+            again.end()
+            async with working_on(daemon.luxid, tmp_path, rebalance=ACTS) as third:
+                await trio.sleep(60)
+                assert list(third.plans.all) == []
+
+
+async def test_moves_by_hand_and_switched_nodes_rest(autojump_clock: MockClock, tmp_path: Path) -> None:
+    async with working(tmp_path / "one") as daemon:
+        instance = daemon.luxid.jobs.world.cluster.instances[0].name
+        daemon.luxid.jobs.submit([[migrate(instance, target_node="two")], [role("boss", offline=True)]])
+        await trio.sleep(60)
+        archive(daemon.luxid)
+        daemon.luxid.jobs.submit([[delay(1)]])
+        daemon.end()
+        async with working_on(
+            daemon.luxid, tmp_path / "two", rebalance=replace(ACTS, mode="shadow")
+        ) as other:
+            explained = await other.policies.explain("rebalance")
+            assert instance not in {
+                move["instance"] for each in explained["groups"] for move in each["moves"]
+            }
+
+
+async def test_damaged_and_foreign_jobs_are_passed_over(autojump_clock: MockClock, tmp_path: Path) -> None:
+    async with working(tmp_path) as daemon:
+        strange = delay(1) | {
+            "comment": "x, run 1, job 1/1",
+            "reason": [["htoolsd", "plan of nobody", 1], "?"],
+        }
+        daemon.luxid.jobs.submit([[strange], [delay(1) | {"comment": "by hand", "reason": []}]])
+        async with daemon.sync.client() as ganeti:
+            found = await past_jobs(ganeti, now() - DAY)
+        assert [(job.number, job.mark()) for job in found] == [(1, None), (2, None)]
+
+
+async def test_reads_jobs_in_portions_until_they_are_too_old(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    def received(job: QueuedJob, seconds: float) -> None:
+        job.received = int(now() + seconds), 0
+
+    async with working(tmp_path) as daemon:
+        jobs = daemon.luxid.jobs
+        jobs.submit([[delay(0)]] * 600)
+        await trio.sleep(60)
+        archive(daemon.luxid)
+        jobs.submit([[delay(0)]])
+        for job in jobs.all()[:300]:
+            received(job, -2 * DAY)
+        before = len(daemon.luxid.asked)
+        async with daemon.sync.client() as ganeti:
+            found = await past_jobs(ganeti, now() - DAY)
+        assert [job.number for job in found] == list(range(301, 602))
+        assert len(daemon.luxid.asked) - before == 3  # the newest number, and two portions
