@@ -130,6 +130,7 @@ KINDS = {
     "GROUP": "onegroup",
     "ID": "oneplan",
     "INSTANCE": "oneinstance",
+    "METRIC=RANGE": "string",
     "N": "integer",
     "NAME": "string",
     "NODE": "onenode",

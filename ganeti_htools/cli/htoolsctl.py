@@ -8,10 +8,10 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NoReturn
 
 from ganeti_htools import streams
-from ganeti_htools.cli import glossary, ledger_commands
+from ganeti_htools.cli import glossary, ledger_commands, monitoring
 from ganeti_htools.cli.report import daemon, daemon_plans, decision, history, policies, storage
 from ganeti_htools.cli.report import glossary as glossary_report
 from ganeti_htools.cli.report.layout import harmless, wrapped
@@ -32,10 +32,9 @@ _ENDED = {"failed": 1, "interrupted": 2}  # exit status by the state that a plan
 def main(argv: Sequence[str] | None = None) -> int:
     """Carry out one command; the exit status."""
     streams.complete()
-    parser = _parser()
-    options, rest = parser.parse_known_args(argv)
+    options, rest = _parser().parse_known_args(argv)
     if rest and options.run is not _decide:
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        options.parser.error(f"unrecognized arguments: {' '.join(rest)}")
     options.arguments = rest
     if options.wide:
         streams.widen()
@@ -56,6 +55,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1
 
 
+class _CommandParser(argparse.ArgumentParser):
+    """The parser of a command, which exits with ``usage_status`` if the command line is wrong."""
+
+    usage_status = 2
+
+    def error(self, message: str) -> NoReturn:
+        """Print the error, and end the program."""
+        self.print_usage(sys.stderr)
+        self.exit(self.usage_status, f"{self.prog}: error: {message}\n")
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="htoolsctl", description="Ask and control a running htoolsd.", allow_abbrev=False
@@ -67,11 +77,11 @@ def _parser() -> argparse.ArgumentParser:
         default=default_socket(),
         help=f"the daemon's socket (default: $HTOOLSD_SOCKET, else {DEFAULT_SOCKET})",
     )
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_CommandParser)
 
-    def add(name: str, run: Callable[[Namespace], int], doc: str) -> argparse.ArgumentParser:
+    def add(name: str, run: Callable[[Namespace], int], doc: str) -> _CommandParser:
         command = commands.add_parser(name, help=doc, description=doc, allow_abbrev=False)
-        command.set_defaults(run=run)
+        command.set_defaults(run=run, parser=command)
         command.add_argument("--json", action="store_true", help="print the daemon's answer as JSON")
         command.add_argument("--wide", action="store_true", help="do not fit the output to the terminal")
         return command
@@ -102,6 +112,13 @@ def _parser() -> argparse.ArgumentParser:
             )
         if name == "cancel":
             command.add_argument("--now", action="store_true", help="do not wait for the current jobs")
+    check = add("check", _check, "Check the daemon and the cluster for a monitoring system.")
+    check.usage_status = monitoring.State.UNKNOWN  # 2 would be CRITICAL
+    for short, name in (("-w", "warning"), ("-c", "critical")):
+        doc = f"{name} if the metric is outside of the range, like age=30m; can be repeated"
+        check.add_argument(
+            short, f"--{name}", metavar="METRIC=RANGE", type=_threshold, action="append", default=[], help=doc
+        )
     listed = add("policies", _policies, "List the policies: mode, last and next decision, remaining budget.")
     listed.add_argument(
         "--explain", metavar="POLICY", help="explain what a policy would do now, and why it does not"
@@ -151,6 +168,28 @@ def _print(options: Namespace, answer: Any, text: Callable[[Any], str]) -> int:
 
 def _status(options: Namespace) -> int:
     return _print(options, ask(options.socket, "status", {}, patience=PATIENCE), daemon.status)
+
+
+def _check(options: Namespace) -> int:
+    """Print a line for a monitoring system, whatever happens. Return the exit status of its conventions."""
+    thresholds: dict[str, dict[monitoring.State, monitoring.Range]] = {}
+    for state, ranges in (
+        (monitoring.State.WARNING, options.warning),
+        (monitoring.State.CRITICAL, options.critical),
+    ):
+        for name, found in ranges:
+            thresholds.setdefault(name, {})[state] = found
+    try:
+        status: Any = ask(options.socket, "status", {}, patience=PATIENCE)
+        verdict = monitoring.judge(status, thresholds)
+    except HtoolsError as error:
+        verdict = monitoring.Verdict(monitoring.State.UNKNOWN, (str(error),), {})
+    except (LookupError, TypeError, AttributeError):
+        why = "the daemon is of another version; restart it"
+        verdict = monitoring.Verdict(monitoring.State.UNKNOWN, (why,), {})
+    document = {"state": verdict.state.name, "reasons": verdict.reasons, "values": verdict.values}
+    print(json.dumps(document, indent=2) if options.json else monitoring.line(verdict, thresholds))
+    return verdict.state
 
 
 def _refresh(options: Namespace) -> int:
@@ -271,6 +310,13 @@ def _decide(options: Namespace) -> int:
         relay["answer"] = json.loads(relay["stdout"])
         print(wrapped(decision.text(harmless(relay), options.alternates)))
     return int(relay["exit_status"])
+
+
+def _threshold(text: str) -> tuple[str, monitoring.Range]:
+    try:
+        return monitoring.read_threshold(text)
+    except DataError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _time(text: str) -> float:

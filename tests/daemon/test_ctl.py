@@ -43,6 +43,16 @@ def test_status_for_programs_is_the_daemons_answer(daemon: Daemon) -> None:
     assert shown["pid"] == daemon.process.pid
 
 
+def test_check_alarms_about_the_first_line_of_the_status(daemon: Daemon) -> None:
+    shown = htoolsctl(daemon, "check", "-c", "age=30m")
+    assert (shown.returncode, shown.stderr) == (2, "")
+    assert re.fullmatch(r"HTOOLSD CRITICAL - luxid cannot be asked: .* \| age=U;;1800;0 .*\n", shown.stdout)
+    document = json.loads(htoolsctl(daemon, "check", "--json").stdout)
+    assert (document["state"], document["values"]["plans"]) == ("CRITICAL", 0)
+    (attention,) = daemon.status()["attention"]
+    assert document["reasons"] == [attention["text"]]
+
+
 def test_lists_all_methods(daemon: Daemon) -> None:
     methods = json.loads(htoolsctl(daemon, "methods", "--json").stdout)
     names = (
@@ -101,7 +111,7 @@ def test_refuses_a_request_that_is_not_text(daemon: Daemon) -> None:
             1,
             r"htoolsctl: /nowhere: No such file.*; is htoolsd running\?$",
         ),
-        (["status", "--colour"], 2, "htoolsctl: error: unrecognized arguments: --colour"),
+        (["status", "--colour"], 2, "htoolsctl status: error: unrecognized arguments: --colour"),
         (["guess"], 2, "htoolsctl: error: .*"),
         ([], 2, "htoolsctl: error: .*"),
     ],

@@ -66,6 +66,7 @@ def test_htoolsctl(tmp_path: Path) -> None:
             *(call(daemon, method) for method in ("providers", "inventory", "usage", "allocations")),
             call(daemon, "candidates", resources={"MEMORY_MB": 1}),
             call(daemon, "claim", consumer="tests", allocations={node: {"MEMORY_MB": 1}}),
+            json.loads(ctl(daemon, "check", "--json").stdout),
             json.loads(ctl(daemon, "glossary", "claim", "--json").stdout),
         ]
     check("htoolsctl.1.md", documents, WORDS)

@@ -26,7 +26,7 @@ DRBD, EXT, PLAIN = DiskTemplate.DRBD, DiskTemplate.EXT, DiskTemplate.PLAIN
 BY_NAME = {
     *("components", "coefficients", "failures", "moves", "tolerated_losses"),
     "tolerated_losses_without_data",
-    *("generations", "plans", "disk_mib_by_unit", "kept", "least_free_mib", "not_enabled"),
+    *("generations", "plans", "disk_mib_by_unit", "kept", "least_free_mib", "not_enabled", "values"),
 }
 MAN = Path(__file__).parents[2] / "man"
 
