@@ -3,6 +3,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := -m pytest --quiet -n auto
 ROUNDS := 20
+# Each worker compiles the tests and plugins again where this keeps pytest from writing them down.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help venv test coverage test-long check lint test-lowest demo conformance oracle-3.1 integration bench bench-full man clean
 

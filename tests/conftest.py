@@ -4,7 +4,6 @@ import compileall
 import os
 import shutil
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,9 +20,6 @@ from tests.support.oracle import Oracle
 settings.register_profile("judged", deadline=None, derandomize=True)
 settings.register_profile("searched", deadline=None)
 settings.load_profile("judged")
-
-# Each worker compiles all tests again where PYTHONDONTWRITEBYTECODE keeps it from writing them down.
-sys.dont_write_bytecode = False
 
 
 def pytest_configure(config: pytest.Config) -> None:
