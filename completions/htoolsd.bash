@@ -374,7 +374,7 @@ END
 -h,--help none
 --version none
 --socket file
-choices=status,refresh,storage,methods,plans,plan,execute,cancel,forget,check,policies,run,history,why,providers,inventory,usage,allocations,claim,candidates,release,glossary,decide 1 1
+choices=status,refresh,storage,methods,plans,plan,execute,cancel,forget,check,metrics,policies,run,history,why,providers,inventory,usage,allocations,claim,candidates,release,glossary,decide 1 1
 END
             ;;
         'htoolsctl status') cat <<'END'
@@ -445,6 +445,13 @@ END
 --wide none
 -w,--warning string
 -c,--critical string
+END
+            ;;
+        'htoolsctl metrics') cat <<'END'
+-h,--help none
+--json none
+--wide none
+--textfile file
 END
             ;;
         'htoolsctl policies') cat <<'END'

@@ -20,6 +20,7 @@ from ganeti_htools.cli.terminal.messages import progress, say, warn
 from ganeti_htools.client.calls import PATIENCE, CallRefusedError, ask, default_socket
 from ganeti_htools.client.plan_changes import follow
 from ganeti_htools.client.protocol import DEFAULT_SOCKET
+from ganeti_htools.files import write_text
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.version import VERSION
 
@@ -119,6 +120,10 @@ def _parser() -> argparse.ArgumentParser:
         check.add_argument(
             short, f"--{name}", metavar="METRIC=RANGE", type=_threshold, action="append", default=[], help=doc
         )
+    figures = add("metrics", _metrics, "Print the figures of the daemon and the cluster for Prometheus.")
+    figures.add_argument(
+        "--textfile", metavar="FILE", help="write them to this file, as a whole, for node_exporter"
+    )
     listed = add("policies", _policies, "List the policies: mode, last and next decision, remaining budget.")
     listed.add_argument(
         "--explain", metavar="POLICY", help="explain what a policy would do now, and why it does not"
@@ -205,6 +210,17 @@ def _storage(options: Namespace) -> int:
 
 def _methods(options: Namespace) -> int:
     return _print(options, ask(options.socket, "methods", {}, patience=PATIENCE), daemon.methods)
+
+
+def _metrics(options: Namespace) -> int:
+    answer: Any = ask(options.socket, "metrics", {}, patience=PATIENCE)
+    if options.textfile is not None:
+        write_text(options.textfile, answer["text"])
+    if options.json:
+        print(json.dumps(answer, indent=2))
+    elif options.textfile is None:
+        sys.stdout.write(answer["text"])
+    return 0
 
 
 def _plans(options: Namespace) -> int:

@@ -50,8 +50,10 @@ def test_htoolsctl(tmp_path: Path) -> None:
         plan = until(daemon, "done")
         wait_until(lambda: call(daemon, "why", instance=instance)["entry"])
         wait_until(lambda: call(daemon, "status")["groups"])
+        wait_until(lambda: call(daemon, "status", capacity=True)["capacity"]["groups"])
         node = call(daemon, "providers")[0]["uuid"]
         documents = [
+            call(daemon, "metrics"),
             call(daemon, "status"),
             call(daemon, "refresh"),
             {key: call(daemon, "storage")[key] for key in ("ages", "late", "error")},  # others: hinfo(1)

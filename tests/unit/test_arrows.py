@@ -59,17 +59,18 @@ MAY_IMPORT = {
     "htoolsd.plans": f"{_LIBRARY} htoolsd.sync htoolsd.claims",
     "htoolsd.history": _LIBRARY,
     "htoolsd.ledger": "backends model files htoolsd.reservations",
+    "htoolsd.metrics": f"{_LIBRARY} commandline htoolsd.plans",
     "htoolsd.claims": f"{_LIBRARY} htoolsd.reservations htoolsd.sync htoolsd.ledger",
     "htoolsd.policies": (
         f"{_LIBRARY} htoolsd.config_keys htoolsd.sync htoolsd.plans htoolsd.history htoolsd.claims"
     ),
     "htoolsd.api": (
         f"{_LIBRARY} commandline htoolsd.socket htoolsd.sync htoolsd.plans"
-        " htoolsd.history htoolsd.ledger htoolsd.claims htoolsd.policies"
+        " htoolsd.history htoolsd.ledger htoolsd.claims htoolsd.policies htoolsd.metrics"
     ),
     "htoolsd.process": (
         f"{_LIBRARY} htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.history"
-        " htoolsd.api htoolsd.config_keys htoolsd.ledger htoolsd.claims htoolsd.policies"
+        " htoolsd.api htoolsd.config_keys htoolsd.ledger htoolsd.claims htoolsd.policies htoolsd.metrics"
     ),
     "htoolsd.__main__": "htoolsd.process",
 }

@@ -27,6 +27,7 @@ BY_NAME = {
     *("components", "coefficients", "failures", "moves", "tolerated_losses"),
     "tolerated_losses_without_data",
     *("generations", "plans", "disk_mib_by_unit", "kept", "least_free_mib", "not_enabled", "values"),
+    *("by_type", "outcomes"),
 }
 MAN = Path(__file__).parents[2] / "man"
 

@@ -1,7 +1,7 @@
 """The method ``decide``: one decision at a time, in a worker thread, so that the cache needs no lock."""
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, field
 from math import inf
@@ -23,6 +23,7 @@ from htoolsd.claims.claim import Claimant
 from htoolsd.claims.claim_writer import ClaimWriter, DecisionBasis
 from htoolsd.history import entries
 from htoolsd.history.entries import HistoryEntry
+from htoolsd.metrics.durations import Durations
 from htoolsd.socket.methods import Args, File, method
 from htoolsd.socket.peer import PassedFile
 from htoolsd.socket.roles import Role
@@ -45,7 +46,10 @@ class IallocatorOutput:
 
 @dataclass(slots=True)
 class DecisionCounts:
-    """Counts of decisions by outcome. ``recent`` has the times from call to result, in milliseconds."""
+    """Counts of decisions by outcome. ``recent`` has the times from call to result, in milliseconds.
+
+    ``by_type`` counts served and unsatisfied decisions by type of the request.
+    """
 
     served: int = 0  # answered with a decision that can be carried out
     unsatisfied: int = 0  # answered that there is no place
@@ -55,6 +59,8 @@ class DecisionCounts:
     given_up: int = 0  # took too long
     broken: int = 0  # ended by a defect
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
+    durations: Durations = field(default_factory=Durations)
+    by_type: dict[str, Counter[str]] = field(default_factory=dict)
 
 
 class Decisions:
@@ -133,6 +139,8 @@ class Decisions:
             "last_ms": counts.recent[-1] if recent else None,
             "median_ms": round(median(recent), 3) if recent else None,
             "slowest_ms": recent[-1] if recent else None,
+            "durations": counts.durations.to_json(),
+            "by_type": counts.by_type,
             "kept_nodes": len(self._cache.reader.nodes),
             "kept_instances": len(self._cache.reader.instances),
         }
@@ -183,6 +191,7 @@ class Decisions:
             raise
         took = _milliseconds(began)
         self._counts.recent.append(took)
+        self._counts.durations.add(took / 1000)
         self._count(outcome, took, ages)
         if isinstance(outcome, HtoolsError):
             relay = IallocatorOutput("", f"Error: {printable(str(outcome))}\n", 1)
@@ -204,11 +213,15 @@ class Decisions:
         if isinstance(outcome, HtoolsError):
             self._counts.failed += 1
             _log.warning("request is wrong", error=str(outcome), **timing)
-        elif outcome.summary.refusal is not None:
+            return
+        outcomes = self._counts.by_type.setdefault(outcome.summary.request, Counter(served=0, unsatisfied=0))
+        if outcome.summary.refusal is not None:
             self._counts.unsatisfied += 1
+            outcomes["unsatisfied"] += 1
             _log.info("no place", **outcome.summary.to_json(), **timing)
         else:
             self._counts.served += 1
+            outcomes["served"] += 1
             _log.info("decided", **outcome.summary.to_json(), **timing)
 
     def _decide(

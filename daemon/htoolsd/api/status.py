@@ -18,10 +18,11 @@ from htoolsd.claims.claims import Claims
 from htoolsd.claims.reconciler import Reconciler
 from htoolsd.history.history import History
 from htoolsd.ledger.worker import LedgerWorker
+from htoolsd.metrics.capacity import CapacityCount
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.schedule import Policies
 from htoolsd.socket import fallback_counter
-from htoolsd.socket.methods import Args, File, method
+from htoolsd.socket.methods import Args, File, flag, method
 from htoolsd.socket.roles import Role
 from htoolsd.socket.server import Server
 from htoolsd.sync.sync import Sync
@@ -74,6 +75,7 @@ class StatusMethods:
         ledger: LedgerWorker,
         reconciler: Reconciler,
         reload: ReloadStatus,
+        capacity: CapacityCount,
     ) -> None:
         self._socket = socket
         self._server = server
@@ -86,19 +88,23 @@ class StatusMethods:
         self._ledger = ledger
         self._reconciler = reconciler
         self._reload = reload
+        self._capacity = capacity
         self._groups = GroupHealthCache(sync)
         self._started, self._clock = time.time(), time.monotonic()
 
     @method(
         "Shows the state of the daemon, counts of its work since its start, and what needs attention: worst"
         " first, each with the next command.",
+        {"capacity": "true to have the capacity of the groups counted; optional"},
         role=Role.READ,
     )
-    async def status(self, _args: Args, _file: File) -> object:
-        return await self.report()
+    async def status(self, args: Args, _file: File) -> object:
+        return await self.report(flag("status", args, "capacity"))
 
-    async def report(self) -> dict[str, Any]:
-        """Return the answer to the method."""
+    async def report(self, count: bool = False) -> dict[str, Any]:
+        """Return the answer to the method. With ``count``, the capacity is counted if that is due."""
+        if count:
+            await self._capacity.request()
         status = {
             "version": VERSION,
             "pid": os.getpid(),
@@ -112,9 +118,11 @@ class StatusMethods:
             "decisions": self._decisions.status() | fallback_counter.status(self._socket),
             "claims": self._claims.status(),
             "plans": self._plans.status(),
+            "plan_jobs": self._plans.jobs(),
             "policies": self._policies.health(),
             "history": self._history.status(),
             "ledger": await self._ledger.status() | self._reconciler.status(),
+            "capacity": self._capacity.status(),
             "reload": asdict(self._reload),
             "memory_mib": resident_mib(),
         }

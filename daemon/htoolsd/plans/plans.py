@@ -105,6 +105,16 @@ class Plans:
         states = [plan.state for plan in plans if plan.proposed or plan.state is not PlanState.PLANNED]
         return {state.value: states.count(state) for state in PlanState if state in states}
 
+    def jobs(self) -> dict[str, int]:
+        """Return the number of jobs by state; waiting are those of plans that are being carried out."""
+        counts = [(plan.state.going, plan.summary()["jobs"]) for plan in self._plans.values()]
+        return {
+            "succeeded": sum(jobs["succeeded"] for _, jobs in counts),
+            "failed": sum(jobs["failed"] for _, jobs in counts),
+            "running": sum(jobs["going"] for _, jobs in counts),
+            "waiting": sum(jobs["left"] for going, jobs in counts if going),
+        }
+
     def stop(self) -> None:
         """Stop each plan after its jobs under way, and begin no other."""
         self._stopping.set()

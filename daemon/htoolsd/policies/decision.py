@@ -9,7 +9,7 @@ from htoolsd.policies.remedies import POLICIES
 from htoolsd.policies.settings import PolicySettings
 from htoolsd.policies.squeeze import NO_STANDBY
 
-HELD, WOULD, PROPOSED, BEGUN, FAILED = "held back", "would act", "proposed", "begun", "failed"
+OUTCOMES = HELD, WOULD, PROPOSED, BEGUN, FAILED = "held back", "would act", "proposed", "begun", "failed"
 _SUMMARY = ("time", "remedy", "group", "outcome", "reason")
 
 

@@ -8,6 +8,7 @@ before the plan begins (:mod:`htoolsd.policies.memory`).
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -63,6 +64,9 @@ class Policies:
         self._wake = trio.Event()
         self._succeeding = trio.Lock()
         self._charges: dict[str, Charge] = {}  # by plans that have begun
+        self._outcomes: dict[str, Counter[str]] = {
+            name: Counter(dict.fromkeys(decision.OUTCOMES, 0)) for name in POLICIES
+        }
         self._last: dict[str, dict[str, PolicyDecision]] = {remedy.title: {} for remedy in ORDER}
 
     # Requests
@@ -113,10 +117,11 @@ class Policies:
         return [self._to_json(name) for name in POLICIES]
 
     def health(self) -> list[dict[str, Any]]:
-        """Return each policy's mode, health and last decision as JSON."""
+        """Return each policy's mode, health, last decision and number of decisions by outcome as JSON."""
         settings, now = self._inputs.settings, self._inputs.clock()
         return [
             decision.policy_summary(name, settings[name], self._memory(name), self._last_of(name), now)
+            | {"outcomes": self._outcomes[name]}
             for name in POLICIES
         ]
 
@@ -387,6 +392,7 @@ class Policies:
             decision.since_shadow(last, inputs.memory.content.moved),
         )
         self._last[remedy.title][group] = new
+        self._outcomes[remedy.policy][outcome] += 1
         about = {
             "policy": remedy.policy,
             "remedy": remedy.title,

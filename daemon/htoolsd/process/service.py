@@ -22,6 +22,7 @@ from htoolsd.api.decisions import Decisions
 from htoolsd.api.history import HistoryMethods
 from htoolsd.api.inventory_tags import InventoryTags
 from htoolsd.api.ledger import LedgerMethods
+from htoolsd.api.metrics import MetricsMethods
 from htoolsd.api.plans import PlanMethods
 from htoolsd.api.policies import PolicyMethods
 from htoolsd.api.reload_status import ReloadStatus
@@ -34,6 +35,7 @@ from htoolsd.history import entries
 from htoolsd.history.history import History
 from htoolsd.ledger.records import file_url
 from htoolsd.ledger.worker import LedgerWorker
+from htoolsd.metrics.capacity import CapacityCount
 from htoolsd.plans.plan import Plan
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.remedies import POLICIES
@@ -168,6 +170,21 @@ async def _run(
         _policy_settings(config),
         lambda decision: history.note(entries.policy(decision.time, asdict(decision))),
     )
+    capacity = CapacityCount(lambda: sync.model.available if sync.master else None)
+    status = StatusMethods(
+        config.socket,
+        server,
+        sync,
+        decisions,
+        claims,
+        plans,
+        policies,
+        history,
+        ledger,
+        reconciler,
+        reload,
+        capacity,
+    )
     methods.add(
         *methods_of(
             decisions,
@@ -185,19 +202,8 @@ async def _run(
                 lambda: reconciler.limits_vcpus,
             ),
             CandidateMethods(ledger, lambda: reconciler.synced),
-            StatusMethods(
-                config.socket,
-                server,
-                sync,
-                decisions,
-                claims,
-                plans,
-                policies,
-                history,
-                ledger,
-                reconciler,
-                reload,
-            ),
+            status,
+            MetricsMethods(status.report),
         )
     )
     accepting, finishing = trio.CancelScope(), trio.CancelScope()
@@ -246,6 +252,7 @@ async def _run(
                 nursery.start_soon(sync.run)
                 nursery.start_soon(reconciler.run)
                 nursery.start_soon(policies.run)
+                nursery.start_soon(capacity.run)
                 nursery.start_soon(acceptor.show_life)
                 with accepting:
                     await acceptor.serve(client, clients)

@@ -88,7 +88,8 @@ def decisions() -> Decisions:
 
 
 def counts(decisions: Decisions) -> dict[str, object]:
-    return {key: value for key, value in decisions.status().items() if value and not key.endswith("_ms")}
+    status = decisions.status()
+    return {key: value for key, value in status.items() if type(value) is int and value}
 
 
 async def test_relays_answer_and_warnings(engine: Engine, decisions: Decisions) -> None:
@@ -364,6 +365,7 @@ async def test_logs_decisions(engine: Engine, decisions: Decisions) -> None:
         {"event": "request is wrong", "log_level": "warning", "error": "nodes: expected an object"},
     ]
     assert counts(decisions) == {"served": 1, "unsatisfied": 1, "failed": 1}
+    assert decisions.status()["by_type"] == {"allocate": {"served": 1, "unsatisfied": 1}}
 
 
 async def test_notices_requests_for_other_units(monkeypatch: pytest.MonkeyPatch) -> None:

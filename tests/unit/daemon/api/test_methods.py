@@ -18,6 +18,7 @@ from htoolsd.claims.claims import Claims
 from htoolsd.claims.reconciler import Reconciler
 from htoolsd.history.history import History
 from htoolsd.ledger.worker import LedgerWorker
+from htoolsd.metrics.capacity import CapacityCount
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.schedule import Policies
 from htoolsd.socket.clients import ConnectionLimits
@@ -70,6 +71,7 @@ def methods(tmp_path: Path) -> tuple[Method, ...]:
             ledger,
             reconciler,
             reload,
+            CapacityCount(lambda: None),
         ),
     )
     return tuple(methods_of(*subjects))

@@ -15,6 +15,7 @@ from htoolsd.claims.claims import Claims
 from htoolsd.claims.reconciler import Reconciler
 from htoolsd.history.history import History
 from htoolsd.ledger.worker import LedgerWorker
+from htoolsd.metrics.capacity import CapacityCount
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.remedies import POLICIES
 from htoolsd.policies.schedule import Policies
@@ -55,6 +56,7 @@ async def test_status_has_all_parts_of_the_daemon(autojump_clock: MockClock, tmp
             ledger,
             reconciler,
             reload,
+            CapacityCount(lambda: None),
         )
         methods.add(*methods_of(status))
         await sync.poll_all()

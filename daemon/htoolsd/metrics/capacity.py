@@ -1,0 +1,93 @@
+"""Expensive figures of the node groups: computed by a process of low priority, and only when asked for."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+import trio
+
+from ganeti_htools.model.cluster import Cluster
+from htoolsd.metrics.handover import encode
+
+_log = structlog.get_logger()
+
+LIMIT = 60  # seconds that the process may take; groups that it has not reached keep their last figures
+_PAUSE = 10  # times the duration of a count until the next one, so a tenth of a core at most
+_PATIENCE = 1.0  # seconds that the first caller waits for the first figures
+_KILLING = 5.0  # seconds beyond the limit, after which the process is killed
+
+
+class CapacityCount:
+    """The last count. ``cluster`` returns the cluster of which to count, None for none.
+
+    A cluster is counted once. There is one process at a time, and none if nobody asks.
+    """
+
+    def __init__(self, cluster: Callable[[], Cluster | None]) -> None:
+        self._cluster = cluster
+        self._counted: Cluster | None = None
+        self._time = 0.0  # of trio's clock, at which the counted cluster was taken
+        self._complete = False
+        self._error: str | None = None
+        self._groups: dict[str, dict[str, float]] = {}
+        self._wanted, self._ended = trio.Event(), trio.Event()
+
+    async def request(self) -> None:
+        """Have the present cluster counted soon. Only the first count is waited for, a moment."""
+        self._wanted.set()
+        if self._counted is None and self._cluster() is not None:
+            with trio.move_on_after(_PATIENCE):
+                await self._ended.wait()
+
+    def status(self) -> dict[str, Any]:
+        """Return the figures of each group, and their age in seconds; ``complete``: all have this age.
+
+        Figures are None as long as they are unknown.
+        """
+        age = None if self._counted is None else round(trio.current_time() - self._time, 3)
+        unknown = dict.fromkeys(("free_instances", "balanced_score"))
+        groups = [{"name": name, **unknown, **found} for name, found in self._groups.items()]
+        return {"age_s": age, "complete": self._complete, "error": self._error, "groups": groups}
+
+    async def run(self) -> None:
+        """Count when requested, until cancelled."""
+        while True:
+            await self._wanted.wait()
+            self._wanted = trio.Event()
+            cluster, began = self._cluster(), trio.current_time()
+            if cluster is None or cluster is self._counted:
+                continue
+            await self._count(cluster)
+            self._counted, self._time = cluster, began
+            self._ended.set()
+            await trio.sleep(_PAUSE * (trio.current_time() - began))
+
+    async def _count(self, cluster: Cluster) -> None:
+        command = [sys.executable, "-P", "-m", "htoolsd.metrics.count", str(LIMIT)]
+        self._complete, error = False, None
+        try:
+            data = await trio.to_thread.run_sync(encode, cluster)
+            with trio.move_on_after(LIMIT + _KILLING):
+                done = await trio.run_process(
+                    command, stdin=data, capture_stdout=True, capture_stderr=True, check=False
+                )
+                self._complete = done.returncode == 0
+                self._take(done.stdout)
+                if done.returncode > 0:
+                    error = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        except (OSError, subprocess.SubprocessError, ValueError) as failure:
+            error = f"{type(failure).__name__}: {failure}"
+        if error is not None and error != self._error:
+            _log.warning("capacity not counted", error=error)
+        self._error = error
+
+    def _take(self, output: bytes) -> None:
+        present = dict[str, dict[str, float]]()
+        for line in output.decode().splitlines():
+            name, figure, value = json.loads(line)
+            present.setdefault(name, {})[figure] = value
+        before = {} if self._complete else self._groups
+        self._groups = before | {name: before.get(name, {}) | found for name, found in present.items()}

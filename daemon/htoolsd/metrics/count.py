@@ -1,0 +1,85 @@
+"""The process that computes expensive figures: ``python -m htoolsd.metrics.count SECONDS``.
+
+It reads a cluster from standard input, and prints a line of JSON for each figure of a node group as
+soon as it is known. It ends itself after so many seconds, whatever it does. A thread of the daemon would
+take turns with the thread that decides; a process of low priority does not.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+
+from ganeti_htools.commandline.instances import requested_instances
+from ganeti_htools.commandline.line import CommandLine
+from ganeti_htools.engine.balancing.balance import rebalance, score_of
+from ganeti_htools.engine.capacity.counting import check_enough, standard
+from ganeti_htools.engine.capacity.scope import chosen_scope
+from ganeti_htools.engine.redundancy.health import groups
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.columns import NOWHERE
+from ganeti_htools.model.errors import HtoolsError, RequestFailed
+from ganeti_htools.model.options import BalancingOptions, PlacementOptions
+from ganeti_htools.model.state import State
+from ganeti_htools.planning import view
+from ganeti_htools.planning.view import View
+from htoolsd.metrics.handover import decode
+
+_LOW = 19  # the lowest priority
+
+
+def main() -> None:
+    """Print the figures. A cluster without standard instances has no counts."""
+    signal.alarm(int(sys.argv[1]))
+    os.nice(_LOW)
+    with open(0, "rb") as stream:
+        cluster = decode(stream)
+    for name, figure, value in figures(cluster):
+        print(json.dumps([name, figure, value]), flush=True)
+
+
+def figures(cluster: Cluster) -> Iterator[tuple[str, str, float]]:
+    """Yield figures of node groups: the group's name, the name of the figure, its value."""
+    whole = view.state_of(cluster, View())
+    alone = {cluster.groups[row].name: _alone(whole, row) for row in groups(whole)}
+    for name, state in alone.items():
+        try:
+            yield name, "free_instances", free_instances(state)
+        except HtoolsError:  # the cluster enables no disk template, for example
+            break
+    for name, state in alone.items():
+        yield name, "balanced_score", balanced_score(state)
+
+
+def free_instances(state: State) -> int:
+    """Return how many standard instances fit, as ``hspace`` without options counts. Raises HtoolsError."""
+    _, (kind, sizes) = requested_instances(state, CommandLine())
+    scope = chosen_scope(state, PlacementOptions())
+    if scope.closed:
+        return 0
+    try:
+        check_enough(state, kind.template, scope.nodes)
+    except RequestFailed:
+        return 0
+    return standard(state, kind, sizes[0], scope, None).placed
+
+
+def balanced_score(state: State) -> float:
+    """Return the score that ``hbal`` without options reaches."""
+    scope = np.ones(len(state.group), np.bool_)
+    after, _ = rebalance(state, scope, BalancingOptions(), view.movable(state, View()))
+    return score_of(after, scope)
+
+
+def _alone(whole: State, group: int) -> State:
+    """Return the nodes of a group (row), with the instances that have all their nodes in the group."""
+    scope = whole.group == group
+    here = scope[whole.pnode] & ((whole.snode == NOWHERE) | scope[whole.snode])
+    return whole.part(np.flatnonzero(scope), np.flatnonzero(here))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""The count of free instances, by a real process."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from ganeti_htools.backends import text
+from ganeti_htools.model.cluster import Cluster
+from htoolsd.metrics import capacity
+from htoolsd.metrics.capacity import CapacityCount
+from tests.support.documents import SAMPLES
+
+
+def sample(name: str) -> Cluster:
+    return text.parse((SAMPLES / name).read_text("utf-8"), name)
+
+
+@asynccontextmanager
+async def counting(clusters: list[Cluster | None]) -> AsyncIterator[CapacityCount]:
+    """A count of the last cluster of a list."""
+    count = CapacityCount(lambda: clusters[-1])
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(count.run)
+        yield count
+        nursery.cancel_scope.cancel()
+
+
+async def ended(count: CapacityCount) -> None:
+    with trio.fail_after(60):
+        while count.status()["age_s"] is None:
+            await trio.sleep(0.01)
+
+
+async def test_counts_each_cluster_once_and_only_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capacity, "_PATIENCE", 60.0)
+    monkeypatch.setattr(capacity, "_PAUSE", 0)
+    clusters: list[Cluster | None] = [None]
+    async with counting(clusters) as count:
+        await count.request()
+        assert count.status() == {"age_s": None, "complete": False, "error": None, "groups": []}
+        clusters.append(sample("ceph-one.data"))
+        await count.request()
+        first = count.status()
+        assert first["groups"] == [{"name": "default", "free_instances": 0, "balanced_score": 0.0}]
+        assert (first["complete"], first["error"]) == (True, None)
+        await count.request()
+        await trio.sleep(0.05)
+        assert count.status()["age_s"] >= first["age_s"] + 0.05
+
+
+def free(count: CapacityCount) -> dict[str, int | None]:
+    return {group["name"]: group["free_instances"] for group in count.status()["groups"]}
+
+
+def test_figures_of_unreached_groups_stay() -> None:
+    count = CapacityCount(lambda: None)
+    count._complete = True
+    count._take(b'["a", "free_instances", 7]\n["b", "free_instances", 8]\n')
+    count._complete = False
+    count._take(b'["a", "free_instances", 6]\n')
+    assert free(count) == {"a": 6, "b": 8}
+    count._complete = True
+    count._take(b'["a", "free_instances", 5]\n')
+    assert free(count) == {"a": 5}
+
+
+async def test_defect_of_the_process_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capacity, "encode", lambda _cluster: b"nothing")
+    async with counting([sample("idle.data")]) as count:
+        count._wanted.set()
+        await ended(count)
+        assert "UnpicklingError" in count.status()["error"]
