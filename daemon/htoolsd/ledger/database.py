@@ -21,7 +21,7 @@ from ganeti_htools.files import make_private_database
 from ganeti_htools.model.errors import DataError
 from htoolsd.ledger.records import ConflictError, UnavailableError, check_address, display_url, is_file
 
-VERSION = "0002"  # the last one in versions/
+VERSION = "0003"  # the last one in versions/
 VERSION_TABLE = "ledger_version"
 _VERSIONS = Path(__file__).parent / "versions"
 _PATIENCE = 5  # seconds to wait for another writer, or for a server

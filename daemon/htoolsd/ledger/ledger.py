@@ -16,6 +16,7 @@ from ganeti_htools.model.inventory import Inventory
 from htoolsd.ledger import allocation, inventory, snapshot
 from htoolsd.ledger.consumer import expired_consumers, read_consumers
 from htoolsd.ledger.database import LedgerDatabase
+from htoolsd.ledger.documents import Documents, documents_of_others, write_documents
 from htoolsd.ledger.provider import read_provider, read_providers
 from htoolsd.ledger.records import (
     Allocations,
@@ -68,6 +69,16 @@ class Ledger:
         """Return the inventories of a provider by class; empty for an unknown provider."""
         with self._database.reading() as connection:
             return inventory.read_inventories(connection, provider).get(provider, {})
+
+    def documents_of_others(self, cluster: str, writer: str) -> Documents:
+        """Return the documents of a cluster that another writer has written last."""
+        with self._database.reading() as connection:
+            return documents_of_others(connection, cluster, writer)
+
+    def write_documents(self, cluster: str, writer: str, contents: Documents) -> None:
+        """Replace documents of a cluster. Raises ConflictError."""
+        with self._database.writing() as connection:
+            write_documents(connection, cluster, writer, contents)
 
     def consumer(self, uuid: str) -> Consumer | None:
         """Return a consumer, None for an unknown one."""

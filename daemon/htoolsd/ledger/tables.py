@@ -1,6 +1,7 @@
 """The tables of the ledger, after OpenStack's design "Resource Providers - Base Models".
 
-Beyond the design: resource classes by name, and consumers (as Placement has them) with their promises.
+Beyond the design: resource classes by name, consumers (as Placement has them) with their promises, and
+documents.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -95,6 +96,16 @@ allocations = Table(
     Column("used", Big, nullable=False),
     UniqueConstraint("consumer_id", "resource_provider_id", "resource_class_id"),
     Index("allocations_by_provider", "resource_provider_id", "resource_class_id", "used"),
+)
+
+# Copies of state files of the daemons that share the database. NULL content: the file was removed.
+documents = Table(
+    "documents",
+    metadata,
+    Column("cluster", String(255), primary_key=True),
+    Column("name", String(255), primary_key=True),
+    Column("writer", String(1000), nullable=False),
+    Column("content", Text),
 )
 
 

@@ -8,7 +8,7 @@ was not. It does not resume an interrupted plan, but follows the plan's jobs to 
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -32,7 +32,7 @@ from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.planning.plan import OnChange
 from ganeti_htools.sources.source import describe_silent
 from htoolsd.claims.plan_claims import PlanClaims
-from htoolsd.plans.plan import Plan, PlanState, read_plans
+from htoolsd.plans.plan import Plan, PlanState, plan_from_json, read_plans
 from htoolsd.sync.sync import Sync
 
 _log = structlog.get_logger()
@@ -51,8 +51,11 @@ class Plans:
     """All plans, recorded in ``directory``.
 
     ``note`` is called with each plan that was made or has ended. With ``claims``, plans claim what their jobs
-    need, and respect the claims of others. ``last_change`` is when an earlier daemon last wrote or removed a
-    record here, in seconds of the epoch; 0 if none ever did.
+    need, and respect the claims of others. ``copy`` is called with a plan's id and its record when that was
+    written, and with None when it was removed.
+
+    ``last_change`` is when an earlier daemon last wrote or removed a record here, in seconds of the epoch; 0
+    if none ever did.
     """
 
     def __init__(
@@ -61,11 +64,13 @@ class Plans:
         sync: Sync,
         note: Callable[[Plan], None] = lambda _plan: None,
         claims: PlanClaims | None = None,
+        copy: Callable[[str, str | None], None] = lambda _name, _content: None,
     ) -> None:
         self._directory = directory
         self._sync = sync
         self._note = note
         self._claims = claims
+        self._copy = copy
         self._plans: dict[str, Plan] = {}
         self.last_change = 0.0
         self._stopping = trio.Event()
@@ -91,13 +96,31 @@ class Plans:
         _log.info("plan made", plan=plan.id, tool=plan.facts["tool"], jobs=sum(map(len, plan.run.rest)))
 
     async def adopt(self, plan: Plan) -> None:
-        """Add an interrupted plan of another daemon, and follow its jobs to their end."""
-        self._plans[plan.id] = plan
-        self._note(plan)
-        _log.warning("plan of another daemon was interrupted", plan=plan.id)
+        """Add a plan of another daemon, and follow its jobs to their end. One under way was interrupted."""
+        if plan.state.going:
+            plan.end(time.time())
+        known, self._plans[plan.id] = self._plans.get(plan.id), plan
+        if plan.state is PlanState.INTERRUPTED and (known is None or known.ended is None):
+            self._note(plan)
+            _log.warning("plan of another daemon was interrupted", plan=plan.id)
         await self._try_to_record(plan)
         if plan.run.current:
             self._traces.start_soon(self._trace, plan)
+
+    async def adopt_records(self, records: Mapping[str, str | None]) -> None:
+        """Add the plans in another daemon's records; without content, remove the plan."""
+        for name, content in records.items():
+            known = self._plans.get(name)
+            if known is not None and known.state.going:
+                continue
+            if content is not None:
+                try:
+                    await self.adopt(plan_from_json(content.encode()))
+                except DataError as error:
+                    _log.error("plan cannot be read", path=name, error=str(error))
+            elif known is not None:
+                await self._remove([known])
+        self._plans = dict(sorted(self._plans.items(), key=lambda item: item[1].facts["made"]))
 
     def status(self) -> dict[str, Any]:
         """Return the number of plans by state. Plans that a tool has only shown do not count."""
@@ -298,12 +321,16 @@ class Plans:
         """Raises NotRecordedError."""
         async with plan.recording:  # so that an older text never replaces a newer one
             try:
-                await trio.to_thread.run_sync(write_text, self._path(plan), plan.text())
+                text = plan.text()
+                await trio.to_thread.run_sync(write_text, self._path(plan), text)
             except HtoolsError as error:
                 raise NotRecordedError(str(error)) from None
+            self._copy(plan.id, text)
 
     async def _try_to_record(self, plan: Plan) -> None:
-        """Record what has already happened. Failures are logged."""
+        """Record what has already happened, unless the plan was removed or replaced. Failures are logged."""
+        if self._plans.get(plan.id) is not plan:
+            return
         try:
             await self._record(plan)
         except NotRecordedError as error:
@@ -339,6 +366,7 @@ class Plans:
     async def _remove(self, old: Sequence[Plan]) -> None:
         for plan in old:  # at once, so that none of them begins meanwhile
             self._plans.pop(plan.id, None)
+            self._copy(plan.id, None)
         if old:
             await trio.to_thread.run_sync(_unlink, [self._path(plan) for plan in old])
 

@@ -14,7 +14,7 @@ Times are seconds of the epoch. Only :class:`MemoryFile` has effects.
 
 import os
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -300,6 +300,22 @@ def to_text(memories: PolicyMemories) -> str:
     return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n"
 
 
+def from_text(content: str | bytes) -> PolicyMemories:
+    """Return the memories in the content of a file.
+
+    Raises ValueError, TypeError, LookupError or AttributeError for damaged content, HtoolsError for that of a
+    newer htoolsd.
+    """
+    document = orjson.loads(content)
+    if document["version"] > _VERSION:
+        raise HtoolsError("written by a newer htoolsd; upgrade this one")
+    return PolicyMemories(
+        {str(name): _memory_from_json(each) for name, each in document["policies"].items()},
+        {str(name): float(when) for name, when in document["moved"].items()},
+        {str(name): float(when) for name, when in document["switched"].items()},
+    )
+
+
 def read(path: str) -> PolicyMemories:
     """Read the file; empty memories if it does not exist.
 
@@ -313,14 +329,9 @@ def read(path: str) -> PolicyMemories:
     except OSError as error:
         raise HtoolsError(f"{path}: {error.strerror}") from None
     try:
-        document = orjson.loads(content)
-        if document["version"] > _VERSION:
-            raise HtoolsError(f"{path} was written by a newer htoolsd; upgrade this one")
-        return PolicyMemories(
-            {str(name): _memory_from_json(each) for name, each in document["policies"].items()},
-            {str(name): float(when) for name, when in document["moved"].items()},
-            {str(name): float(when) for name, when in document["switched"].items()},
-        )
+        return from_text(content)
+    except HtoolsError as error:
+        raise HtoolsError(f"{path}: {error}") from None
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         copy = f"{path}.damaged-{time.strftime('%Y%m%dT%H%M%S')}"
         _log.error("policy memory is damaged; policies start with an empty one", error=str(error), copy=copy)
@@ -334,12 +345,20 @@ def read(path: str) -> PolicyMemories:
 class MemoryFile:
     """The memories of the policies ``names``, and their file at ``path``.
 
+    ``copy`` is called with the content that was written.
+
     ``unreadable`` is the error of a file that could not be read. Then nothing is written, and policies hold
     back. ``complete``: what other daemons did is counted as well (:mod:`htoolsd.policies.succession`).
     """
 
-    def __init__(self, path: str, names: Collection[str]) -> None:
+    def __init__(
+        self,
+        path: str,
+        names: Collection[str],
+        copy: Callable[[str], None] = lambda _content: None,
+    ) -> None:
         self._path = path
+        self._copy = copy
         self.content = PolicyMemories({name: PolicyMemory() for name in names})
         self.unreadable: str | None = None
         self.dirty = False
@@ -354,6 +373,18 @@ class MemoryFile:
             self.unreadable = str(error)
             _log.error("policy memory cannot be read; policies hold back", error=self.unreadable)
             return
+        self._use(found)
+
+    def adopt(self, content: str) -> None:
+        """Use the memories of another daemon instead, from the content of its file. Failures are logged."""
+        try:
+            self._use(from_text(content))
+        except (ValueError, TypeError, LookupError, AttributeError, HtoolsError) as error:
+            _log.error("policy memory of another daemon cannot be read", error=str(error))
+        else:
+            self.dirty = True
+
+    def _use(self, found: PolicyMemories) -> None:
         names = self.content.memories
         known = {name: memory for name, memory in found.memories.items() if name in names}
         self.content = PolicyMemories(names | known, found.moved, found.switched)
@@ -363,10 +394,12 @@ class MemoryFile:
         async with self._writing:
             self.dirty = False
             try:
-                await trio.to_thread.run_sync(write_text, self._path, to_text(self.content))
+                content = to_text(self.content)
+                await trio.to_thread.run_sync(write_text, self._path, content)
             except BaseException:  # cancellation included
                 self.dirty = True
                 raise
+            self._copy(content)
 
     async def save_changes(self) -> None:
         """Write the file if its content has changed. Failures are logged."""

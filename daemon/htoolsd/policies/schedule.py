@@ -26,6 +26,7 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.planning import power_jobs
 from ganeti_htools.planning.plan import Proposal
+from htoolsd.ledger.state_copies import StateCopies
 from htoolsd.plans.plan import Plan, new_plan
 from htoolsd.plans.plans import Plans
 from htoolsd.policies import decision, evaluate, observe, succession
@@ -43,10 +44,14 @@ _log = structlog.get_logger()
 
 _LAST_SECONDS = 2.0  # for the last write
 _WATCH_SECONDS = 5.0  # between looks for changes of the cluster
+_MEMORY = "policies"  # the name of the memory's copy; plans have their ids
 
 
 class Policies:
-    """All policies. Their memory is in the file at ``path``; ``note`` is called with each decision."""
+    """All policies. Their memory is in the file at ``path``; ``note`` is called with each decision.
+
+    ``copies`` are those of this file and of the plans' records in a shared ledger.
+    """
 
     def __init__(
         self,
@@ -56,8 +61,11 @@ class Policies:
         settings: Mapping[str, PolicySettings],
         note: Callable[[PolicyDecision], None],
         clock: Callable[[], float] = time.time,
+        copies: StateCopies | None = None,
     ) -> None:
-        self._inputs = PolicyInputs(sync, plans, MemoryFile(path, POLICIES), dict(settings), clock)
+        memory = MemoryFile(path, POLICIES, lambda content: copies.put(_MEMORY, content) if copies else None)
+        self._inputs = PolicyInputs(sync, plans, memory, dict(settings), clock)
+        self._copies = copies
         self._note = note
         self._due = dict.fromkeys(POLICIES, inf)
         self._triggers: dict[str, str] = {}
@@ -250,9 +258,18 @@ class Policies:
         async with self._succeeding:
             if (why := inputs.sync.obstacle()) is not None:
                 memory.complete = False
+                if self._copies is not None:
+                    self._copies.hold()
                 raise HtoolsError(why)
             if memory.complete or memory.unreadable is not None:
                 return
+            if not inputs.sync.master or inputs.sync.model.cluster is None:
+                raise HtoolsError("the cluster is not known yet")
+            if self._copies is not None:
+                others = await self._copies.fetch()
+                if content := others.pop(_MEMORY, None):
+                    memory.adopt(content)
+                await inputs.plans.adopt_records(others)
             async with inputs.sync.client() as ganeti:
                 jobs = await past_jobs(ganeti, inputs.clock() - DAY)
             if memory.content.take_over(

@@ -34,6 +34,7 @@ from htoolsd.claims.reconciler import Reconciler
 from htoolsd.history import entries
 from htoolsd.history.history import History
 from htoolsd.ledger.records import file_url
+from htoolsd.ledger.state_copies import StateCopies
 from htoolsd.ledger.worker import LedgerWorker
 from htoolsd.metrics.capacity import CapacityCount
 from htoolsd.plans.plan import Plan
@@ -161,7 +162,8 @@ async def _run(
         policies.ended(plan)
 
     plan_claims = PlanClaims(sync, ledger, reconciler, claims)
-    plans = Plans(os.path.join(config.state_dir, "plans"), sync, note_plan, plan_claims)
+    copies = StateCopies(ledger, f"{ssconf.name}:{os.path.abspath(config.state_dir)}", own_cluster)
+    plans = Plans(os.path.join(config.state_dir, "plans"), sync, note_plan, plan_claims, copies.put)
     reconciler.release_other_plans(plans.active_ids)
     policies = Policies(
         os.path.join(config.state_dir, "policies.json"),
@@ -169,6 +171,7 @@ async def _run(
         plans,
         _policy_settings(config),
         lambda decision: history.note(entries.policy(decision.time, asdict(decision))),
+        copies=copies,
     )
     capacity = CapacityCount(lambda: sync.model.available if sync.master else None)
     status = StatusMethods(
@@ -243,6 +246,7 @@ async def _run(
         await nursery.start(access.run)
         nursery.start_soon(history.run)
         nursery.start_soon(ledger.run)
+        nursery.start_soon(copies.run)
         with finishing:
             async with trio.open_nursery() as clients:
                 await clients.start(plans.run)

@@ -77,7 +77,7 @@ def test_older_schema_is_migrated_and_keeps_its_rows(ledger_url: str, tmp_path: 
         assert ledger_database.schema_version(connection) == "9999"
         assert connection.execute(text("SELECT name, owner FROM consumers")).all() == [("c/web", "nobody")]
     database.close()
-    with pytest.raises(UnavailableError, match=r"schema version 9999 is newer than this htoolsd \(0002\)"):
+    with pytest.raises(UnavailableError, match=r"schema version 9999 is newer than this htoolsd \(0003\)"):
         Ledger(ledger_url)
 
 
