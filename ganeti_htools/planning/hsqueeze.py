@@ -217,7 +217,8 @@ class SqueezePlan(ToolPlan[SqueezeOptions]):
     def review(self, on_change: OnChange, say: Say, watched: Watched = unwatched) -> Check:
         """Make the check of the remaining phases: moves are possible, and nodes keep the resources free.
 
-        Figures that nodes no longer report are taken from the state of the plan.
+        Redundancy is checked after each of the moves that come next, and in the end. Figures that nodes no
+        longer report are taken from the state of the plan.
         """
         return _SqueezeReview(self, on_change, say, watched)
 
@@ -245,7 +246,7 @@ class _SqueezeReview:
             self._powered_up.update(up)
         promised = minimum if self._enough and (up or not down) else None
         movable = view.movable(state, options.view)
-        obstacle = recheck.obstacle(state, left, promised, target, movable)
+        obstacle = recheck.obstacle(state, left, promised, target, movable, _moves_soon(rest))
         if obstacle is None:
             return Review()
         new = replan(
@@ -289,6 +290,12 @@ def _named(found: SqueezePlan) -> list[NamedPhase]:
 
 def _nodes(phases: Sequence[NamedPhase], action: Action) -> list[str]:
     return [name for phase in phases if phase.action is action for name in phase.nodes]
+
+
+def _moves_soon(rest: Jobsets) -> int:
+    """Count the moves of the next jobset that has any."""
+    counts = (sum(isinstance(job.step, NamedStep) for job in jobs) for jobs in rest)
+    return next(filter(None, counts), 0)
 
 
 def _remaining(phases: Sequence[NamedPhase], rest: Jobsets) -> list[NamedPhase]:

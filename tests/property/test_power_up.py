@@ -118,8 +118,8 @@ def test_phases_can_be_carried_out_and_keep_minimum_free(seeds: range) -> None:
             for phase in found.phases
         ]
         assert [phase.action for phase in phases] == [Action.ONLINE] + [Action.OFFLINE] * (len(phases) - 1)
-        assert recheck.obstacle(state, phases[:1], minimum, target, everyone) is None
-        assert recheck.obstacle(state, phases, minimum, target, everyone) is None
+        assert recheck.obstacle(state, phases[:1], minimum, target, everyone, 1 << 30) is None
+        assert recheck.obstacle(state, phases, minimum, target, everyone, 1 << 30) is None
         assert not found.state.columns.offline[list({*found.nodes} - {*found.replaced})].any()
         assert found.state.columns.offline[list(found.replaced)].all()
         if found.replaced:

@@ -32,12 +32,13 @@ def obstacle(
     promised: ReserveByGroup | None,
     target: ReserveByGroup,
     movable: Bools,
+    soon: int,
 ) -> str | None:
     """Return the reason why the rest of a plan cannot be carried out on a state, or None.
 
     Nodes to be powered down must be empty by then, and each remaining node of their groups must have room
-    for ``target``. In the end each node must have room for ``promised``, if given. No step may take an
-    instance's redundancy.
+    for ``target``. In the end each node must have room for ``promised``, if given. None of the ``soon`` first
+    steps may take an instance's redundancy, nor may a whole phase.
     """
     gone = [name for phase in phases for name in phase.nodes if name not in state.nodes]
     if gone:
@@ -56,36 +57,46 @@ def obstacle(
                 phase.steps,
                 TO_THE_END,
                 movable,
-                _Losses(marked, phase.steps, late, target),
+                _Losses(marked, phase.steps, late, target, soon),
             )
             or (_too_few(state, marked, rows, target) if down else None)
         )
         if problem:
             return problem
-        state = marked
+        state, soon = marked, max(0, soon - len(phase.steps))
     enough = promised is None or reserve.room_on_all(state, everywhere, promised)
     return None if enough else "nodes would not have the minimal resources free"
 
 
 class _Losses:
-    """The redundancy of the instances of each group, after each step of a phase.
+    """The redundancy of the instances of each group, after each of the ``soon`` first steps of a phase.
 
-    ``late`` nodes take instances as long as they have mirrored ones.
+    After the other steps it is only compared in the end: each of them is among the first ones of a later
+    review. ``late`` nodes take instances as long as they have mirrored ones.
     """
 
-    def __init__(self, state: State, steps: Sequence[NamedStep], late: Bools, target: ReserveByGroup) -> None:
+    def __init__(
+        self, state: State, steps: Sequence[NamedStep], late: Bools, target: ReserveByGroup, soon: int
+    ) -> None:
         self._state, self._late, self._target = state, late, target
+        self._left, self._soon = len(steps), soon
         touched = {name for step in steps for name in step.was} & state.nodes.keys()
         groups = {int(state.group[state.nodes[name]]) for name in touched}
         self._lost = {group: self._unrecoverable(group) for group in groups}
 
     def __call__(self, row: int) -> str | None:
-        """Describe who has lost redundancy by the last step, of the instance (row); None if nobody has."""
+        """Describe who has lost redundancy up to a step of the instance (row); None if nobody has."""
+        self._left, self._soon = self._left - 1, self._soon - 1
+        if self._soon < 0 < self._left:
+            return None
         group = int(self._state.group[self._state.pnode[row]])
-        before = self._lost[group]
-        now = self._lost[group] = self._unrecoverable(group)
-        rows = np.flatnonzero(now & ~before).tolist()
-        return describe_lost(self._state, rows) if rows else None
+        for each in [group] if self._soon >= 0 else list(self._lost):
+            before = self._lost[each]
+            now = self._lost[each] = self._unrecoverable(each)
+            rows = np.flatnonzero(now & ~before).tolist()
+            if rows:
+                return describe_lost(self._state, rows)
+        return None
 
     def _unrecoverable(self, group: int) -> Bools:
         if reserve.is_empty(self._target[group]):

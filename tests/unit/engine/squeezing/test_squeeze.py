@@ -38,10 +38,11 @@ def obstacle(
     nodes: tuple[str, ...] = ("n2",),
     steps: tuple[NamedStep, ...] = (AWAY,),
     target: Instance = SMALL,
+    soon: int = 9,
 ) -> str | None:
-    state = derive(cluster)
+    state, movable = derive(cluster), np.ones(len(cluster.instances), np.bool_)
     phases, promised = [NamedPhase(action, nodes, steps)], [target] * 2 if action is Action.ONLINE else None
-    return recheck.obstacle(state, phases, promised, [target] * 2, np.ones(len(state.pnode), np.bool_))
+    return recheck.obstacle(state, phases, promised, [target] * 2, movable, soon)
 
 
 def test_accepts_plan_when_node_will_be_empty() -> None:
@@ -205,6 +206,22 @@ def test_obstacle_of_redundancy() -> None:
     assert obstacle(replace(cluster, nodes=tight), target=NOTHING) is None
 
 
+def test_redundancy_is_checked_after_each_of_the_next_steps_and_in_the_end() -> None:
+    """Only n1 could take a from n0, once b is on n0 as well; then n3 takes b."""
+    rows = instance("b", DiskTemplate.EXT, "n1", mem=600), instance("a", DiskTemplate.EXT, "n2")
+    made = by_hand.cluster({"n0": 10_000, "n1": 1200, "n2": 10_000, "n3": 650}, rows)
+    cluster = replace(made, nodes=(replace(made.nodes[0], master=True), *made.nodes[1:]))
+    too = NamedStep("b", MoveKind.FAILOVER_TO, "n0", ("n1",), ("n0",))
+    lost = "a would not come back after the loss of n0, unlike now"
+    assert obstacle(cluster, steps=(AWAY, too), soon=0) is None
+    assert obstacle(cluster, steps=(AWAY, too), soon=1) == lost
+    assert obstacle(cluster, steps=(AWAY,), soon=0) == lost
+    last = replace(cluster.nodes[3], offline=True)
+    assert obstacle(replace(cluster, nodes=(*cluster.nodes[:3], last)), steps=(AWAY, too), soon=0) == (
+        "b would not come back after the loss of n0, unlike now"
+    )
+
+
 def test_plan_follows_wishes() -> None:
     state, everyone = spread(6, 100), np.ones(12, np.bool_)
 
@@ -281,10 +298,10 @@ def test_a_plan_that_copies_holds_as_long_as_its_nodes_do() -> None:
     assert found.action is Action.NOTHING  # plain instances come back nowhere should their node be lost
     found = squeeze.plan(state, [NOTHING], [NOTHING], everyone, wishes=Wishes(allowed=AllowedMoves.ALL))
     phases = [NamedPhase(found.action, state.names(found.nodes), list(named(state, found.steps)))]
-    assert recheck.obstacle(state, phases, None, [NOTHING], everyone) is None
+    assert recheck.obstacle(state, phases, None, [NOTHING], everyone, 0) is None
     less = [replace(node, t_dsk=1.0, f_dsk=0) if node.master else node for node in state.cluster.nodes]
     full = derive(replace(state.cluster, nodes=tuple(less)))
-    assert "does not fit" in str(recheck.obstacle(full, phases, None, [NOTHING], everyone))
+    assert "does not fit" in str(recheck.obstacle(full, phases, None, [NOTHING], everyone, 0))
 
 
 def in_pool(pool: int | None, capable: str) -> State:
@@ -326,7 +343,7 @@ def test_master_candidates_that_have_gone_meanwhile() -> None:
         (in_pool(4, "yyyyyy"), "too few nodes would be left that can be master candidates"),
     ):
         phases = [NamedPhase(Action.OFFLINE, nodes, [])]
-        found = recheck.obstacle(now, phases, None, [NOTHING], np.ones(0, np.bool_))
+        found = recheck.obstacle(now, phases, None, [NOTHING], np.ones(0, np.bool_), 0)
         assert found == why
 
 
