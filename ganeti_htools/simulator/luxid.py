@@ -140,7 +140,8 @@ class Luxid:
         if not isinstance(wanted, list | None):
             raise _unreadable(wanted, "Unable to read [JobId]")
         numbers = [_number(number) for number in wanted or ()]
-        found = {row[0]: row[1:] for row in self._values(self._jobs.unarchived(), ["id", *names])}
+        jobs = [job for job in self._jobs.unarchived() if not numbers or job.number in numbers]
+        found = {row[0]: row[1:] for row in self._values(jobs, ["id", *names])}
         if not numbers:
             return list(found.values())
         nothing = {number: [number if name == "id" else None for name in names] for number in numbers}
