@@ -48,6 +48,18 @@ def test_plan_goes_on_without_a_frozen_ledger(tmp_path: Path, postgresql: Server
         wait_until(lambda: json.loads(ctl(daemon, "status", "--json").stdout)["ledger"]["behind_s"] == 0)
 
 
+def test_plan_goes_on_when_a_stopped_process_holds_locks(tmp_path: Path, postgresql: Server) -> None:
+    database = postgresql.database()
+    config = f'{OFTEN}ledger = "{database}"\n'
+    with following(tmp_path, generated(4, SPACIOUS), FOR_EVER, config) as (daemon, ganeti):
+        begun(daemon)
+        with postgresql.locked(database, "SELECT * FROM resource_providers FOR UPDATE"):
+            ganeti.finish()
+            until(daemon, "done")
+            assert daemon.told("ledger unavailable")
+        wait_until(lambda: not daemon.status()["ledger"]["error"])
+
+
 def cancel(daemon: Daemon, plan: str) -> None:
     call(daemon, "cancel", plan=plan)
 

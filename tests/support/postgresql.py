@@ -65,6 +65,17 @@ class Server:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGCONT)
 
+    @contextmanager
+    def locked(self, database: str, lock: str) -> Iterator[None]:
+        """Hold a lock on tables of a database (a URL) within the block; its process is stopped."""
+        with psycopg.connect(database) as connection:
+            connection.execute(lock.encode())
+            os.kill(connection.info.backend_pid, signal.SIGSTOP)
+            try:
+                yield
+            finally:
+                os.kill(connection.info.backend_pid, signal.SIGCONT)
+
     def answers(self) -> bool:
         try:
             psycopg.connect(self._url).close()
