@@ -1,7 +1,7 @@
 """Plans of ``hsqueeze``: nodes emptied and powered down, or powered up and filled (``hsqueeze(1)``)."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.balancing.recheck import named
-from ganeti_htools.engine.squeezing import candidates, recheck, squeeze
+from ganeti_htools.engine.squeezing import recheck, squeeze
 from ganeti_htools.engine.squeezing.power_group import with_power
 from ganeti_htools.engine.squeezing.power_plan import Action, AllowedMoves, Phase, PowerPlan, Wishes
 from ganeti_htools.engine.squeezing.recheck import NamedPhase
@@ -18,7 +18,7 @@ from ganeti_htools.execution.jobs import Jobsets
 from ganeti_htools.execution.review import Check, Review, Say
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools
-from ganeti_htools.model.errors import during
+from ganeti_htools.model.errors import during, first_names
 from ganeti_htools.model.moves import MoveKind, NamedStep
 from ganeti_htools.model.state import State
 from ganeti_htools.model.without_instances import reports, without_instances
@@ -51,6 +51,7 @@ class SqueezeOptions(ToolOptions):
     * ``max_nodes``: power down at most this many nodes; negative for no limit.
     * ``allow_drbd``: also empty nodes with DRBD instances.
     * ``allow_all``: also empty nodes with plain and file instances, which are stopped while they are copied.
+    * ``stay_up``: nodes that are not powered down for other reasons, and the reasons.
 
     With ``allow_drbd`` or ``allow_all`` the disk of the standard instances is kept free as well. See
     :attr:`factors` for the defaults of both amounts.
@@ -63,6 +64,7 @@ class SqueezeOptions(ToolOptions):
     max_nodes: int = -1
     allow_drbd: bool = False
     allow_all: bool = False
+    stay_up: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def allowed(self) -> AllowedMoves:
@@ -93,9 +95,12 @@ class SqueezeOptions(ToolOptions):
             f"target resources {self.target_resources:g} are below the minimal resources: {minimum:g} is used"
         )
 
-    def sparing(self, nodes: Collection[str]) -> "SqueezeOptions":
-        """Return these options for a plan that must not power down these nodes."""
-        return replace(self, never=(*self.never, *nodes))
+    def sparing(self, claims: Mapping[str, Collection[str]]) -> "SqueezeOptions":
+        """Return these options for a plan that must not power down these nodes: they have these claims."""
+        reasons = {
+            node: f"has resources claimed by {first_names(sorted(names))}" for node, names in claims.items()
+        }
+        return replace(self, stay_up={**self.stay_up, **reasons})
 
 
 @dataclass(frozen=True)
@@ -338,7 +343,7 @@ def plan(state: State, options: SqueezeOptions, progress: Progress) -> SqueezePl
         progress=lambda tried, all_of: progress(f"{tried} of {all_of} nodes tried"),
         wishes=Wishes(
             _rows_of(state, options.prefer, "--prefer"),
-            _rows_of(state, options.never, "--never"),
+            _never(state, options),
             _max_nodes(state, options),
             options.allowed,
         ),
@@ -351,6 +356,12 @@ def _max_nodes(state: State, options: SqueezeOptions) -> int | None:
     if options.max_nodes < 0:
         return None
     return max(0, options.max_nodes - len(interrupted_run(state.cluster).offline))
+
+
+def _never(state: State, options: SqueezeOptions) -> dict[int, str]:
+    """Return the nodes that are not powered down, with the reasons. Raises HtoolsError for unknown names."""
+    staying = {state.nodes[name]: why for name, why in options.stay_up.items() if name in state.nodes}
+    return staying | dict.fromkeys(_rows_of(state, options.never, "--never"), "is in --never")
 
 
 def _rows_of(state: State, names: Sequence[str], option: str) -> frozenset[int]:
@@ -376,12 +387,12 @@ def _lacks(state: State, options: SqueezeOptions, group: int) -> bool:
     return bool(stranded.any()) or lacks_resources(state, options, scope)
 
 
-def unsparable(state: State, options: SqueezeOptions) -> list[str]:
-    """Return why no node can be powered down, by quick checks; empty if one may, :func:`plan` finds out."""
+def unsparable(state: State, options: SqueezeOptions) -> list[str] | None:
+    """Return why no node can be powered down, by quick checks; None if one may, :func:`plan` finds out."""
     allowed, movable = options.allowed, view.movable(state, options.view)
     kept = squeeze.unsparable(state, kept_free(state, options.factors[1], allowed), movable, allowed)
-    if len(kept) < len(candidates.offline_candidates(state, allowed)):
-        return []
+    if kept is None:
+        return None
     return power_report.refusals(state, PowerPlan((), state, obstacles=kept), allowed)
 
 

@@ -1,6 +1,6 @@
 """Options of plans as one flat JSON object, by the dataclasses that declare them.
 
-Nested dataclasses are flattened. Missing options have their defaults.
+Nested dataclasses are flattened. Missing options have their defaults, objects of strings an empty one.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ def to_json(options: Any) -> dict[str, Any]:
         value = getattr(options, field.name)
         if is_dataclass(value):
             changed |= to_json(value)
-        elif value != field.default:
+        elif value != (field.default if field.default_factory is MISSING else field.default_factory()):
             changed[field.name] = list(value) if isinstance(value, tuple) else value
     return changed
 
@@ -75,6 +75,9 @@ def _value(name: str, hint: Any, default: Any, value: Any) -> Any:
     elif get_origin(hint) is tuple:
         fits, expected = type(value) is list and all(type(each) is str for each in value), "a list of strings"
         value = tuple(value) if fits else value
+    elif get_origin(hint) is Mapping:
+        fits = type(value) is dict and all(type(each) is str for each in value.values())
+        expected = "an object of strings"
     elif hint is bool:
         fits, expected = type(value) is bool, "true or false"
     elif hint is int:

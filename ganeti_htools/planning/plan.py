@@ -49,8 +49,8 @@ class ToolOptions:
     view: View = field(default_factory=View)
     execution: Execution = field(default_factory=Execution)
 
-    def sparing(self, _nodes: Collection[str]) -> Self:
-        """Return these options for a plan that must not power down these nodes."""
+    def sparing(self, _claims: Mapping[str, Collection[str]]) -> Self:
+        """Return these options for a plan that must not power down these nodes: they have these claims."""
         return self
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.squeezing import candidates, power_group
+from ganeti_htools.engine.squeezing import candidates, power_down, power_group
 from ganeti_htools.engine.squeezing.candidates import MIRRORS, OWN_STORAGE
 from ganeti_htools.engine.squeezing.power_plan import Action, AllowedMoves, PowerPlan
 from ganeti_htools.model.cluster import Node
@@ -21,6 +21,7 @@ _LESS = "lower --target-resources may help"
 # Options that help against a reason.
 _OPTIONS = {
     MIRRORS: "--allow-drbd moves them",
+    power_down.ENOUGH: "a larger --max-nodes may help",
     power_group.NO_ROOM: _LESS,
     power_group.TARGET: _LESS,
     power_group.ALONE: _WITHOUT_N1,
@@ -97,7 +98,8 @@ def _reason(state: State, row: int, cause: str, allowed: AllowedMoves) -> Reason
     if cause == MIRRORS:
         mirrors = np.flatnonzero((state.snode == row) & settled).tolist()
         return Reason(cause, tuple(rows[index].name for index in mirrors), _OPTIONS[cause])
-    return Reason(cause, (), _OPTIONS.get(cause, ""))
+    homeless = primaries if cause in (power_group.NO_ROOM, power_group.NO_PLACE) else ()
+    return Reason(cause, tuple(each.name for each in homeless), _OPTIONS.get(cause, ""))
 
 
 def _unavailable(node: Node) -> str:

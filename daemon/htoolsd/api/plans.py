@@ -68,8 +68,8 @@ class PlanMethods:
                 Refusal.CLUSTER, "the cluster is not known yet, or has changed since; ask again"
             )
         # Claimed nodes stay up, for a claim may be used at any moment.
-        claimed = self._plans.claimed() & {node.name for node in model.available.nodes}
-        options = options.sparing(sorted(claimed))
+        claims, nodes = self._plans.claims_on_nodes(), (node.name for node in model.available.nodes)
+        options = options.sparing({node: claims[node] for node in nodes if node in claims})
         proposal = await self._proposed(tool, options, model.available)
         client = caller.get()
         by = {"uid": client.uid, "pid": client.pid}

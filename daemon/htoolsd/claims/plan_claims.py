@@ -4,6 +4,7 @@ A plan claims under a name of its own. Its claim survives the daemon. The claim 
 plan runs any more, at the latest by the reconciler.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 import structlog
@@ -24,7 +25,7 @@ from htoolsd.ledger.records import (
     consumer_uuid,
     plan_name,
 )
-from htoolsd.ledger.reservations import claimed_nodes
+from htoolsd.ledger.reservations import claims_on_nodes
 from htoolsd.ledger.resources import Stations, move_needs
 from htoolsd.ledger.worker import LedgerWorker
 from htoolsd.sync.sync import Sync
@@ -58,13 +59,17 @@ class PlanClaims:
         self._synced = self._reconciler.synced
         return self._sync.model.available
 
-    def claimed_nodes(self) -> set[str]:
-        """Return the nodes with claimed resources."""
+    def claims_on_nodes(self) -> dict[str, set[str]]:
+        """Return the names of the claims on each node that has any."""
+        found = defaultdict[str, set[str]](set)
+        for promise in self._claims.promises():
+            for node in filter(None, (promise.row.pnode, promise.row.snode)):
+                found[node].add(promise.name)
         synced = self._reconciler.synced
-        promised = {
-            node for each in self._claims.promises() for node in (each.row.pnode, each.row.snode) if node
-        }
-        return promised | (claimed_nodes(*synced) if synced is not None else set())
+        if synced is not None:
+            for node, names in claims_on_nodes(*synced, lambda each: each.is_claim).items():
+                found[node].update(names)
+        return found
 
     async def claim(self, plan: str, jobs: Sequence[Job]) -> str | None:
         """Claim what the next jobs of a plan need, on the state of the last review; return None on success.
@@ -74,7 +79,7 @@ class PlanClaims:
         The claim may exceed the capacity, as rules that are not strict allow. Without a usable ledger the
         plan goes on.
         """
-        claimed = {node for job in jobs for node in job.nodes} & self.claimed_nodes()
+        claimed = {node for job in jobs for node in job.nodes} & self.claims_on_nodes().keys()
         if claimed:
             return f"others have claimed resources of {', '.join(sorted(claimed))}"
         synced = self._synced

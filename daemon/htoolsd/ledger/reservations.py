@@ -12,8 +12,6 @@ from htoolsd.ledger.desired_state import DesiredState
 from htoolsd.ledger.records import Consumer, LedgerSnapshot, full_name, provider_uuid
 from htoolsd.reservations import Reservations
 
-_RESERVING = ("plan", "claim")  # kinds of consumers whose claims count as reserved
-
 
 def reservations(desired: DesiredState, snapshot: LedgerSnapshot) -> Reservations:
     """Return what decisions and plans must leave free."""
@@ -24,8 +22,13 @@ def reservations(desired: DesiredState, snapshot: LedgerSnapshot) -> Reservation
         promises_on_nodes(desired, snapshot),
         settings_of_pools(desired, snapshot),
         _has_untagged(desired, snapshot),
-        claims_on_nodes(desired, snapshot),
+        claims_on_nodes(desired, snapshot, _reserves),
     )
+
+
+def _reserves(consumer: Consumer) -> bool:
+    """Whether a consumer is a plan or a claim by hand; their claims count as reserved."""
+    return consumer.kind in ("plan", "claim")
 
 
 def inventories_of_nodes(desired: DesiredState, snapshot: LedgerSnapshot) -> dict[str, Inventories]:
@@ -35,7 +38,7 @@ def inventories_of_nodes(desired: DesiredState, snapshot: LedgerSnapshot) -> dic
     Claims of plans and claims by hand count as reserved. ``reserved`` of a class that Ganeti counts is an
     amount as consumers have it: one reserved CPU of a node is as many virtual CPUs as the ratio makes of it.
     """
-    claimed = _claimed(desired, snapshot, lambda each: each.kind in _RESERVING)
+    claimed = _claimed(desired, snapshot, _reserves)
     found = {}
     for node, resources in desired.resources.nodes.items():
         inventories = snapshot.inventories.get(resources.provider, {})
@@ -67,11 +70,13 @@ def _has_untagged(desired: DesiredState, snapshot: LedgerSnapshot) -> bool:
     )
 
 
-def claims_on_nodes(desired: DesiredState, snapshot: LedgerSnapshot) -> dict[str, tuple[str, ...]]:
-    """Return the names of the claims by hand and of plans on each node that has any."""
+def claims_on_nodes(
+    desired: DesiredState, snapshot: LedgerSnapshot, counts: Callable[[Consumer], bool]
+) -> dict[str, tuple[str, ...]]:
+    """Return the names of some claims on each node that has any."""
     own, found = full_name(desired.resources.cluster, ""), defaultdict[str, list[str]](list)
     for uuid, each in snapshot.consumers.items():
-        if each.kind in _RESERVING:
+        if counts(each):
             for provider in snapshot.allocations.get(uuid, {}):
                 found[provider].append(each.name.removeprefix(own))
     providers = {node: each.provider for node, each in desired.resources.nodes.items()}
@@ -96,17 +101,6 @@ def _claimed(
             for provider, amounts in snapshot.allocations.get(uuid, {}).items():
                 found[provider].update(Counter(amounts) - Counter(used.get(provider, {})))
     return found
-
-
-def claimed_nodes(desired: DesiredState, snapshot: LedgerSnapshot) -> set[str]:
-    """Return the nodes with claimed resources."""
-    claimed = {
-        provider
-        for uuid, each in snapshot.consumers.items()
-        if each.is_claim
-        for provider in snapshot.allocations.get(uuid, {})
-    }
-    return {node for node, each in desired.resources.nodes.items() if each.provider in claimed}
 
 
 def taken_of_pools(desired: DesiredState, snapshot: LedgerSnapshot) -> dict[DesiredUnit, int]:

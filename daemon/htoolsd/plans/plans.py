@@ -298,9 +298,9 @@ class Plans:
         await self._claims.release(plan.id)
         return None
 
-    def claimed(self) -> set[str]:
-        """Return the nodes with resources that somebody has claimed."""
-        return self._claims.claimed_nodes() if self._claims is not None else set()
+    def claims_on_nodes(self) -> dict[str, set[str]]:
+        """Return the names of the claims on each node that has any."""
+        return self._claims.claims_on_nodes() if self._claims is not None else {}
 
     def _teller(self, plan: Plan) -> OnEvent:
         said = event_reporter(plan.run, plan.say, plan.warn, plan.stand)

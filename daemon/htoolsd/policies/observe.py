@@ -96,7 +96,7 @@ async def observe(inputs: PolicyInputs, remedy: Remedy) -> tuple[Cluster, list[S
         room=memory.plan_budget(settings, now),
         resting=tuple(resting(known.moved, settings, now)),
         switched=tuple(resting(known.switched, settings, now)),
-        claimed=tuple(sorted(inputs.plans.claimed())),
+        claimed=tuple(sorted(inputs.plans.claims_on_nodes())),
     )
     found = []
     for name, score, n1, need in measures:

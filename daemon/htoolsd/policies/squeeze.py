@@ -88,7 +88,8 @@ def need_of_power_down(facts: GroupFacts, settings: SqueezeSettings) -> Need:
     state = hsqueeze.state_of(group, options)
     if hsqueeze.lacks_resources(state, options):
         return Need(False, True, _LACKING)
-    if kept := hsqueeze.unsparable(state, options):
+    kept = hsqueeze.unsparable(state, options)
+    if kept is not None:
         return Need(False, True, f"no node can be spared: {'; '.join(kept)}")
     return Need(True, False, "perhaps some nodes can be spared")
 

@@ -1,11 +1,11 @@
 """Plans of ``hsqueeze`` for one node group as a cluster of its own. Pure functions.
 
 What another group lacks does not change the plan. Whatever forbids emptying a node stands in
-:func:`_nodes_kept_up`.
+:func:`_stay_up`.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -51,22 +51,25 @@ def options_for(
     """
     names = {instance.name for instance in group.instances}
     fixed = fixed_instances(cluster, settings, bounds.resting if bounds else ())
-    never = _of_group(cluster, group, "never", settings.never)
     return SqueezeOptions(
         View(exclude_instances=tuple(name for name in fixed if name in names)),
         Execution(on_change="stop", reason="policy squeeze of htoolsd"),
         minimal_resources=settings.minimal_resources,
         target_resources=settings.target_resources,
         prefer=_of_group(cluster, group, "prefer", settings.prefer),
-        never=(*never, *(_nodes_kept_up(group, bounds) if bounds else ())),
+        never=_of_group(cluster, group, "never", settings.never),
+        stay_up=_stay_up(group, bounds) if bounds else {},
         max_nodes=settings.max_nodes,
         allow_drbd=settings.allow_drbd,
         allow_all=settings.allow_all,
     )
 
 
-def _nodes_kept_up(group: Cluster, bounds: PlanBounds) -> Iterator[str]:
-    yield from (node.name for node in group.nodes if node.name in (*bounds.switched, *bounds.claimed))
+def _stay_up(group: Cluster, bounds: PlanBounds) -> dict[str, str]:
+    """Return the nodes that are not powered down now, with the reasons."""
+    reasons = dict.fromkeys(bounds.switched, "was powered, or came back, a short time ago")
+    reasons |= dict.fromkeys(bounds.claimed, "has claimed resources")
+    return {node.name: reasons[node.name] for node in group.nodes if node.name in reasons}
 
 
 def _of_group(cluster: Cluster, group: Cluster, key: str, names: Iterable[str]) -> tuple[str, ...]:

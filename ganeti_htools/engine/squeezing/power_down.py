@@ -8,6 +8,8 @@ from ganeti_htools.engine.squeezing.candidates import offline_candidates
 from ganeti_htools.engine.squeezing.power_group import NOT_REDUNDANT, PowerGroup
 from ganeti_htools.engine.squeezing.power_plan import ANY, PowerPlan, Progress, Wishes
 
+ENOUGH = "as many nodes as may be are powered down"
+
 
 def power_down(group: PowerGroup, progress: Progress, wishes: Wishes = ANY) -> PowerPlan:
     """Power down as many nodes as possible with as little data moved as possible.
@@ -78,9 +80,9 @@ def _joining(group: PowerGroup, progress: Progress, wishes: Wishes) -> list[Powe
         progress(tried, len(possible))
         nodes = (node, *plans[-1].nodes)
         if node in wishes.never:
-            kept[node] = "is in --never, or has claimed resources"
+            kept[node] = wishes.never[node]
         elif wishes.most is not None and len(plans) > wishes.most:
-            kept[node] = "as many nodes as may be are powered down"
+            kept[node] = ENOUGH
         elif why := group.infeasible(nodes, True, group.target) or group.stranded(nodes):
             kept[node] = why
         else:

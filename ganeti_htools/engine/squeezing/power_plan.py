@@ -92,10 +92,12 @@ class AllowedMoves(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """Nodes (rows) to power down first, nodes to keep, the most nodes (None: any), and the allowed moves."""
+    """Nodes (rows) to power down first, nodes to keep with the reasons, the most nodes (None: any), and the
+    allowed moves.
+    """
 
     prefer: frozenset[int] = frozenset()
-    never: frozenset[int] = frozenset()
+    never: Mapping[int, str] = field(default_factory=dict)
     most: int | None = None
     allowed: AllowedMoves = AllowedMoves.POOLS
 

@@ -25,7 +25,8 @@ def power_up(group: PowerGroup, progress: Progress, wishes: Wishes = ANY) -> Pow
     down are not part of the plan.
     """
     found = in_order(group, progress)
-    freely = replace(wishes, never=wishes.never.difference(found.nodes), most=None)
+    never = {node: why for node, why in wishes.never.items() if node not in found.nodes}
+    freely = replace(wishes, never=never, most=None)
     while found.enough:
         rest = power_down(group.on_state(found.state), lambda _a, _b: None, freely)
         needed = tuple(node for node in found.nodes if node not in rest.nodes)

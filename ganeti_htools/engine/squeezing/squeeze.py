@@ -67,17 +67,21 @@ def plan(
     return PowerPlan((*_merged(ups), *phases), now, obstacles=kept, refused=refused)
 
 
-def unsparable(state: State, target: ReserveByGroup, movable: Bools, allowed: AllowedMoves) -> dict[int, str]:
-    """Return the candidates that surely stay, by bounds, with the reasons; :func:`plan` decides.
+def unsparable(
+    state: State, target: ReserveByGroup, movable: Bools, allowed: AllowedMoves
+) -> dict[int, str] | None:
+    """Return why all candidates surely stay, by bounds; None if one may go, :func:`plan` finds out.
 
     Arguments as there.
     """
-    kept = dict[int, str]()
-    for row in sorted_unique(state.group).tolist():
+    kept, possible = dict[int, str](), offline_candidates(state, allowed)[::-1]
+    for row in sorted_unique(state.group[possible]).tolist():
         group = power_group(state, state.group == row, movable, target[row], target[row], allowed)
-        for node in group.within(offline_candidates(state, allowed)):
-            if why := group.infeasible([node], True, target[row]) or group.stranded([node]):
-                kept[node] = why
+        for node in group.within(possible):
+            why = group.infeasible([node], True, target[row]) or group.stranded([node])
+            if why is None:
+                return None
+            kept[node] = why
     return kept
 
 

@@ -329,7 +329,7 @@ def test_reports_cost_and_reasons_of_nodes_that_stay(
     assert run(tmp_path, LOOSE, *options, "-v", "-v") == 0
     told = capsys.readouterr().out.splitlines()
     assert "Node node1.org stays: is the master" in told
-    assert "Node node2.org stays: is in --never, or has claimed resources" in told
+    assert "Node node2.org stays: is in --never" in told
     assert run(tmp_path, LOOSE, *options, "--json") == 0
     report = json.loads(capsys.readouterr().out)
     assert set(report["kept"]) | set(report["nodes"]) == {f"node{row}.org" for row in range(1, 5)}
@@ -377,7 +377,7 @@ def test_warns_of_stopped_instances(tmp_path: Path, capsys: pytest.CaptureFixtur
     [
         ("file", "has instances on its own storage"),
         ("diskless", "has diskless instances, which stay"),
-        ("ext", "is in --never, or has claimed resources"),
+        ("ext", "is in --never"),
     ],
 )
 def test_reports_why_a_candidate_stays(
@@ -400,7 +400,12 @@ def test_reports_why_a_candidate_stays(
         ("plain", (), "has instances on its own storage: inst3; --allow-all moves them"),
         ("drbd", (), "has instances on its own storage: inst3; --allow-drbd moves them"),
         ("diskless", (), "has diskless instances, which stay: inst3"),
-        ("ext", ("--target-resources=55",), "target resources; lower --target-resources may help"),
+        ("ext", ("--target-resources=55",), "target resources: inst3; lower --target-resources may help"),
+        (
+            "ext",
+            ("--target-resources=0", "--max-nodes=0"),
+            "as many nodes as may be are powered down; a larger --max-nodes may help",
+        ),
     ],
 )
 def test_names_instances_and_options_when_no_node_can_be_spared(

@@ -79,6 +79,14 @@ def test_mirror_is_drained_after_its_instance_has_left() -> None:
     assert [job.title for jobs in again for job in jobs] == titles
 
 
+def test_says_why_a_node_has_to_stay_up() -> None:
+    options = replace(MIRRORS, never=("n2",)).sparing({"n3": ["web1", "db1"], "gone": ["web1"]})
+    assert hsqueeze.HSQUEEZE.propose(with_mirror(), options, ignore).found["kept"] == {
+        "n2": "is in --never",
+        "n3": "has resources claimed by db1, web1",
+    }
+
+
 @pytest.mark.parametrize(("node", "late"), [("n3", True), ("n2", False)])
 def test_only_the_mirror_is_drained_late(node: str, late: bool) -> None:
     """Nothing fails over to a drained node, as long as the mirror of an instance on another one is there."""

@@ -20,15 +20,16 @@ SOME = hbal.HbalOptions(
     BalancingOptions(disk_moves=False, disk_moves_factor=1.5, max_length=3),
     group="default",
 )
+SQUEEZE = hsqueeze.SqueezeOptions(target_resources=0.5, stay_up={"n1": "has resources claimed by web1"})
 
 
-@pytest.mark.parametrize("options", [SOME, hbal.HbalOptions(), hsqueeze.SqueezeOptions(target_resources=0.5)])
+@pytest.mark.parametrize("options", [SOME, hbal.HbalOptions(), SQUEEZE])
 def test_options_survive_json(options: Any) -> None:
     assert from_json(type(options), orjson.loads(orjson.dumps(to_json(options)))) == options
 
 
 def test_json_has_only_changed_options() -> None:
-    assert to_json(hbal.HbalOptions()) == {}
+    assert to_json(hbal.HbalOptions()) == to_json(hsqueeze.SqueezeOptions()) == {}
     wanted = replace(hbal.HbalOptions(), view=View(offline=("n1",)), balancing=BalancingOptions(max_length=3))
     assert to_json(wanted) == {"offline": ["n1"], "max_length": 3}
 

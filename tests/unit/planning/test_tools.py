@@ -49,6 +49,7 @@ def test_restored_plan_has_the_same_jobs_and_description(tool: Tool[Any, Any]) -
 
 
 def test_only_hsqueeze_spares_nodes() -> None:
-    assert TOOLS["hsqueeze"].options().sparing(["n0"]).never == ("n0",)
+    sparing = TOOLS["hsqueeze"].options().sparing({"n0": ["web1", "c2/web1"]})
+    assert sparing.stay_up == {"n0": "has resources claimed by c2/web1, web1"}
     for name in ("hbal", "hregroup"):
-        assert TOOLS[name].options().sparing(["n0"]) == TOOLS[name].options()
+        assert TOOLS[name].options().sparing({"n0": ["web1"]}) == TOOLS[name].options()

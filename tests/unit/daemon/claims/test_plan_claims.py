@@ -213,14 +213,15 @@ async def test_nodes_with_claims_are_not_powered_down(autojump_clock: MockClock,
         name = f"{here.sync.model.name}/new"
         consumer = Consumer(consumer_uuid(name), name, "instance", promised="{}")
         provider = provider_uuid(f"{here.sync.model.name}/one")
-        assert here.plans.claimed() == set()
+        assert here.plans.claims_on_nodes() == {}
         await here.claim(consumer, {provider: {"MEMORY_MB": 1}})
         await here.reconciler.reconcile()
-        assert here.plans.claimed() == {"one"}
+        assert here.plans.claims_on_nodes() == {"one": {"new"}}
         told: Any = await PlanMethods(here.plans, here.sync, none_again).plan(
             {"tool": "hsqueeze", "options": {"never": ["two"]}}, None
         )
-        assert told["options"]["never"] == ["two", "one"]
+        assert told["options"]["never"] == ["two"]
+        assert told["options"]["stay_up"] == {"one": "has resources claimed by new"}
         job = Job("power down one", (), (), nodes=("one",))
         assert await here.claims.claim("plan", [job]) == "others have claimed resources of one"
 
@@ -232,4 +233,4 @@ async def test_promise_counts_before_it_is_in_the_ledger(tmp_path: Path) -> None
         claims = Claims("always", 600.0, lambda: True)
         claims.restore(new_claim(promise, trio.current_time(), 600.0, "job"))
         plans = PlanClaims(sync, worker, Reconciler(sync, worker), claims)
-        assert plans.claimed_nodes() == {"one", "two"}
+        assert plans.claims_on_nodes() == {"one": {"new"}, "two": {"new"}}

@@ -7,7 +7,7 @@ from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
 from htoolsd.ledger.desired_state import DesiredState, desired_state
 from htoolsd.ledger.records import Consumer, Kind, LedgerSnapshot, consumer_uuid, provider_uuid
-from htoolsd.ledger.reservations import claimed_nodes, inventories_of_nodes, promises_on_nodes, reservations
+from htoolsd.ledger.reservations import claims_on_nodes, inventories_of_nodes, promises_on_nodes, reservations
 from tests.support import by_hand
 
 WEB = by_hand.instance("web1", DiskTemplate.DRBD, "node1", "node2")
@@ -64,11 +64,6 @@ def test_promises_that_are_not_in_use_yet_are_apart() -> None:
     assert promises_on_nodes(SAID, contents(there, ("c1/old", "instance", None, {"MEMORY_MB": 70}))) == {}
 
 
-def test_claimed_nodes_are_named() -> None:
-    assert claimed_nodes(SAID, contents({}, ("c1/new", "instance", "{}", {"VCPU": 1}))) == {"node1"}
-    assert claimed_nodes(SAID, contents({}, ("c1/node1", "node", None, {"VCPU": 1}))) == set()
-
-
 def test_names_claims_of_plans_and_by_hand_on_nodes() -> None:
     amounts = {"VCPU": 1}
     found = contents(
@@ -78,6 +73,9 @@ def test_names_claims_of_plans_and_by_hand_on_nodes() -> None:
         ("c1/new", "instance", "{}", amounts),
     )
     assert reservations(SAID, found).claims == {"node1": ("plan/1", "tests")}
+    assert claims_on_nodes(SAID, found, lambda each: each.is_claim) == {"node1": ("new", "plan/1", "tests")}
+    node = contents({}, ("c1/node1", "node", None, amounts))
+    assert claims_on_nodes(SAID, node, lambda each: each.is_claim) == {}
 
 
 class TestPools:
