@@ -64,6 +64,7 @@ MAY_IMPORT = {
     "htoolsd.policies": (
         f"{_LIBRARY} htoolsd.config_keys htoolsd.sync htoolsd.plans htoolsd.history htoolsd.claims"
     ),
+    "htoolsd.http": f"{_LIBRARY} htoolsd.config_keys htoolsd.socket htoolsd.metrics",
     "htoolsd.api": (
         f"{_LIBRARY} commandline htoolsd.socket htoolsd.sync htoolsd.plans"
         " htoolsd.history htoolsd.ledger htoolsd.claims htoolsd.policies htoolsd.metrics"
@@ -71,6 +72,7 @@ MAY_IMPORT = {
     "htoolsd.process": (
         f"{_LIBRARY} htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.history"
         " htoolsd.api htoolsd.config_keys htoolsd.ledger htoolsd.claims htoolsd.policies htoolsd.metrics"
+        " htoolsd.http"
     ),
     "htoolsd.__main__": "htoolsd.process",
 }

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from ganeti_htools.model.errors import DataError, HtoolsError
 from htoolsd.config_keys import ConfigError
+from htoolsd.http.settings import read_token
 from htoolsd.ledger.records import UnavailableError
 from htoolsd.process.config import Config, exposes_password, load
 from htoolsd.socket.listening import group_number
@@ -28,6 +29,11 @@ def check(path: str | None, given: Mapping[str, str | None]) -> tuple[list[str],
     except HtoolsError as error:
         errors.append(str(error))
     errors += (f"{path}: {error}" for error in resolve(config.roles, 0)[1])
+    if config.http.token_file:
+        try:
+            read_token(config.http.token_file)
+        except DataError as error:
+            errors.append(f"{path}: http: token_file: {error}")
     if config.ledger:
         from htoolsd.ledger.database import check_server  # importing SQLAlchemy takes long
 

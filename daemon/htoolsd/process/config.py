@@ -16,6 +16,7 @@ from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import Pool
 from ganeti_htools.version import VERSION
 from htoolsd.config_keys import ConfigError, check_table, key, one_of, text
+from htoolsd.http.settings import HttpSettings
 from htoolsd.ledger.records import check_address, has_password
 from htoolsd.policies.settings import RebalanceSettings, RedistributeSettings, SqueezeSettings
 from htoolsd.socket.roles import RoleSettings
@@ -115,6 +116,7 @@ class Config:
     decision_seconds: float = key(60.0, "longest time for a decision; then it is given up")
     stop_seconds: float = key(30.0, "longest wait for unfinished work when the daemon stops")
     roles: RoleSettings = key(RoleSettings(), "what callers may do")  # noqa: RUF009
+    http: HttpSettings = key(HttpSettings(), "a read-only HTTP listener")  # noqa: RUF009
     redistribute: RedistributeSettings = key(RedistributeSettings(), "the policy that repairs node groups")  # noqa: RUF009
     squeeze: SqueezeSettings = key(SqueezeSettings(), "the policy that powers nodes down and up")  # noqa: RUF009
     rebalance: RebalanceSettings = key(RebalanceSettings(), "the policy that balances node groups")  # noqa: RUF009

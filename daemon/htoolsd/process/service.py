@@ -33,6 +33,7 @@ from htoolsd.claims.plan_claims import PlanClaims
 from htoolsd.claims.reconciler import Reconciler
 from htoolsd.history import entries
 from htoolsd.history.history import History
+from htoolsd.http.listener import HttpListener
 from htoolsd.ledger.records import file_url
 from htoolsd.ledger.state_copies import StateCopies
 from htoolsd.ledger.worker import LedgerWorker
@@ -188,6 +189,8 @@ async def _run(
         reload,
         capacity,
     )
+    metrics = MetricsMethods(status.report)
+    http = HttpListener(config.http, _connection_limits(config), access, metrics.text, status.report)
     methods.add(
         *methods_of(
             decisions,
@@ -206,7 +209,7 @@ async def _run(
             ),
             CandidateMethods(ledger, lambda: reconciler.synced),
             status,
-            MetricsMethods(status.report),
+            metrics,
         )
     )
     accepting, finishing = trio.CancelScope(), trio.CancelScope()
@@ -220,6 +223,7 @@ async def _run(
         claim_writer.configure(new.claim_wait_seconds)
         server.configure(_connection_limits(new))
         access.configure(new.roles)
+        http.configure(new.http, _connection_limits(new))
         sync.set_intervals(new.config_seconds, new.live_seconds)
         sync.storage.settings = _storage_settings(new)
         history.configure(*_history_limits(new))
@@ -257,6 +261,7 @@ async def _run(
                 nursery.start_soon(reconciler.run)
                 nursery.start_soon(policies.run)
                 nursery.start_soon(capacity.run)
+                nursery.start_soon(http.run)
                 nursery.start_soon(acceptor.show_life)
                 with accepting:
                     await acceptor.serve(client, clients)

@@ -6,12 +6,14 @@ import pytest
 
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
+from htoolsd.http.settings import HttpSettings
 from htoolsd.policies.settings import PolicySettings, RebalanceSettings, RedistributeSettings, SqueezeSettings
 from htoolsd.process.config import Config, describe, exposes_password, load, reloaded, sample
 from htoolsd.socket.roles import RoleSettings
 
-TABLES: dict[str, type[PolicySettings | RoleSettings]] = {
+TABLES: dict[str, type[PolicySettings | RoleSettings | HttpSettings]] = {
     "roles": RoleSettings,
+    "http": HttpSettings,
     "redistribute": RedistributeSettings,
     "squeeze": SqueezeSettings,
     "rebalance": RebalanceSettings,
