@@ -114,7 +114,7 @@ def _parser() -> argparse.ArgumentParser:
         if name == "cancel":
             command.add_argument("--now", action="store_true", help="do not wait for the current jobs")
     check = add("check", _check, "Check the daemon and the cluster for a monitoring system.")
-    check.usage_status = monitoring.State.UNKNOWN  # 2 would be CRITICAL
+    check.usage_status = monitoring.CheckState.UNKNOWN  # 2 would be CRITICAL
     for short, name in (("-w", "warning"), ("-c", "critical")):
         doc = f"{name} if the metric is outside of the range, like age=30m; can be repeated"
         check.add_argument(
@@ -177,10 +177,10 @@ def _status(options: Namespace) -> int:
 
 def _check(options: Namespace) -> int:
     """Print a line for a monitoring system, whatever happens. Return the exit status of its conventions."""
-    thresholds: dict[str, dict[monitoring.State, monitoring.Range]] = {}
+    thresholds: dict[str, dict[monitoring.CheckState, monitoring.Range]] = {}
     for state, ranges in (
-        (monitoring.State.WARNING, options.warning),
-        (monitoring.State.CRITICAL, options.critical),
+        (monitoring.CheckState.WARNING, options.warning),
+        (monitoring.CheckState.CRITICAL, options.critical),
     ):
         for name, found in ranges:
             thresholds.setdefault(name, {})[state] = found
@@ -188,10 +188,10 @@ def _check(options: Namespace) -> int:
         status: Any = ask(options.socket, "status", {}, patience=PATIENCE)
         verdict = monitoring.judge(status, thresholds)
     except HtoolsError as error:
-        verdict = monitoring.Verdict(monitoring.State.UNKNOWN, (str(error),), {})
+        verdict = monitoring.Verdict(monitoring.CheckState.UNKNOWN, (str(error),), {})
     except (LookupError, TypeError, AttributeError):
         why = "the daemon is of another version; restart it"
-        verdict = monitoring.Verdict(monitoring.State.UNKNOWN, (why,), {})
+        verdict = monitoring.Verdict(monitoring.CheckState.UNKNOWN, (why,), {})
     document = {"state": verdict.state.name, "reasons": verdict.reasons, "values": verdict.values}
     print(json.dumps(document, indent=2) if options.json else monitoring.line(verdict, thresholds))
     return verdict.state

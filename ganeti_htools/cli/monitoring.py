@@ -15,7 +15,7 @@ _UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _SHOWN = 5  # texts in the line
 
 
-class State(IntEnum):
+class CheckState(IntEnum):
     """The result of a check, and the exit status."""
 
     OK = 0
@@ -37,7 +37,7 @@ class Range(NamedTuple):
         return (self.low <= value <= self.high) is self.inside
 
 
-class Metric(NamedTuple):
+class Measure(NamedTuple):
     """A figure that thresholds can be about.
 
     ``kinds`` are the kinds of ATTENTION whose severity a threshold replaces. ``value`` returns None for an
@@ -53,13 +53,13 @@ class Metric(NamedTuple):
 class Verdict(NamedTuple):
     """The result of a check: the state, its reasons, the worst first, and the values of the metrics."""
 
-    state: State
+    state: CheckState
     reasons: tuple[str, ...]
     values: Mapping[str, float | None]
 
 
 # By metric: its range for warnings, and for critical alarms.
-Thresholds = Mapping[str, Mapping[State, Range]]
+Thresholds = Mapping[str, Mapping[CheckState, Range]]
 
 
 def _names(*kinds: str) -> Callable[[Mapping[str, Any]], float]:
@@ -80,14 +80,14 @@ def _fallbacks(status: Mapping[str, Any]) -> float:
     return float(status["decisions"]["alone"]) if recent else 0
 
 
-METRICS: Mapping[str, Metric] = {
-    "age": Metric(("late",), _age, "the data about the cluster is {} s old", "s"),
-    "n1": Metric(("n1",), _in_groups(_names("n1")), "nodes that fail N+1: {}"),
-    "redundancy": Metric(("redundancy",), _in_groups(_names("redundancy")), "nodes that cannot be lost: {}"),
-    "fallback": Metric(("fallback",), _fallbacks, "decisions without the daemon: {}"),
-    "policies": Metric(("policy",), _names("policy"), "policies that have switched themselves off: {}"),
-    "plans": Metric(("plan",), _names("plan"), "plans that failed or were interrupted: {}"),
-    "reload": Metric(
+METRICS: Mapping[str, Measure] = {
+    "age": Measure(("late",), _age, "the data about the cluster is {} s old", "s"),
+    "n1": Measure(("n1",), _in_groups(_names("n1")), "nodes that fail N+1: {}"),
+    "redundancy": Measure(("redundancy",), _in_groups(_names("redundancy")), "nodes that cannot be lost: {}"),
+    "fallback": Measure(("fallback",), _fallbacks, "decisions without the daemon: {}"),
+    "policies": Measure(("policy",), _names("policy"), "policies that have switched themselves off: {}"),
+    "plans": Measure(("plan",), _names("plan"), "plans that failed or were interrupted: {}"),
+    "reload": Measure(
         ("reload",), lambda status: float(bool(status["reload"]["error"])), "rejected configurations: {}"
     ),
 }
@@ -136,11 +136,11 @@ def judge(status: Mapping[str, Any], thresholds: Thresholds) -> Verdict:
     their metric.
     """
     if status["cluster"]["master"] is None:
-        return Verdict(State.UNKNOWN, ("it is not known whether this node is the master",), {})
+        return Verdict(CheckState.UNKNOWN, ("it is not known whether this node is the master",), {})
     values = {name: metric.value(status) for name, metric in METRICS.items()}
     replaced = {kind for name in thresholds for kind in METRICS[name].kinds}
     alarms = [
-        (State[each["severity"].upper()], each["text"])
+        (CheckState[each["severity"].upper()], each["text"])
         for each in status["attention"]
         if each["kind"] not in replaced
     ]
@@ -149,13 +149,13 @@ def judge(status: Mapping[str, Any], thresholds: Thresholds) -> Verdict:
     if alarms:
         return Verdict(alarms[0][0], tuple(text for _, text in alarms), values)
     if not status["cluster"]["master"]:
-        return Verdict(State.OK, ("this is not the master node",), {})
+        return Verdict(CheckState.OK, ("this is not the master node",), {})
     if status["cluster"]["nodes"] is None or status["groups"] is None:
-        return Verdict(State.UNKNOWN, ("the cluster is not known yet",), values)
-    return Verdict(State.OK, ("nothing needs attention",), values)
+        return Verdict(CheckState.UNKNOWN, ("the cluster is not known yet",), values)
+    return Verdict(CheckState.OK, ("nothing needs attention",), values)
 
 
-def _beyond(values: Mapping[str, float | None], thresholds: Thresholds) -> Iterator[tuple[State, str]]:
+def _beyond(values: Mapping[str, float | None], thresholds: Thresholds) -> Iterator[tuple[CheckState, str]]:
     """Yield an alarm for each metric outside of its ranges."""
     for name, ranges in thresholds.items():
         value = values[name]
@@ -177,6 +177,9 @@ def line(verdict: Verdict, thresholds: Thresholds) -> str:
 def _performance(values: Mapping[str, float | None], thresholds: Thresholds) -> Iterable[str]:
     for name, value in values.items():
         ranges = thresholds.get(name, {})
-        limits = (ranges[state].text if state in ranges else "" for state in (State.WARNING, State.CRITICAL))
+        limits = (
+            ranges[state].text if state in ranges else ""
+            for state in (CheckState.WARNING, CheckState.CRITICAL)
+        )
         figure = "U" if value is None else _figure(value) + METRICS[name].unit
         yield f"{name}={figure};{';'.join(limits)};0"

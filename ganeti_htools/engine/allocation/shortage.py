@@ -11,7 +11,7 @@ from ganeti_htools.engine.allocation.allocate import candidates
 from ganeti_htools.engine.allocation.redundancy_remark import redundancy_remark
 from ganeti_htools.engine.allocation.solution import GroupOutcome, count_failures
 from ganeti_htools.engine.rules import affinity, instance_policy, node_rules, placements
-from ganeti_htools.engine.rules.limits import PRIMARY, SECONDARY, Limit, Role
+from ganeti_htools.engine.rules.limits import PRIMARY, SECONDARY, Limit, NodeRole
 from ganeti_htools.engine.rules.node_rules import CODE, FITS, Codes
 from ganeti_htools.engine.rules.resources import RESERVE, SPINDLES
 from ganeti_htools.engine.rules.trial import NodeChange, Trial
@@ -68,7 +68,7 @@ def explain(
 
 
 def explain_move(
-    state: State, trial: Trial, targets: Ints, role: Role, options: PlacementOptions
+    state: State, trial: Trial, targets: Ints, role: NodeRole, options: PlacementOptions
 ) -> str | None:
     """Explain why an instance can take none of the targets (rows) in a role, as a trial found out.
 
@@ -292,7 +292,7 @@ def _add_lacks(
     asked: RequestedInstance,
     fail: Fail,
     change: NodeChange,
-    role: Role,
+    role: NodeRole,
     everyone: Ints,
     force: bool,
 ) -> None:

@@ -13,15 +13,15 @@ from ganeti_htools.model.types import Fail
 MIB = "MiB"
 
 
-class Role(Enum):
-    """Role of a node for an instance."""
+class NodeRole(Enum):
+    """NodeRole of a node for an instance."""
 
     PRIMARY = "primary"
     SECONDARY = "secondary"
     SOURCE = "source"  # the node from which its disks are copied to a new secondary
 
 
-PRIMARY, SECONDARY, SOURCE = Role
+PRIMARY, SECONDARY, SOURCE = NodeRole
 BOTH = (PRIMARY, SECONDARY)
 
 
@@ -61,7 +61,7 @@ class Limit(NamedTuple):
     figure: str
     relation: Relation
     bound: Callable[[Columns, Columns, Any], Any] = _nothing
-    roles: tuple[Role, ...] = BOTH
+    roles: tuple[NodeRole, ...] = BOTH
     soft: bool = False
     of: int | None = None
     settled: bool = False

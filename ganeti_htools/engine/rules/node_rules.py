@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ganeti_htools.engine.rules.class_limits import all_allowed
-from ganeti_htools.engine.rules.limits import PRIMARY, SECONDARY, SOURCE, Limit, Role
+from ganeti_htools.engine.rules.limits import PRIMARY, SECONDARY, SOURCE, Limit, NodeRole
 from ganeti_htools.engine.rules.resources import (
     RESERVE,
     InstanceOnNode,
@@ -36,7 +36,9 @@ _CODE = {fail: np.int8(code) for fail, code in CODE.items()}
 
 
 @lru_cache(maxsize=256)
-def _changing(shape: Shape, role: Role, forthcoming: bool) -> tuple[tuple[Resource, tuple[int, ...]], ...]:
+def _changing(
+    shape: Shape, role: NodeRole, forthcoming: bool
+) -> tuple[tuple[Resource, tuple[int, ...]], ...]:
     """Find the resources that an instance changes, each with the positions of its columns."""
     names = columns_type(shape)._fields
     found = [(each, each.views(shape, forthcoming)) for each in resources(shape) if role in each.roles]
@@ -45,7 +47,7 @@ def _changing(shape: Shape, role: Role, forthcoming: bool) -> tuple[tuple[Resour
 
 @lru_cache(maxsize=256)
 def limits(
-    shape: Shape, role: Role, forthcoming: bool, wants: tuple[bool, ...], force: bool
+    shape: Shape, role: NodeRole, forthcoming: bool, wants: tuple[bool, ...], force: bool
 ) -> tuple[tuple[Limit, str], ...]:
     """Find the limits that hold for an instance, in the order of their checks, each with its figure."""
     counted, declared = views(shape), declared_limits(shape)
@@ -63,7 +65,9 @@ def limits(
     return (*plain, *counting)
 
 
-def _changed(columns: Columns, change: InstanceOnNode, sign: int, role: Role) -> tuple[Columns, Ints | None]:
+def _changed(
+    columns: Columns, change: InstanceOnNode, sign: int, role: NodeRole
+) -> tuple[Columns, Ints | None]:
     """Compute the columns after an instance has come (1) or gone (-1).
 
     Also ``unallocated``, unless the instance is forthcoming. Aliases that change by the same amount stay
@@ -115,7 +119,7 @@ def _codes(
     new: Columns,
     unallocated: Any,
     asked: RequestedInstance,
-    role: Role,
+    role: NodeRole,
     force: bool,
     ignored: tuple[Limit, ...] = (),
 ) -> Codes:

@@ -21,7 +21,7 @@ from ganeti_htools.engine.rules.limits import (
     PRIMARY,
     SECONDARY,
     Limit,
-    Role,
+    NodeRole,
 )
 from ganeti_htools.engine.rules.storage_limits import default_group, disk_limits, pool_limits, reserved_room
 from ganeti_htools.model.columns import SINGLE, Columns, Shape, columns_type, forthcoming, of_class, of_unit
@@ -110,7 +110,7 @@ class Resource(NamedTuple):
     """
 
     figure: str
-    roles: tuple[Role, ...]
+    roles: tuple[NodeRole, ...]
     amount: Callable[[Columns, InstanceOnNode], Any]
     after: Callable[[Columns, Any, Any, int], Any] = _added
     limits: tuple[Limit, ...] = ()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from ganeti_htools.engine.rules.limits import ABOVE, AT_LEAST, BOTH, MIB, PRIMARY, SOURCE, Limit, Role
+from ganeti_htools.engine.rules.limits import ABOVE, AT_LEAST, BOTH, MIB, PRIMARY, SOURCE, Limit, NodeRole
 from ganeti_htools.model.columns import NOWHERE, Columns, Shape, of_pool, of_unit
 from ganeti_htools.model.state import RequestedInstance
 from ganeti_htools.model.types import Fail
@@ -29,7 +29,7 @@ class _Spare:
     """
 
     unit: int
-    role: Role
+    role: NodeRole
 
     def __call__(self, _old: Columns, _new: Columns, asked: RequestedInstance | None) -> Any:
         if asked is None or (self.role is PRIMARY and asked.index != NOWHERE and asked.units > 1):

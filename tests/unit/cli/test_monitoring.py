@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ganeti_htools.cli import htoolsctl
-from ganeti_htools.cli.monitoring import METRICS, Range, State, judge, line, read_threshold
+from ganeti_htools.cli.monitoring import METRICS, CheckState, Range, judge, line, read_threshold
 from ganeti_htools.model.errors import DataError
 
 STATUS: dict[str, Any] = {
@@ -28,7 +28,7 @@ def check(*thresholds: str, **changes: Any) -> str:
     for each in thresholds:
         option, _, text = each.partition(" ")
         name, found = read_threshold(text)
-        ranges.setdefault(name, {})[{"-w": State.WARNING, "-c": State.CRITICAL}[option]] = found
+        ranges.setdefault(name, {})[{"-w": CheckState.WARNING, "-c": CheckState.CRITICAL}[option]] = found
     return line(judge(STATUS | changes, ranges), ranges)
 
 
@@ -127,12 +127,12 @@ def test_refuses_other_thresholds(text: str, capsys: pytest.CaptureFixture[str])
         read_threshold(text)
     with pytest.raises(SystemExit) as ended:
         htoolsctl.main(["check", "-w", text])
-    assert ended.value.code == State.UNKNOWN
+    assert ended.value.code == CheckState.UNKNOWN
     assert "expected" in capsys.readouterr().err
 
 
 def test_daemon_that_cannot_be_asked_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
-    assert htoolsctl.main(["--socket", "/nonexistent", "check"]) == State.UNKNOWN
+    assert htoolsctl.main(["--socket", "/nonexistent", "check"]) == CheckState.UNKNOWN
     assert capsys.readouterr() == (
         "HTOOLSD UNKNOWN - /nonexistent: No such file or directory; is htoolsd running?\n",
         "",

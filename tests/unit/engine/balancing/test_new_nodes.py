@@ -7,7 +7,7 @@ import pytest
 
 from ganeti_htools.engine.balancing.batches import FIGURES, batches_of
 from ganeti_htools.engine.balancing.new_nodes import SECONDARY_FIGURES, instance_classes
-from ganeti_htools.engine.rules.limits import Role
+from ganeti_htools.engine.rules.limits import NodeRole
 from ganeti_htools.engine.rules.resources import LIMITS, RESOURCES, InstanceOnNode
 from ganeti_htools.model.cluster import Load
 from ganeti_htools.model.derive import derive
@@ -36,11 +36,11 @@ class Watched:
 @pytest.mark.parametrize(
     ("role", "known"),
     [
-        (Role.PRIMARY, OF_ALL | LOADS | set(FIGURES)),
-        (Role.SECONDARY, OF_ALL | {"load.dsk"} | set(SECONDARY_FIGURES)),
+        (NodeRole.PRIMARY, OF_ALL | LOADS | set(FIGURES)),
+        (NodeRole.SECONDARY, OF_ALL | {"load.dsk"} | set(SECONDARY_FIGURES)),
     ],
 )
-def test_batches_have_every_figure_that_rules_read(role: Role, known: set[str]) -> None:
+def test_batches_have_every_figure_that_rules_read(role: NodeRole, known: set[str]) -> None:
     columns = derive(by_hand.cluster({"n0": 1000}, [])).columns
     seen: set[str] = set()
     watched: Any = Watched(seen)

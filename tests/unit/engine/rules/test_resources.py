@@ -7,7 +7,7 @@ from textwrap import dedent
 import pytest
 
 from ganeti_htools.engine.rules import node_rules, resources
-from ganeti_htools.engine.rules.limits import PRIMARY, SECONDARY, Role
+from ganeti_htools.engine.rules.limits import PRIMARY, SECONDARY, NodeRole
 from ganeti_htools.engine.rules.resources import RESOURCES, Resource
 from ganeti_htools.model.columns import CHANGING, FORTHCOMING, SINGLE
 
@@ -56,7 +56,7 @@ def test_module_that_misses_a_hard_limit_is_refused() -> None:
 def test_order_of_limits() -> None:
     """It decides which reason is told; the figures of a full node, then those with forthcoming instances."""
 
-    def order(role: Role, force: bool = False) -> list[str]:
+    def order(role: NodeRole, force: bool = False) -> list[str]:
         return [
             figure
             for _, figure in node_rules.limits(SINGLE, role, forthcoming=False, wants=(True,), force=force)
