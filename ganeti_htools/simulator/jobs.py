@@ -115,6 +115,7 @@ class Jobs:
         self.paused: float | None = None  # the end of the watcher's pause, seconds of the epoch
         self._nursery = nursery
         self._jobs: dict[int, QueuedJob] = {}
+        self._unfinished: list[QueuedJob] = []  # oldest first
         self._changed = trio.Event()
         nursery.start_soon(self._schedule)
 
@@ -142,6 +143,7 @@ class Jobs:
             for number, opcodes in enumerate(checked, first)
         }
         self._jobs |= accepted
+        self._unfinished += accepted.values()
         self._wake()
         return list(accepted)
 
@@ -208,7 +210,8 @@ class Jobs:
         """Advance all jobs that can advance, oldest first, after each change."""
         while True:
             changed = self._changed
-            for job in [job for job in self._jobs.values() if not job.state.final]:
+            self._unfinished = [job for job in self._unfinished if not job.state.final]
+            for job in self._unfinished:
                 if job.state is JobStatus.QUEUED and self._may_start(job):
                     self._enter(job, JobStatus.WAITING)
                 if job.state is JobStatus.WAITING and not any(
@@ -219,7 +222,7 @@ class Jobs:
             await changed.wait()
 
     def _started(self) -> list[QueuedJob]:
-        return [job for job in self._jobs.values() if job.state in (JobStatus.WAITING, JobStatus.RUNNING)]
+        return [job for job in self._unfinished if job.state in (JobStatus.WAITING, JobStatus.RUNNING)]
 
     def _enter(self, job: QueuedJob, state: JobStatus) -> None:
         job.state = state

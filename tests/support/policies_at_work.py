@@ -100,7 +100,7 @@ async def working_on(
     luxid: MemoryGaneti,
     directory: Path,
     *,
-    polls: float = 5.0,
+    polls: float = 30.0,
     heed: Callable[[PolicyDecision, Cluster | None], None] = lambda _decision, _cluster: None,
     **settings: PolicySettings,
 ) -> AsyncIterator[Working]:

@@ -88,7 +88,7 @@ async def test_undrains_nodes_when_the_hours_end(
 ) -> None:
     """Also if they are empty by then; later they are powered down all the same. Draining is two opcodes."""
     settings = replace(SQUEEZE, hours=hours(jobs))
-    async with working(tmp_path, world=busy(), job_seconds=JOB, squeeze=settings) as daemon:
+    async with working(tmp_path, world=busy(), polls=5.0, job_seconds=JOB, squeeze=settings) as daemon:
         daemon.policies.request("squeeze", "asked")
         await trio.sleep(1)
         plan = await daemon.over()

@@ -208,7 +208,7 @@ async def test_uses_new_settings_in_the_next_round(autojump_clock: MockClock, tm
 
 
 async def test_drained_nodes_hold_squeeze_back(autojump_clock: MockClock, tmp_path: Path) -> None:
-    async with working(tmp_path, world=idle(), squeeze=SQUEEZE) as daemon:
+    async with working(tmp_path, world=idle(), polls=5.0, squeeze=SQUEEZE) as daemon:
         daemon.luxid.jobs.submit([[role("a", drained=True)]])
         await daemon.next(0)
         await trio.sleep(10)
@@ -230,7 +230,7 @@ def squeezed(daemon: Working) -> set[str]:
 async def test_powers_down_nodes_that_an_earlier_run_left_drained(
     autojump_clock: MockClock, tmp_path: Path
 ) -> None:
-    async with working(tmp_path, world=idle(), squeeze=SQUEEZE) as daemon:
+    async with working(tmp_path, world=idle(), polls=5.0, squeeze=SQUEEZE) as daemon:
         left(daemon, "a", role("a", drained=True))
         await trio.sleep(10)
         done = await rounds(daemon, "squeeze")
@@ -243,7 +243,7 @@ async def test_powers_down_nodes_that_an_earlier_run_left_drained(
 
 async def test_power_down_does_not_wait_for_finish(autojump_clock: MockClock, tmp_path: Path) -> None:
     """In no round: that it has been seen before makes no difference."""
-    async with working(tmp_path, world=idle(), squeeze=replace(SQUEEZE, mode="shadow")) as daemon:
+    async with working(tmp_path, world=idle(), polls=5.0, squeeze=replace(SQUEEZE, mode="shadow")) as daemon:
         left(daemon, "a", role("a", drained=True))
         for _ in range(2):
             await trio.sleep(100)
@@ -257,7 +257,7 @@ async def test_finishes_leftovers_when_no_node_can_be_spared(
 ) -> None:
     """Also when the day's budget is spent; nodes that somebody else has drained stay drained."""
     settings = replace(SQUEEZE, mode=mode, never=("a", "b", "c"))
-    async with working(tmp_path, world=idle(), squeeze=settings) as daemon:
+    async with working(tmp_path, world=idle(), polls=5.0, squeeze=settings) as daemon:
         left(daemon, "a", role("a", drained=True))
         left(daemon, "b", role("b", offline=True))
         await trio.sleep(10)
@@ -276,7 +276,7 @@ async def test_finishes_leftovers_when_no_node_can_be_spared(
 
 async def test_stops_when_leftovers_have_changed(autojump_clock: MockClock, tmp_path: Path) -> None:
     settings = replace(SQUEEZE, mode="propose", never=("a", "b", "c"))
-    async with working(tmp_path, world=idle(), squeeze=settings) as daemon:
+    async with working(tmp_path, world=idle(), polls=5.0, squeeze=settings) as daemon:
         left(daemon, "a", role("a", drained=True))
         await trio.sleep(10)
         await rounds(daemon, "squeeze")
@@ -291,7 +291,7 @@ async def test_stops_when_leftovers_have_changed(autojump_clock: MockClock, tmp_
 
 
 async def test_drained_leftovers_hold_other_policies_back(autojump_clock: MockClock, tmp_path: Path) -> None:
-    async with working(tmp_path, rebalance=REBALANCE, redistribute=REDISTRIBUTE) as daemon:
+    async with working(tmp_path, polls=5.0, rebalance=REBALANCE, redistribute=REDISTRIBUTE) as daemon:
         left(daemon, "two", role("two", drained=True))
         await trio.sleep(10)
         done = await rounds(daemon, "rebalance", "redistribute")
