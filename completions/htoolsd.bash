@@ -452,6 +452,7 @@ END
 --json none
 --wide none
 --textfile file
+--exporter-names none
 END
             ;;
         'htoolsctl policies') cat <<'END'

@@ -26,6 +26,7 @@ from ganeti_htools.version import VERSION
 
 _REFRESHING = 400.0  # seconds; Ganeti may wait for a node for minutes
 _PLANNING = 3600.0  # seconds; a plan of an earlier daemon is made again before it is executed
+_METRICS = 15.0  # seconds; several waits of the daemon, and the first call imports a library
 _UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
 _ENDED = {"failed": 1, "interrupted": 2}  # exit status by the state that a plan ends in, else 0
 
@@ -124,6 +125,9 @@ def _parser() -> argparse.ArgumentParser:
     figures.add_argument(
         "--textfile", metavar="FILE", help="write them to this file, as a whole, for node_exporter"
     )
+    figures.add_argument(
+        "--exporter-names", action="store_true", help="add the metrics of prometheus-ganeti-exporter"
+    )
     listed = add("policies", _policies, "List the policies: mode, last and next decision, remaining budget.")
     listed.add_argument(
         "--explain", metavar="POLICY", help="explain what a policy would do now, and why it does not"
@@ -213,7 +217,8 @@ def _methods(options: Namespace) -> int:
 
 
 def _metrics(options: Namespace) -> int:
-    answer: Any = ask(options.socket, "metrics", {}, patience=PATIENCE)
+    args = {"exporter_names": True} if options.exporter_names else {}
+    answer: Any = ask(options.socket, "metrics", args, patience=_METRICS)
     if options.textfile is not None:
         write_text(options.textfile, answer["text"])
     if options.json:

@@ -7,6 +7,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from htoolsd.metrics.declarations import METRICS
+from htoolsd.metrics.exporter import EXPORTER_METRICS
 from tests.daemon.planning import call, ctl, following
 from tests.support.programs import Daemon, request_file, running, wait_until
 from tests.support.worlds import uneven
@@ -47,6 +48,16 @@ def test_every_metric_is_declared_and_follows_the_status(daemon: Daemon, tmp_pat
     assert found["htoolsd_policy_decisions_total", "begun", "squeeze"] == 0
     assert found["htoolsd_plans", "running"] == 0
     assert found["htoolsd_master",] == found["htoolsd_luxid_up",] == 1
+
+
+def test_exporter_names_are_added(daemon: Daemon) -> None:
+    own = ctl(daemon, "metrics").stdout
+    both = ctl(daemon, "metrics", "--exporter-names").stdout
+    added = [line for line in both.splitlines() if line.startswith("ganeti_")]
+    assert not any(line.startswith("ganeti_") for line in own.splitlines())
+    for metric in (*METRICS, *EXPORTER_METRICS):
+        assert f"# HELP {metric.name} " in both
+    assert len(added) > 50
 
 
 def test_textfile_is_replaced_as_a_whole(daemon: Daemon, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ MAY_IMPORT = {
     "htoolsd.history": _LIBRARY,
     "htoolsd.ledger": "backends model files htoolsd.reservations",
     "htoolsd.ledger.state_copies": "htoolsd.ledger",
-    "htoolsd.metrics": f"{_LIBRARY} commandline htoolsd.plans",
+    "htoolsd.metrics": f"{_LIBRARY} commandline htoolsd.plans htoolsd.sync",
     "htoolsd.claims": f"{_LIBRARY} htoolsd.reservations htoolsd.sync htoolsd.ledger",
     "htoolsd.policies": (
         f"{_LIBRARY} htoolsd.config_keys htoolsd.sync htoolsd.plans htoolsd.history htoolsd.claims"

@@ -1,31 +1,71 @@
 """The method ``metrics``: the figures of the daemon and the cluster for Prometheus."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+import structlog
 import trio
 
+from ganeti_htools.model.errors import HtoolsError
+from htoolsd.metrics import exporter
 from htoolsd.metrics.declarations import METRICS
+from htoolsd.metrics.exporter import EXPORTER_METRICS, JobTimes, query_jobs
 from htoolsd.metrics.metric import CONTENT_TYPE, render
-from htoolsd.socket.methods import Args, File, method
+from htoolsd.socket.methods import Args, File, flag, method
 from htoolsd.socket.roles import Role
+from htoolsd.sync.sync import Sync
+
+_log = structlog.get_logger()
+
+_JOBS_SECONDS = 3.0  # for luxid's answer about the job queue
+_JOBS_EVERY = 30.0  # seconds; luxid reads a file for each job
 
 
 class MetricsMethods:
     """The method ``metrics``. ``status`` returns the JSON of the method ``status``, with the capacity."""
 
-    def __init__(self, status: Callable[[bool], Awaitable[dict[str, Any]]]) -> None:
+    def __init__(self, status: Callable[[bool], Awaitable[dict[str, Any]]], sync: Sync) -> None:
         self._status = status
+        self._sync = sync
+        self._jobs: Sequence[JobTimes] = ()
+        self._jobs_due = 0.0
 
     @method(
         "Returns the figures of the daemon and the cluster in the text format of Prometheus (text), and the"
         " format's name (content_type).",
+        {"exporter_names": "true to add the metrics of prometheus-ganeti-exporter; optional"},
         role=Role.READ,
     )
-    async def metrics(self, _args: Args, _file: File) -> object:
-        return {"content_type": CONTENT_TYPE, "text": await self.text()}
+    async def metrics(self, args: Args, _file: File) -> object:
+        return {
+            "content_type": CONTENT_TYPE,
+            "text": await self.text(flag("metrics", args, "exporter_names")),
+        }
 
-    async def text(self) -> str:
+    async def text(self, exporter_names: bool = False) -> str:
         """Return the metrics in the text format."""
-        document = await self._status(True)
-        return await trio.to_thread.run_sync(render, METRICS, document)
+        status = await self._status(True)
+        if exporter_names and status["cluster"]["master"]:
+            await self._query_jobs()
+        model, jobs = self._sync.model, self._jobs
+
+        def work() -> str:
+            text = render(METRICS, status)
+            if exporter_names:
+                text += render(EXPORTER_METRICS, exporter.document(model, jobs, status))
+            return text
+
+        return await trio.to_thread.run_sync(work)
+
+    async def _query_jobs(self) -> None:
+        """Query the job queue if that is due. Without an answer the last known jobs stay."""
+        now = trio.current_time()
+        if now < self._jobs_due:
+            return
+        self._jobs_due = now + _JOBS_EVERY
+        try:
+            with trio.move_on_after(_JOBS_SECONDS):
+                async with self._sync.client() as client:
+                    self._jobs = await query_jobs(client)
+        except HtoolsError as error:
+            _log.info("job queue not read", error=str(error))

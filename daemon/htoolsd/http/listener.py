@@ -37,7 +37,8 @@ Status = Callable[[], Awaitable[dict[str, Any]]]
 class HttpListener:
     """Serves the metrics and the health at the address in the settings, with the limits of the socket.
 
-    ``metrics`` and ``status`` return the text of the metrics, and the JSON of the method ``status``.
+    ``metrics`` returns the text of the metrics, with those of the exporter if its argument is True.
+    ``status`` returns the JSON of the method ``status``.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class HttpListener:
         settings: HttpSettings,
         limits: ConnectionLimits,
         access: Access,
-        metrics: Callable[[], Awaitable[str]],
+        metrics: Callable[[bool], Awaitable[str]],
         status: Status,
     ) -> None:
         self._settings = settings
@@ -144,7 +145,7 @@ class HttpListener:
     async def _answer(self, request: Request) -> Answer:
         with trio.move_on_after(_ANSWER_SECONDS):
             if request.path == "/metrics":
-                return Answer(200, await self._metrics(), CONTENT_TYPE)
+                return Answer(200, await self._metrics(self._settings.exporter_names), CONTENT_TYPE)
             return health(await self._status())
         return Answer(503, f"no answer within {_ANSWER_SECONDS:g} s\n")
 

@@ -60,6 +60,8 @@ class HttpSettings:
         (), "further names by which clients may ask, besides localhost and the address", read=texts()
     )
 
+    exporter_names: bool = key(False, "add the metrics of prometheus-ganeti-exporter to /metrics")
+
     def __post_init__(self) -> None:
         """Raises DataError for an address without token, and for a token without address."""
         loopback = bool(self.listen) and not self.listen.startswith(_UNIX)

@@ -189,7 +189,7 @@ async def _run(
         reload,
         capacity,
     )
-    metrics = MetricsMethods(status.report)
+    metrics = MetricsMethods(status.report, sync)
     http = HttpListener(config.http, _connection_limits(config), access, metrics.text, status.report)
     methods.add(
         *methods_of(
