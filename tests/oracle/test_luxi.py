@@ -54,6 +54,7 @@ def test_files(oracle: Oracle, tmp_path: Path, shape: Shape) -> None:
     [
         (hinfo.main, ["-v", "-p", "--print-instances"]),
         (hcheck.main, ["-v"]),
+        (hcheck.main, ["--machine-readable"]),
         (hroller.main, ["-f"]),
         (hspace.main, ["--machine-readable", "-l", "2"]),
         (hsqueeze.main, ["--minimal-resources=0", "--target-resources=0"]),

@@ -150,7 +150,9 @@ def _preload() -> dict[str, Program]:
                 import_module(each.name)
     from ganeti_htools.simulator import program
     from htoolsd.process import service
+    from tests.support import installed_ganeti
 
+    installed_ganeti.ignore()
     return {"htoolsd": service.main, "htools-simulator": program.main}
 
 
