@@ -567,6 +567,7 @@ END
         'htoolsd') cat <<'END'
 -h,--help none
 --socket file
+--socket-fd integer
 --state-dir dir
 --luxi file
 --config file

@@ -4,6 +4,7 @@ import errno
 import os
 import socket
 import stat
+import struct
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -20,13 +21,13 @@ class NamedSocket:
     def named(self) -> bool:
         """Whether the name still exists and still belongs to the socket."""
         with suppress(OSError):
-            return _identity(self.path) == self.identity
+            return identity(self.path) == self.identity
         return False
 
     def unlink(self) -> None:
         """Remove the name, unless it is gone or somebody else's by now. Raises OSError."""
         with suppress(FileNotFoundError):
-            if _identity(self.path) == self.identity:
+            if identity(self.path) == self.identity:
                 os.unlink(self.path)
 
 
@@ -44,13 +45,20 @@ def bind(path: str) -> NamedSocket:
             sock.bind(path)
         finally:
             os.umask(before)
-        return NamedSocket(sock, path, _identity(path))
+        return NamedSocket(sock, path, identity(path))
     except BaseException:
         sock.close()
         raise
 
 
-def _identity(path: str) -> tuple[int, int]:
+def listener(sock: socket.socket) -> int:
+    """Return the id of the process that listened when ``sock`` connected; 0 if its id is not visible here."""
+    (pid,) = struct.unpack_from("i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return int(pid)
+
+
+def identity(path: str) -> tuple[int, int]:
+    """Return device and inode of a name. Raises OSError."""
     found = os.lstat(path)
     return found.st_dev, found.st_ino
 

@@ -64,7 +64,7 @@ def decide(call: Call, problem: Exception) -> Decision:
             report(f"{reason(call, problem)}; deciding without {without}", call.path)
             return become_hail(call.arguments)
         try:
-            if not isinstance(problem, TimeoutError):
+            if not isinstance(problem, (TimeoutError, ProcessLookupError)):
                 time.sleep(PAUSE / (1 + 2 * spent))  # the longer a process has waited, the more often it asks
                 if share is None:
                     continue
@@ -76,13 +76,18 @@ def decide(call: Call, problem: Exception) -> Decision:
 
 def patience(call: Call, problem: Exception) -> float | None:
     """Return for which share of the timeout to only ask again; None if asking again is useless."""
-    if refusal_kind(problem) in ("busy", "stopping"):
-        return BUSY
-    match problem:
-        case BlockingIOError():
+    match refusal_kind(problem):
+        case "busy":
             return BUSY
+        case "stopping":
+            return 1.0  # the next question shows whether another daemon is about to start
+    match problem:
+        case BlockingIOError():  # so many wait; for whom shows the socket
+            return BUSY if alive_recently(call.path) else 0.0
         case TimeoutError():
             return 1.0
+        case ProcessLookupError():  # the daemon has ended, and somebody keeps the socket for the next one
+            return 1.0 if alive_recently(call.path) else 0.0
         case ConnectionRefusedError():  # a running daemon touches its socket now and then
             return BUSY if changed_recently(call.path) else 0.0
         case ConnectionError():
@@ -98,11 +103,26 @@ def refusal_kind(problem: Exception) -> str | None:
 
 
 def changed_recently(name: str) -> bool:
-    """Whether a file was changed in the last seconds."""
+    """Whether a file was changed in the last seconds.
+
+    A daemon that ends in order sets the time of a socket that somebody keeps to 0. If the socket refuses
+    clients nevertheless, the daemon is not about to return.
+    """
+    return abs(time.time() - times(name)[0]) < RECENTLY
+
+
+def alive_recently(name: str) -> bool:
+    """Whether a daemon has touched its socket in the last seconds; setting the time to 0 counts, too."""
+    return abs(time.time() - times(name)[1]) < RECENTLY
+
+
+def times(name: str) -> tuple[float, float]:
+    """Return when a file was modified, and when anything about it was changed; 0 if it is gone."""
     try:
-        return abs(time.time() - os.stat(name).st_mtime) < RECENTLY
+        found = os.stat(name)
     except OSError:
-        return False
+        return 0.0, 0.0
+    return found.st_mtime, found.st_ctime
 
 
 def take_slot(name: str) -> bool:
@@ -130,6 +150,8 @@ def reason(call: Call, problem: Exception) -> str:
     match problem:
         case TimeoutError():
             return f"{call.path}: no answer within {call.timeout:g} s"
+        case ProcessLookupError():
+            return f"{call.path}: the daemon has ended"
         case OSError():
             return f"{problem.filename or call.path}: {problem.strerror or problem}"
     return f"{call.path}: the answer makes no sense ({type(problem).__name__})"

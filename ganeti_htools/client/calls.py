@@ -6,12 +6,15 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
-from ganeti_htools.client.protocol import DEFAULT_SOCKET, Call, encode_call
+from ganeti_htools.client.protocol import DEFAULT_SOCKET, Call, Refusal, encode_call
 from ganeti_htools.luxi.framing import Decoder, FramingError, decode
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.sockets import listener
 
 PATIENCE = 5.0  # seconds for answers that the daemon only has to look up
+RECENTLY = 15.0  # seconds after a daemon's last sign of life, in which the next one may be about to start
 _LARGEST = 1 << 30  # bytes of an answer
+_PAUSE = 0.1  # seconds before a daemon that stops is asked again
 
 
 class NoReplyError(HtoolsError):
@@ -36,9 +39,28 @@ def ask(
 ) -> object:
     """Call ``method`` of the daemon at the socket ``path`` and return its result.
 
-    ``file`` is an open descriptor to pass along. The whole call may take ``patience`` seconds. Raises
-    NoReplyError, CallRefusedError.
+    ``file`` is an open descriptor to pass along. The whole call may take ``patience`` seconds. A daemon that
+    stops carries out nothing, so the next daemon is asked. Raises NoReplyError, CallRefusedError.
     """
+    deadline = time.monotonic() + patience
+    stopping: CallRefusedError | None = None
+    while True:
+        try:
+            return _ask(path, method, args, file, patience)
+        except NoReplyError:
+            if stopping is None:
+                raise
+            raise stopping from None
+        except CallRefusedError as refusal:
+            patience = deadline - time.monotonic() - _PAUSE
+            if refusal.kind != Refusal.STOPPING or patience <= 0:
+                raise
+            stopping = refusal
+        time.sleep(_PAUSE)
+
+
+def _ask(path: str, method: str, args: Mapping[str, object], file: int | None, patience: float) -> object:
+    """Ask once. Raises NoReplyError, CallRefusedError."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
             answer = decode(_exchange(sock, path, encode_call(Call(method, dict(args))), file, patience))
@@ -81,6 +103,7 @@ def _exchange(sock: socket.socket, path: str, message: bytes, file: int | None, 
     """Raises OSError, FramingError, NoAnswerError."""
     deadline = time.monotonic() + patience
     _connect(sock, path, deadline)
+    _check_listener(sock, path)
     sent = socket.send_fds(sock, [message], [file]) if file is not None else 0
     _allow(sock, deadline)
     with suppress(BrokenPipeError):  # a daemon that stops reading has already said why
@@ -106,6 +129,16 @@ def _connect(sock: socket.socket, path: str, deadline: float) -> None:
             time.sleep(0.005)
         else:
             return
+
+
+def _check_listener(sock: socket.socket, path: str) -> None:
+    """Raise NoReplyError if the daemon has ended some time ago and only its socket is kept; OSError."""
+    with suppress(PermissionError):  # it runs, as another user
+        try:
+            os.kill(listener(sock), 0)
+        except ProcessLookupError:
+            if abs(time.time() - os.stat(path).st_ctime) > RECENTLY:
+                raise NoReplyError(f"{path}: the daemon has ended; is htoolsd running?") from None
 
 
 def _allow(sock: socket.socket, deadline: float) -> None:

@@ -1,7 +1,11 @@
 """What the executable does while the daemon is away or busy: asks again, or decides by itself and says so."""
 
 import os
+import select
+import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from bench import overload
+from ganeti_htools.client.calls import RECENTLY, ask
 from htoolsd.socket import fallback_counter
 from htoolsd.socket.acceptor import TOUCH_SECONDS
 from tests.support.programs import (
@@ -20,8 +25,10 @@ from tests.support.programs import (
     PROGRAMS,
     Finished,
     altered_executable,
+    connect,
     executable,
     hail,
+    orphaned,
     run,
     running,
     script,
@@ -110,6 +117,67 @@ def test_executable_does_not_repeat_a_deadly_request(tmp_path: Path) -> None:
             for _ in range(2):
                 listening.accept()[0].close()
     assert finished[0].stdout == f"{EXECUTABLE}\n"
+
+
+# A socket that outlives the daemon.
+
+
+@contextmanager
+def on_kept_socket(kept: socket.socket, path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A daemon on a socket that this process keeps; ended by SIGTERM."""
+    command = [sys.executable, "-m", "htoolsd", "--socket", str(path), "--socket-fd", str(kept.fileno())]
+    command += ["--state-dir", str(path.parent / "state"), "--luxi", str(path.parent / "luxi")]
+    process = subprocess.Popen(command, pass_fds=[kept.fileno()], stderr=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
+
+
+def test_executables_wait_at_a_kept_socket_for_the_next_daemon(tmp_path: Path, request_path: Path) -> None:
+    path = tmp_path / "socket"
+    with orphaned(path) as kept:
+        for _ in range(2):
+            with asked(path, request_path, LONG, clients=3) as finished, on_kept_socket(kept, path):
+                wait_until(lambda: ask(str(path), "status", {})["decisions"]["served"] == 3)  # type: ignore[index]
+            for answer in finished:
+                assert_by_daemon(answer, request_path)
+            assert path.stat().st_mtime == 0
+    assert (
+        executable(path, EXECUTABLE, LONG, fallback="/bin/echo").stdout == f"{EXECUTABLE}\n"
+    )  # closed: stopped
+
+
+@pytest.mark.parametrize("crowded", [False, True])
+def test_executable_does_not_wait_at_a_kept_socket_for_long(tmp_path: Path, crowded: bool) -> None:
+    path = tmp_path / "socket"
+    impatient = altered_executable(tmp_path, "RECENTLY = 15 ", "RECENTLY = 0 ")
+    with orphaned(path), ExitStack() as crowd:
+        for _ in range(3 * crowded):
+            crowd.enter_context(connect(path))
+        finished = executable(path, EXECUTABLE, LONG, program=impatient, fallback="/bin/echo")
+    assert finished.stdout == f"{EXECUTABLE}\n"
+
+
+def test_executable_notices_that_the_daemon_ends_meanwhile(tmp_path: Path) -> None:
+    impatient = altered_executable(tmp_path, "RECENTLY = 15 ", "RECENTLY = 0 ")
+    with socket.socket(socket.AF_UNIX) as kept:
+        kept.bind(str(tmp_path / "socket"))
+        kept.listen()
+        pid = os.fork()
+        if not pid:
+            kept.listen()
+            time.sleep(PATIENCE)
+            os._exit(0)
+        with ThreadPoolExecutor(1) as threads:
+            ending = threads.submit(
+                executable, tmp_path / "socket", EXECUTABLE, LONG, program=impatient, fallback="/bin/echo"
+            )
+            wait_until(lambda: select.select([kept], [], [], 0)[0])
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            assert ending.result().stdout == f"{EXECUTABLE}\n"
 
 
 def concurrency(log: Path) -> int:
@@ -262,3 +330,4 @@ def test_executable_and_daemon_agree() -> None:
     text = FALLBACK.read_text()
     assert f'"{fallback_counter.SUFFIX}"' in text
     assert f"\nRECENTLY = {3 * TOUCH_SECONDS} " in text
+    assert RECENTLY == 3 * TOUCH_SECONDS

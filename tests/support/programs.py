@@ -225,6 +225,17 @@ def stale(path: Path, age: float) -> Path:
     return path
 
 
+@contextmanager
+def orphaned(path: Path) -> Iterator[socket.socket]:
+    """A socket that this process keeps, and on which a process that has ended listened last."""
+    with socket.socket(socket.AF_UNIX) as kept:
+        kept.bind(str(path))
+        os.set_inheritable(kept.fileno(), True)
+        listen = f"import socket; socket.socket(fileno={kept.fileno()}).listen(2)"
+        subprocess.run([INTERPRETER, "-ISc", listen], pass_fds=[kept.fileno()], check=True)
+        yield kept
+
+
 def small_cluster() -> Cluster:
     """Five nodes, for the simulator."""
     return generated(1, Shape())

@@ -40,7 +40,7 @@ MAY_IMPORT = {
     "engine.explaining": "model engine",
     "luxi": "model",
     "backends": "model luxi",
-    "client": "model backends luxi",
+    "client": "model backends luxi sockets",
     "simulator": "model engine backends luxi files sockets streams version",
     "sources": "model backends luxi client files",
     "execution": "model luxi",

@@ -91,7 +91,8 @@ class HttpListener:
         names = {*_LOCAL, *(name.lower() for name in settings.hosts), _in_url(where.host)} - {""}
         serve = partial(self._client, names, token)
         if token is None:
-            acceptor = Acceptor(listen(where.path, ""), "")
+            listen_again = partial(listen, where.path, "")
+            acceptor = Acceptor(listen_again(), listen_again)
             _log.info("HTTP", listen=settings.listen)
             try:
                 await acceptor.serve(serve, clients)

@@ -168,6 +168,12 @@ def argument_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--socket", metavar="PATH", help="Unix socket to serve on")
     parser.add_argument(
+        "--socket-fd",
+        metavar="N",
+        type=int,
+        help="serve on the open socket with this number; its name is PATH",
+    )
+    parser.add_argument(
         "--state-dir", metavar="DIR", help="directory of the lock and of what must survive a restart"
     )
     parser.add_argument("--luxi", metavar="PATH", help="socket of Ganeti's luxid")

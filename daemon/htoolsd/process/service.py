@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import cast
 
 import structlog
@@ -50,11 +51,11 @@ from htoolsd.process.logs import print_error
 from htoolsd.process.mastership import EXIT_NOT_MASTER, Ssconf
 from htoolsd.process.service_manager import notify, watch
 from htoolsd.process.signals import handle_signals, reloader
+from htoolsd.process.socket import first_socket, new_socket
 from htoolsd.socket import fallback_counter, untagged_inventories
 from htoolsd.socket.acceptor import Acceptor
 from htoolsd.socket.access import Access
 from htoolsd.socket.clients import ConnectionLimits
-from htoolsd.socket.listening import listen
 from htoolsd.socket.methods import Methods, methods_of
 from htoolsd.socket.peer import SocketPeer
 from htoolsd.socket.server import Server
@@ -71,6 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logs.configure()
     options = vars(argument_parser().parse_args(argv))
     path, stay, check = options.pop("config"), options.pop("stay"), options.pop("check_config")
+    descriptor = options.pop("socket_fd")
 
     def read_config() -> Config:
         config = load(path, options)
@@ -92,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print_error(f"not the master node; that is {ssconf.master()}")
             return EXIT_NOT_MASTER
         lock(config.state_dir)  # held until the process ends
-        listener = listen(config.socket, config.group)
+        listener = first_socket(config.socket, config.group, descriptor)
         fallback_counter.provide(config.socket, config.group)
     except HtoolsError as err:
         print_error(str(err))
@@ -100,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # The event loop waits so many seconds for the GIL while a thread computes, about ten times per answer.
     sys.setswitchinterval(0.0005)
     gc.freeze()  # a full collection stops all threads, so it skips what was imported
-    acceptor = Acceptor(listener, config.group)
+    acceptor = Acceptor(listener, partial(new_socket, config.socket, config.group))
     try:
         trio.run(_run, config, read_config, ssconf, acceptor, ReloadStatus(path))
     finally:
@@ -232,13 +234,20 @@ async def _run(
     def stop() -> None:
         """Finish what is under way. A second call stops without waiting."""
         notify("STOPPING=1")
-        patience = 0 if accepting.cancel_called else config.stop_seconds
+        patience = 0 if plans.stopping else config.stop_seconds
         finishing.deadline = trio.current_time() + patience
+        plans.stop()
+
+    def refuse() -> None:
+        """Refuse all clients."""
         acceptor.close()
         accepting.cancel()
         decisions.stop()
-        plans.stop()
         server.stop()
+
+    async def accept() -> None:
+        with accepting:
+            await acceptor.serve(client, clients)
 
     async def client(stream: trio.SocketStream) -> None:
         async with stream:
@@ -253,18 +262,19 @@ async def _run(
         nursery.start_soon(copies.run)
         with finishing:
             async with trio.open_nursery() as clients:
-                await clients.start(plans.run)
-                await nursery.start(claim_writer.run)
-                notify("READY=1")
-                _log.info("ready", version=VERSION, socket=config.socket)
-                nursery.start_soon(sync.run)
-                nursery.start_soon(reconciler.run)
-                nursery.start_soon(policies.run)
-                nursery.start_soon(capacity.run)
-                nursery.start_soon(http.run)
-                nursery.start_soon(acceptor.show_life)
-                with accepting:
-                    await acceptor.serve(client, clients)
+                async with trio.open_nursery() as planning:
+                    await planning.start(plans.run)
+                    await nursery.start(claim_writer.run)
+                    notify("READY=1")
+                    _log.info("ready", version=VERSION, socket=config.socket)
+                    nursery.start_soon(sync.run)
+                    nursery.start_soon(reconciler.run)
+                    nursery.start_soon(policies.run)
+                    nursery.start_soon(capacity.run)
+                    nursery.start_soon(http.run)
+                    nursery.start_soon(acceptor.show_life)
+                    clients.start_soon(accept)
+                refuse()  # plans are the only long work, so a restart takes moments from here
         nursery.cancel_scope.cancel()
     _log.info("stopped", unfinished=finishing.cancelled_caught)
 

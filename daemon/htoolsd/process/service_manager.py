@@ -1,7 +1,11 @@
-"""Messages to the service manager (``sd_notify(3)``): the state of the daemon, and signs of life."""
+"""The service manager: messages to it (``sd_notify(3)``), and sockets that it keeps and passes on.
+
+Messages are the state of the daemon, and signs of life.
+"""
 
 import os
 import socket
+from collections.abc import Sequence
 from contextlib import suppress
 from math import inf
 
@@ -9,16 +13,41 @@ import trio
 
 from htoolsd.api.decisions import Decisions
 
+_FIRST_PASSED = 3  # the number of the first descriptor that a service manager passes
+_NAME = "FDNAME=socket"
 
-def notify(*lines: str) -> None:
-    """Send lines like ``READY=1`` if there is a service manager. Failures are ignored."""
+
+def notify(*lines: str, files: Sequence[int] = ()) -> None:
+    """Send lines like ``READY=1``, and open files, if there is a service manager. Failures are ignored."""
     path = os.environ.get("NOTIFY_SOCKET", "")
     if not path:
         return
     address = "\0" + path[1:] if path.startswith("@") else path
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.setblocking(False)
-        sock.sendto("\n".join(lines).encode(), address)
+        sock.connect(address)
+        socket.send_fds(sock, ["\n".join(lines).encode()], files)
+
+
+def keep(sock: socket.socket) -> bool:
+    """Have the service manager keep a socket for the next process. Return whether it keeps sockets.
+
+    systemd keeps a socket until the service is stopped or has failed. It sets ``FDSTORE`` from version 254
+    on; the unit sets it for earlier versions.
+    """
+    if not os.environ.get("NOTIFY_SOCKET") or os.environ.get("FDSTORE", "0") == "0":
+        return False
+    notify("FDSTOREREMOVE=1", _NAME)
+    notify("FDSTORE=1", _NAME, files=[sock.fileno()])
+    return True
+
+
+def passed_sockets() -> Sequence[int]:
+    """Return the descriptors that the service manager has passed (``sd_listen_fds(3)``)."""
+    count = os.environ.get("LISTEN_FDS", "")
+    if os.environ.get("LISTEN_PID") != str(os.getpid()) or not count.isdecimal():
+        return ()
+    return range(_FIRST_PASSED, _FIRST_PASSED + int(count))
 
 
 def watchdog_seconds() -> float:

@@ -6,7 +6,7 @@ from functools import partial
 import structlog
 import trio
 
-from htoolsd.socket.listening import ListeningSocket, StartError, listen
+from htoolsd.socket.listening import ListeningSocket, StartError
 
 _log = structlog.get_logger()
 
@@ -17,11 +17,11 @@ Serve = Callable[[trio.SocketStream], Awaitable[None]]
 
 
 class Acceptor:
-    """Accepts clients on a listening socket."""
+    """Accepts clients on a listening socket. ``listen`` makes another one with its name."""
 
-    def __init__(self, listener: ListeningSocket, group: str) -> None:
+    def __init__(self, listener: ListeningSocket, listen: Callable[[], ListeningSocket]) -> None:
         self._listener = listener
-        self._group = group
+        self._listen = listen
         self._closed = False
 
     async def serve(self, serve: Serve, clients: trio.Nursery) -> None:
@@ -34,18 +34,18 @@ class Acceptor:
                 nursery.cancel_scope.cancel()
 
     def close(self) -> None:
-        """Remove the socket's name, and do not create it again."""
-        if self._closed:
+        """Give up the socket's name, and do not create it again. Call it again when the process ends."""
+        if self._closed and not self._listener.kept:
             return
         self._closed = True
         try:
-            self._listener.remove()
+            self._listener.leave()
         except OSError as error:
             _log.warning("socket cannot be removed", path=self._listener.path, error=error.strerror)
 
     async def show_life(self) -> None:
-        """Touch the socket's file every few seconds as a sign of life, until cancelled."""
-        while True:
+        """Touch the socket's file every few seconds as a sign of life, until it is closed or cancelled."""
+        while not self._closed:
             self._listener.touch()
             await trio.sleep(TOUCH_SECONDS)
 
@@ -57,7 +57,7 @@ class Acceptor:
             if self._closed or self._listener.named:
                 continue
             try:
-                listener = listen(self._listener.path, self._group)
+                listener = self._listen()
             except StartError as error:
                 if str(error) != complaint:
                     complaint = str(error)

@@ -4,14 +4,18 @@ import errno
 import fcntl
 import grp
 import os
+import socket
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from ganeti_htools.model.errors import HtoolsError
-from ganeti_htools.sockets import NamedSocket, bind
+from ganeti_htools.sockets import NamedSocket, bind, identity, listener
 
+_WAITING = 128  # clients that wait to be accepted
 _PATIENCE = 5.0  # seconds to wait for another daemon that takes the same name; taking it lasts milliseconds
 
 
@@ -19,10 +23,15 @@ class StartError(HtoolsError):
     """An error for which the daemon cannot start."""
 
 
+@dataclass(frozen=True, slots=True)
 class ListeningSocket(NamedSocket):
-    """A listening Unix socket."""
+    """A listening Unix socket. A ``kept`` socket is also open elsewhere, so it outlives the process.
 
-    __slots__ = ()
+    The executable reads the times of the socket's file. The change time is the last sign of life. The
+    modification time is 0 if the daemon has ended in order and whoever keeps the socket will close it.
+    """
+
+    kept: bool = False
 
     def touch(self) -> None:
         """Touch the socket's file. Clients wait for a daemon that did so a moment ago."""
@@ -30,8 +39,15 @@ class ListeningSocket(NamedSocket):
             if self.named:
                 os.utime(self.path)
 
-    def remove(self) -> None:
-        """Remove the name, unless it is gone or belongs to another socket. Raises OSError."""
+    def leave(self) -> None:
+        """Remove the name, unless it is gone or belongs to another socket; of a kept socket, only mark it.
+
+        Raises OSError.
+        """
+        if self.kept:
+            with suppress(OSError):  # the file may be another user's
+                os.utime(self.path, (0, 0))
+            return
         # A daemon that is about to take the name removes it itself.
         with suppress(FileNotFoundError, StartError), _locked_name(self.path, 0):
             self.unlink()
@@ -45,16 +61,57 @@ def listen(path: str, group: str) -> ListeningSocket:
             bound = bind(path)
             undo.enter_context(bound.socket)
             undo.callback(os.unlink, path)
-            os.chown(path, -1, group_number(group))
-            if not group:
-                os.chmod(path, 0o666)
-            bound.socket.listen(128)  # only now can anybody connect
+            _admit(path, group)
+            bound.socket.listen(_WAITING)  # only now can anybody connect
             undo.pop_all()
             return ListeningSocket(bound.socket, path, bound.identity)
     except OSError as err:
         if err.errno == errno.EADDRINUSE:
             raise StartError(f"already running: another process listens on {path}") from None
         raise StartError(f"{path}: {err.strerror or err}") from None
+
+
+def adopt(descriptor: int, path: str, group: str) -> ListeningSocket:
+    """Listen on an open socket with the name ``path``, which stays open elsewhere. Raises StartError."""
+    try:
+        sock = socket.socket(fileno=descriptor)
+    except OSError as err:
+        raise StartError(f"descriptor {descriptor}: {err.strerror}; expected a socket") from None
+    with ExitStack() as undo:
+        undo.enter_context(sock)
+        sock.set_inheritable(False)
+        if (sock.family, sock.type) != (socket.AF_UNIX, socket.SOCK_STREAM) or sock.getsockname() != path:
+            raise StartError(f"descriptor {descriptor}: is not the Unix socket {path}")
+        try:
+            sock.listen(_WAITING)  # from now on clients see that this process listens
+            if not _leads_here(path):
+                raise StartError(f"descriptor {descriptor}: {path} is not the name of this socket any more")
+            if os.lstat(path).st_uid == os.geteuid():  # otherwise its owner decides
+                _admit(path, group)
+            found = ListeningSocket(sock, path, identity(path), kept=True)
+        except OSError as err:
+            raise StartError(f"{path}: {err.strerror or err}") from None
+        undo.pop_all()
+        return found
+
+
+def _admit(path: str, group: str) -> None:
+    """Let ``group`` (empty: everybody) connect, if that is not so yet. Raises OSError, StartError."""
+    number, mode = group_number(group), 0o660 if group else 0o666
+    now = os.lstat(path)
+    if number not in (-1, now.st_gid):
+        os.chown(path, -1, number)
+    if stat.S_IMODE(now.st_mode) != mode:
+        os.chmod(path, mode)
+
+
+def _leads_here(path: str) -> bool:
+    """Whether this process listens at ``path``."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        error = probe.connect_ex(path)
+        # EAGAIN: so many wait that nothing can be seen
+        return error == errno.EAGAIN or (not error and listener(probe) == os.getpid())
 
 
 def group_number(group: str) -> int:

@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ganeti_htools.client.calls import NoReplyError, ask
+from ganeti_htools.client import calls
+from ganeti_htools.client.calls import CallRefusedError, NoReplyError, ask
+from tests.support.programs import orphaned
+
+STOPPING = b'{"success": false, "result": {"error": "stopping", "message": "htoolsd is stopping"}}\x03'
 
 
 @pytest.fixture
@@ -45,3 +49,41 @@ def test_waits_for_room_in_the_queue_of_connections(
 def test_room_is_not_waited_for_longer_than_for_an_answer(path: str, crowded: socket.socket) -> None:
     with pytest.raises(NoReplyError, match=r"no answer within 0\.01 s"):
         ask(path, "status", {}, patience=0.01)
+
+
+def serve(listening: socket.socket, *answers: bytes) -> None:
+    """Give one answer to each client, then stop listening."""
+    for each in answers:
+        with listening.accept()[0] as client:
+            client.recv(1000)
+            client.sendall(each)
+    listening.close()
+
+
+@pytest.mark.parametrize("back", [True, False])
+def test_asks_next_daemon_after_one_that_stops(path: str, back: bool) -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        listening.listen()
+        answers = [STOPPING, *([b'{"success": true, "result": 7}\x03'] * back)]
+        thread = threading.Thread(target=serve, args=(listening, *answers))
+        thread.start()
+        if back:
+            assert ask(path, "status", {}, patience=30) == 7
+        else:
+            with pytest.raises(CallRefusedError, match="htoolsd is stopping"):
+                ask(path, "status", {}, patience=30)
+        thread.join()
+
+
+def test_waits_at_kept_socket_only_while_the_daemon_may_return(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with orphaned(tmp_path / "socket") as kept:
+        thread = threading.Thread(target=serve, args=(kept.dup(), b'{"success": true, "result": 7}\x03'))
+        thread.start()
+        assert ask(str(tmp_path / "socket"), "status", {}, patience=30) == 7
+        thread.join()
+        monkeypatch.setattr(calls, "RECENTLY", 0.0)
+        with pytest.raises(NoReplyError, match="the daemon has ended; is htoolsd running"):
+            ask(str(tmp_path / "socket"), "status", {}, patience=30)

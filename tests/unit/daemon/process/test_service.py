@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ async def started(directory: Path, told: list[str], **config: Any) -> AsyncItera
         daemon = Service(settings, log, told, trio.Event())
 
         async def run() -> None:
-            acceptor = Acceptor(listen(settings.socket, ""), "")
+            acceptor = Acceptor(listen(settings.socket, ""), partial(listen, settings.socket, ""))
             here = Ssconf("here", str(directory))
             await service._run(settings, lambda: daemon.config, here, acceptor, ReloadStatus())
             daemon.ended.set()

@@ -12,7 +12,7 @@ import trio
 from trio.testing import MockClock
 
 from htoolsd.api.decisions import Decisions
-from htoolsd.process.service_manager import notify, watch, watchdog_seconds
+from htoolsd.process.service_manager import keep, notify, passed_sockets, watch, watchdog_seconds
 
 
 class RecordingDecisions:
@@ -113,3 +113,35 @@ def test_reads_the_watchdog_interval_for_this_process(
     monkeypatch.setenv("WATCHDOG_USEC", usec)
     monkeypatch.setenv("WATCHDOG_PID", pid.replace("OWN", str(os.getpid())))
     assert watchdog_seconds() == seconds
+
+
+@pytest.mark.parametrize("stored", ["1", "0", None])
+def test_socket_is_kept_by_a_manager_that_stores_descriptors(
+    manager: socket.socket, monkeypatch: pytest.MonkeyPatch, stored: str | None
+) -> None:
+    if stored is not None:
+        monkeypatch.setenv("FDSTORE", stored)
+    with socket.socket(socket.AF_UNIX) as sock:
+        kept = keep(sock)
+        assert kept is (stored == "1")
+        if not kept:
+            assert received(manager) == []
+            return
+        assert manager.recv(1000) == b"FDSTOREREMOVE=1\nFDNAME=socket"
+        message, (descriptor,), _, _ = socket.recv_fds(manager, 1000, 1)
+        assert message == b"FDSTORE=1\nFDNAME=socket"
+        assert os.path.sameopenfile(descriptor, sock.fileno())
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize(
+    ("pid", "count", "expected"),
+    [(None, "2", [3, 4]), (None, "0", []), (None, "x", []), (None, "", []), ("1", "2", [])],
+)
+def test_passed_sockets_are_for_this_process_only(
+    monkeypatch: pytest.MonkeyPatch, pid: str | None, count: str, expected: list[int]
+) -> None:
+    assert list(passed_sockets()) == []
+    monkeypatch.setenv("LISTEN_PID", pid or str(os.getpid()))
+    monkeypatch.setenv("LISTEN_FDS", count)
+    assert list(passed_sockets()) == expected

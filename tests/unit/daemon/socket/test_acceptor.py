@@ -3,8 +3,9 @@
 import errno
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,12 @@ from htoolsd.socket.listening import ListeningSocket, listen
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "run" / "socket"
+
+
+def listening(path: Path) -> tuple[ListeningSocket, Callable[[], ListeningSocket]]:
+    """A socket, and what makes the next one with its name."""
+    listen_again = partial(listen, str(path), "")
+    return listen_again(), listen_again
 
 
 async def greet(stream: trio.SocketStream) -> None:
@@ -41,7 +48,7 @@ def logged() -> Iterator[list[Any]]:
 async def test_creates_a_removed_socket_again(path: Path, autojump_clock: MockClock) -> None:
     with logged() as log:
         async with trio.open_nursery() as nursery:
-            acceptor = Acceptor(listen(str(path), ""), "")
+            acceptor = Acceptor(*listening(path))
             nursery.start_soon(acceptor.serve, greet, nursery)
             assert await greeting(path) == b"hello"
             path.unlink()
@@ -62,7 +69,7 @@ async def test_creates_a_removed_socket_again(path: Path, autojump_clock: MockCl
 async def test_leaves_the_name_to_another_process(path: Path, autojump_clock: MockClock) -> None:
     with logged() as log, socket.socket(socket.AF_UNIX) as other:
         async with trio.open_nursery() as nursery:
-            acceptor = Acceptor(listen(str(path), ""), "")
+            acceptor = Acceptor(*listening(path))
             nursery.start_soon(acceptor.serve, greet, nursery)
             await trio.sleep(0.5)
             path.unlink()
@@ -84,10 +91,10 @@ async def test_logs_a_name_that_cannot_be_removed(path: Path, monkeypatch: pytes
     def refuse(_listener: ListeningSocket) -> None:
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path))
 
-    monkeypatch.setattr(ListeningSocket, "remove", refuse)
+    monkeypatch.setattr(ListeningSocket, "leave", refuse)
     with logged() as log:
         async with trio.open_nursery() as nursery:
-            acceptor = Acceptor(listen(str(path), ""), "")
+            acceptor = Acceptor(*listening(path))
             nursery.start_soon(acceptor.serve, greet, nursery)
             await greeting(path)
             acceptor.close()
@@ -99,7 +106,7 @@ async def test_logs_a_name_that_cannot_be_removed(path: Path, monkeypatch: pytes
 
 async def test_touches_the_socket_as_a_sign_of_life(path: Path, autojump_clock: MockClock) -> None:
     listener = listen(str(path), "")
-    acceptor = Acceptor(listener, "")
+    acceptor = Acceptor(listener, lambda: listener)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(acceptor.show_life)
         for _ in range(2):

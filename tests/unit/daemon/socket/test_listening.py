@@ -86,11 +86,11 @@ def test_refuses_a_bad_socket_name_in_one_line(tmp_path: Path) -> None:
 
 
 def test_removes_only_its_own_name(listener: ListeningSocket, path: Path) -> None:
-    listener.remove()
+    listener.leave()
     assert not path.exists()
-    listener.remove()
+    listener.leave()
     path.write_text("another's")
-    listener.remove()
+    listener.leave()
     assert path.exists()
 
 
@@ -171,7 +171,7 @@ def test_waits_for_another_daemon_that_is_about_to_listen(
 def test_removes_no_name_that_another_daemon_is_taking(listener: ListeningSocket, path: Path) -> None:
     with open(f"{path}.lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        listener.remove()
+        listener.leave()
     assert path.exists()
 
 
@@ -183,4 +183,4 @@ def test_raises_when_the_name_cannot_be_removed(
 
     monkeypatch.setattr(os, "unlink", refuse)
     with pytest.raises(PermissionError):
-        listener.remove()
+        listener.leave()
