@@ -13,6 +13,7 @@ from ganeti_htools.client.protocol import DEFAULT_SOCKET
 from htoolsd.process.config import Config, argument_parser
 
 UNIT = Path(__file__).resolve().parents[2] / "systemd" / "htoolsd.service"
+USERS = UNIT.with_name("sysusers.d") / "htoolsd.conf"
 
 
 def unit() -> dict[str, dict[str, list[str]]]:
@@ -63,6 +64,20 @@ def test_directories_and_timeouts_match_the_daemon() -> None:
     assert f"/var/lib/{setting('Service', 'StateDirectory')}" == config.state_dir
     assert float(setting("Service", "TimeoutStopSec")) > config.stop_seconds
     assert float(setting("Service", "WatchdogSec")) > 10
+
+
+def test_user_of_the_daemon_is_declared() -> None:
+    (user,) = (line.split()[1] for line in USERS.read_text().splitlines() if line.startswith("u "))
+    assert setting("Service", "User") == user
+
+
+def test_unit_takes_most_rights_from_the_daemon() -> None:
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        pytest.skip("no systemd-analyze")
+    command = [analyze, "security", "--offline=true", "--threshold=20", str(UNIT)]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout[-200:] + result.stderr
 
 
 def test_systemd_accepts_unit(tmp_path: Path) -> None:
