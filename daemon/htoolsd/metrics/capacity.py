@@ -45,9 +45,12 @@ class CapacityCount:
     def status(self) -> dict[str, Any]:
         """Return the figures of each group, and their age in seconds; ``complete``: all have this age.
 
-        Figures are None as long as they are unknown.
+        The age is 0 while they are those of the present cluster, None before the first count. Figures are
+        None as long as they are unknown.
         """
         age = None if self._counted is None else round(trio.current_time() - self._time, 3)
+        if age is not None and self._cluster() is self._counted:
+            age = 0.0
         unknown = dict.fromkeys(("free_instances", "balanced_score"))
         groups = [{"name": name, **unknown, **found} for name, found in self._groups.items()]
         return {"age_s": age, "complete": self._complete, "error": self._error, "groups": groups}
