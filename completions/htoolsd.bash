@@ -374,7 +374,7 @@ END
 -h,--help none
 --version none
 --socket file
-choices=status,refresh,storage,methods,plans,plan,execute,cancel,forget,check,metrics,policies,run,history,why,providers,inventory,usage,allocations,claim,candidates,release,glossary,decide 1 1
+choices=status,refresh,storage,methods,plans,plan,execute,cancel,forget,check,metrics,notify,policies,run,history,why,providers,inventory,usage,allocations,claim,candidates,release,glossary,decide 1 1
 END
             ;;
         'htoolsctl status') cat <<'END'
@@ -453,6 +453,13 @@ END
 --wide none
 --textfile file
 --exporter-names none
+END
+            ;;
+        'htoolsctl notify') cat <<'END'
+-h,--help none
+--json none
+--wide none
+--test none
 END
             ;;
         'htoolsctl policies') cat <<'END'

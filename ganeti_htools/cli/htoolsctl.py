@@ -128,6 +128,8 @@ def _parser() -> argparse.ArgumentParser:
     figures.add_argument(
         "--exporter-names", action="store_true", help="add the metrics of prometheus-ganeti-exporter"
     )
+    notify = add("notify", _notify, "Show the state of notifications.")
+    notify.add_argument("--test", action="store_true", help="send a test now, and show what happened")
     listed = add("policies", _policies, "List the policies: mode, last and next decision, remaining budget.")
     listed.add_argument(
         "--explain", metavar="POLICY", help="explain what a policy would do now, and why it does not"
@@ -199,6 +201,15 @@ def _check(options: Namespace) -> int:
     document = {"state": verdict.state.name, "reasons": verdict.reasons, "values": verdict.values}
     print(json.dumps(document, indent=2) if options.json else monitoring.line(verdict, thresholds))
     return verdict.state
+
+
+def _notify(options: Namespace) -> int:
+    status: Any = ask(options.socket, "status", {}, patience=PATIENCE)
+    if not options.test:
+        return _print(options, status["notify"], daemon.notifications)
+    answer: Any = ask(options.socket, "notify", {}, patience=_PLANNING)
+    _print(options, answer, daemon.notification_outcome)
+    return 1 if answer["error"] else 0
 
 
 def _refresh(options: Namespace) -> int:

@@ -57,8 +57,8 @@ def test_lists_all_methods(daemon: Daemon) -> None:
     methods = json.loads(htoolsctl(daemon, "methods", "--json").stdout)
     names = (
         "allocations cancel candidates claim cluster decide execute explain follow forget history inventory"
-        " methods metrics plan plans policies providers refresh release run set_inventory status storage"
-        " usage why"
+        " methods metrics notify plan plans policies providers refresh release run set_inventory status"
+        " storage usage why"
     )
     assert [method["name"] for method in methods] == names.split()
     table = htoolsctl(daemon, "methods").stdout
@@ -104,6 +104,11 @@ def test_refuses_a_request_that_is_not_text(daemon: Daemon) -> None:
     ("arguments", "status", "line"),
     [
         (["refresh"], 1, r"htoolsctl: refused \(no-cluster\): configuration: .*No such file or directory"),
+        (
+            ["notify", "--test"],
+            1,
+            r"htoolsctl: refused \(bad-arguments\): notify: .* neither program nor url",
+        ),
         (["decide", "/nowhere"], 1, "htoolsctl: /nowhere: No such file or directory"),
         (["decide", "/dev/null"], 1, r"htoolsctl: refused \(bad-file\): .*"),
         (["decide", "-", "--no-such-option=1"], 1, r"htoolsctl: refused \(bad-arguments\): .*"),

@@ -11,6 +11,7 @@ from tests.support.worlds import uneven
 from tests.unit.test_json_keys import check
 
 REBALANCE = f"""{OFTEN}
+notify.program = "/bin/true"
 [rebalance]
 mode = "%s"
 start = 0.02
@@ -69,6 +70,7 @@ def test_htoolsctl(tmp_path: Path) -> None:
             call(daemon, "candidates", resources={"MEMORY_MB": 1}),
             call(daemon, "claim", consumer="tests", allocations={node: {"MEMORY_MB": 1}}),
             json.loads(ctl(daemon, "check", "--json").stdout),
+            json.loads(ctl(daemon, "notify", "--test", "--json").stdout),
             json.loads(ctl(daemon, "glossary", "claim", "--json").stdout),
         ]
     check("htoolsctl.1.md", documents, WORDS)

@@ -203,6 +203,8 @@ def test_check_lists_all_errors_and_warnings(tmp_path: Path) -> None:
     config.chmod(0o640)
     (impossible,) = check(config, f'ledger = "{address}&nosuch=5"')
     assert impossible == 'ledger: invalid connection option "nosuch"'
+    (absent,) = check(config, '[notify]\nprogram = "/nonexistent/alarm"')
+    assert absent == "warning: notify: /nonexistent/alarm: expected a program that can be executed"
 
 
 # Who is master

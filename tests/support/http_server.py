@@ -23,6 +23,8 @@ def serving(answer: Answer, identity: trustme.LeafCert | Path | None = None) -> 
             with contextlib.suppress(OSError):  # who asked may be gone
                 answer(self)
 
+        do_POST = do_GET  # noqa: N815
+
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             pass
 

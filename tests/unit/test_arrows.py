@@ -58,6 +58,7 @@ MAY_IMPORT = {
     "htoolsd.sync": "model backends luxi sources files htoolsd.reservations",
     "htoolsd.plans": f"{_LIBRARY} htoolsd.sync htoolsd.claims",
     "htoolsd.history": _LIBRARY,
+    "htoolsd.notify": "model files execution htoolsd.config_keys htoolsd.history",
     "htoolsd.ledger": "backends model files htoolsd.reservations",
     "htoolsd.ledger.state_copies": "htoolsd.ledger",
     "htoolsd.metrics": f"{_LIBRARY} commandline htoolsd.plans htoolsd.sync",
@@ -70,11 +71,12 @@ MAY_IMPORT = {
     "htoolsd.api": (
         f"{_LIBRARY} commandline htoolsd.socket htoolsd.sync htoolsd.plans"
         " htoolsd.history htoolsd.ledger htoolsd.claims htoolsd.policies htoolsd.metrics"
+        " htoolsd.notify"
     ),
     "htoolsd.process": (
         f"{_LIBRARY} htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.history"
         " htoolsd.api htoolsd.config_keys htoolsd.ledger htoolsd.claims htoolsd.policies htoolsd.metrics"
-        " htoolsd.http"
+        " htoolsd.http htoolsd.notify"
     ),
     "htoolsd.__main__": "htoolsd.process",
 }

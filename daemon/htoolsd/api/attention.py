@@ -7,6 +7,7 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import first_names
 from ganeti_htools.model.tags import SQUEEZING, standby
 from ganeti_htools.model.types import Status
+from htoolsd.notify.events import plan_end
 from htoolsd.plans.plan import Plan, PlanState
 
 _RECENT = 86400.0  # seconds
@@ -47,6 +48,7 @@ def attention(
         found += _of_nodes(cluster, set(status["cluster"]["silent"]), busy)
     found += _of_policies(status["policies"])
     found += _of_files(status)
+    found += _of_notifications(status["notify"])
     found += _of_decisions(status["decisions"], now)
     found += _of_proposals(plans)
     return found
@@ -99,9 +101,7 @@ def _of_groups(groups: Iterable[Mapping[str, Any]]) -> Iterator[Attention]:
 def _of_failed_plans(plans: Iterable[Plan]) -> Iterator[Attention]:
     for plan in plans:
         if plan.state in (PlanState.FAILED, PlanState.INTERRUPTED) and not plan.seen:
-            verb = "failed" if plan.state is PlanState.FAILED else "was interrupted"
-            why = f": {plan.error}" if plan.error else ""
-            text = f"plan {plan.id} of {plan.facts['tool']} {verb}{why}"
+            text = plan_end(plan.id, plan.facts["tool"], plan.state, plan.error)
             yield Attention("plan", text, f"htoolsctl plan {plan.id}", [plan.id])
 
 
@@ -158,6 +158,12 @@ def _of_files(status: Mapping[str, Any]) -> Iterator[Attention]:
     if reload["waiting"]:
         text = f"changed keys need a restart: {first_names(reload['waiting'])}"
         yield Attention("restart", text, "systemctl restart htoolsd", reload["waiting"])
+
+
+def _of_notifications(notify: Mapping[str, Any]) -> Iterator[Attention]:
+    if notify["error"]:
+        text = f"notifications are not delivered: {notify['error']}"
+        yield Attention("notify", text, "htoolsctl notify --test")
 
 
 def _of_decisions(decisions: Mapping[str, Any], now: float) -> Iterator[Attention]:

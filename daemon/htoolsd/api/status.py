@@ -19,6 +19,7 @@ from htoolsd.claims.reconciler import Reconciler
 from htoolsd.history.history import History
 from htoolsd.ledger.worker import LedgerWorker
 from htoolsd.metrics.capacity import CapacityCount
+from htoolsd.notify.notifier import Notifier
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.schedule import Policies
 from htoolsd.socket import fallback_counter
@@ -76,6 +77,7 @@ class StatusMethods:
         reconciler: Reconciler,
         reload: ReloadStatus,
         capacity: CapacityCount,
+        notifier: Notifier,
     ) -> None:
         self._socket = socket
         self._server = server
@@ -89,6 +91,7 @@ class StatusMethods:
         self._reconciler = reconciler
         self._reload = reload
         self._capacity = capacity
+        self._notifier = notifier
         self._groups = GroupHealthCache(sync)
         self._started, self._clock = time.time(), time.monotonic()
 
@@ -124,6 +127,7 @@ class StatusMethods:
             "ledger": await self._ledger.status() | self._reconciler.status(),
             "capacity": self._capacity.status(),
             "reload": asdict(self._reload),
+            "notify": self._notifier.status(),
             "memory_mib": resident_mib(),
         }
         found = attention(status, self._sync.model.cluster, self._plans.all, time.time())

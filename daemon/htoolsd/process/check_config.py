@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from ganeti_htools.model.errors import DataError, HtoolsError
 from htoolsd.config_keys import ConfigError
 from htoolsd.http.settings import read_token
-from htoolsd.ledger.records import UnavailableError
+from htoolsd.ledger.records import UnavailableError, has_password
 from htoolsd.process.config import Config, exposes_password, load
 from htoolsd.socket.listening import group_number
 from htoolsd.socket.roles import resolve
@@ -44,5 +44,8 @@ def check(path: str | None, given: Mapping[str, str | None]) -> tuple[list[str],
         except UnavailableError as error:
             warnings.append(f"ledger: {error}")
     if exposes_password(path, config):
-        warnings.append(f"{path}: other users can read the ledger's password; chmod o-r {path}")
+        what = "the ledger's password" if has_password(config.ledger) else "the address of [notify]"
+        warnings.append(f"{path}: other users can read {what}; chmod o-r {path}")
+    if (problem := config.notify.problem()) is not None:
+        warnings.append(f"notify: {problem}")
     return errors, warnings

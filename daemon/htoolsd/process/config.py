@@ -18,6 +18,7 @@ from ganeti_htools.version import VERSION
 from htoolsd.config_keys import ConfigError, check_table, key, one_of, text
 from htoolsd.http.settings import HttpSettings
 from htoolsd.ledger.records import check_address, has_password
+from htoolsd.notify.settings import NotifySettings
 from htoolsd.policies.settings import RebalanceSettings, RedistributeSettings, SqueezeSettings
 from htoolsd.socket.roles import RoleSettings
 
@@ -117,6 +118,7 @@ class Config:
     stop_seconds: float = key(30.0, "longest wait for unfinished work when the daemon stops")
     roles: RoleSettings = key(RoleSettings(), "what callers may do")  # noqa: RUF009
     http: HttpSettings = key(HttpSettings(), "a read-only HTTP listener")  # noqa: RUF009
+    notify: NotifySettings = key(NotifySettings(), "the program or address that gets events")  # noqa: RUF009
     redistribute: RedistributeSettings = key(RedistributeSettings(), "the policy that repairs node groups")  # noqa: RUF009
     squeeze: SqueezeSettings = key(SqueezeSettings(), "the policy that powers nodes down and up")  # noqa: RUF009
     rebalance: RebalanceSettings = key(RebalanceSettings(), "the policy that balances node groups")  # noqa: RUF009
@@ -204,8 +206,11 @@ def load(path: str | None, given: Mapping[str, str | None]) -> Config:
 
 
 def exposes_password(path: str | None, config: Config) -> bool:
-    """Whether all users may read the file at ``path``, and it has the password of the ledger's database."""
-    if path is None or not has_password(config.ledger):
+    """Whether all users may read the file at ``path``, and it has a secret.
+
+    Secrets are the password of the ledger's database, and the address of notifications.
+    """
+    if path is None or not (has_password(config.ledger) or config.notify.url):
         return False
     try:
         return bool(os.stat(path).st_mode & stat.S_IROTH)

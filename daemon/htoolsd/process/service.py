@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import structlog
 import trio
@@ -24,6 +24,7 @@ from htoolsd.api.history import HistoryMethods
 from htoolsd.api.inventory_tags import InventoryTags
 from htoolsd.api.ledger import LedgerMethods
 from htoolsd.api.metrics import MetricsMethods
+from htoolsd.api.notify import NotifyMethods
 from htoolsd.api.plans import PlanMethods
 from htoolsd.api.policies import PolicyMethods
 from htoolsd.api.reload_status import ReloadStatus
@@ -39,6 +40,7 @@ from htoolsd.ledger.records import file_url
 from htoolsd.ledger.state_copies import StateCopies
 from htoolsd.ledger.worker import LedgerWorker
 from htoolsd.metrics.capacity import CapacityCount
+from htoolsd.notify.notifier import Notifier
 from htoolsd.plans.plan import Plan
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.remedies import POLICIES
@@ -160,8 +162,21 @@ async def _run(
     access = Access(config.roles)
     server = Server(methods, _connection_limits(config), access)
 
+    async def look() -> tuple[Sequence[Mapping[str, Any]], bool]:
+        report = await status.report()
+        cluster = report["cluster"]
+        complete = cluster["master"] and cluster["nodes"] is not None and report["groups"] is not None
+        return report["attention"], bool(complete)
+
+    notified = os.path.join(config.state_dir, "notified.json")
+    notifier = Notifier(notified, config.notify, look, cluster_name)
+
+    def note(entry: entries.HistoryEntry) -> None:
+        history.note(entry)
+        notifier.note(entry)
+
     def note_plan(plan: Plan) -> None:
-        history.note(entries.plan(time.time(), plan.to_json()))
+        note(entries.plan(time.time(), plan.to_json()))
         policies.ended(plan)
 
     plan_claims = PlanClaims(sync, ledger, reconciler, claims)
@@ -173,7 +188,7 @@ async def _run(
         sync,
         plans,
         _policy_settings(config),
-        lambda decision: history.note(entries.policy(decision.time, asdict(decision))),
+        lambda decision: note(entries.policy(decision.time, asdict(decision))),
         copies=copies,
     )
     capacity = CapacityCount(lambda: sync.model.available if sync.master else None)
@@ -190,6 +205,7 @@ async def _run(
         reconciler,
         reload,
         capacity,
+        notifier,
     )
     metrics = MetricsMethods(status.report, sync)
     http = HttpListener(config.http, _connection_limits(config), access, metrics.text, status.report)
@@ -212,6 +228,7 @@ async def _run(
             CandidateMethods(ledger, lambda: reconciler.synced),
             status,
             metrics,
+            NotifyMethods(notifier),
         )
     )
     accepting, finishing = trio.CancelScope(), trio.CancelScope()
@@ -230,6 +247,7 @@ async def _run(
         sync.storage.settings = _storage_settings(new)
         history.configure(*_history_limits(new))
         policies.configure(_policy_settings(new))
+        notifier.configure(new.notify)
 
     def stop() -> None:
         """Finish what is under way. A second call stops without waiting."""
@@ -272,6 +290,7 @@ async def _run(
                     nursery.start_soon(policies.run)
                     nursery.start_soon(capacity.run)
                     nursery.start_soon(http.run)
+                    nursery.start_soon(notifier.run)
                     nursery.start_soon(acceptor.show_life)
                     clients.start_soon(accept)
                 refuse()  # plans are the only long work, so a restart takes moments from here

@@ -47,6 +47,8 @@ def _status(answer: Any) -> Iterator[str]:
     kept = answer.get("history")
     if kept and kept["error"]:
         yield f"  history    in memory only ({kept['waiting']} waiting, {kept['lost']} lost): {kept['error']}"
+    if answer.get("notify", {}).get("way"):
+        yield f"  notify     {notifications(answer['notify'])}"
     ledger = answer.get("ledger")
     if ledger:
         yield f"  ledger     {_ledger(ledger)}"
@@ -86,6 +88,29 @@ def _groups(groups: Any) -> str:
         f"{len(names)} {word}" + (f" ({some(names)})" if word != "healthy" else "")
         for word, names in found.items()
     )
+
+
+def notifications(notify: Any) -> str:
+    """Describe the state of notifications in a line."""
+    if notify["way"] is None:
+        return "off: [notify] has neither program nor url"
+    facts = [notify["way"]]
+    if notify["delivered"] is not None:
+        facts.append(f"last call {duration(time.time() - notify['delivered'])} ago")
+    if notify["waiting"]:
+        facts.append(f"{counted(notify['waiting'], 'event')} waiting")
+    if notify["dropped"]:
+        facts.append(f"{notify['dropped']} dropped")
+    return ", ".join(facts) + (f"; not delivered: {notify['error']}" if notify["error"] else "")
+
+
+def notification_outcome(answer: Any) -> str:
+    """Describe the outcome of a test of notifications."""
+    if answer["error"]:
+        return f"not delivered: {answer['error']}"
+    kind = "exit" if answer["way"].startswith("/") else "HTTP"
+    line = f": {answer['line']}" if answer["line"] else ""
+    return f"delivered to {answer['way']}, {kind} status {answer['status']}{line}"
 
 
 def _ledger(ledger: Any) -> str:

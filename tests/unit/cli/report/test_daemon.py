@@ -148,6 +148,32 @@ def test_next_command_gets_a_line_of_its_own_on_a_narrow_terminal(monkeypatch: p
     ]
 
 
+def test_notifications_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1000.0)
+    off = {"way": None, "waiting": 0, "dropped": 0, "delivered": None, "error": None}
+    assert daemon.notifications(off) == "off: [notify] has neither program nor url"
+    assert daemon.notifications(off | {"way": "/alarm"}) == "/alarm"
+    failing = {"way": "host", "waiting": 1, "dropped": 2, "delivered": 400.0, "error": "HTTP status 500"}
+    expected = "host, last call 10 min ago, 1 event waiting, 2 dropped; not delivered: HTTP status 500"
+    assert daemon.notifications(failing) == expected
+    assert "notify" not in daemon.status({**STATUS, "notify": off})
+    assert f"\n  notify     {expected}\n" in daemon.status({**STATUS, "notify": failing})
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (("/alarm", 0, "", None), "delivered to /alarm, exit status 0"),
+        (("/alarm", 0, "sent", None), "delivered to /alarm, exit status 0: sent"),
+        (("host", 204, "", None), "delivered to host, HTTP status 204"),
+        (("host", None, "", "host: refused"), "not delivered: host: refused"),
+    ],
+)
+def test_outcome_of_a_test_notification(answer: tuple[Any, ...], expected: str) -> None:
+    keys = ("way", "status", "line", "error")
+    assert daemon.notification_outcome(dict(zip(keys, answer, strict=True))) == expected
+
+
 def test_policies_in_a_line() -> None:
     last = {
         "remedy": "power down",

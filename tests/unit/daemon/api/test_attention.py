@@ -23,6 +23,7 @@ STATUS: dict[str, Any] = {
     "policies": [{"name": "squeeze", "mode": "act", "health": "healthy", "error": None, "lacking": []}],
     "ledger": {"error": None, "following": None, "beyond": 0},
     "history": {"error": None},
+    "notify": {"error": None},
     "reload": {"path": "/etc/htoolsd.toml", "error": None, "waiting": []},
     "decisions": {"alone": 0, "last_alone": None, "lost": 0},
 }
@@ -72,6 +73,10 @@ def test_nothing_needs_attention() -> None:
         (
             {"ledger": {"error": "/ledger: full"}},
             "the ledger cannot be used: /ledger: full; next: journalctl -u htoolsd -p warning",
+        ),
+        (
+            {"notify": {"error": "/alarm: exit status 1"}},
+            "notifications are not delivered: /alarm: exit status 1; next: htoolsctl notify --test",
         ),
         ({"ledger": {"beyond": 2}}, "claims beyond the capacity of their provider: 2; next: htoolsctl usage"),
         (

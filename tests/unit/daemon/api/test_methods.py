@@ -26,6 +26,7 @@ from htoolsd.socket.methods import Method, Methods, methods_of
 from htoolsd.socket.server import Server
 from htoolsd.sync.sync import Sync
 from tests.support.memory_peer import open_access
+from tests.support.notifying import unused_notifier
 from tests.support.policies import all_off, none_again
 
 
@@ -72,6 +73,7 @@ def methods(tmp_path: Path) -> tuple[Method, ...]:
             reconciler,
             reload,
             CapacityCount(lambda: None),
+            unused_notifier(tmp_path),
         ),
     )
     return tuple(methods_of(*subjects))

@@ -24,6 +24,7 @@ from htoolsd.socket.methods import Methods, methods_of
 from htoolsd.socket.server import Server
 from tests.support.memory_ganeti import following, ganeti
 from tests.support.memory_peer import MemoryPeer, open_access
+from tests.support.notifying import unused_notifier
 from tests.support.policies import all_off
 
 WORDS = {"healthy", "not redundant", "weakly unhealthy", "unhealthy"}
@@ -57,6 +58,7 @@ async def test_status_has_all_parts_of_the_daemon(autojump_clock: MockClock, tmp
             reconciler,
             reload,
             CapacityCount(lambda: None),
+            unused_notifier(tmp_path),
         )
         methods.add(*methods_of(status))
         await sync.poll_all()

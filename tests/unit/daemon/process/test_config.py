@@ -7,13 +7,15 @@ import pytest
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
 from htoolsd.http.settings import HttpSettings
+from htoolsd.notify.settings import NotifySettings
 from htoolsd.policies.settings import PolicySettings, RebalanceSettings, RedistributeSettings, SqueezeSettings
 from htoolsd.process.config import Config, describe, exposes_password, load, reloaded, sample
 from htoolsd.socket.roles import RoleSettings
 
-TABLES: dict[str, type[PolicySettings | RoleSettings | HttpSettings]] = {
+TABLES: dict[str, type[PolicySettings | RoleSettings | HttpSettings | NotifySettings]] = {
     "roles": RoleSettings,
     "http": HttpSettings,
+    "notify": NotifySettings,
     "redistribute": RedistributeSettings,
     "squeeze": SqueezeSettings,
     "rebalance": RebalanceSettings,
@@ -83,6 +85,14 @@ def test_command_line_overrides_file_overrides_defaults(tmp_path: Path) -> None:
         ('[rebalance]\nhours = "8-24"', "rebalance: hours: expected local times like 22:00-06:00"),
         ('[rebalance]\nweekdays = ["sunday"]', "rebalance: weekdays: expected a list of strings from mon, "),
         ("[rebalance]\ngroups = [1]", "rebalance: groups: expected a list of strings"),
+        ('[notify]\nprogram = "mail root"', "notify: program: expected the absolute path of a program"),
+        ('[notify]\nurl = "http://host/hook"', "notify: url: expected a URL like https://host/path"),
+        ('[notify]\nurl = "https://[host/hook"', "notify: url: expected a URL like https://host/path"),
+        ('[notify]\nurl = "https://host:port/"', "notify: url: expected a URL like https://host/path"),
+        (
+            '[notify]\nprogram = "/bin/true"\nurl = "http://localhost/"',
+            "notify: program, url: expected one of them",
+        ),
         ("x = " + "[" * 5000, "not TOML: "),
         ("connections = " + "9" * 5000, "not TOML: "),
     ],
@@ -167,19 +177,21 @@ def test_a_policy(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ledger", "mode", "exposed"),
+    ("line", "mode", "exposed"),
     [
-        ("postgresql://htools:secret@db/ledger", 0o644, True),
-        ("postgresql://htools:secret@db/ledger", 0o640, False),
-        ("postgresql://db/ledger?user=htools&password=secret", 0o644, True),
-        ("postgresql://htools@db/ledger", 0o644, False),
+        ('ledger = "postgresql://htools:secret@db/ledger"', 0o644, True),
+        ('ledger = "postgresql://htools:secret@db/ledger"', 0o640, False),
+        ('ledger = "postgresql://db/ledger?user=htools&password=secret"', 0o644, True),
+        ('ledger = "postgresql://htools@db/ledger"', 0o644, False),
+        ('notify.url = "https://chat.example.org/hooks/secret"', 0o644, True),
+        ('notify.program = "/bin/true"', 0o644, False),
     ],
 )
 def test_notices_a_password_that_all_users_can_read(
-    tmp_path: Path, ledger: str, mode: int, exposed: bool
+    tmp_path: Path, line: str, mode: int, exposed: bool
 ) -> None:
     file = tmp_path / "htoolsd.toml"
-    file.write_text(f'ledger = "{ledger}"\n')
+    file.write_text(line)
     file.chmod(mode)
     assert exposes_password(str(file), load(str(file), {})) is exposed
     assert not exposes_password(None, load(str(file), {}))

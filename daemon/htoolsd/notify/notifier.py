@@ -1,0 +1,241 @@
+"""The notifier: a task that looks for events and has them delivered, apart from all other work.
+
+Conditions need no queue: they are compared with what was announced, whenever a call is due, and remembered
+on disk once they are announced. A new daemon announces none of them again. Events of the history wait in
+memory, as many as fit. A call that failed is made again with all that has come meanwhile: an event may arrive
+twice, for example after a program that failed at its end.
+"""
+
+import os
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from math import inf
+from typing import Any
+
+import orjson
+import structlog
+import trio
+
+from ganeti_htools.execution.shape import Shape, fits
+from ganeti_htools.files import read_regular_file, write_text
+from ganeti_htools.model.errors import HtoolsError
+from htoolsd.history.entries import HistoryEntry
+from htoolsd.notify.deliver import Delivery, deliver
+from htoolsd.notify.events import Announced, Change, Event, EventState, Key, Line, changes, event_of
+from htoolsd.notify.settings import NotifySettings
+
+_log = structlog.get_logger()
+
+VERSION = 1  # of messages
+MOST = 100  # events of a call
+WAITING = 1000  # events of the history that wait
+_LOOK_SECONDS = 5.0
+_LONGEST_PAUSE = 3600.0  # seconds between two calls that fail
+_LARGEST = 16 << 20  # bytes of the file
+
+# Returns the lines under ATTENTION, and whether all that the cluster can need is among them.
+Look = Callable[[], Awaitable[tuple[Sequence[Line], bool]]]
+
+
+class Notifier:
+    """Notifications by these settings. ``path`` is the file of the conditions that were announced.
+
+    ``cluster`` returns the cluster's name.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        settings: NotifySettings,
+        look: Look,
+        cluster: Callable[[], str | None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._path = path
+        self._look = look
+        self._cluster = cluster
+        self._clock = clock
+        self._announced: dict[Key, Announced] = {}
+        self._waiting = deque[Event]()
+        self._dropped = 0
+        self._delivered: float | None = None
+        self._failed = 0
+        self._error: str | None = None
+        self._noticed: float | None = None  # when the first event of the next call was noticed
+        self._not_before = 0.0
+        self._calling = trio.Lock()
+        self._news = trio.Event()
+        self._configured = trio.Event()
+        self.configure(settings)
+
+    def configure(self, settings: NotifySettings) -> None:
+        """Use these settings from now on."""
+        self._settings = settings
+        self._failed, self._not_before, self._error = 0, 0.0, settings.problem()
+        if self._error is not None:
+            _log.warning("notification program cannot be run", error=self._error)
+        if settings.way is not None:
+            self._configured.set()
+            self._news.set()
+        else:
+            self._configured = trio.Event()
+            self._waiting.clear()
+
+    def note(self, entry: HistoryEntry) -> None:
+        """Notify of an entry of the history, if it is an event, without waiting."""
+        if self._settings.way is None or (event := event_of(entry)) is None:
+            return
+        self._waiting.append(event)
+        self._news.set()
+        if len(self._waiting) > WAITING:
+            self._waiting.popleft()
+            if not self._dropped:
+                _log.warning("notifications dropped", waiting=WAITING)
+            self._dropped += 1
+
+    def status(self) -> dict[str, Any]:
+        """Return the way, the numbers of events that wait and that were dropped, the last call, its error."""
+        return {
+            "way": self._settings.way,
+            "waiting": len(self._waiting),
+            "dropped": self._dropped,
+            "delivered": self._delivered,
+            "error": self._error,
+        }
+
+    async def run(self) -> None:
+        """Look for events and have them delivered, until cancelled."""
+        await self._load()
+        while True:
+            await self._configured.wait()
+            try:
+                await self.round()
+            except Exception:  # a defect must not end the daemon
+                _log.exception("notifications failed")
+                await trio.sleep(_LOOK_SECONDS)
+            with trio.move_on_after(_LOOK_SECONDS), trio.move_on_at(self._due()):
+                await self._news.wait()
+            self._news = trio.Event()
+
+    async def test(self) -> Delivery:
+        """Deliver a test event at once, the real way."""
+        event = Event(self._clock(), "test", EventState.HAPPENED, "info", "this is a test", "", ())
+        delivery = await self._call([event])
+        if delivery.error is None:
+            self._failed, self._not_before = 0, 0.0
+            self._news.set()
+        return delivery
+
+    async def round(self) -> None:
+        """Look once, and make a call if one is due."""
+        settings = self._settings
+        lines, complete = await self._look()
+        due = changes(self._announced, lines, self._clock(), settings.repeat_seconds, complete)
+        silent = [change for change in due if change.event is None]
+        due = [change for change in due if change.event is not None]
+        if silent:
+            await self._remember(silent)
+        if not due and not self._waiting:
+            self._noticed = None
+            return
+        if self._noticed is None:
+            self._noticed = trio.current_time()
+        if trio.current_time() < self._due():
+            return
+        waiting = list(self._waiting)[:MOST]
+        announced = due[: MOST - len(waiting)]
+        events = [*waiting, *(change.event for change in announced if change.event is not None)]
+        delivery = await self._call(sorted(events, key=lambda event: event.time))
+        now = trio.current_time()
+        if delivery.error is not None:
+            pause = settings.retry_seconds * 2.0 ** min(self._failed, 20)
+            self._not_before = now + min(pause, max(_LONGEST_PAUSE, settings.retry_seconds))
+            self._failed += 1
+            return
+        self._failed, self._noticed, self._not_before = 0, None, now + settings.every_seconds
+        for event in waiting:
+            if self._waiting and self._waiting[0] is event:  # others were dropped meanwhile
+                self._waiting.popleft()
+        await self._remember(announced)
+
+    def _due(self) -> float:
+        """Return when the next call is due, on trio's clock."""
+        if self._noticed is None:
+            return inf
+        return max(self._noticed + self._settings.pause_seconds, self._not_before)
+
+    async def _call(self, events: Sequence[Event]) -> Delivery:
+        """Deliver events, and note the outcome."""
+        dropped = self._dropped
+        document = {
+            "version": VERSION,
+            "time": self._clock(),
+            "cluster": self._cluster(),
+            "node": os.uname().nodename,
+            "dropped": dropped,
+            "events": [event._asdict() for event in events],
+        }
+        async with self._calling:
+            delivery = await deliver(self._settings, orjson.dumps(document))
+        if delivery.error is None:
+            if self._error is not None:
+                _log.info("notifications are delivered again")
+            self._delivered, self._dropped = self._clock(), self._dropped - dropped
+        elif self._error is None:
+            _log.warning("notification not delivered", error=delivery.error)
+        self._error = delivery.error
+        return delivery
+
+    # The file
+
+    async def _remember(self, announced: Sequence[Change]) -> None:
+        """Remember what was announced, also on disk. Failures are logged."""
+        for change in announced:
+            for key, each in change.remembered.items():
+                if each is None:
+                    self._announced.pop(key, None)
+                else:
+                    self._announced[key] = each
+        try:
+            await trio.to_thread.run_sync(write_text, self._path, _to_text(self._announced))
+        except HtoolsError as error:
+            _log.warning("announced conditions cannot be written", error=str(error))
+
+    async def _load(self) -> None:
+        """Read what earlier daemons announced. Failures are logged."""
+        try:
+            self._announced = await trio.to_thread.run_sync(_read, self._path)
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+            _log.warning("announced conditions cannot be read; they are announced again", error=str(error))
+
+
+def _number(value: object) -> bool:
+    return type(value) in (int, float)
+
+
+_ANNOUNCED: Shape = {
+    "kind": str,
+    "name": str,
+    "time": _number,
+    "text": str,
+    "severity": str,
+    "command": str,
+    "over": bool,
+}
+
+
+def _to_text(announced: Mapping[Key, Announced]) -> str:
+    rows = [{"kind": kind, "name": name, **each._asdict()} for (kind, name), each in announced.items()]
+    return orjson.dumps({"version": 1, "announced": rows}, option=orjson.OPT_INDENT_2).decode() + "\n"
+
+
+def _read(path: str) -> dict[Key, Announced]:
+    """Raises OSError, ValueError, TypeError, LookupError, AttributeError."""
+    rows = orjson.loads(read_regular_file(path, _LARGEST))["announced"]
+    if not fits(rows, [_ANNOUNCED]):
+        raise ValueError(f"expected a list of {', '.join(_ANNOUNCED)}")
+    fields = Announced._fields
+    return {(row["kind"], row["name"]): Announced(**{name: row[name] for name in fields}) for row in rows}

@@ -1,0 +1,65 @@
+"""Settings of notifications: the table ``[notify]`` of the configuration file."""
+
+import os
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from ganeti_htools.model.errors import DataError
+from htoolsd.config_keys import key, text
+
+_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+
+
+def _program(name: str, value: object) -> str:
+    found = text(name, value)
+    if found and not (os.path.isabs(found) and found.isprintable()):
+        raise DataError(f"{name}: expected the absolute path of a program, without arguments")
+    return found
+
+
+def _url(name: str, value: object) -> str:
+    found = text(name, value)
+    if not found:
+        return found
+    try:
+        parts = urlsplit(found)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        host = None
+    secure = parts.scheme == "https" or (parts.scheme == "http" and host in _LOOPBACK) if host else False
+    if not secure or not found.isprintable():
+        raise DataError(f"{name}: expected a URL like https://host/path; http only for this machine")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class NotifySettings:
+    """The keys of ``[notify]``. At most one of ``program`` and ``url`` is set."""
+
+    program: str = key(
+        "", "program that gets events as JSON on its standard input; empty: none", read=_program
+    )
+    url: str = key("", "address that events are posted to as JSON, like https://host/path", read=_url)
+    pause_seconds: float = key(10.0, "pause after an event: what comes meanwhile goes with the same call")
+    every_seconds: float = key(60.0, "shortest time between two calls")
+    repeat_seconds: float = key(3600.0, "shortest time until what went and came back is announced again")
+    timeout_seconds: float = key(30.0, "longest time of a call; then the program is killed")
+    retry_seconds: float = key(
+        30.0, "pause after a failed call; doubled with each further failure, up to an hour"
+    )
+
+    def __post_init__(self) -> None:
+        """Check that there is one way. Raises DataError."""
+        if self.program and self.url:
+            raise DataError("program, url: expected one of them")
+
+    @property
+    def way(self) -> str | None:
+        """The program, or the host of the URL, which itself may be a secret; None without either."""
+        return self.program or urlsplit(self.url).hostname
+
+    def problem(self) -> str | None:
+        """Return why the program cannot be run, None if it can."""
+        if self.program and not (os.path.isfile(self.program) and os.access(self.program, os.X_OK)):
+            return f"{self.program}: expected a program that can be executed"
+        return None

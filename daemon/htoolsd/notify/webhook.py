@@ -1,0 +1,42 @@
+"""The webhook of notifications: events posted over HTTP. Imported only where an address is configured."""
+
+import ssl
+from urllib.parse import urlsplit
+
+import httpx
+import trio
+
+from ganeti_htools.model.errors import on_one_line
+from htoolsd.notify.deliver import Delivery
+
+
+async def post(url: str, message: bytes, patience: float) -> Delivery:
+    """Post a message, JSON. Any status from 200 to 299 is a success; redirections are not followed.
+
+    Errors name the host only, since the rest of an address may be a secret.
+    """
+    host = urlsplit(url).hostname
+    try:
+        with trio.move_on_after(patience):
+            # The certificates of the system, so that an administrator can add one.
+            context = await trio.to_thread.run_sync(ssl.create_default_context)
+            async with httpx.AsyncClient(verify=context, timeout=patience, follow_redirects=False) as client:
+                headers = {"Content-Type": "application/json"}
+                async with client.stream("POST", url, content=message, headers=headers) as response:
+                    status = response.status_code
+            if response.is_success:
+                return Delivery(status)
+            return Delivery(status, error=f"{host}: HTTP status {status} {response.reason_phrase}".strip())
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
+        return Delivery(error=on_one_line(f"{host}: {_reason(error)}"))
+    return Delivery(error=f"{host}: no answer within {patience:g} s")
+
+
+def _reason(error: BaseException) -> str:
+    """Return the reason of an error, taken from its cause if the error has none."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if text := getattr(cause, "strerror", None) or str(cause):
+            return str(text)
+        cause = cause.__cause__ or cause.__context__
+    return type(error).__name__

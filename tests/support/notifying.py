@@ -1,0 +1,25 @@
+"""Notifications in tests."""
+
+from pathlib import Path
+
+from htoolsd.notify.notifier import Notifier
+from htoolsd.notify.settings import NotifySettings
+
+
+def unused_notifier(directory: Path) -> Notifier:
+    """A notifier that notifies nobody."""
+
+    async def look() -> tuple[tuple[()], bool]:
+        return (), True
+
+    return Notifier(str(directory / "notified.json"), NotifySettings(), look, lambda: None)
+
+
+def recording_program(directory: Path, more: str = "") -> Path:
+    """A program that appends its standard input to the file ``messages`` beside it, as a line, and more."""
+    program = directory / "alarm"
+    program.write_text(
+        f"#!/bin/sh\nread -r message; printf '%s\\n' \"$message\" >>{directory}/messages\n{more}"
+    )
+    program.chmod(0o755)
+    return program
