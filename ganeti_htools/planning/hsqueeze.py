@@ -19,6 +19,7 @@ from ganeti_htools.execution.review import Check, Review, Say
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.errors import during, first_names
+from ganeti_htools.model.figures import Figures
 from ganeti_htools.model.moves import MoveKind, NamedStep
 from ganeti_htools.model.state import State
 from ganeti_htools.model.without_instances import reports, without_instances
@@ -235,12 +236,15 @@ class _SqueezeReview:
         self._options, self._standby = found.options, found.state.cluster.standby
         self._phases, self._enough = _named(found), found.power.enough
         self._on_change, self._say, self._watched = on_change, say, watched
+        self._figures: Figures | None = None  # of the last state
         self._powered_up: set[str] = set()
         self._without_power: set[str] = set()  # nodes reported to have no out-of-band program
 
     def __call__(self, cluster: Cluster, rest: Jobsets, _made: int) -> Review:
         options = self._options
-        state = state_of(replace(cluster, standby=cluster.standby or self._standby), options)
+        cluster = replace(cluster, standby=cluster.standby or self._standby)
+        state = state_of(cluster, options, self._figures)
+        self._figures = state.figures
         self._say_without_power(state)
         minimum, target = (kept_free(state, factor, options.allowed) for factor in options.factors)
         left = _remaining(self._phases, rest)
@@ -317,13 +321,13 @@ def _remaining(phases: Sequence[NamedPhase], rest: Jobsets) -> list[NamedPhase]:
     return left[::-1]
 
 
-def state_of(cluster: Cluster, options: SqueezeOptions) -> State:
+def state_of(cluster: Cluster, options: SqueezeOptions, known: Figures | None = None) -> State:
     """Derive the state of the cluster as a plan needs it. Raises HtoolsError.
 
     Standby nodes have the resources that they have once powered up. Nodes drained by an interrupted run are
-    in use.
+    in use. ``known`` are figures of a cluster that shares rows with this one.
     """
-    return view.state_of(standby.with_standby_figures(before_drain(cluster)), options.view)
+    return view.state_of(standby.with_standby_figures(before_drain(cluster)), options.view, known)
 
 
 def with_standby_data(cluster: Cluster, before: Cluster) -> Cluster:

@@ -18,6 +18,7 @@ from ganeti_htools.execution.jobs import Job, Jobsets
 from ganeti_htools.execution.review import Check, Review
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools
+from ganeti_htools.model.figures import Figures
 from ganeti_htools.model.moves import MoveKind, NamedStep
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import hsqueeze, view
@@ -90,11 +91,15 @@ def _one_by_one(jobs: Sequence[Job]) -> Jobsets:
 def guarded(check: Check, options: View, group: str, reserve: Reserve = _NO_RESERVE) -> Check:
     """Return a review that also refuses the next jobset if one of its moves is not safe in the group."""
 
+    figures: Figures | None = None  # of the last state
+
     def guard(cluster: Cluster, rest: Jobsets, count: int) -> Review:
+        nonlocal figures
         found, steps = check(cluster, rest, count), steps_of(rest[:1])
         if found.obstacle is not None or not steps:
             return found
-        state = view.state_of(cluster, options)
+        state = view.state_of(cluster, options, figures)
+        figures = state.figures
         scope = state.group == view.group(state, group, f"node group {group} is gone")
         safe = safe_moves(state, scope, view.movable(state, options), steps, reserve)
         return found if safe == len(steps) else Review(UNSAFE)
