@@ -68,8 +68,25 @@ def summary(run: Run) -> list[str]:
     rest = [job for jobs in run.rest for job in jobs]
     counts = {"succeeded": done, "failed": failed, "not ended": len(run.current), "not submitted": len(rest)}
     numbers = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count) or "none"
-    nodes = [f"  node {node} is {standing}" for node, standing in run.standings.items()]
-    return [f"Jobs: {numbers}", *(f"  not submitted: {job.title}" for job in rest), *nodes]
+    nodes = {node: f"  node {node} is {standing}" for node, standing in run.standings.items()}
+    nodes |= {node: f"  {text}" for node, text in _changing_nodes(run).items()}
+    return [f"Jobs: {numbers}", *(f"  not submitted: {job.title}" for job in rest), *nodes.values()]
+
+
+def unfinished_nodes(run: Run) -> list[str]:
+    """Describe the nodes that remaining jobs would have changed again, and those of jobs under way."""
+    ahead = {node for jobs in run.rest for job in jobs for node in job.nodes}
+    nodes = {node: f"node {node} is {text}" for node, text in run.standings.items() if node in ahead}
+    return list((nodes | _changing_nodes(run)).values())
+
+
+def _changing_nodes(run: Run) -> dict[str, str]:
+    """Describe the jobs under way that change nodes, by node."""
+    return {
+        node: f"node {node}: job {task.number or 'of unknown number'} ({task.job.title}) goes on"
+        for task in run.current
+        for node in task.job.nodes
+    }
 
 
 def complaint(outcome: Mapping[str, Any]) -> str | None:

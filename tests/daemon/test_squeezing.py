@@ -62,6 +62,26 @@ def test_a_daemon_that_was_killed(tmp_path: Path) -> None:
         assert tags == {("htools:standby:auto",)}
 
 
+def test_plan_that_is_stopped_at_once_says_what_it_leaves(tmp_path: Path) -> None:
+    with following(tmp_path, generated(4, SPACIOUS), FOR_EVER) as (daemon, ganeti):
+        plan = made(daemon, "hsqueeze")
+        drains = [job["title"] for job in plan["execution"]["not_submitted"][0]]
+        asked(daemon, "execute", plan=plan["id"])
+        submitted(daemon, len(drains))
+        lines = ctl(daemon, "cancel", "--now", plan["id"]).stdout.splitlines()
+        assert lines[1:] == [
+            *(
+                f"  node {drain.split()[1]}: job {job} ({drain}) goes on"
+                for job, drain in enumerate(drains, 1)
+            ),
+            "hsqueeze -D -X finishes that: it goes on with these nodes, or uses them again",
+        ]
+        ganeti.finish()
+        wait_until(lambda: "an hsqueeze works there, or was interrupted" in ctl(daemon, "status").stdout)
+        assert tool("hsqueeze", f"-D{daemon.socket}", "-X").returncode == 0
+        assert not any(SQUEEZING in node.tags for node in text.parse(ganeti.cluster(), "").nodes)
+
+
 def cut_off(directory: Path, ganeti: Simulator, moment: Moment, wish: Mapping[str, Any]) -> bool:
     """Whether a daemon still has something to do; it is killed at that moment."""
     with (

@@ -10,6 +10,7 @@ import trio
 from ganeti_htools.client.plan_changes import LONGEST
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.execution.record import record
+from ganeti_htools.execution.wording import unfinished_nodes
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.planning.options import from_json, names
@@ -30,6 +31,7 @@ Remake = Callable[[Mapping[str, Any]], Awaitable[Proposal]]
 _ON_CHANGE = get_args(OnChange)
 _TOOLS = " or ".join(TOOLS)
 _OPTIONS = "; ".join(f"for {name} {', '.join(names(tool.options))}" for name, tool in TOOLS.items())
+_ENDING = 1.0  # seconds that a cancellation waits for the end of a plan that is stopped at once
 _PLAN = "id of a plan, or its beginning"
 
 
@@ -165,7 +167,8 @@ class PlanMethods:
         return plan.to_json()
 
     @method(
-        "Stops a plan after the jobs that are under way.",
+        "Stops a plan after the jobs that are under way. left in the result describes the nodes that a plan"
+        " leaves unfinished which is stopped at once.",
         {"plan": _PLAN, "now": "true to stop at once and let these jobs go on; optional"},
         role=Role.ACT,
     )
@@ -176,7 +179,10 @@ class PlanMethods:
         plan.cancel()
         if now:
             plan.scope.cancel()
-        return plan.summary()
+            with trio.move_on_after(_ENDING):
+                while plan.state.going:
+                    await plan.news.wait()
+        return {**plan.summary(), "left": unfinished_nodes(plan.run) if now else []}
 
     @method("Removes a plan that is not being carried out, with its record.", {"plan": _PLAN}, role=Role.ACT)
     async def forget(self, args: Args, _file: File) -> object:

@@ -87,6 +87,10 @@ def ending(plan: Any) -> str:
 
 def cancelled(plan: Any, now: bool) -> str:
     """Describe the effect of a cancellation; ``now`` does not wait for the current jobs."""
-    if now:
-        return f"plan {plan['id']} has stopped; its current jobs go on in Ganeti"
-    return f"plan {plan['id']} stops once its current jobs have ended"
+    if not now:
+        return f"plan {plan['id']} stops once its current jobs have ended"
+    lines = [f"plan {plan['id']} has stopped; its current jobs go on in Ganeti"]
+    if plan["left"]:
+        lines += (f"  {text}" for text in plan["left"])
+        lines.append(f"{plan['tool']} -D -X finishes that: it goes on with these nodes, or uses them again")
+    return "\n".join(lines)

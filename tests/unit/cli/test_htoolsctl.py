@@ -124,12 +124,19 @@ def test_a_plan_is_looked_for_before_it_is_executed(
 
 
 def test_a_plan_is_cancelled(daemon: Callable[..., Daemon], capsys: pytest.CaptureFixture[str]) -> None:
-    asked = daemon(cancel=plan("stopping")).asked
-    assert run("cancel", "be") == run("cancel", "be", "--now") == 0
-    assert [args["now"] for _, args in asked] == [False, True]
-    assert capsys.readouterr().out.splitlines() == [
+    for left in ([], ["node node1 is drained"]):
+        asked = daemon(cancel={**plan("stopping"), "left": left}).asked
+        assert run("cancel", "be") == run("cancel", "be", "--now") == 0
+        assert [args["now"] for _, args in asked] == [False, True]
+    lines = [
         "plan beef stops once its current jobs have ended",
         "plan beef has stopped; its current jobs go on in Ganeti",
+    ]
+    assert capsys.readouterr().out.splitlines() == [
+        *lines,
+        *lines,
+        "  node node1 is drained",
+        "hbal -D -X finishes that: it goes on with these nodes, or uses them again",
     ]
 
 
