@@ -14,7 +14,15 @@ import pytest
 from ganeti_htools.client.calls import ask
 from tests.support import postgresql
 from tests.support.booted import Booted, booted
-from tests.support.programs import ROOT, Finished, executable, request_file, small_cluster, wait_until
+from tests.support.programs import (
+    ROOT,
+    Finished,
+    connect,
+    executable,
+    request_file,
+    small_cluster,
+    wait_until,
+)
 from tests.support.simulators import simulator
 
 CONFIG = """\
@@ -85,6 +93,21 @@ def test_follows_luxid_and_decides_and_keeps_state(machine: Booted) -> None:
 def test_runs_programs_of_the_administrator(machine: Booted) -> None:
     wait_until_synchronised(machine)
     wait_until(lambda: '"total": 2048' in json.dumps(ask(str(machine.socket), "storage", {})))
+
+
+def test_counts_free_instances_and_serves_metrics(machine: Booted) -> None:
+    wait_until_synchronised(machine)
+    with configured(machine, 'http = {listen = "unix:/run/htoolsd/http"}\n'):
+        machine.systemctl("reload", "htoolsd")
+        wait_until((machine.root / "run/htoolsd/http").exists)
+        ask(str(machine.socket), "metrics", {})
+        wait_until(lambda: machine.status()["capacity"]["age_s"] is not None)
+        with connect(machine.root / "run/htoolsd/http") as client:
+            client.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            received = b"".join(iter(lambda: client.recv(1 << 16), b""))
+    machine.systemctl("reload", "htoolsd")
+    assert (machine.status()["capacity"]["complete"], machine.status()["capacity"]["error"]) == (True, None)
+    assert b"htoolsd_group_free_instances{" in received
 
 
 def test_reload(machine: Booted) -> None:
