@@ -4,14 +4,17 @@ import compileall
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from sqlalchemy import delete
 from trio.testing import MockClock
 
+from htoolsd.ledger.database import LedgerDatabase
 from htoolsd.ledger.records import file_url
+from htoolsd.ledger.tables import classes, metadata
 from tests.support import installed_ganeti
 from tests.support import postgresql as postgresql_server
 from tests.support.clocks import jumping
@@ -81,6 +84,41 @@ def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return file_url(str(tmp_path / "state"))
     server: postgresql_server.Server = request.getfixturevalue("postgresql")
     return server.database()
+
+
+@pytest.fixture(scope="session")
+def emptied_ledger(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], str]]:
+    """Return where a ledger is in a kind of database: creating one takes longer than most tests.
+
+    It has no content, but perhaps resource classes, which are never removed.
+    """
+    databases = dict[str, tuple[str, LedgerDatabase]]()
+
+    def emptied(kind: str) -> str:
+        if kind not in databases:
+            if kind == "sqlite":
+                url = file_url(str(tmp_path_factory.mktemp("ledger")))
+            else:
+                url = request.getfixturevalue("postgresql").database()
+            databases[kind] = url, LedgerDatabase(url)
+        url, database = databases[kind]
+        with database.writing() as connection:
+            for table in reversed(metadata.sorted_tables):
+                if table is not classes:
+                    connection.execute(delete(table))
+        return url
+
+    yield emptied
+    for _, database in databases.values():
+        database.close()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty_ledger_url(request: pytest.FixtureRequest, emptied_ledger: Callable[[str], str]) -> str:
+    """Where a ledger without content is, in each of the two databases."""
+    return emptied_ledger(request.param)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

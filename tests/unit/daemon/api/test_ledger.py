@@ -1,6 +1,6 @@
-"""The methods about the ledger, on both databases."""
+"""The methods about the ledger, in a file: tests of the ledger itself compare the databases."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
 
@@ -67,8 +67,8 @@ class Client:
 
 
 @pytest.fixture
-async def client(ledger_url: str) -> AsyncIterator[Client]:
-    client = Client(ledger_url)
+async def client(emptied_ledger: Callable[[str], str]) -> AsyncIterator[Client]:
+    client = Client(emptied_ledger("sqlite"))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(client.worker.run)
         await client.worker.do(lambda ledger: ledger.apply(THERE))

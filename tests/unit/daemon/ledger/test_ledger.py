@@ -32,8 +32,8 @@ INVENTORIES = {
 
 
 @pytest.fixture
-def empty(ledger_url: str) -> Iterator[Ledger]:
-    found = Ledger(ledger_url)
+def empty(empty_ledger_url: str) -> Iterator[Ledger]:
+    found = Ledger(empty_ledger_url)
     yield found
     found.close()
 
@@ -295,8 +295,8 @@ def test_many_consumers_are_written_at_once(ledger: Ledger) -> None:
     assert len(ledger.consumers()) == 100
 
 
-def test_two_open_ledgers_see_each_others_changes(ledger_url: str, ledger: Ledger) -> None:
-    other = Ledger(ledger_url)
+def test_two_open_ledgers_see_each_others_changes(empty_ledger_url: str, ledger: Ledger) -> None:
+    other = Ledger(empty_ledger_url)
     other.claim(WEB, {NODE: {"MEMORY_MB": 600}}, {})
     with pytest.raises(CapacityError):
         ledger.claim(MAIL, {NODE: {"MEMORY_MB": 600}}, {})
