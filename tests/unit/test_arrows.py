@@ -4,7 +4,8 @@ Every import statement counts, also inside a function (for start-up time only) a
 """
 
 import ast
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Mapping, Set
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -110,8 +111,10 @@ def modules() -> dict[str, Path]:
 MODULES = modules()
 
 
-def imports(module: str, text: str) -> Iterator[tuple[int, str]]:
+@cache  # parsing all modules takes long
+def imports(module: str, text: str) -> list[tuple[int, str]]:
     """Find every module of ours that a module imports anywhere, with the line."""
+    found = []
     for node in ast.walk(ast.parse(text)):
         match node:
             case ast.Import(names=names):
@@ -123,9 +126,8 @@ def imports(module: str, text: str) -> Iterator[tuple[int, str]]:
                 targets = [name if name in MODULES else origin for name in whole]
             case _:
                 continue
-        for target in targets:
-            if target.split(".")[0] in SOURCES:
-                yield node.lineno, target
+        found += [(node.lineno, target) for target in targets if target.split(".")[0] in SOURCES]
+    return found
 
 
 def violations(module: str, file: str, text: str) -> list[str]:
