@@ -23,6 +23,9 @@ Decision = tuple[bytes, bytes, int]  # stdout, stderr and exit status
 
 # From this directory to the one-shot program: in a checkout, and installed below a prefix.
 HAILS = ("../.venv/bin/hail", "../../../bin/hail")
+# Beside the socket. A running daemon touches this file now and then. If somebody keeps its socket, it sets
+# the time to 0 when it ends: a refusal then means that it is not about to return.
+SIGN = ".lock"
 SYSTEM_LOG = "/dev/log"
 PAUSE = 0.1  # seconds between questions
 RECENTLY = 15  # seconds
@@ -83,13 +86,13 @@ def patience(call: Call, problem: Exception) -> float | None:
             return 1.0  # the next question shows whether another daemon is about to start
     match problem:
         case BlockingIOError():  # so many wait; for whom shows the socket
-            return BUSY if alive_recently(call.path) else 0.0
+            return BUSY if alive_recently(call.path + SIGN) else 0.0
         case TimeoutError():
             return 1.0
         case ProcessLookupError():  # the daemon has ended, and somebody keeps the socket for the next one
-            return 1.0 if alive_recently(call.path) else 0.0
-        case ConnectionRefusedError():  # a running daemon touches its socket now and then
-            return BUSY if changed_recently(call.path) else 0.0
+            return 1.0 if alive_recently(call.path + SIGN) else 0.0
+        case ConnectionRefusedError():
+            return BUSY if changed_recently(call.path + SIGN) else 0.0
         case ConnectionError():
             return BUSY
         case FileNotFoundError(filename=None):  # the directory shows when the socket was removed
@@ -103,16 +106,12 @@ def refusal_kind(problem: Exception) -> str | None:
 
 
 def changed_recently(name: str) -> bool:
-    """Whether a file was changed in the last seconds.
-
-    A daemon that ends in order sets the time of a socket that somebody keeps to 0. If the socket refuses
-    clients nevertheless, the daemon is not about to return.
-    """
+    """Whether a file was modified in the last seconds."""
     return abs(time.time() - times(name)[0]) < RECENTLY
 
 
 def alive_recently(name: str) -> bool:
-    """Whether a daemon has touched its socket in the last seconds; setting the time to 0 counts, too."""
+    """Whether a sign of life was given in the last seconds. The sign of a daemon's end counts, too."""
     return abs(time.time() - times(name)[1]) < RECENTLY
 
 

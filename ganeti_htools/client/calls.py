@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
-from ganeti_htools.client.protocol import DEFAULT_SOCKET, Call, Refusal, encode_call
+from ganeti_htools.client.protocol import DEFAULT_SOCKET, SIGN_OF_LIFE, Call, Refusal, encode_call
 from ganeti_htools.luxi.framing import Decoder, FramingError, decode
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.sockets import listener
@@ -137,7 +137,7 @@ def _check_listener(sock: socket.socket, path: str) -> None:
         try:
             os.kill(listener(sock), 0)
         except ProcessLookupError:
-            if abs(time.time() - os.stat(path).st_ctime) > RECENTLY:
+            if abs(time.time() - os.stat(path + SIGN_OF_LIFE).st_ctime) > RECENTLY:
                 raise NoReplyError(f"{path}: the daemon has ended; is htoolsd running?") from None
 
 

@@ -17,6 +17,9 @@ from ganeti_htools.model.errors import on_one_line
 # socket without being root. iallocator/htoolsd imports nothing of ours and repeats this path.
 DEFAULT_SOCKET = "/run/htoolsd/htoolsd.sock"
 
+# The name of the file beside the socket that a running daemon touches now and then, after the socket's name.
+SIGN_OF_LIFE = ".lock"
+
 VERSION = 1
 MOST = 10_000  # values in a call
 

@@ -16,6 +16,7 @@ import pytest
 
 from bench import overload
 from ganeti_htools.client.calls import RECENTLY, ask
+from ganeti_htools.client.protocol import SIGN_OF_LIFE
 from htoolsd.socket import fallback_counter
 from htoolsd.socket.acceptor import TOUCH_SECONDS
 from tests.support.programs import (
@@ -32,6 +33,7 @@ from tests.support.programs import (
     run,
     running,
     script,
+    set_last_sign,
     stale,
     wait_until,
 )
@@ -143,7 +145,7 @@ def test_executables_wait_at_a_kept_socket_for_the_next_daemon(tmp_path: Path, r
                 wait_until(lambda: ask(str(path), "status", {})["decisions"]["served"] == 3)  # type: ignore[index]
             for answer in finished:
                 assert_by_daemon(answer, request_path)
-            assert path.stat().st_mtime == 0
+            assert Path(f"{path}.lock").stat().st_mtime == 0
     assert (
         executable(path, EXECUTABLE, LONG, fallback="/bin/echo").stdout == f"{EXECUTABLE}\n"
     )  # closed: stopped
@@ -216,7 +218,7 @@ def all_slots_taken(path: Path) -> Iterator[None]:
 def test_executable_without_a_slot_keeps_asking(tmp_path: Path, request_path: Path) -> None:
     with running(tmp_path / "daemon") as daemon:
         pass
-    os.utime(daemon.socket, times=(1, 1))
+    set_last_sign(daemon.socket, 60)
     with all_slots_taken(daemon.socket), asked(daemon.socket, request_path, LONG) as finished:
         time.sleep(0.2)
         with running(tmp_path / "daemon") as daemon:
@@ -300,7 +302,7 @@ def test_ignores_a_syslog_that_nobody_reads(tmp_path: Path, logging: Path, log: 
 def test_status_counts_decisions_without_the_daemon(tmp_path: Path) -> None:
     with running(tmp_path / "daemon") as daemon:
         pass
-    os.utime(daemon.socket, times=(1, 1))
+    set_last_sign(daemon.socket, 60)
     for _ in range(3):
         executable(daemon.socket, EXECUTABLE, fallback="/bin/true")
     with running(tmp_path / "daemon") as daemon:
@@ -331,3 +333,4 @@ def test_executable_and_daemon_agree() -> None:
     assert f'"{fallback_counter.SUFFIX}"' in text
     assert f"\nRECENTLY = {3 * TOUCH_SECONDS} " in text
     assert RECENTLY == 3 * TOUCH_SECONDS
+    assert f'"{SIGN_OF_LIFE}"' in text

@@ -53,7 +53,8 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Booted]:
             path.chmod(mode)
         for old in "var/lib/htoolsd/plans", "run/htoolsd":
             (machine.root / old).mkdir(mode=0o700, parents=True)
-        (machine.root / "var/lib/htoolsd/lock").touch(0o600)
+        for old in "var/lib/htoolsd/lock", "run/htoolsd/htoolsd.sock.lock":
+            (machine.root / old).touch(0o600)
         machine.systemctl("start", "htoolsd")
         yield machine
 

@@ -118,7 +118,7 @@ def test_every_request_through_the_daemon(daemon: Daemon, tmp_path: Path) -> Non
 
 def test_every_request_with_the_daemon_killed(daemon: Daemon, tmp_path: Path) -> None:
     daemon.kill()
-    os.utime(daemon.socket, times=(0, 0))  # long ago: nobody waits for another one to start
+    os.utime(f"{daemon.socket}.lock", times=(0, 0))  # long ago: nobody waits for another one to start
     # By itself hail sees no disks where a request shows none.
     run(["gnt-cluster", "modify", "--default-iallocator-params=no-capacity-checks="])
     for commands in requests("two", tmp_path):

@@ -217,11 +217,18 @@ def script(path: Path, text: str) -> Path:
     return path
 
 
+def set_last_sign(path: Path, age: float) -> None:
+    """Let the daemon's last sign of life be ``age`` seconds ago."""
+    sign = Path(f"{path}.lock")
+    sign.touch()
+    os.utime(sign, times=(time.time() - age,) * 2)
+
+
 def stale(path: Path, age: float) -> Path:
     """A socket that nobody listens on any more, ``age`` seconds after the last sign of life."""
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(path))
-    os.utime(path, times=(time.time() - age,) * 2)
+    set_last_sign(path, age)
     return path
 
 
@@ -233,6 +240,7 @@ def orphaned(path: Path) -> Iterator[socket.socket]:
         os.set_inheritable(kept.fileno(), True)
         listen = f"import socket; socket.socket(fileno={kept.fileno()}).listen(2)"
         subprocess.run([INTERPRETER, "-ISc", listen], pass_fds=[kept.fileno()], check=True)
+        set_last_sign(path, 0)
         yield kept
 
 

@@ -44,7 +44,7 @@ class Acceptor:
             _log.warning("socket cannot be removed", path=self._listener.path, error=error.strerror)
 
     async def show_life(self) -> None:
-        """Touch the socket's file every few seconds as a sign of life, until it is closed or cancelled."""
+        """Give a sign of life every few seconds, until the socket is closed or the task is cancelled."""
         while not self._closed:
             self._listener.touch()
             await trio.sleep(TOUCH_SECONDS)

@@ -5,13 +5,13 @@ import fcntl
 import grp
 import os
 import socket
-import stat
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ganeti_htools.client.protocol import SIGN_OF_LIFE
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.sockets import NamedSocket, bind, identity, listener
 
@@ -27,17 +27,17 @@ class StartError(HtoolsError):
 class ListeningSocket(NamedSocket):
     """A listening Unix socket. A ``kept`` socket is also open elsewhere, so it outlives the process.
 
-    The executable reads the times of the socket's file. The change time is the last sign of life. The
-    modification time is 0 if the daemon has ended in order and whoever keeps the socket will close it.
+    Clients read the times of the file beside the socket, which only the daemon can change. The change time
+    is the last sign of life. So is the modification time, unless a daemon with a kept socket ended in order:
+    then it is 0.
     """
 
     kept: bool = False
 
     def touch(self) -> None:
-        """Touch the socket's file. Clients wait for a daemon that did so a moment ago."""
-        with suppress(OSError):
-            if self.named:
-                os.utime(self.path)
+        """Give a sign of life. Clients wait for a daemon that did so a moment ago."""
+        if self.named:
+            _give_sign(self.path)
 
     def leave(self) -> None:
         """Remove the name, unless it is gone or belongs to another socket; of a kept socket, only mark it.
@@ -45,8 +45,7 @@ class ListeningSocket(NamedSocket):
         Raises OSError.
         """
         if self.kept:
-            with suppress(OSError):  # the file may be another user's
-                os.utime(self.path, (0, 0))
+            _give_sign(self.path, (0, 0))
             return
         # A daemon that is about to take the name removes it itself.
         with suppress(FileNotFoundError, StartError), _locked_name(self.path, 0):
@@ -96,13 +95,9 @@ def adopt(descriptor: int, path: str, group: str) -> ListeningSocket:
 
 
 def _admit(path: str, group: str) -> None:
-    """Let ``group`` (empty: everybody) connect, if that is not so yet. Raises OSError, StartError."""
-    number, mode = group_number(group), 0o660 if group else 0o666
-    now = os.lstat(path)
-    if number not in (-1, now.st_gid):
-        os.chown(path, -1, number)
-    if stat.S_IMODE(now.st_mode) != mode:
-        os.chmod(path, mode)
+    """Let ``group`` (empty: everybody) connect. Raises OSError, StartError."""
+    os.chown(path, -1, group_number(group))
+    os.chmod(path, 0o660 if group else 0o666)
 
 
 def _leads_here(path: str) -> bool:
@@ -129,8 +124,7 @@ def _locked_name(path: str, patience: float) -> Iterator[None]:
     Without this lock another daemon could begin to listen after the look at a stale socket and before its
     removal. The locked file is never removed, because another process may hold the lock at that moment.
     """
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    descriptor = os.open(f"{path}.lock", flags, 0o600)
+    descriptor = _open_lock(path)
     try:
         end = time.monotonic() + patience
         while not locked(descriptor):
@@ -140,6 +134,21 @@ def _locked_name(path: str, patience: float) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _open_lock(path: str) -> int:
+    """Raises OSError."""
+    return os.open(path + SIGN_OF_LIFE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+
+def _give_sign(path: str, times: tuple[float, float] | None = None) -> None:
+    """Set the times of the locked file, to now without ``times``. Failures are ignored."""
+    with suppress(OSError):
+        descriptor = _open_lock(path)
+        try:
+            os.utime(descriptor, times)
+        finally:
+            os.close(descriptor)
 
 
 def locked(descriptor: int) -> bool:

@@ -94,16 +94,23 @@ def test_removes_only_its_own_name(listener: ListeningSocket, path: Path) -> Non
     assert path.exists()
 
 
-def test_touches_only_its_own_socket(listener: ListeningSocket, path: Path) -> None:
-    os.utime(path, times=(1, 1))
+def test_gives_signs_of_life_only_while_it_has_the_name(listener: ListeningSocket, path: Path) -> None:
+    sign = Path(f"{path}.lock")
+    os.utime(sign, times=(1, 1))
     listener.touch()
-    assert path.stat().st_mtime > 1
+    assert sign.stat().st_mtime > 1
     path.unlink()
-    listener.touch()
     path.touch()
-    os.utime(path, times=(1, 1))
+    os.utime(sign, times=(1, 1))
     listener.touch()
-    assert path.stat().st_mtime == 1
+    assert sign.stat().st_mtime == 1
+
+
+def test_sign_of_life_is_made_again_and_only_the_daemons(listener: ListeningSocket, path: Path) -> None:
+    sign = Path(f"{path}.lock")
+    sign.unlink()
+    listener.touch()
+    assert stat.S_IMODE(sign.stat().st_mode) == 0o600
 
 
 CONTENDER = """
