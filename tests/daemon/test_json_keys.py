@@ -64,7 +64,7 @@ def test_htoolsctl(tmp_path: Path) -> None:
             call(daemon, "policies"),
             call(daemon, "explain", policy="rebalance"),
             call(daemon, "run", policy="squeeze"),
-            call(daemon, "history"),
+            *(bare(entry, "arguments") for entry in call(daemon, "history")),
             call(daemon, "why", instance=instance),
             *(call(daemon, method) for method in ("providers", "inventory", "usage", "allocations")),
             call(daemon, "candidates", resources={"MEMORY_MB": 1}),

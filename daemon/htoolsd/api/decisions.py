@@ -25,7 +25,7 @@ from htoolsd.history import entries
 from htoolsd.history.entries import HistoryEntry
 from htoolsd.metrics.durations import Durations
 from htoolsd.socket.methods import Args, File, method
-from htoolsd.socket.peer import PassedFile
+from htoolsd.socket.peer import PassedFile, describe_caller
 from htoolsd.socket.roles import Role
 
 _log = structlog.get_logger()
@@ -197,7 +197,9 @@ class Decisions:
             relay = IallocatorOutput("", f"Error: {printable(str(outcome))}\n", 1)
             return {**asdict(relay), "ages": ages, "ranking": []}
         self._note(
-            entries.decision(time.time(), outcome.summary, outcome.ranking, took, ages, test=claimant is None)
+            entries.decision(
+                time.time(), outcome.summary, outcome.ranking, took, ages, claimant, describe_caller()
+            )
         )
         if outcome.names_units:
             self._want_units()

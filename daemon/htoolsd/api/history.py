@@ -25,7 +25,8 @@ class HistoryMethods:
         self._sync = sync
 
     @method(
-        "Lists decisions, plans that were made or have ended, and decisions of policies, the newest last.",
+        "Lists decisions, plans that were made or have ended, decisions of policies, and calls that changed"
+        " something, the newest last.",
         {
             "instance": "only entries with this instance (its name, or the name's beginning up to a dot);"
             " optional",

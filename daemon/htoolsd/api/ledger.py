@@ -125,6 +125,7 @@ class LedgerMethods:
             "remove": "true to remove this inventory (refused while it is in use); optional",
         },
         role=Role.ACT,
+        recorded=True,
     )
     async def set_inventory(self, args: Args, _file: File) -> object:
         name, generation = given.name(args, "provider"), given.generation(args, "generation")
@@ -188,6 +189,7 @@ class LedgerMethods:
             "seconds": "time after which the claim ends; optional",
         },
         role=Role.DECIDE,
+        recorded=True,
     )
     async def claim(self, args: Args, _file: File) -> object:
         name, generation = given.name(args, "consumer"), given.consumer_generation(args)
@@ -218,6 +220,7 @@ class LedgerMethods:
         "Ends a claim, and returns it. Allocations of what exists in Ganeti cannot be released.",
         {"consumer": f"{CONSUMER}, or the beginning up to a dot", "consumer_generation": _GENERATION},
         role=Role.DECIDE,
+        recorded=True,
     )
     async def release(self, args: Args, _file: File) -> object:
         name, generation = given.name(args, "consumer"), given.consumer_generation(args)

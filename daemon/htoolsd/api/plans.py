@@ -21,7 +21,7 @@ from htoolsd.plans.plan import Plan, PlanState, new_plan
 from htoolsd.plans.plans import Plans
 from htoolsd.socket.methods import LONGEST as MOST_TEXT
 from htoolsd.socket.methods import Args, File, flag, method
-from htoolsd.socket.peer import caller
+from htoolsd.socket.peer import describe_caller
 from htoolsd.socket.roles import Role
 from htoolsd.sync.sync import Sync
 
@@ -73,8 +73,8 @@ class PlanMethods:
         claims, nodes = self._plans.claims_on_nodes(), (node.name for node in model.available.nodes)
         options = options.sparing({node: claims[node] for node in nodes if node in claims})
         proposal = await self._proposed(tool, options, model.available)
-        client = caller.get()
-        by = {"uid": client.uid, "pid": client.pid}
+        by = describe_caller()
+        assert by is not None
         plan = new_plan(tool, options, proposal, model.generations, by)
         await self._plans.add(plan)
         return {**plan.to_json(), "found": proposal.found}
@@ -134,6 +134,7 @@ class PlanMethods:
             "wait_for_nodes": "true to wait for nodes that are in use but do not report; optional",
         },
         role=Role.ACT,
+        recorded=True,
     )
     async def execute(self, args: Args, _file: File) -> object:
         plan = self._plan_of("execute", args)
@@ -143,7 +144,7 @@ class PlanMethods:
         wait = flag("execute", args, "wait_for_nodes", plan.facts.get("wait_for_nodes", False))
         if plan.state is PlanState.PLANNED and plan.review is None:
             await self._make_executable(plan)
-        await self._plans.begin(plan, cast(OnChange, on_change), wait)
+        await self._plans.begin(plan, cast(OnChange, on_change), wait, describe_caller())
         return plan.summary()
 
     @method("Lists the plans, the oldest first, with the number of jobs that are done.", role=Role.READ)
@@ -171,12 +172,13 @@ class PlanMethods:
         " leaves unfinished which is stopped at once.",
         {"plan": _PLAN, "now": "true to stop at once and let these jobs go on; optional"},
         role=Role.ACT,
+        recorded=True,
     )
     async def cancel(self, args: Args, _file: File) -> object:
         plan, now = self._plan_of("cancel", args), flag("cancel", args, "now")
         if not plan.state.going:
             raise RefusalError(Refusal.PLAN, f"plan {plan.id} is {plan.state}, not running")
-        plan.cancel()
+        plan.cancel(describe_caller())
         if now:
             plan.scope.cancel()
             with trio.move_on_after(_ENDING):
@@ -184,7 +186,12 @@ class PlanMethods:
                     await plan.news.wait()
         return {**plan.summary(), "left": unfinished_nodes(plan.run) if now else []}
 
-    @method("Removes a plan that is not being carried out, with its record.", {"plan": _PLAN}, role=Role.ACT)
+    @method(
+        "Removes a plan that is not being carried out, with its record.",
+        {"plan": _PLAN},
+        role=Role.ACT,
+        recorded=True,
+    )
     async def forget(self, args: Args, _file: File) -> object:
         plan = self._plan_of("forget", args)
         await self._plans.forget(plan)

@@ -45,6 +45,7 @@ class PolicyMethods:
             "forget_failures": "true to switch the policy on again after plans that failed; optional",
         },
         role=Role.ACT,
+        recorded=True,
     )
     async def run(self, args: Args, _file: File) -> object:
         name, forget = _policy("run", args), flag("run", args, "forget_failures")

@@ -1,12 +1,21 @@
-"""Entries of the history: decisions, plans and decisions of policies, as JSON with the names in them."""
+"""Entries of the history: decisions, plans, decisions of policies, and calls that changed something.
+
+They are JSON with the names in them.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import orjson
+
 from ganeti_htools.planning.summary import DecisionSummary
 
 Document = dict[str, Any]
+Caller = Mapping[str, int]  # uid and pid
+
+_NAMED = {"instances": "consumer", "nodes": "provider"}  # arguments of calls by the kind of their names
+_LONGEST = 1000  # bytes of an argument
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +65,12 @@ def decision(
     ranking: Sequence[Mapping[str, Any]],
     took: float,
     ages: Mapping[str, float],
-    test: bool = False,
+    claimant: str | None = "job",
+    by: Caller | None = None,
 ) -> HistoryEntry:
     """Return an entry for a decision. It took ``took`` ms; ``ages`` are the ages of the data, in seconds.
 
-    A ``test`` claims nothing: nobody is going to carry it out.
+    Without a ``claimant`` it is a test: it claims nothing, and nobody is going to carry it out.
     """
 
     def details() -> Document:
@@ -68,7 +78,9 @@ def decision(
         places = facts.pop("nodes")
         return {
             **facts,
-            "test": test,
+            "test": claimant is None,
+            "claimant": claimant,
+            "by": by,
             "nodes": sorted({node for place in places for node in place}),
             "places": places,
             "ranking": list(ranking),
@@ -89,7 +101,7 @@ def plan(time: float, document: Mapping[str, Any]) -> HistoryEntry:
         for job in (*run["jobs"], *jobs)
         if job["instance"] is not None
     ]
-    keys = "id", "tool", "by", "groups", "state", "error", "score", "cost"
+    keys = "id", "tool", "by", "executed_by", "cancelled_by", "groups", "state", "error", "score", "cost"
     facts = {key: document[key] for key in keys} | {"policy": document.get("policy")}
     details = facts | _moves_and_names(moves)
     return HistoryEntry(time, "plan", lambda: details)
@@ -100,6 +112,22 @@ def policy(time: float, document: Mapping[str, Any]) -> HistoryEntry:
     moves = [{**move, "status": "not submitted"} for move in document["moves"]]
     details = {key: value for key, value in document.items() if key != "time"} | _moves_and_names(moves)
     return HistoryEntry(time, "policy", lambda: details)
+
+
+def call(time: float, method: str, arguments: Mapping[str, Any], by: Caller | None) -> HistoryEntry:
+    """Return an entry for a call that has changed something. Long values of arguments are left out."""
+
+    def details() -> Document:
+        short = {key: value for key, value in arguments.items() if len(orjson.dumps(value)) <= _LONGEST}
+        names = {kind: _last_part(short.get(key)) for kind, key in _NAMED.items()}
+        return {"method": method, "arguments": short, "by": by, **names}
+
+    return HistoryEntry(time, "call", details)
+
+
+def _last_part(name: object) -> list[str]:
+    """Return the name of an object without its cluster, in a list; an empty list without a name."""
+    return [name.rpartition("/")[2]] if isinstance(name, str) else []
 
 
 def _moves_and_names(moves: Sequence[Mapping[str, Any]]) -> Document:

@@ -34,6 +34,9 @@ _LARGEST = 64 << 20  # bytes of a record
 EXPIRY = 86400.0  # seconds after which a plan that nobody has executed is removed
 
 
+Caller = Mapping[str, int]  # uid and pid
+
+
 class PlanState(StrEnum):
     """The state of a plan."""
 
@@ -62,7 +65,8 @@ class Plan:
     is null in JSON. ``seen``: somebody has looked at the plan's end. ``serial`` grows with every change.
     ``log`` has the lines that the tool would print, each with its kind; ``standing`` is the progress.
     ``review`` makes the check before each jobset; None for a plan of an earlier daemon. ``over`` returns why
-    no more jobs are submitted, None if the plan continues. Times are seconds of the epoch.
+    no more jobs are submitted, None if the plan continues. ``executed_by`` and ``cancelled_by`` are callers,
+    None for the daemon. Times are seconds of the epoch.
     """
 
     facts: dict[str, Any]
@@ -73,6 +77,8 @@ class Plan:
     error: str | None = None
     began: float | None = None
     ended: float | None = None
+    executed_by: Caller | None = None
+    cancelled_by: Caller | None = None
     seen: bool = False
     serial: int = 0
     log: list[tuple[str, str]] = field(default_factory=list)
@@ -114,14 +120,19 @@ class Plan:
         self.news.set()
         self.news = trio.Event()
 
-    def begin(self, now: float) -> None:
+    def begin(self, now: float, by: Caller | None = None) -> None:
         """Set the state to running."""
-        self.state, self.began = PlanState.RUNNING, now
+        self.state, self.began, self.executed_by = PlanState.RUNNING, now, by
         self.changed()
 
-    def cancel(self) -> None:
+    def take_back_begin(self) -> None:
+        """Set the state before :meth:`begin`."""
+        self.state, self.began, self.executed_by = PlanState.PLANNED, None, None
+        self.changed()
+
+    def cancel(self, by: Caller | None = None) -> None:
         """Stop the plan after the jobs under way."""
-        self.state = PlanState.STOPPING
+        self.state, self.cancelled_by = PlanState.STOPPING, self.cancelled_by or by
         self.stop.set()
         self.changed()
 
@@ -156,7 +167,8 @@ class Plan:
 
     def _standing(self) -> dict[str, Any]:
         times = {"began": self.began, "ended": self.ended}
-        return {"state": self.state, "error": self.error, **times, "seen": self.seen}
+        callers = {"executed_by": self.executed_by, "cancelled_by": self.cancelled_by}
+        return {"state": self.state, "error": self.error, **times, **callers, "seen": self.seen}
 
     def text(self) -> str:
         """Return the content of the plan's file."""
@@ -168,7 +180,7 @@ def new_plan(
     options: Any,
     proposal: Proposal,
     generations: Mapping[str, int],
-    by: Mapping[str, int],
+    by: Caller,
     **more: Any,
 ) -> Plan:
     """Return a new plan. ``by`` has the caller's ``uid`` and ``pid``; ``more`` are more facts."""
@@ -190,7 +202,10 @@ def new_plan(
     return Plan(facts, run, proposal.review)
 
 
-_CHANGING = ("state", "error", "began", "ended", "seen", "serial", "log", "standing", "execution")
+_CHANGING = (
+    *("state", "error", "began", "ended", "executed_by", "cancelled_by", "seen", "serial", "log", "standing"),
+    "execution",
+)
 
 
 def _time(value: object) -> bool:
@@ -198,11 +213,12 @@ def _time(value: object) -> bool:
 
 
 _NUMBER, _TEXT = (int, float, None), (str, None)
+_CALLER: Shape = {"uid": int, "pid": int}
 _RECORD: Shape = {
     "id": is_identifier,
     "tool": str,
     "made": _time,
-    "by": {"uid": int, "pid": int},
+    "by": _CALLER,
     "groups": [str],
     "options": (dict, None),
     "score": {"before": _NUMBER, "after": _NUMBER},
@@ -210,6 +226,8 @@ _RECORD: Shape = {
     "error": _TEXT,
     "began": (_time, None),
     "ended": (_time, None),
+    "executed_by": (_CALLER, None),
+    "cancelled_by": (_CALLER, None),
     "serial": is_count,
     "log": [[str]],
     "execution": RUN,
@@ -219,7 +237,7 @@ _RECORD: Shape = {
 def plan_from_json(text: bytes) -> Plan:
     """Return the plan of a file. Raises DataError."""
     try:
-        document = upgraded(orjson.loads(text))
+        document = {"executed_by": None, "cancelled_by": None, **upgraded(orjson.loads(text))}
         if not fits(document, _RECORD):
             raise ValueError(f"expected {', '.join(_RECORD)}, and each of its type")
         if document["id"] != document["execution"]["run"]:
@@ -232,6 +250,8 @@ def plan_from_json(text: bytes) -> Plan:
             error=document["error"],
             began=document["began"],
             ended=document["ended"],
+            executed_by=document["executed_by"],
+            cancelled_by=document["cancelled_by"],
             seen=document.get("seen") is True,
             serial=document["serial"],
             log=[(kind, line) for kind, line in document["log"]],

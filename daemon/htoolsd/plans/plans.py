@@ -32,7 +32,7 @@ from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.planning.plan import OnChange
 from ganeti_htools.sources.source import describe_silent
 from htoolsd.claims.plan_claims import PlanClaims
-from htoolsd.plans.plan import Plan, PlanState, plan_from_json, read_plans
+from htoolsd.plans.plan import Caller, Plan, PlanState, plan_from_json, read_plans
 from htoolsd.sync.sync import Sync
 
 _log = structlog.get_logger()
@@ -185,8 +185,10 @@ class Plans:
 
     # Execution
 
-    async def begin(self, plan: Plan, on_change: OnChange, wait_for_nodes: bool) -> None:
-        """Begin to carry out a plan. Raises RefusalError."""
+    async def begin(
+        self, plan: Plan, on_change: OnChange, wait_for_nodes: bool, by: Caller | None = None
+    ) -> None:
+        """Begin to carry out a plan, for a caller or the daemon itself. Raises RefusalError."""
         if self._stopping.is_set():
             raise RefusalError(Refusal.STOPPING, "htoolsd is stopping")
         if (why := self._sync.obstacle()) is not None:
@@ -208,12 +210,11 @@ class Plans:
         if not plan.run.signature.plan:
             plan.run.signature = replace(plan.run.signature, plan=plan_entry())
         with trio.CancelScope(shield=True):
-            plan.begin(time.time())
+            plan.begin(time.time(), by)
             try:
                 await self._record(plan)
             except NotRecordedError as error:
-                plan.state, plan.began = PlanState.PLANNED, None
-                plan.changed()
+                plan.take_back_begin()
                 raise RefusalError(
                     Refusal.PLAN, f"the plan is not executed because it cannot be recorded: {error}"
                 ) from None

@@ -58,8 +58,8 @@ from htoolsd.socket import fallback_counter, untagged_inventories
 from htoolsd.socket.acceptor import Acceptor
 from htoolsd.socket.access import Access
 from htoolsd.socket.clients import ConnectionLimits
-from htoolsd.socket.methods import Methods, methods_of
-from htoolsd.socket.peer import SocketPeer
+from htoolsd.socket.methods import Args, Methods, methods_of
+from htoolsd.socket.peer import SocketPeer, describe_caller
 from htoolsd.socket.server import Server
 from htoolsd.sync.storage_polls import StorageMode, StoragePollSettings
 from htoolsd.sync.sync import Sync
@@ -160,7 +160,11 @@ async def _run(
     )
     methods = Methods()
     access = Access(config.roles)
-    server = Server(methods, _connection_limits(config), access)
+
+    def record_call(method: str, args: Args) -> None:
+        history.note(entries.call(time.time(), method, args, describe_caller()))
+
+    server = Server(methods, _connection_limits(config), access, record_call)
 
     async def look() -> tuple[Sequence[Mapping[str, Any]], bool]:
         report = await status.report()

@@ -29,22 +29,29 @@ class _Declaration(NamedTuple):
     doc: str
     arguments: Mapping[str, str]
     role: Role
+    recorded: bool
 
 
 _declarations: dict[object, _Declaration] = {}
 
 
 def method(
-    doc: str, arguments: Mapping[str, str] = _NO_ARGUMENTS, *, role: Role, version: int = 1
+    doc: str,
+    arguments: Mapping[str, str] = _NO_ARGUMENTS,
+    *,
+    role: Role,
+    recorded: bool = False,
+    version: int = 1,
 ) -> Callable[[AnyHandler], AnyHandler]:
     """Declare a coroutine as a method of the socket.
 
-    ``arguments`` has the meaning of each argument by name. Callers need the ``role``. Raise ``version`` only
-    when clients of the last version would misunderstand the answer.
+    ``arguments`` has the meaning of each argument by name. Callers need the ``role``. The history gets
+    the calls of ``recorded`` methods. Raise ``version`` only when clients of the last version would
+    misunderstand the answer.
     """
 
     def declare(function: AnyHandler) -> AnyHandler:
-        _declarations[function] = _Declaration(version, doc, arguments, role)
+        _declarations[function] = _Declaration(version, doc, arguments, role, recorded)
         return function
 
     return declare
@@ -60,6 +67,7 @@ class Method:
     arguments: Mapping[str, str]
     role: Role
     run: Handler
+    recorded: bool = False
 
 
 def methods_of(*subjects: object) -> Iterator[Method]:
@@ -67,7 +75,7 @@ def methods_of(*subjects: object) -> Iterator[Method]:
     for subject in subjects:
         for name, function in vars(type(subject)).items():
             if callable(function) and function in _declarations:
-                yield Method(name, *_declarations[function], getattr(subject, name))
+                yield Method(name=name, run=getattr(subject, name), **_declarations[function]._asdict())
 
 
 class Methods:
@@ -83,18 +91,15 @@ class Methods:
 
     async def run(self, name: str, args: Args, file: File) -> object:
         """Return the result of a method. Raises RefusalError."""
-        found = self._named(name)
+        found = self.named(name)
         for argument in args:
             if argument not in found.arguments:
                 why = f"{name}: there is no argument {argument[:_SHOWN]!r}"
                 raise RefusalError(Refusal.ARGUMENTS, why)
         return await found.run(args, file)
 
-    def role(self, name: str) -> Role:
-        """Return the role that callers of a method need. Raises RefusalError."""
-        return self._named(name).role
-
-    def _named(self, name: str) -> Method:
+    def named(self, name: str) -> Method:
+        """Raises RefusalError."""
         found = self._by_name.get(name)
         if found is None:
             why = f"there is no method {name[:_SHOWN]!r}; the method 'methods' lists all"

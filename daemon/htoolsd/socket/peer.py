@@ -79,6 +79,12 @@ def _many_groups(descriptor: int) -> tuple[int, ...]:
 caller: ContextVar[Credentials] = ContextVar("caller")
 
 
+def describe_caller() -> dict[str, int] | None:
+    """Return user and process of the caller as JSON, for records; None outside of a call."""
+    client = caller.get(None)
+    return None if client is None else {"uid": client.uid, "pid": client.pid}
+
+
 class Peer(Protocol):
     """A client's connection, for the server."""
 

@@ -37,12 +37,12 @@ def _entries(name: str, value: object) -> tuple[str, ...]:
     for entry in value:
         number = _number(entry.removeprefix("@")) if isinstance(entry, str) else entry
         if type(entry) not in (str, int) or entry in ("", "@") or not 0 <= (number or 0) <= _LARGEST:
-            raise DataError(f"{expected}, not {entry!r}")
+            raise DataError(f"{expected}, not {entry!r:.40}")
     return tuple(map(str, value))
 
 
 def _number(entry: str) -> int | None:
-    return int(entry) if entry.isascii() and entry.isdigit() else None
+    return int(entry[:11]) if entry.isascii() and entry.isdigit() else None  # one digit too many for any id
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """The server: one answer for each call of a client, within limits of size and time."""
 
+from collections.abc import Callable
 from contextlib import suppress
 
 import structlog
@@ -12,7 +13,7 @@ from ganeti_htools.model.errors import untraced
 from htoolsd.socket.access import Access
 from htoolsd.socket.clients import Clients, ConnectedClient, ConnectionLimits
 from htoolsd.socket.incoming import Incoming
-from htoolsd.socket.methods import Methods
+from htoolsd.socket.methods import Args, Methods
 from htoolsd.socket.peer import PassedFile, Peer, caller
 from htoolsd.socket.roles import Role
 
@@ -34,12 +35,20 @@ class Server:
     """Answers clients until stopped.
 
     A caller without any role gets one answer, to a short message, and leaves no line per call in the log.
+    ``record`` is called after calls that may have changed something, with method and arguments.
     """
 
-    def __init__(self, methods: Methods, limits: ConnectionLimits, access: Access) -> None:
+    def __init__(
+        self,
+        methods: Methods,
+        limits: ConnectionLimits,
+        access: Access,
+        record: Callable[[str, Args], None] = lambda _method, _args: None,
+    ) -> None:
         self._clients = Clients(limits)
         self._methods = methods
         self._access = access
+        self._record = record
         self._stopping = False
         self._parsing = trio.CapacityLimiter(1)  # one long message at a time, because parsers hold the GIL
 
@@ -143,8 +152,7 @@ class Server:
 
     async def _answer(self, peer: Peer, call: Call, file: PassedFile | None) -> bytes:
         try:
-            self._access.check(peer.credentials, self._methods.role(call.method), call.method)
-            return success(await self._methods.run(call.method, call.args, file))
+            return success(await self._run(peer, call, file))
         except RefusalError as err:
             _log_refusal(untraced(err), method=call.method[:_SHOWN])
             return failure(err.kind, str(err))
@@ -152,6 +160,19 @@ class Server:
             _log.exception("call failed", method=call.method)
             first_line = str(err).partition("\n")[0]
             return failure(Refusal.INTERNAL, f"{type(err).__name__}: {first_line}")
+
+    async def _run(self, peer: Peer, call: Call, file: PassedFile | None) -> object:
+        """Raises RefusalError."""
+        method, refused = self._methods.named(call.method), False
+        self._access.check(peer.credentials, method.role, method.name)
+        try:
+            return await self._methods.run(call.method, call.args, file)
+        except RefusalError:
+            refused = True
+            raise
+        finally:  # a client that has left, or a defect, may leave a change behind
+            if method.recorded and not refused:
+                self._record(method.name, call.args)
 
     async def _send(self, peer: Peer, data: bytes) -> None:
         """Raises OSError, TooSlowError."""

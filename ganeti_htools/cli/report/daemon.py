@@ -175,7 +175,8 @@ def methods(answer: Any) -> str:
     """Format the answer to ``methods``: each method with its version, role and arguments."""
     lines: list[str] = []
     for method in answer:
-        lines += _wrapped(f"{method['name']} {method['version']} {method['role']}", method["doc"], 12)
+        name = f"{method['name']} {method['version']} {method.get('role', '')}"
+        lines += _wrapped(name.rstrip(), method["doc"], 12)
         for name, meaning in method["arguments"].items():
             lines += _wrapped(f"  {name}", meaning, 14)
     return "\n".join(lines)

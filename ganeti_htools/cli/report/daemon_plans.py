@@ -1,11 +1,11 @@
 """Plans of htoolsd as text."""
 
 import json
-import pwd
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ganeti_htools.cli.report.callers import author, caller, others
 from ganeti_htools.cli.report.layout import fitting_table
 
 _HEADER = ("Plan", "Tool", "State", "Made", "By", "Jobs", "Score", "Groups")
@@ -32,21 +32,12 @@ def _row(plan: Any) -> tuple[str, ...]:
     jobs = plan["jobs"]
     count = f"{jobs['succeeded']} of {sum(jobs.values())}"
     groups = ",".join(plan["groups"])
-    return plan["id"], plan["tool"], _state(plan), _date(plan), _author(plan), count, _score(plan), groups
+    by = author(plan) + others(plan)
+    return plan["id"], plan["tool"], _state(plan), _date(plan), by, count, _score(plan), groups
 
 
 def _state(plan: Any) -> str:
     return "waiting" if is_waiting(plan) else "dry run" if plan["state"] == "planned" else str(plan["state"])
-
-
-def _author(plan: Mapping[str, Any]) -> str:
-    """Name the policy or user that made a plan."""
-    if plan.get("policy") is not None:
-        return f"policy {plan['policy']}"
-    try:
-        return pwd.getpwuid(plan["by"]["uid"]).pw_name
-    except (KeyError, OverflowError):
-        return f"user {plan['by']['uid']}"
 
 
 def _date(plan: Any) -> str:
@@ -69,7 +60,7 @@ def _options(plan: Any) -> str:
 def description(plan: Any) -> Iterator[str]:
     """Describe a plan: its author, its options, and its jobs if it has not begun."""
     process = "" if plan.get("policy") else f", process {plan['by']['pid']}"
-    yield f"Plan {plan['id']} of {plan['tool']}, made {_date(plan)} by {_author(plan)}{process}"
+    yield f"Plan {plan['id']} of {plan['tool']}, made {_date(plan)} by {author(plan)}{process}{others(plan)}"
     yield _options(plan)
     yield f"Node groups: {', '.join(plan['groups'])}; score {_score(plan)}"
     if plan["state"] == "planned":
@@ -82,7 +73,8 @@ def ending(plan: Any) -> str:
     """Describe the state of a plan at its end."""
     doing = plan["execution"]["going_on"]
     why = plan["error"] or (f"may go on: {doing}" if doing else "")
-    return f"{plan['state']}{f': {why}' if why else ''}"
+    by = plan.get("cancelled_by") if plan["state"] == "stopped" else None
+    return f"{plan['state']}{f' by {caller(by)}' if by else ''}{f': {why}' if why else ''}"
 
 
 def cancelled(plan: Any, now: bool) -> str:

@@ -1,11 +1,13 @@
 """Past decisions and plans of htoolsd as text."""
 
+import json
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.report import policies
+from ganeti_htools.cli.report.callers import author, caller, others
 from ganeti_htools.cli.report.daemon import ages
 from ganeti_htools.cli.report.decision import placement, score
 from ganeti_htools.cli.report.layout import counted
@@ -31,21 +33,31 @@ def _line(entry: Mapping[str, Any]) -> str:
 
 def _decision(entry: Mapping[str, Any]) -> str:
     told = placement({**entry, "nodes": entry["places"]})
-    return f"test of {told}" if entry.get("test") else told
+    by = entry.get("by")  # iallocators run as root
+    who = f"; decided by {caller(by)}" if by and (by["uid"] or entry["claimant"] != "job") else ""
+    return f"{'test of ' * bool(entry.get('test'))}{told}{who}"
 
 
 def _plan(entry: Mapping[str, Any]) -> str:
     done = sum(move["status"] == "success" for move in entry["moves"])
     error = f": {entry['error']}" if entry["error"] else ""
     groups = ", ".join(entry["groups"])
-    by = f" by policy {entry['policy']}" if entry.get("policy") else ""
     return (
-        f"plan {entry['id']} of {entry['tool']}{by} in {groups} is {entry['state']},"
-        f" {done} of {len(entry['moves'])} moves made{error}"
+        f"plan {entry['id']} of {entry['tool']} by {author(entry)}{others(entry)} in {groups} is"
+        f" {entry['state']}, {done} of {len(entry['moves'])} moves made{error}"
     )
 
 
-_TOLD = {"decision": _decision, "plan": _plan, "policy": policies.line}
+def _call(entry: Mapping[str, Any]) -> str:
+    arguments = "".join(f" {name}={_value(value)}" for name, value in entry["arguments"].items())
+    return f"{entry['method']}{arguments}; called by {caller(entry['by'])}"
+
+
+def _value(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+_TOLD = {"decision": _decision, "plan": _plan, "policy": policies.line, "call": _call}
 
 
 def _why(told: Mapping[str, Any]) -> Iterator[str]:

@@ -107,9 +107,15 @@ def test_durations(seconds: float, words: str) -> None:
 
 
 def test_methods_with_their_arguments() -> None:
-    method = {"name": "decide", "version": 1, "doc": "word " * 30, "arguments": {"request": "the text"}}
+    method = {
+        "name": "decide",
+        "version": 1,
+        "role": "act",
+        "doc": "word " * 30,
+        "arguments": {"request": "the text"},
+    }
     first, second, *_, last = daemon.methods([method]).splitlines()
-    assert first.startswith("decide 1    word word")
+    assert first.startswith("decide 1 act word word")
     assert len(first) <= 100
     assert second.startswith(" " * 12 + "word")
     assert last == "  request     the text"

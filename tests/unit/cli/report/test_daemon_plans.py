@@ -33,6 +33,16 @@ def test_plans_are_listed_in_columns() -> None:
     assert "  policy squeeze  1 of 3  " in proposal
 
 
+def test_names_who_executed_and_cancelled_a_plan() -> None:
+    own = {**PLAN, "executed_by": PLAN["by"], "cancelled_by": None}
+    assert f"  {USER}  1 of 3" in daemon_plans.table([own]).splitlines()[1]
+    proposal = {**own, "policy": "squeeze", "cancelled_by": {"uid": 0, "pid": 1}, "state": "stopped"}
+    by = f"policy squeeze, executed by {USER}, cancelled by root"
+    assert f"  {by}  1 of 3" in daemon_plans.table([proposal]).splitlines()[1]
+    assert next(iter(daemon_plans.description(proposal))).endswith(f" by {by}")
+    assert daemon_plans.ending(proposal) == "stopped by root"
+
+
 def test_tells_waiting_and_failed_plans_apart() -> None:
     plans = [{**PLAN, "state": state, "policy": policy} for state in STATES for policy in (None, "squeeze")]
     waiting, failed = filter(daemon_plans.is_waiting, plans), filter(daemon_plans.has_failed, plans)

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from ganeti_htools.cli.report import history
 
 DECIDED: dict[str, Any] = {
@@ -30,6 +32,7 @@ PLANNED: dict[str, Any] = {
     "kind": "plan",
     "id": "cafe",
     "tool": "hbal",
+    "by": {"uid": 0, "pid": 1},
     "groups": ["rack1"],
     "state": "failed",
     "error": "job 7",
@@ -43,11 +46,36 @@ def test_a_line_for_each() -> None:
     ).splitlines()
     assert decided.endswith("  allocate web => node2:node1 (score 0.25000000)")
     assert refused.endswith("  allocate web refused: no room")
-    assert planned.endswith("  plan cafe of hbal in rack1 is failed, 1 of 2 moves made: job 7")
+    assert planned.endswith("  plan cafe of hbal by root in rack1 is failed, 1 of 2 moves made: job 7")
     by = history.lines([{**PLANNED, "policy": "rebalance"}])
     assert "  plan cafe of hbal by policy rebalance in rack1 is failed" in by
+    doers = {"executed_by": {"uid": 0, "pid": 2}, "cancelled_by": {"uid": 4_000_000_000, "pid": 3}}
+    line = history.lines([{**PLANNED, "policy": "rebalance", **doers}])
+    assert " by policy rebalance, executed by root, cancelled by user 4000000000 in rack1 is failed" in line
+    assert " by root, cancelled by user 4000000000 in rack1 " in history.lines([{**PLANNED, **doers}])
     assert "  test of allocate web => node2:node1" in history.lines([{**DECIDED, "test": True}])
     assert history.lines([]) == "no entries"
+
+
+@pytest.mark.parametrize(
+    ("uid", "claimant", "ending"),
+    [
+        (0, "job", ""),
+        (0, "hand", "; decided by root"),
+        (0, None, "; decided by root"),
+        (4_000_000_000, "job", "; decided by user 4000000000"),
+    ],
+)
+def test_names_who_decided_unless_ganeti_did(uid: int, claimant: str | None, ending: str) -> None:
+    line = history.lines([{**DECIDED, "by": {"uid": uid, "pid": 1}, "claimant": claimant}])
+    assert line.endswith(f"(score 0.25000000){ending}")
+
+
+def test_names_who_called() -> None:
+    arguments = {"provider": "node1", "total": 4, "max_unit": None}
+    entry = {"method": "set_inventory", "arguments": arguments, "by": {"uid": 0, "pid": 1}}
+    line = history.lines([{"time": 0.0, "kind": "call", **entry}])
+    assert line.endswith("  set_inventory provider=node1 total=4 max_unit=null; called by root")
 
 
 def test_why() -> None:

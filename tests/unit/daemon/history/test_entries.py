@@ -17,12 +17,15 @@ def plan(*statuses: str) -> Any:
         for number, status in enumerate(statuses, 2)
     ]
     run = {"jobs": [*jobs, dict.fromkeys(jobs[0])], "not_submitted": [[{**jobs[0], "instance": "mail"}]]}
-    facts = dict.fromkeys(("id", "tool", "by", "groups", "state", "error", "score", "cost"))
+    facts = dict.fromkeys(
+        ("id", "tool", "by", "executed_by", "cancelled_by", "groups", "state", "error", "score", "cost")
+    )
     return entries.plan(1.0, {**facts, "execution": run}).to_json()
 
 
 def test_a_decision() -> None:
-    told = entries.decision(3.0, WEB, [{"instance": "web", "groups": []}], 1.5, {"live": 2.04}).to_json()
+    ranking, by = [{"instance": "web", "groups": []}], {"uid": 7, "pid": 1}
+    told = entries.decision(3.0, WEB, ranking, 1.5, {"live": 2.04}, "hand", by).to_json()
     assert told == {
         "time": 3.0,
         "kind": "decision",
@@ -37,19 +40,37 @@ def test_a_decision() -> None:
         "ms": 1.5,
         "ages": {"live": 2.0},
         "test": False,
+        "claimant": "hand",
+        "by": {"uid": 7, "pid": 1},
     }
     assert placed_at(told, "web") == ["node2", "node1"]
     assert placed_at(told, "mail") is None
 
 
 def test_test_of_a_decision_places_nothing() -> None:
-    told = entries.decision(3.0, WEB, [], 1.5, {}, test=True).to_json()
+    told = entries.decision(3.0, WEB, [], 1.5, {}, claimant=None).to_json()
     assert (told["test"], placed_at(told, "web")) == (True, None)
 
 
 def test_partial_evacuation_places_no_single_instance() -> None:
     some = DecisionSummary("node-evacuate", ["web", "mail"], [["node2"]], ["group1"], None, "mail: no room")
     assert placed_at(entries.decision(3.0, some, [], 1.0, {}).to_json(), "web") is None
+
+
+def test_a_call_has_the_names_in_its_arguments() -> None:
+    arguments = {"provider": "cluster/node1", "consumer": "web", "allocations": {"x" * 1000: 1}, "total": 4}
+    told = entries.call(3.0, "claim", arguments, {"uid": 7, "pid": 1}).to_json()
+    assert told == {
+        "time": 3.0,
+        "kind": "call",
+        "method": "claim",
+        "arguments": {"provider": "cluster/node1", "consumer": "web", "total": 4},
+        "by": {"uid": 7, "pid": 1},
+        "instances": ["web"],
+        "nodes": ["node1"],
+    }
+    assert placed_at(told, "web") is None
+    assert entries.call(3.0, "run", {"provider": 5}, None).to_json()["nodes"] == []
 
 
 def test_a_plan() -> None:

@@ -59,6 +59,22 @@ def test_reads_an_ended_plan() -> None:
     assert not again.run.current
 
 
+def test_reads_who_executed_and_cancelled_a_plan() -> None:
+    plan = begun()
+    plan.executed_by = {"uid": 7, "pid": 8}
+    plan.cancel({"uid": 9, "pid": 10})
+    plan.cancel({"uid": 11, "pid": 12})
+    again = plan_from_json(plan.text().encode())
+    assert (again.executed_by, again.cancelled_by) == ({"uid": 7, "pid": 8}, {"uid": 9, "pid": 10})
+
+
+def test_reads_a_record_without_them() -> None:
+    document = orjson.loads(begun().text())
+    del document["executed_by"], document["cancelled_by"]
+    plan = plan_from_json(orjson.dumps(document))
+    assert (plan.executed_by, plan.cancelled_by) == (None, None)
+
+
 @pytest.mark.parametrize("score", [math.inf, -math.inf, math.nan, 0, 1e300])
 def test_reads_records_with_any_score(score: float) -> None:
     plan = begun()
@@ -110,7 +126,7 @@ def test_refuses_documents_that_are_not_plans(text: bytes) -> None:
         plan_from_json(text)
 
 
-@pytest.mark.parametrize("key", ["state", "log", "execution", "tool"])
+@pytest.mark.parametrize("key", ["state", "log", "execution", "tool", "executed_by"])
 def test_refuses_damaged_records(key: str) -> None:
     document = orjson.loads(begun().text())
     document[key] = 7

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
-from htoolsd.socket.methods import LONGEST, Args, File, Method, Methods, words
+from htoolsd.socket.methods import LONGEST, Args, File, Method, Methods, method, words
 from htoolsd.socket.roles import Role
 
 
@@ -30,6 +30,11 @@ async def test_lists_methods_by_name(methods: Methods) -> None:
         "doc": "Says a word.",
         "arguments": {"word": "any"},
     }
+
+
+def test_method_without_a_role_cannot_be_declared() -> None:
+    with pytest.raises(TypeError, match="role"):
+        method("Does something.")  # type: ignore[call-arg]
 
 
 async def test_runs_a_method(methods: Methods) -> None:

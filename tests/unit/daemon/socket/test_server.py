@@ -374,6 +374,39 @@ async def test_refuses_a_call_that_needs_a_higher_role() -> None:
     assert [line["event"] for line in log] == ["refused"]
 
 
+async def test_records_calls_that_may_have_changed_something() -> None:
+    async def run(args: Args, _file: File) -> object:
+        match args["word"]:
+            case "refuse":
+                raise RefusalError(Refusal.PLAN, "no")
+            case "break":
+                raise ZeroDivisionError
+            case "wait":
+                await trio.sleep_forever()
+        return None
+
+    records = list[object]()
+    methods = Methods()
+    methods.add(Method("do", 1, "Does.", {"word": "any"}, Role.ACT, run, recorded=True))
+    methods.add(Method("look", 1, "Looks.", {"word": "any"}, Role.READ, run))
+    access = Access(RoleSettings())
+    access.roles = Roles({2: Role.ACT, 3: Role.READ})
+    server = Server(methods, LIMITS, access, lambda name, args: records.append((name, args["word"])))
+    for uid, words in ((3, ["do"]), (2, ["do", "refuse", "break", "wait"])):
+        peer = MemoryPeer(uid=uid)
+        async with served(server, peer):
+            for word in words:
+                await peer.call("look", {"word": "do"})
+                await peer.hear()
+                await peer.call("do", {"word": word})
+                if word == "wait":
+                    await trio.testing.wait_all_tasks_blocked()
+                else:
+                    await peer.hear()
+            await peer.leave()
+    assert records == [("do", "do"), ("do", "break"), ("do", "wait")]
+
+
 async def test_role_counts_for_each_call() -> None:
     peer, server = MemoryPeer(), server_for(Role.READ)
     async with served(server, peer):
