@@ -191,7 +191,8 @@ def _check(options: Namespace) -> int:
         for name, found in ranges:
             thresholds.setdefault(name, {})[state] = found
     try:
-        status: Any = ask(options.socket, "status", {}, patience=PATIENCE)
+        count = {"capacity": True} if "free" in thresholds else {}  # it takes the daemon some work
+        status: Any = ask(options.socket, "status", count, patience=PATIENCE)
         verdict = monitoring.judge(status, thresholds)
     except HtoolsError as error:
         verdict = monitoring.Verdict(monitoring.CheckState.UNKNOWN, (str(error),), {})

@@ -75,6 +75,11 @@ def _age(status: Mapping[str, Any]) -> float | None:
     return max(status["cluster"]["ages"].values(), default=None)
 
 
+def _free(status: Mapping[str, Any]) -> float | None:
+    counts = [each["free_instances"] for each in status["capacity"]["groups"]]
+    return None if None in counts else min(counts, default=None)
+
+
 def _fallbacks(status: Mapping[str, Any]) -> float:
     recent = any(each["kind"] == "fallback" for each in status["attention"])
     return float(status["decisions"]["alone"]) if recent else 0
@@ -84,11 +89,12 @@ METRICS: Mapping[str, Measure] = {
     "age": Measure(("late",), _age, "the data about the cluster is {} s old", "s"),
     "n1": Measure(("n1",), _in_groups(_names("n1")), "nodes that fail N+1: {}"),
     "redundancy": Measure(("redundancy",), _in_groups(_names("redundancy")), "nodes that cannot be lost: {}"),
+    "free": Measure((), _free, "fewest free standard instances of a node group: {}"),
     "fallback": Measure(("fallback",), _fallbacks, "decisions without the daemon: {}"),
     "policies": Measure(("policy",), _names("policy"), "policies that have switched themselves off: {}"),
     "plans": Measure(("plan",), _names("plan"), "plans that failed or were interrupted: {}"),
     "reload": Measure(
-        ("reload",), lambda status: float(bool(status["reload"]["error"])), "rejected configurations: {}"
+        ("reload",), lambda status: int(bool(status["reload"]["error"])), "rejected configurations: {}"
     ),
 }
 
@@ -152,6 +158,8 @@ def judge(status: Mapping[str, Any], thresholds: Thresholds) -> Verdict:
         return Verdict(CheckState.OK, ("this is not the master node",), {})
     if status["cluster"]["nodes"] is None or status["groups"] is None:
         return Verdict(CheckState.UNKNOWN, ("the cluster is not known yet",), values)
+    if unknown := [name for name in thresholds if values[name] is None]:
+        return Verdict(CheckState.UNKNOWN, (f"not known yet: {', '.join(unknown)}",), values)
     return Verdict(CheckState.OK, ("nothing needs attention",), values)
 
 

@@ -1,15 +1,17 @@
 """The notifier: a task that looks for events and has them delivered, apart from all other work.
 
 Conditions need no queue: they are compared with what was announced, whenever a call is due, and remembered
-on disk once they are announced. A new daemon announces none of them again. Events of the history wait in
-memory, as many as fit. A call that failed is made again with all that has come meanwhile: an event may arrive
-twice, for example after a program that failed at its end.
+on disk once they are announced. A new daemon announces none of them again. Events of the history wait, as
+many as fit; they are on disk after a call that failed, and when the daemon ends.
+
+A call that failed is made again with all that has come meanwhile. So an event may arrive twice, for example
+after a program that failed at its end.
 """
 
 import os
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import Any
 
@@ -31,6 +33,7 @@ VERSION = 1  # of messages
 MOST = 100  # events of a call
 WAITING = 1000  # events of the history that wait
 _LOOK_SECONDS = 5.0
+_LAST_SECONDS = 2.0  # for the last write
 _LONGEST_PAUSE = 3600.0  # seconds between two calls that fail
 _LARGEST = 16 << 20  # bytes of the file
 
@@ -107,16 +110,21 @@ class Notifier:
     async def run(self) -> None:
         """Look for events and have them delivered, until cancelled."""
         await self._load()
-        while True:
-            await self._configured.wait()
-            try:
-                await self.round()
-            except Exception:  # a defect must not end the daemon
-                _log.exception("notifications failed")
-                await trio.sleep(_LOOK_SECONDS)
-            with trio.move_on_after(_LOOK_SECONDS), trio.move_on_at(self._due()):
-                await self._news.wait()
-            self._news = trio.Event()
+        try:
+            while True:
+                await self._configured.wait()
+                try:
+                    await self.round()
+                except Exception:  # a defect must not end the daemon
+                    _log.exception("notifications failed")
+                    await trio.sleep(_LOOK_SECONDS)
+                with trio.move_on_after(_LOOK_SECONDS), trio.move_on_at(self._due()):
+                    await self._news.wait()
+                self._news = trio.Event()
+        finally:
+            if self._waiting:
+                with trio.move_on_after(_LAST_SECONDS, shield=True):
+                    await self._save()
 
     async def test(self) -> Delivery:
         """Deliver a test event at once, the real way."""
@@ -152,6 +160,8 @@ class Notifier:
             pause = settings.retry_seconds * 2.0 ** min(self._failed, 20)
             self._not_before = now + min(pause, max(_LONGEST_PAUSE, settings.retry_seconds))
             self._failed += 1
+            if waiting:
+                await self._save()
             return
         self._failed, self._noticed, self._not_before = 0, None, now + settings.every_seconds
         for event in waiting:
@@ -190,25 +200,31 @@ class Notifier:
     # The file
 
     async def _remember(self, announced: Sequence[Change]) -> None:
-        """Remember what was announced, also on disk. Failures are logged."""
+        """Remember what was announced, also on disk."""
         for change in announced:
             for key, each in change.remembered.items():
                 if each is None:
                     self._announced.pop(key, None)
                 else:
                     self._announced[key] = each
+        await self._save()
+
+    async def _save(self) -> None:
+        """Write the file. Failures are logged."""
+        content = _to_text(self._announced, self._waiting)
         try:
-            await trio.to_thread.run_sync(write_text, self._path, _to_text(self._announced))
+            await trio.to_thread.run_sync(write_text, self._path, content, abandon_on_cancel=True)
         except HtoolsError as error:
             _log.warning("announced conditions cannot be written", error=str(error))
 
     async def _load(self) -> None:
         """Read what earlier daemons announced. Failures are logged."""
         try:
-            self._announced = await trio.to_thread.run_sync(_read, self._path)
+            self._announced, waiting = await trio.to_thread.run_sync(_read, self._path)
+            self._waiting.extendleft(reversed(waiting))
         except FileNotFoundError:
             return
-        except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+        except (OSError, ValueError, TypeError, LookupError) as error:
             _log.warning("announced conditions cannot be read; they are announced again", error=str(error))
 
 
@@ -227,15 +243,31 @@ _ANNOUNCED: Shape = {
 }
 
 
-def _to_text(announced: Mapping[Key, Announced]) -> str:
+_EVENT: Shape = {
+    "time": _number,
+    "kind": str,
+    "state": str,
+    "severity": str,
+    "text": str,
+    "command": str,
+    "names": [str],
+}
+
+
+def _to_text(announced: Mapping[Key, Announced], waiting: Iterable[Event]) -> str:
     rows = [{"kind": kind, "name": name, **each._asdict()} for (kind, name), each in announced.items()]
-    return orjson.dumps({"version": 1, "announced": rows}, option=orjson.OPT_INDENT_2).decode() + "\n"
+    document = {"version": 1, "announced": rows, "waiting": [event._asdict() for event in waiting]}
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n"
 
 
-def _read(path: str) -> dict[Key, Announced]:
-    """Raises OSError, ValueError, TypeError, LookupError, AttributeError."""
-    rows = orjson.loads(read_regular_file(path, _LARGEST))["announced"]
-    if not fits(rows, [_ANNOUNCED]):
-        raise ValueError(f"expected a list of {', '.join(_ANNOUNCED)}")
-    fields = Announced._fields
-    return {(row["kind"], row["name"]): Announced(**{name: row[name] for name in fields}) for row in rows}
+def _read(path: str) -> tuple[dict[Key, Announced], list[Event]]:
+    """Raises OSError, ValueError, TypeError, LookupError."""
+    document = orjson.loads(read_regular_file(path, _LARGEST))
+    if not fits(document, {"announced": [_ANNOUNCED], "waiting": [_EVENT]}):
+        raise ValueError(f"expected {', '.join(_ANNOUNCED)} of conditions, {', '.join(_EVENT)} of events")
+    announced = {
+        (row["kind"], row["name"]): Announced(*(row[name] for name in Announced._fields))
+        for row in document["announced"]
+    }
+    waiting = [Event(*(row[name] for name in Event._fields)) for row in document["waiting"]]
+    return announced, waiting

@@ -13,6 +13,7 @@ STATUS: dict[str, Any] = {
     "cluster": {"master": True, "nodes": 3, "ages": {"configuration": 2.04, "live": 310.0}},
     "groups": [],
     "reload": {"error": None},
+    "capacity": {"groups": [{"free_instances": 12}, {"free_instances": 7}]},
     "decisions": {"alone": 4},
     "attention": [],
 }
@@ -35,7 +36,10 @@ def check(*thresholds: str, **changes: Any) -> str:
 def test_ok_has_all_metrics() -> None:
     shown, _, data = check().partition(" | ")
     assert shown == "HTOOLSD OK - nothing needs attention"
-    assert data == "age=310s;;;0 " + " ".join(f"{name}=0;;;0" for name in METRICS if name != "age")
+    figures = {"free": 7}
+    assert data == "age=310s;;;0 " + " ".join(
+        f"{name}={figures.get(name, 0)};;;0" for name in METRICS if name != "age"
+    )
 
 
 def test_worst_line_under_attention_decides_and_comes_first() -> None:
@@ -62,6 +66,9 @@ def test_many_reasons_are_counted() -> None:
         (["-w age=5m"], [], "WARNING - the data about the cluster is 310 s old"),
         (["-w age=5m", "-c age=0.08h"], [], "CRITICAL - the data about the cluster is 310 s old"),
         (["-w age=10m"], [], "OK"),
+        (["-w free=10:"], [], "WARNING - fewest free standard instances of a node group: 7"),
+        (["-w free=10:", "-c free=7:"], [], "WARNING"),
+        (["-w free=5:"], [], "OK"),
     ],
 )
 def test_thresholds_replace_the_severity_of_their_metric(
@@ -73,6 +80,13 @@ def test_thresholds_replace_the_severity_of_their_metric(
 
 def test_thresholds_are_in_the_performance_data() -> None:
     assert " age=310s;300;10:1800;0 " in check("-w age=5m", "-c age=10s:0.5h")
+
+
+def test_threshold_for_an_unknown_figure_is_unknown() -> None:
+    unknown = {"groups": [{"free_instances": 12}, {"free_instances": None}]}
+    assert check("-w free=5:", capacity=unknown).startswith("HTOOLSD UNKNOWN - not known yet: free | ")
+    assert check(capacity={"groups": []}).startswith("HTOOLSD OK - ")
+    assert check("-w free=5:", capacity=unknown, attention=[attention("node")]).startswith("HTOOLSD WARNING")
 
 
 def test_fallbacks_of_long_ago_do_not_count() -> None:

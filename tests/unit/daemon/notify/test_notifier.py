@@ -150,6 +150,21 @@ async def test_new_daemon_does_not_announce_the_same_again(tmp_path: Path, mock_
     assert await world.after(10) == [["over: n1 of node2"]]
 
 
+async def test_events_that_wait_survive_a_restart(tmp_path: Path, mock_clock: MockClock) -> None:
+    world = World(tmp_path, mock_clock)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(world.notifier.run)
+        await trio.testing.wait_all_tasks_blocked()
+        world.notifier.note(plan("interrupted"))
+        nursery.cancel_scope.cancel()
+    assert not world.messages()
+    world.restarted().note(plan("failed"))
+    await world.notifier._load()
+    await world.after(0)
+    expected = ["plan beef of hbal was interrupted", "plan beef of hbal failed"]
+    assert await world.after(10) == [expected]
+
+
 async def test_damaged_file_is_begun_anew(tmp_path: Path, mock_clock: MockClock) -> None:
     world = World(tmp_path, mock_clock)
     (world.directory / "notified.json").write_text('{"announced": [{"kind": 1}]}')
