@@ -149,16 +149,16 @@ def test_users_of_a_unix_socket_have_roles_and_a_reload_moves_the_listener(tmp_p
         assert unix(path) == 200
         token.chmod(0o644)
         reload(daemon, over_tcp(port, token))
-        wait_until(lambda: daemon.told("no HTTP"))
-        assert daemon.told("no HTTP")[0]["error"].endswith("expected mode 0600")
+        wait_until(lambda: daemon.told("HTTP not listening"))
+        assert daemon.told("HTTP not listening")[0]["error"].endswith("expected mode 0600")
         assert not path.exists()
         token.chmod(0o600)
         reload(daemon, over_tcp(port, token))
-        wait_until(lambda: len(daemon.told("HTTP")) == 2)
+        wait_until(lambda: len(daemon.told("HTTP listening")) == 2)
         assert ask(port, "GET /metrics HTTP/1.1", RIGHT)[0] == 200
         token.write_text("fedcba9876543210")
         reload(daemon, over_tcp(port, token))
-        wait_until(lambda: len(daemon.told("HTTP")) == 3)
+        wait_until(lambda: len(daemon.told("HTTP listening")) == 3)
         assert ask(port, "GET /metrics HTTP/1.1", RIGHT)[0] == 401
         reload(daemon, "")
         wait_until(lambda: not listens(port))

@@ -59,8 +59,10 @@ class HttpListener:
 
     def configure(self, settings: HttpSettings, limits: ConnectionLimits) -> None:
         """Use other settings soon, and read the token again."""
+        changed = settings != self._settings or bool(settings.token_file)
         self._settings, self._clients.limits = settings, limits
-        self._changed.set()
+        if changed:
+            self._changed.set()
 
     async def run(self) -> None:
         """Serve until cancelled. Requests under way are answered after a change of the settings."""
@@ -81,7 +83,7 @@ class HttpListener:
             except (HtoolsError, OSError) as error:
                 text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
                 if text != logged:
-                    _log.error("no HTTP", listen=settings.listen, error=text)
+                    _log.error("HTTP not listening", listen=settings.listen, error=text)
                 logged = text
             await trio.sleep(_RETRY)
 
@@ -93,13 +95,13 @@ class HttpListener:
         if token is None:
             listen_again = partial(listen, where.path, "")
             acceptor = Acceptor(listen_again(), listen_again)
-            _log.info("HTTP", listen=settings.listen)
+            _log.info("HTTP listening", listen=settings.listen)
             try:
                 await acceptor.serve(serve, clients)
             finally:
                 acceptor.close()
         listener = trio.SocketListener(_bind(where))
-        _log.info("HTTP", listen=settings.listen)
+        _log.info("HTTP listening", listen=settings.listen)
         await trio.serve_listeners(serve, [listener], handler_nursery=clients)
 
     async def _client(self, names: Collection[str], token: bytes | None, stream: trio.SocketStream) -> None:
