@@ -49,7 +49,7 @@ coverage: lint
 	@$(BIN)/coverage report --format=total --fail-under=95
 
 check: lint
-	$(BIN)/python $(PYTEST) tests/unit
+	$(BIN)/python $(PYTEST) -m "not long and not searching" tests/unit
 
 lint: $(VENV)/.developer
 	$(BIN)/ruff check --quiet
@@ -63,7 +63,7 @@ test-long: $(VENV)/.developer
 	done
 
 test-lowest: .venv-lowest/.developer
-	.venv-lowest/bin/python $(PYTEST) -m "not integration and not slow and not searching and not oracle"
+	.venv-lowest/bin/python $(PYTEST) -m "not integration and not long and not slow and not searching and not oracle"
 
 demo: $(VENV)/.installed
 	@$(BIN)/python demo/demo.py

@@ -31,7 +31,7 @@ async def following(
     luxid: MemoryGaneti, settings: StoragePollSettings, file: Path | str = ""
 ) -> AsyncIterator[Sync]:
     """Run a synchronisation within the block."""
-    sync = Sync("/luxi", luxid.is_master, 5, 300, luxid.connect, configuration_file=str(file))
+    sync = Sync("/luxi", luxid.is_master, 20, 300, luxid.connect, configuration_file=str(file))
     sync.storage.settings = settings
     async with trio.open_nursery() as nursery:
         nursery.start_soon(sync.run)
