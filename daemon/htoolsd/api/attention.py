@@ -1,9 +1,10 @@
 """What needs an administrator's attention, worst first, each with the next command. Pure functions."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from shlex import join
 from typing import Any, NamedTuple
 
-from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.cluster import Cluster, Node
 from ganeti_htools.model.errors import first_names
 from ganeti_htools.model.tags import SQUEEZING, standby
 from ganeti_htools.model.types import Status
@@ -14,6 +15,7 @@ _RECENT = 86400.0  # seconds
 _LOG = "journalctl -u htoolsd -p warning"
 
 
+_DOWN = (Status.ERROR_DOWN, Status.NODE_DOWN, Status.NODE_OFFLINE)  # of instances that should run
 _CRITICAL = {"luxi", "down", "ledger", "hung"}  # kinds; the others are warnings
 
 
@@ -33,19 +35,51 @@ class Attention(NamedTuple):
         return {**self._asdict(), "severity": "critical" if self.kind in _CRITICAL else "warning"}
 
 
+class SpecialRows(NamedTuple):
+    """The rows of a cluster that may need attention.
+
+    ``nodes`` are those that are offline, drained or tagged by hsqueeze, each with the name of its group and
+    the names of its instances. ``down`` are the instances that should run, with their primaries.
+    """
+
+    nodes: Sequence[tuple[Node, str, Sequence[str]]]
+    down: Sequence[tuple[str, str]]
+
+
+def special_rows(cluster: Cluster) -> SpecialRows:
+    """Collect the rows that may need attention."""
+    groups = {group.uuid: group.name for group in cluster.groups}
+    nodes = {
+        node.name: (node, groups[node.group], list[str]())
+        for node in cluster.nodes
+        if node.offline or node.drained or SQUEEZING in node.tags
+    }
+    down = []
+    for row in cluster.instances:
+        if row.status in _DOWN and not row.forthcoming:
+            down.append((row.name, row.pnode))
+        for name in (row.pnode, row.snode):
+            if name in nodes:
+                nodes[name][2].append(row.name)
+    return SpecialRows(list(nodes.values()), down)
+
+
 def attention(
-    status: Mapping[str, Any], cluster: Cluster | None, plans: Iterable[Plan], now: float
+    status: Mapping[str, Any], special: SpecialRows | None, plans: Iterable[Plan], now: float
 ) -> list[Attention]:
-    """Return what needs attention; ``status`` is the rest of the daemon's answer to the method ``status``."""
+    """Return what needs attention; ``status`` is the rest of the daemon's answer to the method ``status``.
+
+    ``special`` are the rows of the cluster, None while it is unknown.
+    """
     plans = list(plans)
     found = list(_of_ganeti(status))
-    if cluster is not None and status["cluster"]["master"]:
-        found += _of_instances(cluster, set(status["cluster"]["silent"]))
+    if special is not None and status["cluster"]["master"]:
+        found += _of_instances(special, set(status["cluster"]["silent"]))
         found += _of_groups(status["groups"] or ())
     found += _of_failed_plans(plans)
-    if cluster is not None and status["cluster"]["master"]:
+    if special is not None and status["cluster"]["master"]:
         busy = {group for plan in plans if plan.state.going for group in plan.facts["groups"]}
-        found += _of_nodes(cluster, set(status["cluster"]["silent"]), busy)
+        found += _of_nodes(special, set(status["cluster"]["silent"]), busy)
     found += _of_policies(status["policies"])
     found += _of_files(status)
     found += _of_notifications(status["notify"])
@@ -67,17 +101,16 @@ def _of_ganeti(status: Mapping[str, Any]) -> Iterator[Attention]:
         yield Attention("silent", text, "gnt-cluster verify", cluster["silent"])
 
 
-def _of_instances(cluster: Cluster, silent: set[str]) -> Iterator[Attention]:
-    lost = {node.name for node in cluster.nodes if node.offline and node.name not in silent}
+def _of_instances(special: SpecialRows, silent: set[str]) -> Iterator[Attention]:
+    lost = silent | {node.name for node, _, _ in special.nodes if node.offline}
     down: dict[bool, list[str]] = {True: [], False: []}
-    for row in cluster.instances:
-        if row.status in (Status.ERROR_DOWN, Status.NODE_DOWN, Status.NODE_OFFLINE) and not row.forthcoming:
-            down[row.pnode in lost or row.pnode in silent].append(row.name)
+    for name, primary in special.down:
+        down[primary in lost].append(name)
     for offline, verb, where in ((True, "failover", " on nodes that are offline"), (False, "startup", "")):
         if names := down[offline]:
             are = "is" if len(names) == 1 else "are"
             text = f"{first_names(names)} {are} down and should run{where}"
-            yield Attention("down", text, f"gnt-instance {verb} {names[0]}", names)
+            yield Attention("down", text, join(["gnt-instance", verb, names[0]]), names)
 
 
 def _of_groups(groups: Iterable[Mapping[str, Any]]) -> Iterator[Attention]:
@@ -86,16 +119,17 @@ def _of_groups(groups: Iterable[Mapping[str, Any]]) -> Iterator[Attention]:
         if failing:
             fails = f"{first_names(failing)} {'fails' if len(failing) == 1 else 'fail'} N+1"
             text = f"group {name}: {fails}, with {first_names(group['pressing'])}"
-            yield Attention("n1", text, f"hbal -D -G {name}", failing)
+            yield Attention("n1", text, join(["hbal", "-D", "-G", name]), failing)
         if nodes := lost["nodes"]:
             without = " or ".join(nodes) if len(nodes) == 2 else first_names(nodes)
             text = f"group {name}: without {without}, {first_names(lost['instances'])} would not come back"
-            yield Attention("redundancy", text, f"hcheck -D --what-if-lost={nodes[0]}", nodes)
+            command = join(["hcheck", "-D", f"--what-if-lost={nodes[0]}"])
+            yield Attention("redundancy", text, command, nodes)
         if nodes := group["conflicting"]["nodes"]:
             has = f"{first_names(nodes)} {'has' if len(nodes) == 1 else 'have'}"
             tags = first_names(group["conflicting"]["tags"])
             text = f"group {name}: {has} instances with the same exclusion tag ({tags})"
-            yield Attention("conflict", text, f"hbal -D -G {name}", nodes)
+            yield Attention("conflict", text, join(["hbal", "-D", "-G", name]), nodes)
 
 
 def _of_failed_plans(plans: Iterable[Plan]) -> Iterator[Attention]:
@@ -105,25 +139,15 @@ def _of_failed_plans(plans: Iterable[Plan]) -> Iterator[Attention]:
             yield Attention("plan", text, f"htoolsctl plan {plan.id}", [plan.id])
 
 
-def _of_nodes(cluster: Cluster, silent: set[str], busy: set[str]) -> Iterator[Attention]:
-    groups = {group.uuid: group.name for group in cluster.groups}
-    nodes = [node for node in cluster.nodes if groups[node.group] not in busy]
-    if left := [node.name for node in nodes if SQUEEZING in node.tags]:
+def _of_nodes(special: SpecialRows, silent: set[str], busy: set[str]) -> Iterator[Attention]:
+    nodes = [(node, group, names) for node, group, names in special.nodes if group not in busy]
+    if left := [node.name for node, _, _ in nodes if SQUEEZING in node.tags]:
         text = f"{first_names(left)}: an hsqueeze works there, or was interrupted ({SQUEEZING})"
         yield Attention("squeezing", text, "hsqueeze -D", left)
-    leaving = {
-        node.name: list[str]()
-        for node in nodes
-        if (node.offline or node.drained) and node.name not in silent and SQUEEZING not in node.tags
-    }
-    for row in cluster.instances:
-        for name in (row.pnode, row.snode):
-            if name in leaving:
-                leaving[name].append(row.name)
-    for node in nodes:
-        if names := leaving.get(node.name):
+    for node, group, names in nodes:
+        if names and node.name not in silent and SQUEEZING not in node.tags:
             kind = "drained" if node.drained else "on standby" if standby(node.tags) else "offline"
-            command = f"hbal -D -E -G {groups[node.group]}"
+            command = join(["hbal", "-D", "-E", "-G", group])
             text = f"{node.name} is {kind} and still has {first_names(names)}"
             yield Attention("node", text, command, [node.name])
 
@@ -153,7 +177,7 @@ def _of_files(status: Mapping[str, Any]) -> Iterator[Attention]:
         yield Attention("history", f"the history cannot be written: {history['error']}", _LOG)
     if reload["error"]:
         text = f"the new configuration was rejected, the old one is in use: {reload['error']}"
-        check = f"htoolsd --config {reload['path']} --check-config" if reload["path"] else _LOG
+        check = join(["htoolsd", "--config", reload["path"], "--check-config"]) if reload["path"] else _LOG
         yield Attention("reload", text, check)
     if reload["waiting"]:
         text = f"changed keys need a restart: {first_names(reload['waiting'])}"

@@ -11,7 +11,7 @@ import trio
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.planning.group_health import group_health
 from ganeti_htools.version import VERSION
-from htoolsd.api.attention import attention
+from htoolsd.api.attention import SpecialRows, attention, special_rows
 from htoolsd.api.decisions import Decisions
 from htoolsd.api.reload_status import ReloadStatus
 from htoolsd.claims.claims import Claims
@@ -38,21 +38,26 @@ def resident_mib() -> float:
     return round(pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20), 1)
 
 
-class GroupHealthCache:
-    """The health of the node groups, computed once per cluster and only when asked for."""
+class HealthCache:
+    """The health of the cluster, computed once per cluster and only when asked for.
+
+    ``special`` are the rows that may need attention.
+    """
 
     def __init__(self, sync: Sync) -> None:
         self._sync = sync
         self._cluster: Cluster | None = None
         self._health: list[dict[str, Any]] | None = None
+        self.special: SpecialRows | None = None
 
-    async def health(self) -> list[dict[str, Any]] | None:
+    async def groups(self) -> list[dict[str, Any]] | None:
         """Return each group as JSON; the last known health where computing takes long, None without one."""
         cluster = self._sync.model.cluster
         if cluster is not None and cluster is not self._cluster:
             self._cluster, size = cluster, (len(cluster.nodes) + len(cluster.instances)) * ROW_BYTES
 
             def compute() -> None:
+                self.special = special_rows(cluster)
                 self._health = group_health(cluster)
 
             with trio.move_on_after(_PATIENCE):
@@ -92,7 +97,7 @@ class StatusMethods:
         self._reload = reload
         self._capacity = capacity
         self._notifier = notifier
-        self._groups = GroupHealthCache(sync)
+        self._health = HealthCache(sync)
         self._started, self._clock = time.time(), time.monotonic()
 
     @method(
@@ -117,7 +122,7 @@ class StatusMethods:
             "connections": self._server.connections,
             "luxi": asdict(self._sync.luxi),
             "cluster": self._sync.status(),
-            "groups": await self._groups.health(),
+            "groups": await self._health.groups(),
             "decisions": self._decisions.status() | fallback_counter.status(self._socket),
             "claims": self._claims.status(),
             "plans": self._plans.status(),
@@ -130,5 +135,5 @@ class StatusMethods:
             "notify": self._notifier.status(),
             "memory_mib": resident_mib(),
         }
-        found = attention(status, self._sync.model.cluster, self._plans.all, time.time())
+        found = attention(status, self._health.special, self._plans.all, time.time())
         return {"attention": [each.to_json() for each in found], **status}

@@ -11,7 +11,7 @@ from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.tags import SQUEEZING, STANDBY_AUTO
 from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.planning.group_health import group_health
-from htoolsd.api.attention import attention
+from htoolsd.api.attention import attention, special_rows
 from htoolsd.plans.plan import Plan, PlanState
 from tests.support.worlds import instance, node
 
@@ -46,7 +46,8 @@ def lines(*plans: Plan, of: Cluster | None = None, **changes: Any) -> list[str]:
     """Return the kind, the text and the command of each line."""
     status = {key: value | changes[key] if key in changes else value for key, value in STATUS.items()}
     status["groups"] = group_health(of) if of is not None else []
-    return [f"{each.text}; next: {each.command}" for each in attention(status, of, plans, NOW)]
+    special = special_rows(of) if of is not None else None
+    return [f"{each.text}; next: {each.command}" for each in attention(status, special, plans, NOW)]
 
 
 def test_nothing_needs_attention() -> None:
@@ -145,6 +146,18 @@ def test_cluster_needs_attention(found: Cluster, expected: list[str]) -> None:
     assert len(shown) == len(expected)
     assert all(line.startswith(start) for line, start in zip(shown, expected, strict=True))
     assert lines(of=found, cluster={"master": False}) == []
+
+
+def test_names_in_commands_are_quoted() -> None:
+    made = cluster({"offline": True}, status=Status.NODE_OFFLINE)
+    odd = replace(made.instances[0], name="web;touch x"), replace(made.groups[0], name="rack 1")
+    path = {"path": "/etc/my daemon.toml", "error": "empty"}
+    shown = lines(of=replace(made, instances=odd[:1], groups=odd[1:]), reload=path)
+    assert [line.partition("; next: ")[2] for line in shown] == [
+        "gnt-instance failover 'web;touch x'",
+        "hbal -D -E -G 'rack 1'",
+        "htoolsd --config '/etc/my daemon.toml' --check-config",
+    ]
 
 
 def test_instances_that_exclude_each_other_need_attention() -> None:
