@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -13,6 +14,7 @@ import trustme
 from htoolsd.notify.deliver import Delivery, deliver
 from htoolsd.notify.settings import NotifySettings
 from tests.support.http_server import respond, serving
+from tests.support.programs import ROOT
 
 MESSAGE = json.dumps({"events": [{"text": "x" * 200_000}]}).encode()  # more than a pipe holds
 
@@ -144,3 +146,23 @@ async def test_webhook_that_refuses_redirects_or_hangs_is_an_error() -> None:
     assert moved.status == 307
     assert hung.error is not None
     assert (await deliver(NotifySettings(url=base), MESSAGE)).error is not None  # nobody listens any more
+
+
+def test_example_mails_a_message(tmp_path: Path) -> None:
+    event = {"text": "group rack1: node2 fails N+1", "command": "hbal -D -G rack1"}
+    message = {
+        "cluster": None,
+        "node": "boss",
+        "dropped": 2,
+        "events": [event, {"text": "full", "command": ""}],
+    }
+    mailer = tmp_path / "sendmail"
+    mailer.write_text(f'#!/bin/sh\necho "$@" >{tmp_path}/arguments\ncat >{tmp_path}/mail\nexit 75\n')
+    mailer.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    script = ROOT / "contrib" / "notify" / "htoolsd-mail"
+    ended = subprocess.run([script], input=json.dumps(message), text=True, env={"PATH": path}, timeout=30)
+    assert (ended.returncode, (tmp_path / "arguments").read_text()) == (75, "-i -t\n")
+    headers, _, body = (tmp_path / "mail").read_text().partition("\n\n")
+    assert "Subject: boss: group rack1: node2 fails N+1 and 1 more\n" in headers
+    assert body == "group rack1: node2 fails N+1\n  next: hbal -D -G rack1\nfull\nevents lost before: 2\n"
