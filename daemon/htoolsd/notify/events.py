@@ -41,12 +41,10 @@ class Event(NamedTuple):
 
 
 class Announced(NamedTuple):
-    """A condition that was announced at ``time``, and its line. ``over``: its end is announced, too."""
+    """A condition that was announced at ``time`` with this text. ``over``: its end is announced, too."""
 
     time: float
     text: str
-    severity: str
-    command: str
     over: bool = False
 
 
@@ -119,18 +117,17 @@ def _by_text(keys: Iterable[tuple[Key, str]]) -> Iterator[list[Key]]:
 
 
 def _begun(keys: Sequence[Key], line: Line, now: float) -> Change:
-    new = Announced(now, line["text"], line["severity"], line["command"])
-    return Change(_event(keys, new, EventState.BEGUN, now), dict.fromkeys(keys, new))
+    text = line["text"]
+    event = Event(now, line["kind"], EventState.BEGUN, line["severity"], text, line["command"], _names(keys))
+    return Change(event, dict.fromkeys(keys, Announced(now, text)))
 
 
 def _over(keys: Sequence[Key], announced: Mapping[Key, Announced], now: float) -> Change:
     remembered = {key: announced[key]._replace(over=True) for key in keys}
-    if keys[0][0] in _QUIET_ENDS:
-        return Change(None, remembered)
-    last = announced[keys[0]]
-    return Change(_event(keys, last._replace(text=f"over: {last.text}"), EventState.OVER, now), remembered)
+    kind, text = keys[0][0], f"over: {announced[keys[0]].text}"
+    event = Event(now, kind, EventState.OVER, "info", text, "", _names(keys))
+    return Change(None if kind in _QUIET_ENDS else event, remembered)
 
 
-def _event(keys: Sequence[Key], about: Announced, state: EventState, now: float) -> Event:
-    names = tuple(name for _, name in keys if name)
-    return Event(now, keys[0][0], state, about.severity, about.text, about.command, names)
+def _names(keys: Iterable[Key]) -> tuple[str, ...]:
+    return tuple(name for _, name in keys if name)

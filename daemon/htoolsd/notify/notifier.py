@@ -237,8 +237,6 @@ _ANNOUNCED: Shape = {
     "name": str,
     "time": _number,
     "text": str,
-    "severity": str,
-    "command": str,
     "over": bool,
 }
 

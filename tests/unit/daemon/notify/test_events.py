@@ -51,6 +51,13 @@ def test_condition_is_announced_when_it_appears_and_when_it_is_gone() -> None:
     assert watch.announced == {}
 
 
+def test_end_asks_for_nothing() -> None:
+    announced = {("n1", "node2"): Announced(NOW, "bad")}
+    (change,) = changes(announced, [], NOW, HOUR, True)
+    assert change.event is not None
+    assert (change.event.severity, change.event.command) == ("info", "")
+
+
 def test_each_name_in_a_line_is_a_condition() -> None:
     watch, text = Watch(), "two are silent"
     watch.look(line("silent", "node1"))
@@ -97,7 +104,15 @@ def test_plans_and_notifications_are_no_conditions() -> None:
 
 
 def plan(state: str, error: str | None = None) -> HistoryEntry:
-    facts = {"id": "beef", "tool": "hbal", "by": {}, "groups": [], "score": {}, "cost": {}}
+    facts = {
+        "id": "beef",
+        "tool": "hbal",
+        "by": {},
+        "executed_by": None,
+        "groups": [],
+        "score": {},
+        "cost": {},
+    }
     run: Any = {"jobs": [], "not_submitted": []}
     return entries.plan(NOW, {**facts, "state": state, "error": error, "execution": run})
 
