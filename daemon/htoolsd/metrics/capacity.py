@@ -14,16 +14,16 @@ from htoolsd.metrics.handover import encode
 
 _log = structlog.get_logger()
 
-LIMIT = 60  # seconds that the process may take; groups that it has not reached keep their last figures
-_PAUSE = 10  # times the duration of a count until the next one, so a tenth of a core at most
+LIMIT = 60.0  # seconds of CPU time for a count; groups that it has not reached keep their last figures
+_LONGEST = 300.0  # seconds for a count, after which the process is killed
+_PAUSE = 10  # times the duration of a count until the next one, so about a tenth of a core at most
 _PATIENCE = 1.0  # seconds that the first caller waits for the first figures
-_KILLING = 5.0  # seconds beyond the limit, after which the process is killed
 
 
 class CapacityCount:
     """The last count. ``cluster`` returns the cluster of which to count, None for none.
 
-    A cluster is counted once. There is one process at a time, and none if nobody asks.
+    A cluster is counted until all its figures are known. There is one process at a time, and none if nobody asks.
     """
 
     def __init__(self, cluster: Callable[[], Cluster | None]) -> None:
@@ -61,19 +61,19 @@ class CapacityCount:
             await self._wanted.wait()
             self._wanted = trio.Event()
             cluster, began = self._cluster(), trio.current_time()
-            if cluster is None or cluster is self._counted:
+            if cluster is None or (cluster is self._counted and self._complete):
                 continue
             await self._count(cluster)
             self._counted, self._time = cluster, began
             self._ended.set()
-            await trio.sleep(_PAUSE * (trio.current_time() - began))
+            await trio.sleep(_PAUSE * min(trio.current_time() - began, LIMIT))
 
     async def _count(self, cluster: Cluster) -> None:
         command = [sys.executable, "-P", "-m", "htoolsd.metrics.count", str(LIMIT)]
         self._complete, error = False, None
         try:
             data = await trio.to_thread.run_sync(encode, cluster)
-            with trio.move_on_after(LIMIT + _KILLING):
+            with trio.move_on_after(_LONGEST):
                 done = await trio.run_process(
                     command, stdin=data, capture_stdout=True, capture_stderr=True, check=False
                 )
