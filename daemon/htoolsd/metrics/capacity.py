@@ -23,7 +23,8 @@ _PATIENCE = 1.0  # seconds that the first caller waits for the first figures
 class CapacityCount:
     """The last count. ``cluster`` returns the cluster of which to count, None for none.
 
-    A cluster is counted until all its figures are known. There is one process at a time, and none if nobody asks.
+    A cluster is counted until all its figures are known. There is one process at a time, and none if nobody
+    asks.
     """
 
     def __init__(self, cluster: Callable[[], Cluster | None]) -> None:
