@@ -13,7 +13,7 @@ from ganeti_htools.cli.runs.ending import save_outcome
 from ganeti_htools.cli.terminal import messages
 from ganeti_htools.client import calls, plan_changes
 from ganeti_htools.commandline.line import LOCAL, CommandLine
-from ganeti_htools.execution.record import INTERRUPTED
+from ganeti_htools.execution.record import INTERRUPTED, run_from_record
 from ganeti_htools.execution.review import Say
 from ganeti_htools.model.errors import HtoolsError, UsageError
 from ganeti_htools.planning.options import to_json
@@ -52,8 +52,7 @@ def carry_out(line: CommandLine, number: str, say: Say) -> Mapping[str, Any]:
     elif line.save is not None and outcome["ending"] is not None:
         calls.ask(_socket(line), "refresh", {})
         cluster = read(Source(daemon=line.daemon or ""), messages.warn).cluster
-        rest = [[job["commands"] for job in jobs] for jobs in outcome["not_submitted"]]
-        save_outcome(line, cluster, rest)
+        save_outcome(line, cluster, run_from_record("htoolsd", outcome).rest)
     return outcome
 
 

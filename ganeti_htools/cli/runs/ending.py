@@ -1,13 +1,14 @@
 """End of a run: files with its outcome, and the exit status."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ganeti_htools.cli.cluster import save
-from ganeti_htools.cli.report.script import listed, script
+from ganeti_htools.cli.report.script import job_script, script
 from ganeti_htools.cli.terminal.messages import say
 from ganeti_htools.commandline.line import CommandLine
+from ganeti_htools.execution.jobs import Jobsets
 from ganeti_htools.execution.record import INTERRUPTED
 from ganeti_htools.execution.wording import complaint
 from ganeti_htools.files import write_text
@@ -15,17 +16,17 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 
 
-def save_outcome(line: CommandLine, cluster: Cluster | None, rest: Sequence[Sequence[Sequence[str]]]) -> None:
+def save_outcome(line: CommandLine, cluster: Cluster | None, rest: Jobsets) -> None:
     """Save the outcome of a run (``-S``): the cluster, if it could be read, and the remaining commands.
 
-    ``rest`` are the remaining commands by jobset and job. Raises HtoolsError.
+    Raises HtoolsError, also for a name that commands would take for an option.
     """
     if line.save is None:
         return
     if cluster is not None:
         save(line, "executed", "after execution", lambda: cluster)
     path = f"{line.save}.remaining"
-    write_text(path, script(listed(rest)))
+    write_text(path, script(job_script(rest)))
     say(f"The remaining commands have been written to file '{path}'\n")
 
 

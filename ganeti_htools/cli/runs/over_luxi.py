@@ -40,7 +40,7 @@ def carry_out(line: CommandLine, run: Run, check: Check, say: Say) -> Mapping[st
     path, after = line.luxi or queries.default_socket(), bool(line.save)
     cluster = trio.run(_carry_out, path, run, check_loaded, say, after, line.ask_storage)
     say(*summary(run))
-    save_outcome(line, cluster, [[job.commands for job in jobs] for jobs in run.rest])
+    save_outcome(line, cluster, run.rest)
     return record(run)
 
 

@@ -6,10 +6,14 @@ import pytest
 from ganeti_htools.backends import simu, text
 from ganeti_htools.cli.runs.ending import conclude, save_outcome
 from ganeti_htools.commandline.line import CommandLine
+from ganeti_htools.execution.jobs import Job
 from ganeti_htools.model.errors import HtoolsError
 
 CLUSTER = simu.parse(["p,2,1,1,1"])
-REST = [[["gnt-instance failover -f a"], ["gnt-instance migrate -f b"]], [["gnt-node power -f off n"]]]
+REST = [
+    [Job("a", (), ("gnt-instance failover -f a",)), Job("b", (), ("gnt-instance migrate -f b",))],
+    [Job("n", (), ("gnt-node power -f off n",))],
+]
 
 
 def outcome(ending: str, reason: str | None = None, going_on: str | None = None) -> dict[str, Any]:
@@ -22,12 +26,19 @@ def test_saves_cluster_and_remaining_commands(tmp_path: Path, capsys: pytest.Cap
     assert (tmp_path / "out.executed").read_text() == text.dump(CLUSTER)
     script = (tmp_path / "out.remaining").read_text().splitlines()
     assert [line.strip() for line in script if line.strip().startswith("gnt-")] == [
-        command for jobs in REST for job in jobs for command in job
+        command for jobs in REST for job in jobs for command in job.commands
     ]
     assert capsys.readouterr().err.splitlines() == [
         f"The cluster state after execution has been written to file '{prefix}.executed'",
         f"The remaining commands have been written to file '{prefix}.remaining'",
     ]
+
+
+def test_names_that_begin_with_a_dash_are_refused(tmp_path: Path) -> None:
+    odd = [[Job("-x", (), ("gnt-node power -f off -x",), nodes=("-x",))]]
+    with pytest.raises(HtoolsError, match="node '-x': begins with a dash"):
+        save_outcome(CommandLine(save=str(tmp_path / "out")), None, odd)
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_unreadable_cluster_is_not_saved(tmp_path: Path) -> None:
