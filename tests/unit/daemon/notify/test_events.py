@@ -1,5 +1,6 @@
 """Which events are due."""
 
+from collections import defaultdict
 from typing import Any
 
 import pytest
@@ -104,17 +105,9 @@ def test_plans_and_notifications_are_no_conditions() -> None:
 
 
 def plan(state: str, error: str | None = None) -> HistoryEntry:
-    facts = {
-        "id": "beef",
-        "tool": "hbal",
-        "by": {},
-        "executed_by": None,
-        "groups": [],
-        "score": {},
-        "cost": {},
-    }
-    run: Any = {"jobs": [], "not_submitted": []}
-    return entries.plan(NOW, {**facts, "state": state, "error": error, "execution": run})
+    facts = {"id": "beef", "tool": "hbal", "state": state, "error": error, "groups": []}
+    run = {"jobs": [], "not_submitted": []}
+    return entries.plan(NOW, defaultdict(lambda: None, facts, execution=run))
 
 
 def policy(outcome: str) -> HistoryEntry:
