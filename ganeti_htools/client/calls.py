@@ -106,7 +106,8 @@ def _exchange(sock: socket.socket, path: str, message: bytes, file: int | None, 
     _check_listener(sock, path)
     sent = socket.send_fds(sock, [message], [file]) if file is not None else 0
     _allow(sock, deadline)
-    with suppress(BrokenPipeError):  # a daemon that stops reading has already said why
+    # A daemon that stops reading has already said why.
+    with suppress(BrokenPipeError, ConnectionResetError):
         sock.sendall(message[sent:])
     decoder = Decoder(_LARGEST)
     while True:

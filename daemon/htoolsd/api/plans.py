@@ -36,12 +36,18 @@ _PLAN = "id of a plan, or its beginning"
 
 
 class PlanMethods:
-    """Methods about plans; they raise RefusalError. One plan is made at a time."""
+    """Methods about plans; they raise RefusalError. One plan is made at a time.
 
-    def __init__(self, plans: Plans, sync: Sync, remake: Remake) -> None:
+    ``may_act``: whether the present caller could execute plans.
+    """
+
+    def __init__(
+        self, plans: Plans, sync: Sync, remake: Remake, may_act: Callable[[], bool] = lambda: True
+    ) -> None:
         self._plans = plans
         self._sync = sync
         self._remake = remake
+        self._may_act = may_act
         self._turn = trio.CapacityLimiter(1)
 
     @method(
@@ -164,7 +170,8 @@ class PlanMethods:
         with trio.move_on_after(LONGEST):
             while plan.serial == args.get("serial") and not self._plans.stopping:
                 await plan.news.wait()
-        await self._plans.note_seen(plan)
+        if self._may_act():
+            await self._plans.note_seen(plan)
         return plan.to_json()
 
     @method(

@@ -59,7 +59,8 @@ from htoolsd.socket.acceptor import Acceptor
 from htoolsd.socket.access import Access
 from htoolsd.socket.clients import ConnectionLimits
 from htoolsd.socket.methods import Args, Methods, methods_of
-from htoolsd.socket.peer import SocketPeer, describe_caller
+from htoolsd.socket.peer import SocketPeer, caller, describe_caller
+from htoolsd.socket.roles import Role
 from htoolsd.socket.server import Server
 from htoolsd.sync.storage_polls import StorageMode, StoragePollSettings
 from htoolsd.sync.sync import Sync
@@ -217,7 +218,9 @@ async def _run(
         *methods_of(
             decisions,
             ClusterMethods(sync, plan_claims.catch_up),
-            PlanMethods(plans, sync, policies.remake_proposal),
+            PlanMethods(
+                plans, sync, policies.remake_proposal, lambda: access.roles.of(caller.get()) is Role.ACT
+            ),
             PolicyMethods(policies, sync),
             HistoryMethods(history, sync),
             LedgerMethods(

@@ -58,20 +58,20 @@ class Access:
         self._unknown = unknown
 
     def check(self, caller: Credentials, role: Role, action: str) -> None:
-        """Raises RefusalError, after a line in the log, unless the caller has the role for the action."""
-        has = self.roles.of(caller)
-        if has >= role:
-            return
-        user = self.roles.describe(caller.uid)
+        """Raises RefusalError unless the caller has the role for the action."""
+        if self.roles.of(caller) < role:
+            raise self.refusal(caller, role, action)
+
+    def refusal(self, caller: Credentials, role: Role, action: str) -> RefusalError:
+        """Return the refusal of an action for want of a role, and log it."""
+        user, has = self.roles.describe(caller.uid), self.roles.of(caller)
         but = f", only {has}" if has else ""
         why = f"{user} does not have the role {role}{but}; [roles] {role} of the configuration gives it"
-        self._log_refusal(caller.uid, f"{action}: {why}")
-        raise RefusalError(Refusal.ROLE, f"{action}: {why}")
-
-    def _log_refusal(self, uid: int, message: str) -> None:
+        refusal = RefusalError(Refusal.ROLE, f"{action}: {why}")
         now = trio.current_time()
         if now - self._since >= _LOG_EVERY:
             self._since, self._logged = now, set()
-        if uid not in self._logged:
-            self._logged.add(uid)
-            _log.warning("refused", uid=uid, error=Refusal.ROLE, message=message)
+        if caller.uid not in self._logged:
+            self._logged.add(caller.uid)
+            _log.warning("refused", uid=caller.uid, error=refusal.kind, message=str(refusal))
+        return refusal

@@ -91,20 +91,19 @@ class Methods:
 
     async def run(self, name: str, args: Args, file: File) -> object:
         """Return the result of a method. Raises RefusalError."""
-        found = self.named(name)
+        found = self.find(name)
+        if found is None:
+            why = f"there is no method {name[:_SHOWN]!r}; the method 'methods' lists all"
+            raise RefusalError(Refusal.METHOD, why)
         for argument in args:
             if argument not in found.arguments:
                 why = f"{name}: there is no argument {argument[:_SHOWN]!r}"
                 raise RefusalError(Refusal.ARGUMENTS, why)
         return await found.run(args, file)
 
-    def named(self, name: str) -> Method:
-        """Raises RefusalError."""
-        found = self._by_name.get(name)
-        if found is None:
-            why = f"there is no method {name[:_SHOWN]!r}; the method 'methods' lists all"
-            raise RefusalError(Refusal.METHOD, why)
-        return found
+    def find(self, name: str) -> Method | None:
+        """Return the method of this name."""
+        return self._by_name.get(name)
 
     @method("Lists the methods of the socket.", role=Role.READ)
     async def methods(self, _args: Args, _file: File) -> object:

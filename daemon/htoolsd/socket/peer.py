@@ -1,6 +1,5 @@
 """The other end of a connection: bytes in both directions, and open files that the client passes."""
 
-import ctypes
 import errno
 import os
 import select
@@ -69,6 +68,8 @@ def _groups(sock: trio.socket.SocketType) -> tuple[int, ...]:
 
 
 def _many_groups(descriptor: int) -> tuple[int, ...]:
+    import ctypes  # seldom needed
+
     groups, size = (ctypes.c_uint32 * _MOST_GROUPS)(), ctypes.c_uint32(4 * _MOST_GROUPS)
     ask = ctypes.CDLL(None).getsockopt
     failed = ask(descriptor, socket.SOL_SOCKET, _SO_PEERGROUPS, groups, ctypes.byref(size))

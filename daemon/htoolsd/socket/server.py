@@ -80,11 +80,13 @@ class Server:
             self._clients.enter(client)
             await self._converse(client)
         except RefusalError as err:  # the message was not a call, so the connection is closed
-            untraced(err)
+            refusal = untraced(err)
             if known:
-                _log_refusal(err)
+                _log_refusal(refusal)
+            else:
+                refusal = self._access.refusal(peer.credentials, Role.READ, "connection")
             with suppress(OSError, trio.TooSlowError):
-                await self._send(peer, failure(err.kind, str(err)))
+                await self._send(peer, failure(refusal.kind, str(refusal)))
         except OSError as err:
             if known:
                 _log.info("client left", error=err.strerror)
@@ -163,15 +165,16 @@ class Server:
 
     async def _run(self, peer: Peer, call: Call, file: PassedFile | None) -> object:
         """Raises RefusalError."""
-        method, refused = self._methods.named(call.method), False
-        self._access.check(peer.credentials, method.role, method.name)
+        method, refused = self._methods.find(call.method), False
+        role = Role.READ if method is None else method.role
+        self._access.check(peer.credentials, role, call.method[:_SHOWN])
         try:
             return await self._methods.run(call.method, call.args, file)
         except RefusalError:
             refused = True
             raise
         finally:  # a client that has left, or a defect, may leave a change behind
-            if method.recorded and not refused:
+            if method is not None and method.recorded and not refused:
                 self._record(method.name, call.args)
 
     async def _send(self, peer: Peer, data: bytes) -> None:

@@ -209,6 +209,8 @@ async def test_remembers_that_somebody_looked_at_the_end_of_a_plan(
         await methods.follow({"plan": plan.id}, None)
         assert not plan.seen  # it was still running
         await daemon.over(plan)
+        reader = PlanMethods(daemon.plans, daemon.sync, none_again, may_act=lambda: False)
+        await reader.follow({"plan": plan.id}, None)
         assert not daemon.record(plan)["seen"]
         await methods.follow({"plan": plan.id}, None)
         assert daemon.record(plan)["seen"]

@@ -428,16 +428,22 @@ async def test_caller_without_a_role_gets_one_answer() -> None:
         assert await peer.hear() is None
 
 
-@pytest.mark.parametrize("data", [b"x" * 9000, b"x\x03", b"[" * 9000 + b"\x03"])
+UNKNOWN = b'{"method": "nothing", "args": {}, "version": 1}\x03'
+
+
+@pytest.mark.parametrize("data", [UNKNOWN, b"x" * 9000, b"x\x03", b"[" * 9000 + b"\x03"])
 async def test_caller_without_a_role_keeps_nobody_busy_and_fills_no_log(data: bytes) -> None:
-    peer, server = MemoryPeer(), server_for(Role.NONE)
+    server = server_for(Role.NONE)
     server.configure(ConnectionLimits(connections=2, per_user=2, message=1 << 20, idle=60, write=10))
     with structlog.testing.capture_logs() as log:
-        async with served(server, peer):
-            await peer.say(data)
-            assert refused(await peer.hear())[0] == "bad-message"
-            assert await peer.hear() is None
-    assert log == []
+        for _ in range(3):
+            peer = MemoryPeer()
+            async with served(server, peer):
+                await peer.say(data)
+                kind, why = refused(await peer.hear())
+                assert (kind, "user 2 does not have the role read" in why) == ("not-allowed", True)
+                assert await peer.hear() is None
+    assert len(log) == 1
 
 
 async def test_gives_a_call_up_when_its_client_vanishes() -> None:
