@@ -140,10 +140,10 @@ class Notifier:
         settings = self._settings
         lines, complete = await self._look()
         due = changes(self._announced, lines, self._clock(), settings.repeat_seconds, complete)
-        silent = [change for change in due if change.event is None]
+        no_news = [change for change in due if change.event is None]
         due = [change for change in due if change.event is not None]
-        if silent:
-            await self._remember(silent)
+        if no_news:
+            await self._remember(no_news)
         if not due and not self._waiting:
             self._noticed = None
             return

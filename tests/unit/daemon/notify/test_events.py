@@ -105,8 +105,8 @@ def test_plans_and_notifications_are_no_conditions() -> None:
 
 
 def plan(state: str, error: str | None = None) -> HistoryEntry:
-    facts = {"id": "beef", "tool": "hbal", "state": state, "error": error, "groups": []}
-    run = {"jobs": [], "not_submitted": []}
+    facts: dict[str, Any] = {"id": "beef", "tool": "hbal", "state": state, "error": error, "groups": []}
+    run: Any = {"jobs": [], "not_submitted": []}
     return entries.plan(NOW, defaultdict(lambda: None, facts, execution=run))
 
 
