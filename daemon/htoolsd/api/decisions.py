@@ -140,7 +140,7 @@ class Decisions:
             "median_ms": round(median(recent), 3) if recent else None,
             "slowest_ms": recent[-1] if recent else None,
             "durations": counts.durations.to_json(),
-            "by_type": counts.by_type,
+            "by_type": {kind: dict(outcomes) for kind, outcomes in counts.by_type.items()},
             "kept_nodes": len(self._cache.reader.nodes),
             "kept_instances": len(self._cache.reader.instances),
         }

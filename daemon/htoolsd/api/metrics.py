@@ -17,7 +17,7 @@ from htoolsd.sync.sync import Sync
 
 _log = structlog.get_logger()
 
-_JOBS_SECONDS = 3.0  # for luxid's answer about the job queue
+_JOBS_SECONDS = 5.0  # for luxid's answer about the job queue
 _JOBS_EVERY = 30.0  # seconds; luxid reads a file for each job
 
 

@@ -129,7 +129,7 @@ class Policies:
         settings, now = self._inputs.settings, self._inputs.clock()
         return [
             decision.policy_summary(name, settings[name], self._memory(name), self._last_of(name), now)
-            | {"outcomes": self._outcomes[name]}
+            | {"outcomes": dict(self._outcomes[name])}
             for name in POLICIES
         ]
 

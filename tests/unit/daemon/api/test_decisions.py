@@ -93,10 +93,12 @@ def counts(decisions: Decisions) -> dict[str, object]:
 
 
 async def test_relays_answer_and_warnings(engine: Engine, decisions: Decisions) -> None:
+    before = decisions.status()
     engine.outcomes.put('{"success":true}')
     relay = await decisions.decide({"request": "text"}, None)
     expected = {"stdout": '{"success":true}\n', "stderr": WARNINGS, "exit_status": 0, "ages": AGES}
     assert relay == {**expected, "ranking": RANKING, "summary": engine.summary.to_json()}
+    assert before["by_type"] == {}  # a thread may read the status meanwhile
     assert engine.begun.get() == b"text"
     assert counts(decisions) == {"served": 1}
 
