@@ -3,10 +3,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := -m pytest --quiet -n auto
 ROUNDS := 20
+HOURS := 1
 # Each worker compiles the tests and plugins again where this keeps pytest from writing them down.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help venv test coverage test-long check lint test-lowest demo conformance oracle-3.1 integration bench bench-full man clean
+.PHONY: help venv test coverage test-long check lint test-lowest demo conformance oracle-3.1 integration soak bench bench-full man clean
 
 help:
 	@echo "make demo          the daemon and the iallocator at work on an embedded cluster"
@@ -19,6 +20,7 @@ help:
 	@echo "make conformance   upstream's own test cases"
 	@echo "make oracle-3.1    the comparisons with the tools of Ganeti 3.1, from Debian 13 (as root; some minutes)"
 	@echo "make integration   tests with a real Ganeti cluster, all on this machine (as root; some minutes)"
+	@echo "make soak          an hour of decisions, claims and policies, whatever is disturbed meanwhile (HOURS=1)"
 	@echo "make bench         speed, side by side with Debian's ganeti-htools (some minutes)"
 	@echo "make bench-full    the same with the clusters on which those take minutes per answer"
 	@echo "make man           the manual pages, in build/man (with pandoc)"
@@ -78,6 +80,10 @@ oracle-3.1: $(VENV)/.developer
 
 integration: $(VENV)/.developer
 	@tests/integration/run
+
+# For an hour by default: everything at once, and one disturbance after the other.
+soak: $(VENV)/.developer
+	HTOOLSD_SOAK_SECONDS=$$(awk 'BEGIN { print $(HOURS) * 3600 }') $(BIN)/python -m pytest -n 0 tests/daemon/test_soak.py
 
 bench: $(VENV)/.installed
 	@$(BIN)/python bench/bench.py
