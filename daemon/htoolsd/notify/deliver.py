@@ -13,6 +13,7 @@ from ganeti_htools.model.errors import on_one_line
 from htoolsd.notify.settings import NotifySettings
 
 _KEPT = 4096  # bytes of what a program prints on standard error
+_MOST = 1 << 20  # bytes that it may print, since reading them takes time of the event loop
 _GRACE = 0.5  # seconds for the rest of it, when children of the program still have it open
 _DYING = 5.0  # seconds for a killed program to end
 
@@ -39,7 +40,10 @@ async def deliver(settings: NotifySettings, message: bytes) -> Delivery:
 
 
 async def _run(program: str, message: bytes, patience: float) -> Delivery:
-    """Run a program without a shell. At the deadline it is killed with its process group."""
+    """Run a program without a shell.
+
+    At the deadline, or when it prints too much, it is killed with its process group.
+    """
     printed = bytearray()
     try:
         process = await trio.lowlevel.open_process(
@@ -53,14 +57,17 @@ async def _run(program: str, message: bytes, patience: float) -> Delivery:
         with trio.move_on_after(patience) as deadline:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_feed, process.stdin, message)
-                nursery.start_soon(_collect, process.stderr, printed)
+                nursery.start_soon(_collect, process.stderr, printed, nursery.cancel_scope)
                 await process.wait()
                 nursery.cancel_scope.deadline = trio.current_time() + _GRACE
     finally:
+        ended = process.returncode is not None
         await _end(process)
     line = on_one_line(printed.decode(errors="replace").strip().partition("\n")[0])
-    if deadline.cancelled_caught:
-        return Delivery(None, line, f"{program}: no end within {patience:g} s; it was killed")
+    if not ended:
+        late, much = f"no end within {patience:g} s", f"more than {_MOST >> 20} MiB on standard error"
+        why = f"{program}: {late if deadline.cancelled_caught else much}; it was killed"
+        return Delivery(None, line, why)
     if process.returncode:
         why = f"{program}: exit status {process.returncode}{': ' * bool(line)}{line}"
         return Delivery(process.returncode, line, why)
@@ -73,10 +80,14 @@ async def _feed(stream: trio.abc.SendStream, message: bytes) -> None:
             await stream.send_all(message)
 
 
-async def _collect(stream: trio.abc.ReceiveStream, printed: bytearray) -> None:
-    """Read what a program prints, and keep the beginning."""
+async def _collect(stream: trio.abc.ReceiveStream, printed: bytearray, scope: trio.CancelScope) -> None:
+    """Read what a program prints, and keep the beginning. Cancel the scope if it is too much."""
+    size = 0
     async for part in stream:
         printed += part[: _KEPT - len(printed)]
+        size += len(part)
+        if size > _MOST:
+            scope.cancel()
 
 
 async def _end(process: trio.Process) -> None:

@@ -55,8 +55,14 @@ async def test_program_that_fails_says_why(tmp_path: Path) -> None:
 
 
 async def test_program_need_not_read_and_may_print_much(tmp_path: Path) -> None:
-    path = program(tmp_path, "yes abcdefg | head -c 3000000 >&2")
+    path = program(tmp_path, "yes abcdefg | head -c 1000000 >&2")
     assert await call(path) == Delivery(0, "abcdefg")
+
+
+async def test_program_that_prints_without_end_is_killed(tmp_path: Path) -> None:
+    path = program(tmp_path, "yes abcdefg >&2")
+    why = f"{path}: more than 1 MiB on standard error; it was killed"
+    assert await call(path) == Delivery(None, "abcdefg", why)
 
 
 async def test_children_that_go_on_hold_nothing_up(tmp_path: Path) -> None:
