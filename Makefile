@@ -7,7 +7,7 @@ HOURS := 1
 # Each worker compiles the tests and plugins again where this keeps pytest from writing them down.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help venv test coverage test-long check lint test-lowest demo conformance oracle-3.1 integration soak bench bench-full man clean
+.PHONY: help venv test coverage test-long check lint test-lowest demo conformance oracle-3.1 test-debian-13 integration soak bench bench-full man clean
 
 help:
 	@echo "make demo          the daemon and the iallocator at work on an embedded cluster"
@@ -19,6 +19,7 @@ help:
 	@echo "make test-lowest   the tests with the lowest supported versions of all dependencies, without slow ones, searches and comparisons"
 	@echo "make conformance   upstream's own test cases"
 	@echo "make oracle-3.1    the comparisons with the tools of Ganeti 3.1, from Debian 13 (as root; some minutes)"
+	@echo "make test-debian-13  the tests in Debian 13, with its Python and its packages alone (as root)"
 	@echo "make integration   tests with a real Ganeti cluster, all on this machine (as root; some minutes)"
 	@echo "make soak          an hour of decisions, claims and policies, whatever is disturbed meanwhile (HOURS=1)"
 	@echo "make bench         speed, side by side with Debian's ganeti-htools (some minutes)"
@@ -76,7 +77,10 @@ conformance: $(VENV)/.installed
 oracle-3.1: $(VENV)/.developer
 	@tests/oracle/debian-13 .cache/debian-13
 	@ORACLE=$(CURDIR)/.cache/debian-13/bin $(BIN)/python $(PYTEST) tests/oracle
-	@PATH=$(CURDIR)/.cache/debian-13/bin:$$PATH conformance/run
+	@conformance/run --bin .cache/debian-13/bin
+
+test-debian-13:
+	@.ci/test-debian-13 .cache/debian-13/root
 
 integration: $(VENV)/.developer
 	@tests/integration/run

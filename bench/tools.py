@@ -191,6 +191,11 @@ ROWS = [
         runs=1,
     ),
     Row("hspace, 8 empty nodes", (_empty(8),), seconds=0.5),
+    Row(
+        "hcheck 1,000 / 10,000, no simulation",
+        (_generated("hcheck", 1000, 10_000, "--machine-readable", "--no-simulation"),),
+        seconds=1,
+    ),
 ]
 FULL_ROWS = [
     Row("hbal 80 / 800, five steps", (EIGHTY,), 120),
@@ -225,6 +230,7 @@ FULL_ROWS = [
 RESULTS = {
     "hail": r'"result":.*',
     "hbal": r"^(?:Initial score:|Cluster score) .*",
+    "hcheck": "^HCHECK_INIT_CLUSTER_.*",
     "hspace": r"^HTS_(?:TRL_INST_CNT|TSPEC|ALLOC_INSTANCES)=.*",
     "hsqueeze": r"^node.*",
 }

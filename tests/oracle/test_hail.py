@@ -115,6 +115,8 @@ def test_same_files_and_messages(
     oracle: Oracle, kind: str, seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = case(1000 + seed, kind)
+    if not _survives_saving(asked):
+        pytest.skip("Debian's aborts when it saves this cluster")
     both = Both(oracle, asked, tmp_path, capsys, "-p")
     assert both.told == both.warnings
     for when in ("pre", "post"):

@@ -53,8 +53,9 @@ def _arguments(rng: random.Random, described: Cluster, tmp_path: Path) -> list[s
 
 def _common(out: str) -> str:
     """What upstream prints as well."""
-    out = re.sub(r"^Loaded cluster ipolicy: .*\n", "", out, flags=re.MULTILINE)
-    return re.sub(r"^Cost: .*\n", "", out, flags=re.MULTILINE)
+    table = r"^   Field +Before +After Weight\n(?:   \w+ +[\d.]+ +[\d.]+ +x[\d.]+\n)+"
+    own = rf"^Loaded cluster ipolicy: .*\n|^Cost: .*\n|{table}"
+    return re.sub(own, "", out, flags=re.MULTILINE)
 
 
 def _common_errors(err: str) -> str:

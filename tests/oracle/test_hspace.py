@@ -3,6 +3,7 @@
 import random
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ NAMED = [name for name in FILES if name.startswith("hspace-")]
 
 
 def shape(rng: random.Random) -> Shape:
-    return Shape(
+    made = Shape(
         nodes=rng.randint(2, 5),
         instances=rng.randint(0, 16),
         groups=rng.choice((1, 1, 2)),
@@ -34,6 +35,9 @@ def shape(rng: random.Random) -> Shape:
         policies=rng.random() < 0.3,
         exclusive_storage=rng.random() < 0.2,
     )
+    if made.exclusive_storage and list(made.templates) == ["drbd"]:  # which Ganeti does not allow
+        return replace(made, exclusive_storage=False)
+    return made
 
 
 def sizes(rng: random.Random) -> Json:
