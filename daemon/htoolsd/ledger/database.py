@@ -186,9 +186,13 @@ def _sqlite(url: URL) -> Engine:
     @event.listens_for(engine, "connect")
     def prepare(connection, _record):  # type: ignore[no-untyped-def]
         connection.isolation_level = None  # the listener below begins transactions
-        _set_write_ahead_log(connection)
-        for setting in ("synchronous = NORMAL", "foreign_keys = ON"):
-            connection.execute(f"PRAGMA {setting}")
+        try:
+            _set_write_ahead_log(connection)
+            for setting in ("synchronous = NORMAL", "foreign_keys = ON"):
+                connection.execute(f"PRAGMA {setting}")
+        except sqlite3.Error:
+            connection.close()  # SQLAlchemy leaves that to the garbage collector
+            raise
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
