@@ -9,6 +9,7 @@ from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
 from htoolsd.http.settings import HttpSettings
 from htoolsd.notify.settings import NotifySettings
 from htoolsd.policies.settings import PolicySettings, RebalanceSettings, RedistributeSettings, SqueezeSettings
+from htoolsd.process.check_config import check
 from htoolsd.process.config import Config, describe, exposes_password, load, reloaded, sample
 from htoolsd.socket.roles import RoleSettings
 
@@ -195,3 +196,19 @@ def test_notices_a_password_that_all_users_can_read(
     file.chmod(mode)
     assert exposes_password(str(file), load(str(file), {})) is exposed
     assert not exposes_password(None, load(str(file), {}))
+
+
+def test_check_names_all_unknown_users_and_groups(tmp_path: Path) -> None:
+    file = tmp_path / "htoolsd.toml"
+    file.write_text(
+        "connections = 0\n"
+        '[roles]\nread = ["gnt-masterd", "no-user"]\ndecide = [7]\nact = ["@no-group", "root"]'
+    )
+    assert check(str(file), {}) == (
+        [
+            f"{file}: connections: expected a whole number greater than 0",
+            f"{file}: roles: read: there is no user 'no-user'",
+            f"{file}: roles: act: there is no group 'no-group'",
+        ],
+        [],
+    )
