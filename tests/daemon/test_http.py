@@ -5,6 +5,7 @@ import shutil
 import signal
 import socket
 import stat
+import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,11 +37,17 @@ def over_tcp(port: int, token: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """The port of a daemon."""
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Daemon, int]]:
+    """A daemon, and its port."""
     directory, port = tmp_path_factory.mktemp("http"), free_port()
-    with running(directory, config=LIMITS + over_tcp(port, token_file(directory))):
-        yield port
+    with running(directory, config=LIMITS + over_tcp(port, token_file(directory))) as daemon:
+        wait_until(lambda: listens(port))
+        yield daemon, port
+
+
+@pytest.fixture
+def port(serving: tuple[Daemon, int]) -> int:
+    return serving[1]
 
 
 def exchange(port: int, data: bytes) -> bytes:
@@ -137,6 +144,18 @@ def test_idle_clients_give_way_to_new_ones(port: int) -> None:
     finally:
         for sock in idle:
             sock.close()
+
+
+def test_clients_that_leave_are_no_errors(serving: tuple[Daemon, int]) -> None:
+    daemon, port = serving
+    now = struct.pack("ii", 1, 0)  # with this, closing resets the connection
+    for data in (b"", b"GET /met", f"GET /metrics HTTP/1.1\r\nHost: localhost\r\n{RIGHT}\r\n\r\n".encode()):
+        with socket.create_connection(("127.0.0.1", port), PATIENCE) as sock:
+            sock.sendall(data)
+            time.sleep(0.05)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, now)
+    assert ask(port, "GET /metrics HTTP/1.1", RIGHT)[0] == 200
+    assert not [each for each in daemon.events() if each["level"] == "error"]
 
 
 def test_users_of_a_unix_socket_have_roles_and_a_reload_moves_the_listener(tmp_path: Path) -> None:

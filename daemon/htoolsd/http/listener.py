@@ -2,7 +2,6 @@
 
 import socket
 from collections.abc import Awaitable, Callable, Collection
-from contextlib import suppress
 from functools import partial
 from math import inf
 from typing import Any
@@ -120,12 +119,12 @@ class HttpListener:
             return refused or refuse_action(request) or await self._answer(request)
 
         async with stream:
-            with suppress(trio.BrokenResourceError), trio.CancelScope() as client.listening:
+            with trio.CancelScope() as client.listening:
                 try:
                     self._clients.enter(client)
                     await converse(stream, limits.idle, limits.write, answer)
-                except RefusalError:
-                    pass  # too many clients
+                except (RefusalError, trio.BrokenResourceError):
+                    pass  # there are too many clients, or it has left
                 except Exception:  # a defect must not end the daemon
                     _log.exception("HTTP request failed")
                 finally:

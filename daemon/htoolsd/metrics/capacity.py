@@ -1,7 +1,7 @@
 """Expensive figures of the node groups: computed by a process of low priority, and only when asked for."""
 
 import json
-import subprocess
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +10,7 @@ import structlog
 import trio
 
 from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.errors import on_one_line
 from htoolsd.metrics.handover import encode
 
 _log = structlog.get_logger()
@@ -82,8 +83,10 @@ class CapacityCount:
                 self._take(done.stdout)
                 if done.returncode > 0:
                     error = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        except (OSError, subprocess.SubprocessError, ValueError) as failure:
-            error = f"{type(failure).__name__}: {failure}"
+                elif done.returncode not in (0, -signal.SIGPROF):
+                    error = f"ended by {signal.Signals(-done.returncode).name}"
+        except Exception as failure:  # a defect must not end the daemon
+            error = f"{type(failure).__name__}: {on_one_line(str(failure))}"
         if error is not None and error != self._error:
             _log.warning("capacity not counted", error=error)
         self._error = error

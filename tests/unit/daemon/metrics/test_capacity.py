@@ -1,5 +1,7 @@
 """The count of free instances, by a real process."""
 
+import pickle
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -11,6 +13,13 @@ from ganeti_htools.model.cluster import Cluster
 from htoolsd.metrics import capacity
 from htoolsd.metrics.capacity import CapacityCount
 from tests.support.documents import SAMPLES
+
+
+class Suicide:
+    """Kills the process that unpickles it."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return signal.raise_signal, (signal.SIGKILL,)
 
 
 def sample(name: str) -> Cluster:
@@ -68,9 +77,16 @@ def test_figures_of_unreached_groups_stay() -> None:
     assert free(count) == {"a": 5}
 
 
-async def test_defect_of_the_process_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capacity, "encode", lambda _cluster: b"nothing")
+@pytest.mark.parametrize(
+    ("encoded", "error"),
+    [(b"nothing", "UnpicklingError: "), (pickle.dumps(Suicide()), "ended by SIGKILL"), (None, "TypeError: ")],
+)
+async def test_failure_is_reported(
+    monkeypatch: pytest.MonkeyPatch, encoded: bytes | None, error: str
+) -> None:
+    monkeypatch.setattr(capacity, "encode", lambda _cluster: encoded or pickle.dumps())  # type: ignore[call-arg]
     async with counting([sample("idle.data")]) as count:
         count._wanted.set()
         await ended(count)
-        assert "UnpicklingError" in count.status()["error"]
+        assert error in count.status()["error"]
+        assert not count.status()["complete"]
