@@ -76,7 +76,10 @@ def decode_call(message: bytes) -> Call:
         raise RefusalError(Refusal.MESSAGE, "expected an object with method, args and version")
     version = value.get("version")
     if version != VERSION or isinstance(version, bool):
-        raise RefusalError(Refusal.VERSION, f"version: expected {VERSION}, got {excerpt(version)}")
+        why = ""
+        if type(version) is int:
+            why = "; the daemon is older" if version > VERSION else "; the client is older"
+        raise RefusalError(Refusal.VERSION, f"version: expected {VERSION}, got {excerpt(version)}{why}")
     match value:
         case {"method": str(method), "args": dict(args)}:
             return Call(method, args)

@@ -349,7 +349,9 @@ def test_a_socket_that_may_not_be_used(daemon: Daemon, tmp_path: Path, request_p
 def test_a_daemon_of_another_version(daemon: Daemon, tmp_path: Path, request_path: Path) -> None:
     newer = altered_executable(tmp_path, "PROTOCOL = 1\n", "PROTOCOL = 2\n")
     finished = executable(daemon.socket, request_path, program=newer)
-    assert_decided_alone(finished, "refused (wrong-version): version: expected 1, got 2", request_path)
+    assert_decided_alone(
+        finished, "refused (wrong-version): version: expected 1, got 2; the daemon is older", request_path
+    )
 
 
 def test_a_defect_in_the_daemon(tmp_path: Path) -> None:

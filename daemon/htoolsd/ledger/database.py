@@ -60,7 +60,7 @@ class LedgerDatabase:
             with self.reading() as connection:
                 current = is_current(connection)
             if not current:
-                with self.writing() as connection:
+                with _ledger_errors(self._name), self._writing.begin() as connection:
                     migrate(connection)
         except BaseException:
             self.close()
@@ -88,8 +88,15 @@ class LedgerDatabase:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """Open a transaction that writes all or nothing. Raises ConflictError, UnavailableError."""
+        """Open a transaction that writes all or nothing. Raises ConflictError, UnavailableError.
+
+        Another daemon of a newer version may have migrated the database meanwhile; then nothing is written.
+        """
         with _ledger_errors(self._name), self._writing.begin() as connection:
+            if self._sockets is not None:  # no migration until the transaction has ended
+                connection.execute(text(f"SELECT pg_advisory_xact_lock_shared({_MIGRATION_LOCK})"))
+            if connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}")) != VERSION:
+                is_current(connection)
             yield connection
 
 

@@ -81,6 +81,17 @@ def test_older_schema_is_migrated_and_keeps_its_rows(ledger_url: str, tmp_path: 
         Ledger(ledger_url)
 
 
+def test_nothing_is_written_after_a_newer_daemon_has_migrated(ledger_url: str) -> None:
+    older, newer = Ledger(ledger_url), LedgerDatabase(ledger_url)
+    older.apply(MEMORY)
+    with newer.writing() as connection:
+        connection.execute(text(f"UPDATE {ledger_database.VERSION_TABLE} SET version_num = '9999'"))
+    with pytest.raises(UnavailableError, match="9999 is newer than this htoolsd"):
+        older.apply(MEMORY)
+    older.close()
+    newer.close()
+
+
 def test_inventories_of_the_first_schema_are_in_no_tag(ledger_url: str, tmp_path: Path) -> None:
     first = tmp_path / "versions"
     first.mkdir()
