@@ -12,11 +12,11 @@ export PYTHONDONTWRITEBYTECODE :=
 help:
 	@echo "make demo          the daemon and the iallocator at work on an embedded cluster"
 	@echo "make test          linters, type checker and tests"
-	@echo "make check         linters, type checker and unit tests: for every change on the way"
+	@echo "make check         linters, type checker and unit tests without searches: for every change on the way"
 	@echo "make coverage      the same, and the branches that the tests cover, 95 % at least"
 	@echo "make test-long     more cases, then those tests that search at random, again and again, never the same (ROUNDS=20)"
 	@echo "make lint          linters and type checker"
-	@echo "make test-lowest   the tests with the lowest supported versions of all dependencies, without slow ones, searches and comparisons"
+	@echo "make test-lowest   the tests that use dependencies, with the lowest supported versions of these"
 	@echo "make conformance   upstream's own test cases"
 	@echo "make oracle-3.1    the comparisons with the tools of Ganeti 3.1, from Debian 13 (as root; some minutes)"
 	@echo "make test-debian-13  the tests in Debian 13, with its Python and its packages alone (as root)"
@@ -65,8 +65,10 @@ test-long: $(VENV)/.developer
 		$(BIN)/python $(PYTEST) --hypothesis-profile=searched -m "searching and not integration" || exit; \
 	done
 
+# The engine uses numpy only, which the programs and the daemon show as well.
 test-lowest: .venv-lowest/.developer
-	.venv-lowest/bin/python $(PYTEST) -m "not integration and not long and not slow and not searching and not oracle"
+	.venv-lowest/bin/python $(PYTEST) tests/unit tests/daemon --ignore=tests/unit/engine \
+		-m "not long and not slow and not searching and not oracle"
 
 demo: $(VENV)/.installed
 	@$(BIN)/python demo/demo.py
