@@ -62,7 +62,7 @@ class Figures:
         return replace(
             self,
             rows=tuple(self.rows[row] for row in rows.tolist()),
-            values=self.values[rows],
+            values=self.values.take(rows),
             disk=self.disk[rows],
             wants=self.wants[rows],
             classes=self.classes[rows],
@@ -86,14 +86,14 @@ def tabulate(
     demands: dict[Demand, int] = known.demands if known else {}
     positions = known.positions if known else {}
     sources = np.fromiter((positions.get(id(row), -1) for row in rows), np.int64, len(rows))
-    values = np.empty(len(rows), FIELDS)
     disk = np.zeros((len(rows), len(units.local)), np.int64)
     wants = np.zeros((len(rows), len(units.local) + len(units.pools) + len(units.classes)), np.bool_)
     classes, kept = np.zeros((2, len(rows), len(units.classes)), np.int64)
     fresh = np.flatnonzero(sources < 0)
+    values = np.empty(len(rows), FIELDS)
     if known and len(fresh) < len(rows):
         taken = sources >= 0
-        values[taken] = known.values[sources[taken]]
+        values = known.values.take(np.maximum(sources, 0))  # many times faster than by a mask
         disk[taken], wants[taken] = known.disk[sources[taken]], known.wants[sources[taken]]
         if units.classes:
             classes[taken], kept[taken] = (

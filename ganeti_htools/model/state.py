@@ -146,8 +146,12 @@ class State:
     location_tags: Bools
     location_rows: dict[str, int]
 
-    def copy(self) -> "State":
-        """Return a copy; changes of the copy do not affect this state."""
+    def copy(self, peers: bool = True) -> "State":
+        """Return a copy; changes of the copy do not affect this state.
+
+        Without ``peers`` the copy shares what nodes keep free for each other, which is large: no instance
+        with a secondary may be placed or moved there.
+        """
         tag_counts = self.tag_counts.copy()
         alike = self.settled_tag_counts is self.tag_counts
         return replace(
@@ -156,8 +160,8 @@ class State:
             pnode=self.pnode.copy(),
             snode=self.snode.copy(),
             stamp=self.stamp.copy(),
-            peers=self.peers.copy(),
-            class_peers=tuple(map(np.copy, self.class_peers)),
+            peers=self.peers.copy() if peers else self.peers,
+            class_peers=tuple(map(np.copy, self.class_peers)) if peers else self.class_peers,
             tag_counts=tag_counts,
             settled_tag_counts=tag_counts if alike else self.settled_tag_counts.copy(),
         )

@@ -22,7 +22,7 @@ from ganeti_htools.engine.groups.outcome import (
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.routes import copied_on_leaving
 from ganeti_htools.engine.groups.rules import RegroupingRules
-from ganeti_htools.model.columns import NOWHERE, Floats, Ints, sorted_unique
+from ganeti_htools.model.columns import NOWHERE, Ints, sorted_unique
 from ganeti_htools.model.state import State
 from ganeti_htools.model.wording import shorten_names
 
@@ -226,13 +226,13 @@ def _moved(
     Returns the first instance without a place (None if all have one), and the cluster.
     """
     needs, free, vacant = room.amounts(now.state), room.free(now.state), _vacant(now.state)
-    after = now
+    after, last = now, {group: (now.last_resort(group), group in vacant) for group in now.rules.groups}
     for moved, index in enumerate(order):
         report(moved, len(order))
-        shares = room.share(needs[:, index], free)
+        shares = room.share(needs[:, index], free).tolist()
 
-        def rank(group: int, shares: Floats = shares) -> tuple[float, ...]:
-            return now.last_resort(group), group in vacant, shares[group], -group
+        def rank(group: int, shares: Sequence[float] = shares) -> tuple[float, ...]:
+            return *last[group], shares[group], -group
 
         for group in sorted(targets[index], key=rank):
             way, tried = after.route_to(index, group), after.copy()
