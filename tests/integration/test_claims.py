@@ -1,4 +1,4 @@
-"""Twelve creations at once on a real Ganeti with memory for twelve: one on one node, eleven on another.
+"""Six creations at once on a real Ganeti with memory for six: one on one node, five on another.
 
 Their operating system takes as long to install as the test wants. Meanwhile Ganeti has let go of the nodes.
 Those that are asked for in one request are created by jobs that come after other decisions.
@@ -18,8 +18,8 @@ from tests.integration.daemon import Daemon
 
 pytestmark = pytest.mark.integration
 
-MEMORY = 2800  # of nodes with 11 times that
-ROOM = {"node4": 1, "node5": 11}
+MEMORY = 5600  # of nodes with 5 times that
+ROOM = {"node4": 1, "node5": 5}
 NAMES = [f"claimed{number}" for number in range(sum(ROOM.values()))]
 SYSTEMS = Path("/srv/ganeti/os")
 GO = SYSTEMS / "go"
@@ -38,7 +38,7 @@ def room() -> Iterator[None]:
     """Something on one of the nodes, and a system whose installation waits."""
     shutil.copytree(SYSTEMS / "none", SYSTEMS / "slow")
     (SYSTEMS / "slow" / "create").write_text(f"#!/bin/sh\nuntil [ -e {GO} ]; do sleep 0.1; done\n")
-    size = ("-t", "plain", "--disk", "0:size=1G", "-B", f"memory={10 * MEMORY},vcpus=1")
+    size = ("-t", "plain", "--disk", "0:size=1G", "-B", f"memory={4 * MEMORY},vcpus=1")
     succeed([*ADD, *size, "--node", "node4", "blocker"])
     run(["gnt-cluster", "modify", "--default-iallocator-params=no-capacity-checks="])
     yield
@@ -83,7 +83,7 @@ def batch(path: Path, names: list[str]) -> list[str]:
 
 @pytest.mark.usefixtures("room")
 def test_nothing_is_promised_twice(tmp_path: Path) -> None:
-    first, second, third = NAMES[:4], NAMES[4:8], NAMES[8:]
+    first, second, third = NAMES[:2], NAMES[2:4], NAMES[4:]
     with Daemon("config_seconds = 1") as daemon:
         daemon.refresh()
         assert created(daemon, tmp_path, first, second, third) == (Counter(ROOM), [])

@@ -1,42 +1,49 @@
 #!/usr/bin/python3 -IS
 """Stands for DRBD 8.4's drbdsetup, and keeps what is in /proc/drbd where there is DRBD.
 
-A file has the devices of all nodes, "NODE MINOR" -> what is known of that end. Copying takes no time.
+A file has the devices of all nodes, "NODE MINOR" and what is known of that end. Copying takes no time. A job
+runs dozens of these programs, so they import little.
 """
 
 import fcntl
-import json
 import os
-import re
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
-ROOT = Path(os.environ["GANETI_ROOTDIR"])
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ALL, NODE = os.path.split(os.environ["GANETI_ROOTDIR"])
 Devices = dict[str, dict[str, str]]
 
 
 def main() -> int:
     """Carry out one command; the exit status."""
-    with open(ROOT.parent / "drbd", "a+") as file:
+    with open(f"{ALL}/drbd", "a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
-        devices: Devices = json.loads(file.read() or "{}")
+        rows = [line.rstrip("\n").split("\t") for line in file]
+        devices = {key: dict(zip(known[::2], known[1::2], strict=True)) for key, *known in rows}
+        before = str(devices)
         if error := change(devices, *sys.argv[1:]):
             print(error, file=sys.stderr)
             return 10
-        file.truncate(0)
-        json.dump(devices, file)
-        for root in ROOT.parent.glob("node*"):
-            (root / "drbd.new").write_text("\n".join(proc(devices, root.name)) + "\n")
-            (root / "drbd.new").rename(root / "drbd")
+        if str(devices) != before:
+            file.truncate(0)
+            for key, device in devices.items():
+                print(key, *(word for known in device.items() for word in known), sep="\t", file=file)
+            for node in os.listdir(ALL):
+                if node.startswith("node"):
+                    with open(f"{ALL}/{node}/drbd.new", "w") as status:
+                        status.writelines(f"{line}\n" for line in proc(devices, node))
+                    os.rename(status.name, f"{ALL}/{node}/drbd")
     return 0
 
 
 def change(devices: Devices, command: str, *arguments: str) -> str | None:
     """Change the devices; what is wrong, if anything is."""
     if command == "new-minor":
-        devices.setdefault(f"{ROOT.name} {arguments[1]}", {"role": "Secondary"})
+        devices.setdefault(f"{NODE} {arguments[1]}", {"role": "Secondary"})
         return None
     if command == "disconnect":
         local, remote = arguments
@@ -46,7 +53,7 @@ def change(devices: Devices, command: str, *arguments: str) -> str | None:
         for name in ("local", "remote", "two"):
             devices[keys[0]].pop(name, None)
         return None
-    key = f"{ROOT.name} {arguments[0].removeprefix('resource')}"
+    key = f"{NODE} {arguments[0].removeprefix('resource')}"
     device = devices.get(key)
     if device is None:
         return None if command == "new-resource" else f"{command}: (127) Device minor not allocated"
@@ -83,12 +90,12 @@ def peer(devices: Devices, device: dict[str, str]) -> dict[str, str] | None:
     return next((end for end in devices.values() if local and ends(end) == (remote, local)), None)
 
 
-def proc(devices: Devices, node: str) -> Iterator[str]:
+def proc(devices: Devices, node: str) -> "Iterator[str]":
     """The lines of a node's /proc/drbd."""
     yield "version: 8.4.11 (api:1/proto:86-101)"
     yield "srcversion: 0000000000000000000000"
     for key, device in sorted(devices.items()):
-        if not re.match(rf"{node} ", key):
+        if not key.startswith(f"{node} "):
             continue
         other = peer(devices, device)
         state = "Connected" if other else "WFConnection" if "local" in device else "StandAlone"

@@ -1,17 +1,15 @@
 #!/usr/bin/python3 -IS
 """Stands for lvs, vgs, lvcreate and the like: the volume groups of a node, in a file, without any disk.
 
-The file maps a volume, GROUP/NAME, to its size in MiB and its minor number. Knows what the node daemon asks.
+The file has a line for each volume: GROUP/NAME, its size in MiB and its minor number. Knows what the node
+daemon asks. A job runs dozens of these programs, so they import little.
 """
 
-import argparse
 import fcntl
-import json
 import os
 import sys
-from pathlib import Path
 
-ROOT = Path(os.environ["GANETI_ROOTDIR"])
+ROOT = os.environ["GANETI_ROOTDIR"]
 COMMON = {"xenvg": 204800}  # MiB
 # Two more groups, which differ from node to node; some nodes lack one.
 OTHERS = {
@@ -21,10 +19,23 @@ OTHERS = {
     "node4": {"ssdvg": 16384, "hddvg": 65536},
     "node5": {"ssdvg": 32768},
 }
-GROUPS = COMMON | OTHERS[ROOT.name]
+GROUPS = COMMON | OTHERS[os.path.basename(ROOT)]
 EXTENT = 4
 
 Volumes = dict[str, list[int]]
+Options = dict[str, str]
+VALUED = {
+    "-o": "fields",
+    "--options": "fields",
+    "-n": "name",
+    "--name": "name",
+    "-L": "size",
+    "--size": "size",
+    "--units": "units",
+    "--separator": "separator",
+    "--addtag": "tag",
+    "--deltag": "tag",
+}
 
 
 class LvmError(Exception):
@@ -33,17 +44,20 @@ class LvmError(Exception):
 
 def main() -> int:
     """Be the program that this was called as; the exit status."""
-    with open(ROOT / "volumes", "a+") as file:
+    with open(f"{ROOT}/volumes", "a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
-        volumes: Volumes = json.loads(file.read() or "{}")
+        rows = map(str.split, file)
+        volumes = {name: [int(size), int(minor)] for name, size, minor in rows}
+        before = str(volumes)
         try:
-            change(Path(sys.argv[0]).name, volumes)
+            change(os.path.basename(sys.argv[0]), volumes)
         except LvmError as error:
             print(f"  {error}", file=sys.stderr)
             return 5
-        file.truncate(0)
-        json.dump(volumes, file)
+        if str(volumes) != before:
+            file.truncate(0)
+            file.writelines(f"{name} {size} {minor}\n" for name, (size, minor) in volumes.items())
     return 0
 
 
@@ -53,28 +67,28 @@ def change(program: str, volumes: Volumes) -> None:
     match program:
         case "vgs" | "pvs":
             for group in GROUPS:
-                show(options, space(group, volumes, options.units))
+                show(options, space(group, volumes, options["units"]))
         case "lvs":
             for volume in listed(names, volumes):
                 size, minor = volumes[volume]
                 group, name = volume.split("/")
-                own = {"lv_name": name, "lv_size": mib(size, options.units), "lv_kernel_minor": str(minor)}
-                show(options, space(group, volumes, options.units) | own)
+                own = {"lv_name": name, "lv_size": mib(size, options["units"]), "lv_kernel_minor": str(minor)}
+                show(options, space(group, volumes, options["units"]) | own)
         case "lvcreate":
-            group, size = names[0], int(options.size.removesuffix("m"))
+            group, size = names[0], int(options["size"].removesuffix("m"))
             if group not in GROUPS:
                 raise LvmError(f'Volume group "{group}" not found')
             if size > free(group, volumes):
                 raise LvmError(f'Volume group "{group}" has insufficient free space')
-            volumes[f"{group}/{options.name}"] = [size, len(volumes)]
-            Path("/dev", group, options.name).touch()  # mirrors have the same name on both nodes, so it stays
+            volumes[f"{group}/{options['name']}"] = [size, len(volumes)]
+            touch(f"/dev/{group}/{options['name']}")  # mirrors have the same name on both nodes, so it stays
         case "lvremove":
             for name in names:
                 del volumes[existing(name, volumes)]
         case "lvrename":
             group, old, new = names
             volumes[f"{group}/{new}"] = volumes.pop(existing(f"{group}/{old}", volumes))
-            Path("/dev", group, new).touch()
+            touch(f"/dev/{group}/{new}")
         case "blockdev":  # it is asked for sectors
             print(volumes[existing(names[0], volumes)][0] * 2048)
 
@@ -116,18 +130,26 @@ def space(group: str, volumes: Volumes, unit: str) -> dict[str, str]:
     }
 
 
-def understand() -> tuple[argparse.Namespace, list[str]]:
+def touch(path: str) -> None:
+    """Have an empty file."""
+    with open(path, "a"):
+        pass
+
+
+def understand() -> tuple[Options, list[str]]:
     """The options that matter, and the groups and volumes named."""
-    parser = argparse.ArgumentParser(allow_abbrev=False)
-    parser.add_argument("-o", "--options", dest="fields", default="")
-    parser.add_argument("-n", "--name")
-    parser.add_argument("-L", "--size")
-    parser.add_argument("--units", default="m")
-    parser.add_argument("--separator", default=" ")
-    parser.add_argument("--addtag")
-    parser.add_argument("--deltag")
-    options, rest = parser.parse_known_args()
-    return options, [word.removeprefix("/dev/") for word in rest if not word.startswith("-")]
+    options, names = {"fields": "", "units": "m", "separator": " "}, []
+    words = iter(sys.argv[1:])
+    for word in words:
+        option, sign, value = word.partition("=")
+        # A value may follow a letter at once.
+        if not option.startswith("--") and option[:2] in VALUED and len(option) > 2:
+            options[VALUED[option[:2]]] = word[2:]
+        elif option in VALUED:
+            options[VALUED[option]] = value if sign else next(words)
+        elif not word.startswith("-"):
+            names.append(word.removeprefix("/dev/"))
+    return options, names
 
 
 def mib(size: int, unit: str) -> str:
@@ -135,9 +157,9 @@ def mib(size: int, unit: str) -> str:
     return f"{size * {'m': 1, 'k': 1024}[unit]}.00"
 
 
-def show(options: argparse.Namespace, values: dict[str, str]) -> None:
+def show(options: Options, values: dict[str, str]) -> None:
     """A line with the fields asked for."""
-    print("  " + options.separator.join(values[field] for field in options.fields.split(",")))
+    print("  " + options["separator"].join(values[field] for field in options["fields"].split(",")))
 
 
 if __name__ == "__main__":
