@@ -34,19 +34,19 @@ def one_by_one(state: State) -> Iterator[Step]:
         yield found[0]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 1 << 30), kind=st.sampled_from(KINDS))
 def test_step_equals_the_step_of_a_new_search(seed: int, kind: Rarely) -> None:
     check_steps(derive(rare(seed, kind)))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(case=cases)
 def test_step_equals_the_step_of_a_new_search_with_every_rule(case: tuple[State, Instance]) -> None:
     check_steps(case[0])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(case=cases, lost=st.integers(0, 3))
 def test_rough_steps_are_the_same_moves(case: tuple[State, Instance], lost: int) -> None:
     state, scope = case[0].copy(), np.ones(len(case[0].group), np.bool_)

@@ -17,6 +17,7 @@ from ganeti_htools.model.moves import MovePart, Operation
 from ganeti_htools.model.types import DiskTemplate
 from tests.support.by_hand import instance, node
 from tests.support.regroupings import rules_of
+from tests.support.seeds import few
 
 EXT, DRBD = DiskTemplate.EXT, DiskTemplate.DRBD
 RACKS = ("a", "b", "c")
@@ -68,7 +69,7 @@ def to(target: int) -> list[MovePart]:
     return [MovePart(Operation.FAILOVER_TO, target)]
 
 
-@pytest.mark.parametrize("seeds", [range(30), range(30, 60)])
+@pytest.mark.parametrize("seeds", few(range(20), 60))
 def test_empties_every_group_that_exhaustive_search_empties(seeds: range) -> None:
     possible = 0
     for seed in seeds:
@@ -80,4 +81,4 @@ def test_empties_every_group_that_exhaustive_search_empties(seeds: range) -> Non
             possible += 1
             found = compress(state, now.rules, RegroupingLimits(), [0], 1, 0.0, lambda _: None)
             assert found.done == (0,), (seed, found.failed)
-    assert possible > 3
+    assert possible > 1

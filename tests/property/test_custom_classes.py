@@ -71,7 +71,7 @@ def without_classes(cluster: Cluster) -> Cluster:
     return replace(cluster, nodes=tuple(map(own, cluster.nodes)))
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(case=with_classes)
 def test_new_instance_fits_only_where_its_classes_are_free(case: tuple[State, Instance]) -> None:
     state, new = case
@@ -88,7 +88,7 @@ def test_new_instance_fits_only_where_its_classes_are_free(case: tuple[State, In
         assert (code == FITS) == expected
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(case=with_classes)
 def test_a_class_that_no_node_has_limits_nothing(case: tuple[State, Instance]) -> None:
     state, new = case

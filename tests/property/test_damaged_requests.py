@@ -59,7 +59,7 @@ def check_error(text: str) -> None:
     assert len(text) < 20_000
 
 
-@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=160, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(data=damaged, options=st.sampled_from(OPTIONS))
 @example(data=b"", options=PlacementOptions())
 @example(data=b"{}", options=PlacementOptions())
@@ -77,7 +77,7 @@ def test_damaged_request_is_decided_or_refused(data: bytes, options: PlacementOp
 
 
 @settings(
-    max_examples=60,
+    max_examples=30,
     suppress_health_check=[
         HealthCheck.too_slow,
         HealthCheck.data_too_large,

@@ -115,7 +115,7 @@ def codes(state: State, new: Instance, row: int, thing: str, force: bool) -> set
     return {int(node_rules.add_primary(node, asked, tags, np.int64(0), force)[1][0])}
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(case=cases)
 @pytest.mark.parametrize("force", [False, True])
 def test_missing_amount_suffices_and_less_does_not(force: bool, case: tuple[State, Instance]) -> None:

@@ -82,7 +82,7 @@ def case(seed: int) -> tuple[State, Instance]:
 cases = st.builds(case, st.integers(0, 1 << 40))
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(case=cases)
 def test_new_instances(case: tuple[State, Instance]) -> None:
     state, new = case
@@ -95,7 +95,7 @@ def test_new_instances(case: tuple[State, Instance]) -> None:
         assert (code == FITS) == all(good[node] and online[node] for node in pair), pair
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(case=cases)
 def test_new_secondaries_of_instances_that_become_mirrored(case: tuple[State, Instance]) -> None:
     """Of the primary nothing but the metadata is taken, and Ganeti checks nothing there."""
@@ -120,7 +120,7 @@ def test_new_secondaries_of_instances_that_become_mirrored(case: tuple[State, In
             assert (place.why == "") == (stays and good), (row.name, node.name)
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(case=cases)
 def test_moves(case: tuple[State, Instance]) -> None:
     state, _ = case
@@ -149,7 +149,7 @@ def test_moves(case: tuple[State, Instance]) -> None:
                     assert (code == FITS) == (stays[kind] and good), (row.name, kind, node.name)
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(case=cases)
 def test_both_nodes_left(case: tuple[State, Instance]) -> None:
     state, _ = case
@@ -174,7 +174,7 @@ def test_both_nodes_left(case: tuple[State, Instance]) -> None:
             assert (trial.codes[new, last] == FITS) == expected, (row.name, pair)
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(case=cases)
 def test_full_evacuation(case: tuple[State, Instance]) -> None:
     """Only secondaries are replaced of which the primary is a source by then."""

@@ -10,7 +10,7 @@ from ganeti_htools.model.state import State
 from tests.property.narrow import cases
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(case=cases)
 def test_group_is_healthy_exactly_if_hcheck_counts_nothing(case: tuple[State, Instance]) -> None:
     """Where all nodes are online: hcheck also counts offline nodes without instances."""

@@ -137,7 +137,7 @@ def said(ledger: Ledger) -> tuple[Mapping[str, Any], ...]:
     return names, inventories, {uuid: each.name for uuid, each in found.consumers.items()}, found.allocations
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(st.integers(0, 1 << 30), st.lists(st.sampled_from(EVENTS), max_size=25))
 def test_ledger_depends_only_on_the_last_cluster(seed: int, events: list[Callable[[World], None]]) -> None:
     start = rows(case_with_units(seed).data)

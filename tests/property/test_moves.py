@@ -52,7 +52,7 @@ def described(state: State, new: Instance) -> State:
     return derive(replace(cluster, nodes=nodes), (new,))
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(case=cases)
 @pytest.mark.parametrize("force", [False, True])
 def test_settled_move_equals_the_derived_state(force: bool, case: tuple[State, Instance]) -> None:
@@ -77,7 +77,7 @@ def test_settled_move_equals_the_derived_state(force: bool, case: tuple[State, I
             assert after.stamp[index] > np.delete(after.stamp, index).max(initial=-1)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(case=cases)
 def test_updated_scores_equal_fresh_ones(case: tuple[State, Instance]) -> None:
     state, new = case
@@ -96,7 +96,7 @@ def test_updated_scores_equal_fresh_ones(case: tuple[State, Instance]) -> None:
             assert scores[candidate] == pytest.approx(afresh, rel=1e-9, abs=ROUNDED)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(case=cases)
 def test_two_failovers_restore_the_state(case: tuple[State, Instance]) -> None:
     state, _ = case
@@ -111,7 +111,7 @@ def test_two_failovers_restore_the_state(case: tuple[State, Instance]) -> None:
                 np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9, err_msg=name)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(case=cases)
 @pytest.mark.parametrize("force", [False, True])
 def test_moving_off_both_nodes_equals_three_moves(force: bool, case: tuple[State, Instance]) -> None:

@@ -33,7 +33,7 @@ def outcome(cluster: Cluster, row: Instance, request: Request) -> tuple[list[str
     return [cluster.nodes[node].name for node in placed.nodes], placed.info
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(case=cases, keys=st.tuples(KEYS, KEYS))
 def test_each_group_places_disks_on_its_own_defaults(
     case: tuple[State, Instance], keys: tuple[str | None, str | None]

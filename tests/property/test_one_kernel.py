@@ -19,6 +19,7 @@ from ganeti_htools.model.derive import derive
 from ganeti_htools.model.options import BalancingOptions
 from tests.support.clusters import ALL_TEMPLATES, MIXED, MOVABLE, TAGS, TIGHT, Json, Shape, cluster, place
 from tests.support.messages import allocate, encode, message
+from tests.support.seeds import one_by_one
 from tests.support.text_format import text
 
 DRBD = {"drbd": 1}
@@ -149,7 +150,7 @@ def grown(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
     return {what: after[what] - before[what] for what in HEALTH if after[what] > before[what]}
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", one_by_one(60))
 def test_what_hspace_counts_hail_places(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: int
 ) -> None:
@@ -180,7 +181,7 @@ def test_both_answers_occur(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert answers == {True, False}
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", one_by_one(20))
 def test_one_score(tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: int) -> None:
     rng = random.Random(seed)
     desk = Desk(tmp_path, capsys, cluster(seed, shape_of(rng)))
@@ -188,7 +189,7 @@ def test_one_score(tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: int
         assert desk.score(group["name"]) == f"{group['initial']['score']:.8f}"
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", one_by_one(40))
 def test_balancing_spoils_nothing(seed: int) -> None:
     """But for the redundancy of the whole, which hbal does not look at; see the next test."""
     # Instances are moved off offline nodes even if other nodes then are not N+1.
@@ -204,7 +205,7 @@ def test_balancing_spoils_nothing(seed: int) -> None:
         assert grown(*health) == {}
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", one_by_one(40))
 def test_balancing_leaves_it_redundant(seed: int) -> None:
     rng = random.Random(seed)
     # As Ganeti's, hbal moves mirrors to where instances cannot migrate, and does not look at where others

@@ -33,7 +33,7 @@ def promised(rng: Random, cluster: Cluster) -> Cluster:
     return with_promises_reserved(with_classes(rng, cluster), Reservations(promises=promises))
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 1 << 30))
 def test_rest_of_plan_fits_after_every_jobset(seed: int) -> None:
     rng = Random(seed)

@@ -12,6 +12,7 @@ from ganeti_htools.model.request import Allocate
 from ganeti_htools.model.types import AllocPolicy
 from ganeti_htools.planning.decision import respond, respond_on, state_for
 from tests.support.cases import Case, case
+from tests.support.seeds import one_by_one
 
 SEEDS = [seed for seed in range(120) if len(case(seed, "allocate").data["nodegroups"]) > 1]
 WILLING = [policy.value for policy in AllocPolicy]
@@ -52,7 +53,7 @@ def test_each_is_chosen_where_those_before_it_are_not(seeds: list[int]) -> None:
     assert longest > 1
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", one_by_one(40))
 def test_the_answer_is_the_same_with_and_without(seed: int) -> None:
     asked = case(seed)
     options, message = parse_options(asked.options), iallocator.read(asked.text.encode())

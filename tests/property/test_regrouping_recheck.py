@@ -29,7 +29,7 @@ def again_at(before: State, now: Regrouping) -> Regrouping:
     return Regrouping(state, rules_of(state))
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(described=super_clusters, seed=st.integers(0, 1 << 30))
 def test_rest_of_plan_is_accepted_after_any_step(described: Cluster, seed: int) -> None:
     state, rng = derive(described), Random(seed)
@@ -50,7 +50,7 @@ def test_rest_of_plan_is_accepted_after_any_step(described: Cluster, seed: int) 
         assert now.move(move.instance, move.parts)
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(described=super_clusters, seed=st.integers(0, 1 << 30))
 def test_accepted_plan_makes_no_group_worse(described: Cluster, seed: int) -> None:
     state, rng = derive(described), Random(seed)

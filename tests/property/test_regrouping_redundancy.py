@@ -52,7 +52,7 @@ def lost(state: State) -> set[str]:
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(described=super_clusters, plain=st.booleans())
 def test_no_instance_loses_its_redundancy(action: str, described: Cluster, plain: bool) -> None:
     state = derive(described)

@@ -16,7 +16,7 @@ from tests.support.storage_units import on_units, taken, with_units
 from tests.support.text_format import text as text_of
 
 unhurried = settings(
-    max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    max_examples=12, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 
 

@@ -15,6 +15,7 @@ from ganeti_htools.sources import storage_jobs
 from tests.support.clusters import Shape, cluster
 from tests.support.plain_storage import default_unit, free_on, listed
 from tests.support.rows import rows
+from tests.support.seeds import one_by_one
 from tests.support.simulated import simulated
 from tests.support.storage_units import with_units
 
@@ -32,7 +33,7 @@ def groups(described: Cluster) -> dict[str, dict[DesiredUnit, int]]:
     }
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", one_by_one(25))
 async def test_simulated_volume_groups_and_disk_locations_are_read_back(
     seed: int, autojump_clock: MockClock
 ) -> None:

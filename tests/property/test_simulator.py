@@ -107,7 +107,7 @@ def test_every_request_has_an_answer(requests: list[tuple[str, list[Any]]]) -> N
     assert [set(answer) for answer in said] == [{"success", "result"}] * (len(requests) + 1)
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(st.lists(st.lists(OPCODES | DAMAGED, max_size=4), max_size=6))
 def test_jobs_leave_a_consistent_world(lists: list[list[dict[str, Any]]]) -> None:
     _, jobs = answers(*(("SubmitJob", [opcodes]) for opcodes in lists))

@@ -33,7 +33,7 @@ def without_disks(state: State, new: Instance) -> State:
     return derive(replace(cluster, nodes=nodes), (new,))
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(case=with_units)
 def test_a_new_instance_fits_where_each_of_its_disks_does(case: tuple[State, Instance]) -> None:
     state, new = case
@@ -48,7 +48,7 @@ def test_a_new_instance_fits_where_each_of_its_disks_does(case: tuple[State, Ins
         assert (code == FITS) == expected, [node.name for node in nodes]
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(case=with_units)
 def test_a_move_fits_where_each_disk_does(case: tuple[State, Instance]) -> None:
     state, new = case
@@ -79,7 +79,7 @@ def test_a_move_fits_where_each_disk_does(case: tuple[State, Instance]) -> None:
             assert (code == FITS) == expected, (row.name, cluster.nodes[target].name)
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(case=with_units)
 def test_nodes_change_roles_where_both_have_the_units(case: tuple[State, Instance]) -> None:
     state, new = case
@@ -110,7 +110,7 @@ def spread(cluster: Cluster, free_of: Callable[[Cluster, Node], dict[DesiredUnit
     return float(np.mean([np.std(each) for each in shares.values()])) if shares else 0.0
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(case=with_units)
 def test_the_score_has_the_mean_spread_of_the_units(case: tuple[State, Instance]) -> None:
     state, _ = case
