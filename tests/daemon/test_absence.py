@@ -271,7 +271,7 @@ def test_logs_fallback_decisions_to_syslog(tmp_path: Path, logging: Path, log: s
     finished = executable(tmp_path / "no" / "thing", EXECUTABLE, program=logging, fallback="/bin/echo")
     line = log.recv(10000).decode()
     assert line.startswith("<28>")  # daemon, warning
-    assert time.strptime(line[4:19], "%b %d %H:%M:%S")
+    assert time.strptime(f"2024 {line[4:19]}", "%Y %b %d %H:%M:%S")
     assert line[19:].startswith(" htoolsd[")
     assert line.endswith(f"]: {finished.stderr.removeprefix('htoolsd: ').strip()}")
     log.setblocking(False)
