@@ -4,10 +4,12 @@ BIN := $(VENV)/bin
 PYTEST := -m pytest --quiet -n auto
 ROUNDS := 20
 HOURS := 1
+# Tests of the first of two clusters with a real Ganeti.
+FIRST := test_ganeti or test_policies or test_upgrade
 # Each worker compiles the tests and plugins again where this keeps pytest from writing them down.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help venv test coverage test-long check lint test-lowest demo conformance oracle-3.1 test-debian-13 integration soak bench bench-full man clean
+.PHONY: help venv test coverage test-long check lint test-lowest demo conformance oracle-3.1 test-debian-13 integration integration-first integration-second integration-3.1 soak bench bench-full man clean
 
 help:
 	@echo "make demo          the daemon and the iallocator at work on an embedded cluster"
@@ -20,7 +22,8 @@ help:
 	@echo "make conformance   upstream's own test cases"
 	@echo "make oracle-3.1    the comparisons with the tools of Ganeti 3.1, from Debian 13 (as root; some minutes)"
 	@echo "make test-debian-13  the tests in Debian 13, with its Python and its packages alone (as root)"
-	@echo "make integration   tests with a real Ganeti cluster, all on this machine (as root; some minutes)"
+	@echo "make integration   tests with a real Ganeti 3.0, and upgraded to 3.1, all on this machine (as root; some minutes)"
+	@echo "make integration-3.1  the same tests with Debian 13's Ganeti 3.1 (as root; some minutes)"
 	@echo "make soak          an hour of decisions, claims and policies, whatever is disturbed meanwhile (HOURS=1)"
 	@echo "make bench         speed, side by side with Debian's ganeti-htools (some minutes)"
 	@echo "make bench-full    the same with the clusters on which those take minutes per answer"
@@ -84,8 +87,18 @@ oracle-3.1: $(VENV)/.developer
 test-debian-13:
 	@.ci/test-debian-13 .cache/debian-13/root
 
+# Two clusters at the same time.
 integration: $(VENV)/.developer
-	@tests/integration/run
+	@$(MAKE) --no-print-directory --jobs --output-sync integration-first integration-second
+
+integration-first:
+	@tests/integration/run -k "$(FIRST)"
+
+integration-second:
+	@tests/integration/run -k "not ($(FIRST))"
+
+integration-3.1:
+	@GANETI=3.1 $(MAKE) --no-print-directory integration
 
 # For an hour by default: everything at once, and one disturbance after the other.
 soak: $(VENV)/.developer

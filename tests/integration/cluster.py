@@ -15,13 +15,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.support.programs import ROOT
+from tests.support.simulators import ask
 
 TOP = Path("/srv/cluster")
 MASTER = "node1"
 # Their addresses are 192.0.2.11 and so on.
 GROUPS = {"node1": "default", "node2": "default", "node3": "default", "node4": "other", "node5": "other"}
 PATIENCE = 300.0  # seconds until a command is given up
-IALLOCATORS = Path("/usr/lib/ganeti/iallocators")
+# Below this are Ganeti's programs, if not with those of this machine.
+TREE = os.environ.get("GANETI_TREE", "")
+IALLOCATORS = Path(f"{TREE}/usr/lib/ganeti/iallocators")
 # The first is the one whose space Ganeti reports for requests that name no template.
 TEMPLATES = ("drbd", "plain", "file", "ext", "sharedfile", "diskless")
 ANY_SIZE = (
@@ -47,6 +50,11 @@ class Job(NamedTuple):
 def socket_of(node: str) -> Path:
     """Where the daemon of a node listens."""
     return TOP / node / "htoolsd.sock"
+
+
+def luxi(node: str = MASTER) -> Path:
+    """Where Ganeti answers questions, if the node is the master."""
+    return TOP / node / "var/run/ganeti/socket/ganeti-query"
 
 
 def here() -> bool:
@@ -103,9 +111,12 @@ def refusal(command: Command, node: str = MASTER) -> str:
 
 
 def start(command: Command, node: str = MASTER) -> subprocess.Popen[str]:
-    """A program that has been started on a node."""
+    """A program that has been started on a node: Ganeti's where Ganeti is, ours on this machine."""
+    words = [str(word) for word in command]
+    if TREE and not words[0].startswith(f"{ROOT}/"):
+        words = ["chroot", TREE, *words]
     return subprocess.Popen(
-        [str(word) for word in command],
+        words,
         env=environment(node),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -147,15 +158,15 @@ def table(program: str, fields: str, *names: str) -> list[list[str]]:
 
 def jobs(after: int = 0) -> list[Job]:
     """The jobs with a higher number, in order."""
-    rows = table("gnt-job", "id,status,summary")
-    found = [Job(int(number), status, summary) for number, status, summary in rows]
+    rows = ask(luxi(), "QueryJobs", [], ["id", "status", "summary"])
+    found = sorted(Job(number, status, ",".join(summary)) for number, status, summary in rows)
     return [job for job in found if job.number > after]
 
 
 def nodes_of(instance: str) -> list[str]:
     """The primary, and the secondary if there is one."""
-    ((primary, secondary),) = table("gnt-instance", "pnode,snodes", instance)
-    return [primary, secondary] if secondary else [primary]
+    ((primary, secondaries),) = ask(luxi(), "QueryInstances", [instance], ["pnode", "snodes"], False)
+    return [primary, *secondaries]
 
 
 def master_cpu() -> dict[str, float]:
@@ -217,7 +228,7 @@ def cluster() -> Iterator[None]:
 
 def _prepare(root: Path, node: str, address: str) -> None:
     for directory in ("default", "ganeti"):
-        (root / "etc" / directory).mkdir(parents=True)
+        (root / "etc" / directory).mkdir(parents=True, exist_ok=True)
     for directory in ("lib/ganeti", "lock", "log/ganeti/extstorage", "run/ganeti"):
         (root / "var" / directory).mkdir(parents=True)
     (root / "drbd").write_text("version: 8.4.11 (api:1/proto:86-101)\nsrcversion: 0000000000000000000000\n")
@@ -230,4 +241,5 @@ def _prepare(root: Path, node: str, address: str) -> None:
     (root / "etc/default/ganeti").write_text(
         "".join(f"{name}_ARGS='{given}'\n" for name, given in arguments.items())
         + f"export GANETI_ROOTDIR={root} GANETI_HOSTNAME={node} HTOOLSD_SOCKET={socket_of(node)}\n"
+        + ("export HTOOLSD_HAIL=/srv/bin/hail\n" if TREE else "")
     )

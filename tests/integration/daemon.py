@@ -1,13 +1,17 @@
 """The daemon on a node, started as the systemd unit does."""
 
+import difflib
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Self
 
 from ganeti_htools.client.calls import NoReplyError, ask
 from tests.integration import cluster
 from tests.support.programs import PATIENCE, PROGRAMS
+
+_DELAY = 60.0  # seconds until the daemon must have come to know what has changed
 
 
 class Daemon:
@@ -63,7 +67,7 @@ class Daemon:
 
     def wait_until(self, condition: Callable[[Any], bool]) -> None:
         """Wait for a status."""
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + cluster.PATIENCE
         while not (self.answers() and condition(self.status())):
             assert self.process.poll() is None, self.log.read_text()
             assert time.monotonic() < end, self.status()
@@ -92,6 +96,25 @@ class Daemon:
     def refresh(self) -> None:
         """Have it ask for everything anew."""
         ask(self.socket, "refresh", {}, patience=PATIENCE)
+
+
+def agree(tmp_path: Path, node: str = cluster.MASTER) -> None:
+    """The model of a node's daemon becomes what Debian's ``hscan`` finds, without being told of anything."""
+    end = time.monotonic() + _DELAY
+    while True:
+        ours = _saved(PROGRAMS / "hscan", "-D", tmp_path / "ours", node)
+        theirs = _saved("/usr/bin/hscan", "-L", tmp_path / "theirs", node)
+        if ours == theirs:
+            return
+        difference = "\n".join(difflib.unified_diff(theirs.splitlines(), ours.splitlines(), lineterm=""))
+        assert time.monotonic() < end, difference
+
+
+def _saved(program: object, source: str, directory: Path, node: str) -> str:
+    """The cluster in the text format, as an ``hscan`` on a node saves it."""
+    directory.mkdir(exist_ok=True)
+    cluster.run([program, source, "-d", directory], node=node)
+    return (directory / "LOCAL.data").read_text("utf-8")
 
 
 def _leads(status: Any) -> bool:

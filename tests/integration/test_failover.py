@@ -1,10 +1,12 @@
 """The master's role changes hands in the middle of work: each node has a state directory of its own."""
 
+import shutil
+
 import pytest
 
 from ganeti_htools.client.calls import ask
 from tests.integration import cluster
-from tests.integration.cluster import jobs, run
+from tests.integration.cluster import TOP, jobs, run
 from tests.integration.daemon import Daemon
 from tests.integration.test_policies import HOOK, NAMES, decided, drift, settings, states
 from tests.support.programs import PATIENCE
@@ -42,6 +44,10 @@ def fail_over(new: Daemon) -> None:
 @pytest.mark.usefixtures("drift")
 def test_policy_s_budget_holds_over_failovers_in_the_middle_of_its_plan() -> None:
     last, wish = jobs()[-1].number, settings("act") + LIMITS
+    slow = TOP / "node1/etc/ganeti/hooks/instance-migrate-pre.d/slow"
+    slow.parent.mkdir(parents=True)
+    slow.write_text("#!/bin/sh\nsleep 20\n")  # longer than it takes until the other node begins to take over
+    slow.chmod(0o755)
     with Daemon(wish) as first, Daemon(wish, node="node2") as second:
         first.wait_until_it_leads()
         first.refresh()
@@ -49,6 +55,7 @@ def test_policy_s_budget_holds_over_failovers_in_the_middle_of_its_plan() -> Non
         cluster.wait_until(lambda: {"running", "success"} & {job.status for job in jobs(after=last)})
         (plan,) = states(first)
         fail_over(second)
+        shutil.rmtree(slow.parent)
         cluster.wait_until(lambda: left(second) == 1)
         second.wait_until(lambda status: any(plan in each["text"] for each in status["attention"]))
         assert states(second)[plan] == "interrupted"

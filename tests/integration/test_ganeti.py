@@ -1,9 +1,7 @@
 """What we do on a real Ganeti, told in order: each test takes the cluster as the one before has left it."""
 
-import difflib
 import json
 import os
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -12,12 +10,11 @@ import pytest
 
 from tests.integration import cluster
 from tests.integration.cluster import ADD, EXECUTABLE, GROUPS, MASTER, SMALL, nodes_of, run, succeed, table
-from tests.integration.daemon import Daemon
+from tests.integration.daemon import Daemon, agree
 from tests.support.programs import PROGRAMS
 
 pytestmark = pytest.mark.integration
 
-PATIENCE = 60.0  # seconds until the daemon must have come to know what has changed
 DISKS = {
     "drbd": "0:size=1G",
     "plain": "0:size=1G",
@@ -84,25 +81,6 @@ def requests(name: str, tmp_path: Path) -> Iterator[list[list[str]]]:
     assert table("gnt-node", "pinst_cnt", primary) == [["0"]]
     yield [["gnt-instance", "change-group", *EXECUTABLE, "--to", "other", f"{name}-drbd"]]
     assert {GROUPS[node] for node in nodes_of(f"{name}-drbd")} == {"other"}
-
-
-def saved(program: object, source: str, directory: Path, node: str) -> str:
-    """The cluster in the text format, as an ``hscan`` on a node saves it."""
-    directory.mkdir(exist_ok=True)
-    run([program, source, "-d", directory], node=node)
-    return (directory / "LOCAL.data").read_text("utf-8")
-
-
-def agree(tmp_path: Path, node: str = MASTER) -> None:
-    """The model of a node's daemon becomes what Debian's ``hscan`` finds, without being told of anything."""
-    end = time.monotonic() + PATIENCE
-    while True:
-        ours = saved(PROGRAMS / "hscan", "-D", tmp_path / "ours", node)
-        theirs = saved("/usr/bin/hscan", "-L", tmp_path / "theirs", node)
-        if ours == theirs:
-            return
-        difference = "\n".join(difflib.unified_diff(theirs.splitlines(), ours.splitlines(), lineterm=""))
-        assert time.monotonic() < end, difference
 
 
 def test_every_request_through_the_daemon(daemon: Daemon, tmp_path: Path) -> None:

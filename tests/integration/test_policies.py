@@ -10,7 +10,7 @@ from ganeti_htools.client.calls import ask
 from tests.integration import cluster
 from tests.integration.cluster import ADD, SMALL, TOP, jobs, nodes_of, run, start, succeed
 from tests.integration.daemon import Daemon
-from tests.support.programs import PATIENCE, PROGRAMS, ROOT
+from tests.support.programs import PATIENCE, ROOT
 
 pytestmark = pytest.mark.integration
 
@@ -44,13 +44,10 @@ def drift() -> Iterator[None]:
     hooks = TOP / "node1" / "etc" / "ganeti" / "hooks" / "watcher"
     hooks.mkdir(parents=True)
     shutil.copy(HOOK, hooks)
-    program = TOP.parent / "bin" / "htoolsctl"
-    program.symlink_to(PROGRAMS / "htoolsctl")
     disk = ("-t", "sharedfile", "--disk", "0:size=1G")
     succeed(*([*ADD, *SMALL, *disk, "--node", "node4", name] for name in NAMES))
     yield
     run(*(["gnt-instance", "remove", "-f", name] for name in NAMES))
-    program.unlink()
     shutil.rmtree(hooks)
 
 
@@ -61,7 +58,7 @@ def test_rounds_begin_anew_after_an_outage() -> None:
     def begun() -> list[Any]:
         return [entry for entry in decided(daemon) if entry["outcome"] == "begun"]
 
-    waiting = settings("act").replace("hold = 1", "hold = 4\nevery_seconds = 6")
+    waiting = settings("act").replace("hold = 1", "hold = 4\nevery_seconds = 10")
     with Daemon(waiting) as daemon:
         daemon.refresh()
         run([HOOK])

@@ -25,6 +25,7 @@ from tests.integration.cluster import (
     nodes_of,
     refusal,
     run,
+    start,
     succeed,
     table,
 )
@@ -202,7 +203,8 @@ def test_refuses_instance_that_could_not_come_back(asking: Daemon) -> None:
 
     def losses() -> dict[str, int]:
         # Its exit status tells that data is lost, which that of plain instances is.
-        (out,) = run(["sh", "-c", f"{PROGRAMS}/hcheck -D --what-if-lost any --json || true"])
+        with start([PROGRAMS / "hcheck", "-D", "--what-if-lost", "any", "--json"]) as process:
+            out, _err = process.communicate(timeout=cluster.PATIENCE)
         return {each["node"]: each["not_back"] for each in json.loads(out)["lost"]}
 
     agree()
