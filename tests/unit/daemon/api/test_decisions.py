@@ -30,6 +30,7 @@ from htoolsd.socket.peer import PassedFile
 from htoolsd.sync.sync import Sync
 from tests.support.by_hand import instance
 from tests.support.memory_peer import is_open, open_file
+from tests.support.workers import close
 
 AGES = {"configuration": 1.5, "live": 100.0}
 KNOWN = Known(Cluster(), 100.0)
@@ -255,6 +256,7 @@ async def test_claimant_of_a_decision(engine: Engine, tmp_path: Path) -> None:
     assert await decided({}, passed=True) == 1
     assert await decided({"claim": False}, passed=True) == 0
     assert [each.to_json()["test"] for each in noted] == [True, False, False, True]
+    await close(ledger)
 
 
 async def test_forgets_a_client_that_leaves_while_it_waits(engine: Engine, decisions: Decisions) -> None:

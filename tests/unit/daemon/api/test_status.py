@@ -26,6 +26,7 @@ from tests.support.memory_ganeti import following, ganeti
 from tests.support.memory_peer import MemoryPeer, open_access
 from tests.support.notifying import unused_notifier
 from tests.support.policies import all_off
+from tests.support.workers import close
 
 WORDS = {"healthy", "not redundant", "weakly unhealthy", "unhealthy"}
 
@@ -68,6 +69,7 @@ async def test_status_has_all_parts_of_the_daemon(autojump_clock: MockClock, tmp
             await peer.call("status")
             told: Any = (await peer.hear())["result"]
             await peer.leave()
+        await close(ledger)
     assert [each["kind"] for each in told["attention"]] == ["redundancy"]
     assert told["reload"] == {"path": None, "error": None, "waiting": []}
     assert (told["version"], told["pid"], told["socket"]) == (VERSION, os.getpid(), socket)

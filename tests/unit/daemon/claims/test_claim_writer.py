@@ -33,6 +33,7 @@ from htoolsd.ledger.records import Consumer, consumer_uuid, provider_uuid
 from htoolsd.ledger.worker import LedgerWorker
 from htoolsd.sync.job_queue import PendingWork
 from tests.support.by_hand import cluster, instance
+from tests.support.workers import close
 
 A, B = provider_uuid("c/a"), provider_uuid("c/b")
 RBD = Pool(DesiredUnit(StorageType.RADOS, "rbd"), 10_000)
@@ -117,6 +118,7 @@ async def daemon(path: Path, *rows: Instance) -> AsyncIterator[Daemon]:
         nursery.start_soon(here.writer.run)
         yield here
         nursery.cancel_scope.cancel()
+    await close(here.worker)
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from htoolsd.socket.peer import Credentials, caller
 from htoolsd.sync.sync import Sync
 from tests.support.memory_ganeti import MemoryGaneti, following, ganeti
 from tests.support.policies import none_again
+from tests.support.workers import close
 from tests.support.worlds import instance
 
 
@@ -107,6 +108,7 @@ async def daemon(directory: Path, luxid: MemoryGaneti) -> AsyncIterator[Daemon]:
             await reconciler.reconcile()
             yield Daemon(luxid, sync, worker, reconciler, claims, plans)
             nursery.cancel_scope.cancel()
+        await close(worker)
 
 
 async def test_plan_claims_until_its_jobs_have_ended(autojump_clock: MockClock, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from htoolsd.ledger.records import Consumer, consumer_uuid, provider_uuid
 from htoolsd.ledger.worker import LedgerWorker
 from htoolsd.sync.sync import Sync
 from tests.support.memory_ganeti import MemoryGaneti, following, ganeti
+from tests.support.workers import close
 
 
 class Parts:
@@ -63,6 +64,7 @@ async def parts(tmp_path: Path) -> AsyncIterator[Parts]:
             nursery.start_soon(made.reconciler.run)
             yield made
             nursery.cancel_scope.cancel()
+        await close(made.worker)
 
 
 async def test_poll_writes_the_cluster_to_the_ledger(autojump_clock: MockClock, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -252,8 +253,9 @@ def test_unavailable_when_file_is_damaged(tmp_path: Path) -> None:
     ledger.close()
     whole = path.read_bytes()
     path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
-    with pytest.raises(UnavailableError, match=rf"^{path}: [^\n]*malformed"):
-        Ledger(sqlite_url(path)).snapshot()
+    malformed = pytest.raises(UnavailableError, match=rf"^{path}: [^\n]*malformed")
+    with malformed, closing(Ledger(sqlite_url(path))) as damaged:
+        damaged.snapshot()
 
 
 def test_unavailable_when_disk_is_full(tmp_path: Path) -> None:

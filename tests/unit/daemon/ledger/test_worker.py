@@ -15,6 +15,7 @@ from htoolsd.ledger.ledger import Ledger
 from htoolsd.ledger.records import ConflictError, Consumer, LedgerChanges, Provider, UnavailableError
 from htoolsd.ledger.worker import LedgerWorker
 from tests.support.postgresql import Server
+from tests.support.workers import close
 
 NODE = LedgerChanges(providers=(Provider("node", "c/node"),), inventories={"node": {"VCPU": Inventory(4)}})
 WEB = Consumer("web", "c/web", "claim")
@@ -24,9 +25,7 @@ WEB = Consumer("web", "c/web", "claim")
 async def tried(tmp_path: Path) -> AsyncIterator[LedgerWorker]:
     worker = LedgerWorker(f"sqlite:///{tmp_path / 'ledger'}")
     yield worker
-    with trio.CancelScope() as ending:
-        ending.cancel()
-        await worker.run()  # which closes what is open
+    await close(worker)
 
 
 async def test_work_runs_in_a_thread(tried: LedgerWorker) -> None:
@@ -128,12 +127,6 @@ async def opened(url: str) -> LedgerWorker:
     return worker
 
 
-async def closed(worker: LedgerWorker) -> None:
-    with trio.CancelScope() as ending:
-        ending.cancel()
-        await worker.run()
-
-
 async def test_claims_do_not_wait_for_the_follower_of_a_server(postgresql: Server) -> None:
     worker, going = await opened(postgresql.database()), threading.Event()
     async with trio.open_nursery() as nursery:
@@ -141,7 +134,7 @@ async def test_claims_do_not_wait_for_the_follower_of_a_server(postgresql: Serve
         await wait_all_tasks_blocked()
         assert await worker.claims.do(Ledger.providers) == ()
         going.set()
-    await closed(worker)
+    await close(worker)
 
 
 async def test_frozen_server_is_waited_for_once(postgresql: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +156,7 @@ async def test_frozen_server_is_waited_for_once(postgresql: Server, monkeypatch:
                 await worker.claims.do(Ledger.providers)
                 await worker.do(Ledger.providers)
     assert [line["event"] for line in log] == ["ledger unavailable", "ledger available again"]
-    await closed(worker)
+    await close(worker)
 
 
 async def test_end_does_not_wait_for_a_frozen_server(postgresql: Server) -> None:
@@ -173,7 +166,7 @@ async def test_end_does_not_wait_for_a_frozen_server(postgresql: Server) -> None
             nursery.start_soon(worker.do, Ledger.providers)
             await wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
-        await closed(worker)
+        await close(worker)
 
 
 async def test_removed_file_is_noticed_and_begun_anew(
