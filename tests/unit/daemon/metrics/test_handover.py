@@ -15,4 +15,4 @@ from tests.support.by_hand import instance
 def test_cluster_is_the_same_in_the_other_process(number: int) -> None:
     rows = [instance(f"i{index}", DiskTemplate.EXT, "n") for index in range(number)]
     cluster = replace(by_hand.cluster({"n": 1_000_000}, rows), tags=("tag",))
-    assert decode(BufferedReader(BytesIO(encode(cluster)))) == cluster  # type: ignore[arg-type]
+    assert decode(BufferedReader(BytesIO(encode(cluster)))) == cluster
