@@ -29,7 +29,7 @@ from tests.daemon.planning import (
     whole,
 )
 from tests.support.lines import next_line
-from tests.support.programs import running, wait_until
+from tests.support.programs import executable, running, wait_until
 from tests.support.rows import generated
 
 pytestmark = pytest.mark.usefixtures("heeding")
@@ -60,6 +60,17 @@ def test_a_daemon_that_was_killed(tmp_path: Path) -> None:
             assert len(ganeti.tell("jobs")) == 1
             with pytest.raises(CallRefusedError, match=f"plan {plan} is already interrupted"):
                 call(again, "execute", plan=plan)
+
+
+def test_daemon_decides_until_its_plans_have_stopped(tmp_path: Path, request_path: Path) -> None:
+    with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
+        call(daemon, "execute", plan=made(daemon, max_length=3)["id"])
+        submitted(daemon)
+        daemon.signal()
+        until(daemon, "stopping")
+        assert executable(daemon.socket, request_path, fallback="/bin/false").stderr == ""
+        ganeti.finish()
+        assert daemon.wait() == 0
 
 
 def test_infinite_score_is_null_in_json(tmp_path: Path) -> None:
