@@ -70,7 +70,8 @@ test-long: $(VENV)/.developer
 
 # The engine uses numpy only, which the programs and the daemon show as well.
 test-lowest: .venv-lowest/.developer
-	.venv-lowest/bin/python $(PYTEST) tests/unit tests/daemon --ignore=tests/unit/engine \
+	.venv-lowest/bin/python $(PYTEST) $(addprefix tests/unit/,daemon backends client luxi sources engine/rules) \
+		$(patsubst %,tests/daemon/test_%.py,service ctl ledger history http metrics) \
 		-m "not long and not slow and not searching and not oracle"
 
 demo: $(VENV)/.installed
