@@ -300,7 +300,8 @@ def test_unavailable_when_server_ends_the_connection(postgresql: Server) -> None
     with psycopg.connect(url, autocommit=True) as other:
         others = "backend_type = 'client backend' AND pid <> pg_backend_pid()"
         ended = "SELECT pg_terminate_backend(pid, 30000) FROM pg_stat_activity WHERE"
-        assert other.execute(f"{ended} {others}".encode()).fetchall() == [(True,)]
+        # A thread of an earlier test, which gave up a frozen server, may be just about to close its own.
+        assert set(other.execute(f"{ended} {others}".encode()).fetchall()) == {(True,)}
     with pytest.raises(UnavailableError, match=r"^postgresql://[^\n]*$"):
         ledger.usage("node")
     assert ledger.usage("node") == {"MEMORY_MB": 10}
