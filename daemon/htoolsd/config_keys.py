@@ -64,6 +64,21 @@ def text(name: str, value: object) -> str:
     return value
 
 
+def checked(check: Callable[[str], object]) -> Reader:
+    """Return a reader of strings; ``check`` raises DataError for a bad one. The empty string is accepted."""
+
+    def read(name: str, value: object) -> str:
+        found = text(name, value)
+        try:
+            if found:
+                check(found)
+        except DataError as error:
+            raise DataError(f"{name}: {error}") from None
+        return found
+
+    return read
+
+
 def one_of(*choices: str) -> Reader:
     """Return a reader that accepts these strings."""
 

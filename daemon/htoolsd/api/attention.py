@@ -1,4 +1,4 @@
-"""What needs an administrator's attention, worst first, each with the next command. Pure functions."""
+"""Lines that need an administrator's attention, worst first, each with the next command. Pure functions."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from shlex import join
@@ -13,8 +13,6 @@ from htoolsd.plans.plan import Plan, PlanState
 
 _RECENT = 86400.0  # seconds
 _LOG = "journalctl -u htoolsd -p warning"
-
-
 _DOWN = (Status.ERROR_DOWN, Status.NODE_DOWN, Status.NODE_OFFLINE)  # of instances that should run
 _CRITICAL = {"luxi", "down", "ledger", "hung"}  # kinds; the others are warnings
 

@@ -8,7 +8,7 @@ from ipaddress import ip_address
 
 from ganeti_htools.files import read_regular_file
 from ganeti_htools.model.errors import DataError
-from htoolsd.config_keys import key, text, texts
+from htoolsd.config_keys import checked, key, texts
 
 _UNIX = "unix:"
 _EXPECTED = "unix:/PATH, or a loopback address and a port like 127.0.0.1:9719 or [::1]:9719"
@@ -41,20 +41,13 @@ def address(listen: str) -> Address:
     return Address(host=host, port=port)
 
 
-def _listen(name: str, value: object) -> str:
-    try:
-        if text(name, value):
-            address(text(name, value))
-    except DataError as error:
-        raise DataError(f"{name}: {str(error).removeprefix(f'{name}: ')}") from None
-    return text(name, value)
-
-
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
     """The table ``[http]``."""
 
-    listen: str = key("", "unix:/PATH, or a loopback address like 127.0.0.1:9719; empty: off", read=_listen)
+    listen: str = key(
+        "", "unix:/PATH, or a loopback address like 127.0.0.1:9719; empty: off", read=checked(address)
+    )
     token_file: str = key("", "file with the token that clients of a loopback address must send")
     hosts: tuple[str, ...] = key(
         (), "further names by which clients may ask, besides localhost and the address", read=texts()

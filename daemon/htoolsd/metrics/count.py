@@ -49,7 +49,7 @@ def figures(cluster: Cluster) -> Iterator[tuple[str, str, float]]:
     whole = view.state_of(cluster, View())
     rows = list(groups(whole))
     random.shuffle(rows)  # where the time is too short, it must not always be too short for the same groups
-    alone = {cluster.groups[row].name: _alone(whole, row) for row in rows}
+    alone = {cluster.groups[row].name: _group_state(whole, row) for row in rows}
     for name, state in alone.items():
         try:
             yield name, "free_instances", free_instances(state)
@@ -79,7 +79,7 @@ def balanced_score(state: State) -> float:
     return score_of(after, scope)
 
 
-def _alone(whole: State, group: int) -> State:
+def _group_state(whole: State, group: int) -> State:
     """Return the nodes of a group (row), with the instances that have all their nodes in the group."""
     scope = whole.group == group
     here = scope[whole.pnode] & ((whole.snode == NOWHERE) | scope[whole.snode])

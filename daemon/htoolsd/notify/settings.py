@@ -5,31 +5,27 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from ganeti_htools.model.errors import DataError
-from htoolsd.config_keys import key, text
+from htoolsd.config_keys import checked, key
 
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
-def _program(name: str, value: object) -> str:
-    found = text(name, value)
-    if found and not (os.path.isabs(found) and found.isprintable()):
-        raise DataError(f"{name}: expected the absolute path of a program, without arguments")
-    return found
+def _check_program(path: str) -> None:
+    """Raises DataError."""
+    if not (os.path.isabs(path) and path.isprintable()):
+        raise DataError("expected the absolute path of a program, without arguments")
 
 
-def _url(name: str, value: object) -> str:
-    found = text(name, value)
-    if not found:
-        return found
+def _check_url(url: str) -> None:
+    """Raises DataError."""
     try:
-        parts = urlsplit(found)
+        parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError:
         host = None
     secure = parts.scheme == "https" or (parts.scheme == "http" and host in _LOOPBACK) if host else False
-    if not secure or not found.isprintable():
-        raise DataError(f"{name}: expected a URL like https://host/path; http only for this machine")
-    return found
+    if not secure or not url.isprintable():
+        raise DataError("expected a URL like https://host/path; http only for this machine")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +33,13 @@ class NotifySettings:
     """The keys of ``[notify]``. At most one of ``program`` and ``url`` is set."""
 
     program: str = key(
-        "", "program that gets events as JSON on its standard input; empty: none", read=_program
+        "",
+        "program that gets events as JSON on its standard input; empty: none",
+        read=checked(_check_program),
     )
-    url: str = key("", "address that events are posted to as JSON, like https://host/path", read=_url)
+    url: str = key(
+        "", "address that events are posted to as JSON, like https://host/path", read=checked(_check_url)
+    )
     pause_seconds: float = key(10.0, "pause after an event: what comes meanwhile goes with the same call")
     every_seconds: float = key(60.0, "shortest time between two calls")
     repeat_seconds: float = key(3600.0, "shortest time until what went and came back is announced again")

@@ -1,16 +1,17 @@
-"""What a daemon takes over from the one before it: Ganeti's jobs of the last day tell.
+"""Succession of daemons: what Ganeti's jobs of the last day tell the next one.
 
 Policies spend budgets and let instances rest, and their memory is on the disk of the machine that was the
 master. Ganeti keeps jobs on all master candidates. So the next master's daemon learns from them what was
 spent, what was moved, and which plan was going on. Pure functions over jobs.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
 from ganeti_htools.execution.record import run_from_record
 from ganeti_htools.luxi.job_queries import JobStatus
+from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.luxi.past_jobs import PastJob, PlanMark
 from htoolsd.plans.plan import Plan, PlanState
 from htoolsd.policies.memory import Expense
@@ -31,23 +32,26 @@ def expenses(jobs: Iterable[PastJob]) -> Iterator[tuple[str, Expense]]:
 
 def moved(jobs: Iterable[PastJob]) -> dict[str, float]:
     """Return the time of the last job that moved an instance, by its name."""
-    return {
-        str(opcode.get("instance_name")): job.received
-        for job in jobs
-        if job.status not in _WITHOUT_EFFECT
-        for opcode in job.opcodes
-        if opcode["OP_ID"] in _MOVING
-    }
+    return _last_times(jobs, "instance_name", lambda opcode: opcode["OP_ID"] in _MOVING)
 
 
 def switched(jobs: Iterable[PastJob]) -> dict[str, float]:
     """Return the time of the last job that set a node offline or online, by its name."""
+    return _last_times(
+        jobs,
+        "node_name",
+        lambda opcode: opcode["OP_ID"] == "OP_NODE_SET_PARAMS" and opcode.get("offline") is not None,
+    )
+
+
+def _last_times(jobs: Iterable[PastJob], subject: str, counts: Callable[[Opcode], bool]) -> dict[str, float]:
+    """Return the time of the last job with such an opcode, by the opcode's parameter ``subject``."""
     return {
-        str(opcode.get("node_name")): job.received
+        str(opcode.get(subject)): job.received
         for job in jobs
         if job.status not in _WITHOUT_EFFECT
         for opcode in job.opcodes
-        if opcode["OP_ID"] == "OP_NODE_SET_PARAMS" and opcode.get("offline") is not None
+        if counts(opcode)
     }
 
 

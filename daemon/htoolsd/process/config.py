@@ -15,7 +15,7 @@ from ganeti_htools.files import read_regular_file
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import Pool
 from ganeti_htools.version import VERSION
-from htoolsd.config_keys import ConfigError, check_table, key, one_of, text
+from htoolsd.config_keys import ConfigError, check_table, checked, key, one_of
 from htoolsd.http.settings import HttpSettings
 from htoolsd.ledger.records import check_address, has_password
 from htoolsd.notify.settings import NotifySettings
@@ -50,15 +50,6 @@ def _pool(fields: Fields) -> Pool:
     if fields.has("free"):
         raise fields.wrong("free", "Int", "no value; a probe measures it")
     return pool(fields)
-
-
-def _ledger(name: str, value: object) -> str:
-    try:
-        if text(name, value):
-            check_address(text(name, value))
-    except DataError as error:
-        raise DataError(f"{name}: {error}") from None
-    return text(name, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +87,7 @@ class Config:
         "",
         "the ledger's database, postgresql://...; empty: ledger.sqlite in the state directory",
         fixed=True,
-        read=_ledger,
+        read=checked(check_address),
     )
     claims: str = key(
         "auto",
