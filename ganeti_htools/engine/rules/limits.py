@@ -14,7 +14,7 @@ MIB = "MiB"
 
 
 class NodeRole(Enum):
-    """NodeRole of a node for an instance."""
+    """Role of a node for an instance."""
 
     PRIMARY = "primary"
     SECONDARY = "secondary"
