@@ -90,3 +90,10 @@ def test_systemd_accepts_unit(tmp_path: Path) -> None:
     result = subprocess.run([analyze, "verify", "--man=no", installed], capture_output=True, text=True)
     complaints = [line for line in result.stderr.splitlines() if UNIT.name in line]
     assert complaints == []
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/install.md"])
+def test_installation_creates_the_unit_s_user(document: str) -> None:
+    text = (UNIT.parents[1] / document).read_text("utf-8")
+    created, enabled = text.find("systemd-sysusers"), text.find("systemctl enable --now htoolsd")
+    assert 0 <= created < enabled
