@@ -12,6 +12,7 @@ from ganeti_htools.model.ganeti_version import GanetiVersion
 from ganeti_htools.model.inventory import Inventories, Inventory
 from ganeti_htools.model.policy import DEFAULT_IPOLICY, Demand, IPolicy
 from ganeti_htools.model.storage import DesiredUnit, Pool, Unit
+from ganeti_htools.model.tags import MAINTENANCE
 from ganeti_htools.model.types import AllocPolicy, DiskTemplate, Status
 
 # Inventories that administrators set for pools; sizes are MiB.
@@ -89,6 +90,16 @@ class Node:
     inventories: Inventories = ()
     drained: bool = False
     powered: bool | None = None
+
+    @property
+    def in_maintenance(self) -> bool:
+        """Whether an administrator works on the node."""
+        return MAINTENANCE in self.tags
+
+    @property
+    def closed(self) -> bool:
+        """Whether the node takes no instances: it is offline or in maintenance."""
+        return self.offline or self.in_maintenance
 
 
 @dataclass(frozen=True, slots=True)

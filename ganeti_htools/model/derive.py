@@ -94,7 +94,7 @@ def derive(
         aliases += ((counted, plain) for plain, counted in forthcoming(shape).items())
     columns = columns_type(shape, tuple(aliases))(
         vcpu_ratio=_floats(policies[row].vcpu_ratio for row in group.tolist()),
-        offline=_bools(node.offline for node in nodes),
+        offline=_bools(node.closed for node in nodes),
         excl_stor=_bools(node.excl_stor for node in nodes),
         primaries=placed.on_primaries(np.ones(len(placed.pnode), np.int64), placed.settled),
         secondaries=np.bincount(placed.snode[placed.settled & placed.with_secondary], minlength=size),

@@ -9,6 +9,7 @@ Pinned: policies of the daemon leave the instance where it is (``htoolsd(8)``).
 Resource: how much an instance demands of a custom resource class (``htools(1)``).
 Inventory: what an administrator has set about a resource class of a node (``htoolsctl(1)``).
 Squeezing: a run of hsqueeze is at work on the node, or was cut off there (``hsqueeze(1)``).
+Maintenance: the node takes no instances, like a drained one.
 """
 
 import math
@@ -21,6 +22,7 @@ EXCLUSION = "htools:iextags:"
 STANDBY = "htools:standby:"
 STANDBY_AUTO = f"{STANDBY}auto"  # what hsqueeze itself gives and takes
 SQUEEZING = "htools:squeezing"
+MAINTENANCE = "htools:maintenance"
 MIGRATION = "htools:migration:"
 ALLOW_MIGRATION = "htools:allowmigration:"
 LOCATION = "htools:nlocation:"

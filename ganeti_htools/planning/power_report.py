@@ -104,6 +104,8 @@ def _reason(state: State, row: int, cause: str, allowed: AllowedMoves) -> Reason
 
 def _unavailable(node: Node) -> str:
     """Return why an offline node is no candidate for powering up."""
+    if node.in_maintenance:
+        return "is in maintenance"
     return "is drained" if node.drained and standby(node.tags) else "has no standby tag"
 
 

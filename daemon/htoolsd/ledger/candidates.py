@@ -36,7 +36,7 @@ def pools_of_nodes(desired: DesiredState, group: str | None) -> PoolsOfNodes:
     return {
         resources.nodes[node.name].provider: [pool for pool, visible in seen.items() if visible[row]]
         for row, node in enumerate(cluster.nodes)
-        if node.group in uuids and not node.offline
+        if node.group in uuids and not node.closed
     }
 
 

@@ -111,7 +111,7 @@ async def observe(inputs: PolicyInputs, remedy: Remedy) -> tuple[Cluster, list[S
                 shared._replace(group=name, n1=n1, reserve=_reserve(inputs.settings, name)),
                 score,
                 need,
-                drained=[node.name for node in nodes if node.drained and node.name not in unfinished],
+                drained=[node.name for node in nodes if _is_drained(node) and node.name not in unfinished],
                 unfinished=unfinished,
                 silent=model.silent,
                 updating=[node for node in model.updating if node in group_names],
@@ -215,12 +215,12 @@ def moved_instances(before: Cluster, now: Cluster) -> Iterator[str]:
 
 
 def returned_nodes(before: Cluster, now: Cluster) -> list[str]:
-    """Return nodes that were offline and are not now.
+    """Return nodes that were offline or in maintenance and are not now.
 
     Nodes that were drained to be powered down, and then stayed up, have not returned.
     """
-    offline = {node.name for node in before.nodes if node.offline and not _is_being_emptied(node)}
-    return [node.name for node in now.nodes if not node.offline and node.name in offline]
+    closed = {node.name for node in before.nodes if node.closed and not _is_being_emptied(node)}
+    return [node.name for node in now.nodes if not node.closed and node.name in closed]
 
 
 def groups_without_n1(cluster: Cluster) -> set[str]:
@@ -240,7 +240,11 @@ def node_events(before: Model, now: Model) -> Iterator[str]:
 
 def _drained_nodes(model: Model) -> list[str]:
     nodes = model.cluster.nodes if model.cluster else ()
-    return [node.name for node in nodes if node.drained and not _is_being_emptied(node)]
+    return [node.name for node in nodes if _is_drained(node) and not _is_being_emptied(node)]
+
+
+def _is_drained(node: Node) -> bool:
+    return node.drained or node.in_maintenance
 
 
 def _is_being_emptied(node: Node) -> bool:

@@ -33,6 +33,8 @@ def obstacles_to_power_down(state: State, allowed: AllowedMoves = AllowedMoves.P
     for row, node in enumerate(state.cluster.nodes):
         if node.master:
             reasons[row] = "is the master"
+        elif node.in_maintenance:
+            reasons[row] = "is in maintenance"
         elif state.columns.offline[row]:
             reasons[row] = "is offline or drained"
         elif row in hosts:
@@ -72,17 +74,20 @@ def candidate_pool_for(cluster: Cluster, nodes: Collection[Node]) -> int | None:
     if cluster.candidate_pool is None:
         return None
     names = {node.name for node in nodes}
-    others = [node for node in cluster.nodes if node.name not in names and not node.offline]
+    others = [node for node in cluster.nodes if node.name not in names and not node.closed]
     return max(0, cluster.candidate_pool - sum(node.master_capable is True for node in others))
 
 
 def online_candidates(state: State) -> Ints:
-    """Return the nodes that may be powered up: offline, with a standby tag, and not just drained.
+    """Return the nodes that may be powered up: offline with a standby tag, not just drained, not in
+    maintenance.
 
     Nodes with lower priorities in their tags come first, then those without one, each in input order.
     """
     nodes = state.cluster.nodes
-    tagged = np.array([standby(node.tags) and not node.drained for node in nodes], np.bool_)
+    tagged = np.array(
+        [standby(node.tags) and not (node.drained or node.in_maintenance) for node in nodes], np.bool_
+    )
     rows = np.flatnonzero(state.columns.offline & tagged)
     priorities = np.array([standby_priority(nodes[row].tags) for row in rows], np.float64)
     return rows[np.argsort(priorities, kind="stable")]

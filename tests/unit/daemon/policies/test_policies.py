@@ -10,6 +10,9 @@ import structlog
 import trio
 from trio.testing import MockClock
 
+from ganeti_htools.luxi import opcodes
+from ganeti_htools.luxi.opcodes import Opcode
+from ganeti_htools.model.tags import MAINTENANCE
 from ganeti_htools.planning import hbal
 from ganeti_htools.planning.hbal import BalancingPlan
 from htoolsd.history import entries
@@ -155,12 +158,21 @@ async def test_holds_back_while_the_watcher_is_paused(autojump_clock: MockClock,
         assert (await daemon.decided()).outcome == "begun"
 
 
-async def test_drained_and_returned_nodes_trigger_rounds(autojump_clock: MockClock, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [
+        (role("two", drained=True), role("two", drained=False)),
+        (opcodes.tag_node("two", [MAINTENANCE]), opcodes.untag_node("two", [MAINTENANCE])),
+    ],
+)
+async def test_drained_and_returned_nodes_trigger_rounds(
+    autojump_clock: MockClock, tmp_path: Path, begin: Opcode, end: Opcode
+) -> None:
     async with working(tmp_path, rebalance=replace(EAGER, every_seconds=1e6)) as daemon:
-        daemon.luxid.jobs.submit([[role("two", drained=True)]])
+        daemon.luxid.jobs.submit([[{**begin, "reason": []}]])
         drained = await daemon.next(0)
         assert (drained.trigger, drained.reason) == ("node two was drained", "nodes are drained: two")
-        daemon.luxid.jobs.submit([[role("two", drained=False)]])
+        daemon.luxid.jobs.submit([[{**end, "reason": []}]])
         back = await daemon.next(1)
         assert back.trigger == "node two is back"
 
