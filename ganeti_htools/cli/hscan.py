@@ -30,8 +30,8 @@ from ganeti_htools.sources.source import Source, read
 FAILED = 2  # exit status if any cluster could not be read or saved
 
 _LOCAL = "LOCAL"  # what the own cluster is called
-_HEADER = ("Nodes", "Inst", "BNode", "BInst", "t_mem", "f_mem", "t_disk", "f_disk", "Score")
-_WIDTHS = (5, 5, 5, 5, 6, 6, 6, 6, 10)
+_HEADER = ("Nodes", "Inst", "BNode", "BInst", "t_mem", "f_mem", "t_disk", "f_disk", "Score".rjust(10))
+_WIDTHS = (5, 5, 5, 5, 6, 6, 6, 6)  # a score is as wide as it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,8 @@ def _figures(summary: Summary) -> Sequence[str]:
 
 
 def _row(name: str, cells: Sequence[str]) -> None:
-    print(name, *(cell.rjust(width) for cell, width in zip(cells, _WIDTHS, strict=True)), flush=True)
+    *counts, last = cells
+    print(name, *(cell.rjust(width) for cell, width in zip(counts, _WIDTHS, strict=True)), last, flush=True)
 
 
 def summarise(state: State) -> Summary:

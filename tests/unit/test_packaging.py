@@ -18,6 +18,17 @@ def test_every_package_is_listed() -> None:
     assert set(config["options"]["packages"].split()) == found
 
 
+def test_debian_13_has_every_package_that_we_need() -> None:
+    """The list for its suite names them as Debian does."""
+    config = configparser.ConfigParser()
+    config.read(TOP / "setup.cfg")
+    extras = config["options.extras_require"]
+    wanted = config["options"]["install_requires"] + extras["postgresql"] + extras["test"]
+    lists = re.findall(r"python3-\{(.*)\}", (TOP / ".ci/test-debian-13").read_text())
+    installed = {name for names in lists for name in names.split(",")}
+    assert {re.split(r"[\[>]", line)[0] for line in wanted.split()} == installed
+
+
 def test_watcher_hook_finds_programs_where_install_page_puts_them() -> None:
     (prefix,) = re.findall(r"\n    python3 -m venv (\S+)\n", (TOP / "docs/install.md").read_text())
     hook = (TOP / "contrib" / "hooks" / "watcher" / "htoolsd-policies").read_text()

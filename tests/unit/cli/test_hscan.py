@@ -40,6 +40,15 @@ def test_json_tells_the_same_figures(
     assert len(saved.nodes) == report["nodes"]
 
 
+def test_score_that_is_no_number_is_not_padded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = cluster(3, Shape(nodes=3, instances=5, templates={"drbd": 1}))
+    next(iter(data["nodes"].values()))["total_cpus"] = 0
+    assert hscan.main(["--no-headers", "-d", str(tmp_path), write(tmp_path / "rapi", data)]) == 0
+    *_, free_disk, score = capsys.readouterr().out.removesuffix("\n").split(" ")
+    assert free_disk.isdigit()
+    assert score == "NaN"
+
+
 def test_what_is_saved_is_what_was_read(address: str, tmp_path: Path) -> None:
     assert hscan.main(["-d", str(tmp_path), address]) == 0
     (path,) = tmp_path.glob("*.data")
