@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from tests.support.programs import ROOT
 from tests.support.simulators import ask
@@ -37,6 +37,7 @@ SMALL = ("-B", "memory=256,vcpus=1")
 _IP_FREEBIND = 15  # ip(7)
 
 Command = Sequence[object]
+Value = TypeVar("Value")
 
 
 class Job(NamedTuple):
@@ -142,12 +143,13 @@ def switch_on(node: str) -> None:
     run(["/usr/lib/ganeti/daemon-util", "start", "ganeti-noded"], node=node)
 
 
-def wait_until(condition: Callable[[], object]) -> None:
-    """Wait for something in Ganeti."""
+def wait_until(condition: Callable[[], Value]) -> Value:
+    """Wait for something in Ganeti, and return it."""
     end = time.monotonic() + PATIENCE
-    while not condition():
+    while not (value := condition()):
         assert time.monotonic() < end
         time.sleep(0.05)
+    return value
 
 
 def table(program: str, fields: str, *names: str) -> list[list[str]]:
@@ -161,6 +163,40 @@ def jobs(after: int = 0) -> list[Job]:
     rows = ask(luxi(), "QueryJobs", [], ["id", "status", "summary"])
     found = sorted(Job(number, status, ",".join(summary)) for number, status, summary in rows)
     return [job for job in found if job.number > after]
+
+
+def unfinished(after: int = 0) -> list[Job]:
+    """The jobs with a higher number that have not ended. What these submit belongs to them."""
+    return [job for job in jobs(after) if job.status in ("queued", "waiting", "canceling", "running")]
+
+
+@contextlib.contextmanager
+def locked(*nodes: str) -> Iterator[None]:
+    """Nodes whose locks a job of Ganeti holds, so that other jobs wait for the end of the context."""
+    opcode = {"OP_ID": "OP_TEST_DELAY", "duration": PATIENCE, "interruptible": True, "reason": []}
+    number = ask(luxi(), "SubmitJob", [opcode | {"on_master": False, "on_nodes": nodes}])
+
+    def listens() -> str:
+        (((log,),),) = ask(luxi(), "QueryJobs", [number], ["oplog"])
+        return "".join(content[0] for _, _, kind, content in log if kind == "delay-test")
+
+    path = wait_until(listens)
+    try:
+        yield
+    finally:
+        with socket.socket(socket.AF_UNIX) as sleeper:
+            sleeper.connect(TREE + path)
+            sleeper.send(b".")
+
+
+def wait_for_lock_requests(*numbers: int) -> None:
+    """Wait until all these jobs want locks that others hold. Ganeti serves the lowest number first."""
+
+    def waiting() -> set[int]:
+        rows = ask(luxi(), "Query", "lock", ["pending"], None)["data"]
+        return {int(number) for ((_, pending),) in rows for _, owners in pending for number in owners}
+
+    wait_until(lambda: waiting() >= set(numbers))
 
 
 def nodes_of(instance: str) -> list[str]:

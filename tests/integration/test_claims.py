@@ -13,7 +13,17 @@ from pathlib import Path
 import pytest
 
 from tests.integration import cluster
-from tests.integration.cluster import ADD, EXECUTABLE, jobs, run, succeed, table
+from tests.integration.cluster import (
+    ADD,
+    EXECUTABLE,
+    jobs,
+    locked,
+    run,
+    succeed,
+    table,
+    unfinished,
+    wait_for_lock_requests,
+)
 from tests.integration.daemon import Daemon
 
 pytestmark = pytest.mark.integration
@@ -60,11 +70,16 @@ def created(
     common = ["gnt-instance", "add", "--submit", "-o", "slow+default", "-t", "plain", "--disk", "0:size=1G"]
     one = [*common, "-B", f"memory={MEMORY},vcpus=1", *OPTIONS]
     batches = [batch(directory / f"batch-{names[0]}", names) for names in together]
-    run(*batches, *([*one, each] for each in single))
+    # All that is asked for together is decided before any of it is created, which needs a node for itself.
+    with locked(*ROOM):
+        first = jobs()[-1].number
+        run(*batches)
+        wait_for_lock_requests(*(job.number for job in jobs(after=first)))
     # Who finds no place with the locks that are free is asked for again, with all of them.
+    run(*([*one, each] for each in single))
     cluster.wait_until(lambda: daemon.served() >= decided)
     GO.touch()
-    cluster.wait_until(lambda: daemon.status()["cluster"]["unfinished_jobs"] == 0)
+    cluster.wait_until(lambda: not unfinished(after=before))
     failed = [job.summary for job in jobs(after=before) if job.status != "success"]
     there = {row[0]: row[1:] for row in table("gnt-instance", "name,pnode,status")}
     running = Counter(node for name, (node, status) in there.items() if name in NAMES and status == "running")
