@@ -30,6 +30,11 @@ def hail() -> NoReturn:
     _start(programs.HAIL)
 
 
+def harep() -> NoReturn:
+    """Run ``harep``."""
+    _start(programs.HAREP)
+
+
 def hbal() -> NoReturn:
     """Run ``hbal``."""
     _start(programs.HBAL)

@@ -259,6 +259,15 @@ class CommandLine(Values):
     ignore_non_redundant = switch("ignore instances without a secondary")
     force = switch("continue with a warning instead of an error", "f")
 
+    # Repairs.
+    job_delay = value(
+        kinds.NUMBER,
+        10.0,
+        "let the job of a repair wait so long, while its record is written",
+        metavar="SECONDS",
+    )
+    dry_run = switch("only show what would be done")
+
     # Every program has these.
     version = switch("show the version", "V")
     help = switch("show this help", "h")

@@ -301,7 +301,13 @@ HREGROUP = Program(
     _ACTIONS,
 )
 
+HAREP = Program(
+    "harep",
+    "repair instances whose nodes are offline",
+    (Line.luxi, Line.job_delay, Line.reason, Line.dry_run),
+)
+
 PROGRAMS = {
     program.name: program
-    for program in (HAIL, HBAL, HCHECK, HINFO, HREGROUP, HROLLER, HSCAN, HSPACE, HSQUEEZE)
+    for program in (HAIL, HAREP, HBAL, HCHECK, HINFO, HREGROUP, HROLLER, HSCAN, HSPACE, HSQUEEZE)
 }

@@ -51,6 +51,15 @@ def _target(node: str | None) -> Opcode:
 
 def replace_secondary(instance: str, node: str) -> Opcode:
     """Copy the disks to a new secondary."""
+    return {**_new_secondary(instance), "remote_node": node}
+
+
+def replace_secondary_by(instance: str, iallocator: str) -> Opcode:
+    """Copy the disks to a new secondary that an iallocator chooses."""
+    return {**_new_secondary(instance), "iallocator": iallocator}
+
+
+def _new_secondary(instance: str) -> Opcode:
     return {
         "OP_ID": "OP_INSTANCE_REPLACE_DISKS",
         "instance_name": instance,
@@ -58,7 +67,35 @@ def replace_secondary(instance: str, node: str) -> Opcode:
         "ignore_ipolicy": False,
         "mode": "replace_new_secondary",
         "disks": [],
-        "remote_node": node,
+    }
+
+
+def recreate_disks(instance: str, iallocator: str) -> Opcode:
+    """Make all disks anew, empty, on nodes that an iallocator chooses."""
+    return {
+        "OP_ID": "OP_INSTANCE_RECREATE_DISKS",
+        "instance_name": instance,
+        "disks": [],
+        "nodes": [],
+        "iallocator": iallocator,
+    }
+
+
+def reinstall(instance: str) -> Opcode:
+    """Install the instance's operating system anew."""
+    return {"OP_ID": "OP_INSTANCE_REINSTALL", "instance_name": instance, "force_variant": False}
+
+
+def delay(seconds: float) -> Opcode:
+    """Wait on the master, under a lock of the master's node."""
+    return {
+        "OP_ID": "OP_TEST_DELAY",
+        "duration": int(seconds) if seconds == int(seconds) else seconds,
+        "on_master": True,
+        "on_nodes": [],
+        "repeat": 0,
+        "interruptible": False,
+        "no_locks": False,
     }
 
 
@@ -93,6 +130,16 @@ def tag_node(node: str, tags: Sequence[str]) -> Opcode:
 def untag_node(node: str, tags: Sequence[str]) -> Opcode:
     """Remove tags from a node."""
     return {"OP_ID": "OP_TAGS_DEL", "kind": "node", "tags": list(tags), "name": node}
+
+
+def tag_instance(instance: str, tags: Sequence[str]) -> Opcode:
+    """Add tags to an instance."""
+    return {"OP_ID": "OP_TAGS_SET", "kind": "instance", "tags": list(tags), "name": instance}
+
+
+def untag_instance(instance: str, tags: Sequence[str]) -> Opcode:
+    """Remove tags from an instance."""
+    return {"OP_ID": "OP_TAGS_DEL", "kind": "instance", "tags": list(tags), "name": instance}
 
 
 def set_node(node: str, role: str, holds: bool, auto_promote: bool = False) -> Opcode:

@@ -116,9 +116,7 @@ def replace_disks(world: World, opcode: Opcode) -> tuple[World, Any]:
         raise prereq_error("Can only run replace disks for DRBD8-based instances", "wrong_input")
     if opcode["mode"] != "replace_new_secondary":
         return world, None  # the disks stay on their nodes
-    name = opcode.get("remote_node")
-    if name is None:
-        raise prereq_error("No new node, and iallocators are not simulated", "wrong_input")
+    name = opcode.get("remote_node") or _chosen(world, opcode, instance, 1)[0].name
     target, source = usable_node(world, name), node_of(world, instance.snode)
     if name == instance.pnode:
         raise prereq_error("The specified node is the primary node of the instance", "wrong_input")
@@ -142,6 +140,46 @@ def _with_disks(world: World, instance: Instance, target: Node) -> Node:
         where = f" on {short}" if short and world.units.reported else ""
         raise OpcodeError("OpExecError", text + where)
     return taken
+
+
+def _chosen(world: World, opcode: Opcode, instance: Instance, count: int) -> list[Node]:
+    """Choose nodes in place of the opcode's iallocator: those of the group with the most free disk."""
+    if opcode.get("iallocator") is None:
+        raise prereq_error("No new node, and no iallocator in the opcode", "wrong_input")
+    group = node_of(world, instance.pnode).group
+    unusable = world.offline | world.drained | world.silent | {instance.pnode, instance.snode}
+    nodes = [node for node in world.cluster.nodes if node.group == group and node.name not in unusable]
+    if len(nodes) < count:
+        text = f"Can't compute nodes using iallocator '{opcode['iallocator']}': not enough nodes"
+        raise prereq_error(text, "insufficient_resources")
+    return sorted(nodes, key=lambda node: -node.f_dsk)[:count]
+
+
+def recreate_disks(world: World, opcode: Opcode) -> tuple[World, Any]:
+    """Make the disks of an instance anew, on other nodes."""
+    instance = instance_of(world, opcode)
+    targets = _chosen(world, opcode, instance, instance.template.required_nodes)
+    source = node_of(world, instance.pnode)
+    if source.name not in world.offline and _meant_to_run(instance):
+        text = f"Instance '{instance.name}' is marked to be up, cannot recreate disks"
+        raise prereq_error(text, "wrong_state")
+    changed = [node_after(source, instance, world.units, storage=-1, memory=-1)]
+    if instance.snode is not None:
+        changed.append(node_after(node_of(world, instance.snode), instance, world.units, storage=-1))
+    changed += [_with_disks(world, instance, target) for target in targets]
+    names = [target.name for target in targets]
+    moved = replace(instance, pnode=names[0], snode=names[1] if len(names) > 1 else None)
+    return world.with_nodes(changed).with_instance(moved), None
+
+
+def reinstall(world: World, opcode: Opcode) -> tuple[World, Any]:
+    """Install the system of a stopped instance anew, which changes nothing that others see."""
+    instance = instance_of(world, opcode)
+    usable_node(world, instance.pnode)
+    if _meant_to_run(instance):
+        text = f"Instance '{instance.name}' is marked to be up, cannot reinstall"
+        raise prereq_error(text, "wrong_state")
+    return world, None
 
 
 def create(world: World, opcode: Opcode) -> tuple[World, Any]:

@@ -137,6 +137,8 @@ _UNITS: Mapping[str, LogicalUnit] = {
     "OP_INSTANCE_FAILOVER": instances.failover,
     "OP_INSTANCE_REPLACE_DISKS": instances.replace_disks,
     "OP_INSTANCE_MOVE": instances.move,
+    "OP_INSTANCE_RECREATE_DISKS": instances.recreate_disks,
+    "OP_INSTANCE_REINSTALL": instances.reinstall,
     "OP_TAGS_SET": tags.add,
     "OP_TAGS_DEL": tags.remove,
     "OP_NODE_SET_PARAMS": _set_node,

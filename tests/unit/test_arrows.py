@@ -31,12 +31,13 @@ MAY_IMPORT = {
     "engine.capacity": "model engine.rules engine.redundancy engine.allocation",
     "engine.maintenance": "model engine.rules engine.redundancy engine.allocation engine.balancing",
     "engine.squeezing": "model engine.rules engine.redundancy engine.balancing",
+    "engine.repair": "model",
     "engine.groups": (
         "model engine.rules engine.redundancy engine.allocation engine.balancing engine.capacity"
     ),
     "engine": (
         "model engine.rules engine.redundancy engine.allocation engine.balancing engine.capacity"
-        " engine.maintenance engine.squeezing engine.groups"
+        " engine.maintenance engine.squeezing engine.groups engine.repair"
     ),
     "engine.explaining": "model engine",
     "luxi": "model",
@@ -44,7 +45,7 @@ MAY_IMPORT = {
     "client": "model backends luxi sockets",
     "simulator": "model engine backends luxi files sockets streams version",
     "sources": "model backends luxi client files",
-    "execution": "model luxi",
+    "execution": "model engine.repair luxi",
     "planning": "model engine backends luxi execution sources version",
     "commandline": "model backends version sources planning",
     "cli.glossary": "model",

@@ -35,7 +35,7 @@ for tool in {list(PROGRAMS)}:
     assert not {"numpy", "orjson", "trio", "ganeti_htools.engine"} & loaded
 
 
-@pytest.mark.parametrize("tools", [{"hail"}, PROGRAMS.keys() - {"hail", "hscan"}])
+@pytest.mark.parametrize("tools", [{"hail"}, PROGRAMS.keys() - {"hail", "harep", "hscan"}])
 def test_slow_modules_are_not_loaded(tools: Set[str]) -> None:
     loaded = modules("\n".join(f"import ganeti_htools.cli.{tool}" for tool in tools))
     assert not (SLOW | SLOW_OURS) & loaded

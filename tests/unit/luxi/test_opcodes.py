@@ -84,3 +84,25 @@ def test_signed_opcodes_have_reason_comment_and_priority() -> None:
         "comment": "rebalancing via us, run beef, job 2/1",
         "reason": [["hbal", "because", 1795242548842917000]],
     }
+
+
+def test_repairs_have_the_fields_of_ganetis_harep() -> None:
+    assert opcodes.delay(2.0) == {
+        "OP_ID": "OP_TEST_DELAY",
+        "duration": 2,
+        "on_master": True,
+        "on_nodes": [],
+        "repeat": 0,
+        "interruptible": False,
+        "no_locks": False,
+    }
+    assert opcodes.delay(0.5)["duration"] == 0.5
+    assert opcodes.replace_secondary_by("inst8", "hail") == {
+        "OP_ID": "OP_INSTANCE_REPLACE_DISKS",
+        "instance_name": "inst8",
+        "early_release": False,
+        "ignore_ipolicy": False,
+        "mode": "replace_new_secondary",
+        "disks": [],
+        "iallocator": "hail",
+    }
