@@ -201,6 +201,8 @@ def query_disks(world: World, opcode: Opcode) -> dict[str, dict[str, Any]]:
 
 
 def _data(world: World, row: Instance) -> dict[str, Any]:
+    # The text format gives each instance a disk.
+    disks = () if row.template is DiskTemplate.DISKLESS else row.disks
     return {
         "name": row.name,
         "uuid": object_uuid(row.name),
@@ -209,7 +211,7 @@ def _data(world: World, row: Instance) -> dict[str, Any]:
         "pnode_group_uuid": next(node.group for node in world.cluster.nodes if node.name == row.pnode),
         "snodes": [] if row.snode is None else [row.snode],
         "disk_template": row.template.value,
-        "disks": [_disk(world, row, disk, place) for place, disk in enumerate(row.disks)],
+        "disks": [_disk(world, row, disk, place) for place, disk in enumerate(disks)],
     }
 
 

@@ -9,6 +9,7 @@ import trio
 from ganeti_htools.model.errors import HtoolsError
 from htoolsd.metrics import exporter
 from htoolsd.metrics.declarations import METRICS
+from htoolsd.metrics.durations import Durations
 from htoolsd.metrics.exporter import EXPORTER_METRICS, JobTimes, query_jobs
 from htoolsd.metrics.metric import CONTENT_TYPE, render
 from htoolsd.socket.methods import Args, File, flag, method
@@ -29,6 +30,7 @@ class MetricsMethods:
         self._sync = sync
         self._jobs: Sequence[JobTimes] = ()
         self._jobs_due = 0.0
+        self._scrapes = Durations()
 
     @method(
         "Returns the figures of the daemon and the cluster in the text format of Prometheus (text), and the"
@@ -44,18 +46,22 @@ class MetricsMethods:
 
     async def text(self, exporter_names: bool = False) -> str:
         """Return the metrics in the text format."""
+        began = trio.current_time()
         status = await self._status(True)
         if exporter_names and status["cluster"]["master"]:
             await self._query_jobs()
-        model, jobs = self._sync.model, self._jobs
+        model, jobs, scrapes = self._sync.model, self._jobs, self._scrapes
 
         def work() -> str:
             text = render(METRICS, status)
             if exporter_names:
-                text += render(EXPORTER_METRICS, exporter.document(model, jobs, status))
+                text += render(EXPORTER_METRICS, exporter.document(model, jobs, status, scrapes))
             return text
 
-        return await trio.to_thread.run_sync(work)
+        text = await trio.to_thread.run_sync(work)
+        if exporter_names:
+            self._scrapes.add(trio.current_time() - began)
+        return text
 
     async def _query_jobs(self) -> None:
         """Query the job queue if that is due. Without an answer the last known jobs stay."""

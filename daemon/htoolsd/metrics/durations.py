@@ -1,4 +1,4 @@
-"""Durations counted by size, as a Prometheus histogram has them."""
+"""Durations counted by size, as a histogram of Prometheus has them."""
 
 from bisect import bisect_left
 from dataclasses import dataclass, field

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from ganeti_htools.luxi.client import LuxiClient
 from ganeti_htools.luxi.job_queries import JobStatus, each_job
 from ganeti_htools.luxi.queries import QueryRow
+from htoolsd.metrics.durations import Durations
 from htoolsd.metrics.metric import Document, Metric, Row
 from htoolsd.sync.model import Model
 
@@ -57,10 +58,14 @@ def _between(begin: Sequence[float] | None, end: Sequence[float] | None) -> floa
     return end[0] - begin[0] + (end[1] - begin[1]) / 1e6 if begin and end else None
 
 
-def document(model: Model, jobs: Sequence[JobTimes], status: Document) -> Document:
-    """Return what the metrics come from; nothing about a cluster that this node does not lead."""
+def document(model: Model, jobs: Sequence[JobTimes], status: Document, scrapes: Durations) -> Document:
+    """Return what the metrics come from; nothing about a cluster that this node does not lead.
+
+    ``scrapes`` are the durations of earlier calls.
+    """
+    nothing: Document = {"cluster": None, "nodes": [], "instances": [], "jobs": [], "groups": []}
     if not status["cluster"]["master"] or model.answers is None:
-        return {"cluster": None, "nodes": [], "instances": [], "jobs": [], "groups": []}
+        return {**nothing, "scrapes": scrapes.to_json()}
     instances = list(map(_instance, model.tables["instances"].rows, _states(model)))
     reported = {row.values["name"]: row.values for row in model.tables["live_nodes"].rows}
     used = _used(instances)
@@ -68,7 +73,14 @@ def document(model: Model, jobs: Sequence[JobTimes], status: Document) -> Docume
     nodes = [{**reported.get(name, {}), **used[name], "name": name, "offline": off} for name, off in names]
     capacity = {group["name"]: group for group in status["capacity"]["groups"]}
     groups = [{**capacity.get(group["name"], {}), **group} for group in status["groups"] or ()]
-    return {"cluster": model.name, "nodes": nodes, "instances": instances, "jobs": jobs, "groups": groups}
+    return {
+        "cluster": model.name,
+        "nodes": nodes,
+        "instances": instances,
+        "jobs": jobs,
+        "groups": groups,
+        "scrapes": scrapes.to_json(),
+    }
 
 
 def _states(model: Model) -> Iterator[object]:
@@ -175,5 +187,12 @@ EXPORTER_METRICS = (
     ),
     _gauge(
         "hbal_target_score", "Score that hbal would reach.", ["node_group"], _each("groups", "balanced_score")
+    ),
+    Metric(
+        "ganeti_scrape_duration_seconds",
+        "summary",
+        "Duration of earlier calls for these metrics.",
+        (),
+        lambda d: [[d["scrapes"]]],
     ),
 )

@@ -10,7 +10,8 @@ if TYPE_CHECKING:  # importing prometheus_client takes long
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Document = Mapping[str, Any]
-# The values of the labels, then the value: a number, None if it is unknown, the JSON of Durations.
+# The values of the labels, then the value: a number, None if it is unknown. Histograms and summaries have the
+# JSON of Durations.
 Row = Sequence[Any]
 
 
@@ -19,7 +20,7 @@ class Metric:
     """A metric; ``rows`` returns its values from a document, for example the daemon's status."""
 
     name: str
-    kind: Literal["gauge", "counter", "histogram"]
+    kind: Literal["gauge", "counter", "histogram", "summary"]
     doc: str
     labels: tuple[str, ...]
     rows: Callable[[Document], Iterable[Row]]
@@ -27,8 +28,8 @@ class Metric:
     @property
     def sample_names(self) -> list[str]:
         """The names of its samples."""
-        parts = ("_bucket", "_count", "_sum") if self.kind == "histogram" else ("",)
-        return [self.name + part for part in parts]
+        parts = {"histogram": ("_bucket", "_count", "_sum"), "summary": ("_count", "_sum")}
+        return [self.name + part for part in parts.get(self.kind, ("",))]
 
 
 def render(metrics: Iterable[Metric], document: Document) -> str:
@@ -50,6 +51,7 @@ def _family(metric: Metric, document: Document) -> "Family":
         CounterMetricFamily,
         GaugeMetricFamily,
         HistogramMetricFamily,
+        SummaryMetricFamily,
     )
 
     rows = [(list(map(str, labels)), value) for *labels, value in metric.rows(document) if value is not None]
@@ -59,6 +61,11 @@ def _family(metric: Metric, document: Document) -> "Family":
             buckets = [*((str(bound), count) for bound, count in value["buckets"]), ("+Inf", value["count"])]
             histogram.add_metric(labels, buckets, value["sum_s"])
         return histogram
+    if metric.kind == "summary":
+        summary = SummaryMetricFamily(metric.name, metric.doc, labels=metric.labels)
+        for labels, value in rows:
+            summary.add_metric(labels, value["count"], value["sum_s"])
+        return summary
     family = (CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily)(
         metric.name, metric.doc, labels=metric.labels
     )

@@ -1,6 +1,9 @@
 """Probes of pools: commands of the administrator that print the free and the total space of a pool."""
 
+import os
+import signal
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from subprocess import DEVNULL, PIPE
 
@@ -17,27 +20,47 @@ _LONGEST = 4096  # bytes of each of its outputs
 async def probe(command: Sequence[str], patience: float = _PATIENCE) -> UnitSpace:
     """Run a command and return the space that it prints: free and total, MiB or with units.
 
-    Raises DataError.
+    At the deadline, or when it prints too much, it is killed with its process group. Raises DataError.
     """
     printed, complaint = bytearray(), bytearray()
+    process: trio.Process | None = None
     with trio.move_on_after(patience) as waiting:
         try:
             async with trio.open_nursery() as nursery:
-                run = partial(trio.run_process, command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, check=False)
-                process: trio.Process = await nursery.start(run)
+                run = partial(
+                    trio.run_process,
+                    command,
+                    stdin=DEVNULL,
+                    stdout=PIPE,
+                    stderr=PIPE,
+                    check=False,
+                    start_new_session=True,
+                    deliver_cancel=_kill,
+                )
+                process = await nursery.start(run)
+                assert process is not None
                 for stream, output in ((process.stdout, printed), (process.stderr, complaint)):
                     assert stream is not None
                     nursery.start_soon(_collect, stream, output, nursery.cancel_scope)
         except* OSError as errors:
             raise DataError(f"{command[0]}: {_first(errors).strerror}") from None
     if waiting.cancelled_caught:
+        if process is not None:  # it may have ended, with children that keep its output open
+            await _kill(process)
         raise DataError(f"{command[0]}: no end within {patience:g} s")
+    assert process is not None
     if max(len(printed), len(complaint)) > _LONGEST:
         raise DataError(f"{command[0]}: expected free and total space, got more than {_LONGEST} bytes")
     if process.returncode:
         why = complaint.decode(errors="replace").strip().partition("\n")[0]
         raise DataError(on_one_line(f"{command[0]}: exit status {process.returncode}{': ' * bool(why)}{why}"))
     return _read(command[0], printed)
+
+
+async def _kill(process: trio.Process) -> None:
+    """Kill a process with its group."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 async def _collect(stream: trio.abc.ReceiveStream, output: bytearray, enough: trio.CancelScope) -> None:

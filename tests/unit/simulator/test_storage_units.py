@@ -159,6 +159,13 @@ def test_instance_query_names_the_units_of_disks() -> None:
         ask(world(), "INSTANCE_QUERY_DATA", instances=["nobody"])
 
 
+def test_diskless_instance_has_no_disks_in_the_query() -> None:
+    rows = world().cluster
+    row = replace(instance("web", DiskTemplate.DISKLESS, "one"), disks=(Disk(0),))
+    now = initial_world(replace(rows, instances=(row,)))
+    assert ask(now, "INSTANCE_QUERY_DATA", static=True)["web"]["disks"] == []
+
+
 def created(now: World, **fields: Any) -> World:
     """Return the world with a new instance that has its disk on ssd and its metadata on hdd."""
     new = {

@@ -6,11 +6,12 @@ import pytest
 import trio
 from prometheus_client.parser import text_string_to_metric_families
 
+from htoolsd.metrics.durations import Durations
 from htoolsd.metrics.exporter import EXPORTER_METRICS, JobTimes, document, query_jobs
 from htoolsd.metrics.metric import render
 from tests.support.memory_ganeti import following, ganeti
 
-# Expressions of the project's dashboards: names and labels.
+# Expressions of the project's dashboards, and the metric that they do not show: names and labels.
 DASHBOARDS = """
 ganeti_cluster_instance_count / (ganeti_hspace_allocatable_instances + ganeti_cluster_instance_count)
 count by (cluster) (ganeti_cluster_node_count)
@@ -22,12 +23,16 @@ ganeti_node_mtotal{cluster=""} ganeti_node_mfree{cluster=""} ganeti_node_p_oper_
 ganeti_node_pinst_cnt{cluster=""} ganeti_node_sinst_cnt{cluster=""} ganeti_node_s_oper_vcpus{cluster=""}
 ganeti_cluster_jobs{cluster="", job_status="error"} ganeti_cluster_offline_nodes{cluster=""}
 ganeti_job_run_time{cluster="", job_operation=""} ganeti_job_wait_time{cluster="", job_id=""}
+ganeti_scrape_duration_seconds
 """
 STATUS = {
     "cluster": {"master": True},
     "groups": [{"name": "default", "score": 2.5}],
     "capacity": {"groups": [{"name": "default", "free_instances": 7, "balanced_score": 1.5}]},
 }
+SCRAPES = Durations()
+SCRAPES.add(0.25)
+SCRAPES.add(0.5)
 JOBS = [
     JobTimes(3, "success", "OP_INSTANCE_CREATE", 0.5, 20.0),
     JobTimes(4, "running", "OP_CLUSTER_VERIFY", 1.0, None),
@@ -45,11 +50,12 @@ async def test_values_are_those_of_the_cluster(autojump_clock: trio.testing.Mock
     async with ganeti() as luxid, following(luxid) as sync:
         await sync.poll_all()
         model = sync.model
-        text = render(EXPORTER_METRICS, document(model, JOBS, STATUS))
+        text = render(EXPORTER_METRICS, document(model, JOBS, STATUS, SCRAPES))
         async with sync.client() as client:
             assert isinstance(await query_jobs(client), list)
     assert model.cluster is not None
     families = {family.name: family.samples for family in text_string_to_metric_families(text)}
+    assert [each.value for each in families.pop("ganeti_scrape_duration_seconds")] == [2, 0.75]
     assert {sample.labels["cluster"] for samples in families.values() for sample in samples} == {model.name}
     for name, field in (("mtotal", "t_mem"), ("mfree", "f_mem"), ("ctotal", "t_cpu"), ("dtotal", "t_dsk")):
         found = {each.labels["node"]: each.value for each in families[f"ganeti_node_{name}"]}
@@ -77,5 +83,6 @@ async def test_other_nodes_have_no_values(
     async with ganeti() as luxid, following(luxid) as sync:
         await sync.poll_all()
         status = STATUS | {"cluster": {"master": master}}
-        text = render(EXPORTER_METRICS, document(sync.model, JOBS, status))
-    assert [line for line in text.splitlines() if not line.startswith("#")] == []
+        text = render(EXPORTER_METRICS, document(sync.model, JOBS, status, Durations()))
+    values = [line for line in text.splitlines() if not line.startswith("#")]
+    assert values == ["ganeti_scrape_duration_seconds_count 0.0", "ganeti_scrape_duration_seconds_sum 0.0"]

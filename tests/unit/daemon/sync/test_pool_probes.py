@@ -1,10 +1,17 @@
 """Probes of pools: real commands."""
 
+import os
+from pathlib import Path
+from select import select
+
 import pytest
+import trio
+from trio.testing import MockClock
 
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.known_storage import UnitSpace
 from htoolsd.sync.pool_probes import probe
+from tests.support.programs import PATIENCE
 
 
 @pytest.mark.parametrize(
@@ -36,6 +43,27 @@ async def test_names_what_is_wrong_with_a_command(command: tuple[str, ...], told
     with pytest.raises(DataError) as error:
         await probe(command)
     assert str(error.value).startswith(told)
+
+
+@pytest.mark.parametrize("end", ["", "wait"])
+async def test_kills_the_children_of_a_command_at_its_deadline(
+    tmp_path: Path, mock_clock: MockClock, end: str
+) -> None:
+    """Also those of a command that has ended."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    command = ("sh", "-c", f"sleep 1000 3>{fifo} & {end}")
+    async with trio.open_nursery() as nursery:
+
+        async def fail() -> None:
+            with pytest.raises(DataError, match=r"^sh: no end within 5 s$"):
+                await probe(command, patience=5)
+
+        nursery.start_soon(fail)
+        with await trio.to_thread.run_sync(fifo.open) as reading:  # the child has begun
+            mock_clock.jump(10)
+            ended, _, _ = await trio.to_thread.run_sync(select, [reading], [], [], PATIENCE)
+            assert ended
 
 
 async def test_ends_a_command_that_hangs() -> None:
