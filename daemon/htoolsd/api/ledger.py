@@ -196,14 +196,15 @@ class LedgerMethods:
         amounts, generations = given.allocations(args), given.generations(args)
         seconds, cluster = given.seconds(args), self._cluster()
 
-        def work(ledger: "Ledger") -> list[dict[str, object]]:
+        expires = None if seconds is None else time.time() + seconds
+
+        def work(ledger: "Ledger") -> tuple[str, list[dict[str, object]]]:
             uuid, full_name = named.new_consumer(name, cluster)
             had = ledger.snapshot(uuid)
             before = had.consumers.get(uuid)
             if before is not None and before.kind != "claim":
                 raise LedgerError(f"{full_name} already exists, as {_KINDS[before.kind]}")
             was = before.generation if before is not None and generation is None else generation
-            expires = None if seconds is None else time.time() + seconds
             uuids = {each: named.provider(ledger, each, cluster).uuid for each in {*amounts, *generations}}
             ledger.claim(
                 Consumer(uuid, full_name, "claim", was or 0, expires),
@@ -212,9 +213,13 @@ class LedgerMethods:
             )
             replaced = None if before is None else _allocations(before, had)["allocations"]
             now = ledger.snapshot(uuid)
-            return [{**_allocations(each, now), "replaced": replaced} for each in now.consumers.values()]
+            claims = [{**_allocations(each, now), "replaced": replaced} for each in now.consumers.values()]
+            return uuid, claims
 
-        return await self._change(work)
+        uuid, claims = await self._change(work)
+        if seconds is not None and expires is not None:
+            self._worker.ends.note(uuid, expires, seconds, trio.current_time())
+        return claims
 
     @method(
         "Ends a claim, and returns it. Allocations of what exists in Ganeti cannot be released.",

@@ -33,9 +33,9 @@ def consumers_of(connection: Connection, provider: str) -> tuple[Consumer, ...]:
     return tuple(_from_row(row) for row in connection.execute(query))
 
 
-def expired_consumers(connection: Connection, now: float) -> tuple[Consumer, ...]:
-    """Return the consumers whose claims have expired, without promises of decisions."""
-    query = select(consumers).where(consumers.c.expires <= now, consumers.c.promised.is_(None))
+def expiring_consumers(connection: Connection) -> tuple[Consumer, ...]:
+    """Return the consumers whose claims have an end, without promises of decisions."""
+    query = select(consumers).where(consumers.c.expires.is_not(None), consumers.c.promised.is_(None))
     return tuple(_from_row(row) for row in connection.execute(query.order_by(consumers.c.name)))
 
 

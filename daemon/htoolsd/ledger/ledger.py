@@ -14,7 +14,7 @@ from sqlalchemy import insert, select
 
 from ganeti_htools.model.inventory import Inventory
 from htoolsd.ledger import allocation, inventory, snapshot
-from htoolsd.ledger.consumer import expired_consumers, read_consumers
+from htoolsd.ledger.consumer import expiring_consumers, read_consumers
 from htoolsd.ledger.database import LedgerDatabase
 from htoolsd.ledger.documents import Documents, documents_of_others, write_documents
 from htoolsd.ledger.provider import read_provider, read_providers
@@ -163,11 +163,14 @@ class Ledger:
         with self._database.writing() as connection:
             return allocation.release(connection, consumer, generation)
 
-    def release_expired(self, now: float) -> tuple[Consumer, ...]:
-        """Release the claims that have expired, and return them. Promises are left to those who made them."""
+    def expiring(self) -> tuple[Consumer, ...]:
+        """Return the claims that have an end. Promises are left to those who made them."""
         with self._database.reading() as connection:
-            due = expired_consumers(connection, now)
-        return tuple(each for each in due if self._release_unless_renewed(each))
+            return expiring_consumers(connection)
+
+    def release_unless_renewed(self, claims: Iterable[Consumer]) -> tuple[Consumer, ...]:
+        """Release claims, and return them, without those that have changed since they were read."""
+        return tuple(each for each in claims if self._release_unless_renewed(each))
 
     def apply(self, changes: LedgerChanges) -> None:
         """Write the changes that bring the ledger in step with a cluster, without a check of the capacity.

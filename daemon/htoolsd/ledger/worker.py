@@ -18,6 +18,7 @@ import structlog
 import trio
 
 from ganeti_htools.model.errors import HtoolsError
+from htoolsd.ledger.expiry import ClaimEnds
 from htoolsd.ledger.records import ConflictError, LedgerError, UnavailableError, display_url, is_file
 
 if TYPE_CHECKING:  # importing SQLAlchemy takes long
@@ -130,6 +131,7 @@ class LedgerWorker:
     """Runs work on the ledger at a URL.
 
     ``claims`` is the thread for claims of decisions. Only with a ``shared`` database it is another one.
+    ``ends`` are those of claims made by hand.
     """
 
     def __init__(self, url: str) -> None:
@@ -137,6 +139,7 @@ class LedgerWorker:
         self._thread = LedgerThread(url, self._report)
         self.shared = not is_file(url)
         self.claims = LedgerThread(url, self._report) if self.shared else self._thread
+        self.ends = ClaimEnds()
         self._reporting = threading.Lock()
         self._reported = False
         self._defect = ""
@@ -186,7 +189,10 @@ class LedgerWorker:
 
     async def _release_expired(self) -> None:
         try:
-            released = await self.do(lambda ledger: ledger.release_expired(time.time()))
+            read = trio.current_time()
+            claims = await self.do(lambda ledger: ledger.expiring())
+            due = self.ends.due(claims, read, time.time(), trio.current_time())
+            released = await self.do(lambda ledger: ledger.release_unless_renewed(due)) if due else ()
         except LedgerError:
             return  # until the next time
         except Exception as defect:  # of ours; the daemon goes on without

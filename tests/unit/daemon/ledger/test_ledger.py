@@ -189,12 +189,15 @@ def test_released_amount_is_free(ledger: Ledger) -> None:
     assert not ledger.release(WEB.uuid)
 
 
-def test_expired_claims_are_released(ledger: Ledger) -> None:
-    kept = [replace(WEB, expires=11.0), replace(MAIL, expires=5.0, promised="{}")]
+def test_ended_claims_are_released_unless_renewed(ledger: Ledger) -> None:
+    promise = replace(MAIL, expires=5.0, promised="{}")
     due = Consumer(consumer_uuid("c/due"), "c/due", "claim", expires=10.0)
-    for each in (*kept, due):
+    for each in (replace(WEB, expires=11.0), promise, due):
         ledger.claim(each, {NODE: {"MEMORY_MB": 100}}, {})
-    assert [each.name for each in ledger.release_expired(10.0)] == ["c/due"]
+    ended = ledger.expiring()
+    assert [each.name for each in ended] == ["c/due", "c/web"]
+    ledger.claim(replace(WEB, generation=1, expires=12.0), {NODE: {"MEMORY_MB": 100}}, {})
+    assert [each.name for each in ledger.release_unless_renewed(ended)] == ["c/due"]
     assert sorted(each.name for each in ledger.consumers()) == ["c/mail", "c/web"]
 
 

@@ -40,12 +40,12 @@ async def test_worker_survives_errors(
 ) -> None:
     tries = 0
 
-    def fail(_ledger: Ledger, _now: float) -> None:
+    def fail(_ledger: Ledger) -> None:
         nonlocal tries
         tries += 1
         raise error
 
-    monkeypatch.setattr(Ledger, "release_expired", fail)
+    monkeypatch.setattr(Ledger, "expiring", fail)
     with trio.move_on_after(60):
         await tried.run()
     assert tries > 2
