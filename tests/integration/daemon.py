@@ -11,8 +11,6 @@ from ganeti_htools.client.calls import NoReplyError, ask
 from tests.integration import cluster
 from tests.support.programs import PATIENCE, PROGRAMS
 
-_DELAY = 60.0  # seconds until the daemon must have come to know what has changed
-
 
 class Daemon:
     """An htoolsd that knows its role, and as the master's the cluster; killed at the end of the context.
@@ -100,7 +98,7 @@ class Daemon:
 
 def agree(tmp_path: Path, node: str = cluster.MASTER) -> None:
     """The model of a node's daemon becomes what Debian's ``hscan`` finds, without being told of anything."""
-    end = time.monotonic() + _DELAY
+    end = time.monotonic() + cluster.PATIENCE
     while True:
         ours = _saved(PROGRAMS / "hscan", "-D", tmp_path / "ours", node)
         theirs = _saved("/usr/bin/hscan", "-L", tmp_path / "theirs", node)

@@ -8,7 +8,7 @@ from ganeti_htools.client.calls import ask
 from tests.integration import cluster
 from tests.integration.cluster import TOP, jobs, run
 from tests.integration.daemon import Daemon
-from tests.integration.test_policies import HOOK, NAMES, decided, drift, settings, states
+from tests.integration.test_policies import NAMES, considered, decides, drift, settings, states
 from tests.support.programs import PATIENCE
 
 __all__ = ["drift"]  # a fixture
@@ -24,15 +24,11 @@ def left(daemon: Daemon) -> int:
     return int(policies["rebalance"]["left"]["moves"])
 
 
-def considered(daemon: Daemon) -> str:
-    """The outcome of a decision of the policy, once its plan has ended."""
-    count = len(decided(daemon))
-    run([HOOK], node=daemon.node)
-    cluster.wait_until(lambda: len(decided(daemon)) > count)
-    decision = decided(daemon)[count]
-    if decision["plan"] is not None:
-        cluster.wait_until(lambda: states(daemon)[decision["plan"]] not in ("running", "stopping"))
-    return str(decision["outcome"])
+def carry_on(daemon: Daemon) -> None:
+    """Have the policy consider the cluster, and wait for the end of its plan if it begins one."""
+    plan = considered(daemon)["plan"]
+    if plan is not None:
+        cluster.wait_until(lambda: states(daemon)[plan] not in ("running", "stopping"))
 
 
 def fail_over(new: Daemon) -> None:
@@ -44,26 +40,26 @@ def fail_over(new: Daemon) -> None:
 @pytest.mark.usefixtures("drift")
 def test_policy_s_budget_holds_over_failovers_in_the_middle_of_its_plan() -> None:
     last, wish = jobs()[-1].number, settings("act") + LIMITS
-    slow = TOP / "node1/etc/ganeti/hooks/instance-migrate-pre.d/slow"
-    slow.parent.mkdir(parents=True)
-    slow.write_text("#!/bin/sh\nsleep 20\n")  # longer than it takes until the other node begins to take over
-    slow.chmod(0o755)
+    hook, go = TOP / "node1/etc/ganeti/hooks/instance-migrate-pre.d/waits", TOP / "go"
+    hook.parent.mkdir(parents=True)
+    hook.write_text(f"#!/bin/sh\nuntil [ -e {go} ]; do sleep 0.1; done\n")
+    hook.chmod(0o755)
     with Daemon(wish) as first, Daemon(wish, node="node2") as second:
         first.wait_until_it_leads()
         first.refresh()
-        run([HOOK])
-        cluster.wait_until(lambda: {"running", "success"} & {job.status for job in jobs(after=last)})
-        (plan,) = states(first)
+        plan = decides(first, "begun")["plan"]
+        cluster.wait_until(lambda: [job for job in jobs(after=last) if job.status == "running"])
         fail_over(second)
-        shutil.rmtree(slow.parent)
+        go.touch()
+        shutil.rmtree(hook.parent)
         cluster.wait_until(lambda: left(second) == 1)
         second.wait_until(lambda status: any(plan in each["text"] for each in status["attention"]))
         assert states(second)[plan] == "interrupted"
-        considered(second)
+        carry_on(second)
         fail_over(first)
         cluster.wait_until(lambda: left(first) < 2)
         for _ in range(2):
-            considered(first)
+            carry_on(first)
         moves = [job.summary for job in jobs(after=last) if any(name in job.summary for name in NAMES)]
         assert len(moves) == len(set(moves)), moves
         assert len(moves) <= 3 - left(first)

@@ -223,10 +223,10 @@ def test_reading_is_cheap(capsys: pytest.CaptureFixture[str]) -> None:
         for _ in range(times):
             daemon.refresh()
 
-    with Daemon("config_seconds = 0.01") as daemon:
+    with Daemon("config_seconds = 0.01\nlive_seconds = 3600") as daemon:
         done = daemon.polls()
         assert measure("htoolsd, configuration", 200, partial(daemon.wait_for_polls, done + 200)) == 0
-    with Daemon("config_seconds = 3600") as daemon:
+    with Daemon("config_seconds = 3600\nlive_seconds = 3600") as daemon:
         assert measure("htoolsd, everything (refresh)", 10, partial(refresh, daemon, 10)) == 10 * len(GROUPS)
     assert measure("Debian's hbal -L", 10, partial(read, "/usr/bin/hbal", 10)) == 10 * len(GROUPS)
     assert measure("our hbal -L", 10, partial(read, PROGRAMS / "hbal", 10)) == 10 * len(GROUPS)

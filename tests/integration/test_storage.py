@@ -34,7 +34,6 @@ from tests.support.programs import PROGRAMS
 
 pytestmark = pytest.mark.integration
 
-PATIENCE = 60.0  # seconds until the daemon must have come to know what has changed
 SSD, HDD = "size=5G,vg=ssdvg", "size=4G,vg=hddvg"
 CTL = (PROGRAMS / "htoolsctl", "storage", "--json")
 
@@ -87,7 +86,7 @@ def known(*program: object) -> Rooms:
 
 def agree() -> None:
     """The daemon comes to know what LVM says, on all nodes."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + cluster.PATIENCE
     while (ours := known(*CTL)) != (theirs := there()):
         assert time.monotonic() < end, (ours, theirs)
 
@@ -169,7 +168,7 @@ def test_places_of_disks_are_queried_by_jobs_without_the_configuration(
     """The daemon finds who is master in a directory that has nothing else."""
 
     def disks() -> dict[str, str]:
-        told: Any = ask(asking.socket, "cluster", {}, patience=PATIENCE)
+        told: Any = ask(asking.socket, "cluster", {}, patience=cluster.PATIENCE)
         return dict(told["storage"]["instances"])
 
     read = disks()

@@ -19,11 +19,13 @@ from tests.integration.cluster import (
     EXECUTABLE,
     SMALL,
     jobs,
+    locked,
     nodes_of,
     run,
     start,
     succeed,
     table,
+    unfinished,
     wait_until,
 )
 from tests.integration.daemon import Daemon
@@ -67,14 +69,11 @@ def on(*nodes: str) -> list[str]:
 
 @contextlib.contextmanager
 def under_way(command: cluster.Command) -> Iterator[subprocess.Popen[str]]:
-    """A program whose first job is running, or over."""
-    last = jobs()[-1].number
-
-    def begun() -> bool:
-        return any(job.status in ("running", "success") for job in jobs(after=last))
-
-    with start(command) as process:
-        wait_until(lambda: begun() or process.poll() is not None)
+    """A program whose first jobs are submitted, and do not begin before the end of the context."""
+    with locked("node4", "node5"):
+        last = jobs()[-1].number
+        process = start(command)
+        wait_until(lambda: jobs(after=last) or process.poll() is not None)
         yield process
 
 
@@ -142,12 +141,15 @@ def test_an_interrupted_plan_is_taken_up_by_the_next_run() -> None:
     there = len(on("node4", "node5"))
     with under_way(command) as process:
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=cluster.PATIENCE)
+        assert process.stderr is not None
+        assert any("Interrupted" in line for line in process.stderr)
+    out, err = process.communicate(timeout=cluster.PATIENCE)
     assert "not submitted" in out, (out, err)
     assert 0 < (left := len(on("node4", "node5"))) < there
     with under_way(command) as process:
         process.kill()
-    wait_until(lambda: not {job.status for job in jobs()} & {"queued", "waiting", "running"})
+        process.communicate()
+    wait_until(lambda: not unfinished())
     assert 0 < len(on("node4", "node5")) < left
     succeed(command)
     assert not on("node4", "node5")
