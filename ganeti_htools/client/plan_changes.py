@@ -50,7 +50,7 @@ def follow(path: str, plan: str) -> Iterator[PlanChange]:
             continue
         heard, stopped = time.monotonic(), news["state"] == _STOPPING
         if news["serial"] == serial:
-            time.sleep(_PAUSE)  # a daemon that stops answers at once
+            time.sleep(_PAUSE)  # a daemon that stops answers at once, and one with too many calls that wait
         else:
             change = PlanChange(news, news["log"][told:])
             serial, told = news["serial"], len(news["log"])

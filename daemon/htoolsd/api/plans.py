@@ -1,6 +1,7 @@
 """The methods about plans. Plans are made in a thread, with the code of the tools."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, cast, get_args
 
@@ -38,16 +39,23 @@ _PLAN = "id of a plan, or its beginning"
 class PlanMethods:
     """Methods about plans; they raise RefusalError. One plan is made at a time.
 
-    ``may_act``: whether the present caller could execute plans.
+    ``may_act``: whether the present caller could execute plans. ``waiting`` counts the present call as one
+    that waits, and gives whether it may.
     """
 
     def __init__(
-        self, plans: Plans, sync: Sync, remake: Remake, may_act: Callable[[], bool] = lambda: True
+        self,
+        plans: Plans,
+        sync: Sync,
+        remake: Remake,
+        may_act: Callable[[], bool] = lambda: True,
+        waiting: Callable[[], AbstractContextManager[bool]] = lambda: nullcontext(True),
     ) -> None:
         self._plans = plans
         self._sync = sync
         self._remake = remake
         self._may_act = may_act
+        self._waiting = waiting
         self._turn = trio.CapacityLimiter(1)
 
     @method(
@@ -158,7 +166,8 @@ class PlanMethods:
         return [plan.summary() for plan in self._plans.all]
 
     @method(
-        f"Returns a plan when it has changed, at the latest after {LONGEST:g} s.",
+        f"Returns a plan when it has changed, at the latest after {LONGEST:g} s, and at once while too many"
+        " calls wait.",
         {
             "plan": _PLAN,
             "serial": "the serial of the last answer; optional, without it the plan is returned now",
@@ -167,7 +176,7 @@ class PlanMethods:
     )
     async def follow(self, args: Args, _file: File) -> object:
         plan = self._plan_of("follow", args)
-        with trio.move_on_after(LONGEST):
+        with self._waiting() as may_wait, trio.move_on_after(LONGEST if may_wait else 0):
             while plan.serial == args.get("serial") and not self._plans.stopping:
                 await plan.news.wait()
         if self._may_act():

@@ -219,7 +219,11 @@ async def _run(
             decisions,
             ClusterMethods(sync, plan_claims.catch_up),
             PlanMethods(
-                plans, sync, policies.remake_proposal, lambda: access.roles.of(caller.get()) is Role.ACT
+                plans,
+                sync,
+                policies.remake_proposal,
+                lambda: access.roles.of(caller.get()) is Role.ACT,
+                server.waiting,
             ),
             PolicyMethods(policies, sync),
             HistoryMethods(history, sync),

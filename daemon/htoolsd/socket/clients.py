@@ -1,6 +1,8 @@
 """Connected clients: how many there may be, and how much they may send before they get answers."""
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import trio
@@ -45,6 +47,7 @@ class Clients:
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
         self._clients: set[ConnectedClient] = set()
+        self._waits = Counter[int]()  # calls that wait for a change, by user
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -76,6 +79,22 @@ class Clients:
             if held > most:
                 why = f"user {client.uid} has sent more than {most} bytes that are not answered yet"
                 raise RefusalError(Refusal.BUSY, why)
+
+    @contextmanager
+    def waiting(self, uid: int) -> Iterator[bool]:
+        """Count a call of a user that waits for a change; False: it must not wait, since too many do.
+
+        Such calls take half of the connections at most, of each user and in all. So there is room for others.
+        """
+        waits, limits = self._waits, self.limits
+        if waits[uid] >= limits.per_user // 2 or waits.total() >= limits.connections // 2:
+            yield False
+            return
+        waits[uid] += 1
+        try:
+            yield True
+        finally:
+            waits[uid] -= 1
 
     def stop_listening(self) -> None:
         """End all waits for a next call."""

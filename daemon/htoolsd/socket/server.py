@@ -1,7 +1,7 @@
 """The server: one answer for each call of a client, within limits of size and time."""
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 
 import structlog
 import trio
@@ -60,6 +60,10 @@ class Server:
     @property
     def _limits(self) -> ConnectionLimits:
         return self._clients.limits
+
+    def waiting(self) -> AbstractContextManager[bool]:
+        """Count the present call as one that waits for a change. See :meth:`Clients.waiting`."""
+        return self._clients.waiting(caller.get().uid)
 
     def configure(self, limits: ConnectionLimits) -> None:
         """Change the limits."""

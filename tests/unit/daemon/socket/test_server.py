@@ -293,6 +293,41 @@ async def test_idle_clients_do_not_keep_others_out(autojump_clock: MockClock) ->
         await last.leave()
 
 
+async def test_calls_that_wait_leave_room_for_decisions(autojump_clock: MockClock) -> None:
+    server = server_with(echo, ConnectionLimits(connections=8, per_user=4, message=1000, idle=60, write=10))
+    news = trio.Event()
+
+    async def follow(_args: Args, _file: File) -> object:
+        with server.waiting() as may_wait:
+            if may_wait:
+                await news.wait()
+            return may_wait
+
+    server._methods.add(Method("follow", 1, "Waits.", {}, Role.READ, follow))
+    readers = [MemoryPeer(uid=uid) for uid in (1, 2, 3) for _ in range(4)]
+    async with AsyncExitStack() as stack:
+        for reader in readers:
+            await stack.enter_async_context(served(server, reader))
+            await reader.call("follow")
+            await trio.testing.wait_all_tasks_blocked()
+        for uid in 1, 2, 3, 4:
+            decision = MemoryPeer(uid=uid)
+            await stack.enter_async_context(served(server, decision))
+            await decision.call("try", {"word": uid})
+            assert (await decision.hear())["result"] == uid
+            await decision.leave()
+        news.set()
+        answers = [await reader.hear() for reader in readers]
+        for reader in readers:
+            await reader.leave()
+    waited = [
+        reader.credentials.uid
+        for reader, answer in zip(readers, answers, strict=True)
+        if answer["result"] is True
+    ]
+    assert waited == [1, 1, 2, 2]
+
+
 async def test_refuses_a_user_with_too_many_unanswered_bytes() -> None:
     server = server_with(
         echo, ConnectionLimits(connections=9, per_user=9, message=100_000, idle=60, write=10)
