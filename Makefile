@@ -103,7 +103,7 @@ integration-3.1:
 
 # For an hour by default: everything at once, and one disturbance after the other.
 soak: $(VENV)/.developer
-	HTOOLSD_SOAK_SECONDS=$$(awk 'BEGIN { print $(HOURS) * 3600 }') $(BIN)/python -m pytest -n 0 tests/daemon/test_soak.py
+	HTOOLSD_SOAK_SECONDS=$$(awk 'BEGIN { print $(HOURS) * 3600 }') HTOOLSD_TEST_PATIENCE=300 $(BIN)/python -m pytest -n 0 --capture=no tests/daemon/test_soak.py
 
 bench: $(VENV)/.installed
 	@$(BIN)/python bench/bench.py

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -27,7 +27,8 @@ FALLBACK = ROOT / "iallocator" / "htoolsd_fallback.py"
 PROGRAMS = Path(sys.executable).parent
 # The executable is made for the system's interpreter; not every machine has one.
 INTERPRETER = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
-PATIENCE = 30.0  # seconds until a test fails for want of an event
+# Seconds until a test fails for want of an event.
+PATIENCE = float(os.environ.get("HTOOLSD_TEST_PATIENCE", "30"))
 
 Finished = subprocess.CompletedProcess[str]
 
@@ -105,7 +106,7 @@ def wait_until(condition: Callable[[], object]) -> None:
 
 
 class Daemon:
-    """A running htoolsd."""
+    """A running htoolsd: a fork, or a program of its own that begins with the command ``prefix``."""
 
     def __init__(
         self,
@@ -114,7 +115,8 @@ class Daemon:
         gated: bool = False,
         config: str = "",
         options: Sequence[str] = (),
-        environment: dict[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
+        prefix: Sequence[str] = (),
     ) -> None:
         directory.mkdir(exist_ok=True)
         self.socket = directory / "socket"
@@ -123,18 +125,25 @@ class Daemon:
         self.gate = directory / "gate"
         self._directory = directory
         self.configure(config)
+        arguments = [
+            *("--socket", self.socket, "--state-dir", self.state),
+            *("--luxi", directory / "luxi", "--config", directory / "config"),
+            *options,
+        ]
+        surroundings = os.environ | {"HTOOLSD_TEST_GATE": str(self.gate)} | dict(environment or {})
+        self.process: preloaded.Process | subprocess.Popen[bytes]
         with self.log.open("a") as log:
-            self.process = preloaded.start(
-                str(ROOT / "tests" / "daemon" / "gated_daemon.py") if gated else "htoolsd",
-                [
-                    *("--socket", self.socket, "--state-dir", self.state),
-                    *("--luxi", directory / "luxi", "--config", directory / "config"),
-                    *options,
-                ],
-                environment=os.environ | {"HTOOLSD_TEST_GATE": str(self.gate)} | (environment or {}),
-                output=log.fileno(),
-                error=log.fileno(),
-            )
+            if prefix:
+                command = [*prefix, str(PROGRAMS / "htoolsd"), *map(str, arguments)]
+                self.process = subprocess.Popen(command, env=surroundings, stdout=log, stderr=log)
+            else:
+                self.process = preloaded.start(
+                    str(ROOT / "tests" / "daemon" / "gated_daemon.py") if gated else "htoolsd",
+                    arguments,
+                    environment=surroundings,
+                    output=log.fileno(),
+                    error=log.fileno(),
+                )
         wait_until(lambda: self.process.poll() is not None or self._answers())
         assert self.process.poll() is None, self.log.read_text()
 
