@@ -39,6 +39,9 @@ END
 --job-delay float
 --reason none
 --dry-run none
+--migrate-drained none
+--shared none
+--json none
 -V,--version none
 -h,--help none
 --help-completion none

@@ -5,16 +5,18 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import trio
 
 from ganeti_htools.backends import luxi
 from ganeti_htools.cli.cluster import make_state
 from ganeti_htools.cli.terminal.messages import warn
-from ganeti_htools.cli.terminal.program import execute
+from ganeti_htools.cli.terminal.program import execute, print_json, printer
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.programs import HAREP
 from ganeti_htools.engine.repair.authorisation import Allowed, Suspended
+from ganeti_htools.engine.repair.damage import RepairScope
 from ganeti_htools.engine.repair.records import RepairType
 from ganeti_htools.engine.repair.states import Condition, RepairState
 from ganeti_htools.execution.repairs import PROGRAM, Repairs
@@ -38,54 +40,79 @@ def run(line: CommandLine) -> None:
 
     Raises HtoolsError.
     """
-    states = trio.run(_run, line)
-    counts = Counter(state.condition.value for state in states)
-    _say(_RULE, "Instance status count", _RULE)
-    for condition, count in sorted(counts.items()):
-        _say(f"{condition}: {count}")
+    steps = trio.run(_run, line)
+    counts = dict(sorted(Counter(step.state.condition.value for step in steps).items()))
+    if line.json:
+        print_json({"instances": [step.to_json() for step in steps], "counts": counts})
+        return
+    print(_RULE, "Instance status count", _RULE, sep="\n")
+    for condition, count in counts.items():
+        print(f"{condition}: {count}")
 
 
-async def _run(line: CommandLine) -> list[RepairState]:
-    """Return the states of all instances afterwards."""
+class _Step(NamedTuple):
+    """An instance and its state after the run. ``reason`` is why a repair that it needs did not begin."""
+
+    need: RepairNeed
+    state: RepairState
+    reason: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the step as JSON."""
+        repair, damage = self.state.repair, self.need.damage
+        return {
+            "name": self.need.name,
+            "state": self.state.condition.value,
+            "needs": damage and damage.repair.value,
+            "reason": self.reason,
+            "tag": repair and repair.tag,
+            "jobs": repair.jobs if repair else (),
+        }
+
+
+async def _run(line: CommandLine) -> list[_Step]:
+    """Make the next step of each instance."""
+    say = printer(line)
     async with LuxiClient(line.luxi or queries.default_socket()) as ganeti:
         with during("failed to load data, aborting"):
             answers = await queries.whole_cluster(ganeti)
             cluster = luxi.parse(answers)
         make_state(cluster, line)  # warns of inconsistent figures
         with during("when parsing auto-repair tags"):
-            found = repair_needs(cluster, time.time())
-        repairs = Repairs(ganeti, _signature(line), time.time_ns, _say, _away, line.dry_run)
+            scope = RepairScope(line.migrate_drained, line.shared)
+            found = repair_needs(cluster, time.time(), scope)
+        repairs = Repairs(ganeti, _signature(line), time.time_ns, say, _away, line.dry_run)
         followed = [(need, await repairs.follow(need.name, need.state)) for need in found]
         iallocator = iallocator_of(answers.info)
-        return [await _treat(repairs, need, state, iallocator, line) for need, state in followed]
+        delay = line.job_delay
+        return [await _begin(repairs, need, state, iallocator, delay) for need, state in followed]
 
 
-async def _treat(
-    repairs: Repairs, need: RepairNeed, state: RepairState, iallocator: str, line: CommandLine
-) -> RepairState:
-    """Begin the repair that an instance needs, if nothing forbids it. Returns the state afterwards."""
-    name, needs = need.name, need.repair
-    if needs is None or state.condition is not Condition.HEALTHY:
-        return state
-    if need.maintenance is not None:
-        _say(f"Not repairing {name} because node {need.maintenance} is in maintenance")
-        return state
-    match need.authorisation:
-        case Allowed(up_to) if needs.risk > up_to.risk:
-            _say(
-                f"Not performing a repair of type {_title(needs)} on {name}"
-                f" because only repairs up to {_title(up_to)} are allowed"
-            )
-            return await repairs.refuse(name, state, needs)
-        case Allowed():
-            _say(f"Executing {_title(needs)} repair on {name}")
-            return await repairs.begin(name, state, needs, job_of(needs, name, iallocator, line.job_delay))
-        case Suspended(until):
-            end = "Forever" if until is None else f"(Until {_moment(until)})"
-            _say(f"Not repairing {name} because it's in state ArSuspended {end}")
-        case None:
-            _say(f"Not repairing {name} because it's in state ArNotEnabled")
-    return state
+async def _begin(
+    repairs: Repairs, need: RepairNeed, state: RepairState, iallocator: str, delay: float
+) -> _Step:
+    """Begin the repair that an instance needs, if nothing forbids it."""
+    name, damage = need.name, need.damage
+    if damage is None or state.condition is not Condition.HEALTHY:
+        return _Step(need, state)
+    kind, reason = damage.repair, damage.obstacle
+    if reason is None:
+        match need.authorisation:
+            case Allowed(up_to) if kind.risk > up_to.risk:
+                reason = f"only repairs up to {_title(up_to)} are allowed"
+                repairs.say(f"Not performing a repair of type {_title(kind)} on {name} because {reason}")
+                return _Step(need, await repairs.refuse(name, state, kind), reason)
+            case Allowed():
+                repairs.say(f"Executing {_title(kind)} repair on {name}")
+                work = job_of(damage, name, iallocator, delay)
+                return _Step(need, await repairs.begin(name, state, kind, work))
+            case Suspended(until):
+                end = "Forever" if until is None else f"(Until {_moment(until)})"
+                reason = f"it's in state ArSuspended {end}"
+            case None:
+                reason = "it's in state ArNotEnabled"
+    repairs.say(f"Not repairing {name} because {reason}")
+    return _Step(need, state, reason)
 
 
 def _title(kind: RepairType) -> str:
@@ -105,10 +132,6 @@ def _signature(line: CommandLine) -> Signature:
     called = title(PROGRAM)
     reason = f"{called} called" if line.reason is None else line.reason
     return Signature(PROGRAM, reason, f"automated repairs by {called}", uuid.uuid4().hex[:12])
-
-
-def _say(*lines: str) -> None:
-    print(*lines, sep="\n", flush=True)
 
 
 async def _away(reason: str | None) -> None:

@@ -267,6 +267,8 @@ class CommandLine(Values):
         metavar="SECONDS",
     )
     dry_run = switch("only show what would be done")
+    migrate_drained = switch("migrate instances off drained nodes; without it, drained nodes count as lost")
+    shared = switch("also repair instances on shared storage")
 
     # Every program has these.
     version = switch("show the version", "V")

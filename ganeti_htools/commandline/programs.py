@@ -304,7 +304,15 @@ HREGROUP = Program(
 HAREP = Program(
     "harep",
     "repair instances whose nodes are offline",
-    (Line.luxi, Line.job_delay, Line.reason, Line.dry_run),
+    (
+        Line.luxi,
+        Line.job_delay,
+        Line.reason,
+        Line.dry_run,
+        Line.migrate_drained,
+        Line.shared,
+        Line.json,
+    ),
 )
 
 PROGRAMS = {

@@ -18,12 +18,15 @@ _OOB_TIMEOUT = 60
 _POWER_DELAY = 2.0
 
 
-def migrate(instance: str, target: str | None = None) -> Opcode:
-    """Migrate, or fail over if stopped, to the secondary; on shared storage to ``target``."""
+def migrate(instance: str, target: str | None = None, iallocator: str | None = None) -> Opcode:
+    """Migrate, or fail over if stopped, to the secondary; on shared storage to ``target``.
+
+    There an ``iallocator`` may choose the node instead.
+    """
     return {
         "OP_ID": "OP_INSTANCE_MIGRATE",
         "instance_name": instance,
-        **_target(target),
+        **_target(target, iallocator),
         "allow_runtime_changes": False,
         "ignore_ipolicy": False,
         "cleanup": False,
@@ -32,21 +35,25 @@ def migrate(instance: str, target: str | None = None) -> Opcode:
     }
 
 
-def failover(instance: str, target: str | None = None) -> Opcode:
-    """Fail over a forthcoming instance, which cannot migrate; on shared storage to ``target``."""
+def failover(instance: str, target: str | None = None, iallocator: str | None = None) -> Opcode:
+    """Fail over an instance that cannot migrate; on shared storage to ``target``.
+
+    There an ``iallocator`` may choose the node instead.
+    """
     return {
         "OP_ID": "OP_INSTANCE_FAILOVER",
         "instance_name": instance,
         "shutdown_timeout": _SHUTDOWN_TIMEOUT,
         "ignore_consistency": False,
-        **_target(target),
+        **_target(target, iallocator),
         "ignore_ipolicy": False,
         "cleanup": False,
     }
 
 
-def _target(node: str | None) -> Opcode:
-    return {} if node is None else {"target_node": node}
+def _target(node: str | None, iallocator: str | None) -> Opcode:
+    given = {"target_node": node, "iallocator": iallocator}
+    return {key: value for key, value in given.items() if value is not None}
 
 
 def replace_secondary(instance: str, node: str) -> Opcode:

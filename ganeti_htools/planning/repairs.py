@@ -1,11 +1,11 @@
 """Repairs of a cluster's instances: what each needs, whether it may begin, and its opcodes (``harep(1)``)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ganeti_htools.engine.repair.authorisation import Authorisation, authorisation
-from ganeti_htools.engine.repair.damage import needed_repair, node_in_maintenance
+from ganeti_htools.engine.repair.damage import Damage, RepairScope, damage_of
 from ganeti_htools.engine.repair.records import RepairType
 from ganeti_htools.engine.repair.states import RepairState, initial_state
 from ganeti_htools.luxi import opcodes
@@ -17,20 +17,15 @@ _USUAL_IALLOCATOR = "hail"  # where the cluster has no default
 
 @dataclass(frozen=True, slots=True)
 class RepairNeed:
-    """The need of an instance for repairs.
-
-    ``repair`` is None for an instance without damage. ``maintenance`` is a node in maintenance because of
-    which the instance is left alone.
-    """
+    """The need of an instance for repairs; ``damage`` is None if it needs none."""
 
     name: str
     state: RepairState
     authorisation: Authorisation
-    repair: RepairType | None
-    maintenance: str | None
+    damage: Damage | None
 
 
-def repair_needs(cluster: Cluster, now: float) -> list[RepairNeed]:
+def repair_needs(cluster: Cluster, now: float, scope: RepairScope) -> list[RepairNeed]:
     """Return what each instance needs. Raises HtoolsError for tags in conflict."""
     nodes = {node.name: node for node in cluster.nodes}
     groups = {group.uuid: group for group in cluster.groups}
@@ -38,12 +33,8 @@ def repair_needs(cluster: Cluster, now: float) -> list[RepairNeed]:
         RepairNeed(
             instance.name,
             initial_state(instance.name, instance.tags),
-            authorisation(
-                (instance.tags, groups[nodes[instance.pnode].group].tags, cluster.tags),
-                now,
-            ),
-            needed_repair(instance, nodes),
-            node_in_maintenance(instance, nodes),
+            authorisation((instance.tags, groups[nodes[instance.pnode].group].tags, cluster.tags), now),
+            damage_of(instance, nodes, scope),
         )
         for instance in cluster.instances
     ]
@@ -55,24 +46,20 @@ def iallocator_of(info: Mapping[str, Any]) -> str:
     return name if isinstance(name, str) and name else _USUAL_IALLOCATOR
 
 
-def _opcodes(repair: RepairType, instance: str, iallocator: str) -> Iterator[Opcode]:
-    """Yield the opcodes of a repair; the iallocator chooses new nodes."""
-    match repair:
-        case RepairType.FIX_STORAGE:
-            yield opcodes.replace_secondary_by(instance, iallocator)
-        case RepairType.MIGRATE:
-            yield opcodes.migrate(instance)
-        case RepairType.FAILOVER:
-            yield opcodes.failover(instance)
-        case RepairType.REINSTALL:
-            yield opcodes.recreate_disks(instance, iallocator)
-            yield opcodes.reinstall(instance)
-
-
-def job_of(repair: RepairType, instance: str, iallocator: str, delay: float) -> Sequence[Opcode]:
+def job_of(damage: Damage, instance: str, iallocator: str, delay: float) -> list[Opcode]:
     """Return the opcodes of a repair's job, after a delay (seconds) in which its record can be written.
 
-    The job locks the instance, so that its tags cannot be written until the job ends.
+    The job locks the instance, so that its tags cannot be written until the job ends. The iallocator chooses
+    new nodes.
     """
-    work = _opcodes(repair, instance, iallocator)
-    return [opcodes.delay(delay), *work] if delay > 0 else [*work]
+    work = [opcodes.delay(delay)] if delay > 0 else []
+    chooser = iallocator if damage.elsewhere else None
+    match damage.repair:
+        case RepairType.FIX_STORAGE:
+            return [*work, opcodes.replace_secondary_by(instance, iallocator)]
+        case RepairType.MIGRATE:
+            return [*work, opcodes.migrate(instance, iallocator=chooser)]
+        case RepairType.FAILOVER:
+            return [*work, opcodes.failover(instance, iallocator=chooser)]
+        case RepairType.REINSTALL:
+            return [*work, opcodes.recreate_disks(instance, iallocator), opcodes.reinstall(instance)]

@@ -53,9 +53,9 @@ def _target(world: World, opcode: Opcode, instance: Instance, move: str) -> Node
             raise prereq_error(f"{text} {verb} to arbitrary nodes", "wrong_input")
         name = instance.snode
     else:
-        name = wanted
+        name = wanted or _chosen(world, opcode, instance, 1)[0].name
     if name is None:
-        raise prereq_error("No target node, and iallocators are not simulated", "wrong_input")
+        raise prereq_error("No secondary node", "wrong_state")
     if name == instance.pnode:
         text = f"Cannot migrate instance {instance.name} to its primary ({name})"
         raise prereq_error(text, "wrong_state")
@@ -145,7 +145,7 @@ def _with_disks(world: World, instance: Instance, target: Node) -> Node:
 def _chosen(world: World, opcode: Opcode, instance: Instance, count: int) -> list[Node]:
     """Choose nodes in place of the opcode's iallocator: those of the group with the most free disk."""
     if opcode.get("iallocator") is None:
-        raise prereq_error("No new node, and no iallocator in the opcode", "wrong_input")
+        raise prereq_error("No target node and no iallocator in the opcode", "wrong_input")
     group = node_of(world, instance.pnode).group
     unusable = world.offline | world.drained | world.silent | {instance.pnode, instance.snode}
     nodes = [node for node in world.cluster.nodes if node.group == group and node.name not in unusable]

@@ -1,5 +1,6 @@
 """What only ours says; ``tests/oracle/test_harep.py`` compares the rest with Debian's."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -56,6 +57,35 @@ def test_repairs_until_nothing_is_left_to_do(tmp_path: Path, capsys: pytest.Capt
         ["Failure: 1", "Healthy: 2"],
     ]
     assert (after["mirrored"].pnode, after["mirrored"].snode) == ("two", "boss")
+
+
+def test_options_beyond_ganetis(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Off a drained node a mirrored instance migrates; one on shared storage goes where there is room."""
+    rows = broken()
+    nodes = [
+        replace(node, offline=node.name == "one", t_mem=4096.0, t_dsk=9000.0, f_mem=1000)
+        for node in rows.nodes
+    ]
+    with simulator(tmp_path, replace(rows, nodes=tuple(nodes)), "--job-seconds=0") as ganeti:
+        options = [f"-L{ganeti.socket}", "--job-delay=0", "--json", "--migrate-drained", "--shared"]
+        assert harep.main(options) == 0
+        report = json.loads(capsys.readouterr().out)
+        ganeti.finish()
+        after = {row.name: row for row in text.parse(ganeti.cluster(), "now").instances}
+    assert report["counts"] == {"Healthy": 1, "Pending repair": 2}
+    found = {each["name"]: each for each in report["instances"]}
+    for name, number in (("mirrored", 1), ("shared", 3)):
+        assert found[name]["tag"].startswith("ganeti:watcher:autorepair:pending:migrate:")
+        assert (found[name]["needs"], found[name]["jobs"]) == ("migrate", [number])
+    assert found["stuck"] == {
+        "name": "stuck",
+        "state": "Healthy",
+        "needs": "migrate",
+        "reason": "node one is drained, which plain disks cannot leave",
+        "tag": None,
+        "jobs": [],
+    }
+    assert [after[name].pnode for name in ("mirrored", "shared", "stuck")] == ["two", "three", "one"]
 
 
 @pytest.mark.parametrize(
