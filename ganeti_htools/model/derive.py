@@ -25,6 +25,7 @@ from ganeti_htools.model.ganeti_version import rules_of
 from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.node_reservations import NodeReservations, node_reservations
 from ganeti_htools.model.node_usage import HostedInstances, hosted_instances, sum_by
+from ganeti_htools.model.placement_rules import placement_rules
 from ganeti_htools.model.resource_classes import is_disk
 from ganeti_htools.model.resource_usage import local_unit_classes
 from ganeti_htools.model.state import State
@@ -137,6 +138,7 @@ def derive(
         allowed_migrations=allowed_migrations(cluster.tags, nodes),
         location_tags=located,
         location_rows=location_rows,
+        rules=placement_rules(cluster, requested, placed),
     )
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import Bools, Ints
+from ganeti_htools.model.placement_tags import has_rules
 from ganeti_htools.model.policy import Demand, IPolicy
 from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.model.units import SINGLE, Needs, Units, needs_of
@@ -31,6 +32,7 @@ FIELDS = np.dtype(
         ("template", np.int64),  # position in DiskTemplate
         ("forthcoming", np.bool_),
         ("tagged", np.bool_),
+        ("ruled", np.bool_),  # its tags say where it may be
         ("load", np.float64, (4,)),  # cpu, mem, dsk, net
         ("demand", np.int64),  # position in the table's demands
     ]
@@ -132,6 +134,7 @@ def _record(row: Instance, needs: Needs, demands: dict[Demand, int]) -> tuple[ob
         TEMPLATE_CODE[row.template],
         row.forthcoming,
         bool(row.tags),
+        has_rules(row.tags),
         (load.cpu, load.mem, load.dsk, load.net),
         demands.setdefault(row.demand, len(demands)),
     )

@@ -8,12 +8,13 @@ from ganeti_htools.model import tags
 from ganeti_htools.model.columns import NOWHERE, by_unit
 from ganeti_htools.model.errors import on_one_line
 from ganeti_htools.model.node_reservations import node_reservations
+from ganeti_htools.model.placement_tags import malformed
 from ganeti_htools.model.state import State
 
 
 def inconsistencies(state: State) -> list[str]:
-    """Return one line per node whose figures do not add up and per demand that cannot be parsed."""
-    return [*missing_resources(state), *_malformed_demands(state)]
+    """Return one line per node whose figures do not add up, and per demand or rule that cannot be parsed."""
+    return [*missing_resources(state), *_malformed_demands(state), *_malformed_rules(state)]
 
 
 def missing_resources(state: State) -> list[str]:
@@ -44,3 +45,11 @@ def _malformed_demands(state: State) -> Iterator[str]:
         for tag in tags.malformed_demands(row.tags):
             expected = f"{tags.RESOURCE}CLASS:AMOUNT, with a custom class and an amount above 0"
             yield on_one_line(f"instance {row.name}: tag {tag} demands nothing, expected {expected}")
+
+
+def _malformed_rules(state: State) -> Iterator[str]:
+    for index in np.flatnonzero(state.figures.values["ruled"]).tolist():
+        row = state.cluster.instances[index]
+        for tag in malformed(row.tags):
+            expected = "a form of htools-tags(7), with names without colon"
+            yield on_one_line(f"instance {row.name}: tag {tag} is no rule, expected {expected}")

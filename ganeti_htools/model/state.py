@@ -17,6 +17,7 @@ from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints, by_unit
 from ganeti_htools.model.disk_defaults import with_disk_defaults
 from ganeti_htools.model.figures import Figures
 from ganeti_htools.model.node_reservations import node_reservations
+from ganeti_htools.model.placement_rules import PlacementRules
 from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.model.units import Units, needs_of, taken_of_pools, with_free
@@ -117,7 +118,8 @@ class State:
     ``tag_counts[t, n]`` counts the primaries of node ``n`` with exclusion tag ``t``; ``settled_tag_counts``
     leaves out forthcoming ones.
     ``allowed_migrations[n, m]`` is False where migration tags forbid migrations from ``n`` to ``m``. It is
-    None without such tags. ``location_tags[n, t]``: node ``n`` has location tag ``t``.
+    None without such tags. ``location_tags[n, t]``: node ``n`` has location tag ``t``. ``rules`` are None if
+    no instance has a rule about its nodes.
     """
 
     cluster: Cluster
@@ -145,6 +147,12 @@ class State:
     allowed_migrations: Bools | None
     location_tags: Bools
     location_rows: dict[str, int]
+    rules: PlacementRules | None = None
+
+    @property
+    def binds(self) -> bool:
+        """Whether an instance may be unable to leave its nodes, whatever is free on others."""
+        return self.columns.shape.binds or self.rules is not None
 
     def copy(self, peers: bool = True) -> "State":
         """Return a copy; changes of the copy do not affect this state.
@@ -164,6 +172,7 @@ class State:
             class_peers=tuple(map(np.copy, self.class_peers)) if peers else self.class_peers,
             tag_counts=tag_counts,
             settled_tag_counts=tag_counts if alike else self.settled_tag_counts.copy(),
+            rules=self.rules and self.rules.copy(),
         )
 
     def part(self, nodes: Ints, instances: Ints) -> "State":
@@ -204,6 +213,7 @@ class State:
             if self.allowed_migrations is None
             else self.allowed_migrations[np.ix_(nodes, nodes)],
             location_tags=self.location_tags[nodes],
+            rules=self.rules and self.rules.part(nodes, instances),
         )
 
     def instance(self, index: int) -> RequestedInstance:

@@ -98,7 +98,9 @@ class EvacMode(Enum):
 
 
 class Fail(Enum):
-    """Reasons why an instance does not fit on a node, in Ganeti's order, and custom resource classes."""
+    """Reasons why an instance does not fit on a node, in Ganeti's order, and ours: custom resource classes,
+    rules of tags.
+    """
 
     MEM = "FailMem"
     DISK = "FailDisk"
@@ -110,3 +112,4 @@ class Fail(Enum):
     SPINDLES = "FailSpindles"
     INTERNAL = "FailInternal"
     RESOURCE = "FailResource"
+    RULE = "FailRule"

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ganeti_htools.engine.explaining.possible_moves import PossibleMove, possible_moves
+from ganeti_htools.engine.rules import placement_rules
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
@@ -41,7 +42,7 @@ def stranded_instances(
         if split[index]:
             why = "its nodes are in two node groups"
         elif not movable[index]:
-            why = "the options leave it out"
+            why = placement_rules.reason_to_stay(state, index) or "the options leave it out"
         else:
             why = _obstacle(state, index, len(left), moves[index], full)
         yield StrandedInstance(state.cluster.instances[index].name, state.names(left), why)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ganeti_htools.engine.rules import placement_rules
 from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Cluster, without_loads
 from ganeti_htools.model.columns import NOWHERE, Bools, by_unit
@@ -87,10 +88,13 @@ def movable(state: State, view: View) -> Bools:
 
 
 def selected(state: State, view: View) -> Bools:
-    """Return which instances the view selects. Raises HtoolsError for unknown names."""
+    """Return which instances the view selects and their tags let move. Raises HtoolsError for unknown
+    names.
+    """
     chosen, excluded = named_instances(state.cluster, view)
     names = [instance.name for instance in state.cluster.instances]
-    return np.array([(not chosen or name in chosen) and name not in excluded for name in names], np.bool_)
+    here = np.array([(not chosen or name in chosen) and name not in excluded for name in names], np.bool_)
+    return here & ~placement_rules.staying(state)
 
 
 def named_instances(cluster: Cluster, view: View) -> tuple[set[str], set[str]]:

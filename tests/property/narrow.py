@@ -12,6 +12,7 @@ from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate, Status
 from tests.support.classes import demanding, with_classes
+from tests.support.placement_rules import ruled, with_rules
 
 TAGS = (
     *("htools:iextags:a", "htools:nlocation:rack", "htools:desiredlocation:rack"),
@@ -134,6 +135,9 @@ def _case(seed: int) -> tuple[State, Instance]:
         described, new = with_units(rng, described), _with_disks(rng, new)
     if rng.random() < 0.4:
         described, new = with_classes(rng, described), demanding(rng, new)
+    if rng.random() < 0.3:
+        names = tuple(node.name for node in described.nodes)
+        described, new = with_rules(rng, described), ruled(rng, new, names)
     return derive(described, (new,)), new
 
 

@@ -10,6 +10,7 @@ from ganeti_htools.model.policy import DEFAULT_IPOLICY
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import AllocPolicy, DiskTemplate, Status
 from tests.support.classes import with_classes
+from tests.support.placement_rules import with_rules
 
 TAGS = (
     *("htools:iextags:a", "htools:nlocation:rack", "htools:desiredlocation:rack"),
@@ -145,7 +146,8 @@ def _with_units(rng: Random, node: Node, rows: list[Instance], pools: list[Desir
 
 
 def _made(seed: int) -> Cluster:
-    return super_cluster(Random(seed))
+    found = super_cluster(rng := Random(seed))
+    return with_rules(rng, found) if rng.random() < 0.3 else found
 
 
 # Any cluster of several groups.

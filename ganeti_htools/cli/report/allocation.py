@@ -83,9 +83,9 @@ def by_number(result: Capacity) -> list[Fail]:
 
 
 def reasons(result: Capacity) -> dict[Fail, int]:
-    """Count the reasons for failures; that of custom resource classes only if it occurred."""
-    failures = result.failures.items()
-    return {fail: number for fail, number in failures if number or fail is not Fail.RESOURCE}
+    """Count the reasons for failures; those that only our tools know only if they occurred."""
+    failures, ours = result.failures.items(), (Fail.RESOURCE, Fail.RULE)
+    return {fail: number for fail, number in failures if number or fail not in ours}
 
 
 def cluster_json(state: State, initial: Resources) -> dict[str, Any]:

@@ -172,7 +172,7 @@ def _document(state: State, each: PossibleMove, score: float, before: Statistics
 
 
 def _lacks(place: ExplainedPlace) -> dict[str, str]:
-    key = "resource" if place.why == Fail.RESOURCE.value else "storage"
+    key = {Fail.RESOURCE.value: "resource", Fail.RULE.value: "rules"}.get(place.why, "storage")
     return {key: place.lacks} if place.lacks else {}
 
 

@@ -52,7 +52,9 @@ def _restarted(recovery: Recovery) -> bool:
 
 def _outcome(state: State, recovery: Recovery) -> str:
     if recovery.node == NOWHERE:
-        return "does not come back"
+        return "does not come back" + (
+            f": its tags allow no node ({recovery.rules})" if recovery.rules else ""
+        )
     return f"{OUTCOMES[recovery.kind]} {state.names([recovery.node])[0]}"
 
 
@@ -85,6 +87,7 @@ def _loss_json(state: State, loss: Loss) -> dict[str, Any]:
                 "name": _instance(state, recovery),
                 "by": recovery.kind.value,
                 "node": None if recovery.node == NOWHERE else state.names([recovery.node])[0],
+                **({"rules": recovery.rules} if recovery.rules else {}),
             }
             for recovery in loss.recoveries
         ],

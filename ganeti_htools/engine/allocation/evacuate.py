@@ -14,6 +14,7 @@ from ganeti_htools.engine.allocation.leave import leave
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.allocation.shortage import explain
 from ganeti_htools.engine.allocation.solution import GroupOutcome
+from ganeti_htools.engine.allocation.together import SetMoves, in_order
 from ganeti_htools.engine.allocation.wording import outcome_line
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import RequestFailed
@@ -56,14 +57,17 @@ def evacuate_nodes(
     """Move each instance off its primary, its secondary or both, within its group."""
     state, away = state.copy(), nodes_to_leave(state, instances, mode)
 
-    def move(index: int) -> list[MovePart]:
-        asked, group = state.instance(index), int(state.group[state.pnode[index]])
-        usable = (state.group == group) & ~away & ~state.columns.offline
-        usable[state.pnode[index]] = False
-        reporter.starting(state, asked, state.group == group)
-        return leave(state, asked, mode, group, np.flatnonzero(usable), options, reporter)
+    def move(now: State, index: int, nodes: Bools, reporter: Reporter = SILENT) -> list[MovePart]:
+        asked, group = now.instance(index), int(now.group[now.pnode[index]])
+        usable = (now.group == group) & ~away & ~now.columns.offline & nodes
+        usable[now.pnode[index]] = False
+        reporter.starting(now, asked, now.group == group)
+        return leave(now, asked, mode, group, np.flatnonzero(usable), options, reporter)
 
-    return _one_by_one(state, instances, move, reporter)
+    sets = SetMoves(state, instances, move, mode)
+    return _one_by_one(
+        state, instances, lambda index: move(state, index, sets.targets(index), reporter), reporter
+    )
 
 
 def nodes_to_leave(state: State, instances: Sequence[int], mode: EvacMode) -> Bools:
@@ -82,7 +86,7 @@ def _one_by_one(
 ) -> Evacuation:
     """Move each instance, in place; ``move`` returns the parts of its move or raises RequestFailed."""
     moved, failed = [], []
-    for index in instances:
+    for index in in_order(state, instances) if state.rules else instances:
         try:
             parts = move(index)
         except RequestFailed as failure:
@@ -109,17 +113,20 @@ def change_group(
     allowed = [group for group in (targets or range(len(state.cluster.groups))) if group not in left]
     state = state.copy()
 
-    def move(index: int) -> list[MovePart]:
-        asked = state.instance(index)
+    def move(now: State, index: int, nodes: Bools, reporter: Reporter = SILENT) -> list[MovePart]:
+        asked = now.instance(index)
         count = asked.row.template.required_nodes
-        outcomes = in_groups(state, asked, count, options, allowed, reporter)
-        best = best_outcome(state, outcomes)
+        outcomes = in_groups(now, asked, count, options, allowed, reporter)
+        best = best_outcome(now, outcomes)
         if best is None:
-            raise RequestFailed(_no_group(state, asked, allowed, outcomes, options))
-        usable = (state.group == best.group) & ~state.columns.offline
-        return leave(state, asked, EvacMode.ALL, best.group, np.flatnonzero(usable), PlacementOptions())
+            raise RequestFailed(_no_group(now, asked, allowed, outcomes, options))
+        usable = (now.group == best.group) & ~now.columns.offline & nodes
+        return leave(now, asked, EvacMode.ALL, best.group, np.flatnonzero(usable), PlacementOptions())
 
-    return _one_by_one(state, instances, move, reporter)
+    sets = SetMoves(state, instances, move, EvacMode.ALL)
+    return _one_by_one(
+        state, instances, lambda index: move(state, index, sets.targets(index), reporter), reporter
+    )
 
 
 def _no_group(

@@ -10,7 +10,7 @@ import numpy as np
 from ganeti_htools.engine.allocation.allocate import candidates
 from ganeti_htools.engine.allocation.redundancy_remark import redundancy_remark
 from ganeti_htools.engine.allocation.solution import GroupOutcome, count_failures
-from ganeti_htools.engine.rules import affinity, instance_policy, node_rules, placements
+from ganeti_htools.engine.rules import affinity, instance_policy, node_rules, placement_rules, placements
 from ganeti_htools.engine.rules.limits import PRIMARY, SECONDARY, Limit, NodeRole
 from ganeti_htools.engine.rules.node_rules import CODE, FITS, Codes
 from ganeti_htools.engine.rules.resources import RESERVE, SPINDLES
@@ -82,7 +82,7 @@ def explain_move(
                 _add_lacks(found, state, trial.asked, fail, change, role, targets, force)
         return found.values()
 
-    return _explain(state, trial.asked, trial.codes, targets, options, lacks)
+    return _explain(state, trial.asked, trial.codes, targets, options, lacks, role)
 
 
 def explain_pairs(
@@ -106,8 +106,12 @@ def _explain(
     targets: Ints,
     options: PlacementOptions,
     lacks: Callable[[Fail, bool], Iterable[Lack]],
+    role: NodeRole | None = None,
 ) -> str | None:
-    """Explain the reason that most codes have. Soft limits do not hold for what leaves an offline node."""
+    """Explain the reason that most codes have. Soft limits do not hold for what leaves an offline node.
+
+    ``role`` is the one that the targets would have, None for both.
+    """
     failures = count_failures(codes, 0)
     most = _most(failures)
     nodes = [node for node in (state.pnode[asked.index], state.snode[asked.index]) if node != NOWHERE]
@@ -119,6 +123,14 @@ def _explain(
             found: str | None = _shared_tags(state, asked, targets)
         case Fail.MIGRATION:
             found = "nodes to which its migration tags allow it to go"
+        case Fail.RULE:
+            none = targets[:0]
+            found = broken_rules(
+                state,
+                asked,
+                none if role is SECONDARY else targets,
+                none if role is PRIMARY or not asked.mirrored else targets,
+            )
         case _:
             found = _nearest(state, asked, lacks(most, force), targets)
     return found and _counted(found, most, failures)
@@ -153,6 +165,8 @@ def remark(
         return f"instance policy; group {group.name} allows {bounds}"
     if fail is Fail.TAGS:
         return _shared_tags(state, asked, primaries)
+    if fail is Fail.RULE:
+        return broken_rules(state, asked, primaries, secondaries)
     return nearest_miss(state, asked, fail, primaries, secondaries, options.ignore_soft_errors)
 
 
@@ -162,6 +176,11 @@ def nearest_miss(
     """Describe what most nodes counted as ``fail`` lack, in either role, and the node that lacks least."""
     lacks = _lacks(state, asked, fail, primaries, secondaries, force)
     return _nearest(state, asked, lacks, np.union1d(primaries, secondaries))
+
+
+def broken_rules(state: State, asked: RequestedInstance, primaries: Ints, secondaries: Ints) -> str:
+    """Describe the rules of tags against these nodes (rows)."""
+    return f"nodes that its tags allow ({placement_rules.refusals(state, asked, primaries, secondaries)})"
 
 
 def _shared_tags(state: State, asked: RequestedInstance, nodes: Ints) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.balancing.batches import Batch, NodeFacts
-from ganeti_htools.engine.rules import affinity, node_rules, placements, settling
+from ganeti_htools.engine.rules import affinity, node_rules, placement_rules, placements, settling
 from ganeti_htools.engine.rules.node_rules import CODE, FITS, Codes, first_reason
 from ganeti_htools.engine.rules.trial import NodeChange, Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints
@@ -22,7 +22,7 @@ from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
 
-_BARRED = np.int8(CODE[Fail.MIGRATION])
+_BARRED, _RULE = (np.int8(CODE[fail]) for fail in (Fail.MIGRATION, Fail.RULE))
 
 
 def _coded(
@@ -140,6 +140,17 @@ def migrates(state: State, kind: MoveKind, p: Ints, s: Ints, new: Ints | None) -
     return good
 
 
+def obeys(state: State, kind: MoveKind, rows: Ints, p: Ints, s: Ints, new: Ints | None) -> Any:
+    """Whether moves of instances (rows) on nodes ``p`` and ``s`` break no rule of tags anew, at no step."""
+    if state.rules is None:
+        return np.True_
+    of = state.rules.instances.take(rows)
+    good = placement_rules.allows(state.rules, of, p, s, *kind.nodes(p, s, new))
+    if kind is MoveKind.REPLACE_PRIMARY:  # meanwhile the secondary is the primary
+        good = good & placement_rules.allows(state.rules, of, p, s, s)
+    return good
+
+
 def leave_lost(state: State, rows: Ints, kind: MoveKind) -> Bools:
     """Find the instances that leave an offline node for the new one: soft limits do not count for them."""
     if kind is MoveKind.REPLACE_AND_FAILOVER:
@@ -194,11 +205,15 @@ def relocate(
     facts: NodeFacts, batch: Batch, kind: MoveKind, force: bool, new: Ints | None
 ) -> tuple[list[NodeChange], Codes]:
     """Try to move instances, each to its own new node: the changes of all nodes, and the reasons against."""
+    state = facts.state
     touched, codes = own_node_changes(facts, batch, [kind], force, new)[kind]
-    if new is None:
-        return touched, codes
-    came, more = new_node_change(facts, batch, kind, force, new)
-    return [*touched, came], first_reason(codes, more)
+    if new is not None:
+        came, more = new_node_change(facts, batch, kind, force, new)
+        touched, codes = [*touched, came], first_reason(codes, more)
+    if state.rules is not None:
+        good = obeys(state, kind, batch.rows, state.pnode[batch.rows], state.snode[batch.rows], new)
+        codes = np.where(good, codes, _RULE)
+    return touched, codes
 
 
 def try_move(facts: NodeFacts, batch: Batch, member: int, kind: MoveKind, node: int, force: bool) -> Trial:

@@ -13,7 +13,13 @@ from ganeti_htools.engine.balancing.batches import Batch, NodeFacts
 from ganeti_htools.engine.balancing.effects import ScoreParts, added
 from ganeti_htools.engine.balancing.new_nodes import NewNodes
 from ganeti_htools.engine.balancing.own_nodes import OwnNodes
-from ganeti_htools.engine.balancing.relocate import location_exclusion_change, migrates, nodes_after, relocate
+from ganeti_htools.engine.balancing.relocate import (
+    location_exclusion_change,
+    migrates,
+    nodes_after,
+    obeys,
+    relocate,
+)
 from ganeti_htools.engine.rules import affinity
 from ganeti_htools.engine.rules.components import COMPONENTS, LOCATION_EXCLUSION, WEIGHTS
 from ganeti_htools.engine.rules.node_rules import FITS
@@ -101,10 +107,13 @@ def location_exclusion_changes(space: SearchSpace, batch: Batch) -> Floats | Non
 def failovers(space: SearchSpace, baseline: Baseline, candidates: MoveCandidates) -> ScoredMoves:
     """Score all failovers, without bounds: they are few."""
     batch, own, location_exclusion = candidates.batch, candidates.own, candidates.location_exclusion
-    members = np.flatnonzero(candidates.free)
+    members, state = np.flatnonzero(candidates.free), space.facts.state
+    if state.rules is not None:
+        rows = batch.rows[members]
+        members = members[obeys(state, candidates.kind, rows, state.pnode[rows], state.snode[rows], None)]
     rest = own.rest[members]
     if location_exclusion is not None:
-        rest = rest + location_exclusion[members, space.facts.state.snode[batch.rows[members]]]
+        rest = rest + location_exclusion[members, state.snode[batch.rows[members]]]
     scores = baseline.scores(own.changes[:, members], own.squares[:, members], rest)
     return ScoredMoves(batch, candidates.kind, members, np.full(len(members), NOWHERE), scores)
 
@@ -123,6 +132,7 @@ def relocations(
     new = space.targets[places]
     p, s = state.pnode[batch.rows[members]], state.snode[batch.rows[members]]
     good = (new != p) & (new != s) & migrates(state, kind, p, s, new)
+    good &= obeys(state, kind, batch.rows[members], p, s, new)
     members, places, new, p, s = members[good], places[good], new[good], p[good], s[good]
     changes, squares = own.changes[:, members], own.squares[:, members]
     for spread, change in arriving.changes(arriving.classes[members], places).items():

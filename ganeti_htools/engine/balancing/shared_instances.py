@@ -97,6 +97,7 @@ def shared_instances(state: State, movable: Bools) -> SharedInstances | None:
         state.forthcoming.any()
         or columns.excl_stor.any()
         or state.allowed_migrations is not None
+        or state.rules is not None
         or state.tag_rows
         or state.location_rows
         or any(tag.startswith(tags.DESIRED_LOCATION) for tag in cluster.tags)

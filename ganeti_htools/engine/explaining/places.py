@@ -8,7 +8,7 @@ import numpy as np
 from ganeti_htools.engine.allocation import shortage
 from ganeti_htools.engine.explaining.components import scored
 from ganeti_htools.engine.redundancy.checks import Check
-from ganeti_htools.engine.rules import instance_policy
+from ganeti_htools.engine.rules import instance_policy, placement_rules
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.engine.rules.trial import Trial
@@ -24,7 +24,8 @@ class ExplainedPlace:
     * ``why`` is the reason against it. If empty, there is a ``score`` with its ``components`` (unweighted).
     * If lost allocations decide instead: ``lost`` later instances for each interval of the instance policy,
       largest disks first, and ``disk`` left (MiB).
-    * ``lacks``: the missing storage units or custom resource classes, if they are the reason.
+    * ``lacks``: the missing storage units or custom resource classes, or the broken rules of tags, if they
+      are the reason.
     """
 
     pnode: int
@@ -82,13 +83,16 @@ def redundant(trial: Trial, asked: RequestedInstance, redundancy: Check | None) 
 def with_lacks(
     place: ExplainedPlace, state: State, asked: RequestedInstance, node: int, source: int = NOWHERE
 ) -> ExplainedPlace:
-    """Add to a place what its node (row) lacks of storage units or custom classes, if that is the reason.
+    """Add to a place what its node (row) lacks of storage units or custom classes, or the broken rules, if
+    that is the reason.
 
     ``source`` is the node (row) from which disks would be copied to a new secondary.
     """
     if place.why == Fail.RESOURCE.value:
         as_secondary = node == place.snode
         return replace(place, lacks=shortage.lacking(state, asked, node, as_secondary, Fail.RESOURCE))
+    if place.why == Fail.RULE.value:
+        return with_broken_rules(place, state, asked)
     if place.why != Fail.DISK.value or not state.columns.shape.binds:
         return place
     if instance_policy.codes(state, asked, np.array([node]))[0] != FITS:
@@ -100,6 +104,13 @@ def with_lacks(
     if not lacks and asked.mirrored and place.snode == NOWHERE:
         lacks = "no secondary has room"
     return replace(place, lacks=lacks)
+
+
+def with_broken_rules(place: ExplainedPlace, state: State, asked: RequestedInstance) -> ExplainedPlace:
+    """Add the rules of tags to a place that they refuse."""
+    secondary = None if place.snode == NOWHERE else place.snode
+    broken = ", ".join(placement_rules.broken_by(state, asked, place.pnode, secondary))
+    return replace(place, lacks=broken or "no secondary is allowed by its tags")
 
 
 def commonest(codes: Codes) -> str:

@@ -7,13 +7,14 @@ import numpy as np
 from ganeti_htools.engine.balancing.balance import search_of
 from ganeti_htools.engine.balancing.batches import batches_of
 from ganeti_htools.engine.balancing.scoring import ScoredMoves
-from ganeti_htools.engine.explaining.places import ExplainedPlace, places, with_lacks
+from ganeti_htools.engine.explaining.places import ExplainedPlace, places, with_broken_rules, with_lacks
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
+from ganeti_htools.model.types import Fail
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,8 @@ def possible_moves(
                 source = judged.kind.copied_from(int(state.pnode[index]), int(state.snode[index]))
                 asked = state.instance(index)
                 place = with_lacks(place, state, asked, node, NOWHERE if source is None else source)
+            elif place.why == Fail.RULE.value:
+                place = with_broken_rules(place, state, state.instance(index))
             found[index].append(PossibleMove(judged.kind, node, place))
 
     batches, facts = batches_of(state, chosen)

@@ -12,6 +12,7 @@ from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.groups.bottleneck import no_room
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.rules import RegroupingRules
+from ganeti_htools.engine.rules.placement_rules import mates
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import EvacMode
@@ -53,6 +54,8 @@ def evacuate_over_groups(
 
 def _lacks_room(now: Regrouping, index: int, mode: EvacMode) -> bool:
     """Whether only a lack of room keeps an instance where it is."""
+    if mates(now.state, index):
+        return False  # it would leave the group without them
     without_secondary = mode is EvacMode.SECONDARY and not now.state.instance(index).mirrored
     return now.obstacle(index) is None and not without_secondary
 

@@ -13,10 +13,11 @@ import numpy as np
 
 from ganeti_htools.engine.allocation.allocate import lacks_network
 from ganeti_htools.engine.groups.rules import RegroupingRules
-from ganeti_htools.engine.rules import instance_policy
+from ganeti_htools.engine.rules import instance_policy, placement_rules
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
 from ganeti_htools.model import tags
 from ganeti_htools.model.columns import Ints, availability
+from ganeti_htools.model.placement_tags import placement_tags
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import AllocPolicy
 from ganeti_htools.model.units_in_use import known_pools
@@ -104,6 +105,9 @@ def refusal(state: State, asked: RequestedInstance, group: int) -> str | None:
             if missing
             else f"no node of group {name} has all its storage{' and classes' * any(asked.classes)}"
         )
+    if not placement_rules.eligible(state, asked)[rows].any():
+        rules = ", ".join(placement_rules.broken_by(state, asked, int(rows[0])))
+        return f"no node of group {name} is allowed by its tags ({rules})"
     codes = instance_policy.codes(state, asked, rows)
     if not (codes == FITS).any():
         return f"the policy of group {name} refuses it ({FAIL[int(codes[0])].value})"
@@ -141,7 +145,8 @@ class GroupTargets:
         if index not in self._kind_of:
             row = self._state.cluster.instances[index]
             networks = frozenset(nic.network for nic in row.nics)
-            kind = self._state.wants[index].tobytes(), row.demand, networks
+            rules = self._state.rules and placement_tags(row.tags)[:2]
+            kind = self._state.wants[index].tobytes(), row.demand, networks, rules
             self._kind_of[index] = self._kinds.setdefault(kind, len(self._kinds))
         return self._kind_of[index]
 

@@ -27,6 +27,7 @@ from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints, sorted_unique
 from ganeti_htools.model.moves import MovePart, Operation
 from ganeti_htools.model.options import PlacementOptions
+from ganeti_htools.model.placement_tags import placement_tags
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import AllocPolicy, Fail, MirrorType
 
@@ -158,7 +159,8 @@ class Regrouping:
         if isinstance(check, NoLossCheck) and index in self.diagnosis(self.group_of(index)).unrecoverable:
             check = replace(check, may_be_lost=True)
         kind = asked.needs, asked.row.demand, *map(tuple, (asked.tags, asked.desired))
-        key = *kind, check is alone.check, reached.tobytes()
+        rules = placement_tags(asked.row.tags) if self.state.rules is not None else None
+        key = *kind, rules, check is alone.check, reached.tobytes()
         if key not in alone.known:
             alone.known[key] = best_place(alone, asked, reached, check)
         return alone.known[key]

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ganeti_htools.engine.rules import placement_rules
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import MirrorType
@@ -26,7 +27,7 @@ def obstacle_to_moving(state: State, rules: RegroupingRules, index: int) -> str 
     offline = state.columns.offline
     lost, mirror = offline[state.pnode[index]], state.cluster.instances[index].template.mirror
     if not rules.movable[index]:
-        return "it must not be moved"
+        return placement_rules.reason_to_stay(state, index) or "it must not be moved"
     if mirror is MirrorType.INTERNAL and state.snode[index] == NOWHERE:
         return "it has no secondary node"
     if mirror is MirrorType.INTERNAL and lost and offline[state.snode[index]]:

@@ -17,15 +17,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.shortage import nearest_miss
+from ganeti_htools.engine.allocation import shortage
 from ganeti_htools.engine.maintenance.colouring import ALGORITHMS, colour
-from ganeti_htools.engine.rules import node_rules, placements, settling
+from ganeti_htools.engine.rules import node_rules, placement_rules, placements, settling
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes, first_reason
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.figures import TEMPLATE_CODE
 from ganeti_htools.model.state import State
-from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.model.types import DiskTemplate, Fail
 
 Classes = list[list[int]]
 Progress = Callable[[int], None]  # called with each node before it is emptied
@@ -196,7 +196,7 @@ def _no_capacity(stranded: Stranded, secondary: bool) -> HtoolsError:
     if len(targets):
         fail, none = FAIL[int(np.bincount(codes).argmax())], np.zeros(0, np.int64)
         primaries, secondaries = (none, targets) if secondary else (targets, none)
-        found = nearest_miss(state, state.instance(index), fail, primaries, secondaries, force=True)
+        found = _missing(state, index, fail, primaries, secondaries)
         reason = f"most missing: {found}" if found else fail.value
     what, option = "non-redundant instances", "--ignore-non-redundant lets such instances stay"
     if secondary:
@@ -205,8 +205,16 @@ def _no_capacity(stranded: Stranded, secondary: bool) -> HtoolsError:
     return HtoolsError(f"Not enough capacity to move {what}", hint, exact=True)
 
 
+def _missing(state: State, index: int, fail: Fail, primaries: Ints, secondaries: Ints) -> str | None:
+    """Describe what the nodes (rows) that refuse an instance lack."""
+    asked = state.instance(index)
+    if fail is Fail.RULE:
+        return shortage.broken_rules(state, asked, primaries, secondaries)
+    return shortage.nearest_miss(state, asked, fail, primaries, secondaries, force=True)
+
+
 def _relocate_alone(state: State, node: int, targets: Bools) -> Stranded | None:
-    rows, alone = np.flatnonzero(targets), without_secondary(state)
+    rows, alone = np.flatnonzero(targets), without_secondary(state) & ~placement_rules.fixed(state)
     for index in state.primaries_of(node).tolist():
         if alone[index]:
             trial = placements.failover_to(state, state.instance(index), rows, targets, force=True)
@@ -221,13 +229,13 @@ def _migrated(state: State, rows: Sequence[int]) -> State:
     """Return the state with all mirrored instances of the nodes on their secondaries."""
     state = state.copy()
     everywhere = np.ones(len(state.group), np.bool_)
-    mirrored = ~without_secondary(state)
+    mirrored = ~without_secondary(state) & ~placement_rules.fixed(state)
     for index in [index for node in rows for index in state.primaries_of(node).tolist() if mirrored[index]]:
         asked = state.instance(index)
         trial = placements.failover(state, asked, everywhere, force=True)
         if trial.codes[0] != FITS:
             target, fail = trial.pnode[:1], FAIL[int(trial.codes[0])]
-            found = nearest_miss(state, asked, fail, target, target[:0], force=True)
+            found = _missing(state, index, fail, target, target[:0])
             hint = f"instance {asked.row.name} cannot fail over: most missing: {found or fail.value}"
             raise HtoolsError("Failed to migrate instances off nodes", hint, exact=True)
         settling.settle(state, trial)
@@ -241,8 +249,10 @@ def _secondaries_of(state: State, node: int) -> Ints:
 
 
 def _relocate_secondaries(state: State, node: int, targets: Bools) -> Stranded | None:
-    rows = np.flatnonzero(targets)
+    rows, fixed = np.flatnonzero(targets), placement_rules.fixed(state)
     for index in _secondaries_of(state, node).tolist():
+        if fixed[index]:
+            continue
         asked, primary = state.instance(index), int(state.pnode[index])
         # The primary is not touched, so only the new node's room counts, and whether disks can be copied.
         kept = placements.class_peers(state, primary, rows)
@@ -250,6 +260,7 @@ def _relocate_secondaries(state: State, node: int, targets: Bools) -> Stranded |
             state.columns.take(rows), asked, state.peers[primary, rows], force=True, peers=kept
         )
         codes = first_reason(codes, node_rules.copy_codes(state.columns.take([primary]), asked))
+        codes = placement_rules.codes(state, asked, codes, secondary=rows)
         fits = rows[(codes == FITS) & (rows != primary)]
         if not len(fits):
             return Stranded(state, index, rows[rows != primary], codes[rows != primary])

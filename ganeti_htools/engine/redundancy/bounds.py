@@ -20,9 +20,11 @@ from ganeti_htools.engine.redundancy.demand import (
 from ganeti_htools.engine.redundancy.fatal_losses import fatal_losses
 from ganeti_htools.engine.redundancy.packing_bounds import TargetRoom, surely_found, surely_missing
 from ganeti_htools.engine.redundancy.rule import DRBD, bound, bound_to_units
+from ganeti_htools.engine.rules import placement_rules
 from ganeti_htools.engine.rules.class_limits import refuses
 from ganeti_htools.engine.rules.resources import DISK, MEMORY, SPINDLES, check_hard
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints, availability, sorted_unique
+from ganeti_htools.model.placement_tags import has_rules
 from ganeti_htools.model.state import RequestedInstance, State
 
 # The resources that the sums are made of; property tests compare with the rule.
@@ -140,16 +142,19 @@ class RedundancyBounds:
     def _unproved_in(
         self, group: int, asked: RequestedInstance | None = None, primaries: Sequence[int] = ()
     ) -> Ints:
-        """The same for the nodes of one group."""
+        """The same for the nodes of one group. Nothing is proved of instances with rules about nodes."""
         demand, room = self._after(asked, primaries)
         moved_mem, primary = 0, NOWHERE
         if asked is not None and asked.mirrored:
             moved_mem, [primary] = asked.record_mem, primaries
         mates = np.flatnonzero(self.scope & (self.state.group == group))
-        rows = mates[(demand.number[mates] > 0) & self.checked[mates]]
+        ruled = placement_rules.hosts(self.state)
+        if asked is not None and has_rules(asked.row.tags):
+            ruled[list(primaries)] = True
+        rows = mates[((demand.number > 0) | ruled)[mates] & self.checked[mates]]
         # Nodes with and without exclusive storage may take different instances by the same policy.
         mixed = len(sorted_unique(self.state.columns.excl_stor[mates])) > 1
-        unsure = demand.recreated[rows] & mixed
+        unsure = (demand.recreated[rows] & mixed) | ruled[rows]
         unknown, rows = rows[unsure], rows[~unsure]
         roomiest = mates[np.argsort(room.memory[mates])[-ROOMIEST:]]
         for targets in (roomiest, mates) if len(mates) > ROOMIEST else (mates,):
@@ -191,7 +196,9 @@ class RedundancyBounds:
         return None if self.demand.refused is None else refuses(self.state.columns, asked)
 
     def _bound(self, asked: RequestedInstance, primary: int) -> bool:
-        """Whether a new unmirrored instance could not come back anyway, for its storage units."""
+        """Whether a new unmirrored instance could not come back anyway, for its storage units or rules."""
+        if self.state.rules is not None and has_rules(asked.row.tags):
+            return True  # perhaps; the rule decides
         if not self.state.columns.shape.binds:
             return False
         wants, row = np.array([asked.wants], np.bool_), np.array([primary])
@@ -257,7 +264,7 @@ def bounds(state: State, scope: Bools, checked: Bools) -> RedundancyBounds:
     """The bounds for the nodes in scope; only the loss of ``checked`` nodes counts."""
     columns, size = state.columns, len(state.group)
     settled = ~state.forthcoming & (state.pnode != NOWHERE) & scope[state.pnode]
-    if columns.shape.binds:
+    if state.binds:
         rows = np.flatnonzero(settled)
         settled[rows[bound_to_units(state, rows, scope)]] = False
     mirrored = np.flatnonzero(settled & (state.template == DRBD) & (state.snode != NOWHERE))
@@ -288,7 +295,11 @@ def unproved_losses(state: State, lost: Ints, takers: Ints) -> Ints:
     """
     here = np.isin(state.pnode, lost) & ~state.forthcoming
     demand, room = displaced_demand(state, here), TargetRoom.of(state.columns)
-    sure = ~demand.recreated[lost] & ~np.isin(lost, state.pnode[here & (state.template == DRBD)])
+    sure = (
+        ~demand.recreated[lost]
+        & ~placement_rules.hosts(state)[lost]
+        & ~np.isin(lost, state.pnode[here & (state.template == DRBD)])
+    )
     rows = lost[sure]
     if len(rows) and len(takers):
         left = np.broadcast_to(room.memory[takers], (len(rows), len(takers)))

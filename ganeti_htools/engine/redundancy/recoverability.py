@@ -59,7 +59,7 @@ def nodes_of_unrecoverable(state: State, scope: Bools, lost: Bools) -> Bools:
     Instances that cannot come back whatever is free (:func:`.bound_to_units`) do not count.
     """
     rows = np.flatnonzero(lost & scope[state.pnode])
-    if state.columns.shape.binds:
+    if state.binds:
         rows = rows[~bound_to_units(state, rows, scope)]
     found = np.zeros(len(scope), np.bool_)
     found[state.pnode[rows]] = True
@@ -72,7 +72,7 @@ def _unproved(state: State, scope: Bools, redundancy: Assessment) -> list[int]:
     unproved = redundancy.fragile()
     mirrors_off = settled & (state.snode != NOWHERE) & ~online[state.snode] & (state.template == DRBD)
     unproved[state.pnode[mirrors_off]] = True
-    if state.columns.shape.binds:
+    if state.binds:
         rows = np.flatnonzero(settled)
         unproved[state.pnode[rows[bound_to_units(state, rows, online)]]] = True
     hosts = sorted_unique(state.pnode[settled])

@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.rules import choice, placements, settling
+from ganeti_htools.engine.rules import choice, placement_rules, placements, settling
 from ganeti_htools.engine.rules.class_limits import refused_amounts
+from ganeti_htools.engine.rules.node_rules import CODE
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints, availability, sorted_unique
 from ganeti_htools.model.figures import TEMPLATE_CODE
 from ganeti_htools.model.state import State
-from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.model.types import DiskTemplate, Fail
 
 DRBD = TEMPLATE_CODE[DiskTemplate.DRBD]
 SURVIVES = np.array([template.survives_node for template in DiskTemplate])
@@ -35,11 +36,15 @@ class Means(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """The node (row) on which an instance (row) of a lost node comes back, NOWHERE if it does not."""
+    """The node (row) on which an instance (row) of a lost node comes back, NOWHERE if it does not.
+
+    ``rules`` are the tags that alone keep it from coming back, if all instances were looked at.
+    """
 
     instance: int
     kind: Means
     node: int
+    rules: str = ""
 
 
 def can_be_lost(state: State, node: int, scope: Bools) -> bool:
@@ -65,7 +70,8 @@ def recover(
         trial = None
         if secondary != NOWHERE and (up is None or up[secondary]):
             trial = placements.failover(state, asked, mates, force=True)
-        yield Recovery(row, Means.FAILOVER, _settled(state, trial, mates))
+        rules = _refusing_rules(state, trial) if every else ""
+        yield Recovery(row, Means.FAILOVER, _settled(state, trial, mates), rules)
     for row in displaced:
         asked = state.instance(row)
         kind, counted = Means.RECREATE, scope
@@ -75,7 +81,18 @@ def recover(
         if len(targets):
             move = placements.failover_to if kind is Means.MOVE else placements.allocate_one
             trial = move(state, asked, targets, counted, force=True)
-        yield Recovery(row, kind, _settled(state, trial, counted))
+        rules, found = _refusing_rules(state, trial) if every else "", _settled(state, trial, counted)
+        if kind is Means.RECREATE and state.rules is not None:  # the old one is in nobody's way
+            gone = state.rules.instances.take(np.array([row]))
+            state.rules.count(gone, int(state.pnode[row]), int(state.snode[row]), -1)
+        yield Recovery(row, kind, found, rules)
+
+
+def _refusing_rules(state: State, trial: Trial | None) -> str:
+    """Return the rules of tags that refuse all candidates; empty if there are other reasons."""
+    if trial is None or state.rules is None or (trial.codes != CODE[Fail.RULE]).any():
+        return ""
+    return placement_rules.refusals(state, trial.asked, trial.pnode, trial.pnode[:0])
 
 
 def bound_to_units(state: State, rows: Ints, scope: Bools) -> Bools:
@@ -83,12 +100,16 @@ def bound_to_units(state: State, rows: Ints, scope: Bools) -> Bools:
 
     No other node of its group has the storage units, or sees the pools, that its disks want, or gives the
     amounts of resource classes that it takes to one instance. A mirrored instance needs that of its own
-    nodes. The default unit is exempt. No room can be kept for such instances, so redundancy is judged by the
-    others.
+    nodes. The default unit is exempt. Or rules of tags leave no other node of the group. No room can be kept
+    for such instances, so redundancy is judged by the others.
     """
     shape, mirrored = state.columns.shape, state.template[rows] == DRBD
+    ruled = placement_rules.bound_by_rules(state, rows, scope)
+    if not shape.binds:
+        return ruled
     refused = refused_amounts(state, rows) if shape.classes or shape.limited else None
-    return bound(state, state.wants[rows], refused, state.pnode[rows], state.snode[rows], mirrored, scope)
+    p, s = state.pnode[rows], state.snode[rows]
+    return ruled | bound(state, state.wants[rows], refused, p, s, mirrored, scope)
 
 
 def bound(
@@ -123,7 +144,7 @@ def instances_of(state: State, node: int, scope: Bools | None) -> tuple[list[int
     With a scope, instances that are :func:`bound_to_units` are left out.
     """
     here = state.primaries_of(node)
-    if scope is not None and state.columns.shape.binds:
+    if scope is not None and state.binds:
         here = here[~bound_to_units(state, here, scope)]
     template, rows = state.template[here], state.cluster.instances
     mirrored, survives = template == DRBD, SURVIVES[template]

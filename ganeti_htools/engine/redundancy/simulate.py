@@ -116,11 +116,11 @@ class Losses:
 def simulated(state: State, lost: Ints, scope: Bools, cache: LossCache) -> Losses | None:
     """The losses of nodes (rows in ascending order), each by itself; their failovers must be possible.
 
-    None where only the rule can tell: nodes are told apart by their storage or custom classes, some node has
-    no score, or an instance does not say how many spindles it needs where they count.
+    None where only the rule can tell: nodes are told apart by their storage, custom classes or rules of tags,
+    some node has no score, or an instance does not say how many spindles it needs where they count.
     """
     columns, online = state.columns, ~state.columns.offline
-    if columns.shape.binds:
+    if state.binds:
         return None
     spreads = SpreadWeights.of(columns)
     parts = node_values(columns)

@@ -1,7 +1,8 @@
 """The placements there are, each tried on all candidates at once: allocations, failovers, replaced disks.
 
 ``targets`` are rows of nodes, the candidates. ``scope`` (a mask) are the nodes that count in the location
-exclusion score. Soft limits hold unless ``force`` is set, or the instance leaves a node that is lost.
+exclusion score. Soft limits hold unless ``force`` is set, or the instance leaves a node that is lost. Rules
+of tags (:mod:`.placement_rules`) always hold.
 """
 
 from dataclasses import replace
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.rules import affinity, instance_policy, node_rules
+from ganeti_htools.engine.rules import affinity, instance_policy, node_rules, placement_rules
 from ganeti_htools.engine.rules.node_rules import CODE, Codes, first_reason
 from ganeti_htools.engine.rules.trial import NodeChange, Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints, of_class
@@ -75,6 +76,7 @@ def allocate_one(
     location = affinity.unmet_locations(state, asked)[targets]
     new, codes = node_rules.add_primary(old, asked, conflicts, location, force)
     codes = first_reason(instance_policy.codes(state, asked, targets), codes)
+    codes = placement_rules.codes(state, asked, codes, targets)
     change = affinity.location_exclusion_change(state, fresh, targets, scope)
     nowhere = _row(NOWHERE)
     return Trial(fresh, codes, targets, nowhere, (NodeChange(targets, old, new),), change)
@@ -107,7 +109,8 @@ def allocate_pairs(
     new_s, codes_s = node_rules.add_secondary(old_s, asked, peer_mem, peers=kept)
     touched = (NodeChange(primaries, old_p, new_p), NodeChange(secondaries, old_s, new_s))
     change = affinity.location_exclusion_change(state, fresh, primaries, scope)
-    return Trial(fresh, first_reason(codes_p, codes_s), primaries, secondaries, touched, change)
+    codes = placement_rules.codes(state, asked, first_reason(codes_p, codes_s), primaries, secondaries)
+    return Trial(fresh, codes, primaries, secondaries, touched, change)
 
 
 def move_pairs(
@@ -132,11 +135,13 @@ def move_pairs(
     _, first = _as_secondary(state, old_tp, asked, source, rows_t, forced)
     _, again = node_rules.add_primary(bare_p, asked, tags[p], desires[p], force=True)
     first = first_reason(first, again, node_rules.copy_codes(old_p, asked))
+    first = placement_rules.codes(state, asked, first, secondary=rows_t, passing=True)
     # Roles exchanged.
     shared = affinity.shared_locations(state, source, rows_t)
     _, codes_t = node_rules.add_primary(old_tp, asked, tags[rows_t], shared + desires[rows_t], force or lost)
     second_p, codes_p = _as_secondary(state, bare_p, asked, rows_t, source, force or lost, ignore_disk=lost)
     second = affinity.migration_codes(state, source, rows_t, first_reason(codes_t, codes_p))
+    second = placement_rules.codes(state, asked, second, rows_t)
     # The final secondary.
     new_ts, third = _as_secondary(state, old_ts, asked, rows_t, targets, force or lost)
     final = desires[rows_t]
@@ -144,6 +149,7 @@ def move_pairs(
         final = final + affinity.shared_locations(state, rows_t, targets)
     new_tp, again = node_rules.add_primary(old_tp, asked, tags[rows_t], final, force=True)
     third = first_reason(third, again, node_rules.copy_codes(old_tp, asked))
+    third = placement_rules.codes(state, asked, third, secondary=targets)
     classes = range(len(asked.secondary_classes))
     kept = [int(getattr(old_p, of_class("r", which))[0]) for which in classes]
     new_p = node_rules.remove_secondary(second_p, asked, int(old_p.r_mem[0]), kept)
@@ -171,6 +177,7 @@ def failover(state: State, asked: RequestedInstance, scope: Bools, force: bool =
     new_s, codes_s = node_rules.add_primary(bare_s, asked, tags[s], location + desires[s], force or lost)
     new_p, codes_p = _as_secondary(state, bare_p, asked, s, p, force or lost, ignore_disk=lost)
     codes = affinity.migration_codes(state, primary, s, first_reason(codes_s, codes_p))
+    codes = placement_rules.codes(state, asked, codes, s, p)
     touched = (NodeChange(p, old_p, new_p), NodeChange(s, old_s, new_s))
     return Trial(asked, codes, s, p, touched, affinity.location_exclusion_change(state, asked, s, scope))
 
@@ -208,6 +215,7 @@ def _to_primary(state: State, asked: RequestedInstance, targets: Ints, scope: Bo
     new_p = node_rules.remove_primary(old_p, asked, tags[p], location + desires[p])
     forced = force or bool(old_p.offline[0])
     new_t, codes = node_rules.add_primary(old_t, asked, tags[targets], location + desires[targets], forced)
+    codes = placement_rules.codes(state, asked, codes, targets)
     touched = (NodeChange(p, old_p, new_p), NodeChange(targets, old_t, new_t))
     change = affinity.location_exclusion_change(state, asked, targets, scope)
     return Trial(asked, codes, targets, state.snode[[asked.index]], touched, change)
@@ -227,4 +235,5 @@ def replace_secondary(state: State, asked: RequestedInstance, targets: Ints, for
     new_p, codes_p = node_rules.add_primary(bare_p, asked, tags, location, force=True)
     touched = (NodeChange(p, old_p, new_p), NodeChange(s, old_s, new_s), NodeChange(targets, old_t, new_t))
     codes = first_reason(codes_t, codes_p, node_rules.copy_codes(old_p, asked))
+    codes = placement_rules.codes(state, asked, codes, secondary=targets)
     return Trial(asked, codes, p, targets, touched)

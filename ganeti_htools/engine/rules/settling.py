@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.rules import affinity, node_rules
+from ganeti_htools.engine.rules import affinity, node_rules, placement_rules
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import NOWHERE, Ints
@@ -59,7 +59,10 @@ def without_primary(state: State, index: int) -> State:
 
 
 def _count(state: State, asked: RequestedInstance, pnode: int, snode: int, sign: int) -> None:
-    """Count the tags of an instance that comes (1) or leaves (-1), and what its secondary keeps free."""
+    """Count the tags of an instance that comes (1) or leaves (-1), and what its secondary keeps free.
+
+    Also its place, for the rules of others.
+    """
     state.tag_counts[asked.tags, pnode] += sign
     if not asked.forthcoming and state.settled_tag_counts is not state.tag_counts:
         state.settled_tag_counts[asked.tags, pnode] += sign
@@ -67,6 +70,8 @@ def _count(state: State, asked: RequestedInstance, pnode: int, snode: int, sign:
         state.peers[pnode, snode] += sign * asked.secondary_mem
         for peers, kept in zip(state.class_peers, asked.secondary_classes, strict=True):
             peers[pnode, snode] += sign * kept
+    if state.rules is not None:
+        state.rules.count(placement_rules.rules_of(state, asked), pnode, snode, sign)
 
 
 def add_rows(
@@ -98,6 +103,8 @@ def _append(state: State, asked: RequestedInstance, rows: Sequence[Instance]) ->
     state.disk = np.concatenate([state.disk, np.tile(np.array(asked.disk, np.int64), (number, 1))])
     state.classes = np.concatenate([state.classes, np.tile(np.array(asked.classes, np.int64), (number, 1))])
     state.wants = np.concatenate([state.wants, np.tile(np.array(asked.wants, np.bool_), (number, 1))])
+    if state.rules is not None:
+        state.rules = state.rules.followed_by(rows)
     return first
 
 

@@ -154,7 +154,7 @@ class PowerGroup:
             return LAST_CANDIDATES
         if self.bounds.infeasible(online, lost, wanted):
             return NO_ROOM
-        binds = self.state.columns.shape.binds  # unrecoverable instances need no room
+        binds = self.state.binds  # unrecoverable instances need no room
         if not offline or reserve.is_empty(wanted) or binds or np.count_nonzero(online) < 2:
             return None
         return NOT_REDUNDANT if self.bounds.breaks_redundancy(online, lost) else None

@@ -34,5 +34,5 @@ def test_reasons_in_the_order_in_which_ganeti_lists_them() -> None:
     assert [fail.value for fail in Fail] == [
         *("FailMem", "FailDisk", "FailCPU", "FailN1", "FailTags", "FailMig", "FailDiskCount"),
         *("FailSpindles", "FailInternal"),
-        "FailResource",  # ours
+        *("FailResource", "FailRule"),  # ours
     ]

@@ -1,0 +1,190 @@
+"""Rules about the nodes of instances, as arrays: derived from tags (:mod:`.placement_tags`)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ganeti_htools.model import tags
+from ganeti_htools.model.cluster import Cluster, Instance
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints
+from ganeti_htools.model.node_usage import HostedInstances
+from ganeti_htools.model.placement_tags import Distance, PlacementTags, has_rules, placement_tags
+
+# The nodes that rules of one instance allow, as tags say it.
+Choice = tuple[frozenset[str], frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceRules:
+    """The rules of some instances (rows), as rows of the arrays of :class:`PlacementRules`.
+
+    ``choice`` selects the allowed nodes, ``distances`` and ``sets`` (instances by rules) the distances to
+    keep and the sets to stay with, NOWHERE where an instance has fewer of them.
+    """
+
+    choice: Ints
+    distances: Ints
+    sets: Ints
+
+    def take(self, rows: Ints) -> "InstanceRules":
+        """Select some instances."""
+        return InstanceRules(self.choice[rows], self.distances[rows], self.sets[rows])
+
+    def followed_by(self, other: "InstanceRules") -> "InstanceRules":
+        """Return these instances and then others."""
+        both = zip(
+            (self.choice, self.distances, self.sets), (other.choice, other.distances, other.sets), strict=True
+        )
+        return InstanceRules(*map(np.concatenate, both))
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementRules:
+    """The rules of all instances of a state about their nodes.
+
+    * ``choices`` number different sets of allowed nodes, ``eligible`` (choices by nodes) are these nodes.
+    * ``distances`` number the sets whose members keep a distance. ``crowds`` (distances by nodes) count the
+      primaries of members at the locations of each node.
+    * ``near`` (classes by nodes by nodes): nodes that share a location of a class; ``near_of`` is the class
+      of each distance.
+    * ``sets`` number the sets that stay together; ``primaries`` and ``secondaries`` (sets by nodes) count
+      their members.
+
+    The last row of ``crowds``, ``primaries`` and ``secondaries`` is that of NOWHERE. They change in place.
+    """
+
+    instances: InstanceRules
+    choices: dict[Choice, int]
+    eligible: Bools
+    distances: dict[Distance, int]
+    crowds: Ints
+    near: Bools
+    near_of: Ints
+    sets: dict[str, int]
+    primaries: Ints
+    secondaries: Ints
+
+    def copy(self) -> "PlacementRules":
+        """Return a copy; changes of the copy do not affect these."""
+        return replace(
+            self,
+            crowds=self.crowds.copy(),
+            primaries=self.primaries.copy(),
+            secondaries=self.secondaries.copy(),
+        )
+
+    def part(self, nodes: Ints, instances: Ints) -> "PlacementRules":
+        """Return the rules of some nodes and instances (rows). Members on other nodes stay counted."""
+        return replace(
+            self,
+            instances=self.instances.take(instances),
+            eligible=self.eligible[:, nodes],
+            crowds=self.crowds[:, nodes],
+            near=self.near[:, nodes][:, :, nodes],
+            primaries=self.primaries[:, nodes],
+            secondaries=self.secondaries[:, nodes],
+        )
+
+    def of(self, rows: Sequence[Instance]) -> InstanceRules:
+        """Return the rules of instances of the cluster, or of requested ones."""
+        return self._numbered([placement_tags(row.tags) for row in rows])
+
+    def followed_by(self, rows: Sequence[Instance]) -> "PlacementRules":
+        """Return the rules with further instances, which are on no node yet."""
+        return replace(self, instances=self.instances.followed_by(self.of(rows)))
+
+    def count(self, rules: InstanceRules, pnode: int, snode: int, sign: int) -> None:
+        """Count one instance that comes to nodes (1) or leaves them (-1), in place."""
+        distances, sets = rules.distances[rules.distances != NOWHERE], rules.sets[rules.sets != NOWHERE]
+        if pnode != NOWHERE:
+            self.crowds[distances] += sign * self.near[self.near_of[distances], pnode]
+            self.primaries[sets, pnode] += sign
+        if snode != NOWHERE:
+            self.secondaries[sets, snode] += sign
+
+    def _numbered(self, parsed: Sequence[PlacementTags]) -> InstanceRules:
+        return InstanceRules(
+            np.array([self.choices[each.on, each.nodes] for each in parsed], np.int64),
+            _padded(
+                [[self.distances[one] for one in sorted(each.apart)] for each in parsed],
+                self.instances.distances.shape[1],
+            ),
+            _padded(
+                [[self.sets[one] for one in sorted(each.together)] for each in parsed],
+                self.instances.sets.shape[1],
+            ),
+        )
+
+
+def placement_rules(
+    cluster: Cluster, requested: Sequence[Instance], placed: HostedInstances
+) -> PlacementRules | None:
+    """Derive the rules of the instances of a cluster, and of requested ones; None if there are none."""
+    ruled = np.flatnonzero(placed.values["ruled"]).tolist()
+    if not ruled and not any(has_rules(row.tags) for row in requested):
+        return None
+    nothing = PlacementTags()
+    parsed = {row: placement_tags(cluster.instances[row].tags) for row in ruled}
+    wanted = [*parsed.values(), *(placement_tags(row.tags) for row in requested)]
+    if all(each == nothing for each in wanted):
+        return None
+    choices = {each: row for row, each in enumerate(dict.fromkeys([nothing[:2], *(w[:2] for w in wanted)]))}
+    distances = {each: row for row, each in enumerate(sorted({one for w in wanted for one in w.apart}))}
+    sets = {each: row for row, each in enumerate(sorted({one for w in wanted for one in w.together}))}
+    classes = sorted({location for location, _ in distances})
+    found = PlacementRules(
+        InstanceRules(
+            np.zeros(0, np.int64),
+            np.zeros((0, max(len(each.apart) for each in wanted)), np.int64),
+            np.zeros((0, max(len(each.together) for each in wanted)), np.int64),
+        ),
+        choices,
+        np.array([_eligible(cluster, *choice) for choice in choices], np.bool_),
+        distances,
+        np.zeros((len(distances) + 1, len(cluster.nodes)), np.int64),
+        np.array([_near(cluster, location) for location in classes], np.bool_).reshape(
+            len(classes), len(cluster.nodes), len(cluster.nodes)
+        ),
+        np.array([classes.index(location) for location, _ in distances] or [0], np.int64),
+        sets,
+        *np.zeros((2, len(sets) + 1, len(cluster.nodes)), np.int64),
+    )
+    rows = found._numbered([parsed.get(row, nothing) for row in range(len(cluster.instances))])
+    for row in ruled:
+        found.count(rows.take(np.array([row])), int(placed.pnode[row]), int(placed.snode[row]), 1)
+    return replace(found, instances=rows)
+
+
+def _padded(rows: Sequence[Sequence[int]], most: int) -> Ints:
+    """Return rows of different lengths as an array, NOWHERE behind their ends."""
+    found = np.full((len(rows), most), NOWHERE)
+    for row, values in enumerate(rows):
+        found[row, : len(values)] = values
+    return found
+
+
+def _eligible(cluster: Cluster, on: frozenset[str], names: frozenset[str]) -> list[bool]:
+    """Mark the nodes that have one of the tags and one of the names; empty sets allow all."""
+    return [
+        (not on or not on.isdisjoint(node.tags)) and (not names or node.name in names)
+        for node in cluster.nodes
+    ]
+
+
+def _near(cluster: Cluster, location: str) -> Bools:
+    """Mark the pairs of nodes that share a location of a class.
+
+    Nodes without a location of the class are at one location together: nobody knows that they are apart.
+    """
+    if not location:
+        return np.eye(len(cluster.nodes), dtype=np.bool_)
+    known = location in {
+        tag.removeprefix(tags.LOCATION) for tag in cluster.tags if tag.startswith(tags.LOCATION)
+    }
+    own = [[tag for tag in node.tags if known and tag.startswith(f"{location}:")] for node in cluster.nodes]
+    row = {tag: number for number, tag in enumerate(sorted({tag for each in own for tag in each}))}
+    located = np.zeros((len(own), len(row) + 1), np.bool_)
+    for node, found in enumerate(own):
+        located[node, [row[tag] for tag in found] or [len(row)]] = True
+    return located @ located.T

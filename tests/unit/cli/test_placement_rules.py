@@ -1,0 +1,127 @@
+"""Rules about nodes, by tags, in every tool: what they refuse is named."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ganeti_htools.cli import hail, hbal, hcheck, hregroup, hroller, hspace, hsqueeze
+from tests.support import messages
+from tests.support.clusters import Shape, cluster
+
+# Two nodes that are full, and two with room, one of them with the tag disk:ssd.
+FILE = """\
+g|u|preferred||
+h|v|preferred||
+
+node1|8000|0|500|90000|90000|40|M|u
+node2|8000|0|1500|90000|90000|40|{role}|u
+node3|8000|0|8000|90000|90000|40|N|u|1|disk:ssd
+node4|8000|0|7000|90000|90000|40|N|u
+node5|8000|0|8000|90000|90000|40|N|v
+
+one|3500|1024|1|running|Y|node1||ext|{tags}
+two|3500|1024|1|running|Y|node1||ext|{more}
+three|3000|1024|1|running|Y|node2||ext|{tags}
+four|3000|1024|1|running|Y|node2||ext|{more}
+five|1000|1024|1|running|Y|node4||ext|
+
+"""
+
+
+def run(tmp_path: Path, tool: Any, *options: str, tags: str = "", more: str = "", role: str = "N") -> int:
+    (tmp_path / "cluster").write_text(FILE.format(tags=tags, more=more, role=role))
+    status: int = tool.main(["-t", str(tmp_path / "cluster"), *options])
+    return status
+
+
+@pytest.mark.parametrize(
+    ("tags", "moves", "reasons"),
+    [
+        ("", [["four", "node4"], ["three", "node3"]], set()),
+        ("htools:on:disk:ssd", [["four", "node3"], ["three", "node3"]], set()),
+        ("htools:apart:x", [["four", "node4"], ["three", "node3"]], set()),
+        ("htools:node:node2", [], {"it fits nowhere: FailRule: 3"}),
+        ("htools:fixed", [], {"it has the tag htools:fixed"}),
+        ("htools:together:x", [], {"it stays together with others (htools:together:x)"}),
+    ],
+)
+def test_evacuating_plan_keeps_the_rules(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    tags: str,
+    moves: list[list[str]],
+    reasons: set[str],
+) -> None:
+    run(tmp_path, hbal, "-G", "g", "--json", "--evac-mode", "-g0", tags=tags, more=tags, role="Y")
+    report = json.loads(capsys.readouterr().out)
+    assert sorted([move["instance"], move["to"][0]] for move in report["steps"]) == moves
+    assert {left["why"] for left in report["left_on_offline_nodes"]} == reasons
+
+
+def test_malformed_rule_gives_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, hbal, "-G", "g", "--json", tags="htools:spread:x") == 0
+    assert "instance one: tag htools:spread:x is no rule" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("tool", [hspace, hcheck, hregroup, hsqueeze])
+def test_tools_read_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str], tool: Any) -> None:
+    options = ["redistribute"] if tool is hregroup else []
+    tags = "htools:on:disk:ssd,htools:apart:x,htools:spread:rack:y,htools:together:z,htools:node:node1"
+    assert run(tmp_path, tool, *options, "--json", tags=tags) in (0, 1)
+    assert json.loads(capsys.readouterr().out)
+
+
+def test_hroller_leaves_fixed_instances(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, hroller, "-G", "g", "--force", "--print-moves", more="htools:fixed") == 0
+    moved = capsys.readouterr().out
+    assert [name in moved for name in ("one", "two", "three", "four")] == [True, False, True, False]
+
+
+def test_hroller_names_the_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, hroller, "-G", "g", "--force", "-v", more="htools:node:node1") == 1
+    assert "most missing: nodes that its tags allow (htools:node:node1)" in capsys.readouterr().err
+
+
+def test_lost_node_shows_what_rules_keep_from_coming_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, hcheck, "--what-if-lost=node1", more="htools:node:node1") == 1
+    assert "two does not come back: its tags allow no node (htools:node:node1)\n" in capsys.readouterr().out
+
+
+@pytest.fixture
+def data() -> dict[str, Any]:
+    found = cluster(3, Shape(nodes=3, instances=4, fill=0.3))
+    for node in found["nodes"].values():
+        node["tags"] = []
+    return found
+
+
+def decide(tmp_path: Path, data: dict[str, Any], *options: str, **facts: Any) -> None:
+    request = messages.allocate("new.example.org", "drbd", memory=128, disks=[1024]) | facts
+    (tmp_path / "request").write_text(messages.encode(messages.message(data, request)))
+    assert hail.main([str(tmp_path / "request"), *options]) == 0
+
+
+def test_hail_goes_where_the_tags_allow(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], data: dict[str, Any]
+) -> None:
+    names = sorted(data["nodes"])
+    for chosen in (names[:2], names[1:]):
+        decide(tmp_path, data, tags=[f"htools:node:{name}" for name in chosen])
+        assert sorted(json.loads(capsys.readouterr().out)["result"]) == chosen
+
+
+def test_hail_names_the_rule_that_refuses_all_nodes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], data: dict[str, Any]
+) -> None:
+    decide(tmp_path, data, tags=["htools:on:disk:ssd"])
+    info = json.loads(capsys.readouterr().out)["info"]
+    assert "FailRule: 6" in info
+    assert "most missing: nodes that its tags allow (htools:on:disk:ssd)" in info
+    decide(tmp_path, data, "--explain", "--json", tags=["htools:on:disk:ssd"])
+    (explained,) = json.loads(capsys.readouterr().out)
+    assert {place["why"] for place in explained["places"]} == {"FailRule"}
+    assert {place["rules"] for place in explained["places"]} == {"htools:on:disk:ssd"}
