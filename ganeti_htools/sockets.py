@@ -57,6 +57,14 @@ def listener(sock: socket.socket) -> int:
     return int(pid)
 
 
+def is_open(path: str) -> bool:
+    """Whether a process has the datagram socket named ``path`` open."""
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
+        probe.connect(path)
+        return True
+    return False
+
+
 def identity(path: str) -> tuple[int, int]:
     """Return device and inode of a name. Raises OSError."""
     found = os.lstat(path)

@@ -26,12 +26,16 @@ HAILS = ("../.venv/bin/hail", "../../../bin/hail")
 # Beside the socket. A running daemon touches this file now and then. If somebody keeps its socket, it sets
 # the time to 0 when it ends: a refusal then means that it is not about to return.
 SIGN = ".lock"
+# Also beside the socket, if somebody keeps that: a datagram socket that is open while a daemon starts, and
+# until it has had time to answer those who waited.
+START = ".starting"
 SYSTEM_LOG = "/dev/log"
 PAUSE = 0.1  # seconds between questions
 RECENTLY = 15  # seconds
 # For these shares of the timeout, the executable only asks again: while a daemon is busy or was killed
 # recently, and after a daemon has ended recently. It does not wait for a daemon that ended earlier.
 BUSY, GONE = 0.5, 0.2
+STARTING = 3.0  # while the next daemon starts: it needs less of the processor than two decisions without it
 LAST_RESORT = 6.0  # timeouts after which this process decides without a slot
 
 
@@ -79,18 +83,19 @@ def decide(call: Call, problem: Exception) -> Decision:
 
 def patience(call: Call, problem: Exception) -> float | None:
     """Return for which share of the timeout to only ask again; None if asking again is useless."""
+    starting = STARTING if is_open(call.path + START) else None
     match refusal_kind(problem):
         case "busy":
             return BUSY
         case "stopping":
-            return 1.0  # the next question shows whether another daemon is about to start
+            return starting or 1.0  # the next question shows whether another daemon is about to start
     match problem:
         case BlockingIOError():  # so many wait; for whom shows the socket
             return BUSY if alive_recently(call.path + SIGN) else 0.0
         case TimeoutError():
-            return 1.0
+            return starting or 1.0
         case ProcessLookupError():  # the daemon has ended, and somebody keeps the socket for the next one
-            return 1.0 if alive_recently(call.path + SIGN) else 0.0
+            return starting or (1.0 if alive_recently(call.path + SIGN) else 0.0)
         case ConnectionRefusedError():
             return BUSY if changed_recently(call.path + SIGN) else 0.0
         case ConnectionError():
@@ -113,6 +118,17 @@ def changed_recently(name: str) -> bool:
 def alive_recently(name: str) -> bool:
     """Whether a sign of life was given in the last seconds. The sign of a daemon's end counts, too."""
     return abs(time.time() - times(name)[1]) < RECENTLY
+
+
+def is_open(name: str) -> bool:
+    """Whether a process has a datagram socket open; the kernel tells as soon as it has ended."""
+    try:
+        probe = socket(AF_UNIX, SOCK_DGRAM)
+        probe.connect(name)
+    except OSError:
+        return False
+    probe.close()
+    return True
 
 
 def times(name: str) -> tuple[float, float]:

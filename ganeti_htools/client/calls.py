@@ -6,10 +6,17 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
-from ganeti_htools.client.protocol import DEFAULT_SOCKET, SIGN_OF_LIFE, Call, Refusal, encode_call
+from ganeti_htools.client.protocol import (
+    DEFAULT_SOCKET,
+    SIGN_OF_LIFE,
+    STARTING,
+    Call,
+    Refusal,
+    encode_call,
+)
 from ganeti_htools.luxi.framing import Decoder, FramingError, decode
 from ganeti_htools.model.errors import HtoolsError
-from ganeti_htools.sockets import listener
+from ganeti_htools.sockets import is_open, listener
 
 PATIENCE = 5.0  # seconds for answers that the daemon only has to look up
 RECENTLY = 15.0  # seconds after a daemon's last sign of life, in which the next one may be about to start
@@ -138,6 +145,8 @@ def _check_listener(sock: socket.socket, path: str) -> None:
         try:
             os.kill(listener(sock), 0)
         except ProcessLookupError:
+            if is_open(path + STARTING):
+                return
             if abs(time.time() - os.stat(path + SIGN_OF_LIFE).st_ctime) > RECENTLY:
                 raise NoReplyError(f"{path}: the daemon has ended; is htoolsd running?") from None
 

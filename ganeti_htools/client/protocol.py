@@ -19,6 +19,9 @@ DEFAULT_SOCKET = "/run/htoolsd/htoolsd.sock"
 
 # The name of the file beside the socket that a running daemon touches now and then, after the socket's name.
 SIGN_OF_LIFE = ".lock"
+# The name of a datagram socket beside the socket, which is open while a daemon starts on a kept socket.
+# Nobody sends anything there: the kernel refuses connections as soon as the process has ended.
+STARTING = ".starting"
 
 VERSION = 1
 MOST = 10_000  # values in a call

@@ -16,7 +16,9 @@ import pytest
 
 from bench import overload
 from ganeti_htools.client.calls import RECENTLY, ask
-from ganeti_htools.client.protocol import SIGN_OF_LIFE
+from ganeti_htools.client.protocol import SIGN_OF_LIFE, STARTING
+from htoolsd.process import starting
+from htoolsd.process.starting import show_start
 from htoolsd.socket import fallback_counter
 from htoolsd.socket.acceptor import TOUCH_SECONDS
 from tests.support.programs import (
@@ -160,6 +162,37 @@ def test_executable_does_not_wait_at_a_kept_socket_for_long(tmp_path: Path, crow
             crowd.enter_context(connect(path))
         finished = executable(path, EXECUTABLE, LONG, program=impatient, fallback="/bin/echo")
     assert finished.stdout == f"{EXECUTABLE}\n"
+
+
+def test_executable_waits_at_a_kept_socket_while_a_daemon_starts(tmp_path: Path, request_path: Path) -> None:
+    path, impatient = tmp_path / "socket", altered_executable(tmp_path, "RECENTLY = 15 ", "RECENTLY = 0 ")
+    with orphaned(path) as kept, start_signs(kept), ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(
+            executable, path, request_path, LONG, program=impatient, fallback="/bin/echo"
+        )
+        wait_until(lambda: select.select([kept], [], [], 0)[0])
+        with on_kept_socket(kept, path):
+            assert_by_daemon(waiting.result(), request_path)
+
+
+def test_executable_notices_that_a_starting_daemon_ends(tmp_path: Path) -> None:
+    path, impatient = tmp_path / "socket", altered_executable(tmp_path, "RECENTLY = 15 ", "RECENTLY = 0 ")
+    with orphaned(path) as kept, ThreadPoolExecutor(1) as threads:
+        with start_signs(kept):
+            waiting = threads.submit(
+                executable, path, EXECUTABLE, LONG, program=impatient, fallback="/bin/echo"
+            )
+            wait_until(lambda: select.select([kept], [], [], 0)[0])
+        assert waiting.result().stdout == f"{EXECUTABLE}\n"
+
+
+@contextmanager
+def start_signs(kept: socket.socket) -> Iterator[None]:
+    """The signs that a daemon gives when it begins to start, open within the block."""
+    with ExitStack() as signs:
+        for sign in show_start(["htoolsd", "--socket-fd", str(kept.fileno())], {}):
+            signs.enter_context(sign)
+        yield
 
 
 def test_executable_notices_that_the_daemon_ends_meanwhile(tmp_path: Path) -> None:
@@ -334,3 +367,5 @@ def test_executable_and_daemon_agree() -> None:
     assert f"\nRECENTLY = {3 * TOUCH_SECONDS} " in text
     assert RECENTLY == 3 * TOUCH_SECONDS
     assert f'"{SIGN_OF_LIFE}"' in text
+    assert f'"{STARTING}"' in text
+    assert starting.SUFFIX == STARTING

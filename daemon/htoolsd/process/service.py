@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -67,9 +68,14 @@ from htoolsd.sync.sync import Sync
 
 _log = structlog.get_logger()
 
+_QUEUE_SECONDS = 30.0  # for the answers to those who waited for the start
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run until SIGTERM or SIGINT; return the exit status."""
+
+def main(argv: Sequence[str] | None = None, signs: Sequence[socket.socket] = ()) -> int:
+    """Run until SIGTERM or SIGINT; return the exit status.
+
+    ``signs`` are the open signs of the start, which are closed a while after it.
+    """
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it is handled
     streams.complete()
     logs.configure()
@@ -107,7 +113,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     gc.freeze()  # a full collection stops all threads, so it skips what was imported
     acceptor = Acceptor(listener, partial(new_socket, config.socket, config.group))
     try:
-        trio.run(_run, config, read_config, ssconf, acceptor, ReloadStatus(path))
+        trio.run(_run, config, read_config, ssconf, acceptor, ReloadStatus(path), signs)
     finally:
         acceptor.close()
     return 0
@@ -119,6 +125,7 @@ async def _run(
     ssconf: Ssconf,
     acceptor: Acceptor,
     reload: ReloadStatus,
+    signs: Sequence[socket.socket] = (),
 ) -> None:
     """Compose the daemon and run it until it is stopped."""
     sync = Sync(
@@ -303,10 +310,18 @@ async def _run(
                     nursery.start_soon(http.run)
                     nursery.start_soon(notifier.run)
                     nursery.start_soon(acceptor.show_life)
+                    nursery.start_soon(_close_later, signs)
                     clients.start_soon(accept)
                 refuse()  # plans are the only long work, so a restart takes moments from here
         nursery.cancel_scope.cancel()
     _log.info("stopped", unfinished=finishing.cancelled_caught)
+
+
+async def _close_later(signs: Sequence[socket.socket]) -> None:
+    """Close the signs of the start: from now on, nobody waits longer than usual."""
+    await trio.sleep(_QUEUE_SECONDS)
+    for sign in signs:
+        sign.close()
 
 
 def _decision_limits(config: Config) -> tuple[float, float, int]:

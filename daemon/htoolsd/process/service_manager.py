@@ -1,7 +1,4 @@
-"""The service manager: messages to it (``sd_notify(3)``), and sockets that it keeps and passes on.
-
-Messages are the state of the daemon, and signs of life.
-"""
+"""Messages to the service manager (``sd_notify(3)``): state, signs of life, and sockets to keep."""
 
 import os
 import socket
@@ -13,7 +10,6 @@ import trio
 
 from htoolsd.api.decisions import Decisions
 
-_FIRST_PASSED = 3  # the number of the first descriptor that a service manager passes
 _NAME = "FDNAME=socket"
 
 
@@ -40,14 +36,6 @@ def keep(sock: socket.socket) -> bool:
     notify("FDSTOREREMOVE=1", _NAME)
     notify("FDSTORE=1", _NAME, files=[sock.fileno()])
     return True
-
-
-def passed_sockets() -> Sequence[int]:
-    """Return the descriptors that the service manager has passed (``sd_listen_fds(3)``)."""
-    count = os.environ.get("LISTEN_FDS", "")
-    if os.environ.get("LISTEN_PID") != str(os.getpid()) or not count.isdecimal():
-        return ()
-    return range(_FIRST_PASSED, _FIRST_PASSED + int(count))
 
 
 def watchdog_seconds() -> float:

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import structlog
 
-from htoolsd.process.service_manager import keep, passed_sockets
+from htoolsd.process.service_manager import keep
+from htoolsd.process.starting import passed_sockets
 from htoolsd.socket.listening import ListeningSocket, StartError, adopt, listen
 
 _log = structlog.get_logger()

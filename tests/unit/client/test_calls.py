@@ -10,6 +10,7 @@ import pytest
 
 from ganeti_htools.client import calls
 from ganeti_htools.client.calls import CallRefusedError, NoReplyError, ask
+from htoolsd.process.starting import show_start
 from tests.support.programs import orphaned
 
 STOPPING = b'{"success": false, "result": {"error": "stopping", "message": "htoolsd is stopping"}}\x03'
@@ -80,10 +81,14 @@ def test_waits_at_kept_socket_only_while_the_daemon_may_return(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with orphaned(tmp_path / "socket") as kept:
-        thread = threading.Thread(target=serve, args=(kept.dup(), b'{"success": true, "result": 7}\x03'))
-        thread.start()
-        assert ask(str(tmp_path / "socket"), "status", {}, patience=30) == 7
-        thread.join()
+        (sign,) = show_start(["htoolsd", "--socket-fd", str(kept.fileno())], {})
+        for starting in True, False:
+            monkeypatch.setattr(calls, "RECENTLY", 0.0 if starting else 15.0)
+            thread = threading.Thread(target=serve, args=(kept.dup(), b'{"success": true, "result": 7}\x03'))
+            thread.start()
+            assert ask(str(tmp_path / "socket"), "status", {}, patience=30) == 7
+            thread.join()
+            sign.close()
         monkeypatch.setattr(calls, "RECENTLY", 0.0)
         with pytest.raises(NoReplyError, match="the daemon has ended; is htoolsd running"):
             ask(str(tmp_path / "socket"), "status", {}, patience=30)

@@ -12,7 +12,8 @@ import trio
 from trio.testing import MockClock
 
 from htoolsd.api.decisions import Decisions
-from htoolsd.process.service_manager import keep, notify, passed_sockets, watch, watchdog_seconds
+from htoolsd.process.service_manager import keep, notify, watch, watchdog_seconds
+from htoolsd.process.starting import passed_sockets
 
 
 class RecordingDecisions:
