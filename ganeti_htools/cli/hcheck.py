@@ -21,6 +21,7 @@ from ganeti_htools.engine.groups.diagnosis import diagnose
 from ganeti_htools.engine.redundancy import health as redundancy_health
 from ganeti_htools.engine.redundancy.recoverability import unrecoverable
 from ganeti_htools.engine.rules import choice
+from ganeti_htools.engine.rules.broken_rules import broken_rules
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.ganeti_version import rules_of
@@ -77,13 +78,16 @@ def _check(state: State, movable: Bools, line: CommandLine) -> int:
         after = _findings(balanced, capacity)
     if line.json:
         stored = {"storage": storage.faults_json(faults)} if state.units.reported else {}
-        print_json(health.as_json(state, before, after, outlook) | stored)
+        broken = {"broken_rules": health.broken_rules_json(state, broken_rules(state))} if state.rules else {}
+        print_json(health.as_json(state, before, after, outlook) | stored | broken)
     elif after or line.machine_readable:
         _print_findings(state, after or before, "FINAL", before, line)
     if line.machine_readable:
         print(key_lines("HCHECK", [("OK", "1")]), end="")
     elif line.verbose >= 1 and not line.json:
         print(f"Rules of Ganeti {rules_of(state.cluster.ganeti).name}")
+        if state.rules is not None:
+            print(health.broken_rules_text(state, broken_rules(state)), end="")
     return int(simulate)
 
 

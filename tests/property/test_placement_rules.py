@@ -16,6 +16,7 @@ from ganeti_htools.engine.groups.rules import RegroupingRules
 from ganeti_htools.engine.redundancy.assessment import assess
 from ganeti_htools.engine.redundancy.rule import Means, can_be_lost, recover
 from ganeti_htools.engine.rules import placement_rules, placements
+from ganeti_htools.engine.rules.broken_rules import broken_rules
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.engine.squeezing.power_group import power_group
@@ -27,7 +28,7 @@ from ganeti_htools.model.options import BalancingOptions, PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate, EvacMode, Fail
 from tests.property import narrow
-from tests.support.placement_rules import APART, SPREAD, TOGETHER, ruled, violations, with_rules
+from tests.support.placement_rules import APART, NODE, ON, SPREAD, TOGETHER, ruled, violations, with_rules
 from tests.support.trials import anew
 
 TO_THE_END = BalancingOptions(min_gain=0.0, min_gain_limit=0.0, unmirrored=True)
@@ -205,6 +206,26 @@ def test_assessment_equals_the_rule(case: tuple[Cluster, Instance]) -> None:
     assessment = assess(state, everyone, PlacementOptions())
     expected = [not can_be_lost(state, node, everyone) for node in range(len(everyone))]
     assert assessment.fragile().tolist() == expected
+
+
+@settings(max_examples=40, deadline=None)
+@given(case=cases)
+def test_names_all_broken_rules(case: tuple[Cluster, Instance]) -> None:
+    found, expected = broken_rules(derive(case[0])), violations(case[0])
+    rows, nodes = case[0].instances, case[0].nodes
+    named = [(each.rule, {rows[row].name for row in each.instances}) for each in found]
+    for tag, *names in expected:
+        if tag in (ON, NODE):
+            assert any(
+                each.rule.startswith(tag)
+                and rows[each.instances[0]].name == names[0]
+                and names[1] in {nodes[node].name for node in each.nodes}
+                for each in found
+            )
+        else:
+            assert any(rule == tag and members.issuperset(names[-2:]) for rule, members in named)
+    for rule, members in named:
+        assert any(rule.startswith(tag) and set(names) & members for tag, *names in expected)
 
 
 def test_cluster_without_rules_derives_none() -> None:

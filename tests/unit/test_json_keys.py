@@ -105,9 +105,9 @@ def two_groups() -> Cluster:
     return replace(made, groups=(*made.groups, Group("group2", "uuid-2")), nodes=nodes)
 
 
-def bound_to_node() -> Cluster:
-    """An instance whose tags allow just its own node."""
-    row = replace(instance("a", EXT, "n0"), tags=("htools:node:n0",))
+def bound_to_node(name: str) -> Cluster:
+    """An instance on n0 whose tags allow just one node."""
+    row = replace(instance("a", EXT, "n0"), tags=(f"htools:node:{name}",))
     return by_hand.cluster(dict.fromkeys(("n0", "n1"), 10_000), [row])
 
 
@@ -119,7 +119,7 @@ def test_hbal(report: Callable[..., Any]) -> None:
         report(hbal, "--explain=a0"),
         report(hbal, cluster=uneven_units()),
         report(hbal, "--explain=a", cluster=uneven_units(crowded=True)),
-        report(hbal, "--explain=a", cluster=bound_to_node()),
+        report(hbal, "--explain=a", cluster=bound_to_node("n0")),
         {"execution": outcome()},
     ]
     endings = {ending.value for ending in Ending} | {INTERRUPTED}
@@ -134,7 +134,8 @@ def test_hcheck(report: Callable[..., Any]) -> None:
             report(hcheck, "--what-if-lost=any"),
             report(hcheck, cluster=uneven_units()),
             report(hcheck, "-O", "n0", cluster=two_groups()),
-            report(hcheck, "--what-if-lost=n0", cluster=bound_to_node()),
+            report(hcheck, "--what-if-lost=n0", cluster=bound_to_node("n0")),
+            report(hcheck, cluster=bound_to_node("n1")),
         ],
     )
 

@@ -9,6 +9,7 @@ from ganeti_htools.cli.report.layout import key_lines
 from ganeti_htools.engine.groups.diagnosis import GroupDiagnosis, reasons
 from ganeti_htools.engine.redundancy import health as redundancy_health
 from ganeti_htools.engine.redundancy.health import RedundancyHealth, Tolerance
+from ganeti_htools.engine.rules.broken_rules import BrokenRule
 from ganeti_htools.model.cluster import Cluster, template_not_enabled
 from ganeti_htools.model.ganeti_version import rules_of
 from ganeti_htools.model.state import State
@@ -113,6 +114,26 @@ def tolerated(count: Tolerance) -> str:
     """Describe how many nodes may be lost."""
     told = f"Nodes that may be lost one after the other, largest first: {count.intact}"
     return f"{told} ({count.recreating} if data may be lost)" if count.recreating > count.intact else told
+
+
+def broken_rules_text(state: State, broken: Sequence[BrokenRule]) -> str:
+    """Describe the broken rules of tags."""
+    lines = [f"Broken rules of instances: {len(broken)}"]
+    for each in broken_rules_json(state, broken):
+        lines.append(f"    {each['rule']}: {', '.join(each['instances'])} on {', '.join(each['nodes'])}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def broken_rules_json(state: State, broken: Sequence[BrokenRule]) -> list[dict[str, Any]]:
+    """Describe the broken rules of tags as JSON."""
+    return [
+        {
+            "rule": each.rule,
+            "instances": [state.cluster.instances[row].name for row in each.instances],
+            "nodes": state.names(each.nodes),
+        }
+        for each in broken
+    ]
 
 
 def policies_not_enabled(cluster: Cluster) -> dict[str, list[str]]:

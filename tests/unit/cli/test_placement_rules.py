@@ -73,6 +73,28 @@ def test_tools_read_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str], to
     assert json.loads(capsys.readouterr().out)
 
 
+def test_hcheck_names_broken_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(tmp_path, hcheck, "--no-simulation", tags="htools:on:disk:ssd", more="htools:apart:x")
+    assert capsys.readouterr().out.endswith(
+        "Broken rules of instances: 2\n"
+        "    htools:on:disk:ssd: one on node1\n"
+        "    htools:on:disk:ssd: three on node2\n"
+    )
+    run(tmp_path, hcheck, "--no-simulation", tags="htools:apart:x", more="htools:apart:x")
+    shown = capsys.readouterr().out
+    assert "    htools:apart:x: one, two on node1\n    htools:apart:x: three, four on node2\n" in shown
+    run(tmp_path, hcheck, "--no-simulation", tags="htools:together:x")
+    assert "    htools:together:x: one, three on node1, node2\n" in capsys.readouterr().out
+
+
+def test_machine_readable_hcheck_has_no_key_more(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def printed(tags: str) -> str:
+        run(tmp_path, hcheck, "--machine-readable", "--no-simulation", tags=tags)
+        return capsys.readouterr().out
+
+    assert printed("htools:apart:x") == printed("")
+
+
 def test_hroller_leaves_fixed_instances(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, hroller, "-G", "g", "--force", "--print-moves", more="htools:fixed") == 0
     moved = capsys.readouterr().out

@@ -1,0 +1,82 @@
+"""Rules of tags that instances break where they are now."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints
+from ganeti_htools.model.placement_rules import PlacementRules
+from ganeti_htools.model.placement_tags import NODE, ON, TOGETHER, placement_tags, tag_of
+from ganeti_htools.model.state import State
+
+
+class BrokenRule(NamedTuple):
+    """A broken rule, as a tag: the instances (rows) that break it, and the nodes (rows) on which they do."""
+
+    rule: str
+    instances: tuple[int, ...]
+    nodes: tuple[int, ...]
+
+
+def broken_rules(state: State) -> list[BrokenRule]:
+    """Find the broken rules: of single instances, of those too close to each other, of separated sets."""
+    rules = state.rules
+    if rules is None:
+        return []
+    return [*_on_wrong_nodes(state, rules), *_too_close(state, rules), *_separated(state, rules)]
+
+
+def _on_wrong_nodes(state: State, rules: PlacementRules) -> Iterator[BrokenRule]:
+    for row in np.flatnonzero((rules.instances.choice > 0) & (state.pnode != NOWHERE)).tolist():
+        parsed = placement_tags(state.cluster.instances[row].tags)
+        own = [int(node) for node in (state.pnode[row], state.snode[row]) if node != NOWHERE]
+        nodes = [(node, state.cluster.nodes[node]) for node in own]
+        wrong = [node for node, each in nodes if parsed.on and parsed.on.isdisjoint(each.tags)]
+        if wrong:
+            yield BrokenRule(" or ".join(f"{ON}{tag}" for tag in sorted(parsed.on)), (row,), tuple(wrong))
+        wrong = [node for node, each in nodes if parsed.nodes and each.name not in parsed.nodes]
+        if wrong:
+            rule = " or ".join(f"{NODE}{name}" for name in sorted(parsed.nodes))
+            yield BrokenRule(rule, (row,), tuple(wrong))
+
+
+def _too_close(state: State, rules: PlacementRules) -> Iterator[BrokenRule]:
+    for distance, which in rules.distances.items():
+        left = _members(state, rules.instances.distances, which)
+        near = rules.near[rules.near_of[which]]
+        while len(left):
+            here = _reached(near, state.pnode[left])
+            if np.count_nonzero(here) > 1:
+                rows = left[here]
+                yield BrokenRule(tag_of(distance), tuple(rows.tolist()), _different(state.pnode[rows]))
+            left = left[~here]
+
+
+def _reached(near: Bools, hosts: Ints) -> Bools:
+    """Mark the hosts that are near the first one, or near another that is marked."""
+    found: Bools = np.arange(len(hosts)) == 0
+    while True:
+        more = found | near[np.ix_(hosts, hosts[found])].any(axis=1)
+        if (more == found).all():
+            return found
+        found = more
+
+
+def _separated(state: State, rules: PlacementRules) -> Iterator[BrokenRule]:
+    for name, which in rules.sets.items():
+        rows = _members(state, rules.instances.sets, which)
+        primaries, secondaries = (_different(hosts[rows]) for hosts in (state.pnode, state.snode))
+        if len(primaries) > 1:
+            yield BrokenRule(f"{TOGETHER}{name}", tuple(rows.tolist()), primaries)
+        elif len(secondaries) > 1:
+            yield BrokenRule(f"{TOGETHER}{name}", tuple(rows.tolist()), secondaries)
+
+
+def _members(state: State, of: Ints, which: int) -> Ints:
+    return np.flatnonzero((of == which).any(axis=1) & (state.pnode != NOWHERE))
+
+
+def _different(nodes: Ints) -> tuple[int, ...]:
+    """Return the different nodes (rows) in order, without NOWHERE."""
+    return tuple(sorted(set(nodes[nodes != NOWHERE].tolist())))
