@@ -125,6 +125,7 @@ def test_claim_survives_a_daemon_restart(tmp_path: Path, new: str) -> None:
     other = request(tmp_path, "other.example.org", full_after(EACH))
     with following(tmp_path) as daemon:
         assert decide(daemon, request(tmp_path, new, full_after(EACH)))["success"]
+        wait_until(lambda: daemon.status()["ledger"]["claims"] == 1)
     with running(tmp_path / "daemon", config="config_seconds = 0.05\n") as daemon:
         wait_until(lambda: daemon.status()["claims"]["living"])
         assert f"; room is promised to {new}" in decide(daemon, other)["info"]
