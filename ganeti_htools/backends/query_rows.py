@@ -108,6 +108,7 @@ def node(fields: Fields, group: str, exclusive: bool, spindles: int, cpu_speed: 
         drained=drained,
         powered=flag("powered"),
         master_capable=flag("master_capable"),
+        uuid=fields.text("uuid") if fields.has("uuid") else "",
     )
     return _with_live(found, fields) if live else found
 

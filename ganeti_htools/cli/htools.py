@@ -50,6 +50,11 @@ def hinfo() -> NoReturn:
     _start(programs.HINFO)
 
 
+def hmaintain() -> NoReturn:
+    """Run ``hmaintain``."""
+    _start(programs.HMAINTAIN)
+
+
 def hregroup() -> NoReturn:
     """Run ``hregroup``."""
     _start(programs.HREGROUP)

@@ -270,6 +270,12 @@ class CommandLine(Values):
     migrate_drained = switch("migrate instances off drained nodes; without it, drained nodes count as lost")
     shared = switch("also repair instances on shared storage")
 
+    # Maintenance.
+    empty = switch("also copy disks: secondaries leave the nodes too")
+    keep_candidate = switch("do not drain the nodes: master candidates stay candidates")
+    no_return = switch("let instances stay where they are")
+    take_over = switch("go on in place of a run that was cut off")
+
     # Every program has these.
     version = switch("show the version", "V")
     help = switch("show this help", "h")

@@ -315,7 +315,41 @@ HAREP = Program(
     ),
 )
 
+_MAINTENANCE = (
+    ("start", "tag and drain nodes, and move their instances away"),
+    ("end", "undrain nodes, and bring their instances home"),
+    ("status", "show the nodes in maintenance, and who would return"),
+)
+HMAINTAIN = Program(
+    "hmaintain",
+    "empty nodes for maintenance, and bring back what they had",
+    (
+        *_SOURCES,
+        *_CARRIED_OUT,
+        Line.reason,
+        Line.priority,
+        Line.empty,
+        Line.keep_candidate,
+        Line.no_return,
+        Line.take_over,
+        Line.no_capacity_checks,
+        Line.ignore_soft_errors,
+        Line.exclusion_tags,
+        Line.max_cpu,
+        Line.min_disk,
+        Line.static_kvm_node_memory,
+        Line.ganeti_version,
+        Line.print_commands,
+        Line.verbose,
+        Line.quiet,
+        Line.json,
+        Line.wide,
+    ),
+    (f"choices={','.join(name for name, _ in _MAINTENANCE)} 1 1", "onenode 0 none"),
+    _MAINTENANCE,
+)
+
 PROGRAMS = {
     program.name: program
-    for program in (HAIL, HAREP, HBAL, HCHECK, HINFO, HREGROUP, HROLLER, HSCAN, HSPACE, HSQUEEZE)
+    for program in (HAIL, HAREP, HBAL, HCHECK, HINFO, HMAINTAIN, HREGROUP, HROLLER, HSCAN, HSPACE, HSQUEEZE)
 }

@@ -19,7 +19,8 @@ def usage(program: Program) -> str:
         return f"{top}\n{options}"
     width = max(len(name) for name, _ in program.actions)
     actions = "".join(f"  {name:{width}}  {meaning}\n" for name, meaning in program.actions)
-    return f"{top} ACTION\nActions:\n{actions}Options:\n{options}"
+    nodes = " [NODE...]" if len(program.arguments) > 1 else ""
+    return f"{top} ACTION{nodes}\nActions:\n{actions}Options:\n{options}"
 
 
 def version(program: Program) -> str:

@@ -149,6 +149,16 @@ def untag_instance(instance: str, tags: Sequence[str]) -> Opcode:
     return {"OP_ID": "OP_TAGS_DEL", "kind": "instance", "tags": list(tags), "name": instance}
 
 
+def activate_disks(instance: str) -> Opcode:
+    """Assemble the disks of an instance on its nodes, and wait until its mirrors are in sync."""
+    return {
+        "OP_ID": "OP_INSTANCE_ACTIVATE_DISKS",
+        "instance_name": instance,
+        "ignore_size": False,
+        "wait_for_sync": True,
+    }
+
+
 def set_node(node: str, role: str, holds: bool, auto_promote: bool = False) -> Opcode:
     """Set or clear a node's flag ``drained`` or ``offline``.
 
@@ -196,6 +206,14 @@ def query_storage(kind: str, nodes: Sequence[str]) -> Opcode:
         "storage_type": kind,
         "nodes": list(nodes),
     }
+
+
+VOLUME_FIELDS = ("node", "vg", "name", "instance")
+
+
+def query_volumes(nodes: Sequence[str]) -> Opcode:
+    """Ask nodes for their logical volumes, with the instances that they belong to."""
+    return {"OP_ID": "OP_NODE_QUERYVOLS", "output_fields": list(VOLUME_FIELDS), "nodes": list(nodes)}
 
 
 def query_disks(instances: Sequence[str]) -> Opcode:

@@ -63,7 +63,7 @@ class Node:
     only the reserved amount of a class that Ganeti counts.
 
     ``drained`` and ``powered`` are Ganeti's flags, if the source has them. ``powered`` is None for a node
-    without an out-of-band program.
+    without an out-of-band program. ``uuid`` is empty if the source does not have it.
     """
 
     name: str
@@ -90,6 +90,7 @@ class Node:
     inventories: Inventories = ()
     drained: bool = False
     powered: bool | None = None
+    uuid: str = ""
 
     @property
     def in_maintenance(self) -> bool:

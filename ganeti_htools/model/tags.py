@@ -11,6 +11,7 @@ Inventory: what an administrator has set about a resource class of a node (``hto
 Squeezing: a run of hsqueeze is at work on the node, or was cut off there (``hsqueeze(1)``).
 Maintenance: the node takes no instances, like a drained one.
 Autorepair: which repairs of instances are allowed, and those under way (``harep(1)``).
+Home: the nodes to which an instance returns when their maintenance ends (``hmaintain(1)``).
 """
 
 import math
@@ -24,6 +25,7 @@ STANDBY = "htools:standby:"
 STANDBY_AUTO = f"{STANDBY}auto"  # what hsqueeze itself gives and takes
 SQUEEZING = "htools:squeezing"
 MAINTENANCE = "htools:maintenance"
+HOME = "htools:home:"
 MIGRATION = "htools:migration:"
 ALLOW_MIGRATION = "htools:allowmigration:"
 LOCATION = "htools:nlocation:"

@@ -10,7 +10,7 @@ from ganeti_htools.engine.groups import compression, levelling, recheck, redistr
 from ganeti_htools.engine.groups.outcome import EmptiableGroup, RegroupingLimits, RegroupingOutcome
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.rules import RegroupingRules
-from ganeti_htools.execution.jobs import Job, Jobsets
+from ganeti_htools.execution.jobs import Jobsets
 from ganeti_htools.execution.review import Check, Review, Say
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import NOWHERE, sorted_unique
@@ -18,7 +18,7 @@ from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.moves import MovePart, NamedMove, Operation
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import steps, view
-from ganeti_htools.planning.group_moves import GroupMove, cost_of, jobs_of, moves_of
+from ganeti_htools.planning.group_moves import GroupMove, cost_of, jobs_of, moves_of, without_parts_made
 from ganeti_htools.planning.plan import (
     OnChange,
     Progress,
@@ -74,7 +74,7 @@ class RegroupPlan(ToolPlan[RegroupOptions]):
     @cached_property
     def moves(self) -> Sequence[GroupMove]:
         """The moves by name."""
-        return moves_of(self.state, self.outcome)
+        return moves_of(self.state, self.outcome.after.moved)
 
     @property
     def purpose(self) -> str:
@@ -134,7 +134,7 @@ class RegroupPlan(ToolPlan[RegroupOptions]):
             moves = [job.step for jobs in rest for job in jobs if isinstance(job.step, NamedMove)]
             obstacle = recheck.obstacle(Regrouping(state, rules_of(state, options)), moves)
             if obstacle is None:
-                return _without_parts_made(state, rest)
+                return without_parts_made(state, rest)
             left = options.max_moves if options.max_moves < 0 else max(0, options.max_moves - made)
             fewer = replace(options, max_moves=left)
             new = replan(obstacle, on_change, say, watched, lambda progress: plan(state, fewer, progress))
@@ -148,29 +148,6 @@ class RegroupPlan(ToolPlan[RegroupOptions]):
         if not done or self.options.action != "compress":
             return self.options
         return replace(self.options, empty=tuple(groups[group].uuid for group in done))
-
-
-def _without_parts_made(state: State, rest: Jobsets) -> Review:
-    """Review remaining moves that fit: drop the parts that have been made."""
-    rows = {row.name: index for index, row in enumerate(state.cluster.instances)}
-    ahead: list[str] = []
-
-    def shortened(job: Job) -> Job:
-        move = job.step
-        left = (
-            recheck.remaining_move(state, rows[move.instance], move) if isinstance(move, NamedMove) else None
-        )
-        if not isinstance(move, NamedMove) or left is None or left is move:
-            return job
-        ahead.append(move.instance)
-        made = len(move.parts) - len(left.parts)
-        return replace(job, opcodes=job.opcodes[made:], commands=job.commands[made:], step=left)
-
-    shorter = [[shortened(job) for job in jobs] for jobs in rest]
-    if not ahead:
-        return Review()
-    left = [kept for jobs in shorter if (kept := [job for job in jobs if job.opcodes])]
-    return Review(f"part of the move has already been made: {', '.join(ahead)}", left)
 
 
 def state_of(cluster: Cluster, options: RegroupOptions) -> State:

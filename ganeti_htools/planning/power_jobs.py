@@ -7,24 +7,22 @@ A node is powered off while it is offline, and marked online after it is powered
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from shlex import join, quote
+from shlex import quote
 from typing import Any
 
 from ganeti_htools.engine.squeezing.power_plan import Action
 from ganeti_htools.execution.jobs import Job, Jobsets, JobVerdict
 from ganeti_htools.luxi import opcodes
-from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.model.cluster import Node
 from ganeti_htools.model.moves import NamedStep
 from ganeti_htools.model.tags import SQUEEZING, STANDBY_AUTO, standby
 from ganeti_htools.planning.interrupted_run import InterruptedRun, tags_of
+from ganeti_htools.planning.node_work import both, role, tag_work, untag_work
 
 _NORMAL, _UNAVAILABLE = 0, 3  # Ganeti's result states; 2 is for a program that failed
 
 _WAIT = 600  # seconds that a script waits for a node daemon
 _PAUSE = 15
-
-_Work = tuple[Opcode, str]  # with the shell command that does the same
 
 
 def drain(node: str, promote: bool = False) -> Job:
@@ -33,12 +31,12 @@ def drain(node: str, promote: bool = False) -> Job:
     def retry(error: str) -> Job | None:
         return drain(node, promote=True) if "Not enough master candidates" in error and not promote else None
 
-    op, command = _role(node, "drained", True, promote)
+    op, command = role(node, "drained", True, promote)
     if not promote:
-        command = f"{command} || {_role(node, 'drained', True, promote=True)[1]}"
-    work = _tag(node, SQUEEZING), (op, command)
+        command = f"{command} || {role(node, 'drained', True, promote=True)[1]}"
+    work = tag_work(node, SQUEEZING), (op, command)
     title, otherwise = f"drain {node}", "online, not drained"
-    return Job(title, *_both(*work), None, (node,), "drained", otherwise, undrain(node), retry=retry)
+    return Job(title, *both(*work), None, (node,), "drained", otherwise, undrain(node), retry=retry)
 
 
 def drain_and_empty(nodes: Sequence[str], moves: Jobsets, late: Collection[str]) -> list[Sequence[Job]]:
@@ -62,8 +60,8 @@ def drain_and_empty(nodes: Sequence[str], moves: Jobsets, late: Collection[str])
 
 def undrain(node: str) -> Job:
     """Undrain a node."""
-    work = _role(node, "drained", False), _untag(node, [SQUEEZING])
-    return Job(f"undrain {node}", *_both(*work), None, (node,), "online, not drained any more")
+    work = role(node, "drained", False), untag_work(node, [SQUEEZING])
+    return Job(f"undrain {node}", *both(*work), None, (node,), "online, not drained any more")
 
 
 def down(nodes: Sequence[Node]) -> list[list[Job]]:
@@ -128,17 +126,17 @@ def _kept_on(node: Node) -> bool:
 
 def untag(node: Node, tags: Sequence[str], standing: str) -> Job:
     """Remove tags, in the last job on a node; ``standing`` describes the node afterwards."""
-    return Job(f"untag {node.name}", *_both(_untag(node.name, tags)), None, (node.name,), standing)
+    return Job(f"untag {node.name}", *both(untag_work(node.name, tags)), None, (node.name,), standing)
 
 
 def _mark(node: str) -> Job:
-    work = _tag(node, STANDBY_AUTO)
-    return Job(f"tag {node}", *_both(work), None, (node,), "drained, empty and tagged", undo=undrain(node))
+    work = tag_work(node, STANDBY_AUTO)
+    return Job(f"tag {node}", *both(work), None, (node,), "drained, empty and tagged", undo=undrain(node))
 
 
 def _offline(node: str) -> Job:
-    work = _role(node, "offline", True)
-    return Job(f"mark {node} offline", *_both(work), None, (node,), "offline, not powered off")
+    work = role(node, "offline", True)
+    return Job(f"mark {node} offline", *both(work), None, (node,), "offline, not powered off")
 
 
 def _online(node: str) -> Job:
@@ -147,41 +145,23 @@ def _online(node: str) -> Job:
     def retry(error: str) -> Job | None:
         return _online(node) if "fails to report its version" in error else None
 
-    op, command = _role(node, "offline", False)
+    op, command = role(node, "offline", False)
     again = quote(f"until {command}; do sleep {_PAUSE}; done")
     work = op, f"timeout {_WAIT} sh -c {again}"
     title = f"mark {node} online"
-    return Job(title, *_both(work), None, (node,), "online", "still offline", retry=retry, awaits=(node,))
+    return Job(title, *both(work), None, (node,), "online", "still offline", retry=retry, awaits=(node,))
 
 
 def _power(nodes: Sequence[str], on: bool) -> list[Job]:
     """Power nodes on or off, in one job if there are any."""
     word, standing = ("on", "powered on, still offline") if on else ("off", "offline and powered off")
-    tags = [_tag(node, SQUEEZING) for node in nodes if on]
-    ops, commands = _both(*tags)
+    tags = [tag_work(node, SQUEEZING) for node in nodes if on]
+    ops, commands = both(*tags)
     ops = *ops, opcodes.power(nodes, on)
     commands = *commands, *(f"gnt-node power -f {word} {quote(node)}" for node in nodes)
     title, otherwise = f"power {word} {', '.join(nodes)}", f"offline, not powered {word}"
     job = Job(title, ops, commands, None, tuple(nodes), standing, otherwise, judge=judge_power)
     return [job] if nodes else []
-
-
-def _both(*work: _Work) -> tuple[tuple[Opcode, ...], tuple[str, ...]]:
-    """Return the opcodes, and the commands."""
-    return tuple(opcode for opcode, _ in work), tuple(command for _, command in work)
-
-
-def _role(node: str, role: str, holds: bool, promote: bool = False) -> _Work:
-    options = f"{'--auto-promote ' if promote else ''}--{role} {'yes' if holds else 'no'}"
-    return opcodes.set_node(node, role, holds, promote), f"gnt-node modify {options} {quote(node)}"
-
-
-def _tag(node: str, tag: str) -> _Work:
-    return opcodes.tag_node(node, [tag]), f"gnt-node add-tags {quote(node)} {quote(tag)}"
-
-
-def _untag(node: str, tags: Sequence[str]) -> _Work:
-    return opcodes.untag_node(node, tags), f"gnt-node remove-tags {quote(node)} {join(tags)}"
 
 
 def judge_power(results: Any) -> JobVerdict:

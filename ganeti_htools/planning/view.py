@@ -118,6 +118,11 @@ def node(state: State, name: str) -> int:
     return state.nodes[_complete(state.nodes, [name], "Unknown node")[0]]
 
 
+def full_node_names(cluster: Cluster, names: Sequence[str]) -> list[str]:
+    """Complete names of nodes that may be cut off at a dot. Raises HtoolsError."""
+    return _complete((each.name for each in cluster.nodes), names, "Unknown node(s)")
+
+
 def instance(state: State, name: str) -> int:
     """Return the row of an instance by name, which may be cut off at a dot. Raises HtoolsError."""
     names = [each.name for each in state.cluster.instances]

@@ -109,6 +109,14 @@ def migrate(world: World, opcode: Opcode) -> tuple[World, Any]:
     return _move_to(world, instance, target), None
 
 
+def activate_disks(world: World, opcode: Opcode) -> tuple[World, Any]:
+    """Assemble the disks of an instance; its mirrors are always in sync."""
+    instance = instance_of(world, opcode)
+    if not world.answers(instance.pnode):
+        raise prereq_error(f"Can't use offline node {instance.pnode}", "wrong_state")
+    return world, []
+
+
 def replace_disks(world: World, opcode: Opcode) -> tuple[World, Any]:
     """Replace the secondary of an instance."""
     instance = instance_of(world, opcode, forthcoming=True)

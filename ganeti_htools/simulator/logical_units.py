@@ -8,7 +8,7 @@ from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.simulator import instances, tags
 from ganeti_htools.simulator.objects import group_of, node_of
 from ganeti_htools.simulator.opcodes import OpcodeError, prereq_error
-from ganeti_htools.simulator.storage_units import query_disks, query_storage
+from ganeti_htools.simulator.storage_units import query_disks, query_storage, query_volumes
 from ganeti_htools.simulator.world import World, lose_node, restore_node, with_role
 
 LogicalUnit = Callable[[World, Opcode], tuple[World, Any]]
@@ -139,12 +139,14 @@ _UNITS: Mapping[str, LogicalUnit] = {
     "OP_INSTANCE_MOVE": instances.move,
     "OP_INSTANCE_RECREATE_DISKS": instances.recreate_disks,
     "OP_INSTANCE_REINSTALL": instances.reinstall,
+    "OP_INSTANCE_ACTIVATE_DISKS": instances.activate_disks,
     "OP_TAGS_SET": tags.add,
     "OP_TAGS_DEL": tags.remove,
     "OP_NODE_SET_PARAMS": _set_node,
     "OP_OOB_COMMAND": _out_of_band,
     "OP_GROUP_ASSIGN_NODES": _assign_nodes,
     "OP_GROUP_REMOVE": _remove_group,
+    "OP_NODE_QUERYVOLS": _unchanged(query_volumes),
     "OP_NODE_QUERY_STORAGE": _unchanged(query_storage),
     "OP_INSTANCE_QUERY_DATA": _unchanged(query_disks),
     "OP_TEST_DELAY": _nothing,

@@ -190,6 +190,18 @@ def _space(unit: Unit) -> tuple[int, int]:
     return unit.total, min(unit.total, max(0, unit.free))
 
 
+def query_volumes(world: World, opcode: Opcode) -> list[list[str]]:
+    """Return the logical volumes of instances on nodes, a row each; none belongs to nobody."""
+    entries = [
+        {"node": name, "vg": _default(world, StorageType.LVM_VG), "name": volume, "instance": row.name}
+        for row in world.cluster.instances
+        for name in (row.pnode, row.snode)
+        if name and name in opcode["nodes"] and row.template.local_storage and world.answers(name)
+        for volume in (f"{object_uuid(f'{row.name}/{place}')}.disk{place}" for place in range(len(row.disks)))
+    ]
+    return [[entry[field] for field in opcode["output_fields"]] for entry in entries]
+
+
 def query_disks(world: World, opcode: Opcode) -> dict[str, dict[str, Any]]:
     """Return the configuration of instances by name; of all instances if the opcode lacks ``instances``."""
     wanted: Sequence[str] = opcode.get("instances") or [row.name for row in world.cluster.instances]

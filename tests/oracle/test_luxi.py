@@ -114,7 +114,7 @@ def test_a_node_that_does_not_answer_is_named_by_both(oracle: Oracle, tmp_path: 
             assert result.err.startswith(f"Error: failed to load data, aborting: Node '{lost}', error while ")
 
 
-ONLY_OURS = ("powered", "master_capable", "nic.networks", "diskparams")
+ONLY_OURS = ("powered", "master_capable", "uuid", "nic.networks", "diskparams")
 
 
 def as_usual(request: Json) -> Json:

@@ -21,7 +21,7 @@ from tests.support.super_clusters import super_clusters
 
 def planned(state: State) -> tuple[RegroupingOutcome, list[NamedMove]]:
     outcome = redistribute(state, rules_of(state), RegroupingLimits(), lambda _: None)
-    return outcome, [move.step for move in moves_of(state, outcome)]
+    return outcome, [move.step for move in moves_of(state, outcome.after.moved)]
 
 
 def again_at(before: State, now: Regrouping) -> Regrouping:

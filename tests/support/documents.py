@@ -37,7 +37,8 @@ from tests.support.simulators import simulator
 SAMPLES = ROOT / "examples"
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "man").glob("*.md"))]
 OURS = {
-    *("hail", "hbal", "hcheck", "hinfo", "hregroup", "hroller", "hscan", "hspace", "hsqueeze", "htools"),
+    *("hail", "hbal", "hcheck", "hinfo", "hmaintain", "hregroup", "hroller", "hscan"),
+    *("hspace", "hsqueeze", "htools"),
     *("htoolsctl", "htoolsd", "htools-simulator"),
 }
 # Programs of every system that examples may use beside ours.

@@ -55,6 +55,7 @@ def _node(name: str, node: Json) -> dict[str, Cell]:
         "group.uuid": [0, node["group"]],
         **{f"ndp/{key}": [0, params[key]] for key in wanted},
         "powered": [3, None],
+        "uuid": [3, None],
         **static,
         **live,
     }

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import trio
 
@@ -18,7 +19,7 @@ from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning import hsqueeze
 from ganeti_htools.planning.hsqueeze import SqueezeOptions
-from ganeti_htools.planning.plan import OnChange
+from ganeti_htools.planning.plan import OnChange, Tool, ToolOptions
 from ganeti_htools.simulator.world import World, initial_world, with_role
 from tests.support import by_hand
 from tests.support.simulated import Simulated
@@ -84,7 +85,9 @@ def asleep(cluster: Cluster, *names: str) -> World:
 
 @dataclass
 class Caller:
-    """Who has a plan of hsqueeze carried out, and reacts to what happens meanwhile."""
+    """Who has a plan of a tool carried out, hsqueeze if nothing else is said, and reacts to what happens
+    meanwhile.
+    """
 
     master: Simulated
     client: LuxiClient
@@ -92,6 +95,7 @@ class Caller:
     said: list[str] = field(default_factory=list)
     stop: trio.Event = field(default_factory=trio.Event)
     before: Cluster | None = None  # what is known of nodes that are off
+    tool: Tool[Any, Any] = hsqueeze.HSQUEEZE
 
     async def read(self) -> Cluster:
         now = luxi.parse(await queries.whole_cluster(self.client))
@@ -104,9 +108,9 @@ class Caller:
         """Whether the node daemon at an address does."""
         return address.removeprefix("address of ") not in self.world.silent
 
-    async def squeeze(self, options: SqueezeOptions = LOOSE, on_change: OnChange = "replan") -> Run:
+    async def squeeze(self, options: ToolOptions = LOOSE, on_change: OnChange = "replan") -> Run:
         """Plan and carry out."""
-        proposal = hsqueeze.HSQUEEZE.propose(await self.read(), options, lambda _text: None)
+        proposal = self.tool.propose(await self.read(), options, lambda _text: None)
         signature = Signature("test", "a test", proposal.purpose, f"beef{len(self.master.states())}")
         run = Run(signature, proposal.jobs)
         check = proposal.review(on_change, lambda *texts: self.said.extend(texts))
@@ -116,7 +120,7 @@ class Caller:
         )
         return run
 
-    async def cut_off(self, events: int, options: SqueezeOptions) -> bool:
+    async def cut_off(self, events: int, options: ToolOptions) -> bool:
         """Plan, and carry out until jobs have been submitted or have ended so often; whether that comes
         before the end. Jobs go on.
         """
@@ -129,7 +133,7 @@ class Caller:
 
         return await self._until(count, options)
 
-    async def cut_off_unanswered(self, times: int, options: SqueezeOptions) -> bool:
+    async def cut_off_unanswered(self, times: int, options: ToolOptions) -> bool:
         """The same until jobs have been submitted so often, and the last answer has not come."""
 
         def count(event: Event, scope: trio.CancelScope) -> None:
@@ -141,7 +145,7 @@ class Caller:
 
         return await self._until(count, options)
 
-    async def _until(self, count: Callable[[Event, trio.CancelScope], None], options: SqueezeOptions) -> bool:
+    async def _until(self, count: Callable[[Event, trio.CancelScope], None], options: ToolOptions) -> bool:
         with trio.CancelScope() as scope:
             self.react = lambda event: count(event, scope)
             await self.squeeze(options)

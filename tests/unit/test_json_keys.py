@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from ganeti_htools.backends import simu, text
-from ganeti_htools.cli import hbal, hcheck, hinfo, hroller, hscan, hspace, hsqueeze
+from ganeti_htools.cli import hbal, hcheck, hinfo, hmaintain, hroller, hscan, hspace, hsqueeze
 from ganeti_htools.execution.jobs import Job
 from ganeti_htools.execution.record import INTERRUPTED, record
 from ganeti_htools.execution.run import Ending, Run, Task
 from ganeti_htools.luxi.opcodes import Signature
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.inventory import Inventory
+from ganeti_htools.model.tags import MAINTENANCE
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
 from tests.support.by_hand import instance
@@ -27,7 +28,7 @@ BY_NAME = {
     *("components", "coefficients", "failures", "moves", "tolerated_losses"),
     "tolerated_losses_without_data",
     *("generations", "plans", "disk_mib_by_unit", "kept", "least_free_mib", "not_enabled", "values"),
-    *("by_type", "outcomes"),
+    *("by_type", "outcomes", "staying"),
 }
 MAN = Path(__file__).parents[2] / "man"
 
@@ -61,7 +62,7 @@ def report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., 
     def ask(tool: Any, *options: str, cluster: Cluster | None = None) -> Any:
         if cluster is not None:
             path.write_text(text.dump(cluster))
-        assert tool.main(["-t", str(path), "--json", *options]) in (0, 1, 2)
+        assert tool.main(["-t", str(path), "--json", *options]) in (0, 1, 2, 3)
         return json.loads(capsys.readouterr().out)
 
     return ask
@@ -151,6 +152,15 @@ def test_hinfo(report: Callable[..., Any]) -> None:
     classes = with_gpus(storage)
     found = [report(hinfo), report(hinfo, "--storage", cluster=storage), report(hinfo, cluster=classes)]
     check("hinfo.1.md", found)
+
+
+def test_hmaintain(report: Callable[..., Any], tmp_path: Path) -> None:
+    started = report(hmaintain, "start", "n0", "n3", "--no-capacity-checks")
+    made = text.parse((tmp_path / "cluster.data").read_text(), "")
+    tagged = replace(made, nodes=tuple(replace(node, tags=(MAINTENANCE,)) for node in made.nodes))
+    found = [started, report(hmaintain, "status", cluster=tagged), {"execution": None}]
+    assert found[0]["staying"]
+    check("hmaintain.1.md", found)
 
 
 def test_hroller(report: Callable[..., Any]) -> None:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from ganeti_htools.model.cluster import Cluster, Node
 from ganeti_htools.model.errors import first_names
+from ganeti_htools.model.maintenance_tags import maintenance_of
 from ganeti_htools.model.tags import SQUEEZING, standby
 from ganeti_htools.model.types import Status
 from htoolsd.notify.events import plan_end
@@ -36,7 +37,7 @@ class Attention(NamedTuple):
 class SpecialRows(NamedTuple):
     """The rows of a cluster that may need attention.
 
-    ``nodes`` are those that are offline, drained or tagged by hsqueeze, each with the name of its group and
+    ``nodes`` are offline, drained, in maintenance or tagged by hsqueeze, each with the name of its group and
     the names of its instances. ``down`` are the instances that should run, with their primaries.
     """
 
@@ -50,7 +51,7 @@ def special_rows(cluster: Cluster) -> SpecialRows:
     nodes = {
         node.name: (node, groups[node.group], list[str]())
         for node in cluster.nodes
-        if node.offline or node.drained or SQUEEZING in node.tags
+        if node.closed or node.drained or SQUEEZING in node.tags
     }
     down = []
     for row in cluster.instances:
@@ -142,8 +143,11 @@ def _of_nodes(special: SpecialRows, silent: set[str], busy: set[str]) -> Iterato
     if left := [node.name for node, _, _ in nodes if SQUEEZING in node.tags]:
         text = f"{first_names(left)}: an hsqueeze works there, or was interrupted ({SQUEEZING})"
         yield Attention("squeezing", text, "hsqueeze -D", left)
+    if left := [node.name for node, _, _ in nodes if maintenance_of(node.tags).runs]:
+        text = f"{first_names(left)}: an hmaintain works there, or was interrupted"
+        yield Attention("maintenance", text, "hmaintain status -D", left)
     for node, group, names in nodes:
-        if names and node.name not in silent and SQUEEZING not in node.tags:
+        if names and node.name not in silent and not node.in_maintenance and SQUEEZING not in node.tags:
             kind = "drained" if node.drained else "on standby" if standby(node.tags) else "offline"
             command = join(["hbal", "-D", "-E", "-G", group])
             text = f"{node.name} is {kind} and still has {first_names(names)}"

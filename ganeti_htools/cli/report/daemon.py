@@ -33,6 +33,8 @@ def _status(answer: Any) -> Iterator[str]:
         yield f"  rules      of Ganeti {answer['cluster']['ganeti_rules']}"
     if answer["cluster"]["silent"]:
         yield f"  silent     {', '.join(answer['cluster']['silent'])}: no report; counted as offline"
+    for node in answer.get("maintenance", ()):
+        yield f"  maintained {origin(node)}"
     storage = answer["cluster"].get("storage")
     if storage and storage["mode"] != "never":
         yield f"  storage    {_storage(storage)}"
@@ -69,6 +71,12 @@ def _status(answer: Any) -> Iterator[str]:
         )
     kept = f"{decisions['kept_nodes']} nodes and {decisions['kept_instances']} instances of the last request"
     yield f"  memory     {answer['memory_mib']:.0f} MiB, with {kept}"
+
+
+def origin(node: Any) -> str:
+    """Describe a node in maintenance: since when, by whom and why."""
+    parts = [f"{word} {node[word]}" for word in ("since", "by") if node[word]]
+    return " ".join([node["name"], *parts]) + (f": {node['reason']}" if node["reason"] else "")
 
 
 def _cluster(cluster: Any) -> str:

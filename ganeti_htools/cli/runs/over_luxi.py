@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import AsyncIterable, Mapping
+from collections.abc import AsyncIterable, Mapping, Sequence
 from typing import Any
 
 import trio
@@ -23,7 +23,7 @@ from ganeti_htools.luxi import job_queries, jobs, queries
 from ganeti_htools.luxi.client import LuxiClient, LuxiError
 from ganeti_htools.luxi.opcodes import sources
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.sources import storage_jobs
 
 
@@ -47,6 +47,32 @@ def carry_out(line: CommandLine, run: Run, check: Check, say: Say) -> Mapping[st
 def let_end(line: CommandLine, program: str) -> None:
     """Wait for the unfinished jobs of earlier runs of a program. Raises LuxiError."""
     trio.run(_let_end, line.luxi or queries.default_socket(), program)
+
+
+def await_nodes(line: CommandLine, names: Sequence[str]) -> None:
+    """Wait until the daemons of nodes answer and they report; names may be cut off. Raises HtoolsError."""
+    trio.run(_await_nodes, line.luxi or queries.default_socket(), names)
+
+
+async def _await_nodes(path: str, names: Sequence[str]) -> None:
+    async def away(reason: str | None) -> None:
+        if reason:
+            _warn(reason)
+
+    async with LuxiClient(path) as ganeti:
+
+        async def reporting() -> None:
+            silent = [
+                row.values["name"]
+                for row in await queries.query(ganeti, "node", ("name", "offline", "mfree"))
+                if any(f"{row.values['name']}.".startswith(f"{name}.") for name in names)
+                and not row.values["offline"]
+                and "mfree" not in row.values
+            ]
+            if silent:
+                raise DataError(f"nodes do not report: {', '.join(silent)}")
+
+        await jobs.persistently(reporting, jobs.PATIENCE, away)
 
 
 async def _let_end(path: str, program: str) -> None:

@@ -1,0 +1,93 @@
+"""Reports of ``hmaintain``: plans and nodes in maintenance, as text and as JSON."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ganeti_htools.cli.report.daemon import origin
+from ganeti_htools.cli.report.layout import counted, size
+from ganeti_htools.model.errors import first_names
+from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.planning.hmaintain import MaintenancePlan
+from ganeti_htools.planning.redundancy_changes import redundancy_changes
+
+
+def about(plan: MaintenancePlan) -> Iterator[str]:
+    """Describe a plan."""
+    longest = max((len(move.instance) for move in plan.moves), default=0)
+    for number, move in enumerate(plan.moves, 1):
+        where = f"{':'.join(move.was)} => {':'.join(move.now)}"
+        yield f"  {number:3}. {move.instance:{longest}} {where} a={move.summary}"
+    if plan.moves:
+        total = plan.cost()
+        made = f"{counted(len(plan.moves), 'move')} in {counted(total['jobsets'], 'jobset')}"
+        yield f"{made}, {size(total['disk_mib'])} of disks and {size(total['memory_mib'])} of memory copied"
+    elif not any(plan.jobs()):
+        yield "Nothing to do"
+
+
+def remarks(plan: MaintenancePlan) -> Iterator[str]:
+    """Name what stays, and what is different meanwhile."""
+    for node in plan.not_in_maintenance:
+        yield f"node {node} is not in maintenance"
+    for instance, why in plan.staying.items():
+        yield f"instance {instance} stays where it is: {why}{_advice(plan, instance)}"
+    if names := plan.without_mirror:
+        yield f"without a mirror meanwhile: {first_names(names)}; --empty moves their secondaries"
+    for node in plan.undrained:
+        yield f"node {node} is not drained: Ganeti itself can place instances there"
+
+
+def _advice(plan: MaintenancePlan, name: str) -> str:
+    """Return what can be done about an instance that neither migrates nor fails over."""
+    row = next(row for row in plan.state.cluster.instances if row.name == name)
+    if plan.options.action != "start":
+        return ""
+    stop = f"gnt-instance shutdown {name}"
+    if row.template is DiskTemplate.DRBD:
+        return f"; {stop}"
+    return f"; gnt-instance move -n NODE {name} copies it while it is stopped, or {stop}"
+
+
+def as_json(plan: MaintenancePlan, outcome: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Describe a plan, and the record of its run if there was one."""
+    report: dict[str, Any] = {
+        "action": plan.options.action,
+        "nodes": [node.name for node in plan.nodes],
+        "drained": plan.state.names(plan.drained),
+        "moves": [
+            {
+                "instance": move.step.instance,
+                "from": move.step.was,
+                "to": move.step.now,
+                "disk_mib": move.disk,
+                "memory_mib": move.memory,
+                "commands": list(move.shell_commands),
+            }
+            for move in plan.moves
+        ],
+        "cost": plan.cost(),
+        "staying": plan.staying,
+        "without_mirror": plan.without_mirror,
+        "redundancy": redundancy_changes(plan.state, plan.emptying.state),
+    }
+    return report if outcome is None else {**report, "execution": outcome}
+
+
+def status_text(status: Mapping[str, Any]) -> Iterator[str]:
+    """Describe the nodes in maintenance."""
+    for node in status["nodes"]:
+        yield f"In maintenance: {origin(node)}"
+        if node["runs"]:
+            yield f"  at work there, or cut off: {', '.join(node['runs'])}"
+        for title, key in _PARTS.items():
+            if node[key]:
+                yield f"  {title}: {first_names(node[key])}"
+    if not status["nodes"]:
+        yield "No node is in maintenance"
+    if status["fragile"]:
+        yield f"Without {first_names(status['fragile'])} not all instances would come back now"
+    else:
+        yield "Any node could be lost now"
+
+
+_PARTS = {"primaries": "primaries", "secondaries": "secondaries", "would return": "returning"}

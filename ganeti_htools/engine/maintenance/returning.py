@@ -1,0 +1,86 @@
+"""Instances that return to their homes when maintenance ends (``hmaintain(1)``)."""
+
+from collections.abc import Mapping
+from itertools import product
+
+import numpy as np
+
+from ganeti_htools.engine.maintenance.emptying import Emptying, follow, moved_to
+from ganeti_htools.engine.redundancy.health import groups
+from ganeti_htools.engine.redundancy.recoverability import describe_lost, unrecoverable
+from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.model.moves import MovePart, Operation
+from ganeti_htools.model.options import PlacementOptions
+from ganeti_htools.model.state import State
+from ganeti_htools.model.types import MirrorType
+
+_MOST_PARTS = 3  # from any two nodes to any two others
+Nodes = tuple[int, int]  # rows of primary and secondary, NOWHERE without one
+
+
+def return_home(
+    state: State, homes: Mapping[int, Nodes], movable: Bools, options: PlacementOptions, safe: bool = True
+) -> Emptying:
+    """Bring instances (rows) home one after the other, those with most memory first.
+
+    With ``safe`` no move may take an instance's redundancy.
+    """
+    rows, moved, refused = state.cluster.instances, [], []
+    lost = lost_now(state) if safe else np.zeros(len(rows), np.bool_)
+    for index in sorted(homes, key=lambda index: -rows[index].mem):
+        parts = way_home(state, index, homes[index])
+        if parts == ():
+            continue
+        tried = state.copy()
+        if not movable[index]:
+            why: str | None = "it must not be moved"
+        elif parts is None:
+            why = "no moves lead home"
+        else:
+            why = follow(tried, index, parts, state.columns.offline, options)
+        now = lost_now(tried) if why is None and safe else lost
+        if why is None and (new := np.flatnonzero(now & ~lost).tolist()):
+            why = describe_lost(tried, new)
+        if why is not None:
+            refused.append((index, why))
+        else:
+            state, lost = tried, now
+            moved.append(moved_to(state, index, parts or ()))
+    return Emptying(tuple(moved), state, (), tuple(refused))
+
+
+def lost_now(state: State) -> Bools:
+    """Mark the instances that would not come back after the loss of their primary."""
+    found = np.zeros(len(state.pnode), np.bool_)
+    for group in groups(state):
+        found |= unrecoverable(state, state.group == group)
+    return found
+
+
+def way_home(state: State, index: int, home: Nodes) -> tuple[MovePart, ...] | None:
+    """Return the way with the fewest copies, then the fewest operations; None if there is none."""
+    here = int(state.pnode[index]), int(state.snode[index])
+    primary, secondary = home
+    mirror = state.cluster.instances[index].template.mirror
+    if mirror is not MirrorType.INTERNAL:
+        if here[0] == primary:
+            return ()
+        return (MovePart(Operation.FAILOVER_TO, primary),) if mirror is MirrorType.EXTERNAL else None
+    choices = [MovePart(Operation.FAILOVER), MovePart(Operation.REPLACE_SECONDARY, primary)]
+    if secondary != NOWHERE:
+        choices.append(MovePart(Operation.REPLACE_SECONDARY, secondary))
+    ways = (way for count in range(_MOST_PARTS + 1) for way in product(choices, repeat=count))
+    leading = (way for way in ways if _leads(here, way, home))
+    return min(leading, key=_effort, default=None)
+
+
+def _leads(here: Nodes, way: tuple[MovePart, ...], home: Nodes) -> bool:
+    for part in way:
+        if part.operation is Operation.REPLACE_SECONDARY and part.node in here:
+            return False
+        here = part.operation.nodes(*here, part.node)
+    return here[0] == home[0] and home[1] in (NOWHERE, here[1])
+
+
+def _effort(way: tuple[MovePart, ...]) -> tuple[int, int]:
+    return sum(part.operation.copies_disks for part in way), len(way)

@@ -1,0 +1,540 @@
+"""Plans of ``hmaintain``: nodes are emptied for maintenance, and get back what they had (``hmaintain(1)``).
+
+A node has tags from the first job until maintenance ends, and a mark of the run that is at work on it. So a
+second run is refused, and one that follows a crash knows what was begun.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from ganeti_htools.engine.balancing.balance import score_of
+from ganeti_htools.engine.groups.recheck import remaining_move
+from ganeti_htools.engine.maintenance import emptying, returning
+from ganeti_htools.engine.maintenance.emptying import Emptying
+from ganeti_htools.engine.redundancy.recoverability import describe_lost
+from ganeti_htools.engine.squeezing.candidates import lacks_master_candidates
+from ganeti_htools.execution.jobs import Job, Jobsets
+from ganeti_htools.execution.review import Check, Review, Say
+from ganeti_htools.model.cluster import Cluster, Node
+from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.model.errors import DataError, HtoolsError
+from ganeti_htools.model.maintenance_tags import (
+    WAS_OFFLINE,
+    Home,
+    beginning,
+    home_of,
+    home_tag,
+    identity,
+    maintenance_of,
+    rows_by_identity,
+    run_tag,
+)
+from ganeti_htools.model.moves import MovePart, NamedMove, Operation
+from ganeti_htools.model.options import PlacementOptions
+from ganeti_htools.model.state import State
+from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.model.without_instances import reports
+from ganeti_htools.planning import maintenance_jobs as node_jobs
+from ganeti_htools.planning import steps, view
+from ganeti_htools.planning.group_moves import GroupMove, cost_of, jobs_of, moves_of, without_parts_made
+from ganeti_htools.planning.plan import (
+    OnChange,
+    Progress,
+    Tool,
+    ToolOptions,
+    ToolPlan,
+    Watched,
+    replan,
+    unwatched,
+)
+
+Action = Literal["start", "end"]
+
+
+@dataclass(frozen=True, slots=True)
+class MaintainOptions(ToolOptions):
+    """Options of a plan that begins or ends maintenance of nodes.
+
+    * ``nodes``: names, which may be cut off at a dot.
+    * ``empty``: secondaries leave as well.
+    * ``keep_candidate``: nodes are not drained.
+    * ``no_return``: instances stay where they are when maintenance ends.
+    * ``take_over``: go on although another run is marked as being at work on a node.
+    * ``check_redundancy``: refuse what takes the redundancy of instances on other nodes.
+    * ``ignore_soft_errors``: drop the soft limits.
+    * ``run``: mark of the run, TIME:USER:PROCESS.
+    """
+
+    action: Action = "start"
+    nodes: tuple[str, ...] = ()
+    empty: bool = False
+    keep_candidate: bool = False
+    no_return: bool = False
+    take_over: bool = False
+    check_redundancy: bool = True
+    ignore_soft_errors: bool = False
+    run: str = ""
+
+    @property
+    def placement(self) -> PlacementOptions:
+        """Options of placements."""
+        return PlacementOptions(ignore_soft_errors=self.ignore_soft_errors)
+
+
+@dataclass(frozen=True)
+class MaintenancePlan(ToolPlan[MaintainOptions]):
+    """Moves off nodes or back to them, and the changes of these nodes.
+
+    * ``rows``: the nodes; ``drained``: those of them to drain.
+    * ``lost``: instances (names) that may be without redundancy.
+    * ``forgotten``: instances (rows) that lose their home without a move.
+    """
+
+    emptying: Emptying
+    rows: tuple[int, ...]
+    drained: tuple[int, ...] = ()
+    lost: frozenset[str] = frozenset()
+    forgotten: tuple[int, ...] = ()
+
+    @cached_property
+    def moves(self) -> Sequence[GroupMove]:
+        """The moves by name."""
+        return moves_of(self.state, self.emptying.moved)
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The nodes."""
+        return [self.state.cluster.nodes[row] for row in self.rows]
+
+    @property
+    def purpose(self) -> str:
+        """Purpose of the jobs."""
+        what = self.nodes[0].name if len(self.rows) == 1 else f"{len(self.rows)} nodes"
+        return f"{'maintenance' if self.options.action == 'start' else 'end of maintenance'} of {what}"
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Names of the groups of the nodes."""
+        groups = self.state.cluster.groups
+        return tuple(dict.fromkeys(groups[self.state.group[row]].name for row in self.rows))
+
+    @property
+    def staying(self) -> dict[str, str]:
+        """Instances that stay, and why."""
+        rows = self.state.cluster.instances
+        return {rows[index].name: why for index, why in (*self.emptying.staying, *self.emptying.refused)}
+
+    @property
+    def without_mirror(self) -> list[str]:
+        """Names of instances whose secondary stays on a node in maintenance."""
+        after = self.emptying.state
+        away = np.isin(after.snode, self.rows) & ~np.isin(after.pnode, self.rows) & (after.snode != NOWHERE)
+        return self._names(np.flatnonzero(away & (self.options.action == "start")).tolist())
+
+    @property
+    def not_in_maintenance(self) -> list[str]:
+        """Names of nodes without maintenance to end: it has ended, or never began."""
+        names = view.full_node_names(self.state.cluster, self.options.nodes)
+        return [name for name in names if self.state.nodes[name] not in self.rows]
+
+    @property
+    def undrained(self) -> list[str]:
+        """Names of nodes that begin maintenance without being drained."""
+        rows = self.rows if self.options.action == "start" else ()
+        nodes = self.state.cluster.nodes
+        return [nodes[row].name for row in rows if row not in self.drained and not nodes[row].offline]
+
+    def score(self) -> dict[str, float]:
+        """Compute the scores of the whole cluster before and after."""
+        everywhere = np.ones(len(self.state.group), np.bool_)
+        return {
+            "before": score_of(self.state, everywhere),
+            "after": score_of(self.emptying.state, everywhere),
+        }
+
+    def cost(self) -> dict[str, Any]:
+        """Add up what the moves cost."""
+        return cost_of(self.moves)
+
+    def describe(self) -> dict[str, Any]:
+        """Describe the plan."""
+        names = [row.name for row in self.state.cluster.instances]
+        return {
+            "nodes": self.state.names(self.rows),
+            "drained": self.state.names(self.drained),
+            "steps": [
+                {
+                    "instance": move.step.instance,
+                    "parts": [[operation.value, node] for operation, node in move.step.parts],
+                }
+                for move in self.moves
+            ],
+            "staying": {names[index]: why for index, why in self.emptying.staying},
+            "refused": {names[index]: why for index, why in self.emptying.refused},
+            "lost": sorted(self.lost),
+            "forgotten": self._names(self.forgotten),
+        }
+
+    def jobs(self) -> Jobsets:
+        """Make the jobs. Nodes are tagged first and drained before the moves; the mark goes last."""
+        run = run_tag(self.options.run)
+        marked = [node for node in self.nodes if run not in node.tags]
+        sets = self._start(marked) if self.options.action == "start" else self._end(marked)
+        return [jobs for jobs in sets if jobs and self.rows]
+
+    def _start(self, marked: Sequence[Node]) -> list[Sequence[Job]]:
+        options, homes = self.options, self._homes()
+        begun = not any(maintenance_of(node.tags).runs for node in self.nodes)
+        if not self.moves and not self.drained and begun and all(node.in_maintenance for node in self.nodes):
+            return []
+        drained = set(self.state.names(self.drained))
+        return [
+            [
+                node_jobs.begin(node, self._tags_of(node), node.name in drained, options.run)
+                for node in marked
+            ],
+            *(
+                [node_jobs.with_home(job, homes[job.step.instance] if job.step else None) for job in jobs]
+                for jobs in jobs_of(self.state, self.moves)
+            ),
+            [node_jobs.begun(node.name, options.run) for node in self.nodes],
+        ]
+
+    def _tags_of(self, node: Node) -> list[str]:
+        """Return the tags that the node gets; those of its first ``start`` stay."""
+        if node.in_maintenance:
+            return []
+        was = [WAS_OFFLINE] if node.offline and not node.drained and not reports(node) else []
+        return [*beginning(self.options.run, self.options.execution.reason), *was]
+
+    def _homes(self) -> dict[str, str | None]:
+        """Return the tag with the home of each instance that moves, None if it has a home."""
+        state, tags = self.state, dict[str, str | None]()
+        for moved in self.emptying.moved:
+            row, primary = state.cluster.instances[moved.instance], int(state.pnode[moved.instance])
+            secondary, home = int(state.snode[moved.instance]), ""
+            if self.options.empty and secondary != NOWHERE:
+                home = identity(state.cluster.nodes[secondary])
+            named = Home(identity(state.cluster.nodes[primary]), home)
+            tags[row.name] = home_tag(named) if home_of(row.tags) is None else None
+        return tags
+
+    def _end(self, marked: Sequence[Node]) -> list[Sequence[Job]]:
+        run, state, rows = self.options.run, self.state, self.state.cluster.instances
+        facts = {node.name: maintenance_of(node.tags) for node in self.nodes}
+        running = [node for node in self.nodes if not node.offline]
+        here = np.isin(state.pnode, self.rows) | np.isin(state.snode, self.rows)
+        mirrored = [
+            rows[index]
+            for index in np.flatnonzero(here & ~state.forthcoming).tolist()
+            if rows[index].template is DiskTemplate.DRBD and rows[index].status.running
+        ]
+        instances = {row.name: row for row in rows}
+        volumes = any(row.template.local_storage for row in rows) and bool(running)
+        return [
+            [node_jobs.reopen(node, facts[node.name].drained, run, not node.offline) for node in marked],
+            [node_jobs.find_volumes([node.name for node in running])] if volumes else [],
+            *node_jobs.in_sets([node_jobs.activate(row.name) for row in mirrored] if running else []),
+            *(
+                [
+                    node_jobs.without_home(job, instances[job.step.instance]) if job.step else job
+                    for job in jobs
+                ]
+                for jobs in jobs_of(state, self.moves)
+            ),
+            *node_jobs.in_sets([node_jobs.forget_home(rows[index]) for index in self.forgotten]),
+            [node_jobs.end(node, facts[node.name].drained, run) for node in self.nodes],
+        ]
+
+    def review(self, on_change: OnChange, say: Say, watched: Watched = unwatched) -> Check:
+        """Make the check: no other run is at work on the nodes, and the remaining moves fit.
+
+        Before maintenance has begun nothing may have come to the nodes meanwhile.
+        """
+        options, plans, seen = self.options, [self], _marks(self.nodes)
+
+        def check(cluster: Cluster, rest: Jobsets, _made: int) -> Review:
+            state = state_of(cluster, options)
+            if why := _other_run(state, options, rest, seen):
+                return Review(why)
+            obstacle = _obstacle(state, plans[-1], rest)
+            if obstacle is None:
+                return without_parts_made(state, rest)
+            own = replace(options, take_over=True)
+            new = replan(obstacle, on_change, say, watched, lambda progress: plan(state, own, progress))
+            if new is None:
+                return Review(obstacle)
+            plans.append(new)
+            return Review(obstacle, new.jobs())
+
+        return check
+
+    def _names(self, rows: Iterable[int]) -> list[str]:
+        return [self.state.cluster.instances[row].name for row in rows]
+
+
+def _marks(nodes: Iterable[Node]) -> frozenset[str]:
+    return frozenset(mark for node in nodes for mark in maintenance_of(node.tags).runs)
+
+
+def _other_run(state: State, options: MaintainOptions, rest: Jobsets, seen: frozenset[str]) -> str | None:
+    """Return why this run must leave the nodes to another one, or None.
+
+    Of two that began at the same time the one with the first mark goes on. ``seen`` marks were there when
+    this run was planned.
+    """
+    own = run_tag(options.run).removeprefix(run_tag(""))
+    ahead = {
+        op["name"] for jobs in rest for job in jobs for op in job.opcodes if _marks_node(op, options.run)
+    }
+    for row in _rows(state, options):
+        node = state.cluster.nodes[row]
+        marks = {*maintenance_of(node.tags).runs}
+        others = sorted(marks - seen - {own})
+        if node.name in ahead and others:
+            return f"another run is at work on node {node.name}: {others[0]}"
+        if node.name not in ahead and own not in marks:
+            return f"another run has taken over node {node.name}"
+        if node.name not in ahead and others and others[0] < own:
+            return f"another run began first on node {node.name}: {others[0]}"
+    return None
+
+
+def _marks_node(opcode: Mapping[str, Any], run: str) -> bool:
+    return opcode["OP_ID"] == "OP_TAGS_SET" and opcode["kind"] == "node" and run_tag(run) in opcode["tags"]
+
+
+def _obstacle(state: State, found: MaintenancePlan, rest: Jobsets) -> str | None:
+    """Return why the remaining moves do not fit the cluster, or None."""
+    options, rows = found.options, {row.name: index for index, row in enumerate(state.cluster.instances)}
+    leaving = _mask(state, _rows(state, options))
+    start = options.action == "start"
+    shut = state.columns.offline | leaving if start else state.columns.offline
+    after, moving = state.copy(), set[int]()
+    for jobs in rest:
+        for job in jobs:
+            if not isinstance(job.step, NamedMove):
+                continue
+            index = rows.get(job.step.instance)
+            if index is None:
+                return f"instance {job.step.instance} is gone"
+            moving.add(index)
+            why = _follow(state, after, index, job.step, shut, options)
+            if why is not None:
+                return f"instance {job.step.instance}: {why}"
+    if start:
+        come = [each for each in emptying.concerned(state, leaving, options.empty) if each not in moving]
+        for index in come:
+            if emptying.stays(state, index) is None:
+                return f"instance {state.cluster.instances[index].name} is on a node that is to be emptied"
+        after = emptying.closed(after, leaving)
+    if not options.check_redundancy:
+        return None
+    return _newly_lost(after, leaving if start else None, found.lost)
+
+
+def _follow(
+    now: State, after: State, index: int, move: NamedMove, shut: Bools, options: MaintainOptions
+) -> str | None:
+    """Make the rest of a move, in place; return why it is impossible, or None."""
+    left = remaining_move(now, index, move)
+    if left is None:
+        return f"it is not on {', '.join(move.was)} any more"
+    gone = [node for _, node in left.parts if node is not None and node not in now.nodes]
+    if gone:
+        return f"node {gone[0]} is gone"
+    parts = [MovePart(operation, now.nodes[node] if node else NOWHERE) for operation, node in left.parts]
+    return emptying.follow(after, index, parts, shut, options.placement)
+
+
+def _newly_lost(after: State, leaving: Bools | None, accepted: frozenset[str]) -> str | None:
+    """Describe instances without redundancy that had it; None if there are none.
+
+    What has a node that is in maintenance is not counted: its mirror is away, or it goes down with it.
+    """
+    lost = returning.lost_now(after)
+    if leaving is not None:
+        lost &= ~(leaving[after.pnode] | (leaving[after.snode] & (after.snode != NOWHERE)))
+    names = after.cluster.instances
+    new = [index for index in np.flatnonzero(lost).tolist() if names[index].name not in accepted]
+    return describe_lost(after, new) if new else None
+
+
+def state_of(cluster: Cluster, options: MaintainOptions) -> State:
+    """Derive the state of the cluster. Nodes whose maintenance ends take instances. Raises HtoolsError."""
+    if options.action == "start":
+        return view.state_of(cluster, options.view)
+    names = set(view.full_node_names(cluster, options.nodes))
+    rows = (_reopened(node) if node.name in names else node for node in cluster.nodes)
+    state = view.state_of(replace(cluster, nodes=tuple(rows)), options.view)
+    for name in names:
+        row = state.nodes[name]
+        state.columns.offline[row] = state.cluster.nodes[row].offline
+    return state
+
+
+def _reopened(node: Node) -> Node:
+    """Return a node as it is once its maintenance has ended; what we have drained is in use."""
+    ours = maintenance_of(node.tags).drained and reports(node)
+    return replace(node, offline=False) if ours else node
+
+
+def plan(state: State, options: MaintainOptions, progress: Progress) -> MaintenancePlan:
+    """Plan for a state. Raises HtoolsError, with the reasons, for what is not safe."""
+    rows = _rows(state, options)
+    for row in rows if not options.take_over else ():
+        _refuse_other_run(state.cluster.nodes[row], options)
+    if options.action == "start":
+        return _start(state, options, rows, progress)
+    return _end(state, options, rows)
+
+
+def _refuse_other_run(node: Node, options: MaintainOptions) -> None:
+    own = run_tag(options.run).removeprefix(run_tag(""))
+    others = [mark for mark in maintenance_of(node.tags).runs if mark != own]
+    if others:
+        raise HtoolsError(
+            f"node {node.name}: another run is at work there or was cut off ({others[0]});"
+            " --take-over goes on in its place"
+        )
+
+
+def _start(
+    state: State, options: MaintainOptions, rows: tuple[int, ...], progress: Progress
+) -> MaintenancePlan:
+    leaving, names = _mask(state, rows), ", ".join(state.names(rows))
+    found = emptying.empty_nodes(
+        state,
+        leaving,
+        options.empty,
+        view.selected(state, options.view),
+        options.placement,
+        lambda done, number: progress(f"{done} of {number} instances placed"),
+    )
+    instances = state.cluster.instances
+    if found.refused:
+        reasons = {instances[index].name: why for index, why in found.refused}
+        raise HtoolsError(f"{names}: not safe: {node_jobs.describe(reasons)}")
+    lost = frozenset[str]()
+    if options.check_redundancy:
+        before = np.flatnonzero(returning.lost_now(state)).tolist()
+        lost = frozenset(instances[index].name for index in before)
+        new = _newly_lost(found.state, leaving, lost)
+        if new is not None:
+            raise HtoolsError(f"{names}: not safe: {new}; --no-capacity-checks accepts that")
+    return MaintenancePlan(state, options, found, rows, _to_drain(state, rows, options), lost)
+
+
+def _to_drain(state: State, rows: Iterable[int], options: MaintainOptions) -> tuple[int, ...]:
+    """Return the nodes to drain: not the master, not the last that can be master candidates."""
+    online, drained = ~state.columns.offline, list[int]()
+    for row in () if options.keep_candidate else rows:
+        node = state.cluster.nodes[row]
+        if node.master or node.drained or node.offline:
+            continue
+        left = online.copy()
+        left[row] = False
+        if not lacks_master_candidates(state, left):
+            online = left
+            drained.append(row)
+    return tuple(drained)
+
+
+def _end(state: State, options: MaintainOptions, rows: tuple[int, ...]) -> MaintenancePlan:
+    concerned = homes_on(state, rows)
+    homes_of_some = {row for home in concerned.values() for row in home}
+    rows = tuple(row for row in rows if state.cluster.nodes[row].in_maintenance or row in homes_of_some)
+    for row in rows:
+        _refuse_offline(state.cluster.nodes[row])
+    gone = [index for index, home in concerned.items() if home[0] == NOWHERE or options.no_return]
+    homes = {index: home for index, home in concerned.items() if index not in gone}
+    found = returning.return_home(
+        state, homes, view.selected(state, options.view), options.placement, options.check_redundancy
+    )
+    moving = {moved.instance for moved in found.moved} | {index for index, _ in found.refused}
+    forgotten = tuple(index for index in concerned if index not in moving)
+    instances = state.cluster.instances
+    lost = frozenset(
+        instances[index].name for index in np.flatnonzero(returning.lost_now(found.state)).tolist()
+    )
+    lost |= {instances[index].name for index in np.flatnonzero(returning.lost_now(state)).tolist()}
+    return MaintenancePlan(state, options, found, rows, (), lost, forgotten)
+
+
+def _refuse_offline(node: Node) -> None:
+    if node.offline and not node.drained and not maintenance_of(node.tags).was_offline and not reports(node):
+        raise HtoolsError(
+            f"node {node.name}: is offline or does not report; expected it in use:"
+            f" gnt-node modify --offline=no {node.name}"
+        )
+
+
+def homes_on(state: State, rows: Iterable[int]) -> dict[int, tuple[int, int]]:
+    """Return the homes of instances (rows) that are on these nodes, or whose home is gone.
+
+    A node that is gone is NOWHERE.
+    """
+    known, here = rows_by_identity(state.cluster), set(rows)
+    found = dict[int, tuple[int, int]]()
+    for index, row in enumerate(state.cluster.instances):
+        home = home_of(row.tags)
+        if home is None:
+            continue
+        nodes = known.get(home.primary, NOWHERE), known.get(home.secondary, NOWHERE)
+        if here.intersection(nodes) or nodes[0] == NOWHERE:
+            found[index] = nodes
+    return found
+
+
+def _rows(state: State, options: MaintainOptions) -> tuple[int, ...]:
+    if not options.nodes:
+        raise HtoolsError("expected the names of nodes")
+    names = view.full_node_names(state.cluster, options.nodes)
+    return tuple(dict.fromkeys(state.nodes[name] for name in names))
+
+
+def _mask(state: State, rows: Sequence[int]) -> Bools:
+    return np.isin(np.arange(len(state.group)), rows)
+
+
+def restore(state: State, options: MaintainOptions, found: Mapping[str, Any]) -> MaintenancePlan:
+    """Make a plan again from its description. Raises DataError."""
+    rows = {row.name: index for index, row in enumerate(state.cluster.instances)}
+    open_everywhere = np.zeros(len(state.group), np.bool_)
+    after, moved = state.copy(), []
+    try:
+        for move in found["steps"]:
+            index = rows[move["instance"]]
+            parts = [
+                MovePart(Operation(operation), NOWHERE if node is None else state.nodes[node])
+                for operation, node in move["parts"]
+            ]
+            why = emptying.follow(after, index, parts, open_everywhere, options.placement)
+            if why is not None:
+                raise DataError(f"the plan moves instance {move['instance']}, but {why}")
+            moved.append(emptying.moved_to(after, index, parts))
+        nodes = tuple(state.nodes[name] for name in found["nodes"])
+        if options.action == "start":
+            after = emptying.closed(after, _mask(state, nodes))
+        staying, refused = (
+            tuple((rows[name], str(why)) for name, why in found[kind].items())
+            for kind in ("staying", "refused")
+        )
+        return MaintenancePlan(
+            state,
+            options,
+            Emptying(tuple(moved), after, staying, refused),
+            nodes,
+            tuple(state.nodes[name] for name in found["drained"]),
+            frozenset(map(str, found["lost"])),
+            tuple(rows[name] for name in found["forgotten"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise DataError(steps.UNEXPECTED) from None
+
+
+HMAINTAIN = Tool("hmaintain", MaintainOptions, state_of, plan, restore)

@@ -1,0 +1,159 @@
+"""The jobs of ``hmaintain(1)`` on nodes, and what they add to the jobs of moves.
+
+What was so before is in a tag before it is changed, so whoever finds the node knows what to undo.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from shlex import join, quote
+from typing import Any
+
+from ganeti_htools.execution.jobs import Job, Jobsets, JobVerdict
+from ganeti_htools.luxi import opcodes
+from ganeti_htools.model.cluster import Instance, Node
+from ganeti_htools.model.errors import first_names
+from ganeti_htools.model.maintenance_tags import DRAINED, about_maintenance, home_tags, run_tag
+from ganeti_htools.planning.node_work import Work, both, role, tag_work, untag_work
+
+_IN_USE = "in use as before"
+
+
+def begin(node: Node, tags: Sequence[str], drain: bool, run: str, promote: bool = False) -> Job:
+    """Tag a node, and drain it if wanted. Others become master candidates only if Ganeti asks for more."""
+
+    def retry(error: str) -> Job | None:
+        missing = "Not enough master candidates" in error and not promote
+        return begin(replace(node, tags=()), tags, drain, run, promote=True) if missing else None
+
+    work = _take(node, run, [*tags, *([DRAINED] if drain else [])])
+    if drain:
+        op, command = role(node.name, "drained", True, promote)
+        if not promote:
+            command = f"{command} || {role(node.name, 'drained', True, promote=True)[1]}"
+        work.append((op, command))
+    standing = "in maintenance, drained" if drain else "in maintenance"
+    title = f"begin maintenance of {node.name}"
+    return Job(
+        title, *both(*work), None, (node.name,), standing, _IN_USE, _release(node.name, run), retry=retry
+    )
+
+
+def begun(node: str, run: str) -> Job:
+    """End the work of a run that began maintenance."""
+    return replace(_release(node, run), title=f"{node} is in maintenance", undo=None)
+
+
+def reopen(node: Node, drained: bool, run: str, awaited: bool) -> Job:
+    """Undrain a node if we drained it, once its daemon answers; it still takes no new instances."""
+    work = _take(node, run, ())
+    if drained:
+        work += [role(node.name, "drained", False), untag_work(node.name, [DRAINED])]
+    return Job(
+        f"reopen {node.name}",
+        *both(*work),
+        None,
+        (node.name,),
+        "still in maintenance, not drained" if drained else "still in maintenance",
+        "in maintenance",
+        _release(node.name, run),
+        awaits=(node.name,) if awaited else (),
+    )
+
+
+def end(node: Node, drained: bool, run: str) -> Job:
+    """Remove all tags of maintenance."""
+    gone = {DRAINED} if drained else set[str]()
+    tags = [tag for tag in about_maintenance(node.tags) if tag not in gone and not _is_run(tag)]
+    work = untag_work(node.name, [*tags, run_tag(run)])
+    return Job(f"end maintenance of {node.name}", *both(work), None, (node.name,), "not in maintenance")
+
+
+def with_home(job: Job, tag: str | None) -> Job:
+    """Return the job of a move that first notes the instance's home, unless it has one."""
+    if tag is None or job.step is None:
+        return job
+    op, command = _note(job.step.instance, tag)
+    return replace(job, opcodes=(op, *job.opcodes), commands=(command, *job.commands))
+
+
+def without_home(job: Job, row: Instance) -> Job:
+    """Return the job of a move home that then forgets the home."""
+    op, command = _forget(row)
+    return replace(job, opcodes=(*job.opcodes, op), commands=(*job.commands, command))
+
+
+def forget_home(row: Instance) -> Job:
+    """Forget the home of an instance that does not move."""
+    return Job(f"{row.name}: forget its home", *both(_forget(row)))
+
+
+def activate(instance: str) -> Job:
+    """Connect the mirrors of an instance again, as ganeti-watcher does, and wait for them."""
+    command = f"gnt-instance activate-disks --wait-for-sync {quote(instance)}"
+    return Job(f"{instance}: activate disks", *both((opcodes.activate_disks(instance), command)))
+
+
+def find_volumes(nodes: Sequence[str]) -> Job:
+    """Look for volumes that belong to no instance."""
+    command = f"gnt-node volumes {join(nodes)}"
+    work = opcodes.query_volumes(nodes), command
+    return Job(f"look for left volumes on {', '.join(nodes)}", *both(work), judge=judge_volumes)
+
+
+def judge_volumes(results: Any) -> JobVerdict:
+    """Name the volumes that belong to no instance, with the commands that remove them.
+
+    Ganeti's replace-disks fails where its new volumes would have the names of left ones.
+    """
+    try:
+        left = [(node, f"{group}/{name}") for node, group, name, owner in results[-1] if owner == "-"]
+    except (TypeError, ValueError, LookupError):
+        return JobVerdict(note="Ganeti does not report the volumes")
+    ours = [(node, volume) for node, volume in left if ".disk" in volume]
+    commands = [f"ssh {quote(node)} lvremove -f {quote(volume)}" for node, volume in ours]
+    return JobVerdict(
+        note=f"volumes that belong to no instance; remove them: {'; '.join(commands)}" if ours else None
+    )
+
+
+def in_sets(jobs: Sequence[Job], most: int = 20) -> Jobsets:
+    """Sort jobs of instances into jobsets that do not fill Ganeti's queue."""
+    return [jobs[start : start + most] for start in range(0, len(jobs), most)]
+
+
+def describe(reasons: Mapping[str, str]) -> str:
+    """Describe instances and the reasons about them in one line: each reason once."""
+    by_reason: dict[str, list[str]] = {}
+    for name, why in reasons.items():
+        by_reason.setdefault(why, []).append(name)
+    return "; ".join(f"{first_names(names)}: {why}" for why, names in by_reason.items())
+
+
+def _take(node: Node, run: str, tags: Sequence[str]) -> list[Work]:
+    """Mark a node with a run, in place of the runs that were cut off there."""
+    old = [tag for tag in node.tags if _is_run(tag) and tag != run_tag(run)]
+    marked = tag_work(node.name, *tags, run_tag(run))
+    return [untag_work(node.name, old), marked] if old else [marked]
+
+
+def _is_run(tag: str) -> bool:
+    return tag.startswith(run_tag(""))
+
+
+def _release(node: str, run: str) -> Job:
+    return Job(
+        f"leave {node} in maintenance",
+        *both(untag_work(node, [run_tag(run)])),
+        None,
+        (node,),
+        "in maintenance",
+    )
+
+
+def _note(instance: str, tag: str) -> Work:
+    return opcodes.tag_instance(instance, [tag]), f"gnt-instance add-tags {quote(instance)} {quote(tag)}"
+
+
+def _forget(row: Instance) -> Work:
+    tags = home_tags(row.tags)
+    return opcodes.untag_instance(row.name, tags), f"gnt-instance remove-tags {quote(row.name)} {join(tags)}"

@@ -1,0 +1,51 @@
+"""Nodes in maintenance, what is on them, and who would return (``hmaintain(1)``)."""
+
+from typing import Any
+
+import numpy as np
+
+from ganeti_htools.engine.maintenance.returning import lost_now, way_home
+from ganeti_htools.engine.redundancy.health import groups
+from ganeti_htools.engine.redundancy.recoverability import nodes_of_unrecoverable
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.columns import NOWHERE
+from ganeti_htools.model.maintenance_tags import maintenance_of
+from ganeti_htools.model.state import State
+from ganeti_htools.planning.hmaintain import homes_on
+
+
+def nodes_in_maintenance(cluster: Cluster) -> list[dict[str, str]]:
+    """Return each node in maintenance, since when, by whom and why, as JSON."""
+    facts = {node.name: maintenance_of(node.tags) for node in cluster.nodes if node.in_maintenance}
+    return [
+        {"name": name, "since": each.since, "by": each.by, "reason": each.reason}
+        for name, each in facts.items()
+    ]
+
+
+def maintenance_status(state: State) -> dict[str, Any]:
+    """Report the nodes in maintenance, and the online nodes that could not be lost now, as JSON."""
+    cluster, lost = state.cluster, lost_now(state)
+    fragile = np.zeros(len(state.group), np.bool_)
+    for group in groups(state):
+        fragile |= nodes_of_unrecoverable(state, state.group == group, lost)
+    return {
+        "nodes": [
+            facts | _node(state, state.nodes[facts["name"]]) for facts in nodes_in_maintenance(cluster)
+        ],
+        "fragile": state.names(np.flatnonzero(fragile).tolist()),
+    }
+
+
+def _node(state: State, row: int) -> dict[str, Any]:
+    node, instances = state.cluster.nodes[row], state.cluster.instances
+    facts = maintenance_of(node.tags)
+    home = {index: nodes for index, nodes in homes_on(state, [row]).items() if row in nodes}
+    away = [index for index, nodes in home.items() if NOWHERE in nodes[:1] or way_home(state, index, nodes)]
+    return {
+        "drained": facts.drained,
+        "runs": list(facts.runs),
+        "primaries": [each.name for each in instances if each.pnode == node.name],
+        "secondaries": [each.name for each in instances if each.snode == node.name],
+        "returning": [instances[index].name for index in away],
+    }

@@ -1,0 +1,48 @@
+"""Nodes in maintenance by plans of the daemon."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ganeti_htools.backends import text
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.types import DiskTemplate
+from tests.daemon.planning import AT_ONCE, ctl, following, known, tool
+from tests.support import by_hand
+from tests.support.by_hand import instance
+from tests.support.simulators import Simulator
+
+pytestmark = pytest.mark.usefixtures("heeding")
+
+
+def four_nodes() -> Cluster:
+    """The master and three others, with a mirrored instance and one on shared storage."""
+    rows = [instance("mail", DiskTemplate.DRBD, "n1", "n2"), instance("web", DiskTemplate.EXT, "n1")]
+    made = by_hand.cluster(dict.fromkeys(("n0", "n1", "n2", "n3"), 10_000), rows)
+    first, *others = made.nodes
+    return replace(made, nodes=(replace(first, master=True), *others))
+
+
+def on_node(ganeti: Simulator, name: str) -> list[str]:
+    rows = text.parse(ganeti.cluster(), "").instances
+    return [row.name for row in rows if name in (row.pnode, row.snode)]
+
+
+def test_daemon_empties_and_refills(tmp_path: Path) -> None:
+    with following(tmp_path, four_nodes(), AT_ONCE) as (daemon, ganeti):
+        source = f"-D{daemon.socket}"
+        done = tool("hmaintain", "start", "n1", "--empty", "--reason=new RAM", source, "-X")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert on_node(ganeti, "n1") == []
+        known(daemon)
+        assert ctl(daemon, "refresh").returncode == 0
+        (line,) = (line for line in ctl(daemon, "status").stdout.splitlines() if "maintained" in line)
+        assert line.startswith("  maintained n1 since ")
+        assert line.endswith(": new_RAM")
+        refused = tool("hmaintain", "start", "n0", "n2", "n3", source, "-X")
+        assert (refused.returncode, "not safe" in refused.stderr) == (1, True)
+        back = tool("hmaintain", "end", "n1", source, "-X")
+        assert (back.returncode, back.stderr) == (0, "")
+        assert on_node(ganeti, "n1") == ["mail", "web"]
+        assert not any(row.tags for row in text.parse(ganeti.cluster(), "").nodes)

@@ -1,0 +1,200 @@
+"""``hmaintain`` on files: plans, refusals, status, JSON."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ganeti_htools.cli import hmaintain
+
+# node1 is the master. On node2 there is something of everything.
+FILE = """\
+g|u|preferred||
+
+node1.org|8000|0|{free}|90000|80000|40|M|u|1|{0}
+node2.org|8000|0|5000|90000|80000|40|{role}|u|1|{1}
+node3.org|8000|0|7000|90000|80000|40|N|u
+node4.org|8000|0|8000|90000|80000|40|N|u
+
+boss.org|{boss}|1024|1|running|Y|node1.org||ext|
+pool.org|1000|1024|1|running|Y|{2}||ext|{3}
+stopped.org|1000|1024|1|ADMIN_down|Y|node2.org|node3.org|drbd|
+mail.org|1000|1024|1|running|Y|node1.org|node2.org|drbd|
+local.org|500|1024|1|running|Y|node2.org||plain|
+
+"""
+RUN = "20200101T000000Z:ann@node1:7"
+SET = "htools:maintenance,htools:maintenance:by:20200101T000000Z:ann@node1,htools:maintenance:reason:RAM"
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run the program on the file with these tags of node1 and node2, place and tags of an instance."""
+    monkeypatch.setattr(hmaintain, "_mark", lambda: RUN)
+
+    def call(
+        *argv: str, tags: tuple[str, str] = ("", ""), at: str = "node2.org", home: str = "", boss: int = 3000
+    ) -> Any:
+        content = FILE.format(*tags, at, home, role="N", boss=boss, free=7000 - boss)
+        (tmp_path / "cluster").write_text(content)
+        status = hmaintain.main(["-t", str(tmp_path / "cluster"), *argv])
+        return status, *capsys.readouterr()
+
+    return call
+
+
+def commands(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.startswith("    gnt-") or " gnt-" in line]
+
+
+def test_start_tags_drains_and_moves(run: Run) -> None:
+    status, out, err = run("start", "node2", "--reason=RAM", "-C")
+    assert status == hmaintain.INCOMPLETE
+    assert commands(out) == [
+        f"gnt-node add-tags node2.org {SET.replace(',', ' ')} htools:maintenance:drained"
+        f" htools:maintenance:run:{RUN}",
+        "gnt-node modify --drained yes node2.org || gnt-node modify --auto-promote --drained yes node2.org",
+        "gnt-instance add-tags pool.org htools:home:node2.org",
+        "gnt-instance migrate -f -n node4 pool",
+        "gnt-instance add-tags stopped.org htools:home:node2.org",
+        "gnt-instance failover -f stopped",
+        f"gnt-node remove-tags node2.org htools:maintenance:run:{RUN}",
+    ]
+    assert "instance local.org stays where it is: plain instances neither migrate nor fail over" in err
+    assert "gnt-instance shutdown local.org" in err
+    assert "without a mirror meanwhile: stopped.org, mail.org" in err
+
+
+def test_start_with_empty_copies_disks(run: Run) -> None:
+    _, out, err = run("start", "node2", "--empty", "-C")
+    found = commands(out)
+    assert "gnt-instance add-tags stopped.org htools:home:node2.org:node3.org" in found
+    assert "gnt-instance add-tags mail.org htools:home:node1.org:node2.org" in found
+    assert sum("replace-disks" in command for command in found) == 2
+    assert "without a mirror" not in err
+
+
+def test_master_is_not_drained(run: Run) -> None:
+    status, out, err = run("start", "node1", "-C")
+    assert status == 0
+    assert not any("--drained" in command for command in commands(out))
+    assert "node node1.org is not drained" in err
+
+
+def test_candidate_is_kept_on_request(run: Run) -> None:
+    _, out, _ = run("start", "node2", "--keep-candidate", "-C")
+    assert not any("drained" in command for command in commands(out))
+
+
+@pytest.mark.parametrize(
+    ("argv", "tags", "why"),
+    [
+        (("start",), "", "start: expected the names of nodes"),
+        (("begin", "node2"), "", "expected one of the actions start, end, status"),
+        (("start", "node9"), "", "Unknown node(s): node9"),
+        (("start", "node2", "--no-return"), "", "--no-return goes with end only"),
+        (("end", "node2", "--empty"), "", "--empty and --keep-candidate go with start only"),
+        (("status", "node2"), "", "status: expected neither nodes nor -X"),
+        (("start", "node2", "node3"), "", "stopped.org: its secondary node3.org takes no instances; --empty"),
+        (("start", "node2"), "htools:maintenance:run:2019:bob@node1:1", "(2019:bob@node1:1); --take-over"),
+    ],
+)
+def test_refusals(run: Run, argv: tuple[str, ...], tags: str, why: str) -> None:
+    status, out, err = run(*argv, tags=("", tags))
+    assert status in (1, 2)
+    assert why in err
+    assert not out
+
+
+def test_both_nodes_of_an_instance_are_emptied_in_an_order_that_works(run: Run) -> None:
+    _, out, _ = run("start", "node2", "node3", "--empty", "-C")
+    moves = [command for command in commands(out) if command.endswith(" stopped")]
+    assert [command.split()[1] for command in moves] == ["replace-disks", "failover", "replace-disks"]
+    new = [command.split()[3] for command in moves if "replace-disks" in command]
+    assert sorted(new) == ["node1", "node4"]
+
+
+def test_no_place_is_named(run: Run) -> None:
+    status, out, err = run("start", "node1", "node3", "node4", "--empty")
+    assert (status, out) == (1, "")
+    assert "not safe: stopped.org: Can't find any good node" in err
+
+
+def test_lost_redundancy_is_refused_unless_accepted(run: Run) -> None:
+    """Of two remaining nodes one is too small for what the other has."""
+    status, _, err = run("start", "node3", "node4", "--empty", boss=4500)
+    assert status == 1
+    assert "would not come back after the loss of" in err
+    assert "--no-capacity-checks accepts that" in err
+    assert run("start", "node3", "node4", "--empty", "--no-capacity-checks", boss=4500)[0] == 0
+
+
+def test_end_brings_home_and_removes_tags(run: Run) -> None:
+    tags = f"{SET},htools:maintenance:drained"
+    status, out, _ = run("end", "node2", "-C", tags=("", tags), at="node4.org", home="htools:home:node2.org")
+    assert status == 0
+    assert commands(out) == [
+        f"gnt-node add-tags node2.org htools:maintenance:run:{RUN}",
+        "gnt-node modify --drained no node2.org",
+        "gnt-node remove-tags node2.org htools:maintenance:drained",
+        "gnt-node volumes node2.org",
+        "gnt-instance activate-disks --wait-for-sync mail.org",
+        "gnt-instance migrate -f -n node2 pool",
+        "gnt-instance remove-tags pool.org htools:home:node2.org",
+        f"gnt-node remove-tags node2.org {SET.replace(',', ' ')} htools:maintenance:run:{RUN}",
+    ]
+
+
+def test_second_end_has_nothing_to_do(run: Run) -> None:
+    assert run("end", "node2") == (0, "Nothing to do\n", "Warning: node node2.org is not in maintenance\n")
+
+
+@pytest.mark.parametrize("home", ["htools:home:node2.org", "htools:home:gone"])
+def test_end_without_return_forgets_homes(run: Run, home: str) -> None:
+    """So does an end where the home is a node that is gone."""
+    option = ["--no-return"] if "node2" in home else []
+    _, out, _ = run("end", "node2", "-C", *option, tags=("", SET), at="node4.org", home=home)
+    assert not any("migrate" in command for command in commands(out))
+    assert f"gnt-instance remove-tags pool.org {home}" in commands(out)
+
+
+def test_second_start_keeps_the_first_home(run: Run) -> None:
+    """An instance that left node2 for node1 and leaves that as well still belongs to node2."""
+    tags = ("", SET)
+    start = "start", "node1", "--empty", "-C"
+    _, out, _ = run(*start, tags=tags, at="node1.org", home="htools:home:node2.org")
+    assert any(command.startswith("gnt-instance migrate -f -n node") for command in commands(out))
+    assert "add-tags pool.org" not in out
+    status, out, _ = run("end", "node1", "-C", tags=(SET, SET), at="node4.org", home="htools:home:node2.org")
+    assert status == 0
+    assert "pool" not in out
+
+
+def test_status(run: Run) -> None:
+    run_tag = f"htools:maintenance:run:{RUN}"
+    tagged = {"tags": ("", f"{SET},{run_tag}"), "at": "node4.org", "home": "htools:home:node2.org"}
+    assert run("status")[:2] == (0, "No node is in maintenance\nAny node could be lost now\n")
+    _, out, _ = run("status", **tagged)
+    assert out.splitlines()[:5] == [
+        "In maintenance: node2.org since 20200101T000000Z by ann@node1: RAM",
+        f"  at work there, or cut off: {RUN}",
+        "  primaries: stopped.org, local.org",
+        "  secondaries: mail.org",
+        "  would return: pool.org",
+    ]
+    found = json.loads(run("status", "--json", **tagged)[1])
+    (node,) = found["nodes"]
+    assert (node["name"], node["returning"], node["runs"]) == ("node2.org", ["pool.org"], [RUN])
+
+
+def test_json(run: Run) -> None:
+    found = json.loads(run("start", "node2", "--json")[1])
+    assert [move["instance"] for move in found["moves"]] == ["pool.org", "stopped.org"]
+    assert found["drained"] == found["nodes"] == ["node2.org"]
+    assert found["staying"].keys() == {"local.org"}
+    assert found["without_mirror"] == ["stopped.org", "mail.org"]

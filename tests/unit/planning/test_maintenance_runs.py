@@ -1,0 +1,184 @@
+"""Maintenance on a simulated Ganeti: what changes meanwhile, who is first, who is killed on the way."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from itertools import count
+from random import Random
+
+import pytest
+from trio.testing import MockClock
+
+from ganeti_htools.execution.events import Event, News
+from ganeti_htools.execution.run import Ending
+from ganeti_htools.luxi import opcodes
+from ganeti_htools.model.cluster import Cluster, Instance
+from ganeti_htools.model.maintenance_tags import home_tags, maintenance_of
+from ganeti_htools.model.tags import MAINTENANCE
+from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.planning.hmaintain import HMAINTAIN, MaintainOptions
+from ganeti_htools.simulator.world import World, initial_world
+from tests.support import by_hand
+from tests.support.by_hand import instance
+from tests.support.seeds import one_by_one
+from tests.support.simulated import simulated
+from tests.support.squeezing import Caller
+
+EXT, DRBD, PLAIN = DiskTemplate.EXT, DiskTemplate.DRBD, DiskTemplate.PLAIN
+ANN = "20200101T000000Z:ann@boss:7"
+BOB = "20200101T000001Z:bob@boss:8"
+START = MaintainOptions(nodes=("one",), run=ANN)
+END = replace(START, action="end")
+
+
+def world() -> World:
+    """The master and four nodes; on each an instance of each kind."""
+    names = ("boss", "one", "two", "three", "four")
+    rows = [
+        row
+        for place, name in enumerate(names)
+        for row in (
+            instance(f"pool-{name}", EXT, name),
+            instance(f"mirrored-{name}", DRBD, name, names[place - 1]),
+            instance(f"local-{name}", PLAIN, name, mem=100),
+        )
+    ]
+    start = initial_world(by_hand.cluster(dict.fromkeys(names, 20_000), rows))  # the first is the master
+    return replace(start, addresses={name: f"address of {name}" for name in names})
+
+
+@asynccontextmanager
+async def ganeti() -> AsyncIterator[Caller]:
+    async with simulated(world()) as (master, client):
+        yield Caller(master, client, tool=HMAINTAIN)
+
+
+def places(cluster: Cluster) -> dict[str, tuple[str, str | None]]:
+    return {row.name: (row.pnode, row.snode) for row in cluster.instances}
+
+
+def row_of(caller: Caller, name: str) -> Instance:
+    found = caller.world.instance(name)
+    assert found is not None
+    return found
+
+
+def check_restored(caller: Caller) -> None:
+    """Everything is as at the beginning: places, tags, drained nodes."""
+    assert places(caller.world.cluster) == places(world().cluster)
+    assert not caller.world.drained
+    assert not any(row.tags for row in caller.world.cluster.nodes)
+    assert not any(row.tags for row in caller.world.cluster.instances)
+
+
+@pytest.mark.parametrize("empty", [False, True])
+async def test_what_leaves_comes_home(autojump_clock: MockClock, empty: bool) -> None:
+    async with ganeti() as caller:
+        assert (await caller.squeeze(replace(START, empty=empty))).ending is Ending.DONE
+        there = [row.name for row in caller.world.cluster.instances if "one" in (row.pnode, row.snode)]
+        assert there == ["local-one"] if empty else ["mirrored-one", "local-one", "mirrored-two"]
+        assert caller.world.drained == {"one"}
+        assert not maintenance_of(caller.tags("one")).runs
+        assert (await caller.squeeze(END)).ending is Ending.DONE
+        check_restored(caller)
+
+
+async def test_node_that_somebody_else_drained_stays_drained(autojump_clock: MockClock) -> None:
+    async with ganeti() as caller:
+        caller.master.jobs.change(replace(caller.world, drained=frozenset({"one"})))
+        await caller.squeeze(START)
+        await caller.squeeze(END)
+        assert caller.world.drained == {"one"}
+        assert caller.tags("one") == ()
+        assert row_of(caller, "pool-one").pnode != "one"
+        assert home_tags(row_of(caller, "pool-one").tags)
+        caller.master.jobs.change(replace(caller.world, drained=frozenset()))
+        await caller.squeeze(END)
+        check_restored(caller)
+
+
+async def test_instance_that_was_moved_by_hand_comes_home(autojump_clock: MockClock) -> None:
+    async with ganeti() as caller:
+        await caller.squeeze(START)
+        (other,) = {"boss", "four"} - {row_of(caller, "pool-one").pnode} or {"two"}
+        caller.master.jobs.submit([[{**opcodes.migrate("pool-one", other), "reason": []}]])
+        await caller.settle()
+        assert row_of(caller, "pool-one").pnode == other
+        await caller.squeeze(END)
+        check_restored(caller)
+
+
+async def test_instance_that_came_meanwhile_leaves_too(autojump_clock: MockClock) -> None:
+    """It was decided before the node was tagged, and created while moves were planned."""
+    async with ganeti() as caller:
+        created = list[int]()
+
+        def react(event: Event) -> None:
+            if isinstance(event, News) and not created:
+                created.append(1)
+                cluster = caller.world.cluster
+                rows = (*cluster.instances, instance("new", EXT, "one"))
+                caller.master.jobs.change(replace(caller.world, cluster=replace(cluster, instances=rows)))
+
+        caller.react = react
+        run = await caller.squeeze(START)
+        assert run.ending is Ending.DONE
+        assert row_of(caller, "new").pnode != "one"
+        assert len(home_tags(row_of(caller, "new").tags)) == 1
+
+
+async def test_second_administrator_is_refused(autojump_clock: MockClock) -> None:
+    """Whoever planned before the other's mark was there sees it before the first job."""
+    async with ganeti() as caller:
+        proposal = HMAINTAIN.propose(await caller.read(), replace(START, run=BOB), lambda _text: None)
+        check = proposal.review("replan", lambda *_: None)
+        assert await caller.cut_off(2, START)
+        await caller.settle()
+        late = check(await caller.read(), proposal.jobs, 0)
+        assert (late.obstacle, late.plan) == (f"another run is at work on node one: {ANN}", None)
+        with pytest.raises(Exception, match="--take-over goes on in its place"):
+            await caller.squeeze(replace(START, run=BOB))
+
+
+@pytest.mark.parametrize(("own", "goes_on"), [(ANN, True), (BOB, False)])
+async def test_of_two_at_once_the_first_goes_on(autojump_clock: MockClock, own: str, goes_on: bool) -> None:
+    async with ganeti() as caller:
+        other = {ANN: BOB, BOB: ANN}[own]
+        marked = list[int]()
+
+        def react(event: Event) -> None:
+            if isinstance(event, News) and event.task.over and not marked:
+                marked.append(1)
+                tag = opcodes.tag_node("one", [f"{MAINTENANCE}:run:{other}"])
+                caller.master.jobs.submit([[{**tag, "reason": []}]])
+
+        caller.react = react
+        run = await caller.squeeze(replace(START, run=own))
+        assert run.ending is (Ending.DONE if goes_on else Ending.CHANGED)
+        assert maintenance_of(caller.tags("one")).runs == (other,)
+        assert goes_on or run.reason == f"another run began first on node one: {ANN}"
+
+
+@pytest.mark.parametrize("seed", one_by_one(12))
+async def test_next_run_goes_on_after_any_kill(autojump_clock: MockClock, seed: int) -> None:
+    """Tool and daemon carry out plans by the same code; whoever does is killed at random moments."""
+    chance = Random(seed)
+    nodes = tuple(chance.sample(("one", "two", "three", "boss"), chance.choice((1, 1, 2))))
+    start = MaintainOptions(
+        nodes=nodes, empty=len(nodes) > 1 or chance.random() < 0.5, check_redundancy=False
+    )
+    async with ganeti() as caller:
+        for options in (start, replace(start, action="end", empty=False)):
+            for number in count(1):
+                own = replace(options, run=f"20200101T0000{number:02}Z:ann@boss:7", take_over=number > 1)
+                cut = caller.cut_off if chance.random() < 0.7 else caller.cut_off_unanswered
+                killed = number < 8 and await cut(chance.randint(1, 6), own)
+                await caller.settle()  # the next run waits for jobs of earlier ones
+                if not killed:
+                    break
+            assert (await caller.squeeze(own)).ending is Ending.DONE
+            if options is start:
+                left = [row for row in caller.world.cluster.instances if row.pnode in nodes]
+                assert {row.template for row in left} == {PLAIN}
+                assert caller.world.drained == {*nodes} - {"boss"}
+        check_restored(caller)
