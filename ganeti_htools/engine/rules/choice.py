@@ -53,13 +53,6 @@ def near_best(scores: Floats) -> Ints:
     return np.flatnonzero(scores <= best + CLOSE * max(1.0, abs(best)))
 
 
-def last_near_best(scores: Sequence[float]) -> int:
-    """Find the last of :func:`near_best`; scores are a few plain numbers, all finite."""
-    best = min(scores)
-    limit = best + CLOSE * max(1.0, abs(best))
-    return max(at for at, score in enumerate(scores) if score <= limit)
-
-
 def fresh_score(state: State, trial: Trial, candidate: int, scope: Bools, exclusion: float = 0.0) -> float:
     """Compute the score of the nodes in scope with one candidate chosen, from nothing."""
     columns = state.columns.map(np.copy)

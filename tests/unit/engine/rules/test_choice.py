@@ -80,10 +80,3 @@ def test_base_computes_the_location_exclusion_score_unless_given() -> None:
     found, without = (choice.base(state, everywhere(state), given) for given in (None, 0.0))
     assert found.sums[INDEX["location_exclusion_score"]] == 2.0
     assert found.score() - without.score() == pytest.approx(2.0)
-
-
-@pytest.mark.parametrize(
-    "scores", [[3.0, 1.0, 1.0 + 1e-12, 2.0], [5.0], [-2.0, -2.0], [1e6, 1e6 + 1e-4, 1e6 + 1]]
-)
-def test_last_near_best_agrees_with_near_best(scores: list[float]) -> None:
-    assert choice.last_near_best(scores) == choice.near_best(np.array(scores))[-1]
