@@ -167,6 +167,10 @@ def of_a_newer_version(path: Path) -> str:
         ledger.execute("CREATE TABLE ledger_version (version_num TEXT)")
         ledger.execute("INSERT INTO ledger_version VALUES ('9999')")
         ledger.commit()
+    return newer_version()
+
+
+def newer_version() -> str:
     return f"ledger: schema version 9999 is newer than this htoolsd ({VERSION}); install a newer htoolsd"
 
 
@@ -186,6 +190,24 @@ def test_claim_is_written_later_when_the_ledger_was_unusable(
         wait_until(lambda: daemon.status()["ledger"]["claims"] == 1)
         assert len(daemon.told("ledger available again")) == 1
         ganeti.finish()
+
+
+def test_ledger_that_a_newer_daemon_upgrades_needs_attention(daemon: Daemon) -> None:
+    path = daemon.state / "ledger.sqlite"
+    wait_until(lambda: daemon.status()["ledger"]["providers"] is not None)
+    set_version(path, "9999")
+    wait_until(lambda: daemon.status()["ledger"]["error"])
+    (line,) = [each for each in daemon.status()["attention"] if each["kind"] == "ledger"]
+    assert line["text"] == f"the ledger cannot be used: {newer_version()}"
+    set_version(path, VERSION)
+    wait_until(lambda: daemon.told("ledger available again"))
+    assert len(daemon.told("ledger unavailable")) == 1
+
+
+def set_version(path: Path, version: str) -> None:
+    with closing(sqlite3.connect(path)) as ledger:
+        ledger.execute("UPDATE ledger_version SET version_num = ?", [version])
+        ledger.commit()
 
 
 def test_claim_is_written_later_when_postgresql_was_down(

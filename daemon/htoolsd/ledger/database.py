@@ -95,8 +95,7 @@ class LedgerDatabase:
         with _ledger_errors(self._name), self._writing.begin() as connection:
             if self._sockets is not None:  # no migration until the transaction has ended
                 connection.execute(text(f"SELECT pg_advisory_xact_lock_shared({_MIGRATION_LOCK})"))
-            if connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}")) != VERSION:
-                is_current(connection)
+            check_version(connection)
             yield connection
 
 
@@ -147,6 +146,12 @@ def is_current(connection: Connection) -> bool:
             f"ledger: schema version {found[:40]!r} is unknown; expected one of htoolsd, up to {VERSION}"
         )
     return found == VERSION
+
+
+def check_version(connection: Connection) -> None:
+    """Raise UnavailableError if a newer program has upgraded the database since it was opened."""
+    if connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}")) != VERSION:
+        is_current(connection)
 
 
 def migrate(connection: Connection, versions: Path = _VERSIONS) -> None:

@@ -15,7 +15,7 @@ from sqlalchemy import insert, select
 from ganeti_htools.model.inventory import Inventory
 from htoolsd.ledger import allocation, inventory, snapshot
 from htoolsd.ledger.consumer import expiring_consumers, read_consumers
-from htoolsd.ledger.database import LedgerDatabase
+from htoolsd.ledger.database import LedgerDatabase, check_version
 from htoolsd.ledger.documents import Documents, documents_of_others, write_documents
 from htoolsd.ledger.provider import read_provider, read_providers
 from htoolsd.ledger.records import (
@@ -164,8 +164,12 @@ class Ledger:
             return allocation.release(connection, consumer, generation)
 
     def expiring(self) -> tuple[Consumer, ...]:
-        """Return the claims that have an end. Promises are left to those who made them."""
+        """Return the claims that have an end. Promises are left to those who made them.
+
+        Called every few seconds, so it also sees when a newer daemon has upgraded a database in use.
+        """
         with self._database.reading() as connection:
+            check_version(connection)
             return expiring_consumers(connection)
 
     def release_unless_renewed(self, claims: Iterable[Consumer]) -> tuple[Consumer, ...]:
