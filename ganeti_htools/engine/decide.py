@@ -58,6 +58,9 @@ def decide(
 ) -> Decision:
     """Decide a request; the reporter gets what is judged.
 
+    An allocation of an existing instance keeps to its group: Ganeti recreates its disks, and has the locks of
+    that group's nodes only (``LUInstanceRecreateDisks``).
+
     Raises RequestFailed with the reason for Ganeti's administrator.
     """
     indices = {row.name: index for index, row in enumerate(state.cluster.instances)}
@@ -65,6 +68,9 @@ def decide(
         case wanted.Allocate(placement):
             if options.restrict_to is None:
                 options = replace(options, restrict_to=request.restrict_to)
+            if placement.group is None and placement.instance.name in indices:
+                group = state.group[state.pnode[indices[placement.instance.name]]]
+                placement = replace(placement, group=state.cluster.groups[int(group)].uuid)
             pools, state = pool_room(state), state.copy()
             placed = place(state, placement, options, is_dedicated(state, request), reporter, pools)
             if not placed.nodes:

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import random
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any
 import pytest
 
 from ganeti_htools.cli import harep
+from ganeti_htools.engine.repair.states import initial_state
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node
+from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.types import DiskTemplate, Status
 from tests.oracle.programs import Result, theirs
 from tests.support.clusters import Json
@@ -129,3 +132,54 @@ def test_rounds(oracle: Oracle, tmp_path: Path, case: str) -> None:
     assert results[1] == results[0]
     assert ("status=1" in results[0][0]) is (case == "conflict")
     assert ("OP_INSTANCE" in results[0][-1]) is (case != "conflict")
+
+
+def tags_at_random(rng: random.Random) -> str:
+    """Tags of which some are malformed, some contradict each other, and some have passed."""
+    kinds = ("fix-storage", "migrate", "failover", "reinstall", "repaint")
+    times = ("1500", "2000000000", "-1", "soon", "")
+
+    def record() -> str:
+        name, time = rng.choice("uvw"), rng.choice(("1", "2", "3", "03", "x"))
+        jobs, result = (
+            rng.choice(("1", "2", "1+2", "01", "1+")),
+            rng.choice(("success", "failure", "enoperm", "")),
+        )
+        middle = f"{rng.choice(kinds)}:{name}:{time}"
+        return f"pending:{middle}:{jobs}" if rng.random() < 0.4 else f"result:{middle}:{result}:{jobs}"
+
+    allowed = rng.choices(kinds, k=rng.randrange(3))
+    suspended = [f"suspend:{time}" if time else "suspend" for time in rng.choices(times, k=rng.randrange(2))]
+    return " ".join({*allowed, *suspended, *(record() for _ in range(rng.randrange(4)))})
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_random_tags(oracle: Oracle, tmp_path: Path, seed: int) -> None:
+    """Job 1 has succeeded, job 2 has failed. The first instance with contradictory records is named."""
+    rng = random.Random(seed)
+    places = ("a b", "a off1", "off1 a", "off1 off2", "a", "off1", "elsewhere")
+    rows = [instance(f"i{number}", rng.choice(places), tags_at_random(rng)) for number in range(60)]
+    fine = [row for row in rows if not _contradictory(row)]
+    results = []
+    for number, chosen in enumerate((fine, rows)):
+        with simulator(tmp_path, cluster(*chosen), "--job-seconds=0") as ganeti:
+            ganeti.ask("SubmitJob", [{"OP_ID": "OP_TEST_DELAY", "duration": 0, "reason": []}])
+            wrong = {"OP_ID": "OP_INSTANCE_REINSTALL", "instance_name": "nobody", "reason": []}
+            ganeti.ask("SubmitJob", [wrong])
+            while {state for (state,) in ganeti.ask("QueryJobs", [], ["status"])} != {"success", "error"}:
+                pass
+            argv = (f"-L{ganeti.socket}", "--dry-run")
+            pair = [OWN.sub("*", repr(each)) for each in (ours(*argv), theirs(oracle, "harep", argv))]
+            assert pair[0] == pair[1]
+            assert f"status={number}" in pair[0]
+            results.append(pair[0])
+    assert "Executing" in results[0]
+    assert "Moving" in results[0]
+
+
+def _contradictory(row: Instance) -> bool:
+    try:
+        initial_state(row.name, row.tags)
+    except HtoolsError:
+        return True
+    return False

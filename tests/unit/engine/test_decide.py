@@ -24,6 +24,7 @@ from ganeti_htools.model.request import (
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate, EvacMode
 from tests.support.by_hand import cluster, instance
+from tests.support.worlds import ANY, grouped
 
 OPTIONS = PlacementOptions(capacity=False)
 NEW = Placement(instance("new", DiskTemplate.PLAIN, ""), 1, None)
@@ -144,3 +145,14 @@ def test_existing_instances_move_whatever_templates_are_enabled() -> None:
     state = derive(replace(state_of().cluster, enabled_templates=()))
     for request in REQUESTS[2:]:
         assert all(chosen(decide(state, request, OPTIONS)))
+
+
+def test_an_existing_instance_gets_new_disks_in_its_group() -> None:
+    rows = grouped().cluster
+    rows = replace(rows, groups=tuple(replace(group, ipolicy=ANY) for group in rows.groups))
+    there = next(row for row in rows.instances if row.name == "stuck")
+    for name, group in ((there.name, rows.nodes[0].group), ("new", "uuid-2")):
+        wanted = Placement(replace(there, name=name, pnode=""), 1)
+        state = derive(rows, (wanted.instance,))
+        ((node,),) = chosen(decide(state, Allocate(wanted), OPTIONS))
+        assert rows.nodes[node].group == group
