@@ -6,7 +6,7 @@ from typing import Any
 from ganeti_htools.cli.report.daemon import origin
 from ganeti_htools.cli.report.layout import counted, size
 from ganeti_htools.model.errors import first_names
-from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.model.types import MirrorType
 from ganeti_htools.planning.hmaintain import MaintenancePlan
 from ganeti_htools.planning.redundancy_changes import redundancy_changes
 
@@ -38,12 +38,12 @@ def remarks(plan: MaintenancePlan) -> Iterator[str]:
 
 
 def _advice(plan: MaintenancePlan, name: str) -> str:
-    """Return what can be done about an instance that neither migrates nor fails over."""
-    row = next(row for row in plan.state.cluster.instances if row.name == name)
+    """Return what can be done about an instance that stays on a node whose maintenance begins."""
     if plan.options.action != "start":
         return ""
+    row = next(row for row in plan.state.cluster.instances if row.name == name)
     stop = f"gnt-instance shutdown {name}"
-    if row.template is DiskTemplate.DRBD:
+    if row.template.mirror is not MirrorType.NONE:
         return f"; {stop}"
     return f"; gnt-instance move -n NODE {name} copies it while it is stopped, or {stop}"
 

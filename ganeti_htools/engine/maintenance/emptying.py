@@ -12,7 +12,7 @@ import numpy as np
 from ganeti_htools.engine.allocation.evacuate import MovedInstance
 from ganeti_htools.engine.allocation.leave import leave
 from ganeti_htools.engine.allocation.move_parts import try_part
-from ganeti_htools.engine.rules import settling
+from ganeti_htools.engine.rules import placement_rules, settling
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import RequestFailed
@@ -26,7 +26,7 @@ from ganeti_htools.model.types import EvacMode, MirrorType
 class Emptying:
     """Moves of instances that leave nodes or return to them, and the state afterwards.
 
-    * ``staying``: instances (rows) that cannot move by their kind, with the reasons.
+    * ``staying``: instances (rows) that cannot move by their kind or tags, with the reasons.
     * ``refused``: instances that could move but must not or find no place, with the reasons.
     """
 
@@ -75,13 +75,13 @@ def concerned(state: State, leaving: Bools, secondaries: bool) -> list[int]:
 
 
 def stays(state: State, index: int) -> str | None:
-    """Return why an instance neither migrates nor fails over; None if it may."""
+    """Return why an instance neither migrates nor fails over, by its kind or its tags; None if it may."""
     template = state.cluster.instances[index].template
     if template.mirror is MirrorType.NONE:
         return f"{template.value} instances neither migrate nor fail over"
     if template.mirror is MirrorType.INTERNAL and state.snode[index] == NOWHERE:
         return "it has no secondary"
-    return None
+    return placement_rules.reason_to_stay(state, index)
 
 
 def closed(state: State, nodes: Bools) -> State:

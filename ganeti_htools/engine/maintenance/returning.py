@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 
-from ganeti_htools.engine.maintenance.emptying import Emptying, follow, moved_to
+from ganeti_htools.engine.maintenance.emptying import Emptying, follow, moved_to, stays
 from ganeti_htools.engine.redundancy.health import groups
 from ganeti_htools.engine.redundancy.recoverability import describe_lost, unrecoverable
 from ganeti_htools.model.columns import NOWHERE, Bools
@@ -32,8 +32,11 @@ def return_home(
         if parts == ():
             continue
         tried = state.copy()
-        if not movable[index]:
-            why: str | None = "it must not be moved"
+        why = stays(state, index)
+        if why is not None:
+            pass
+        elif not movable[index]:
+            why = "it must not be moved"
         elif parts is None:
             why = "no moves lead home"
         else:

@@ -70,6 +70,14 @@ def test_start_tags_drains_and_moves(run: Run) -> None:
     assert "without a mirror meanwhile: stopped.org, mail.org" in err
 
 
+def test_fixed_instance_is_named(run: Run) -> None:
+    status, out, err = run("start", "node2", "-C", home="htools:fixed")
+    assert status == hmaintain.INCOMPLETE
+    assert not any("pool" in command for command in commands(out))
+    stays = "instance pool.org stays where it is: it has the tag htools:fixed; gnt-instance shutdown pool.org"
+    assert stays in err
+
+
 def test_start_with_empty_copies_disks(run: Run) -> None:
     _, out, err = run("start", "node2", "--empty", "-C")
     found = commands(out)

@@ -1,0 +1,66 @@
+"""A node emptied for maintenance on a real Ganeti, started anew, and refilled: three commands."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from ganeti_htools.model.tags import MAINTENANCE
+from tests.integration import cluster
+from tests.integration.cluster import ADD, SMALL, refusal, run, start, succeed, switch_off, switch_on, table
+from tests.support.programs import PROGRAMS
+
+pytestmark = pytest.mark.integration
+
+HMAINTAIN = PROGRAMS / "hmaintain"
+PLACES = {"mirror": ("node2", "node3"), "mirrored": ("node3", "node2"), "pool": ("node2", "")}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def instances() -> Iterator[None]:
+    """Primary and secondary of mirrored instances on node2, and one on shared storage."""
+    drbd, shared = ("-t", "drbd", "--disk", "0:size=1G"), ("-t", "sharedfile", "--disk", "0:size=1G")
+    succeed(
+        *(
+            [*ADD, *SMALL, *(drbd if there[1] else shared), "-n", ":".join(filter(None, there)), name]
+            for name, there in PLACES.items()
+        )
+    )
+    yield
+    run(["gnt-instance", "remove", "-f", "mirror"], ["gnt-instance", "remove", "-f", "mirrored"])
+    run(["gnt-instance", "remove", "-f", "pool"])
+
+
+def places() -> dict[str, tuple[str, str]]:
+    rows = table("gnt-instance", "name,pnode,snodes,status")
+    ours = {name: (pnode, snode, status) for name, pnode, snode, status in rows if name in PLACES}
+    assert {status for *_, status in ours.values()} == {"running"}
+    return {name: there[:2] for name, there in ours.items()}
+
+
+def facts() -> list[str]:
+    ((drained, tags),) = table("gnt-node", "drained,tags", "node2")
+    return [drained, *filter(None, tags.split(","))]
+
+
+def maintain(*words: str) -> str:
+    (out,) = run([HMAINTAIN, *words, "-L", "-X"])
+    return out
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_node_is_emptied_started_anew_and_refilled(empty: bool) -> None:
+    """In between nothing can be moved there. The end waits for the node's daemon."""
+    maintain("start", "node2", "--no-capacity-checks", *(["--empty"] if empty else []))
+    left = {name for name, there in places().items() if "node2" in there}
+    assert left == (set() if empty else {"mirror", "mirrored"})
+    drained, *tags = facts()
+    assert (drained, tags[0]) == ("Y", MAINTENANCE)
+    assert "drained" in refusal(["gnt-instance", "migrate", "-f", "-n", "node2", "pool"])
+    switch_off("node2")
+    waiting = start([HMAINTAIN, "end", "node2", "-L", "-X"])
+    switch_on("node2")
+    out, err = waiting.communicate(timeout=cluster.PATIENCE)
+    assert waiting.returncode == 0, (out, err)
+    assert places() == PLACES
+    assert facts() == ["N"]
+    assert not any(tags for (tags,) in table("gnt-instance", "tags", *PLACES))
