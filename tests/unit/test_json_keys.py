@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ganeti_htools.backends import simu, text
-from ganeti_htools.cli import hbal, hcheck, hinfo, hmaintain, hroller, hscan, hspace, hsqueeze
+from ganeti_htools.cli import harep, hbal, hcheck, hinfo, hmaintain, hroller, hscan, hspace, hsqueeze
 from ganeti_htools.execution.jobs import Job
 from ganeti_htools.execution.record import INTERRUPTED, record
 from ganeti_htools.execution.run import Ending, Run, Task
@@ -21,14 +21,26 @@ from ganeti_htools.model.tags import MAINTENANCE
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
 from tests.support.by_hand import instance
+from tests.support.clusters import Shape
+from tests.support.clusters import cluster as generated_cluster
+from tests.support.luxi_answers import answers, luxid
 
 DRBD, EXT, PLAIN = DiskTemplate.DRBD, DiskTemplate.EXT, DiskTemplate.PLAIN
 # Objects of which the keys are names of groups, components, kinds of moves or constraints.
 BY_NAME = {
     *("components", "coefficients", "failures", "moves", "tolerated_losses"),
     "tolerated_losses_without_data",
-    *("generations", "plans", "disk_mib_by_unit", "kept", "least_free_mib", "not_enabled", "values"),
-    *("by_type", "outcomes", "staying"),
+    *(
+        "generations",
+        "plans",
+        "disk_mib_by_unit",
+        "kept",
+        "least_free_mib",
+        "not_enabled",
+        "values",
+        "counts",
+    ),
+    *("by_type", "counts", "outcomes", "staying"),
 }
 MAN = Path(__file__).parents[2] / "man"
 
@@ -125,6 +137,12 @@ def test_hbal(report: Callable[..., Any]) -> None:
     ]
     endings = {ending.value for ending in Ending} | {INTERRUPTED}
     check("hbal.1.md", documents, endings)
+
+
+def test_harep(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with luxid(tmp_path / "luxi", answers(generated_cluster(1, Shape(nodes=3, instances=3)))):
+        assert harep.main([f"-L{tmp_path / 'luxi'}", "--json", "--dry-run"]) == 0
+    check("harep.1.md", [json.loads(capsys.readouterr().out)])
 
 
 def test_hcheck(report: Callable[..., Any]) -> None:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from ganeti_htools.engine.repair.records import RepairType
 from ganeti_htools.model.cluster import Instance, Node
+from ganeti_htools.model.placement_tags import FIXED, is_fixed
 from ganeti_htools.model.types import DiskTemplate
 
 _SHARED = (DiskTemplate.SHARED_FILE, DiskTemplate.RBD, DiskTemplate.EXT, DiskTemplate.GLUSTER)
@@ -46,8 +47,12 @@ _RECOVERED = {_DRAINED: RepairType.MIGRATE, _LOST: RepairType.FAILOVER}
 def damage_of(instance: Instance, nodes: Mapping[str, Node], scope: RepairScope) -> Damage | None:
     """Return what an instance needs; None without damage, or for disks that are not repaired."""
     found = _damage(instance, nodes, scope)
+    if found is None:
+        return None
+    if is_fixed(instance.tags):
+        return found._replace(obstacle=f"it has the tag {FIXED}")
     for name in filter(None, (instance.pnode, instance.snode)):
-        if found is not None and nodes[name].in_maintenance:
+        if nodes[name].in_maintenance:
             return found._replace(obstacle=f"node {name} is in maintenance")
     return found
 

@@ -17,9 +17,11 @@ FIX, MIGRATE, FAILOVER, REINSTALL = map(Damage, RepairType)
 USUAL, WIDEST = RepairScope(), RepairScope(migrate_drained=True, shared=True)
 
 
-def damage(template: DiskTemplate, places: str, scope: RepairScope) -> Damage | None:
+def damage(template: DiskTemplate, places: str, scope: RepairScope, *tags: str) -> Damage | None:
     primary, _, secondary = places.partition(" ")
-    row = Instance("web1", 512, 1024, (), 1, pnode=primary, snode=secondary or None, template=template)
+    row = Instance(
+        "web1", 512, 1024, (), 1, tags=tags, pnode=primary, snode=secondary or None, template=template
+    )
     return damage_of(row, NODES, scope)
 
 
@@ -67,3 +69,10 @@ def test_either_node_may_be_in_maintenance() -> None:
     obstacle = "node serviced is in maintenance"
     assert damage(DRBD, "down serviced", USUAL) == FAILOVER._replace(obstacle=obstacle)
     assert damage(DRBD, "serviced down", WIDEST) == FIX._replace(obstacle=obstacle)
+
+
+def test_fixed_instances_are_left_alone() -> None:
+    fixed = "htools:fixed"
+    assert damage(PLAIN, "down", USUAL, fixed) == REINSTALL._replace(obstacle=f"it has the tag {fixed}")
+    assert damage(PLAIN, "up", USUAL, fixed) is None
+    assert damage(PLAIN, "down", USUAL, "htools:pinned") == REINSTALL
