@@ -65,8 +65,9 @@ class Plan:
     is null in JSON. ``seen``: somebody has looked at the plan's end. ``serial`` grows with every change.
     ``log`` has the lines that the tool would print, each with its kind; ``standing`` is the progress.
     ``review`` makes the check before each jobset; None for a plan of an earlier daemon. ``over`` returns why
-    no more jobs are submitted, None if the plan continues. ``executed_by`` and ``cancelled_by`` are callers,
-    None for the daemon. Times are seconds of the epoch.
+    no more jobs are submitted, None if the plan continues. ``interruption`` is the reason of an interruption
+    that nobody asked for. ``executed_by`` and ``cancelled_by`` are callers, None for the daemon. Times are
+    seconds of the epoch.
     """
 
     facts: dict[str, Any]
@@ -79,6 +80,7 @@ class Plan:
     ended: float | None = None
     executed_by: Caller | None = None
     cancelled_by: Caller | None = None
+    interruption: str | None = None
     seen: bool = False
     serial: int = 0
     log: list[tuple[str, str]] = field(default_factory=list)
@@ -139,7 +141,7 @@ class Plan:
     def end(self, now: float) -> None:
         """Set the state in which the run has ended."""
         self.state, self.ended, self.standing = _ENDED.get(self.run.ending, PlanState.FAILED), now, ""
-        self.error = complaint(record(self.run))
+        self.error = complaint(record(self.run)) or self.interruption
         self.say(*summary(self.run))
         self.changed()
 

@@ -2,7 +2,8 @@
 
 Invariant: everything that is submitted is on disk before. A plan is recorded when it is made, before each
 jobset is submitted, and after each change. So after a crash the next daemon can report what was done and what
-was not. It does not resume an interrupted plan, but follows the plan's jobs to their end.
+was not. It does not resume an interrupted plan, but follows the plan's jobs to their end. A plan is also
+interrupted when its node stops being the master: the next master's daemon reports it, and may do its work.
 """
 
 import math
@@ -146,9 +147,17 @@ class Plans:
                 plan.cancel()
             plan.changed()
 
+    def _interrupt(self) -> None:
+        """Interrupt each plan: another node is the master. Jobs under way are followed to their end."""
+        for plan in self._plans.values():
+            if plan.state.going:
+                plan.interruption = "this node is no longer the master"
+                plan.scope.cancel()
+
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Carry out plans until they are stopped and have ended. Started once the recorded plans are read."""
         await self._read_recorded()
+        self._sync.on_role_lost(self._interrupt)
         async with trio.open_nursery() as self._executions, trio.open_nursery() as self._traces:
             for plan in self._plans.values():
                 if plan.run.current:

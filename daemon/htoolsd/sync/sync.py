@@ -108,6 +108,7 @@ class Sync:
         self._work_changed: Callable[[PendingWork], None] = lambda _work: None
         self._without_live_data: frozenset[str] = frozenset()
         self._polled: Callable[[], None] = lambda: None
+        self._role_lost: Callable[[], None] = lambda: None
         self._standby_file = StandbyFile(standby_file)
 
     def ages(self) -> dict[str, float]:
@@ -179,6 +180,10 @@ class Sync:
         """Call back after each poll."""
         self._polled = callback
 
+    def on_role_lost(self, callback: Callable[[], None]) -> None:
+        """Call back when this node has stopped being the master."""
+        self._role_lost = callback
+
     def client(self) -> LuxiClient:
         """Return a connection to luxid of the caller's own."""
         return LuxiClient(self.luxi.path, self._connect)
@@ -245,6 +250,8 @@ class Sync:
         if master is not self.master:
             self.master = master
             _log.info("role", master=master)
+            if master is False:
+                self._role_lost()
         if not master:
             reason = "the master node is unknown" if master is None else "this is not the master node"
             self.luxi.update("not asked", reason)

@@ -117,6 +117,23 @@ async def test_begins_nothing_on_other_nodes_than_the_master(
         assert caught.value.kind is Refusal.CLUSTER
 
 
+async def test_plan_ends_with_the_master_role_and_stays_ended(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    async with kept(tmp_path, job_seconds=100) as daemon:
+        plan = await daemon.begun()
+        submitted, daemon.luxid.master = len(list(daemon.luxid.jobs.unarchived())), False
+        await daemon.over(plan)
+        assert (plan.state, plan.error) == (PlanState.INTERRUPTED, "this node is no longer the master")
+        daemon.luxid.master = True
+        while plan.run.current:
+            await plan.news.wait()
+        await trio.sleep(1000)
+        assert plan.run.rest
+        assert len(list(daemon.luxid.jobs.unarchived())) == submitted
+        assert daemon.record(plan)["error"] == plan.error
+
+
 async def test_does_not_begin_what_cannot_be_recorded(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with kept(tmp_path / "plans") as daemon:
         plan = await daemon.made()
