@@ -39,12 +39,8 @@ def run(line: CommandLine) -> int:
         return _status(line)
     options, tell = _options(line, action, nodes), printer(line)
     check_exec(HMAINTAIN, line)
-    if line.exec and line.luxi is not None:
-        from ganeti_htools.cli.runs import over_luxi  # loads trio and the LUXI client
-
-        over_luxi.let_end(line, HMAINTAIN.name)
-        if action == "end":
-            over_luxi.await_nodes(line, nodes)
+    if line.exec:
+        _wait(line, action, nodes)
     reading = read_cluster(line)
     state = planning.state_of(reading.cluster, options)
     plan, answer = plans.make(line, planning.HMAINTAIN, state, options, reading.generations)
@@ -58,6 +54,16 @@ def run(line: CommandLine) -> int:
         print_json(maintenance.as_json(plan, outcome))
     plans.conclude(outcome)
     return INCOMPLETE if plan.staying else 0
+
+
+def _wait(line: CommandLine, action: str, nodes: Sequence[str]) -> None:
+    """Wait for jobs of earlier runs, and for nodes whose maintenance ends. Raises HtoolsError."""
+    from ganeti_htools.cli.runs import by_daemon, over_luxi  # load trio and the LUXI client
+
+    if line.daemon is None:
+        over_luxi.let_end(line, HMAINTAIN.name)
+    if action == "end":
+        (over_luxi if line.daemon is None else by_daemon).await_nodes(line, nodes)
 
 
 def _options(line: CommandLine, action: str, nodes: Sequence[str]) -> MaintainOptions:

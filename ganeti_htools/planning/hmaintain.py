@@ -142,6 +142,12 @@ class MaintenancePlan(ToolPlan[MaintainOptions]):
         return [name for name in names if self.state.nodes[name] not in self.rows]
 
     @property
+    def homeless(self) -> list[str]:
+        """Names of instances that lose their home because its node is gone."""
+        homes = homes_on(self.state, self.rows)
+        return self._names(index for index in self.forgotten if homes[index][0] == NOWHERE)
+
+    @property
     def undrained(self) -> list[str]:
         """Names of nodes that begin maintenance without being drained."""
         rows = self.rows if self.options.action == "start" else ()

@@ -33,8 +33,21 @@ def maintenance_status(state: State) -> dict[str, Any]:
         "nodes": [
             facts | _node(state, state.nodes[facts["name"]]) for facts in nodes_in_maintenance(cluster)
         ],
+        "away": _away(state),
         "fragile": state.names(np.flatnonzero(fragile).tolist()),
     }
+
+
+def _away(state: State) -> list[str]:
+    """Name the instances that are not at home although no maintenance keeps them away."""
+    nodes, rows = state.cluster.nodes, range(len(state.cluster.nodes))
+    away = {
+        index
+        for index, home in homes_on(state, rows).items()
+        if not any(node != NOWHERE and nodes[node].in_maintenance for node in home)
+        and (home[0] == NOWHERE or way_home(state, index, home) != ())
+    }
+    return [state.cluster.instances[index].name for index in sorted(away)]
 
 
 def _node(state: State, row: int) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Nodes in maintenance by plans of the daemon."""
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from ganeti_htools.model.types import DiskTemplate
 from tests.daemon.planning import AT_ONCE, ctl, following, known, tool
 from tests.support import by_hand
 from tests.support.by_hand import instance
+from tests.support.programs import PATIENCE, PROGRAMS
 from tests.support.simulators import Simulator
 
 pytestmark = pytest.mark.usefixtures("heeding")
@@ -30,6 +32,7 @@ def on_node(ganeti: Simulator, name: str) -> list[str]:
 
 
 def test_daemon_empties_and_refills(tmp_path: Path) -> None:
+    """The end waits for a node that does not report yet."""
     with following(tmp_path, four_nodes(), AT_ONCE) as (daemon, ganeti):
         source = f"-D{daemon.socket}"
         done = tool("hmaintain", "start", "n1", "--empty", "--reason=new RAM", source, "-X")
@@ -42,7 +45,14 @@ def test_daemon_empties_and_refills(tmp_path: Path) -> None:
         assert line.endswith(": new_RAM")
         refused = tool("hmaintain", "start", "n0", "n2", "n3", source, "-X")
         assert (refused.returncode, "not safe" in refused.stderr) == (1, True)
-        back = tool("hmaintain", "end", "n1", source, "-X")
-        assert (back.returncode, back.stderr) == (0, "")
+        ganeti.tell("lose", "n1")
+        assert ctl(daemon, "refresh").returncode == 0
+        assert daemon.status()["cluster"]["silent"] == ["n1"]
+        command = [PROGRAMS / "hmaintain", "end", "n1", source, "-X"]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as back:
+            assert back.stderr is not None
+            assert back.stderr.readline() == "Waiting: nodes that are in use do not report: n1\n"
+            ganeti.tell("find", "n1")
+            assert (back.wait(PATIENCE), back.stderr.read()) == (0, "")
         assert on_node(ganeti, "n1") == ["mail", "web"]
         assert not any(row.tags for row in text.parse(ganeti.cluster(), "").nodes)

@@ -29,6 +29,8 @@ def remarks(plan: MaintenancePlan) -> Iterator[str]:
     """Name what stays, and what is different meanwhile."""
     for node in plan.not_in_maintenance:
         yield f"node {node} is not in maintenance"
+    for instance in plan.homeless:
+        yield f"instance {instance} stays where it is: its home was removed from the cluster"
     for instance, why in plan.staying.items():
         yield f"instance {instance} stays where it is: {why}{_advice(plan, instance)}"
     if names := plan.without_mirror:
@@ -84,6 +86,8 @@ def status_text(status: Mapping[str, Any]) -> Iterator[str]:
                 yield f"  {title}: {first_names(node[key])}"
     if not status["nodes"]:
         yield "No node is in maintenance"
+    if status["away"]:
+        yield f"Not at home: {first_names(status['away'])}; hmaintain end NODE tries again"
     if status["fragile"]:
         yield f"Without {first_names(status['fragile'])} not all instances would come back now"
     else:

@@ -1,7 +1,8 @@
 """``-D``: plans that htoolsd makes and carries out. The tool reports them like its own plans."""
 
 import signal
-from collections.abc import AsyncIterable, Callable, Mapping
+import time
+from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -17,9 +18,11 @@ from ganeti_htools.execution.record import INTERRUPTED, run_from_record
 from ganeti_htools.execution.review import Say
 from ganeti_htools.model.errors import HtoolsError, UsageError
 from ganeti_htools.planning.options import to_json
-from ganeti_htools.sources.source import Source, read
+from ganeti_htools.sources.source import Source, describe_silent, read
 
 _PLANNING = 3600.0  # seconds to wait for a plan
+_REPORTING = 600.0  # seconds to wait for nodes that do not report
+_PAUSE = 2.0
 
 
 def plan(line: CommandLine, tool: str, options: Any, generations: Mapping[str, int] | None) -> Any:
@@ -54,6 +57,29 @@ def carry_out(line: CommandLine, number: str, say: Say) -> Mapping[str, Any]:
         cluster = read(Source(daemon=line.daemon or ""), messages.warn).cluster
         save_outcome(line, cluster, run_from_record("htoolsd", outcome).rest)
     return outcome
+
+
+def await_nodes(line: CommandLine, names: Sequence[str]) -> None:
+    """Wait until htoolsd has figures of nodes; names may be cut off at a dot. Raises HtoolsError."""
+    end, before = time.monotonic() + _REPORTING, list[str]()
+    while silent := _silent(_socket(line), names):
+        if silent != before:
+            messages.say(f"Waiting: {describe_silent(silent)}\n")
+        if time.monotonic() > end:
+            raise HtoolsError(f"{describe_silent(silent)}; given up after {_REPORTING:g} s")
+        before = silent
+        time.sleep(_PAUSE)
+        calls.ask(_socket(line), "refresh", {})
+
+
+def _silent(path: str, names: Sequence[str]) -> list[str]:
+    status: Any = calls.ask(path, "status", {})
+    return [node for node in status["cluster"]["silent"] if any(_is_called(node, name) for name in names)]
+
+
+def _is_called(node: str, name: str) -> bool:
+    """Whether a name, which may be cut off at a dot, is that of a node."""
+    return f"{node}.".startswith(f"{name}.")
 
 
 def _socket(line: CommandLine) -> str:

@@ -166,8 +166,9 @@ def test_second_end_has_nothing_to_do(run: Run) -> None:
 def test_end_without_return_forgets_homes(run: Run, home: str) -> None:
     """So does an end where the home is a node that is gone."""
     option = ["--no-return"] if "node2" in home else []
-    _, out, _ = run("end", "node2", "-C", *option, tags=("", SET), at="node4.org", home=home)
+    _, out, err = run("end", "node2", "-C", *option, tags=("", SET), at="node4.org", home=home)
     assert not any("migrate" in command for command in commands(out))
+    assert ("home was removed" in err) is not bool(option)
     assert f"gnt-instance remove-tags pool.org {home}" in commands(out)
 
 
@@ -195,6 +196,8 @@ def test_status(run: Run) -> None:
         "  secondaries: mail.org",
         "  would return: pool.org",
     ]
+    _, out, _ = run("status", **(tagged | {"tags": ("", "")}))
+    assert "Not at home: pool.org; hmaintain end NODE tries again" in out
     found = json.loads(run("status", "--json", **tagged)[1])
     (node,) = found["nodes"]
     assert (node["name"], node["returning"], node["runs"]) == ("node2.org", ["pool.org"], [RUN])

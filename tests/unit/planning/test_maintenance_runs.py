@@ -7,11 +7,13 @@ from itertools import count
 from random import Random
 
 import pytest
+import trio
 from trio.testing import MockClock
 
 from ganeti_htools.execution.events import Event, News
 from ganeti_htools.execution.run import Ending
 from ganeti_htools.luxi import opcodes
+from ganeti_htools.luxi.client import LuxiError
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.maintenance_tags import home_tags, maintenance_of
 from ganeti_htools.model.tags import MAINTENANCE
@@ -159,26 +161,46 @@ async def test_of_two_at_once_the_first_goes_on(autojump_clock: MockClock, own: 
         assert goes_on or run.reason == f"another run began first on node one: {ANN}"
 
 
+async def interrupt_luxid(caller: Caller, chance: Random) -> None:
+    """Let luxid go and come back again and again."""
+    while True:
+        await trio.sleep(chance.uniform(5, 60))
+        await caller.master.go()
+        await trio.sleep(chance.uniform(1, 30))
+        caller.master.there = True
+
+
+async def carried_out(caller: Caller, options: MaintainOptions, chance: Random) -> None:
+    """Carry out a plan, however often who does so is killed, or finds no luxid."""
+    for number in count(1):
+        own = replace(options, run=f"20200101T0000{number:02}Z:ann@boss:7", take_over=number > 1)
+        cut = caller.cut_off if chance.random() < 0.7 else caller.cut_off_unanswered
+        try:
+            if number < 8 and await cut(chance.randint(1, 6), own):
+                pass
+            elif (await caller.squeeze(own)).ending is Ending.DONE:
+                return
+        except LuxiError:
+            await trio.sleep(1)
+        await caller.settle()  # the next run waits for jobs of earlier ones
+
+
 @pytest.mark.parametrize("seed", one_by_one(12))
 async def test_next_run_goes_on_after_any_kill(autojump_clock: MockClock, seed: int) -> None:
-    """Tool and daemon carry out plans by the same code; whoever does is killed at random moments."""
+    """Tool and daemon carry out plans by the same code; whoever does is killed at random moments, and so is
+    luxid.
+    """
     chance = Random(seed)
     nodes = tuple(chance.sample(("one", "two", "three", "boss"), chance.choice((1, 1, 2))))
     start = MaintainOptions(
         nodes=nodes, empty=len(nodes) > 1 or chance.random() < 0.5, check_redundancy=False
     )
-    async with ganeti() as caller:
-        for options in (start, replace(start, action="end", empty=False)):
-            for number in count(1):
-                own = replace(options, run=f"20200101T0000{number:02}Z:ann@boss:7", take_over=number > 1)
-                cut = caller.cut_off if chance.random() < 0.7 else caller.cut_off_unanswered
-                killed = number < 8 and await cut(chance.randint(1, 6), own)
-                await caller.settle()  # the next run waits for jobs of earlier ones
-                if not killed:
-                    break
-            assert (await caller.squeeze(own)).ending is Ending.DONE
-            if options is start:
-                left = [row for row in caller.world.cluster.instances if row.pnode in nodes]
-                assert {row.template for row in left} == {PLAIN}
-                assert caller.world.drained == {*nodes} - {"boss"}
+    async with ganeti() as caller, trio.open_nursery() as nursery:
+        nursery.start_soon(interrupt_luxid, caller, chance)
+        await carried_out(caller, start, chance)
+        left = [row for row in caller.world.cluster.instances if row.pnode in nodes]
+        assert {row.template for row in left} == {PLAIN}
+        assert caller.world.drained == {*nodes} - {"boss"}
+        await carried_out(caller, replace(start, action="end", empty=False), chance)
+        nursery.cancel_scope.cancel()
         check_restored(caller)
