@@ -48,7 +48,7 @@ def test_daemon_empties_and_refills(tmp_path: Path) -> None:
         ganeti.tell("lose", "n1")
         assert ctl(daemon, "refresh").returncode == 0
         assert daemon.status()["cluster"]["silent"] == ["n1"]
-        command = [PROGRAMS / "hmaintain", "end", "n1", source, "-X"]
+        command = [str(PROGRAMS / "hmaintain"), "end", "n1", source, "-X"]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as back:
             assert back.stderr is not None
             assert back.stderr.readline() == "Waiting: nodes that are in use do not report: n1\n"
