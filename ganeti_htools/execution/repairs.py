@@ -30,8 +30,8 @@ class Repairs:
     say: Callable[..., None]
     away: Callable[[str | None], Awaitable[None]]
     dry_run: bool = False
-    _submitted: int = 0
-    _under_way: dict[str, int] | None = field(default=None)
+    _submitted: int = field(default=0, init=False)
+    _under_way: dict[str, int] | None = field(default=None, init=False)
 
     async def follow(self, instance: str, state: RepairState) -> RepairState:
         """Record the outcome of a pending repair once all its jobs have ended; return the state then.
