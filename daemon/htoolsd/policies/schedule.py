@@ -358,7 +358,7 @@ class Policies:
         self._inputs.memory.dirty = True
 
     async def _begin(self, remedy: Remedy, plan: Plan, planned: RemedyPlan) -> None:
-        """Begin a plan once its expense is on disk. Raises HtoolsError."""
+        """Begin a plan once its expense is on disk. Raises HtoolsError; then the plan is gone."""
         inputs, memory = self._inputs, self._inputs.memory
         expense = Expense(inputs.clock(), planned.moves, planned.mib, plan.id)
         entry = plan_entry(remedy.policy, expense.moves, expense.mib)
@@ -378,6 +378,7 @@ class Policies:
             memory.content.refund(charge)
             del self._charges[plan.id]
             memory.dirty = True
+            await inputs.plans.forget(plan)  # it is no proposal
             raise HtoolsError(f"the plan did not begin: {error}") from None
 
     def _decide(

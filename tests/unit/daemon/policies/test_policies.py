@@ -121,7 +121,9 @@ async def test_does_not_begin_what_cannot_be_recorded(autojump_clock: MockClock,
         assert daemon.told()["left"]["moves"] == EAGER.moves_per_day
 
 
-async def test_refused_plan_costs_no_budget(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_refused_plan_costs_no_budget_and_is_no_proposal(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
     async with working(tmp_path, rebalance=EAGER) as daemon:
         daemon.plans.stop()
         decision = await daemon.decided()
@@ -131,6 +133,7 @@ async def test_refused_plan_costs_no_budget(autojump_clock: MockClock, tmp_path:
         )
         assert daemon.told()["left"]["moves"] == EAGER.moves_per_day
         assert daemon.submitted == 0
+        assert not list(daemon.plans.all)
     assert json.loads(daemon.path.read_text())["moved"] == {}
 
 
