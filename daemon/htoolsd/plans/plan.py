@@ -64,10 +64,10 @@ class Plan:
     ``facts`` never change: id, tool, options, node groups, time, caller and so on. A score that is not finite
     is null in JSON. ``seen``: somebody has looked at the plan's end. ``serial`` grows with every change.
     ``log`` has the lines that the tool would print, each with its kind; ``standing`` is the progress.
-    ``review`` makes the check before each jobset; None for a plan of an earlier daemon. ``over`` returns why
-    no more jobs are submitted, None if the plan continues. ``interruption`` is the reason of an interruption
-    that nobody asked for. ``executed_by`` and ``cancelled_by`` are callers, None for the daemon. Times are
-    seconds of the epoch.
+    ``review`` makes the check before each jobset; None for a plan that has ended, or is of an earlier daemon.
+    ``over`` returns why no more jobs are submitted, None if the plan continues. ``interruption`` is the reason of
+    an interruption that nobody asked for. ``executed_by`` and ``cancelled_by`` are callers, None for the daemon.
+    Times are seconds of the epoch.
     """
 
     facts: dict[str, Any]
@@ -139,7 +139,8 @@ class Plan:
         self.changed()
 
     def end(self, now: float) -> None:
-        """Set the state in which the run has ended."""
+        """Set the state in which the run has ended, and let go of the cluster that the review has."""
+        self.review = None
         self.state, self.ended, self.standing = _ENDED.get(self.run.ending, PlanState.FAILED), now, ""
         self.error = complaint(record(self.run)) or self.interruption
         self.say(*summary(self.run))

@@ -75,6 +75,7 @@ async def test_carries_out_and_records_a_plan(autojump_clock: MockClock, tmp_pat
         assert daemon.plans.status() == {"running": 1}
         await daemon.over(plan)
         assert (plan.state, plan.error) == (PlanState.DONE, None)
+        assert plan.review is None  # it has a whole cluster
         assert {job.state.value for job in daemon.luxid.jobs.unarchived()} == {"success"}
         assert daemon.plans.status() == {"done": 1}
     assert daemon.record(plan)["state"] == "done"
