@@ -1,6 +1,7 @@
 """The webhook of notifications: events posted over HTTP. Imported only where an address is configured."""
 
 import ssl
+from typing import Self
 from urllib.parse import urlsplit
 
 import httpx
@@ -23,8 +24,11 @@ async def post(url: str, message: bytes, patience: float) -> Delivery:
             context = await trio.to_thread.run_sync(ssl.create_default_context)
             async with httpx.AsyncClient(verify=context, timeout=patience, follow_redirects=False) as client:
                 headers = {"Content-Type": "application/json"}
-                async with client.stream("POST", url, content=message, headers=headers) as response:
-                    status = response.status_code
+                request = client.build_request("POST", url, content=message, headers=headers)
+                request.stream = _Body(message)
+                response = await client.send(request, stream=True)
+                status = response.status_code
+                await response.aclose()
             if response.is_success:
                 return Delivery(status)
             return Delivery(status, error=f"{host}: HTTP status {status} {response.reason_phrase}".strip())
@@ -33,6 +37,21 @@ async def post(url: str, message: bytes, patience: float) -> Delivery:
     except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
         return Delivery(error=on_one_line(f"{host}: {_reason(error)}"))
     return Delivery(error=f"{host}: no answer within {patience:g} s")
+
+
+class _Body(httpx.AsyncByteStream):
+    """A body of one part. That of httpx leaves a generator behind when it cannot be sent."""
+
+    def __init__(self, content: bytes) -> None:
+        self._parts = [content]
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not self._parts:
+            raise StopAsyncIteration
+        return self._parts.pop()
 
 
 def _reason(error: BaseException) -> str:

@@ -1,7 +1,9 @@
 """Calls of a program and of a webhook."""
 
+import gc
 import json
 import os
+import socket
 import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 import trustme
+from trio.testing import wait_all_tasks_blocked
 
 from htoolsd.notify.deliver import Delivery, deliver
 from htoolsd.notify.settings import NotifySettings
@@ -125,6 +128,19 @@ async def test_webhook_is_posted_over_verified_tls(certificate: trustme.LeafCert
     assert failed.error.startswith("localhost: ")
     assert "certificate verify failed" in failed.error
     assert len(received) == 1
+
+
+async def test_webhook_that_does_not_read_leaves_nothing_behind() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        settings = NotifySettings(url=f"http://127.0.0.1:{server.getsockname()[1]}")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(deliver, settings, bytes(50_000_000))  # more than the kernel takes
+            connection, _ = await trio.to_thread.run_sync(server.accept)
+            with connection:
+                await trio.to_thread.run_sync(connection.recv, 1)
+                await wait_all_tasks_blocked()
+                nursery.cancel_scope.cancel()
+    gc.collect()  # what is left behind is a warning, which is an error in tests
 
 
 async def test_webhook_that_refuses_redirects_or_hangs_is_an_error() -> None:
