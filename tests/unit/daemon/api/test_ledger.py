@@ -12,7 +12,7 @@ from ganeti_htools.model.inventory import Inventory
 from htoolsd.api.ledger import LedgerMethods
 from htoolsd.ledger.ledger import Ledger
 from htoolsd.ledger.records import Consumer, LedgerChanges, Provider, consumer_uuid, provider_uuid
-from htoolsd.ledger.worker import LedgerWorker
+from tests.support.workers import PatientWorker
 
 NODE, OTHER, POOL = (provider_uuid(name) for name in ("c/node1.org", "c/node2.org", "ceph"))
 THERE = LedgerChanges(
@@ -34,7 +34,7 @@ class Client:
     """Calls methods as clients do."""
 
     def __init__(self, url: str) -> None:
-        self.worker = LedgerWorker(url)
+        self.worker = PatientWorker(url)
         self.cluster: str | None = "c"
         self.obstacle: str | None = None
         self.limits_vcpus = False

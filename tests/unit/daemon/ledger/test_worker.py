@@ -15,6 +15,7 @@ from htoolsd.ledger.ledger import Ledger
 from htoolsd.ledger.records import ConflictError, Consumer, LedgerChanges, Provider, UnavailableError
 from htoolsd.ledger.worker import LedgerWorker
 from tests.support.postgresql import Server
+from tests.support.programs import PATIENCE
 from tests.support.workers import close
 
 NODE = LedgerChanges(providers=(Provider("node", "c/node"),), inventories={"node": {"VCPU": Inventory(4)}})
@@ -122,8 +123,8 @@ async def test_unavailable_database_is_tried_again_later(
 
 async def opened(url: str) -> LedgerWorker:
     worker = LedgerWorker(url)
-    await worker.do(Ledger.providers)
-    await worker.claims.do(Ledger.providers)
+    await worker.do(Ledger.providers, PATIENCE)
+    await worker.claims.do(Ledger.providers, PATIENCE)
     return worker
 
 
@@ -153,8 +154,8 @@ async def test_frozen_server_is_waited_for_once(postgresql: Server, monkeypatch:
             assert (await worker.status())["error"] == "no answer within 200 ms"
         while worker.error:
             with suppress(UnavailableError):
-                await worker.claims.do(Ledger.providers)
-                await worker.do(Ledger.providers)
+                await worker.claims.do(Ledger.providers, PATIENCE)
+                await worker.do(Ledger.providers, PATIENCE)
     assert [line["event"] for line in log] == ["ledger unavailable", "ledger available again"]
     await close(worker)
 
