@@ -88,6 +88,7 @@ END
 --long-solution-threshold float
 --avoid-long-solutions float
 --optimise float
+--repair-rules none
 --select-instances manyinstances
 --no-instance-moves none
 --ignore-soft-errors none

@@ -11,7 +11,7 @@ import numpy as np
 from ganeti_htools.backends.haskell import general
 from ganeti_htools.cli.cluster import make_state, read_cluster, save
 from ganeti_htools.cli.report import balance as balance_report
-from ganeti_htools.cli.report import tables
+from ganeti_htools.cli.report import health, tables
 from ganeti_htools.cli.report.balance import After, Before, GroupReport, StepLines
 from ganeti_htools.cli.report.records import policy_record
 from ganeti_htools.cli.report.script import give_commands, job_script
@@ -23,6 +23,7 @@ from ganeti_htools.commandline.plans import balancing_of, execution_of, view_of
 from ganeti_htools.commandline.programs import HBAL
 from ganeti_htools.engine.balancing.balance import optimal_score, score_of
 from ganeti_htools.engine.rules import choice
+from ganeti_htools.engine.rules.broken_rules import broken_rules
 from ganeti_htools.execution.review import Say
 from ganeti_htools.model.cluster import Cluster, common_suffix
 from ganeti_htools.model.columns import NOWHERE, Bools
@@ -52,6 +53,8 @@ def _options(line: CommandLine) -> HbalOptions:
     ):
         if line.optimise and factor:
             raise HtoolsError(f"--optimise compares whole plans: it cannot go with {option}")
+    if line.repair_rules and (line.optimise or line.worst_group or line.explain is not None):
+        raise HtoolsError("--repair-rules cannot go with --optimise, --worst-group and --explain")
     if line.explain is not None and (line.worst_group or line.all_groups):
         raise HtoolsError("--explain is about one instance, in the group of --group")
     return HbalOptions(
@@ -63,6 +66,7 @@ def _options(line: CommandLine) -> HbalOptions:
         line.first_job_group,
         line.worst_group,
         line.all_groups,
+        line.repair_rules,
     )
 
 
@@ -111,11 +115,13 @@ def _balance(
 
     def plan_group(state: State, name: str, scope: Bools, options: HbalOptions) -> GroupPlan:
         before = _before(state, name, scope, line, tell)
-        balanced = _is_balanced(before, line, tell)
+        balanced = not options.repair_rules and _is_balanced(before, line, tell)
         part = GroupPlan(state, name, scope, (), state) if balanced else _plan(before, options, answer, tell)
         after = _after(part, before)
         if not balanced:
             tell(*balance_report.about_plan(before, after, line.verbose))
+            if options.repair_rules:
+                tell(health.broken_rules_text(part.after, broken_rules(part.after)).rstrip())
         stranded = _stranded(part, options, line)
         reports.append(GroupReport(before, after, stranded, not balanced))
         return part
@@ -138,7 +144,7 @@ def _balance(
                 tell(*(balance_report.totals(title, state, before.scope) for title, state in sides))
     outcome = plans.carry_out(line, HBAL.name, plan, answer(), tell) if line.exec and moves else None
     if line.json:
-        balance_report.report(state, about, line.all_groups, outcome)
+        balance_report.report(state, about, line.all_groups, outcome, options.repair_rules)
     plans.conclude(outcome)
 
 
@@ -167,7 +173,7 @@ def _is_balanced(before: Before, line: CommandLine, tell: Say) -> bool:
 
 def _plan(before: Before, options: HbalOptions, answer: Callable[[], Any], tell: Say) -> GroupPlan:
     """Plan for a group, or restore its plan from htoolsd's answer; report each step as it is found."""
-    tell("Trying to minimize the CV...")
+    tell("Repairing broken rules..." if options.repair_rules else "Trying to minimize the CV...")
     found, lines = answer(), StepLines(before.state, before.scope)
 
     def on_move(move: BalancingMove) -> None:

@@ -214,6 +214,7 @@ class CommandLine(Values):
         kinds.NUMBER, 0.0, "leave out steps that gain too little for their duration, once the plan is long"
     )
     long_solution_threshold = value(kinds.DURATION, 1000.0, "a plan is long from this duration on")
+    repair_rules = switch("only make moves that repair broken rules of tags")
     optimise = value(kinds.DURATION, 0.0, "look for a better plan for this time")
     no_instance_moves = switch("only change secondary nodes, which does not touch running instances")
     evac_mode = switch("only move instances off offline and drained nodes", "E")

@@ -236,6 +236,7 @@ HBAL = Program(
         Line.long_solution_threshold,
         Line.avoid_long_solutions,
         Line.optimise,
+        Line.repair_rules,
         Line.select_instances,
         Line.no_instance_moves,
         Line.ignore_soft_errors,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.engine.balancing.balance import Step, score_of, stepwise
 from ganeti_htools.engine.balancing.recheck import obstacle
+from ganeti_htools.engine.rules.broken_rules import breaches
 from ganeti_htools.execution.jobs import Jobsets
 from ganeti_htools.execution.review import Check, Review, Say
 from ganeti_htools.model.cluster import Cluster
@@ -45,6 +46,7 @@ class HbalOptions(ToolOptions):
     * ``all_groups``: balance every group, in the same order.
     * ``optimise``: seconds per group to look for a better plan than the greedy one.
     * ``first_job_group``: carry out the first jobset only.
+    * ``repair_rules``: only make moves that repair broken rules of tags.
     """
 
     balancing: BalancingOptions = field(default_factory=BalancingOptions)
@@ -53,9 +55,12 @@ class HbalOptions(ToolOptions):
     first_job_group: bool = False
     worst_group: bool = False
     all_groups: bool = False
+    repair_rules: bool = False
 
     def __post_init__(self) -> None:
-        """Raises DataError if the options select groups in more than one way."""
+        """Raises DataError if the options select groups in more than one way, or two kinds of plans."""
+        if self.repair_rules and (self.optimise or self.worst_group):
+            raise DataError("expected repair-rules without optimise and worst-group: scores do not matter")
         if (self.group is not None) + self.worst_group + self.all_groups > 1:
             raise DataError("expected only one of the options group, worst-group and all-groups")
 
@@ -254,7 +259,12 @@ def balance_group(
     on_move: OnMove = _ignore,
 ) -> GroupPlan:
     """Balance the nodes in scope."""
-    movable, after = view.movable(state, options.view), state.copy()
+    movable, after = _movable(state, options), state.copy()
+    if options.repair_rules:
+        from ganeti_htools.engine.balancing.repair import repair  # seldom needed
+
+        after, made = repair(state, scope, options.balancing, movable)
+        return GroupPlan(state, name, scope, _moves(state, made, on_move, progress), after)
     if not options.optimise:
         found = stepwise(after, scope, options.balancing, movable)
         return GroupPlan(state, name, scope, _moves(state, found, on_move, progress), after)
@@ -277,7 +287,7 @@ def restore_group(
         greedy, best = part["greedy"], part["steps"]
     except (KeyError, TypeError):
         raise DataError(f"htoolsd has no plan for node group {name}") from None
-    movable, after = view.movable(state, options.view), state.copy()
+    movable, after = _movable(state, options), state.copy()
     rival = None
     if greedy is not None:
         rival = list(map(Names(state).move, steps.retrace(state.copy(), movable, greedy)))
@@ -319,14 +329,23 @@ def _group_obstacle(
     state: State, scopes: Mapping[str, Bools], ahead: Mapping[str, Sequence[NamedStep]], options: HbalOptions
 ) -> str | None:
     """Make the remaining steps group by group on a copy of the state. Returns the first obstacle."""
-    after, movable = state.copy(), view.movable(state, options.view)
+    after, movable = state.copy(), _movable(state, options)
     for name, named in ahead.items():
         why = obstacle(after, scopes[name], named, options.balancing, movable)
         if why is not None:
             return why
+        if options.repair_rules:
+            continue
         if not score_of(after, scopes[name]) < score_of(state, scopes[name]):
             return "the remaining moves would not improve the score"
+    if options.repair_rules and not breaches(after) < breaches(state):
+        return "the remaining moves would not just repair broken rules"
     return None
+
+
+def _movable(state: State, options: HbalOptions) -> Bools:
+    """Return which instances may move. Members of separated sets move just to come together again."""
+    return view.movable(state, options.view, sets=options.repair_rules)
 
 
 def _by_group(state: State, groups: Sequence[str], rest: Jobsets) -> dict[str, list[NamedStep]]:

@@ -79,22 +79,22 @@ def without_options(state: State, cluster: Cluster) -> Cluster:
     return replace(settled, nodes=nodes, tags=cluster.tags)
 
 
-def movable(state: State, view: View) -> Bools:
+def movable(state: State, view: View, sets: bool = False) -> Bools:
     """Return which instances may move within their group: selected, with both nodes in one group.
 
-    Raises HtoolsError for unknown names.
+    With ``sets`` also those that stay together with others. Raises HtoolsError for unknown names.
     """
-    return selected(state, view) & ~across_groups(state)
+    return selected(state, view, sets) & ~across_groups(state)
 
 
-def selected(state: State, view: View) -> Bools:
-    """Return which instances the view selects and their tags let move. Raises HtoolsError for unknown
-    names.
+def selected(state: State, view: View, sets: bool = False) -> Bools:
+    """Return which instances the view selects and their tags let move; with ``sets`` also those that stay
+    together with others. Raises HtoolsError for unknown names.
     """
     chosen, excluded = named_instances(state.cluster, view)
     names = [instance.name for instance in state.cluster.instances]
     here = np.array([(not chosen or name in chosen) and name not in excluded for name in names], np.bool_)
-    return here & ~placement_rules.staying(state)
+    return here & ~(placement_rules.fixed(state) if sets else placement_rules.staying(state))
 
 
 def named_instances(cluster: Cluster, view: View) -> tuple[set[str], set[str]]:

@@ -18,9 +18,10 @@ def ruled(rng: Random, row: Instance, names: tuple[str, ...], most: float = 0.3)
     return replace(row, tags=(*row.tags, *tags))
 
 
-def with_rules(rng: Random, described: Cluster) -> Cluster:
-    """The cluster with rules of some instances."""
-    names, most = tuple(node.name for node in described.nodes), rng.choice((0.1, 0.3, 0.5))
+def with_rules(rng: Random, described: Cluster, most: float | None = None) -> Cluster:
+    """The cluster with rules of some instances, of each kind of ``most`` of them."""
+    names = tuple(node.name for node in described.nodes)
+    most = rng.choice((0.1, 0.3, 0.5)) if most is None else most
     nodes = tuple(
         replace(node, tags=(*node.tags, "disk:ssd")) if rng.random() < 0.6 else node
         for node in described.nodes

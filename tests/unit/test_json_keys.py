@@ -133,6 +133,7 @@ def test_hbal(report: Callable[..., Any]) -> None:
         report(hbal, cluster=uneven_units()),
         report(hbal, "--explain=a", cluster=uneven_units(crowded=True)),
         report(hbal, "--explain=a", cluster=bound_to_node("n0")),
+        report(hbal, "--repair-rules", "-l0", cluster=bound_to_node("n1")),
         {"execution": outcome()},
     ]
     endings = {ending.value for ending in Ending} | {INTERRUPTED}

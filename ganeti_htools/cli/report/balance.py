@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli.report import layout, tables
+from ganeti_htools.cli.report import health, layout, tables
 from ganeti_htools.cli.terminal.program import print_json
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.engine.redundancy import health as redundancy_health
+from ganeti_htools.engine.rules.broken_rules import broken_rules
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, by_unit
 from ganeti_htools.model.moves import as_carried_out
@@ -137,7 +138,9 @@ def about_plan(before: Before, after: After, verbose: int) -> Iterator[str]:
         yield f"Final coefficients:   overall {fixed(after.score, 8)}"
         yield components(after.figures)
     else:
-        yield f"Cluster score improved from {fixed(before.score, 8)} to {fixed(after.score, 8)}"
+        # A repair of broken rules may have a higher score.
+        verb = "rose" if after.score > before.score else "improved"
+        yield f"Cluster score {verb} from {fixed(before.score, 8)} to {fixed(after.score, 8)}"
     if verbose > 0:
         yield f"Solution length={len(made)}"
         if made:
@@ -212,15 +215,22 @@ def totals(title: str, state: State, scope: Bools) -> str:
 
 
 def report(
-    state: State, groups: Sequence[GroupReport], many: bool, outcome: Mapping[str, Any] | None = None
+    state: State,
+    groups: Sequence[GroupReport],
+    many: bool,
+    outcome: Mapping[str, Any] | None = None,
+    repairs: bool = False,
 ) -> None:
     """Print a plan that starts from a state as a JSON document, of one group or of ``many``.
 
-    ``outcome`` is the record of the plan's run, if it was carried out.
+    ``outcome`` is the record of the plan's run, if it was carried out. ``repairs``: the plan repairs broken
+    rules.
     """
     documents, number = [], 0
     for group in groups:
-        documents.append(_document(group, number))
+        after = group.after.plan.after
+        broken = {"broken_rules": health.broken_rules_json(after, broken_rules(after))} if repairs else {}
+        documents.append(_document(group, number) | broken)
         number += len(group.after.sets)
     cost = cost_of([moves for group in groups for moves in group.after.sets])
     print_json(

@@ -80,3 +80,50 @@ def _members(state: State, of: Ints, which: int) -> Ints:
 def _different(nodes: Ints) -> tuple[int, ...]:
     """Return the different nodes (rows) in order, without NOWHERE."""
     return tuple(sorted(set(nodes[nodes != NOWHERE].tolist())))
+
+
+# What breaks a rule: an instance on a node, or two instances; rows, after the kind of rule and its number.
+Breach = tuple[str, int, int, int]
+
+
+def breaches(state: State) -> frozenset[Breach]:
+    """Find all single breaches of rules: of an instance and a node, or of two instances."""
+    if state.rules is None:
+        return frozenset()
+    rows = np.flatnonzero(state.pnode != NOWHERE).tolist()
+    places = ((row, int(state.pnode[row]), int(state.snode[row])) for row in rows)
+    return frozenset(breach for place in places for breach in breaches_at(state, *place))
+
+
+def breaches_at(state: State, row: int, pnode: int, snode: int) -> Iterator[Breach]:
+    """Find the breaches of an instance (row) if it was on these nodes, and all others where they are."""
+    rules = state.rules
+    assert rules is not None
+    eligible = rules.eligible[rules.instances.choice[row]]
+    yield from (("node", 0, row, node) for node in (pnode, snode) if node != NOWHERE and not eligible[node])
+    for which in _numbers(rules.instances.distances[row]):
+        others = _others(state, rules.instances.distances, which, row)
+        close = rules.near[rules.near_of[which], pnode, state.pnode[others]]
+        yield from (("distance", which, *_pair(row, other)) for other in others[close].tolist())
+    for which in _numbers(rules.instances.sets[row]):
+        others = _others(state, rules.instances.sets, which, row)
+        away = others[state.pnode[others] != pnode]
+        yield from (("primary", which, *_pair(row, other)) for other in away.tolist())
+        mirrors = state.snode[others]
+        away = others[(mirrors != NOWHERE) & (snode != NOWHERE) & (mirrors != snode)]
+        yield from (("secondary", which, *_pair(row, other)) for other in away.tolist())
+
+
+def _numbers(rules: Ints) -> list[int]:
+    found: list[int] = rules[rules != NOWHERE].tolist()
+    return found
+
+
+def _others(state: State, of: Ints, which: int, row: int) -> Ints:
+    members = _members(state, of, which)
+    others: Ints = members[members != row]
+    return others
+
+
+def _pair(one: int, other: int) -> tuple[int, int]:
+    return min(one, other), max(one, other)

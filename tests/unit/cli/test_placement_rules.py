@@ -87,6 +87,30 @@ def test_hcheck_names_broken_rules(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "    htools:together:x: one, three on node1, node2\n" in capsys.readouterr().out
 
 
+def test_hbal_repairs_broken_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The only node with the tag takes one of two instances that are to be apart."""
+    assert run(tmp_path, hbal, "-G", "g", "--repair-rules", more="htools:apart:x,htools:on:disk:ssd") == 0
+    shown = capsys.readouterr().out
+    assert "    1. four  node2       => node3 " in shown
+    assert "\nSolution length=1\n" in shown
+    assert "Broken rules of instances: 1\n    htools:on:disk:ssd: two on node1\n" in shown
+
+
+def test_hbal_names_rules_that_stay_broken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, hbal, "-G", "g", "--repair-rules", "--json", tags="htools:together:x") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["steps"] == []
+    assert report["broken_rules"] == [
+        {"rule": "htools:together:x", "instances": ["one", "three"], "nodes": ["node1", "node2"]}
+    ]
+
+
+@pytest.mark.parametrize("other", ["--optimise=1", "--worst-group", "--explain=one"])
+def test_repair_goes_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str], other: str) -> None:
+    assert run(tmp_path, hbal, "--repair-rules", other) == 1
+    assert "--repair-rules cannot go with" in capsys.readouterr().err
+
+
 def test_machine_readable_hcheck_has_no_key_more(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def printed(tags: str) -> str:
         run(tmp_path, hcheck, "--machine-readable", "--no-simulation", tags=tags)

@@ -66,6 +66,30 @@ def test_review_accepts_plan_that_fits() -> None:
     assert (review.obstacle, review.plan, said) == (None, None, [])
 
 
+def apart(number: int) -> Cluster:
+    """The first instances, all on one node, are to be on different ones."""
+    rows = [replace(row, tags=("htools:apart:x",)) for row in ROWS[:number]]
+    return replace(CLUSTER, instances=(*rows, *ROWS[number:]))
+
+
+def test_repair_is_restored_and_reviewed() -> None:
+    options, cluster = replace(OPTIONS, repair_rules=True), apart(3)
+    proposal = hbal.HBAL.propose(cluster, options, ignore)
+    assert sum(map(len, proposal.jobs)) == 2
+    found = hbal.restore(hbal.state_of(cluster, options), options, proposal.found)
+    assert [[job.title for job in jobs] for jobs in found.jobs()] == [
+        [job.title for job in jobs] for jobs in proposal.jobs
+    ]
+    assert proposal.review("stop", ignore)(cluster, proposal.jobs, 0).obstacle is None
+    settled = proposal.review("stop", ignore)(apart(0), proposal.jobs, 0)
+    assert settled.obstacle == "the remaining moves would not just repair broken rules"
+
+
+def test_repair_is_about_no_score() -> None:
+    with pytest.raises(DataError, match="expected repair-rules without optimise"):
+        HbalOptions(repair_rules=True, optimise=1.0)
+
+
 def test_review_stops_or_replans_when_instances_are_gone() -> None:
     proposal = hbal.HBAL.propose(CLUSTER, OPTIONS, ignore)
     gone = replace(CLUSTER, instances=CLUSTER.instances[2:])

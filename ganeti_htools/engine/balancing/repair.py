@@ -1,0 +1,180 @@
+"""Moves that repair broken rules of tags, and no others (``hbal --repair-rules``).
+
+Each move ends a breach and begins none. The plan leaves the fewest breaches, then has the fewest moves, then
+copies least. It is found best first: a state is rated by the moves and data so far, and by lower bounds of
+those that are still needed. After :data:`PATIENCE` moves the best state is continued by the move that repairs
+most, again and again.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from heapq import heappop, heappush
+from itertools import count
+from typing import NamedTuple
+
+import numpy as np
+
+from ganeti_htools.engine.balancing.balance import Step, allowed, candidates, score_of
+from ganeti_htools.engine.balancing.batches import Batch, NodeFacts, batches_of
+from ganeti_htools.engine.balancing.relocate import nodes_after, relocate
+from ganeti_htools.engine.balancing.traffic import copied
+from ganeti_htools.engine.rules import choice, settling
+from ganeti_htools.engine.rules.broken_rules import Breach, breaches, breaches_at
+from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.score import Statistics
+from ganeti_htools.engine.rules.trial import Trial
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints
+from ganeti_htools.model.moves import KINDS, MoveKind
+from ganeti_htools.model.options import BalancingOptions
+from ganeti_htools.model.state import State
+from ganeti_htools.model.types import MirrorType
+
+PATIENCE = 8_000  # moves that are rated
+
+
+class _Move(NamedTuple):
+    """A move: what is left and copied (MiB) afterwards, and the score then."""
+
+    kind: MoveKind
+    node: int
+    trial: Trial
+    left: frozenset[Breach]
+    volume: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A state on the way, the steps to it, the breaches that are left and the data copied (MiB)."""
+
+    state: State
+    steps: tuple[Step, ...]
+    left: frozenset[Breach]
+    volume: int
+
+    @property
+    def rank(self) -> tuple[int, int, int]:
+        """The rank as a plan; lower is better."""
+        return len(self.left), len(self.steps), self.volume
+
+    def after(self, move: _Move, scope: Bools) -> "_Way":
+        """Return the way with one more move."""
+        settling.settle(state := self.state.copy(), move.trial)
+        nodes = int(move.trial.pnode[0]), int(move.trial.snode[0])
+        step = Step(move.trial.asked.index, move.kind, move.node, *nodes, score_of(state, scope))
+        return _Way(state, (*self.steps, step), move.left, move.volume)
+
+
+def repair(
+    state: State, scope: Bools, options: BalancingOptions, movable: Bools
+) -> tuple[State, tuple[Step, ...]]:
+    """Find the moves of instances in scope that repair broken rules; returns the state afterwards too."""
+    start = best = _Way(state.copy(), (), breaches(state), 0)
+    number, seen = count(), set[bytes]()
+    waiting: list[tuple[tuple[int, int], int, float, int, _Way, _Move | None]] = []
+    heappush(waiting, ((0, 0), 0, 0.0, next(number), start, None))
+    while waiting and next(number) < PATIENCE:
+        *_, before, made = heappop(waiting)
+        way = before if made is None else before.after(made, scope)
+        places = way.state.pnode.tobytes() + way.state.snode.tobytes()
+        if places in seen:
+            continue
+        seen.add(places)
+        best = min(best, way, key=lambda each: each.rank)
+        if not way.left:
+            return way.state, way.steps
+        for move in _moves(way, scope, options, movable):
+            moves, volume = _needed(way.state, move.left)
+            rating, depth = (len(way.steps) + 1 + moves, move.volume + volume), len(way.steps) + 1
+            heappush(waiting, (rating, -depth, move.score, next(number), way, move))
+    while waiting and (found := list(_moves(best, scope, options, movable))):
+        best = best.after(min(found, key=lambda move: (len(move.left), move.volume, move.score)), scope)
+    return best.state, best.steps
+
+
+def _needed(state: State, left: frozenset[Breach]) -> tuple[int, int]:
+    """Compute lower bounds of the moves and the data (MiB) that end all breaches.
+
+    A move takes an instance off one node at most, and breaches without a common instance need a move each.
+    """
+    used, moves, volume = set[int](), 0, 0
+    for breach in sorted(left, key=lambda each: (each[0] != "node", each)):
+        kind, _, *rows = breach
+        if kind == "node":
+            row, node = rows
+            moves, volume = moves + 1, volume + _least(state, row, int(state.pnode[row] != node), True)
+            used.add(row)
+        elif used.isdisjoint(rows):
+            role = int(kind == "secondary")
+            moves, volume = moves + 1, volume + min(_least(state, row, role) for row in rows)
+            used.update(rows)
+    return moves, volume
+
+
+def _least(state: State, row: int, role: int, leaves: bool = False) -> int:
+    """Compute the least data (MiB) that a move copies which changes the node of an instance (row) in a role:
+    0 for its primary, 1 for its secondary. ``leaves``: the instance leaves the node altogether.
+    """
+    instance = state.cluster.instances[row]
+    kinds = _changing(instance.template.mirror, role, leaves)
+    return min((sum(copied(kind, instance)) for kind in kinds), default=0)
+
+
+@cache
+def _changing(mirror: MirrorType, role: int, leaves: bool) -> list[MoveKind]:
+    """Return the kinds of moves that change the node in a role, or leave it."""
+    own = ("primary", "secondary")
+    after = {kind: kind.nodes(*own, "new") for kind in KINDS[mirror]}
+    return [
+        kind
+        for kind, nodes in after.items()
+        if (own[role] not in nodes if leaves else nodes[role] != own[role])
+    ]
+
+
+def _instances(breach: Breach) -> set[int]:
+    """Return the instances (rows) of a breach."""
+    return {breach[2]} if breach[0] == "node" else {breach[2], breach[3]}
+
+
+def _moves(way: _Way, scope: Bools, options: BalancingOptions, movable: Bools) -> Iterator[_Move]:
+    """Yield the possible moves that end a breach and begin none, by instance, kind and new node."""
+    if 0 <= options.max_length <= len(way.steps):
+        return
+    state, targets = way.state, np.flatnonzero(scope & ~way.state.columns.offline)
+    concerned = np.isin(np.arange(len(state.pnode)), [row for each in way.left for row in _instances(each)])
+    batches, facts = batches_of(state, candidates(state, scope, movable) & concerned, options.unmirrored)
+    base = choice.base(state, scope)
+    for batch in batches:
+        for kind in KINDS[batch.mirror]:
+            for member in np.flatnonzero(allowed(facts, batch, kind, options)).tolist():
+                own = state.pnode[batch.rows[member]], state.snode[batch.rows[member]]
+                nodes = targets[~np.isin(targets, own)] if kind.takes_node else np.array([NOWHERE])
+                if len(nodes):
+                    yield from _to(
+                        way, facts, batch.take(np.repeat(member, len(nodes))), kind, nodes, options, base
+                    )
+
+
+def _to(
+    way: _Way,
+    facts: NodeFacts,
+    same: Batch,
+    kind: MoveKind,
+    nodes: Ints,
+    options: BalancingOptions,
+    base: Statistics,
+) -> Iterator[_Move]:
+    """Yield the moves of one instance to nodes (rows; NOWHERE for a failover). ``same`` has it for each."""
+    state, index, new = way.state, int(same.rows[0]), nodes if kind.takes_node else None
+    touched, codes = relocate(facts, same, kind, options.ignore_soft_errors, new)
+    asked, places = state.instance(index), nodes_after(state, same, kind, new)
+    trial = Trial(asked, codes, *places, tuple(touched))
+    scores = np.broadcast_to(trial.scores(base), codes.shape)
+    others = frozenset(each for each in way.left if index not in _instances(each))
+    volume = way.volume + sum(copied(kind, asked.row))
+    for at in np.flatnonzero(codes == FITS).tolist():
+        left = others.union(breaches_at(state, index, int(places[0][at]), int(places[1][at])))
+        if left < way.left:
+            yield _Move(kind, int(nodes[at]), trial.only(at), left, volume, float(scores[at]))
