@@ -65,9 +65,9 @@ class Plan:
     is null in JSON. ``seen``: somebody has looked at the plan's end. ``serial`` grows with every change.
     ``log`` has the lines that the tool would print, each with its kind; ``standing`` is the progress.
     ``review`` makes the check before each jobset; None for a plan that has ended, or is of an earlier daemon.
-    ``over`` returns why no more jobs are submitted, None if the plan continues. ``interruption`` is the reason of
-    an interruption that nobody asked for. ``executed_by`` and ``cancelled_by`` are callers, None for the daemon.
-    Times are seconds of the epoch.
+    ``over`` returns why no more jobs are submitted, None if the plan continues. ``interruption`` is the
+    reason of an interruption that nobody asked for. ``executed_by`` and ``cancelled_by`` are callers, None
+    for the daemon. Times are seconds of the epoch.
     """
 
     facts: dict[str, Any]
