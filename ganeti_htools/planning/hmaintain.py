@@ -12,10 +12,8 @@ from typing import Any, Literal
 import numpy as np
 
 from ganeti_htools.engine.balancing.balance import score_of
-from ganeti_htools.engine.groups.recheck import remaining_move
 from ganeti_htools.engine.maintenance import emptying, returning
 from ganeti_htools.engine.maintenance.emptying import Emptying
-from ganeti_htools.engine.redundancy.recoverability import describe_lost
 from ganeti_htools.engine.squeezing.candidates import lacks_master_candidates
 from ganeti_htools.execution.jobs import Job, Jobsets
 from ganeti_htools.execution.review import Check, Review, Say
@@ -33,7 +31,7 @@ from ganeti_htools.model.maintenance_tags import (
     rows_by_identity,
     run_tag,
 )
-from ganeti_htools.model.moves import MovePart, NamedMove, Operation
+from ganeti_htools.model.moves import MovePart, Operation
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
@@ -41,6 +39,7 @@ from ganeti_htools.model.without_instances import reports
 from ganeti_htools.planning import maintenance_jobs as node_jobs
 from ganeti_htools.planning import steps, view
 from ganeti_htools.planning.group_moves import GroupMove, cost_of, jobs_of, moves_of, without_parts_made
+from ganeti_htools.planning.maintenance_review import follow_rest, mark_of, marks, newly_lost, other_run
 from ganeti_htools.planning.plan import (
     OnChange,
     Progress,
@@ -261,13 +260,14 @@ class MaintenancePlan(ToolPlan[MaintainOptions]):
 
         Before maintenance has begun nothing may have come to the nodes meanwhile.
         """
-        options, plans, seen = self.options, [self], _marks(self.nodes)
+        options, plans, seen = self.options, [self], marks(self.nodes)
 
         def check(cluster: Cluster, rest: Jobsets, _made: int) -> Review:
             state = state_of(cluster, options)
-            if why := _other_run(state, options, rest, seen):
+            rows = _rows(state, options)
+            if why := other_run([cluster.nodes[row] for row in rows], options.run, rest, seen):
                 return Review(why)
-            obstacle = _obstacle(state, plans[-1], rest)
+            obstacle = _obstacle(state, rows, options, plans[-1].lost, rest)
             if obstacle is None:
                 return without_parts_made(state, rest)
             own = replace(options, take_over=True)
@@ -283,91 +283,19 @@ class MaintenancePlan(ToolPlan[MaintainOptions]):
         return [self.state.cluster.instances[row].name for row in rows]
 
 
-def _marks(nodes: Iterable[Node]) -> frozenset[str]:
-    return frozenset(mark for node in nodes for mark in maintenance_of(node.tags).runs)
-
-
-def _other_run(state: State, options: MaintainOptions, rest: Jobsets, seen: frozenset[str]) -> str | None:
-    """Return why this run must leave the nodes to another one, or None.
-
-    Of two that began at the same time the one with the first mark goes on. ``seen`` marks were there when
-    this run was planned.
-    """
-    own = run_tag(options.run).removeprefix(run_tag(""))
-    ahead = {
-        op["name"] for jobs in rest for job in jobs for op in job.opcodes if _marks_node(op, options.run)
-    }
-    for row in _rows(state, options):
-        node = state.cluster.nodes[row]
-        marks = {*maintenance_of(node.tags).runs}
-        others = sorted(marks - seen - {own})
-        if node.name in ahead and others:
-            return f"another run is at work on node {node.name}: {others[0]}"
-        if node.name not in ahead and own not in marks:
-            return f"another run has taken over node {node.name}"
-        if node.name not in ahead and others and others[0] < own:
-            return f"another run began first on node {node.name}: {others[0]}"
-    return None
-
-
-def _marks_node(opcode: Mapping[str, Any], run: str) -> bool:
-    return opcode["OP_ID"] == "OP_TAGS_SET" and opcode["kind"] == "node" and run_tag(run) in opcode["tags"]
-
-
-def _obstacle(state: State, found: MaintenancePlan, rest: Jobsets) -> str | None:
-    """Return why the remaining moves do not fit the cluster, or None."""
-    options, rows = found.options, {row.name: index for index, row in enumerate(state.cluster.instances)}
-    leaving = _mask(state, _rows(state, options))
-    start = options.action == "start"
-    shut = state.columns.offline | leaving if start else state.columns.offline
-    after, moving = state.copy(), set[int]()
-    for jobs in rest:
-        for job in jobs:
-            if not isinstance(job.step, NamedMove):
-                continue
-            index = rows.get(job.step.instance)
-            if index is None:
-                return f"instance {job.step.instance} is gone"
-            moving.add(index)
-            why = _follow(state, after, index, job.step, shut, options)
-            if why is not None:
-                return f"instance {job.step.instance}: {why}"
-    if start:
-        come = [each for each in emptying.concerned(state, leaving, options.empty) if each not in moving]
-        for index in come:
-            if emptying.stays(state, index) is None:
-                return f"instance {state.cluster.instances[index].name} is on a node that is to be emptied"
-        after = emptying.closed(after, leaving)
-    if not options.check_redundancy:
-        return None
-    return _newly_lost(after, leaving if start else None, found.lost)
-
-
-def _follow(
-    now: State, after: State, index: int, move: NamedMove, shut: Bools, options: MaintainOptions
+def _obstacle(
+    state: State, rows: Sequence[int], options: MaintainOptions, lost: frozenset[str], rest: Jobsets
 ) -> str | None:
-    """Make the rest of a move, in place; return why it is impossible, or None."""
-    left = remaining_move(now, index, move)
-    if left is None:
-        return f"it is not on {', '.join(move.was)} any more"
-    gone = [node for _, node in left.parts if node is not None and node not in now.nodes]
-    if gone:
-        return f"node {gone[0]} is gone"
-    parts = [MovePart(operation, now.nodes[node] if node else NOWHERE) for operation, node in left.parts]
-    return emptying.follow(after, index, parts, shut, options.placement)
-
-
-def _newly_lost(after: State, leaving: Bools | None, accepted: frozenset[str]) -> str | None:
-    """Describe instances without redundancy that had it; None if there are none.
-
-    What has a node that is in maintenance is not counted: its mirror is away, or it goes down with it.
-    """
-    lost = returning.lost_now(after)
-    if leaving is not None:
-        lost &= ~(leaving[after.pnode] | (leaving[after.snode] & (after.snode != NOWHERE)))
-    names = after.cluster.instances
-    new = [index for index in np.flatnonzero(lost).tolist() if names[index].name not in accepted]
-    return describe_lost(after, new) if new else None
+    """Return why the remaining moves do not fit the cluster, or None. ``lost`` may be without redundancy."""
+    leaving = _mask(state, rows if options.action == "start" else ())
+    remaining = follow_rest(state, rest, state.columns.offline | leaving, options.placement)
+    if isinstance(remaining, str):
+        return remaining
+    after, moving = remaining
+    for index in emptying.concerned(state, leaving, options.empty):
+        if index not in moving and emptying.stays(state, index) is None:
+            return f"instance {state.cluster.instances[index].name} is on a node that is to be emptied"
+    return newly_lost(emptying.closed(after, leaving), leaving, lost) if options.check_redundancy else None
 
 
 def state_of(cluster: Cluster, options: MaintainOptions) -> State:
@@ -400,8 +328,7 @@ def plan(state: State, options: MaintainOptions, progress: Progress) -> Maintena
 
 
 def _refuse_other_run(node: Node, options: MaintainOptions) -> None:
-    own = run_tag(options.run).removeprefix(run_tag(""))
-    others = [mark for mark in maintenance_of(node.tags).runs if mark != own]
+    others = sorted(marks([node]) - {mark_of(options.run)})
     if others:
         raise HtoolsError(
             f"node {node.name}: another run is at work there or was cut off ({others[0]});"
@@ -429,7 +356,7 @@ def _start(
     if options.check_redundancy:
         before = np.flatnonzero(returning.lost_now(state)).tolist()
         lost = frozenset(instances[index].name for index in before)
-        new = _newly_lost(found.state, leaving, lost)
+        new = newly_lost(found.state, leaving, lost)
         if new is not None:
             raise HtoolsError(f"{names}: not safe: {new}; --no-capacity-checks accepts that")
     return MaintenancePlan(state, options, found, rows, _to_drain(state, rows, options), lost)
@@ -482,13 +409,15 @@ def _refuse_offline(node: Node) -> None:
 def homes_on(state: State, rows: Iterable[int]) -> dict[int, tuple[int, int]]:
     """Return the homes of instances (rows) that are on these nodes, or whose home is gone.
 
-    A node that is gone is NOWHERE.
+    A node that is gone is NOWHERE. Sources without UUIDs, such as text files, do not tell which nodes are
+    homes that have UUIDs.
     """
     known, here = rows_by_identity(state.cluster), set(rows)
+    complete = any(node.uuid for node in state.cluster.nodes)
     found = dict[int, tuple[int, int]]()
     for index, row in enumerate(state.cluster.instances):
         home = home_of(row.tags)
-        if home is None:
+        if home is None or not (complete or home.primary in known):
             continue
         nodes = known.get(home.primary, NOWHERE), known.get(home.secondary, NOWHERE)
         if here.intersection(nodes) or nodes[0] == NOWHERE:

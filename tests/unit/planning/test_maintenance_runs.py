@@ -15,7 +15,7 @@ from ganeti_htools.execution.run import Ending
 from ganeti_htools.luxi import opcodes
 from ganeti_htools.luxi.client import LuxiError
 from ganeti_htools.model.cluster import Cluster, Instance
-from ganeti_htools.model.maintenance_tags import home_tags, maintenance_of
+from ganeti_htools.model.maintenance_tags import Home, home_tag, home_tags, maintenance_of
 from ganeti_htools.model.tags import MAINTENANCE
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.hmaintain import HMAINTAIN, MaintainOptions
@@ -106,6 +106,17 @@ async def test_instance_that_was_moved_by_hand_comes_home(autojump_clock: MockCl
         caller.master.jobs.submit([[{**opcodes.migrate("pool-one", other), "reason": []}]])
         await caller.settle()
         assert row_of(caller, "pool-one").pnode == other
+        await caller.squeeze(END)
+        check_restored(caller)
+
+
+async def test_home_that_was_removed_is_forgotten(autojump_clock: MockClock) -> None:
+    async with ganeti() as caller:
+        gone = opcodes.tag_instance("pool-two", [home_tag(Home("removed"))])
+        caller.master.jobs.submit([[{**gone, "reason": []}]])
+        await caller.squeeze(START)
+        plan = HMAINTAIN.plan(HMAINTAIN.state_of(await caller.read(), END), END, lambda _text: None)
+        assert plan.homeless == ["pool-two"]
         await caller.squeeze(END)
         check_restored(caller)
 
