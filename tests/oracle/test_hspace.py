@@ -68,7 +68,7 @@ def options(rng: random.Random) -> list[str]:
 # What only ours says: where files are, and which nodes are in the way.
 OURS = re.compile(
     "The cluster state|HTS_[A-Z]*_(OBSTACLES|UNCHECKED)="
-    "|.*(not come back|nor .* other nodes?|than it has to keep|without this check .* would fit)$"
+    "|.*(not come back|nor .*other nodes?|than it has to keep|without this check .* would fit)$"
 )
 
 

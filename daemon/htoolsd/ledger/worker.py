@@ -49,6 +49,7 @@ class LedgerThread:
         self._turn = trio.CapacityLimiter(1)
         self._retry_at = 0.0  # of time.monotonic
         self._late_at = 0.0  # of time.monotonic, for the work in the thread
+        self._interrupted = False  # the work in the thread, which fails of it
         self._ending = False
         self.error: str | None = None
         self.conflicts = 0
@@ -71,6 +72,7 @@ class LedgerThread:
         if not self._turn.available_tokens and time.monotonic() >= self._late_at and not is_file(self._url):
             self._note(str(error))
             if (ledger := self._ledger) is not None:
+                self._interrupted = True
                 ledger.interrupt()
         raise error
 
@@ -95,6 +97,7 @@ class LedgerThread:
     def _run(self, work: Work[T], limit: float) -> T:
         self._refuse()
         self._late_at = time.monotonic() + 0.9 * limit
+        self._interrupted = False
         try:
             return self._try(work)
         finally:
@@ -114,7 +117,7 @@ class LedgerThread:
             self.conflicts += 1
             raise
         except UnavailableError as error:
-            self._note(str(error))
+            self._note(self.error if self._interrupted else str(error))
             self._close()
             raise
         if self.error is not None:
