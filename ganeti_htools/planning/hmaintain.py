@@ -263,8 +263,8 @@ class MaintenancePlan(ToolPlan[MaintainOptions]):
         options, plans, seen = self.options, [self], marks(self.nodes)
 
         def check(cluster: Cluster, rest: Jobsets, _made: int) -> Review:
-            state = state_of(cluster, options)
-            rows = _rows(state, options)
+            state, names = state_of(cluster, options), [node.name for node in plans[-1].nodes]
+            rows = [state.nodes[name] for name in names]  # others are gone: state_of has raised
             if why := other_run([cluster.nodes[row] for row in rows], options.run, rest, seen):
                 return Review(why)
             obstacle = _obstacle(state, rows, options, plans[-1].lost, rest)
@@ -354,8 +354,7 @@ def _start(
         raise HtoolsError(f"{names}: not safe: {node_jobs.describe(reasons)}")
     lost = frozenset[str]()
     if options.check_redundancy:
-        before = np.flatnonzero(returning.lost_now(state)).tolist()
-        lost = frozenset(instances[index].name for index in before)
+        lost = _lost(state)
         new = newly_lost(found.state, leaving, lost)
         if new is not None:
             raise HtoolsError(f"{names}: not safe: {new}; --no-capacity-checks accepts that")
@@ -390,12 +389,14 @@ def _end(state: State, options: MaintainOptions, rows: tuple[int, ...]) -> Maint
     )
     moving = {moved.instance for moved in found.moved} | {index for index, _ in found.refused}
     forgotten = tuple(index for index in concerned if index not in moving)
-    instances = state.cluster.instances
-    lost = frozenset(
-        instances[index].name for index in np.flatnonzero(returning.lost_now(found.state)).tolist()
-    )
-    lost |= {instances[index].name for index in np.flatnonzero(returning.lost_now(state)).tolist()}
+    lost = _lost(state) | _lost(found.state) if options.check_redundancy else frozenset[str]()
     return MaintenancePlan(state, options, found, rows, (), lost, forgotten)
+
+
+def _lost(state: State) -> frozenset[str]:
+    """Return the names of instances that would not come back after the loss of their primary."""
+    rows = np.flatnonzero(returning.lost_now(state)).tolist()
+    return frozenset(state.cluster.instances[index].name for index in rows)
 
 
 def _refuse_offline(node: Node) -> None:

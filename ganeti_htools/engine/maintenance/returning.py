@@ -41,7 +41,7 @@ def return_home(
             why = "no moves lead home"
         else:
             why = follow(tried, index, parts, state.columns.offline, options)
-        now = lost_now(tried) if why is None and safe else lost
+        now = _after_move(tried, lost, index) if why is None and safe else lost
         if why is None and (new := np.flatnonzero(now & ~lost).tolist()):
             why = describe_lost(tried, new)
         if why is not None:
@@ -50,6 +50,13 @@ def return_home(
             state, lost = tried, now
             moved.append(moved_to(state, index, parts or ()))
     return Emptying(tuple(moved), state, (), tuple(refused))
+
+
+def _after_move(state: State, lost: Bools, index: int) -> Bools:
+    """Return who would not come back after a move within a group; ``lost`` are those of the state before."""
+    scope = state.group == state.group[state.pnode[index]]
+    now: Bools = (lost & ~scope[state.pnode]) | unrecoverable(state, scope)
+    return now
 
 
 def lost_now(state: State) -> Bools:

@@ -110,6 +110,14 @@ async def test_instance_that_was_moved_by_hand_comes_home(autojump_clock: MockCl
         check_restored(caller)
 
 
+async def test_end_of_several_nodes_of_which_one_has_ended(autojump_clock: MockClock) -> None:
+    async with ganeti() as caller:
+        await caller.squeeze(START)
+        run = await caller.squeeze(replace(END, nodes=("one", "two")))
+        assert run.ending is Ending.DONE
+        check_restored(caller)
+
+
 async def test_home_that_was_removed_is_forgotten(autojump_clock: MockClock) -> None:
     async with ganeti() as caller:
         gone = opcodes.tag_instance("pool-two", [home_tag(Home("removed"))])
