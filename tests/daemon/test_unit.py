@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -15,11 +16,13 @@ from ganeti_htools.client.calls import ask
 from tests.support import postgresql
 from tests.support.booted import Booted, booted
 from tests.support.programs import (
+    PROGRAMS,
     ROOT,
     Finished,
     connect,
     executable,
     request_file,
+    script,
     small_cluster,
     wait_until,
 )
@@ -111,6 +114,23 @@ def test_counts_free_instances_and_serves_metrics(machine: Booted) -> None:
     assert b"htoolsd_group_free_instances{" in received
 
 
+def test_notifies_within_the_limits_of_the_unit(machine: Booted) -> None:
+    """A program may write to the state directory; the example may connect, but there is no mail server."""
+    example = f"{PROGRAMS}/python {ROOT}/contrib/notify/htoolsd-mail"
+    commands = (
+        f"cat >/var/lib/htoolsd/message\nSMTP_SERVER=127.0.0.1:1 exec {example} </var/lib/htoolsd/message"
+    )
+    script(machine.directory / "notify", f"#!/bin/sh\n{commands}\n")
+    machine.run("ip", "link", "set", "lo", "up")
+    with configured(machine, "", '[notify]\nprogram = "/mnt/notify"\n'):
+        machine.systemctl("reload", "htoolsd")
+        wait_until(lambda: machine.status()["notify"]["way"])
+        answer: Any = ask(str(machine.socket), "notify", {})
+    machine.systemctl("reload", "htoolsd")
+    assert json.loads((machine.root / "var/lib/htoolsd/message").read_text())["events"]
+    assert "Connection refused" in answer["line"]
+
+
 def test_reload(machine: Booted) -> None:
     with configured(machine, "colour = 1\n"):
         assert machine.run("systemctl", "reload", "htoolsd").returncode
@@ -194,9 +214,9 @@ def test_stopped_daemon_stays_stopped_and_nobody_waits(machine: Booted) -> None:
 
 
 @contextmanager
-def configured(machine: Booted, keys: str) -> Iterator[None]:
-    """The configuration with more keys, within the block."""
+def configured(machine: Booted, keys: str, tables: str = "") -> Iterator[None]:
+    """The configuration with more keys and tables, within the block."""
     configuration = machine.root / "etc/htoolsd.toml"
-    configuration.write_text(keys + CONFIG)
+    configuration.write_text(keys + CONFIG + tables)
     yield
     configuration.write_text(CONFIG)

@@ -170,7 +170,7 @@ async def test_webhook_that_refuses_redirects_or_hangs_is_an_error() -> None:
     assert (await deliver(NotifySettings(url=base), MESSAGE)).error is not None  # nobody listens any more
 
 
-def test_example_mails_a_message(tmp_path: Path) -> None:
+def test_example_mails_a_message() -> None:
     event = {"text": "group rack1: node2 fails N+1", "command": "hbal -D -G rack1"}
     message = {
         "cluster": None,
@@ -178,13 +178,39 @@ def test_example_mails_a_message(tmp_path: Path) -> None:
         "dropped": 2,
         "events": [event, {"text": "full", "command": ""}],
     }
-    mailer = tmp_path / "sendmail"
-    mailer.write_text(f'#!/bin/sh\necho "$@" >{tmp_path}/arguments\ncat >{tmp_path}/mail\nexit 75\n')
-    mailer.chmod(0o755)
-    path = f"{tmp_path}:{os.environ['PATH']}"
-    script = ROOT / "contrib" / "notify" / "htoolsd-mail"
-    ended = subprocess.run([script], input=json.dumps(message), text=True, env={"PATH": path}, timeout=30)
-    assert (ended.returncode, (tmp_path / "arguments").read_text()) == (75, "-i -t\n")
-    headers, _, body = (tmp_path / "mail").read_text().partition("\n\n")
+    received = list[str]()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection, connection.makefile("rw", newline="") as stream:
+                stream.write("220 here\r\n")
+                for answer in "250 hello", "250 from", "250 to", "354 go on", "250 taken", "221 bye":
+                    stream.flush()
+                    received.append(stream.readline())
+                    while answer == "250 taken" and received[-1] != ".\r\n":
+                        received.append(stream.readline())
+                    stream.write(f"{answer}\r\n")
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        ended = run_example(message, server.getsockname()[1])
+        serving.join()
+    assert (ended.returncode, ended.stderr) == (0, "")
+    envelope, _, rest = "".join(received).replace("\r\n", "\n").partition("data\n")
+    assert "rcpt TO:<root@localhost>" in envelope
+    headers, _, body = rest.partition("\n\n")
     assert "Subject: boss: group rack1: node2 fails N+1 and 1 more\n" in headers
-    assert body == "group rack1: node2 fails N+1\n  next: hbal -D -G rack1\nfull\nevents lost before: 2\n"
+    text = "group rack1: node2 fails N+1\n  next: hbal -D -G rack1\nfull\nevents lost before: 2\n"
+    assert body.partition(".\n")[0] == text
+    refused = run_example(message, 1)
+    assert refused.returncode == 1
+    assert "Connection refused" in refused.stderr
+
+
+def run_example(message: object, port: int) -> subprocess.CompletedProcess[str]:
+    script = ROOT / "contrib" / "notify" / "htoolsd-mail"
+    environment = {"PATH": os.environ["PATH"], "SMTP_SERVER": f"127.0.0.1:{port}"}
+    return subprocess.run(
+        [script], input=json.dumps(message), text=True, capture_output=True, env=environment, timeout=30
+    )
