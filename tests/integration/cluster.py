@@ -158,9 +158,9 @@ def table(program: str, fields: str, *names: str) -> list[list[str]]:
     return [line.split("|") for line in out.splitlines()]
 
 
-def jobs(after: int = 0) -> list[Job]:
-    """The jobs with a higher number, in order."""
-    rows = ask(luxi(), "QueryJobs", [], ["id", "status", "summary"])
+def jobs(after: int = 0, node: str = MASTER) -> list[Job]:
+    """The jobs with a higher number, in order, as the master on a node knows them."""
+    rows = ask(luxi(node), "QueryJobs", [], ["id", "status", "summary"])
     found = sorted(Job(number, status, ",".join(summary)) for number, status, summary in rows)
     return [job for job in found if job.number > after]
 

@@ -1,15 +1,18 @@
 """The master's role changes hands in the middle of work: each node has a state directory of its own."""
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from ganeti_htools.client.calls import ask
 from tests.integration import cluster
-from tests.integration.cluster import TOP, jobs, run
+from tests.integration.cluster import TOP, Command, jobs, nodes_of, run, start, table
 from tests.integration.daemon import Daemon
 from tests.integration.test_policies import NAMES, considered, decides, drift, settings, states
-from tests.support.programs import PATIENCE
+from tests.support.programs import PATIENCE, PROGRAMS
 
 __all__ = ["drift"]  # a fixture
 
@@ -37,21 +40,29 @@ def fail_over(new: Daemon) -> None:
     new.refresh()
 
 
-@pytest.mark.usefixtures("drift")
-def test_policy_s_budget_holds_over_failovers_in_the_middle_of_its_plan() -> None:
-    last, wish = jobs()[-1].number, settings("act") + LIMITS
-    hook, go = TOP / "node1/etc/ganeti/hooks/instance-migrate-pre.d/waits", TOP / "go"
+@contextmanager
+def stopped_migration(node: str) -> Iterator[None]:
+    """Migrations that a master begins within the block stay under way until its end."""
+    hook, go = TOP / node / "etc/ganeti/hooks/instance-migrate-pre.d/waits", TOP / f"{node}-go"
+    go.unlink(missing_ok=True)
     hook.parent.mkdir(parents=True)
     hook.write_text(f"#!/bin/sh\nuntil [ -e {go} ]; do sleep 0.1; done\n")
     hook.chmod(0o755)
+    yield
+    go.touch()
+    shutil.rmtree(hook.parent)
+
+
+@pytest.mark.usefixtures("drift")
+def test_policy_s_budget_holds_over_failovers_in_the_middle_of_its_plan() -> None:
+    last, wish = jobs()[-1].number, settings("act") + LIMITS
     with Daemon(wish) as first, Daemon(wish, node="node2") as second:
         first.wait_until_it_leads()
         first.refresh()
-        plan = decides(first, "begun")["plan"]
-        cluster.wait_until(lambda: [job for job in jobs(after=last) if job.status == "running"])
-        fail_over(second)
-        go.touch()
-        shutil.rmtree(hook.parent)
+        with stopped_migration("node1"):
+            plan = decides(first, "begun")["plan"]
+            cluster.wait_until(lambda: [job for job in jobs(after=last) if job.status == "running"])
+            fail_over(second)
         cluster.wait_until(lambda: left(second) == 1)
         second.wait_until(lambda status: any(plan in each["text"] for each in status["attention"]))
         assert states(second)[plan] == "interrupted"
@@ -63,3 +74,62 @@ def test_policy_s_budget_holds_over_failovers_in_the_middle_of_its_plan() -> Non
         moves = [job.summary for job in jobs(after=last) if any(name in job.summary for name in NAMES)]
         assert len(moves) == len(set(moves)), moves
         assert len(moves) <= 3 - left(first)
+
+
+def migrated(node: str, after: int) -> list[str]:
+    """What jobs with a higher number have migrated, as the master on a node knows."""
+    return [job.summary for job in jobs(after, node) if job.status == "success" and "MIGRATE" in job.summary]
+
+
+def going(daemon: Daemon) -> bool:
+    """Whether jobs of plans are under way as far as a daemon knows, also of plans that were interrupted."""
+    plans: Any = ask(daemon.socket, "plans", {}, patience=PATIENCE)
+    return any(plan["jobs"]["going"] for plan in plans)
+
+
+def interrupt(old: Daemon, command: Command, new: Daemon) -> None:
+    """Let the role change hands in the middle of a plan's first move; the next daemon reports the plan."""
+    last = jobs(node=old.node)[-1].number
+    with stopped_migration(old.node):
+        tool = start(command, old.node)
+        cluster.wait_until(
+            lambda: any("MIGRATE" in job.summary and job.status == "running" for job in jobs(last, old.node))
+        )
+        (plan,) = [name for name, state in states(old).items() if state == "running"]
+        fail_over(new)
+        new.wait_until(lambda _status: states(new).get(plan) == "interrupted")
+    tool.kill()
+    tool.communicate()
+    (shown,) = run([PROGRAMS / "htoolsctl", "status"], node=new.node)
+    assert plan in shown
+    assert "not known here" in shown
+    cluster.wait_until(lambda: not going(new))
+
+
+@pytest.mark.usefixtures("drift")
+def test_tools_end_what_was_begun_under_another_master() -> None:
+    """A plan by hand, and on the way back one that powers a node down: nothing is done twice."""
+    balance = (PROGRAMS / "hbal", "-D", "-G", "other", "-X")
+    few = "--never=node1,node2,node3,node4", "--minimal-resources=0", "--target-resources=0"
+    squeeze = (PROGRAMS / "hsqueeze", "-D", *few, "-X")
+    run(["gnt-node", "modify", "--drained=yes", "node5"])
+    run([PROGRAMS / "hbal", "-L", "-G", "other", "-X"])
+    run(
+        ["gnt-node", "modify", "--drained=no", "node5"],
+        ["gnt-node", "add-tags", "node5", "htools:standby:now"],
+    )
+    with Daemon() as first, Daemon(node="node2") as second:
+        for old, new, command in (first, second, balance), (second, first, squeeze):
+            old.wait_until_it_leads()
+            old.refresh()
+            last = jobs(node=old.node)[-1].number
+            interrupt(old, command, new)
+            new.refresh()
+            run(command, node=new.node)
+            moves = migrated(new.node, last)
+            assert moves
+            assert len(moves) == len(set(moves)), moves
+    assert {node for name in NAMES for node in nodes_of(name)} == {"node4"}
+    assert table("gnt-node", "offline,drained,tags", "node5") == [["Y", "N", "htools:standby:now"]]
+    run(["gnt-node", "modify", "--force", "--offline=no", "node5"])
+    run(["gnt-node", "remove-tags", "node5", "htools:standby:now"])

@@ -5,13 +5,17 @@ import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from pwd import getpwnam
+from typing import Any
 
 import pytest
 
+from ganeti_htools.client.calls import ask
+from tests.daemon.test_roles import User, as_user, refusal
 from tests.integration import cluster
 from tests.integration.cluster import ADD, EXECUTABLE, GROUPS, MASTER, SMALL, nodes_of, run, succeed, table
 from tests.integration.daemon import Daemon, agree
-from tests.support.programs import PROGRAMS
+from tests.support.programs import PATIENCE, PROGRAMS
 
 pytestmark = pytest.mark.integration
 
@@ -189,6 +193,8 @@ def test_inventory_reaches_the_next_master_and_ends_there() -> None:
         first.wait_until(lambda status: status["ledger"]["behind_s"] is not None)
         run([*change, "--total=2", "--reserved=1"])
         assert "htools:inventory:CUSTOM_GPU:2:1" in run(["gnt-node", "list-tags", "node3"])[0].split()
+        if not cluster.TREE:  # Ganeti's users are known here
+            assert_roles_hold(first)
         run(["gnt-cluster", "master-failover"], node=second.node)
         second.wait_until_it_leads()
         second.wait_until(lambda status: status["ledger"]["behind_s"] is not None)
@@ -198,6 +204,21 @@ def test_inventory_reaches_the_next_master_and_ends_there() -> None:
         first.wait_until_it_leads()
         first.wait_until(lambda _status: not shows(first))
     assert not run(["gnt-node", "list-tags", "node3"])[0].split()
+
+
+def assert_roles_hold(daemon: Daemon) -> None:
+    """Jobs of Ganeti's master daemon may read only, other users nothing; root acts, as the history says."""
+    master = getpwnam("gnt-masterd")
+    masterd, stranger = User(master.pw_uid, master.pw_gid), User(60000)
+    read = f"-D{daemon.socket}", "-v"
+    assert "Health: " in as_user(masterd, "hcheck", *read).stdout
+    change = "--socket", daemon.socket, "inventory", "set", "node3", "CUSTOM_GPU", "--total=9"
+    refused = as_user(masterd, "htoolsctl", *change).stderr
+    assert f"user gnt-masterd ({masterd.uid}) does not have the role act, only read; [roles] act" in refused
+    assert as_user(stranger, "hcheck", *read).stderr.endswith(refusal(stranger, "cluster", "read"))
+    entries: Any = ask(daemon.socket, "history", {}, patience=PATIENCE)
+    last = [entry for entry in entries if entry["kind"] == "call"][-1]
+    assert (last["method"], last["arguments"]["total"], last["by"]["uid"]) == ("set_inventory", 2, 0)
 
 
 def test_reading_is_cheap(capsys: pytest.CaptureFixture[str]) -> None:
