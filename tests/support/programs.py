@@ -96,12 +96,12 @@ def hail(request: Path | None = None, *options: str) -> Finished:
     return _hail[key]
 
 
-def wait_until(condition: Callable[[], object]) -> None:
+def wait_until(condition: Callable[[], object], patience: float = PATIENCE) -> None:
     """Ask less often the longer it takes, so that what is waited for gets the processor."""
     begin = time.monotonic()
     while not condition():
         waited = time.monotonic() - begin
-        assert waited < PATIENCE
+        assert waited < patience
         time.sleep(min(0.005 + waited / 10, 0.1))
 
 
@@ -117,6 +117,7 @@ class Daemon:
         options: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         prefix: Sequence[str] = (),
+        patience: float = PATIENCE,
     ) -> None:
         directory.mkdir(exist_ok=True)
         self.socket = directory / "socket"
@@ -144,7 +145,7 @@ class Daemon:
                     output=log.fileno(),
                     error=log.fileno(),
                 )
-        wait_until(lambda: self.process.poll() is not None or self._answers())
+        wait_until(lambda: self.process.poll() is not None or self._answers(), patience)
         assert self.process.poll() is None, self.log.read_text()
 
     def configure(self, config: str) -> None:
