@@ -5,7 +5,7 @@ PYTEST := -m pytest --quiet -n auto
 ROUNDS := 20
 HOURS := 1
 # Tests of the first of two clusters with a real Ganeti.
-FIRST := test_ganeti or test_policies or test_upgrade
+FIRST := test_claims or test_ganeti or test_policies or test_upgrade
 # Each worker compiles the tests and plugins again where this keeps pytest from writing them down.
 export PYTHONDONTWRITEBYTECODE :=
 

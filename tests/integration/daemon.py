@@ -7,9 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
+from ganeti_htools.backends import text
 from ganeti_htools.client.calls import NoReplyError, ask
+from ganeti_htools.sources.source import Source, read
 from tests.integration import cluster
 from tests.support.programs import PATIENCE, PROGRAMS
+
+_AGAIN = 5.0  # seconds until Ganeti's figures are read again
 
 
 class Daemon:
@@ -69,7 +73,7 @@ class Daemon:
         while not (self.answers() and condition(self.status())):
             assert self.process.poll() is None, self.log.read_text()
             assert time.monotonic() < end, self.status()
-            time.sleep(0.05)
+            time.sleep(0.1)
 
     def wait_until_it_leads(self) -> None:
         """Wait until it knows that its node is the master, and the cluster."""
@@ -98,21 +102,17 @@ class Daemon:
 
 def agree(tmp_path: Path, node: str = cluster.MASTER) -> None:
     """The model of a node's daemon becomes what Debian's ``hscan`` finds, without being told of anything."""
-    end = time.monotonic() + cluster.PATIENCE
+    source, end = Source(daemon=str(cluster.socket_of(node))), time.monotonic() + cluster.PATIENCE
     while True:
-        ours = _saved(PROGRAMS / "hscan", "-D", tmp_path / "ours", node)
-        theirs = _saved("/usr/bin/hscan", "-L", tmp_path / "theirs", node)
-        if ours == theirs:
-            return
+        cluster.run(["/usr/bin/hscan", "-L", "-d", tmp_path], node=node)
+        theirs, again = (tmp_path / "LOCAL.data").read_text("utf-8"), time.monotonic() + _AGAIN
+        while time.monotonic() < again:
+            ours = text.dump(read(source, lambda _text: None).cluster)
+            if ours == theirs:
+                return
+            time.sleep(0.5)
         difference = "\n".join(difflib.unified_diff(theirs.splitlines(), ours.splitlines(), lineterm=""))
         assert time.monotonic() < end, difference
-
-
-def _saved(program: object, source: str, directory: Path, node: str) -> str:
-    """The cluster in the text format, as an ``hscan`` on a node saves it."""
-    directory.mkdir(exist_ok=True)
-    cluster.run([program, source, "-d", directory], node=node)
-    return (directory / "LOCAL.data").read_text("utf-8")
 
 
 def _leads(status: Any) -> bool:

@@ -18,6 +18,7 @@ from tests.integration.cluster import (
     EXECUTABLE,
     jobs,
     locked,
+    remove,
     run,
     succeed,
     table,
@@ -54,7 +55,7 @@ def room() -> Iterator[None]:
     yield
     GO.touch()
     run(["gnt-cluster", "modify", "--default-iallocator-params="])
-    run(["gnt-instance", "remove", "-f", "blocker"])
+    remove("blocker")
     shutil.rmtree(SYSTEMS / "slow")
 
 
@@ -83,7 +84,7 @@ def created(
     failed = [job.summary for job in jobs(after=before) if job.status != "success"]
     there = {row[0]: row[1:] for row in table("gnt-instance", "name,pnode,status")}
     running = Counter(node for name, (node, status) in there.items() if name in NAMES and status == "running")
-    run(*(["gnt-instance", "remove", "-f", each] for each in NAMES if each in there))
+    remove(*(each for each in NAMES if each in there))
     return running, failed
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from ganeti_htools.client.calls import ask
 from tests.integration import cluster
-from tests.integration.cluster import ADD, GROUPS, SMALL, TOP, jobs, nodes_of, run, start, succeed
+from tests.integration.cluster import GROUPS, TOP, add_shared, jobs, nodes_of, remove, run, start
 from tests.integration.daemon import Daemon
 from tests.support.programs import PATIENCE, ROOT
 
@@ -29,7 +29,7 @@ def settings(mode: str) -> str:
 
 def decided(daemon: Daemon) -> list[Any]:
     """What the policy has decided so far."""
-    entries: Any = ask(daemon.socket, "history", {}, patience=PATIENCE)
+    entries: Any = ask(daemon.socket, "history", {"most": 1000}, patience=PATIENCE)
     return [entry for entry in entries if entry["kind"] == "policy"]
 
 
@@ -61,10 +61,11 @@ def decides(daemon: Daemon, outcome: str, by: cluster.Command = (HOOK,)) -> Any:
     return cluster.wait_until(wanted)
 
 
-def streaks(daemon: Daemon) -> list[int]:
-    """For how many rounds in a row there was a reason to act, in each decision that waits for more."""
-    reasons = (entry["reason"] for entry in decided(daemon))
-    return [int(found[1]) for reason in reasons if (found := re.search(r"for (\d+) of \d+ rounds", reason))]
+def streak(decisions: list[Any]) -> int:
+    """For how many rounds in a row there was a reason to act, by the last decision that waits for more."""
+    reasons = (entry["reason"] for entry in reversed(decisions))
+    found = (re.search(r"for (\d+) of \d+ rounds", reason) for reason in reasons)
+    return next((int(each[1]) for each in found if each), 0)
 
 
 @pytest.fixture(scope="module")
@@ -77,29 +78,32 @@ def drift() -> Iterator[None]:
     hooks = TOP / "node1" / "etc" / "ganeti" / "hooks" / "watcher"
     hooks.mkdir(parents=True)
     shutil.copy(HOOK, hooks)
-    disk = ("-t", "sharedfile", "--disk", "0:size=1G")
-    succeed(*([*ADD, *SMALL, *disk, "--node", "node4", name] for name in NAMES))
+    add_shared(dict.fromkeys(NAMES, "node4"))
     yield
-    run(*(["gnt-instance", "remove", "-f", name] for name in NAMES))
+    remove(*NAMES)
     shutil.rmtree(hooks)
 
 
 @pytest.mark.usefixtures("drift")
 def test_rounds_begin_anew_after_an_outage() -> None:
     """A node is lost for a while. The policy waits for so many rounds that it never acts."""
-    waiting = settings("act").replace("hold = 1", "hold = 1000\nevery_seconds = 4")
+    waiting = settings("act").replace("hold = 1", "hold = 1000\nevery_seconds = 3")
     with Daemon(waiting) as daemon:
         daemon.refresh()
-        cluster.wait_until(lambda: streaks(daemon)[-1:] >= [2])
+        cluster.wait_until(lambda: streak(decided(daemon)) >= 6)
+        before = len(decided(daemon))
         cluster.switch_off("node5")
         run(["gnt-node", "modify", "--offline=yes", "node5"])
         daemon.refresh()
         considered(daemon)
-        during = len(streaks(daemon))
         cluster.switch_on("node5")
         run(["gnt-node", "modify", "--force", "--offline=no", "node5"])
         daemon.refresh()
-        cluster.wait_until(lambda: 1 in streaks(daemon)[during:])
+        considered(daemon)
+        back = len(decided(daemon))
+        cluster.wait_until(lambda: streak(decided(daemon)[back:]))
+        later = decided(daemon)[before:]
+        assert streak(later) <= len(later)
 
 
 @pytest.mark.usefixtures("drift")

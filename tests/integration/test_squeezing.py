@@ -13,7 +13,7 @@ import pytest
 
 from ganeti_htools.client.calls import ask as asked
 from tests.integration import cluster
-from tests.integration.cluster import ADD, GROUPS, SMALL, TOP, run, start, succeed, table, wait_until
+from tests.integration.cluster import GROUPS, TOP, add_shared, remove, run, start, table, wait_until
 from tests.integration.daemon import Daemon
 from tests.support.interposed import Interposed, Moment
 from tests.support.programs import PATIENCE, PROGRAMS
@@ -44,17 +44,14 @@ def squeezable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     program = tmp_path_factory.mktemp("oob") / "program"
     program.write_text(PROGRAM)
     program.chmod(0o755)
-    removed = [["gnt-instance", "remove", "-f", name] for (name,) in table("gnt-instance", "name")]
-    if removed:
-        succeed(*removed)
+    remove(*(name for (name,) in table("gnt-instance", "name")))
     run(["gnt-group", "assign-nodes", "default", "node4", "node5"])
     run(["gnt-node", "modify", "--master-candidate=no", "node5"])
     run(["gnt-cluster", "modify", f"--node-parameters=oob_program={program}"])
-    disk = ("-t", "sharedfile", "--disk", "0:size=1G")
-    succeed(*([*ADD, *SMALL, *disk, "--node", name.removeprefix("on-"), name] for name in INSTANCES))
+    add_shared({name: name.removeprefix("on-") for name in INSTANCES})
     yield
     run(["gnt-cluster", "modify", "--node-parameters=oob_program="])
-    succeed(*(["gnt-instance", "remove", "-f", name] for name in INSTANCES))
+    remove(*INSTANCES)
     run(["gnt-group", "assign-nodes", "other", "node4", "node5"])
 
 
@@ -147,22 +144,20 @@ def test_nodes_go_down_and_up_in_ganetis_order() -> None:
         assert not queue(before)
 
 
-@pytest.mark.parametrize("source", ["-L", "-D"])
-def test_failing_program_leaves_no_node_drained(source: str) -> None:
-    """The next run, with a program that works, powers the nodes down."""
+def test_failing_program_leaves_no_node_drained() -> None:
+    """Of neither executor. The next run, with a program that works, powers the nodes down."""
     with Daemon(OFTEN) as daemon:
-        daemon.refresh()
         BROKEN.touch()
-        told = cluster.refusal([*DOWN, source])
+        for source in "-L", "-D":
+            daemon.refresh()
+            assert "the power strip of node" in cluster.refusal([*DOWN, source])
+            facts = nodes()
+            assert {name: facts[name][1] for name in OFF} == dict.fromkeys(OFF, False), facts
         BROKEN.unlink()
-        assert "the power strip of node" in told
-        facts = nodes()
-        assert {name: facts[name][1] for name in OFF} == dict.fromkeys(OFF, False), facts
         daemon.refresh()
-        run([*DOWN, source])
+        run([*DOWN, "-D"])
         assert squeezed() == set(OFF)
-        daemon.refresh()
-        run([*UP, source])
+        run([*UP, "-L"])
         assert squeezed() == set()
     calls()
 
@@ -196,14 +191,14 @@ def wait_for_what_was_left(daemon: Daemon) -> None:
 
 
 @pytest.mark.parametrize(
-    ("executor", "moment"),
-    [("tool", Moment.ENDED), ("daemon", Moment.ENDED), ("daemon", Moment.UNANSWERED)],
+    ("executor", "moments"),
+    [("tool", [Moment.ENDED]), ("daemon", [Moment.ENDED, Moment.UNANSWERED])],
 )
-def test_next_run_continues_a_killed_one(executor: str, moment: Moment) -> None:
-    """And is killed one step later, until one has nothing to do any more."""
+def test_next_run_continues_a_killed_one(executor: str, moments: list[Moment]) -> None:
+    """And is killed one step later, at these moments in turn, until one has nothing to do any more."""
     for command, went, steps in (DOWN, went_down, 6), (UP, went_up, 4):
         before, times = last(), 0
-        while cut_off(executor, command, moment):
+        while cut_off(executor, command, moments[times % len(moments)]):
             times += 1
             assert times < 2 * steps
         assert times >= steps

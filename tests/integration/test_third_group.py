@@ -18,9 +18,11 @@ from tests.integration.cluster import (
     ADD,
     EXECUTABLE,
     SMALL,
+    add_shared,
     jobs,
     locked,
     nodes_of,
+    remove,
     run,
     start,
     succeed,
@@ -80,11 +82,10 @@ def under_way(command: cluster.Command) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_all_groups_are_balanced() -> None:
-    run(*(["gnt-instance", "remove", "-f", name] for (name,) in table("gnt-instance", "name")))
+    remove(*(name for (name,) in table("gnt-instance", "name")))
     run(["gnt-group", "add", "third"])
     run(["gnt-group", "assign-nodes", "third", "node3"])
-    names = [(f"{node}-{number}", node) for node in ("node2", "node5") for number in (1, 2)]
-    succeed(*(add(name, "sharedfile", node) for name, node in names))
+    add_shared({f"{node}-{number}": node for node in ("node2", "node5") for number in (1, 2)})
     command = [PROGRAMS / "hbal", "--all-groups", "--min-gain=0", "-L", "-X"]
     succeed(command)
     assert table("gnt-node", "pinst_cnt") == [["1"], ["1"], ["0"], ["1"], ["1"]]

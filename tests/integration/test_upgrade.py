@@ -11,7 +11,18 @@ from typing import Any
 import pytest
 
 from tests.integration import cluster
-from tests.integration.cluster import ADD, EXECUTABLE, MASTER, SMALL, nodes_of, run, start, succeed, table
+from tests.integration.cluster import (
+    ADD,
+    EXECUTABLE,
+    MASTER,
+    SMALL,
+    nodes_of,
+    remove,
+    run,
+    start,
+    succeed,
+    table,
+)
 from tests.integration.daemon import Daemon, agree
 from tests.support.programs import PROGRAMS
 
@@ -43,8 +54,7 @@ def rules(daemon: Daemon) -> Any:
 
 def test_daemon_follows_an_upgrade(daemon: Daemon, tmp_path: Path) -> None:
     """It goes on deciding without a restart."""
-    rows = table("gnt-instance", "name")
-    run(*(["gnt-instance", "remove", "-f", name] for (name,) in rows))
+    remove(*(name for (name,) in table("gnt-instance", "name")))
     succeed(add("before", "drbd", "--node-group", "default"))
     agree(tmp_path)
     process, served = daemon.status()["pid"], daemon.served()
