@@ -7,6 +7,7 @@ import pytest
 from ganeti_htools.model.tags import MAINTENANCE
 from tests.integration import cluster
 from tests.integration.cluster import ADD, SMALL, refusal, run, start, succeed, switch_off, switch_on, table
+from tests.support.interposed import Interposed, Moment
 from tests.support.programs import PROGRAMS
 
 pytestmark = pytest.mark.integration
@@ -64,3 +65,40 @@ def test_node_is_emptied_started_anew_and_refilled(empty: bool) -> None:
     assert places() == PLACES
     assert facts() == ["N"]
     assert not any(tags for (tags,) in table("gnt-instance", "tags", *PLACES))
+
+
+class After(Interposed):
+    """Stops answering when so many jobs have ended."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(cluster.TOP / "interposed", cluster.luxi(), Moment.ENDED)
+        self._count = count
+
+    def _ended(self) -> bool:
+        return len(self._submitted) >= self._count and super()._ended()
+
+
+def cut_off(action: str, count: int) -> bool:
+    """Kill the tool when so many of its jobs have ended; whether there were as many."""
+    with After(count) as luxi:
+        words = action, "node2", "--take-over", "--no-capacity-checks"
+        process = start([HMAINTAIN, *words, f"-L{luxi.path}", "-X"])
+        cluster.wait_until(lambda: luxi.reached.is_set() or process.poll() is not None)
+        process.kill()
+        out, err = process.communicate()
+        assert luxi.reached.is_set() or process.returncode == 0, (out, err)
+        return luxi.reached.is_set()
+
+
+def test_next_run_goes_on_with_a_killed_one() -> None:
+    """And is killed two jobs later, until one has nothing to do any more."""
+    for action in ("start", "end"):
+        count = 1
+        while cut_off(action, count):
+            count += 2
+        assert count >= 3
+        if action == "start":
+            assert {name for name, (node, _) in places().items() if node == "node2"} == set()
+            assert facts()[:2] == ["Y", MAINTENANCE]
+    assert places() == PLACES
+    assert facts() == ["N"]
