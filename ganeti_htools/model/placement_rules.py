@@ -51,6 +51,7 @@ class PlacementRules:
     * ``sets`` number the sets that stay together; ``primaries`` and ``secondaries`` (sets by nodes) count
       their members.
 
+    ``stuck`` marks mirrored instances that could not fail over for their rules when the cluster was read.
     The last row of ``crowds``, ``primaries`` and ``secondaries`` is that of NOWHERE. They change in place.
     """
 
@@ -64,6 +65,7 @@ class PlacementRules:
     sets: dict[str, int]
     primaries: Ints
     secondaries: Ints
+    stuck: Bools
 
     def copy(self) -> "PlacementRules":
         """Return a copy; changes of the copy do not affect these."""
@@ -84,6 +86,7 @@ class PlacementRules:
             near=self.near[:, nodes][:, :, nodes],
             primaries=self.primaries[:, nodes],
             secondaries=self.secondaries[:, nodes],
+            stuck=self.stuck[instances],
         )
 
     def of(self, rows: Sequence[Instance]) -> InstanceRules:
@@ -92,7 +95,8 @@ class PlacementRules:
 
     def followed_by(self, rows: Sequence[Instance]) -> "PlacementRules":
         """Return the rules with further instances, which are on no node yet."""
-        return replace(self, instances=self.instances.followed_by(self.of(rows)))
+        stuck = np.concatenate([self.stuck, np.zeros(len(rows), np.bool_)])
+        return replace(self, instances=self.instances.followed_by(self.of(rows)), stuck=stuck)
 
     def count(self, rules: InstanceRules, pnode: int, snode: int, sign: int) -> None:
         """Count one instance that comes to nodes (1) or leaves them (-1), in place."""
@@ -102,6 +106,13 @@ class PlacementRules:
             self.primaries[sets, pnode] += sign
         if snode != NOWHERE:
             self.secondaries[sets, snode] += sign
+
+    def keeps_from(self, rules: InstanceRules, pnode: int, snode: int) -> bool:
+        """Whether other instances keep one with these nodes from failing over."""
+        distances, sets = rules.distances[rules.distances != NOWHERE], rules.sets[rules.sets != NOWHERE]
+        crowded = self.crowds[distances, snode] > self.near[self.near_of[distances], pnode, snode]
+        elsewhere = self.primaries[sets].sum(axis=1) - self.primaries[sets, pnode]
+        return bool(crowded.any() or (self.primaries[sets, snode] < elsewhere).any())
 
     def _numbered(self, parsed: Sequence[PlacementTags]) -> InstanceRules:
         return InstanceRules(
@@ -148,11 +159,16 @@ def placement_rules(
         ),
         np.array([classes.index(location) for location, _ in distances] or [0], np.int64),
         sets,
-        *np.zeros((2, len(sets) + 1, len(cluster.nodes)), np.int64),
+        np.zeros((len(sets) + 1, len(cluster.nodes)), np.int64),
+        np.zeros((len(sets) + 1, len(cluster.nodes)), np.int64),
+        np.zeros(len(cluster.instances), np.bool_),
     )
     rows = found._numbered([parsed.get(row, nothing) for row in range(len(cluster.instances))])
     for row in ruled:
         found.count(rows.take(np.array([row])), int(placed.pnode[row]), int(placed.snode[row]), 1)
+    for row in ruled:
+        p, s = int(placed.pnode[row]), int(placed.snode[row])
+        found.stuck[row] = s != NOWHERE and found.keeps_from(rows.take(np.array([row])), p, s)
     return replace(found, instances=rows)
 
 

@@ -93,7 +93,11 @@ def _with_mates(counts: Ints, of: InstanceRules, was: Any, node: Any) -> Any:
 
 
 def bound_by_rules(state: State, rows: Ints, scope: Bools) -> Bools:
-    """Whether rules alone leave instances (rows) no other primary among the nodes in scope of their group."""
+    """Whether rules alone leave instances (rows) no other primary among the nodes in scope of their group.
+
+    Also mirrored ones that already could not fail over for their rules when the cluster was read: each of
+    them would rule out all new instances.
+    """
     if state.rules is None:
         return np.zeros(len(rows), np.bool_)
     of = state.rules.instances.take(rows)
@@ -101,7 +105,8 @@ def bound_by_rules(state: State, rows: Ints, scope: Bools) -> Bools:
     p, s = state.pnode[rows, np.newaxis], state.snode[rows, np.newaxis]
     nodes = np.arange(len(scope))
     takers = scope & (state.group == state.group[p]) & (nodes != p)
-    return np.asarray(~(takers & allows(state.rules, each, p, s, nodes)).any(axis=1))
+    possible = takers & allows(state.rules, each, p, s, nodes)
+    return np.asarray(state.rules.stuck[rows] | ~possible.any(axis=1))
 
 
 def eligible(state: State, asked: RequestedInstance) -> Bools:

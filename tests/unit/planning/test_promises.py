@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from ganeti_htools.engine.rules.node_rules import CODE, FITS
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
-from ganeti_htools.model.types import DiskTemplate, Status
+from ganeti_htools.model.types import DiskTemplate, Fail, Status
 from ganeti_htools.planning.decision import Cache, Known, Response, respond
 from ganeti_htools.planning.promises import Promise, with_promises
 from tests.support import messages
@@ -19,6 +20,7 @@ from tests.support.by_hand import cluster, instance
 from tests.support.cases import TYPES, case
 from tests.support.clusters import Json, Shape
 from tests.support.clusters import cluster as generated
+from tests.support.trials import anew
 
 NEW = instance("new", DiskTemplate.PLAIN, "a")
 PROMISE = Promise(NEW, new=True)
@@ -39,6 +41,12 @@ def test_promised_new_instance_takes_its_place() -> None:
     assert names == ["new"]
     assert counted.instances == (NEW,)
     assert free(counted) == {"a": (9_000, 898_976), "b": (10_000, 900_000)}
+
+
+def test_promised_new_instance_keeps_its_distance() -> None:
+    apart, other = (replace(NEW, name=name, tags=("htools:apart:x",)) for name in ("new", "other"))
+    counted, _ = with_promises(with_rows(), [Promise(apart, new=True)])
+    assert anew(derive(counted, (other,)), other).codes.tolist() == [CODE[Fail.RULE], FITS]
 
 
 @pytest.mark.parametrize("node", ["a", "b"])
