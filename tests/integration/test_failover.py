@@ -43,7 +43,7 @@ def fail_over(new: Daemon) -> None:
 @contextmanager
 def stopped_migration(node: str) -> Iterator[None]:
     """Migrations that a master begins within the block stay under way until its end."""
-    hook, go = TOP / node / "etc/ganeti/hooks/instance-migrate-pre.d/waits", TOP / f"{node}-go"
+    hook, go = TOP / node / "etc/ganeti/hooks/instance-migrate-pre.d/waits", TOP.parent / f"{node}-go"
     go.unlink(missing_ok=True)
     hook.parent.mkdir(parents=True)
     hook.write_text(f"#!/bin/sh\nuntil [ -e {go} ]; do sleep 0.1; done\n")

@@ -197,8 +197,10 @@ class LedgerMethods:
         seconds, cluster = given.seconds(args), self._cluster()
 
         expires = None if seconds is None else time.time() + seconds
+        if seconds is not None and expires is not None:
+            self._worker.ends.note(expires, seconds, trio.current_time())
 
-        def work(ledger: "Ledger") -> tuple[str, list[dict[str, object]]]:
+        def work(ledger: "Ledger") -> list[dict[str, object]]:
             uuid, full_name = named.new_consumer(name, cluster)
             had = ledger.snapshot(uuid)
             before = had.consumers.get(uuid)
@@ -213,13 +215,9 @@ class LedgerMethods:
             )
             replaced = None if before is None else _allocations(before, had)["allocations"]
             now = ledger.snapshot(uuid)
-            claims = [{**_allocations(each, now), "replaced": replaced} for each in now.consumers.values()]
-            return uuid, claims
+            return [{**_allocations(each, now), "replaced": replaced} for each in now.consumers.values()]
 
-        uuid, claims = await self._change(work)
-        if seconds is not None and expires is not None:
-            self._worker.ends.note(uuid, expires, seconds, trio.current_time())
-        return claims
+        return await self._change(work)
 
     @method(
         "Ends a claim, and returns it. Allocations of what exists in Ganeti cannot be released.",

@@ -5,42 +5,31 @@ knows end when they would have ended before.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from htoolsd.ledger.records import Consumer
 
-
-class _End(NamedTuple):
-    """An end by the ledger, the same end on the steady clock, and when it became known there."""
-
-    expires: float
-    at: float
-    known: float
+_LATE = 600.0  # seconds after its end in which a claim may still be written
 
 
 class ClaimEnds:
-    """The ends of the claims that are known, by consumer (uuid). ``now`` is the time of the steady clock."""
+    """The ends of claims on the steady clock, by their ends in the ledger. ``now`` is that clock's time."""
 
     def __init__(self) -> None:
-        self._ends: dict[str, _End] = {}
+        self._ends: dict[float, float] = {}
 
-    def note(self, uuid: str, expires: float, seconds: float, now: float) -> None:
-        """Note a new claim, which ends in so many seconds."""
-        self._ends[uuid] = _End(expires, now + seconds, now)
+    def note(self, expires: float, seconds: float, now: float) -> None:
+        """Note the end of a claim that may be written, even if nobody learns of it: in so many seconds."""
+        self._ends[expires] = now + seconds
 
-    def due(self, claims: Iterable[Consumer], read: float, epoch: float, now: float) -> list[Consumer]:
-        """Return the claims that have ended, of all claims with an end that the ledger had at ``read``.
+    def due(self, claims: Iterable[Consumer], epoch: float, now: float) -> list[Consumer]:
+        """Return the claims that have ended, of all claims with an end in the ledger.
 
-        ``epoch`` is the time of the machine's clock, which counts for claims that were not known.
+        ``epoch`` is the time of the machine's clock, which counts for ends that were not known.
         """
-        ends = {uuid: end for uuid, end in self._ends.items() if end.known >= read}
-        found = []
-        for claim in claims:
-            expires, end = claim.expires or 0.0, ends.get(claim.uuid, self._ends.get(claim.uuid))
-            if end is None or end.expires != expires:
-                end = _End(expires, now + expires - epoch, now)
-            ends.setdefault(claim.uuid, end)
-            if end.at <= now:
-                found.append(claim)
-        self._ends = ends
+        by_end = [(claim.expires or 0.0, claim) for claim in claims]
+        for expires, _ in by_end:
+            self._ends.setdefault(expires, now + expires - epoch)
+        found = [claim for expires, claim in by_end if self._ends[expires] <= now]
+        current = {expires for expires, _ in by_end}
+        self._ends = {each: at for each, at in self._ends.items() if each in current or at > now - _LATE}
         return found

@@ -192,9 +192,8 @@ class LedgerWorker:
 
     async def _release_expired(self) -> None:
         try:
-            read = trio.current_time()
             claims = await self.do(lambda ledger: ledger.expiring())
-            due = self.ends.due(claims, read, time.time(), trio.current_time())
+            due = self.ends.due(claims, time.time(), trio.current_time())
             released = await self.do(lambda ledger: ledger.release_unless_renewed(due)) if due else ()
         except LedgerError:
             return  # until the next time

@@ -10,7 +10,7 @@ CLAIM = Consumer("web", "c/web", "claim", expires=1010.0)  # made at 1000, for 1
 
 
 def is_due(ends: ClaimEnds, claim: Consumer, epoch: float, now: float) -> bool:
-    return ends.due([claim], now, epoch, now) == [claim]
+    return ends.due([claim], epoch, now) == [claim]
 
 
 @pytest.mark.parametrize("step", [0, HOUR, -HOUR])
@@ -18,7 +18,7 @@ def is_due(ends: ClaimEnds, claim: Consumer, epoch: float, now: float) -> bool:
 def test_claim_lasts_as_long_as_it_should_when_the_clock_is_set(step: float, noted: bool) -> None:
     ends = ClaimEnds()
     if noted:
-        ends.note("web", 1010.0, 10.0, 0.0)
+        ends.note(1010.0, 10.0, 0.0)
     else:
         assert not is_due(ends, CLAIM, 1001.0, 1.0)
     assert not is_due(ends, CLAIM, 1009.0 + step, 9.0)
@@ -32,12 +32,20 @@ def test_claim_of_an_earlier_daemon_ends_by_the_machines_clock() -> None:
 
 def test_renewed_claim_has_its_new_end() -> None:
     ends = ClaimEnds()
-    ends.note("web", 1005.0, 5.0, 0.0)
+    ends.note(1005.0, 5.0, 0.0)
     assert not is_due(ends, CLAIM, 1006.0, 6.0)
 
 
-def test_claim_that_was_made_during_the_search_is_not_forgotten() -> None:
+@pytest.mark.parametrize("written", [3.0, 100.0])
+def test_claim_that_is_written_later_is_not_forgotten(written: float) -> None:
     ends = ClaimEnds()
-    ends.note("web", 1010.0, 10.0, 2.0)
-    assert ends.due([], 1.0, 1003.0, 3.0) == []
-    assert is_due(ends, CLAIM, 1012.0 - HOUR, 12.0)
+    ends.note(1010.0, 10.0, 0.0)
+    assert ends.due([], 1000.0 + written - 1, written - 1) == []
+    assert is_due(ends, CLAIM, 1000.0 + written - HOUR, max(written, 10.0))
+
+
+def test_end_of_a_claim_that_was_never_written_is_forgotten() -> None:
+    ends = ClaimEnds()
+    ends.note(1010.0, 10.0, 0.0)
+    assert ends.due([], 2000.0, 1000.0) == []
+    assert not is_due(ends, CLAIM, 1000.0, 1000.0)
