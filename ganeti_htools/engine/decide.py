@@ -58,8 +58,8 @@ def decide(
 ) -> Decision:
     """Decide a request; the reporter gets what is judged.
 
-    An allocation of an existing instance keeps to its group: Ganeti recreates its disks, and has the locks of
-    that group's nodes only (``LUInstanceRecreateDisks``).
+    An allocation of an existing instance with its disks keeps to its group: Ganeti recreates them, and has
+    locks of this group's nodes only (``LUInstanceRecreateDisks``).
 
     Raises RequestFailed with the reason for Ganeti's administrator.
     """
@@ -68,9 +68,12 @@ def decide(
         case wanted.Allocate(placement):
             if options.restrict_to is None:
                 options = replace(options, restrict_to=request.restrict_to)
-            if placement.group is None and placement.instance.name in indices:
-                group = state.group[state.pnode[indices[placement.instance.name]]]
-                placement = replace(placement, group=state.cluster.groups[int(group)].uuid)
+            there = indices.get(placement.instance.name)
+            if placement.group is None and there is not None:
+                row = state.cluster.instances[there]
+                if (row.template, row.dsk) == (placement.instance.template, placement.instance.dsk):
+                    group = state.cluster.groups[int(state.group[state.pnode[there]])]
+                    placement = replace(placement, group=group.uuid)
             pools, state = pool_room(state), state.copy()
             placed = place(state, placement, options, is_dedicated(state, request), reporter, pools)
             if not placed.nodes:
