@@ -17,7 +17,7 @@ _INVALID = re.compile(r"[^\w.+*/:@-]", re.ASCII)
 
 
 class NodeMaintenance(NamedTuple):
-    """What the tags of a node say about its maintenance.
+    """The maintenance of a node, by its tags.
 
     ``since`` (UTC, like 20261123T184500Z) and ``by`` are of the first ``start``, empty if nobody said.
     ``runs`` mark the runs at work on it, each with its time first.

@@ -410,8 +410,7 @@ def _refuse_offline(node: Node) -> None:
 def homes_on(state: State, rows: Iterable[int]) -> dict[int, tuple[int, int]]:
     """Return the homes of instances (rows) that are on these nodes, or whose home is gone.
 
-    A node that is gone is NOWHERE. Sources without UUIDs, such as text files, do not tell which nodes are
-    homes that have UUIDs.
+    A node that is gone is NOWHERE. Homes are named by UUID, which text files do not have.
     """
     known, here = rows_by_identity(state.cluster), set(rows)
     complete = any(node.uuid for node in state.cluster.nodes)

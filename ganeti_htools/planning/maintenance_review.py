@@ -88,7 +88,7 @@ def _follow(
 def newly_lost(after: State, leaving: Bools, accepted: frozenset[str]) -> str | None:
     """Describe instances without redundancy that are not ``accepted`` (names); None if there are none.
 
-    What has a node that is to be emptied is not counted: its mirror is away, or it goes down with the node.
+    Instances on nodes that are to be emptied do not count: their mirror is gone, or they stop with the node.
     """
     away = leaving[after.pnode] | (leaving[after.snode] & (after.snode != NOWHERE))
     lost = np.flatnonzero(returning.lost_now(after) & ~away).tolist()

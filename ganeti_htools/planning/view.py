@@ -140,12 +140,17 @@ def across_groups(state: State) -> Bools:
     return group
 
 
+def is_called(name: str, shortened: str) -> bool:
+    """Whether a name, or its beginning up to a dot, is this one."""
+    return f"{name}.".startswith(f"{shortened}.")
+
+
 def _complete(names: Iterable[str], wanted: Sequence[str], problem: str) -> list[str]:
     """Complete names that may be cut off at a dot. Raises HtoolsError."""
     known = list(names) if wanted else []
     found, unknown = [], []
     for name in wanted:
-        longer = [each for each in known if each.startswith(f"{name}.")]
+        longer = [each for each in known if is_called(each, name)]
         if name in known or len(longer) == 1:
             found.append(name if name in known else longer[0])
         else:

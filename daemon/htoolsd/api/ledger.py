@@ -196,8 +196,9 @@ class LedgerMethods:
         amounts, generations = given.allocations(args), given.generations(args)
         seconds, cluster = given.seconds(args), self._cluster()
 
-        expires = None if seconds is None else time.time() + seconds
-        if seconds is not None and expires is not None:
+        expires = None
+        if seconds is not None:
+            expires = time.time() + seconds
             self._worker.ends.note(expires, seconds, trio.current_time())
 
         def work(ledger: "Ledger") -> list[dict[str, object]]:

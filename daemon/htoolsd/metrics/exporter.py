@@ -63,9 +63,9 @@ def document(model: Model, jobs: Sequence[JobTimes], status: Document, scrapes: 
 
     ``scrapes`` are the durations of earlier calls.
     """
-    nothing: Document = {"cluster": None, "nodes": [], "instances": [], "jobs": [], "groups": []}
+    always: Document = {"scrapes": scrapes.to_json()}
     if not status["cluster"]["master"] or model.answers is None:
-        return {**nothing, "scrapes": scrapes.to_json()}
+        return {**always, "cluster": None, "nodes": [], "instances": [], "jobs": [], "groups": []}
     instances = list(map(_instance, model.tables["instances"].rows, _states(model)))
     reported = {row.values["name"]: row.values for row in model.tables["live_nodes"].rows}
     used = _used(instances)
@@ -74,12 +74,12 @@ def document(model: Model, jobs: Sequence[JobTimes], status: Document, scrapes: 
     capacity = {group["name"]: group for group in status["capacity"]["groups"]}
     groups = [{**capacity.get(group["name"], {}), **group} for group in status["groups"] or ()]
     return {
+        **always,
         "cluster": model.name,
         "nodes": nodes,
         "instances": instances,
         "jobs": jobs,
         "groups": groups,
-        "scrapes": scrapes.to_json(),
     }
 
 

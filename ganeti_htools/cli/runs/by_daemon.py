@@ -18,6 +18,7 @@ from ganeti_htools.execution.record import INTERRUPTED, run_from_record
 from ganeti_htools.execution.review import Say
 from ganeti_htools.model.errors import HtoolsError, UsageError
 from ganeti_htools.planning.options import to_json
+from ganeti_htools.planning.view import is_called
 from ganeti_htools.sources.source import Source, describe_silent, read
 
 _PLANNING = 3600.0  # seconds to wait for a plan
@@ -74,12 +75,7 @@ def await_nodes(line: CommandLine, names: Sequence[str]) -> None:
 
 def _silent(path: str, names: Sequence[str]) -> list[str]:
     status: Any = calls.ask(path, "status", {})
-    return [node for node in status["cluster"]["silent"] if any(_is_called(node, name) for name in names)]
-
-
-def _is_called(node: str, name: str) -> bool:
-    """Whether a name, which may be cut off at a dot, is that of a node."""
-    return f"{node}.".startswith(f"{name}.")
+    return [node for node in status["cluster"]["silent"] if any(is_called(node, name) for name in names)]
 
 
 def _socket(line: CommandLine) -> str:

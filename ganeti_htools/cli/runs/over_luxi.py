@@ -24,6 +24,7 @@ from ganeti_htools.luxi.client import LuxiClient, LuxiError
 from ganeti_htools.luxi.opcodes import sources
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError, HtoolsError
+from ganeti_htools.planning.view import is_called
 from ganeti_htools.sources import storage_jobs
 
 
@@ -65,7 +66,7 @@ async def _await_nodes(path: str, names: Sequence[str]) -> None:
             silent = [
                 row.values["name"]
                 for row in await queries.query(ganeti, "node", ("name", "offline", "mfree"))
-                if any(f"{row.values['name']}.".startswith(f"{name}.") for name in names)
+                if any(is_called(row.values["name"], name) for name in names)
                 and not row.values["offline"]
                 and "mfree" not in row.values
             ]

@@ -59,12 +59,16 @@ def evacuate_nodes(
 
     def move(now: State, index: int, nodes: Bools, reporter: Reporter = SILENT) -> list[MovePart]:
         asked, group = now.instance(index), int(now.group[now.pnode[index]])
-        usable = (now.group == group) & ~away & ~now.columns.offline & nodes
+        usable = nodes.copy()
         usable[now.pnode[index]] = False
         reporter.starting(now, asked, now.group == group)
         return leave(now, asked, mode, group, np.flatnonzero(usable), options, reporter)
 
-    sets = SetMoves(state, instances, move, mode)
+    def scope(index: int) -> Bools:
+        nodes: Bools = (state.group == state.group[state.pnode[index]]) & ~away & ~state.columns.offline
+        return nodes
+
+    sets = SetMoves(state, instances, move, mode, scope)
     return _one_by_one(
         state, instances, lambda index: move(state, index, sets.targets(index), reporter), reporter
     )
@@ -120,10 +124,11 @@ def change_group(
         best = best_outcome(now, outcomes)
         if best is None:
             raise RequestFailed(_no_group(now, asked, allowed, outcomes, options))
-        usable = (now.group == best.group) & ~now.columns.offline & nodes
+        usable = (now.group == best.group) & nodes
         return leave(now, asked, EvacMode.ALL, best.group, np.flatnonzero(usable), PlacementOptions())
 
-    sets = SetMoves(state, instances, move, EvacMode.ALL)
+    scope = np.isin(state.group, allowed) & ~state.columns.offline
+    sets = SetMoves(state, instances, move, EvacMode.ALL, lambda _: scope)
     return _one_by_one(
         state, instances, lambda index: move(state, index, sets.targets(index), reporter), reporter
     )

@@ -1,6 +1,7 @@
 """The sign of a daemon that starts on a kept socket."""
 
 import os
+import runpy
 import socket
 import subprocess
 import sys
@@ -9,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from ganeti_htools.client.protocol import STARTING
 from ganeti_htools.sockets import is_open
 from htoolsd.process import starting
 from htoolsd.process.starting import SUFFIX, show_start
+from tests.support.programs import FALLBACK
 
 
 @pytest.fixture
@@ -73,3 +76,7 @@ def test_little_is_imported_before_the_sign() -> None:
     code = "import sys, htoolsd.__main__"
     code += "; assert not {'argparse', 'dataclasses', 'trio', 'numpy', 'ganeti_htools'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_all_programs_know_the_sign_by_the_same_name() -> None:
+    assert runpy.run_path(str(FALLBACK))["START"] == STARTING == SUFFIX

@@ -57,6 +57,13 @@ def test_set_stays_if_no_node_takes_all() -> None:
     assert "no place for all of one, two, which stay together" in found.failed[0][1]
 
 
+def test_roomiest_of_many_nodes_are_tried() -> None:
+    small = {f"small{i}": 2000 for i in range(60)}
+    state = state_of(ext(mem=1500), **small, b=2000, c=3200, d=2000)
+    found = places(evacuate_nodes(state, [0, 2], EvacMode.PRIMARY, OPTIONS))
+    assert state.names(found[0]) == state.names(found[2]) == ["c"]
+
+
 @pytest.mark.parametrize("mode", EvacMode)
 def test_mirrored_members_share_both_nodes(mode: EvacMode) -> None:
     rows = [member(name, DiskTemplate.DRBD, "a", "b") for name in ("one", "two")]
