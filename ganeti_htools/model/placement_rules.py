@@ -9,7 +9,7 @@ from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.node_usage import HostedInstances
-from ganeti_htools.model.placement_tags import Distance, PlacementTags, has_rules, placement_tags
+from ganeti_htools.model.placement_tags import Distance, PlacementTags, against, has_rules, placement_tags
 
 # The nodes that rules of one instance allow, as tags say it.
 Choice = tuple[frozenset[str], frozenset[str]]
@@ -151,7 +151,7 @@ def placement_rules(
             np.zeros((0, max(len(each.together) for each in wanted)), np.int64),
         ),
         choices,
-        np.array([_eligible(cluster, *choice) for choice in choices], np.bool_),
+        np.array([_eligible(cluster, PlacementTags(*choice)) for choice in choices], np.bool_),
         distances,
         np.zeros((len(distances) + 1, len(cluster.nodes)), np.int64),
         np.array([_near(cluster, location) for location in classes], np.bool_).reshape(
@@ -180,12 +180,9 @@ def _padded(rows: Sequence[Sequence[int]], most: int) -> Ints:
     return found
 
 
-def _eligible(cluster: Cluster, on: frozenset[str], names: frozenset[str]) -> list[bool]:
-    """Mark the nodes that have one of the tags and one of the names; empty sets allow all."""
-    return [
-        (not on or not on.isdisjoint(node.tags)) and (not names or node.name in names)
-        for node in cluster.nodes
-    ]
+def _eligible(cluster: Cluster, rules: PlacementTags) -> list[bool]:
+    """Mark the nodes that tags and names allow."""
+    return [not any(against(rules, node)) for node in cluster.nodes]
 
 
 def _near(cluster: Cluster, location: str) -> Bools:

@@ -1,7 +1,9 @@
 """Tags of an instance that say where it may be (``htools-tags(7)``)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
+
+from ganeti_htools.model.cluster import Node
 
 ON = "htools:on:"
 NODE = "htools:node:"
@@ -73,6 +75,14 @@ def tag_of(distance: Distance) -> str:
     """Return the tag of a set whose members keep a distance."""
     location, name = distance
     return f"{SPREAD}{location}:{name}" if location else f"{APART}{name}"
+
+
+def against(rules: PlacementTags, node: Node) -> Iterator[str]:
+    """Yield the rules, as tags, that do not allow a node: of several alternatives none is met."""
+    if rules.on and rules.on.isdisjoint(node.tags):
+        yield " or ".join(f"{ON}{tag}" for tag in sorted(rules.on))
+    if rules.nodes and node.name not in rules.nodes:
+        yield " or ".join(f"{NODE}{name}" for name in sorted(rules.nodes))
 
 
 def _split(tag: str) -> tuple[str, str]:

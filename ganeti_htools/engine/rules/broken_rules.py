@@ -1,5 +1,6 @@
 """Rules of tags that instances break where they are now."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -7,7 +8,7 @@ import numpy as np
 
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.placement_rules import PlacementRules
-from ganeti_htools.model.placement_tags import NODE, ON, TOGETHER, placement_tags, tag_of
+from ganeti_htools.model.placement_tags import TOGETHER, against, placement_tags, tag_of
 from ganeti_htools.model.state import State
 
 
@@ -30,15 +31,11 @@ def broken_rules(state: State) -> list[BrokenRule]:
 def _on_wrong_nodes(state: State, rules: PlacementRules) -> Iterator[BrokenRule]:
     for row in np.flatnonzero((rules.instances.choice > 0) & (state.pnode != NOWHERE)).tolist():
         parsed = placement_tags(state.cluster.instances[row].tags)
-        own = [int(node) for node in (state.pnode[row], state.snode[row]) if node != NOWHERE]
-        nodes = [(node, state.cluster.nodes[node]) for node in own]
-        wrong = [node for node, each in nodes if parsed.on and parsed.on.isdisjoint(each.tags)]
-        if wrong:
-            yield BrokenRule(" or ".join(f"{ON}{tag}" for tag in sorted(parsed.on)), (row,), tuple(wrong))
-        wrong = [node for node, each in nodes if parsed.nodes and each.name not in parsed.nodes]
-        if wrong:
-            rule = " or ".join(f"{NODE}{name}" for name in sorted(parsed.nodes))
-            yield BrokenRule(rule, (row,), tuple(wrong))
+        wrong = defaultdict[str, list[int]](list)
+        for node in (int(node) for node in (state.pnode[row], state.snode[row]) if node != NOWHERE):
+            for rule in against(parsed, state.cluster.nodes[node]):
+                wrong[rule].append(node)
+        yield from (BrokenRule(rule, (row,), tuple(nodes)) for rule, nodes in wrong.items())
 
 
 def _too_close(state: State, rules: PlacementRules) -> Iterator[BrokenRule]:

@@ -13,7 +13,7 @@ import numpy as np
 from ganeti_htools.engine.rules.node_rules import CODE, Codes
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.placement_rules import InstanceRules, PlacementRules
-from ganeti_htools.model.placement_tags import FIXED, NODE, ON, TOGETHER, is_fixed, placement_tags, tag_of
+from ganeti_htools.model.placement_tags import FIXED, TOGETHER, against, is_fixed, placement_tags, tag_of
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
 
@@ -187,11 +187,7 @@ def broken_by(
         return []
     own, parsed, none = own_nodes(state, asked), placement_tags(asked.row.tags), np.zeros(0, np.int64)
     new = [state.cluster.nodes[node] for node in (primary, secondary) if node is not None and node not in own]
-    found = []
-    if parsed.on and any(parsed.on.isdisjoint(node.tags) for node in new):
-        found.append(" or ".join(f"{ON}{tag}" for tag in sorted(parsed.on)))
-    if parsed.nodes and any(node.name not in parsed.nodes for node in new):
-        found.append(" or ".join(f"{NODE}{name}" for name in sorted(parsed.nodes)))
+    found = [*dict.fromkeys(rule for node in new for rule in against(parsed, node))]
     alone = InstanceRules(np.zeros((), np.int64), none, none)
     rules = [
         (tag_of(each), replace(alone, distances=np.array([state.rules.distances[each]])))
