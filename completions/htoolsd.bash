@@ -427,7 +427,7 @@ END
 -h,--help none
 --version none
 --socket file
-choices=status,refresh,storage,methods,plans,plan,execute,cancel,forget,check,metrics,notify,policies,run,history,why,providers,inventory,usage,allocations,claim,candidates,release,glossary,decide 1 1
+choices=status,refresh,storage,methods,plans,plan,execute,cancel,forget,top,check,metrics,notify,policies,run,history,why,providers,inventory,usage,allocations,claim,candidates,release,glossary,decide 1 1
 END
             ;;
         'htoolsctl status') cat <<'END'
@@ -490,6 +490,13 @@ END
 --json none
 --wide none
 oneplan 1 1
+END
+            ;;
+        'htoolsctl top') cat <<'END'
+-h,--help none
+--json none
+--wide none
+--once none
 END
             ;;
         'htoolsctl check') cat <<'END'

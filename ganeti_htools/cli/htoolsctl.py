@@ -14,7 +14,7 @@ from ganeti_htools import streams
 from ganeti_htools.cli import glossary, ledger_commands, monitoring
 from ganeti_htools.cli.report import daemon, daemon_plans, decision, history, policies, storage
 from ganeti_htools.cli.report import glossary as glossary_report
-from ganeti_htools.cli.report.layout import harmless, wrapped
+from ganeti_htools.cli.report.layout import columns, harmless, wrapped
 from ganeti_htools.cli.terminal.arguments import count
 from ganeti_htools.cli.terminal.messages import progress, say, warn
 from ganeti_htools.client.calls import PATIENCE, CallRefusedError, ask, default_socket
@@ -114,6 +114,8 @@ def _parser() -> argparse.ArgumentParser:
             )
         if name == "cancel":
             command.add_argument("--now", action="store_true", help="do not wait for the current jobs")
+    top = add("top", _top, "Show the cluster and the daemon, live, in a terminal.")
+    top.add_argument("--once", action="store_true", help="print one frame as text, with all nodes")
     check = add("check", _check, "Check the daemon and the cluster for a monitoring system.")
     check.usage_status = monitoring.CheckState.UNKNOWN  # 2 would be CRITICAL
     for short, name in (("-w", "warning"), ("-c", "critical")):
@@ -179,6 +181,18 @@ def _print(options: Namespace, answer: Any, text: Callable[[Any], str]) -> int:
 
 def _status(options: Namespace) -> int:
     return _print(options, ask(options.socket, "status", {}, patience=PATIENCE), daemon.status)
+
+
+def _top(options: Namespace) -> int:
+    if options.json:
+        return _status(options)
+    from ganeti_htools.cli import top  # with curses and the engine
+
+    if options.once or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        print(top.once(options.socket, columns()))
+    else:
+        top.live(options.socket)
+    return 0
 
 
 def _check(options: Namespace) -> int:

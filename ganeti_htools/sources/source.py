@@ -28,6 +28,7 @@ class Source(NamedTuple):
     instances have their configured memory, not their current one. ``simulate`` are the groups of a simulated
     cluster; ``text`` and ``request`` are paths of a file in the text format and of an iallocator request
     (``-`` is standard input). ``ganeti_version`` is that of a source that does not have it.
+    htoolsd reads Ganeti's configuration again before it answers if ``fresh``.
     """
 
     daemon: str | None = None
@@ -41,6 +42,7 @@ class Source(NamedTuple):
     state_of_record: bool = False
     ask_storage: bool = False
     ganeti_version: GanetiVersion | None = None
+    fresh: bool = True
 
 
 class Reading(NamedTuple):
@@ -81,7 +83,7 @@ def _read(source: Source, warn: Warn, verbose: bool) -> Reading:
     if source.ask_storage and (source.luxi is None or source.daemon is not None):
         raise HtoolsError("--ask-storage: only Ganeti itself (-L) can be asked for storage units")
     if source.daemon is not None:
-        return _from_daemon(source.daemon, warn, verbose)
+        return _from_daemon(source.daemon, warn, verbose, source.fresh)
     if source.rapi:
         cluster = _from_rapi(source, warn)
         if has_several_storage_types(cluster):
@@ -156,13 +158,13 @@ def _from_luxi(path: str, warn: Warn, ask_storage: bool) -> Cluster:
     return trio.run(ask)
 
 
-def _from_daemon(path: str, warn: Warn, verbose: bool) -> Reading:
-    """Read htoolsd's cluster; htoolsd reads Ganeti's configuration again before it answers."""
+def _from_daemon(path: str, warn: Warn, verbose: bool, fresh: bool) -> Reading:
+    """Read htoolsd's cluster."""
     from ganeti_htools.backends import luxi
     from ganeti_htools.client import calls
     from ganeti_htools.luxi import relayed
 
-    told: Any = calls.ask(path or calls.default_socket(), "cluster", {"fresh": True})
+    told: Any = calls.ask(path or calls.default_socket(), "cluster", {"fresh": fresh})
     answers = relayed.from_json(told)
     match told:
         case {"ages": dict(ages), "late": bool(late), "error": error, "silent": list(silent)}:

@@ -1,0 +1,130 @@
+"""Frames of the live view: what is shown at which size, and what keys change."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ganeti_htools.cli.report.screen import SORTS, Choice, Shown, Style, frame, instances, nodes, press
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.state import State
+from ganeti_htools.model.types import DiskTemplate
+from tests.support.by_hand import cluster, instance
+
+DRBD = DiskTemplate.DRBD
+
+
+@pytest.fixture(scope="module")
+def state() -> State:
+    rows = [instance("web", DRBD, "b", "a", 3000), instance("db", DRBD, "a", "c", 1000)]
+    made = cluster({"a": 10_000, "b": 10_000, "c": 10_000}, rows)
+    tagged = replace(made.nodes[2], tags=("htools:maintenance",))
+    return derive(replace(made, nodes=(*made.nodes[:2], tagged)))
+
+
+def status(**facts: Any) -> dict[str, Any]:
+    decisions = {"served": 7, "unsatisfied": 0, "failed": 0, "median_ms": 12.3, "alone": 0}
+    known = {"nodes": 3, "instances": 2, "ages": {"live": 3.0}, "unfinished_jobs": 1}
+    return {
+        "version": "1.0",
+        "uptime_s": 7200.0,
+        "cluster": known,
+        "decisions": decisions,
+        "claims": {"living": 1},
+        "plans": {"running": 2},
+        "groups": [{"name": "group1", "score": 1.25, "health": "healthy"}],
+        "policies": [{"name": "rebalance", "mode": "act"}, {"name": "squeeze", "mode": "off"}],
+        "maintenance": [],
+        "attention": [],
+        **facts,
+    }
+
+
+def shown(state: State, choice: Choice, height: int | None = 24, **facts: Any) -> list[str]:
+    lines = frame(Shown(status(**facts), state, 1.5), choice, 80, height)
+    assert all(len(line.text) <= 80 for line in lines)
+    return [line.text for line in lines]
+
+
+def test_frame_fills_the_smallest_screen(state: State) -> None:
+    lines = shown(state, Choice())
+    assert len(lines) == 24
+    assert (
+        lines[1] == "decisions 1.5/s, 7 served, median 12 ms, 1 claim, 1 job of Ganeti, 2 running plans"[:80]
+    )
+    assert lines[2:4] == ["group1 1.250 healthy", "policies rebalance act"]
+    assert lines[-1].startswith("q quit")
+    assert [line.split()[0] for line in lines[6:9]] == ["a", "b", "c"]
+
+
+def test_bars_are_shares_in_use(state: State) -> None:
+    row = next(line for line in shown(state, Choice()) if line.startswith("b "))
+    assert "[##.....]  30%" in row
+    assert next(line for line in shown(state, Choice()) if line.startswith("c ")).endswith("maint.")
+
+
+@pytest.mark.parametrize("kind", SORTS)
+def test_each_order_has_all_nodes(state: State, kind: str) -> None:
+    found = nodes(state, Choice(sort=kind))
+    assert sorted(found) == [0, 1, 2]
+    assert nodes(state, Choice(sort=kind, backwards=True)) == found[::-1]
+
+
+def test_fullest_node_comes_first(state: State) -> None:
+    assert nodes(state, Choice(sort="memory"))[0] == 1
+
+
+def test_many_alarms_leave_room_for_nodes(state: State) -> None:
+    alarms = [{"text": f"alarm {number}"} for number in range(9)]
+    lines = shown(state, Choice(), attention=alarms)
+    assert [line for line in lines if line.startswith("ATTENTION")][-1].endswith(
+        "and 7 more: htoolsctl status"
+    )
+
+
+def test_long_tables_follow_the_chosen_row() -> None:
+    state = derive(cluster({f"node{number:04}": 1000 for number in range(1000)}, []))
+    lines = frame(Shown(status(), state), Choice(row=999), 80, 24)
+    chosen = [line.text for line in lines if line.style is Style.CHOSEN]
+    assert (len(lines), chosen[0].split()[0]) == (24, "node0999")
+    assert len(shown(state, Choice(), height=None)) > 1000
+
+
+def test_names_cannot_steer_the_terminal(state: State) -> None:
+    assert "\x1b" not in "".join(shown(state, Choice(), attention=[{"text": "\x1b[2J"}]))
+
+
+def test_keys_lead_to_an_instance_and_back(state: State) -> None:
+    choice: Choice | None = Choice()
+    for key in ("down", "enter", "enter"):
+        assert choice is not None
+        choice = press(key, choice, state)
+    assert choice is not None
+    assert (choice.node, choice.instance) == ("b", "web")
+    lines = frame(Shown(status(), state, why="because"), choice, 80, 24)
+    assert {"why web", "because"} <= {line.text for line in lines}
+    for key in ("back", "back"):
+        choice = press(key, choice, state)
+        assert choice is not None
+    assert (choice.node, choice.instance) == ("", "")
+    assert press("q", choice, state) is None
+
+
+def test_instances_of_a_node_are_its_primaries_first(state: State) -> None:
+    assert [state.cluster.instances[row].name for row in instances(state, "a")] == ["db", "web"]
+    assert any("secondary" in line and line.endswith("b") for line in shown(state, Choice(node="a")))
+
+
+def test_filter_takes_all_letters(state: State) -> None:
+    choice = press("/", Choice(), state)
+    for key in ("q", "back", "b", "enter"):
+        assert choice is not None
+        choice = press(key, choice, state)
+    assert choice == Choice(pattern="b")
+    assert nodes(state, choice) == [1]
+
+
+def test_nothing_to_open(state: State) -> None:
+    nowhere = Choice(pattern="nothing")
+    assert press("enter", nowhere, state) == nowhere
+    assert press("down", nowhere, state) == nowhere
