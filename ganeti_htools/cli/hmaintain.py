@@ -6,23 +6,34 @@ import socket
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
-from ganeti_htools.cli.cluster import load, make_state, read_cluster
+from ganeti_htools.cli.cluster import load, make_state
 from ganeti_htools.cli.report import maintenance
 from ganeti_htools.cli.report.layout import wrapped
 from ganeti_htools.cli.report.script import give_commands, job_script
+from ganeti_htools.cli.runs import maintenance as actions
 from ganeti_htools.cli.runs import plans
-from ganeti_htools.cli.terminal.messages import warn
 from ganeti_htools.cli.terminal.program import check_exec, execute, print_json, printer
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.plans import execution_of, view_of
 from ganeti_htools.commandline.programs import HMAINTAIN
 from ganeti_htools.model.errors import HtoolsError
-from ganeti_htools.planning import hmaintain as planning
 from ganeti_htools.planning.hmaintain import MaintainOptions
+from ganeti_htools.planning.maintenance_roll import RollOptions
 from ganeti_htools.planning.maintenance_status import maintenance_status
 
-INCOMPLETE = 3  # the exit status if instances stay, or do not return
+INCOMPLETE = 3  # the exit status if instances stay or do not return, or nodes are left out
+_ROLL = ("roll",)
+_FITTING = {  # the actions of options that do not go with every action
+    "empty": ("start", "roll"),
+    "keep_candidate": ("start", "roll"),
+    "no_return": ("end",),
+    "print_commands": ("start", "end"),
+    "no_wait": ("start", "end"),
+    **dict.fromkeys(("command", "pause", "rebooted", "hours", "anew"), _ROLL),
+    **dict.fromkeys(("group", "node_tags", "ignore_non_redundant"), _ROLL),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,45 +48,56 @@ def run(line: CommandLine) -> int:
         if nodes or line.exec:
             raise HtoolsError("status: expected neither nodes nor -X")
         return _status(line)
-    options, tell = _options(line, action, nodes), printer(line)
-    check_exec(HMAINTAIN, line)
-    if line.exec:
-        _wait(line, action, nodes)
-    reading = read_cluster(line)
-    state = planning.state_of(reading.cluster, options)
-    plan, answer = plans.make(line, planning.HMAINTAIN, state, options, reading.generations)
-    tell(*map(wrapped, maintenance.about(plan)))
-    for text in maintenance.remarks(plan):
-        warn(f"Warning: {text}")
+    _check(line, action)
+    if action == "roll":
+        return _roll(line, nodes)
+    if not nodes:
+        raise HtoolsError(f"{action}: expected the names of nodes")
+    tell = printer(line)
+    plan, answer = actions.make(line, _options(line, action, nodes))
+    actions.report(plan, tell)
     give_commands(line, "Commands to run:", lambda: job_script(plan.jobs()), tell)
-    wanted = line.exec and any(plan.jobs())
-    outcome = plans.carry_out(line, HMAINTAIN.name, plan, answer, tell) if wanted else None
+    outcome = actions.carry_out(line, plan, answer, tell) if line.exec else None
     if line.json:
         print_json(maintenance.as_json(plan, outcome))
     plans.conclude(outcome)
     return INCOMPLETE if plan.staying else 0
 
 
-def _wait(line: CommandLine, action: str, nodes: Sequence[str]) -> None:
-    """Wait for jobs of earlier runs, and for nodes whose maintenance ends. Raises HtoolsError."""
-    from ganeti_htools.cli.runs import by_daemon, over_luxi  # load trio and the LUXI client
+def _check(line: CommandLine, action: str) -> None:
+    """Check which options are given. Raises HtoolsError."""
+    known = [name for name, _ in HMAINTAIN.actions]
+    if action not in known:
+        raise HtoolsError(f"expected one of the actions {', '.join(known)}")
+    for option, fitting in _FITTING.items():
+        if option in line.given and action not in fitting:
+            raise HtoolsError(f"--{option.replace('_', '-')} goes with {' and '.join(fitting)} only")
+    check_exec(HMAINTAIN, line)
 
-    if line.daemon is None:
-        over_luxi.let_end(line, HMAINTAIN.name)
-    if action == "end":
-        (over_luxi if line.daemon is None else by_daemon).await_nodes(line, nodes)
+
+def _roll(line: CommandLine, nodes: Sequence[str]) -> int:
+    from ganeti_htools.cli.runs import roll  # loads trio
+
+    options = RollOptions(
+        tuple(nodes),
+        line.group,
+        line.node_tags,
+        line.ignore_non_redundant,
+        replace(_options(line, "start", ()), take_over=False),
+    )
+    tell = printer(line)
+    if line.exec:
+        left, complete = roll.carry_out(line, options, tell)
+    else:
+        left, complete = roll.look(load(line), options), True
+        tell(*map(wrapped, maintenance.about_roll(left)))
+    if line.json:
+        print_json(maintenance.roll_json(left))
+    return 0 if complete and not left.refused else INCOMPLETE
 
 
 def _options(line: CommandLine, action: str, nodes: Sequence[str]) -> MaintainOptions:
-    """Read the options of the plan from a command line. Raises HtoolsError."""
-    if action not in ("start", "end"):
-        raise HtoolsError("expected one of the actions start, end, status")
-    if action == "start" and line.no_return:
-        raise HtoolsError("--no-return goes with end only")
-    if action == "end" and (line.empty or line.keep_candidate):
-        raise HtoolsError("--empty and --keep-candidate go with start only")
-    if not nodes:
-        raise HtoolsError(f"{action}: expected the names of nodes")
+    """Return the options of the plan."""
     return MaintainOptions(
         view_of(line),
         execution_of(line),

@@ -3,8 +3,6 @@
 import sys
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-
 from ganeti_htools.cli.cluster import load, make_state, save
 from ganeti_htools.cli.report import reboots
 from ganeti_htools.cli.terminal.messages import progress, warn
@@ -75,15 +73,10 @@ def _list(names: Iterable[str]) -> str:
 
 def _members(state: State, line: CommandLine) -> Bools:
     """The nodes to be rebooted. Raises HtoolsError."""
-    members: Bools = ~state.columns.offline
+    members = view.selected_nodes(state, line.group, line.node_tags) & ~state.columns.offline
     if line.skip_non_redundant:
         alone = rolling.without_secondary(state) & ~state.forthcoming
         members[state.pnode[alone]] = False
-    if line.node_tags is not None:
-        wanted = set(line.node_tags)
-        members &= np.array([bool(wanted & set(node.tags)) for node in state.cluster.nodes], np.bool_)
-    if line.group is not None:
-        members &= state.group == view.group(state, line.group, "Cannot find target group.")
     return members
 
 

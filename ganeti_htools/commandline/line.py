@@ -276,6 +276,11 @@ class CommandLine(Values):
     keep_candidate = switch("do not drain the nodes: master candidates stay candidates")
     no_return = switch("let instances stay where they are")
     take_over = switch("go on in place of a run that was cut off")
+    command = value(kinds.PROGRAM, None, "run this program for each batch, with the names of its nodes")
+    pause = switch("wait for Enter or SIGUSR1 before each batch ends")
+    rebooted = switch("wait until the nodes of a batch have booted anew")
+    hours = value(kinds.HOURS, None, "begin batches only at these local times, like 22-6")
+    anew = switch("forget what an earlier roll has done")
 
     # Every program has these.
     version = switch("show the version", "V")

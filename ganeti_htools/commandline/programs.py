@@ -319,6 +319,7 @@ HAREP = Program(
 _MAINTENANCE = (
     ("start", "tag and drain nodes, and move their instances away"),
     ("end", "undrain nodes, and bring their instances home"),
+    ("roll", "go through all nodes in batches: start, run a program or wait, end"),
     ("status", "show the nodes in maintenance, and who would return"),
 )
 HMAINTAIN = Program(
@@ -333,6 +334,14 @@ HMAINTAIN = Program(
         Line.keep_candidate,
         Line.no_return,
         Line.take_over,
+        Line.command,
+        Line.pause,
+        Line.rebooted,
+        Line.hours,
+        Line.group,
+        Line.node_tags,
+        Line.ignore_non_redundant,
+        Line.anew,
         Line.no_capacity_checks,
         Line.ignore_soft_errors,
         Line.exclusion_tags,

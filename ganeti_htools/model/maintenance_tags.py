@@ -10,7 +10,9 @@ from typing import NamedTuple
 from ganeti_htools.model.cluster import Cluster, Node
 from ganeti_htools.model.tags import HOME, LONGEST, MAINTENANCE
 
-_BY, _REASON, _RUN = (f"{MAINTENANCE}:{kind}:" for kind in ("by", "reason", "run"))
+_BY, _REASON, _RUN, _ROLL, _ROLLED = (
+    f"{MAINTENANCE}:{kind}:" for kind in ("by", "reason", "run", "roll", "rolled")
+)
 DRAINED = f"{MAINTENANCE}:drained"  # by hmaintain, so it ends that
 WAS_OFFLINE = f"{MAINTENANCE}:offline"  # before the maintenance, so it stays
 _INVALID = re.compile(r"[^\w.+*/:@-]", re.ASCII)
@@ -20,7 +22,8 @@ class NodeMaintenance(NamedTuple):
     """The maintenance of a node, by its tags.
 
     ``since`` (UTC, like 20261123T184500Z) and ``by`` are of the first ``start``, empty if nobody said.
-    ``runs`` mark the runs at work on it, each with its time first.
+    ``runs`` mark the runs at work on it, each with its time first. ``roll`` is the roll that has begun the
+    maintenance, ``rolled`` one that has done its work on the node, each empty if there is none.
     """
 
     since: str
@@ -29,6 +32,8 @@ class NodeMaintenance(NamedTuple):
     drained: bool
     was_offline: bool
     runs: tuple[str, ...]
+    roll: str
+    rolled: str
 
 
 class Home(NamedTuple):
@@ -44,7 +49,8 @@ def maintenance_of(node_tags: Iterable[str]) -> NodeMaintenance:
     since, _, by = min(_after(_BY, tags), default="").partition(":")
     reason = "; ".join(_after(_REASON, tags))
     runs = tuple(sorted(_after(_RUN, tags)))
-    return NodeMaintenance(since, by, reason, DRAINED in tags, WAS_OFFLINE in tags, runs)
+    roll, rolled = (min(_after(prefix, tags), default="") for prefix in (_ROLL, _ROLLED))
+    return NodeMaintenance(since, by, reason, DRAINED in tags, WAS_OFFLINE in tags, runs, roll, rolled)
 
 
 def beginning(run: str, reason: str | None) -> list[str]:
@@ -60,9 +66,25 @@ def run_tag(run: str) -> str:
     return _valid(f"{_RUN}{run}")
 
 
+def roll_tag(roll: str) -> str:
+    """Return the tag of a node whose maintenance a roll (TIME:USER) begins."""
+    return _valid(f"{_ROLL}{roll}")
+
+
+def rolled_tag(roll: str) -> str:
+    """Return the tag of a node on which a roll (TIME:USER) has done its work."""
+    return _valid(f"{_ROLLED}{roll}")
+
+
+def rolled_tags(node_tags: Iterable[str]) -> list[str]:
+    """Return the tags of a node that say that a roll has done its work there."""
+    return [tag for tag in node_tags if tag.startswith(_ROLLED)]
+
+
 def about_maintenance(node_tags: Iterable[str]) -> list[str]:
-    """Return the tags of a node that are about its maintenance."""
-    return [tag for tag in node_tags if tag == MAINTENANCE or tag.startswith(f"{MAINTENANCE}:")]
+    """Return the tags of a node that end with its maintenance; what a roll has done stays."""
+    ours = (tag for tag in node_tags if tag == MAINTENANCE or tag.startswith(f"{MAINTENANCE}:"))
+    return [tag for tag in ours if not tag.startswith(_ROLLED)]
 
 
 def identity(node: Node) -> str:

@@ -28,6 +28,9 @@ from ganeti_htools.model.maintenance_tags import (
     home_tag,
     identity,
     maintenance_of,
+    roll_tag,
+    rolled_tag,
+    rolled_tags,
     rows_by_identity,
     run_tag,
 )
@@ -51,7 +54,8 @@ from ganeti_htools.planning.plan import (
     unwatched,
 )
 
-Action = Literal["start", "end"]
+_PURPOSES = {"start": "maintenance", "end": "end of maintenance", "forget": "end of a roll"}
+Action = Literal["start", "end", "forget"]  # what a roll has noted about nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,7 @@ class MaintainOptions(ToolOptions):
     * ``check_redundancy``: refuse what takes the redundancy of instances on other nodes.
     * ``ignore_soft_errors``: drop the soft limits.
     * ``run``: mark of the run, TIME:USER:PROCESS.
+    * ``roll``: TIME:USER of the roll that the plan belongs to; the mark stays until maintenance ends.
     """
 
     action: Action = "start"
@@ -77,6 +82,7 @@ class MaintainOptions(ToolOptions):
     check_redundancy: bool = True
     ignore_soft_errors: bool = False
     run: str = ""
+    roll: str = ""
 
     @property
     def placement(self) -> PlacementOptions:
@@ -113,7 +119,7 @@ class MaintenancePlan(ToolPlan[MaintainOptions]):
     def purpose(self) -> str:
         """Purpose of the jobs."""
         what = self.nodes[0].name if len(self.rows) == 1 else f"{len(self.rows)} nodes"
-        return f"{'maintenance' if self.options.action == 'start' else 'end of maintenance'} of {what}"
+        return f"{_PURPOSES[self.options.action]} of {what}"
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -187,13 +193,24 @@ class MaintenancePlan(ToolPlan[MaintainOptions]):
     def jobs(self) -> Jobsets:
         """Make the jobs. Nodes are tagged first and drained before the moves; the mark goes last."""
         run = run_tag(self.options.run)
-        marked = [node for node in self.nodes if run not in node.tags]
-        sets = self._start(marked) if self.options.action == "start" else self._end(marked)
+        marked = [node for node in self.nodes if not {run, *self._done} <= {*node.tags}]
+        match self.options.action:
+            case "start":
+                sets = self._start(marked)
+            case "end":
+                sets = self._end(marked)
+            case "forget":
+                sets = [[node_jobs.forget_roll(node) for node in self.nodes]]
         return [jobs for jobs in sets if jobs and self.rows]
+
+    @property
+    def _done(self) -> list[str]:
+        """Return the tags of nodes on which a roll has done its work."""
+        return [rolled_tag(self.options.roll)] if self.options.roll and self.options.action == "end" else []
 
     def _start(self, marked: Sequence[Node]) -> list[Sequence[Job]]:
         options, homes = self.options, self._homes()
-        begun = not any(maintenance_of(node.tags).runs for node in self.nodes)
+        begun = not options.roll and not any(maintenance_of(node.tags).runs for node in self.nodes)
         if not self.moves and not self.drained and begun and all(node.in_maintenance for node in self.nodes):
             return []
         drained = set(self.state.names(self.drained))
@@ -206,15 +223,16 @@ class MaintenancePlan(ToolPlan[MaintainOptions]):
                 [node_jobs.with_home(job, homes[job.step.instance] if job.step else None) for job in jobs]
                 for jobs in jobs_of(self.state, self.moves)
             ),
-            [node_jobs.begun(node.name, options.run) for node in self.nodes],
+            [node_jobs.begun(node.name, options.run) for node in self.nodes if not options.roll],
         ]
 
     def _tags_of(self, node: Node) -> list[str]:
         """Return the tags that the node gets; those of its first ``start`` stay."""
+        roll = [roll_tag(self.options.roll)] if self.options.roll else []
         if node.in_maintenance:
-            return []
+            return roll
         was = [WAS_OFFLINE] if node.offline and not node.drained and not reports(node) else []
-        return [*beginning(self.options.run, self.options.execution.reason), *was]
+        return [*beginning(self.options.run, self.options.execution.reason), *was, *roll]
 
     def _homes(self) -> dict[str, str | None]:
         """Return the tag with the home of each instance that moves, None if it has a home."""
@@ -241,7 +259,10 @@ class MaintenancePlan(ToolPlan[MaintainOptions]):
         instances = {row.name: row for row in rows}
         volumes = any(row.template.local_storage for row in rows) and bool(running)
         return [
-            [node_jobs.reopen(node, facts[node.name].drained, run, not node.offline) for node in marked],
+            [
+                node_jobs.reopen(node, facts[node.name].drained, run, not node.offline, self._done)
+                for node in marked
+            ],
             [node_jobs.find_volumes([node.name for node in running])] if volumes else [],
             *node_jobs.in_sets([node_jobs.activate(row.name) for row in mirrored] if running else []),
             *(
@@ -260,6 +281,8 @@ class MaintenancePlan(ToolPlan[MaintainOptions]):
 
         Before maintenance has begun nothing may have come to the nodes meanwhile.
         """
+        if self.options.action == "forget":
+            return lambda _cluster, _rest, _made: Review()
         options, plans, seen = self.options, [self], marks(self.nodes)
 
         def check(cluster: Cluster, rest: Jobsets, _made: int) -> Review:
@@ -300,7 +323,7 @@ def _obstacle(
 
 def state_of(cluster: Cluster, options: MaintainOptions) -> State:
     """Derive the state of the cluster. Nodes whose maintenance ends take instances. Raises HtoolsError."""
-    if options.action == "start":
+    if options.action != "end":
         return view.state_of(cluster, options.view)
     names = set(view.full_node_names(cluster, options.nodes))
     rows = (_reopened(node) if node.name in names else node for node in cluster.nodes)
@@ -320,6 +343,9 @@ def _reopened(node: Node) -> Node:
 def plan(state: State, options: MaintainOptions, progress: Progress) -> MaintenancePlan:
     """Plan for a state. Raises HtoolsError, with the reasons, for what is not safe."""
     rows = _rows(state, options)
+    if options.action == "forget":
+        noted = tuple(row for row in rows if rolled_tags(state.cluster.nodes[row].tags))
+        return MaintenancePlan(state, options, Emptying((), state), noted)
     for row in rows if not options.take_over else ():
         _refuse_other_run(state.cluster.nodes[row], options)
     if options.action == "start":
@@ -354,7 +380,7 @@ def _start(
         raise HtoolsError(f"{names}: not safe: {node_jobs.describe(reasons)}")
     lost = frozenset[str]()
     if options.check_redundancy:
-        lost = _lost(state)
+        lost = lost_names(state)
         new = newly_lost(found.state, leaving, lost)
         if new is not None:
             raise HtoolsError(f"{names}: not safe: {new}; --no-capacity-checks accepts that")
@@ -389,11 +415,11 @@ def _end(state: State, options: MaintainOptions, rows: tuple[int, ...]) -> Maint
     )
     moving = {moved.instance for moved in found.moved} | {index for index, _ in found.refused}
     forgotten = tuple(index for index in concerned if index not in moving)
-    lost = _lost(state) | _lost(found.state) if options.check_redundancy else frozenset[str]()
+    lost = lost_names(state) | lost_names(found.state) if options.check_redundancy else frozenset[str]()
     return MaintenancePlan(state, options, found, rows, (), lost, forgotten)
 
 
-def _lost(state: State) -> frozenset[str]:
+def lost_names(state: State) -> frozenset[str]:
     """Return the names of instances that would not come back after the loss of their primary."""
     rows = np.flatnonzero(returning.lost_now(state)).tolist()
     return frozenset(state.cluster.instances[index].name for index in rows)

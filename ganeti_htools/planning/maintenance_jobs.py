@@ -12,7 +12,7 @@ from ganeti_htools.execution.jobs import Job, Jobsets, JobVerdict
 from ganeti_htools.luxi import opcodes
 from ganeti_htools.model.cluster import Instance, Node
 from ganeti_htools.model.errors import first_names
-from ganeti_htools.model.maintenance_tags import DRAINED, about_maintenance, home_tags, run_tag
+from ganeti_htools.model.maintenance_tags import DRAINED, about_maintenance, home_tags, rolled_tags, run_tag
 from ganeti_htools.planning.node_work import Work, both, role, tag_work, untag_work
 
 _IN_USE = "in use as before"
@@ -43,9 +43,9 @@ def begun(node: str, run: str) -> Job:
     return replace(_release(node, run), title=f"{node} is in maintenance", undo=None)
 
 
-def reopen(node: Node, drained: bool, run: str, awaited: bool) -> Job:
+def reopen(node: Node, drained: bool, run: str, awaited: bool, tags: Sequence[str]) -> Job:
     """Undrain a node if we drained it, once its daemon answers; it still takes no new instances."""
-    work = _take(node, run, ())
+    work = _take(node, run, tags)
     if drained:
         work += [role(node.name, "drained", False), untag_work(node.name, [DRAINED])]
     return Job(
@@ -66,6 +66,11 @@ def end(node: Node, drained: bool, run: str) -> Job:
     tags = [tag for tag in about_maintenance(node.tags) if tag not in gone and not _is_run(tag)]
     work = untag_work(node.name, [*tags, run_tag(run)])
     return Job(f"end maintenance of {node.name}", *both(work), None, (node.name,), "not in maintenance")
+
+
+def forget_roll(node: Node) -> Job:
+    """Remove what a roll has noted about its work on a node."""
+    return Job(f"{node.name}: the roll is over", *both(untag_work(node.name, rolled_tags(node.tags))))
 
 
 def with_home(job: Job, tag: str | None) -> Job:

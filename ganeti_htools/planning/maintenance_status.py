@@ -23,6 +23,20 @@ def nodes_in_maintenance(cluster: Cluster) -> list[dict[str, str]]:
     ]
 
 
+def rolls(cluster: Cluster) -> list[dict[str, Any]]:
+    """Return each unfinished roll: TIME:USER, the nodes on which it is done, and where it works, as JSON."""
+    facts = {node.name: maintenance_of(node.tags) for node in cluster.nodes}
+    names = sorted({name for each in facts.values() for name in (each.roll, each.rolled) if name})
+    return [
+        {
+            "name": name,
+            "done": [node for node, each in facts.items() if each.rolled == name],
+            "working": [node for node, each in facts.items() if each.roll == name != each.rolled],
+        }
+        for name in names
+    ]
+
+
 def maintenance_status(state: State) -> dict[str, Any]:
     """Report the nodes in maintenance, and the online nodes that could not be lost now, as JSON."""
     cluster, lost = state.cluster, lost_now(state)
@@ -33,6 +47,7 @@ def maintenance_status(state: State) -> dict[str, Any]:
         "nodes": [
             facts | _node(state, state.nodes[facts["name"]]) for facts in nodes_in_maintenance(cluster)
         ],
+        "rolls": rolls(cluster),
         "away": _away(state),
         "fragile": state.names(np.flatnonzero(fragile).tolist()),
     }

@@ -113,6 +113,17 @@ def group(state: State, name: str, problem: str) -> int:
     return rows[0]
 
 
+def selected_nodes(state: State, group_name: str | None, node_tags: Iterable[str] | None) -> Bools:
+    """Return the nodes of a group that have one of the tags; None stands for any. Raises HtoolsError."""
+    found = np.ones(len(state.group), np.bool_)
+    if node_tags is not None:
+        wanted = set(node_tags)
+        found &= np.array([bool(wanted & set(node.tags)) for node in state.cluster.nodes], np.bool_)
+    if group_name is not None:
+        found &= state.group == group(state, group_name, "Cannot find target group.")
+    return found
+
+
 def node(state: State, name: str) -> int:
     """Return the row of a node by name, which may be cut off at a dot. Raises HtoolsError."""
     return state.nodes[_complete(state.nodes, [name], "Unknown node")[0]]

@@ -51,6 +51,12 @@ def _address(world: World, node: Node) -> Entry:
     return (NORMAL, world.addresses[node.name]) if node.name in world.addresses else (NO_DATA, None)
 
 
+def _boot(world: World, node: Node) -> Entry:
+    number = world.boots.get(node.name, 0)
+    named = storage_units.object_uuid(f"boot {number} of {node.name}")
+    return (NORMAL, named) if world.answers(node.name) else (NO_DATA, None)
+
+
 def _candidate(world: World, node: Node) -> bool:
     return node.name not in world.regular | world.offline | world.drained
 
@@ -117,6 +123,13 @@ NODES = QueryTable(
             "number",
             "Available spindles in volume group (exclusive storage only)",
             lambda node: node.f_spindles,
+        ),
+        "bootid": Field(
+            "BootID",
+            "text",
+            "Random UUID renewed for each system reboot, can be used for detecting reboots by tracking"
+            " changes",
+            _boot,
         ),
         "offline": world_field(
             "Offline",

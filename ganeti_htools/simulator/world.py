@@ -23,7 +23,7 @@ class World:
     ``unpowered`` nodes have no out-of-band program; that of ``stuck`` nodes fails; ``off`` nodes were powered
     off, according to Ganeti's records. ``addresses`` are by node. ``regular`` nodes are in use, but are no
     master candidates; Ganeti wants ``candidate_pool`` candidates. ``units`` are the storage units, which
-    never change. ``name`` is the cluster's.
+    never change. ``name`` is the cluster's. ``boots`` count how often nodes came back.
     """
 
     cluster: Cluster
@@ -39,6 +39,7 @@ class World:
     candidate_pool: int = 10
     units: Units = SINGLE
     name: str = "cluster"
+    boots: Mapping[str, int] = field(default_factory=dict, compare=False)
 
     def node(self, name: str) -> Node | None:
         """Return a node by its name, None if the name is unknown."""
@@ -159,8 +160,9 @@ def lose_node(world: World, name: str) -> World:
 
 
 def restore_node(world: World, name: str) -> World:
-    """Return the world in which a node answers again."""
-    found = replace(world, silent=world.silent - {name})
+    """Return the world in which a node has booted and answers again."""
+    boots = {**world.boots, name: world.boots.get(name, 0) + 1}
+    found = replace(world, silent=world.silent - {name}, boots=boots)
     return _set_status(found, name, Status.NODE_DOWN, Status.RUNNING) if found.answers(name) else found
 
 

@@ -1,5 +1,6 @@
 """Nodes in maintenance by plans of the daemon."""
 
+import json
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from ganeti_htools.backends import text
 from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.tags import MAINTENANCE
 from ganeti_htools.model.types import DiskTemplate
 from tests.daemon.planning import AT_ONCE, ctl, following, known, tool
 from tests.support import by_hand
@@ -56,3 +58,49 @@ def test_daemon_empties_and_refills(tmp_path: Path) -> None:
             assert (back.wait(PATIENCE), back.stderr.read()) == (0, "")
         assert on_node(ganeti, "n1") == ["mail", "web"]
         assert not any(row.tags for row in text.parse(ganeti.cluster(), "").nodes)
+
+
+def nodes_of(ganeti: Simulator) -> dict[str, tuple[str, ...]]:
+    return {row.name: row.tags for row in text.parse(ganeti.cluster(), "").nodes}
+
+
+def program(directory: Path, script: str) -> str:
+    path = directory / "program"
+    path.write_text(f"#!/bin/sh\necho $* >>{directory}/log\n{script}\n")
+    path.chmod(0o755)
+    return f"--command={path}"
+
+
+@pytest.mark.parametrize("way", ["-L", "-D"])
+def test_roll_stops_at_a_failure_and_goes_on(tmp_path: Path, way: str) -> None:
+    """It has been through n1 and n3, and n2 stays in maintenance."""
+    with following(tmp_path, four_nodes(), AT_ONCE) as (daemon, ganeti):
+        source = f"{way}{daemon.socket if way == '-D' else ganeti.socket}"
+        failing = program(tmp_path, "case $* in n2) exit 1; esac")
+        stopped = tool("hmaintain", "roll", source, "-X", failing)
+        assert stopped.returncode == 1
+        assert "The roll stops at n2: the same command with --take-over goes on there" in stopped.stderr
+        assert MAINTENANCE in nodes_of(ganeti)["n2"]
+        (roll,) = json.loads(tool("hmaintain", "status", "--json", source).stdout)["rolls"]
+        assert (roll["done"], roll["working"]) == (["n1", "n3"], ["n2"])
+        assert ctl(daemon, "refresh").returncode == 0
+        assert f"rolling    roll of {roll['name']}: done n1, n3; at n2" in ctl(daemon, "status").stdout
+        again = tool("hmaintain", "roll", source, "-X", program(tmp_path, ""))
+        assert "another run is at work there or was cut off" in again.stderr
+        done = tool("hmaintain", "roll", source, "-X", program(tmp_path, ""), "--take-over")
+        assert done.returncode == 0
+        assert (tmp_path / "log").read_text().splitlines() == ["n1 n3", "n2", "n2"]
+        assert on_node(ganeti, "n1") == ["mail", "web"]
+        assert not any(nodes_of(ganeti).values())
+
+
+def test_roll_waits_for_another_boot(tmp_path: Path) -> None:
+    with following(tmp_path, four_nodes(), AT_ONCE) as (_, ganeti):
+        command = [str(PROGRAMS / "hmaintain"), "roll", "n1", f"-L{ganeti.socket}", "-X", "--rebooted"]
+        with subprocess.Popen([*command, "--command=true"], stderr=subprocess.PIPE, text=True) as roll:
+            assert roll.stderr is not None
+            for line in roll.stderr:
+                if line.startswith("Waiting: nodes have not booted yet: "):
+                    ganeti.tell("find", line.split()[-1])
+            assert roll.wait(PATIENCE) == 0
+        assert not any(nodes_of(ganeti).values())

@@ -17,6 +17,7 @@ from ganeti_htools.execution.run import Ending, Run, Task
 from ganeti_htools.luxi.opcodes import Signature
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.inventory import Inventory
+from ganeti_htools.model.maintenance_tags import roll_tag
 from ganeti_htools.model.tags import MAINTENANCE
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
@@ -176,9 +177,13 @@ def test_hinfo(report: Callable[..., Any]) -> None:
 def test_hmaintain(report: Callable[..., Any], tmp_path: Path) -> None:
     started = report(hmaintain, "start", "n0", "n3", "--no-capacity-checks")
     made = text.parse((tmp_path / "cluster.data").read_text(), "")
-    tagged = replace(made, nodes=tuple(replace(node, tags=(MAINTENANCE,)) for node in made.nodes))
-    found = [started, report(hmaintain, "status", cluster=tagged), {"execution": None}]
-    assert found[0]["staying"]
+    tags = MAINTENANCE, roll_tag("T:ann")
+    tagged = replace(made, nodes=tuple(replace(node, tags=tags) for node in made.nodes))
+    status, roll = (report(hmaintain, action, cluster=tagged) for action in ("status", "roll"))
+    assert started["staying"]
+    assert status["rolls"]
+    assert roll["batches"]
+    found = [started, status, roll, {"execution": None}]
     check("hmaintain.1.md", found)
 
 

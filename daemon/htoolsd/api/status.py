@@ -10,7 +10,7 @@ import trio
 
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.planning.group_health import group_health
-from ganeti_htools.planning.maintenance_status import nodes_in_maintenance
+from ganeti_htools.planning.maintenance_status import nodes_in_maintenance, rolls
 from ganeti_htools.version import VERSION
 from htoolsd.api.attention import SpecialRows, attention, special_rows
 from htoolsd.api.decisions import Decisions
@@ -124,6 +124,7 @@ class StatusMethods:
             "luxi": asdict(self._sync.luxi),
             "cluster": self._sync.status(),
             "maintenance": nodes_in_maintenance(self._sync.model.cluster or Cluster()),
+            "rolls": rolls(self._sync.model.cluster or Cluster()),
             "groups": await self._health.groups(),
             "decisions": self._decisions.status() | fallback_counter.status(self._socket),
             "claims": self._claims.status(),

@@ -35,6 +35,8 @@ def _status(answer: Any) -> Iterator[str]:
         yield f"  silent     {', '.join(answer['cluster']['silent'])}: no report; counted as offline"
     for node in answer.get("maintenance", ()):
         yield f"  maintained {origin(node)}"
+    for roll in answer.get("rolls", ()):
+        yield f"  rolling    {rolling(roll)}"
     storage = answer["cluster"].get("storage")
     if storage and storage["mode"] != "never":
         yield f"  storage    {_storage(storage)}"
@@ -77,6 +79,12 @@ def origin(node: Any) -> str:
     """Describe a node in maintenance: since when, by whom and why."""
     parts = [f"{word} {node[word]}" for word in ("since", "by") if node[word]]
     return " ".join([node["name"], *parts]) + (f": {node['reason']}" if node["reason"] else "")
+
+
+def rolling(roll: Any) -> str:
+    """Describe a roll of maintenance: since when, by whom, and where it is."""
+    parts = [f"{word} {some(roll[key])}" for word, key in (("done", "done"), ("at", "working")) if roll[key]]
+    return f"roll of {roll['name']}: {'; '.join(parts)}"
 
 
 def _cluster(cluster: Any) -> str:

@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ganeti_htools.cli.report.daemon import origin
+from ganeti_htools.cli.report.daemon import origin, rolling
 from ganeti_htools.cli.report.layout import counted, size
 from ganeti_htools.model.errors import first_names
 from ganeti_htools.model.types import MirrorType
 from ganeti_htools.planning.hmaintain import MaintenancePlan
+from ganeti_htools.planning.maintenance_roll import Roll
 from ganeti_htools.planning.redundancy_changes import redundancy_changes
 
 
@@ -75,6 +76,32 @@ def as_json(plan: MaintenancePlan, outcome: Mapping[str, Any] | None) -> dict[st
     return report if outcome is None else {**report, "execution": outcome}
 
 
+def about_roll(roll: Roll) -> Iterator[str]:
+    """Describe what is left of a roll: the batches in their order, and who is left out."""
+    if roll.name:
+        yield f"The roll of {roll.name} goes on; --anew begins anew"
+    if roll.done:
+        yield f"Done: {', '.join(roll.done)}"
+    for number, batch in enumerate(roll.batches, 1):
+        what = _STAGES.get(batch.stage) or counted(batch.moves, "move")
+        yield f"  {number:3}. {', '.join(batch.nodes)}: {what}"
+    for name, why in (roll.refused | roll.aside).items():
+        yield f"Left out: {name}: {why}"
+    if not roll.batches:
+        yield "Nothing to do"
+
+
+def roll_json(roll: Roll) -> dict[str, Any]:
+    """Describe what is left of a roll."""
+    return {
+        "action": "roll",
+        "begun": roll.name,
+        "done": roll.done,
+        "batches": [batch._asdict() for batch in roll.batches],
+        "left_out": roll.refused | roll.aside,
+    }
+
+
 def status_text(status: Mapping[str, Any]) -> Iterator[str]:
     """Describe the nodes in maintenance."""
     for node in status["nodes"]:
@@ -84,6 +111,7 @@ def status_text(status: Mapping[str, Any]) -> Iterator[str]:
         for title, key in _PARTS.items():
             if node[key]:
                 yield f"  {title}: {first_names(node[key])}"
+    yield from (f"A {rolling(roll)}" for roll in status["rolls"])
     if not status["nodes"]:
         yield "No node is in maintenance"
     if status["away"]:
@@ -94,4 +122,5 @@ def status_text(status: Mapping[str, Any]) -> Iterator[str]:
         yield "Any node could be lost now"
 
 
+_STAGES = {"begun": "maintenance has begun", "done": "maintenance ends"}
 _PARTS = {"primaries": "primaries", "secondaries": "secondaries", "would return": "returning"}

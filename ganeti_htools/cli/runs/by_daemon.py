@@ -73,6 +73,11 @@ def await_nodes(line: CommandLine, names: Sequence[str]) -> None:
         calls.ask(_socket(line), "refresh", {})
 
 
+def refresh(line: CommandLine) -> None:
+    """Have htoolsd read the cluster now. Raises HtoolsError."""
+    calls.ask(_socket(line), "refresh", {})
+
+
 def _silent(path: str, names: Sequence[str]) -> list[str]:
     status: Any = calls.ask(path, "status", {})
     return [node for node in status["cluster"]["silent"] if any(is_called(node, name) for name in names)]

@@ -55,11 +55,46 @@ def await_nodes(line: CommandLine, names: Sequence[str]) -> None:
     trio.run(_await_nodes, line.luxi or queries.default_socket(), names)
 
 
-async def _await_nodes(path: str, names: Sequence[str]) -> None:
-    async def away(reason: str | None) -> None:
-        if reason:
-            _warn(reason)
+def boot_ids(line: CommandLine, names: Sequence[str]) -> dict[str, str]:
+    """Return Ganeti's identifier of the present boot of each node. Raises HtoolsError if it has none."""
+    found = trio.run(_present_boots, line.luxi or queries.default_socket(), names)
+    if missing := [name for name in names if name not in found]:
+        raise HtoolsError(f"--rebooted: nodes do not report: {', '.join(missing)}")
+    return found
 
+
+def await_reboot(line: CommandLine, before: Mapping[str, str]) -> None:
+    """Wait until all nodes have booted since they had these identifiers. Raises HtoolsError."""
+    trio.run(_await_reboot, line.luxi or queries.default_socket(), before)
+
+
+async def _present_boots(path: str, names: Sequence[str]) -> dict[str, str]:
+    async with LuxiClient(path) as ganeti:
+        return await _boot_ids(ganeti, names)
+
+
+async def _await_reboot(path: str, before: Mapping[str, str]) -> None:
+    async with LuxiClient(path) as ganeti:
+
+        async def booted() -> None:
+            now = await _boot_ids(ganeti, tuple(before))
+            if old := [name for name in before if now.get(name) in (None, before[name])]:
+                raise DataError(f"nodes have not booted yet: {', '.join(old)}")
+
+        await jobs.persistently(booted, jobs.PATIENCE, _away)
+
+
+async def _boot_ids(ganeti: LuxiClient, names: Sequence[str]) -> dict[str, str]:
+    rows = [row.values for row in await queries.query(ganeti, "node", ("name", "bootid"))]
+    return {row["name"]: row["bootid"] for row in rows if row["name"] in names and "bootid" in row}
+
+
+async def _away(reason: str | None) -> None:
+    if reason:
+        _warn(reason)
+
+
+async def _await_nodes(path: str, names: Sequence[str]) -> None:
     async with LuxiClient(path) as ganeti:
 
         async def reporting() -> None:
@@ -73,7 +108,7 @@ async def _await_nodes(path: str, names: Sequence[str]) -> None:
             if silent:
                 raise DataError(f"nodes do not report: {', '.join(silent)}")
 
-        await jobs.persistently(reporting, jobs.PATIENCE, away)
+        await jobs.persistently(reporting, jobs.PATIENCE, _away)
 
 
 async def _let_end(path: str, program: str) -> None:

@@ -103,10 +103,13 @@ def test_candidate_is_kept_on_request(run: Run) -> None:
     ("argv", "tags", "why"),
     [
         (("start",), "", "start: expected the names of nodes"),
-        (("begin", "node2"), "", "expected one of the actions start, end, status"),
+        (("begin", "node2"), "", "expected one of the actions start, end, roll, status"),
         (("start", "node9"), "", "Unknown node(s): node9"),
         (("start", "node2", "--no-return"), "", "--no-return goes with end only"),
-        (("end", "node2", "--empty"), "", "--empty and --keep-candidate go with start only"),
+        (("end", "node2", "--empty"), "", "--empty goes with start and roll only"),
+        (("roll", "--no-return"), "", "--no-return goes with end only"),
+        (("start", "node2", "--pause"), "", "--pause goes with roll only"),
+        (("roll", "-X"), "", "Execution of commands possible only on LUXI"),
         (("status", "node2"), "", "status: expected neither nodes nor -X"),
         (("start", "node2", "node3"), "", "stopped.org: its secondary node3.org takes no instances; --empty"),
         (("start", "node2"), "htools:maintenance:run:2019:bob@node1:1", "(2019:bob@node1:1); --take-over"),
@@ -204,6 +207,36 @@ def test_status(run: Run) -> None:
     found = json.loads(run("status", "--json", **tagged)[1])
     (node,) = found["nodes"]
     assert (node["name"], node["returning"], node["runs"]) == ("node2.org", ["pool.org"], [RUN])
+
+
+def test_roll_shows_order_and_reasons(run: Run) -> None:
+    status, out, _ = run("roll")
+    assert status == hmaintain.INCOMPLETE
+    assert out.splitlines() == [
+        "    1. node4.org: 0 moves",
+        "    2. node3.org: 0 moves",
+        "Left out: node2.org: local.org: plain instances neither migrate nor fail over",
+        "Left out: node1.org: it is the master; after 'gnt-cluster master-failover' on another node,"
+        " 'hmaintain roll node1.org' there",
+    ]
+    assert run("roll", "node2", "--ignore-non-redundant")[:2] == (0, "    1. node2.org: 2 moves\n")
+
+
+def test_unfinished_roll(run: Run) -> None:
+    by = "20200101T000000Z:ann@node1"
+    tags = f"htools:maintenance:rolled:{by}", f"{SET},htools:maintenance:roll:{by}"
+    _, out, _ = run("roll", "node1", "node2", tags=tags)
+    assert out.splitlines() == [
+        f"The roll of {by} goes on; --anew begins anew",
+        "Done: node1.org",
+        "    1. node2.org: maintenance has begun",
+    ]
+    assert f"A roll of {by}: done node1.org; at node2.org" in run("status", tags=tags)[1]
+    found = json.loads(run("roll", "--json", tags=tags)[1])
+    assert (found["begun"], found["done"]) == (by, ["node1.org"])
+    kept = commands(run("end", "node2", "-C", tags=(tags[0], f"{tags[1]},{tags[0]}"))[1])[-1]
+    assert ":roll:" in kept
+    assert ":rolled:" not in kept
 
 
 def test_json(run: Run) -> None:

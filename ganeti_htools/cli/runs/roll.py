@@ -1,0 +1,129 @@
+"""``hmaintain roll``: takes batch after batch through its maintenance."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ganeti_htools.cli.report import maintenance as reports
+from ganeti_htools.cli.report.layout import wrapped
+from ganeti_htools.cli.runs import maintenance, plans, waiting
+from ganeti_htools.cli.runs.maintenance import Tell
+from ganeti_htools.cli.terminal.messages import progress, say, warn
+from ganeti_htools.commandline.line import CommandLine
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.planning import view
+from ganeti_htools.planning.hmaintain import MaintainOptions, MaintenancePlan, lost_names
+from ganeti_htools.planning.maintenance_jobs import describe
+from ganeti_htools.planning.maintenance_review import newly_lost
+from ganeti_htools.planning.maintenance_roll import Roll, RollBatch, RollOptions, cannot_leave, roll_of
+
+
+def look(cluster: Cluster, options: RollOptions) -> Roll:
+    """Find what is left of a roll. Raises HtoolsError."""
+    with progress() as live:
+        return roll_of(cluster, options, live)
+
+
+def carry_out(line: CommandLine, options: RollOptions, tell: Tell) -> tuple[Roll, bool]:
+    """Go through the batches. Returns how the roll ended, and whether all instances are at home.
+
+    Raises HtoolsError at the first failure.
+    """
+    if not (line.command or line.pause):
+        raise HtoolsError("roll -X: expected --command=PROGRAM, --pause or both")
+    words = waiting.words_of(line.command) if line.command else []
+    if line.pause:
+        waiting.ignore_early_signal()
+    cluster = maintenance.read_now(line)
+    roll, complete = look(cluster, options), True
+    if line.anew and roll.done:
+        _forget(line, roll, options.start)
+        roll = look(maintenance.read_now(line), options)
+    tell(*map(wrapped, reports.about_roll(roll)))
+    name, accepted = roll.name or options.start.run.rpartition(":")[0], _lost(cluster, options)
+    while roll.batches:
+        if not waiting.await_hours(line.hours):
+            batch = roll.batches[0]
+            more = f", {len(roll.batches)} batches left" * (len(roll.batches) > 1)
+            tell(f"Batch: {', '.join(batch.nodes)}{more}")
+            complete &= _through(line, batch, name, words, options, tell)
+            _verify(maintenance.read_now(line), options, accepted)
+        before, roll = roll, look(maintenance.read_now(line), options)
+        for node, why in roll.refused.items():
+            if node not in before.refused:
+                warn(f"Warning: node {node} is left out: {why}")
+    _forget(line, roll, options.start)
+    tell(f"The roll is over; done: {', '.join(roll.done) or 'no node'}")
+    return roll, complete
+
+
+def _through(
+    line: CommandLine, batch: RollBatch, name: str, words: Sequence[str], options: RollOptions, tell: Tell
+) -> bool:
+    """Take a batch through its maintenance. Returns whether all instances are at home. Raises HtoolsError."""
+    start = replace(options.start, nodes=batch.nodes, roll=name)
+    end = replace(start, action="end", empty=False, keep_candidate=False)
+    try:
+        if batch.stage != "done":
+            taken_over = replace(start, take_over=line.take_over and batch.stage == "begun")
+            before = _boot_ids(line, batch.nodes)
+            _act(line, taken_over, tell)
+            plan = _act(line, start, tell)  # what had been decided before may have come meanwhile
+            if left := cannot_leave(plan, options.ignore_non_redundant):
+                raise HtoolsError(f"{', '.join(batch.nodes)}: {describe(left)}")
+            if words:
+                waiting.run_program(words, batch.nodes, line.json)
+            if line.pause:
+                waiting.pause(batch.nodes)
+            _await_reboot(line, before)
+        plan = _act(line, replace(end, take_over=line.take_over and batch.stage == "done"), tell)
+    except (HtoolsError, SystemExit, KeyboardInterrupt):
+        names = " ".join(batch.nodes)
+        say(
+            f"The roll stops at {names}: the same command with --take-over goes on there,"
+            f" 'hmaintain end {names} --take-over' ends their maintenance\n"
+        )
+        raise
+    return not plan.staying
+
+
+def _act(line: CommandLine, options: MaintainOptions, tell: Tell) -> MaintenancePlan:
+    """Carry out an action, if there is anything to do. Returns its plan. Raises HtoolsError."""
+    plan, answer = maintenance.make(line, options)
+    if any(plan.jobs()):
+        maintenance.report(plan, tell)
+        plans.conclude(maintenance.carry_out(line, plan, answer, tell))
+    return plan
+
+
+def _forget(line: CommandLine, roll: Roll, options: MaintainOptions) -> None:
+    """Remove what the roll has noted, if it has noted anything."""
+    if roll.done:
+        _act(line, replace(options, action="forget", nodes=roll.done), lambda *_: None)
+
+
+def _lost(cluster: Cluster, options: RollOptions) -> frozenset[str]:
+    return lost_names(view.state_of(cluster, options.start.view))
+
+
+def _verify(cluster: Cluster, options: RollOptions, accepted: frozenset[str]) -> None:
+    """Raises HtoolsError if an instance has lost its redundancy since the roll began."""
+    state = view.state_of(cluster, options.start.view)
+    nobody = np.zeros(len(state.group), np.bool_)
+    if options.start.check_redundancy and (why := newly_lost(state, nobody, accepted)):
+        raise HtoolsError(f"the roll stops: {why}; --no-capacity-checks accepts that")
+
+
+def _boot_ids(line: CommandLine, nodes: Sequence[str]) -> dict[str, str]:
+    from ganeti_htools.cli.runs import over_luxi  # loads trio and the LUXI client
+
+    return over_luxi.boot_ids(line, nodes) if line.rebooted else {}
+
+
+def _await_reboot(line: CommandLine, before: dict[str, str]) -> None:
+    from ganeti_htools.cli.runs import over_luxi
+
+    if before:
+        over_luxi.await_reboot(line, before)
