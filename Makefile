@@ -4,12 +4,21 @@ BIN := $(VENV)/bin
 PYTEST := -m pytest --quiet -n auto
 ROUNDS := 20
 HOURS := 1
+# Where `make install` installs, below DESTDIR, and the interpreter of the installed programs.
+PREFIX := /usr/local
+DESTDIR :=
+PYTHON := /usr/bin/python3
+# none, all (from wheels), missing: all if that interpreter lacks one
+DEPENDENCIES := missing
+# The date of manual pages and packages is that of the last commit.
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || date +%s)
+DATE = $(shell date --utc --date=@$(SOURCE_DATE_EPOCH) +%F)
 # Tests of the first of two clusters with a real Ganeti.
 FIRST := test_claims or test_ganeti or test_policies or test_upgrade
 # Each worker compiles the tests and plugins again where this keeps pytest from writing them down.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help venv test coverage test-long check lint test-lowest demo conformance oracle-3.1 test-debian-13 integration integration-first integration-second integration-3.1 soak bench bench-full man clean
+.PHONY: help venv test coverage test-long check lint test-lowest demo conformance oracle-3.1 test-debian-13 integration integration-first integration-second integration-3.1 soak bench bench-full install uninstall man clean
 
 help:
 	@echo "make demo          the daemon and the iallocator at work on an embedded cluster"
@@ -27,6 +36,8 @@ help:
 	@echo "make soak          an hour of decisions, claims and policies, whatever is disturbed meanwhile (HOURS=1)"
 	@echo "make bench         speed, side by side with Debian's ganeti-htools (some minutes)"
 	@echo "make bench-full    the same with the clusters on which those take minutes per answer"
+	@echo "make install       programs, unit, configuration, manual pages and the rest below PREFIX=/usr/local (as root)"
+	@echo "make uninstall     remove them; the configuration in /etc stays"
 	@echo "make man           the manual pages, in build/man (with pandoc)"
 	@echo "make venv          just create .venv, with all programs in .venv/bin"
 	@echo "make clean         remove everything that was generated"
@@ -111,12 +122,23 @@ bench: $(VENV)/.installed
 bench-full: $(VENV)/.installed
 	@$(BIN)/python bench/bench.py --full
 
+# PREFIX, DESTDIR and PYTHON as usual. The test of the manual pages is that of mandoc (`mandoc -T lint`).
+install: $(if $(shell command -v pandoc),man)
+	@packaging/install.py --root "$(DESTDIR)/" --prefix "$(PREFIX)" --python "$(PYTHON)" --dependencies "$(DEPENDENCIES)"
+	@test -e build/man || echo "without manual pages, which need pandoc (apt-get install pandoc)" >&2
+
+uninstall:
+	@packaging/install.py --root "$(DESTDIR)/" --prefix "$(PREFIX)" --remove
+
 man: $(patsubst %.md,build/%,$(wildcard man/*.md))
 
+# mandoc wants no paragraph behind a heading, and has no font named C.
 build/man/%: man/%.md
 	@command -v pandoc >/dev/null || { echo "make man needs pandoc (apt-get install pandoc)" >&2; exit 1; }
 	@mkdir -p $(@D)
-	pandoc --standalone --from=markdown-smart --to=man --output=$@ $<
+	@pandoc --standalone --from=markdown-smart --to=man --metadata=date:$(DATE) $< | \
+		sed -e '/^\.S[HS]/ { n; /^\.PP$$/ d }' -e '/^\\f\[C\]$$/ d' >$@.new
+	@mv $@.new $@
 
 clean:
 	rm -rf $(VENV) .venv-lowest .cache build dist *.egg-info .coverage

@@ -1,4 +1,4 @@
-"""Prints the bash completion of all programs, from what each says of itself.
+"""Prints the bash completion of all programs, from what each says of itself. The zsh completion asks bash.
 
 .venv/bin/python completions/make.py >completions/htoolsd.bash
 """

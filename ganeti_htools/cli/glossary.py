@@ -3,8 +3,8 @@
 An entry is a list item, ``* **term**, **other name**: text``, below the heading of its subject.
 """
 
+import os
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -28,7 +28,8 @@ class GlossaryEntry:
 
 def load() -> list[GlossaryEntry]:
     """Read the glossary of this checkout or installation. Raises DataError if there is none."""
-    places = [Path(__file__).parents[2] / "docs", Path(sys.prefix) / "share" / "htoolsd"]
+    packages = Path(__file__).parents[2]  # if installed, PREFIX/lib/NAME/NAME
+    places = [packages / "docs", Path(os.path.normpath(packages / "../../../share/htoolsd"))]
     for place in places:
         try:
             return list(parse((place / FILE).read_text("utf-8")))

@@ -1,5 +1,6 @@
 """The bash completion, in bash."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -33,6 +34,12 @@ def test_it_is_what_the_programs_say() -> None:
         [sys.executable, TOP / "completions/make.py"], capture_output=True, text=True, check=True
     )
     assert result.stdout == FILE.read_text("utf-8"), "run completions/make.py >completions/htoolsd.bash"
+
+
+def test_zsh_completes_the_same_programs() -> None:
+    (bash,) = re.findall(r"(?m)^complete -F _htoolsd (.*)", FILE.read_text("utf-8"))
+    (zsh,) = re.findall(r"^#compdef (.*)", FILE.with_name("_htoolsd").read_text("utf-8"))
+    assert {*zsh.split()} == {*bash.split()}
 
 
 def test_options() -> None:

@@ -86,7 +86,7 @@ def test_systemd_accepts_unit(tmp_path: Path) -> None:
         pytest.skip("no systemd-analyze")
     installed = tmp_path / UNIT.name
     program = shutil.which("true")
-    installed.write_text(UNIT.read_text().replace("/usr/bin/htoolsd", str(program)))
+    installed.write_text(UNIT.read_text().replace("/usr/local/bin/htoolsd", str(program)))
     result = subprocess.run([analyze, "verify", "--man=no", installed], capture_output=True, text=True)
     complaints = [line for line in result.stderr.splitlines() if UNIT.name in line]
     assert complaints == []

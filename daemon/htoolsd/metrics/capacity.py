@@ -1,9 +1,11 @@
 """Expensive figures of the node groups: computed by a process of low priority, and only when asked for."""
 
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -72,12 +74,19 @@ class CapacityCount:
 
     async def _count(self, cluster: Cluster) -> None:
         command = [sys.executable, "-P", "-m", "htoolsd.metrics.count", str(LIMIT)]
+        # The packages may be where only the programs look for them.
+        environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
         self._complete, error = False, None
         try:
             data = await trio.to_thread.run_sync(encode, cluster)
             with trio.move_on_after(_LONGEST):
                 done = await trio.run_process(
-                    command, stdin=data, capture_stdout=True, capture_stderr=True, check=False
+                    command,
+                    stdin=data,
+                    capture_stdout=True,
+                    capture_stderr=True,
+                    check=False,
+                    env=environment,
                 )
                 self._complete = done.returncode == 0
                 self._take(done.stdout)

@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -76,8 +75,8 @@ def test_prints_entries_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_is_found_where_the_package_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(glossary, "__file__", str(tmp_path / "site-packages/ganeti_htools/cli/glossary.py"))
-    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    module = tmp_path / "lib/htoolsd/python/ganeti_htools/cli/glossary.py"
+    monkeypatch.setattr(glossary, "__file__", str(module))
     with pytest.raises(DataError, match="cannot be read"):
         glossary.load()
     (tmp_path / "share/htoolsd").mkdir(parents=True)
