@@ -20,6 +20,9 @@ _htoolsd_words() {
 --restrict-allocation-to manynodes
 --inter-group none
 --explain none
+--make-room none
+--max-moves integer
+--max-copy integer
 --json none
 --wide none
 --mond ?choices=yes,no

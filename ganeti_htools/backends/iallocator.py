@@ -44,6 +44,15 @@ def _read(data: bytes) -> Message:
     return assemble(message, rows, nodes, instances, warnings)
 
 
+def read_allocation(text: str) -> wanted.Allocate:
+    """Parse the part ``request`` of a message of type allocate. Raises DataError."""
+    fields = Fields("invalid request dict", parse_json(text.encode(), "Parsing the request"))
+    kind = fields.text("type")
+    if kind != "allocate":
+        raise DataError(f"expected a request of type allocate, got {on_one_line(kind)}")
+    return _allocate(fields)
+
+
 def _section(message: Fields, key: str) -> Iterable[tuple[str, Any]]:
     """Return the members of a section. Raises DataError if a name appears twice, since a member would be
     lost.
@@ -250,7 +259,7 @@ def _placement(fields: Fields, outer: Fields) -> wanted.Placement:
     return wanted.Placement(_instance(name, named), count, group)
 
 
-def _allocate(fields: Fields) -> wanted.Request:
+def _allocate(fields: Fields) -> wanted.Allocate:
     restrict = fields.texts("restrict-to-nodes") if fields.has("restrict-to-nodes") else None
     return wanted.Allocate(_placement(fields, fields), restrict)
 

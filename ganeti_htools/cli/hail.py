@@ -8,18 +8,20 @@ from ganeti_htools.backends import iallocator
 from ganeti_htools.backends.inventory_tags import malformed_inventories, with_tagged_inventories
 from ganeti_htools.cli.cluster import load, save, with_load
 from ganeti_htools.cli.report import tables
+from ganeti_htools.cli.report.layout import harmless, wrapped
 from ganeti_htools.cli.report.records import record
-from ganeti_htools.cli.terminal.messages import say
-from ganeti_htools.cli.terminal.program import execute
+from ganeti_htools.cli.terminal.messages import progress, say
+from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.parameters import placement_options
 from ganeti_htools.commandline.programs import HAIL
 from ganeti_htools.engine.allocation.exclusive_storage import is_dedicated
 from ganeti_htools.files import read_bytes
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.errors import HtoolsError, inconsistency_warning
+from ganeti_htools.model.errors import HtoolsError, UsageError, inconsistency_warning
 from ganeti_htools.model.inconsistencies import inconsistencies
-from ganeti_htools.model.request import Allocate
+from ganeti_htools.model.options import PlacementOptions
+from ganeti_htools.model.request import Allocate, Request
 from ganeti_htools.model.state import State
 from ganeti_htools.planning.decision import respond_on, state_for
 from ganeti_htools.planning.inter_group import prepare
@@ -54,6 +56,9 @@ def run(line: CommandLine) -> None:
 
         explanation.tell_places(state, request, options, line.json)
         return
+    if line.make_room:
+        _make_room(line, state, request, options)
+        return
     if line.verbose > 1:
         say(f"Received request: {record(request)}\n")
     if line.verbose > 2:
@@ -67,6 +72,22 @@ def run(line: CommandLine) -> None:
     _show(line, "Final cluster", after)
     new_first = isinstance(request, Allocate) and after is not state
     save(line, "post-ialloc", "after iallocator run", lambda: _settled(after, new_first))
+
+
+def _make_room(line: CommandLine, state: State, request: Request, options: PlacementOptions) -> None:
+    """Print the moves that make room for the new instance. Raises HtoolsError for other requests."""
+    from ganeti_htools.cli.report import room  # seldom needed
+    from ganeti_htools.planning import making_room
+
+    if not isinstance(request, Allocate):
+        raise UsageError("--make-room: expected a request of type allocate")
+    wishes = making_room.options_of(options, line.max_moves, line.max_copy)
+    with progress() as live:
+        found = making_room.find(state, request, wishes, live).describe()
+    if line.json:
+        print_json(found)
+    else:
+        print(wrapped(room.text(harmless(found), commands=True)), end="")
 
 
 def _settled(state: State, new_first: bool) -> Cluster:

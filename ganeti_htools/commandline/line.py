@@ -164,6 +164,8 @@ class CommandLine(Values):
     restrict_allocation_to = value(kinds.NODES, None, "allocate only on these nodes", metavar="NODE,...")
     inter_group = switch("evacuate to other groups if the own group has no room", in_full=True)
 
+    make_room = switch("only show the fewest moves after which a new instance has a place")
+
     # The size of instances that are placed.
     disk_template = value(
         kinds.TEMPLATE, None, "disk template of the instances (default: the first that the cluster allows)"

@@ -9,7 +9,7 @@ from ganeti_htools.model.errors import UsageError
 from ganeti_htools.model.options import PlacementOptions
 
 # Options that change what a program prints or writes.
-_OUTPUT = ("explain", "json", "print_nodes", "save", "verbose")
+_OUTPUT = ("explain", "json", "make_room", "max_copy", "max_moves", "print_nodes", "save", "verbose")
 
 
 def placement_options(line: CommandLine) -> PlacementOptions:

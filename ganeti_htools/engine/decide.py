@@ -109,10 +109,12 @@ def place(
     dedicated: bool = False,
     reporter: Reporter = SILENT,
     pools: PoolRoom = NO_POOLS,
+    remarks: bool = True,
 ) -> PlacedInstance:
     """Place a new instance, in place: by score, or by lost allocations if all nodes are ``dedicated``.
 
-    ``pools`` are the pools' free space before the request. Raises RequestFailed if no group can be tried.
+    ``pools`` are the pools' free space before the request. With ``remarks`` refusals name what is missing.
+    Raises RequestFailed if no group can be tried.
     """
     asked, count = state.requested_instance(placement.instance), placement.count
     if placement.group is not None:
@@ -124,7 +126,7 @@ def place(
     if alike:
         asked = made[0]
     full = [lacking(left, state, each.row) for each in made]
-    refusal = not_enabled(state.cluster, asked.row) or _unknown_class(state, asked.row)
+    refusal = refused_everywhere(state, asked.row)
     if refusal is None and full and all(full):
         refusal = f"No valid allocation solutions, most missing: {full[0]}"
     if refusal is not None:
@@ -136,7 +138,7 @@ def place(
         in_group = exclusive_storage.in_group if dedicated else allocate.in_group
         outcome = in_group(state, asked, count, groups[0], options, reporter)
         info = outcome_line(state, outcome, asked.row.name)
-        if not outcome.solution or not outcome.solution.trial:
+        if remarks and (not outcome.solution or not outcome.solution.trial):
             info += _why(state, asked, count, [outcome], options)
         return _settled(state, asked, outcome, info, reporter, (outcome,))
     in_groups = exclusive_storage.in_groups if dedicated else allocate.in_groups
@@ -147,12 +149,18 @@ def place(
     if not ranked:
         if outcomes and not alike:  # each group lacks something else; explain the first
             asked, outcomes = made[outcomes[0].group], outcomes[:1]
-        raise RequestFailed(", ".join(lines) + _why(state, asked, count, outcomes, options))
+        remark = _why(state, asked, count, outcomes, options) if remarks else ""
+        raise RequestFailed(", ".join(lines) + remark)
     names = [state.cluster.groups[outcome.group].name for outcome in ranked]
     info = ", ".join([f"Selected group: {names[0]}", *lines])
     if len(names) > 1:
         info += f"; next best group: {names[1]}"
     return _settled(state, asked, ranked[0], info, reporter, tuple(ranked))
+
+
+def refused_everywhere(state: State, row: Instance) -> str | None:
+    """Describe why a new instance cannot be placed whatever is free; None if nothing is known against it."""
+    return not_enabled(state.cluster, row) or _unknown_class(state, row)
 
 
 def not_enabled(cluster: Cluster, row: Instance) -> str | None:

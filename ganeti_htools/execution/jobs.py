@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from ganeti_htools.luxi import opcodes
 from ganeti_htools.luxi.opcodes import Opcode
+from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.moves import NamedMove, NamedStep
 
 
@@ -36,6 +37,7 @@ class Job:
     * ``judge``: judges the results of the opcodes.
     * ``retry``: returns the job to try after a failure with this error, None for none.
     * ``awaits``: nodes whose daemons have to answer before the job is submitted.
+    * ``room``: the new instance, on its future nodes, for which the job's plan makes room.
     """
 
     title: str
@@ -49,6 +51,7 @@ class Job:
     judge: Callable[[Any], JobVerdict] | None = None
     retry: "Callable[[str], Job | None] | None" = None
     awaits: tuple[str, ...] = ()
+    room: Instance | None = None
 
     @property
     def left_behind(self) -> str | None:

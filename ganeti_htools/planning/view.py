@@ -7,7 +7,7 @@ import numpy as np
 
 from ganeti_htools.engine.rules import placement_rules
 from ganeti_htools.model import tags
-from ganeti_htools.model.cluster import Cluster, without_loads
+from ganeti_htools.model.cluster import Cluster, Instance, without_loads
 from ganeti_htools.model.columns import NOWHERE, Bools, by_unit
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import DataError, HtoolsError
@@ -44,10 +44,13 @@ class View:
             raise DataError("max_cpu: expected a ratio above 0, got 0")
 
 
-def state_of(cluster: Cluster, view: View, known: Figures | None = None) -> State:
+def state_of(
+    cluster: Cluster, view: View, known: Figures | None = None, asked: Sequence[Instance] = ()
+) -> State:
     """Derive the state of the cluster as the view shows it. Raises HtoolsError for unknown names.
 
-    ``known`` are figures of a cluster that shares rows with this one; no other thread uses them.
+    ``known`` are figures of a cluster that shares rows with this one; no other thread uses them. ``asked``
+    are new instances, whose storage units the state has too.
     """
     named_instances(cluster, view)  # complain about unknown names first
     excluding = tuple(f"{tags.EXCLUSION}{tag}:" for tag in view.exclusion_tags)
@@ -59,7 +62,7 @@ def state_of(cluster: Cluster, view: View, known: Figures | None = None) -> Stat
         tags=(*cluster.tags, *excluding),
         nodes=tuple(replace(node, offline=True) if node.name in offline else node for node in cluster.nodes),
     )
-    state = derive(shown, static_kvm_node_memory=view.static_kvm_node_memory, known=known)
+    state = derive(shown, tuple(asked), static_kvm_node_memory=view.static_kvm_node_memory, known=known)
     columns = state.columns
     for reserved, total in zip(by_unit(columns, "lo_dsk"), by_unit(columns, "t_dsk"), strict=True):
         reserved[:] = np.floor(view.min_disk * total)

@@ -285,24 +285,32 @@ def _lacks(
     state: State, asked: RequestedInstance, fail: Fail, primaries: Ints, secondaries: Ints, force: bool
 ) -> Iterable[Lack]:
     """Compute the lacks of nodes in either role, for each thing whose limits are counted as ``fail``."""
-    everyone = np.union1d(primaries, secondaries)
+    everyone, lacks = np.union1d(primaries, secondaries), dict[str, Lack]()
+    for role, change, forced in arrivals(state, asked, primaries, secondaries, force):
+        _add_lacks(lacks, state, asked, fail, change, role, everyone, forced)
+    return lacks.values()
+
+
+def arrivals(
+    state: State, asked: RequestedInstance, primaries: Ints, secondaries: Ints, force: bool
+) -> tuple[tuple[NodeRole, NodeChange, bool], ...]:
+    """Compute the changes of nodes (rows) when the instance arrives in either role, and whether soft limits
+    are dropped.
+
+    The primary of a secondary is assumed to be the one that leaves most to it.
+    """
     same, peers = primaries[:, np.newaxis] == secondaries, state.peers[primaries][:, secondaries]
-    # Assume the primary that leaves most to a secondary.
     shared = np.where(same, MAX_MIB, peers).min(axis=0, initial=MAX_MIB)
     old_p, old_s = state.columns.take(primaries), state.columns.take(secondaries)
     new_p, _ = node_rules.add_primary(old_p, asked, np.int64(0), np.int64(0))
     kept = placements.class_peers(state, primaries[:, np.newaxis], secondaries)
     least = [np.where(same, MAX_MIB, each).min(axis=0, initial=MAX_MIB) for each in kept]
     new_s, _ = node_rules.add_secondary(old_s, asked, shared, peers=least)
-    lacks: dict[str, Lack] = {}
     # Soft limits hold for secondaries even with force.
-    changes = (
+    return (
         (PRIMARY, NodeChange(primaries, old_p, new_p), force),
         (SECONDARY, NodeChange(secondaries, old_s, new_s), False),
     )
-    for role, change, forced in changes:
-        _add_lacks(lacks, state, asked, fail, change, role, everyone, forced)
-    return lacks.values()
 
 
 def _add_lacks(

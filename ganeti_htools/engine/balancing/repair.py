@@ -15,16 +15,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.balance import Step, allowed, candidates, score_of
-from ganeti_htools.engine.balancing.batches import Batch, NodeFacts, batches_of
-from ganeti_htools.engine.balancing.relocate import nodes_after, relocate
+from ganeti_htools.engine.balancing.balance import Step, candidates, score_of
+from ganeti_htools.engine.balancing.instance_moves import InstanceMove, moves_of
 from ganeti_htools.engine.balancing.traffic import copied
 from ganeti_htools.engine.rules import choice, settling
 from ganeti_htools.engine.rules.broken_rules import Breach, breaches, breaches_at
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.engine.rules.trial import Trial
-from ganeti_htools.model.columns import NOWHERE, Bools, Ints
+from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.moves import KINDS, MoveKind
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
@@ -142,39 +141,21 @@ def _moves(way: _Way, scope: Bools, options: BalancingOptions, movable: Bools) -
     """Yield the possible moves that end a breach and begin none, by instance, kind and new node."""
     if 0 <= options.max_length <= len(way.steps):
         return
-    state, targets = way.state, np.flatnonzero(scope & ~way.state.columns.offline)
+    state = way.state
     concerned = np.isin(np.arange(len(state.pnode)), [row for each in way.left for row in _instances(each)])
-    batches, facts = batches_of(state, candidates(state, scope, movable) & concerned, options.unmirrored)
     base = choice.base(state, scope)
-    for batch in batches:
-        for kind in KINDS[batch.mirror]:
-            for member in np.flatnonzero(allowed(facts, batch, kind, options)).tolist():
-                own = state.pnode[batch.rows[member]], state.snode[batch.rows[member]]
-                nodes = targets[~np.isin(targets, own)] if kind.takes_node else np.array([NOWHERE])
-                if len(nodes):
-                    yield from _to(
-                        way, facts, batch.take(np.repeat(member, len(nodes))), kind, nodes, options, base
-                    )
+    for each in moves_of(state, scope, options, candidates(state, scope, movable) & concerned):
+        yield from _to(way, each, options, base)
 
 
-def _to(
-    way: _Way,
-    facts: NodeFacts,
-    same: Batch,
-    kind: MoveKind,
-    nodes: Ints,
-    options: BalancingOptions,
-    base: Statistics,
-) -> Iterator[_Move]:
-    """Yield the moves of one instance to nodes (rows; NOWHERE for a failover). ``same`` has it for each."""
-    state, index, new = way.state, int(same.rows[0]), nodes if kind.takes_node else None
-    touched, codes = relocate(facts, same, kind, options.ignore_soft_errors, new)
-    asked, places = state.instance(index), nodes_after(state, same, kind, new)
-    trial = Trial(asked, codes, *places, tuple(touched))
-    scores = np.broadcast_to(trial.scores(base), codes.shape)
-    others = frozenset(each for each in way.left if index not in _instances(each))
-    volume = way.volume + sum(copied(kind, asked.row))
-    for at in np.flatnonzero(codes == FITS).tolist():
-        left = others.union(breaches_at(state, index, int(places[0][at]), int(places[1][at])))
+def _to(way: _Way, each: InstanceMove, options: BalancingOptions, base: Statistics) -> Iterator[_Move]:
+    """Yield the moves of one instance to each node."""
+    state, index, trial = way.state, each.index, each.trial(options)
+    scores = np.broadcast_to(trial.scores(base), trial.codes.shape)
+    others = frozenset(breach for breach in way.left if index not in _instances(breach))
+    for at in np.flatnonzero(trial.codes == FITS).tolist():
+        move = trial.only(at)
+        left = others.union(breaches_at(state, index, int(move.pnode[0]), int(move.snode[0])))
         if left < way.left:
-            yield _Move(kind, int(nodes[at]), trial.only(at), left, volume, float(scores[at]))
+            volume = way.volume + each.volume
+            yield _Move(each.kind, int(each.nodes[at]), move, left, volume, float(scores[at]))

@@ -1,12 +1,15 @@
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ganeti_htools.backends import text
 from ganeti_htools.cli import hail
-from tests.support import messages
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.types import DiskTemplate
+from tests.support import by_hand, messages
 from tests.support.clusters import Json, Shape, cluster
 
 DATA = cluster(3, Shape(nodes=4, instances=4, fill=0.3, offline=1))
@@ -212,3 +215,79 @@ def test_evacuation_into_another_group(tmp_path: Path, capsys: pytest.CaptureFix
     told = json.loads(capsys.readouterr().out)
     assert not told["result"][0]
     assert told["info"].endswith("; other groups are not considered: the request has no nodes of group empty")
+
+
+FULL = by_hand.cluster(
+    {"n0": 4000, "n1": 4000, "n2": 4000},
+    [
+        by_hand.instance("a", DiskTemplate.EXT, "n0", mem=2000),
+        by_hand.instance("b", DiskTemplate.EXT, "n1", mem=1500),
+        by_hand.instance("c", DiskTemplate.EXT, "n2", mem=1000, tags=("htools:fixed",)),
+    ],
+)
+
+
+def room_for(tmp_path: Path, memory: int, *options: str, cluster: Cluster = FULL) -> int:
+    """Ask for room for an instance on shared storage."""
+    (tmp_path / "cluster").write_text(text.dump(cluster))
+    (tmp_path / "request").write_text(
+        messages.encode(messages.message(DATA, messages.allocate("new", "ext", memory=memory, disks=[1024])))
+    )
+    given = str(tmp_path / "request"), "-t", str(tmp_path / "cluster"), "--no-capacity-checks"
+    return hail.main([*given, "--make-room", *options])
+
+
+def test_make_room_shows_the_moves_and_the_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert room_for(tmp_path, 3500, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    (step,) = found["steps"]
+    assert found["why"] is None
+    assert "most missing: memory" in found["refusal"]
+    assert (step["instance"], step["mib"], found["mib"]) == ("b", 1500, 1500)
+    assert step["commands"] == [f"gnt-instance migrate -f -n {step['node']} b"]
+    assert room_for(tmp_path, 3500) == 0
+    first, second, header, move, command = capsys.readouterr().out.splitlines()
+    assert first.startswith("new finds no place: ")
+    assert second.startswith(f"It finds one on {found['nodes'][0]} after 1 move (")
+    assert header.split()[0] == "Instance"
+    assert move.split()[:2] == ["1.", "b"]
+    assert command.strip() == step["commands"][0]
+
+
+def test_make_room_without_need(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert room_for(tmp_path, 500) == 0
+    assert capsys.readouterr().out.startswith("new finds a place without moves: n")
+
+
+@pytest.mark.parametrize(
+    ("memory", "options", "why"),
+    [
+        (5000, (), "new: no moves make room for it"),
+        (3500, ("--max-moves=0",), "new: no plan of at most 0 moves makes room for it"),
+        (
+            3500,
+            ("--max-copy=10m",),
+            "new: no plan of at most 6 moves that copy at most 10 MiB makes room for it",
+        ),
+    ],
+)
+def test_make_room_says_why_there_is_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], memory: int, options: tuple[str, ...], why: str
+) -> None:
+    assert room_for(tmp_path, memory, *options) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == why
+
+
+def test_make_room_needs_a_new_instance(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "request"
+    name = next(iter(DATA["instances"]))
+    path.write_text(messages.encode(messages.message(DATA, messages.change_group([name]))))
+    assert hail.main([str(path), "--make-room"]) == 1
+    assert "--make-room: expected a request of type allocate" in capsys.readouterr().err
+    assert (
+        room_for(
+            tmp_path, 500, cluster=replace(FULL, instances=(by_hand.instance("new", DiskTemplate.EXT, "n0"),))
+        )
+        == 1
+    )
+    assert "instance new exists already" in capsys.readouterr().err

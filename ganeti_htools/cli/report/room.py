@@ -1,0 +1,41 @@
+"""Moves that make room for a new instance, as text."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ganeti_htools.cli.report.layout import counted, fitting_table, size
+
+_HEADER = ("", "Instance", "Nodes before", "Nodes after", "Move", "To copy")
+
+
+def text(found: Mapping[str, Any], commands: bool = False) -> str:
+    """Format the moves (:meth:`.RoomPlan.describe`); with ``commands`` also those of gnt-instance."""
+    return "".join(_lines(found, commands))
+
+
+def _lines(found: Mapping[str, Any], commands: bool) -> Iterator[str]:
+    name, steps, nodes = found["instance"], found["steps"], ", ".join(found["nodes"])
+    if found["refusal"] is None:
+        yield f"{name} finds a place without moves: {nodes}\n"
+        return
+    yield f"{name} finds no place: {found['refusal']}\n"
+    if found["why"] is not None:
+        yield f"{name}: {found['why']}\n"
+        return
+    yield f"It finds one on {nodes} after {counted(len(steps), 'move')} ({size(found['mib'])} to copy):\n"
+    rows = [
+        (
+            f"{number}.",
+            step["instance"],
+            ":".join(step["from"]),
+            ":".join(step["to"]),
+            step["move"],
+            size(step["mib"]),
+        )
+        for number, step in enumerate(steps, 1)
+    ]
+    yield fitting_table(_HEADER, rows, (True, False, False, False, False, True), labels=2)
+    if found["search_ended"]:
+        yield f"The search ended early: another plan of {counted(len(steps), 'move')} may copy less.\n"
+    if commands:
+        yield from (f"  {command}\n" for step in steps for command in step["commands"])

@@ -1,0 +1,262 @@
+"""Plans of ``hail --make-room``: moves after which a new instance has a place (``hail(1)``)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ganeti_htools.backends import iallocator
+from ganeti_htools.engine import making_room
+from ganeti_htools.engine.balancing.balance import score_of
+from ganeti_htools.engine.balancing.recheck import obstacle
+from ganeti_htools.engine.making_room import MadeRoom, RoomLimits
+from ganeti_htools.execution.jobs import Jobsets
+from ganeti_htools.execution.review import Check, Review, Say
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.columns import NOWHERE, sorted_unique
+from ganeti_htools.model.errors import DataError, RequestFailed
+from ganeti_htools.model.moves import NamedStep
+from ganeti_htools.model.options import PlacementOptions
+from ganeti_htools.model.request import Allocate
+from ganeti_htools.model.state import State
+from ganeti_htools.planning import steps, view
+from ganeti_htools.planning.jobsets import BalancingMove, Names, cost_of, jobs_of, jobsets
+from ganeti_htools.planning.plan import (
+    OnChange,
+    Progress,
+    Tool,
+    ToolOptions,
+    ToolPlan,
+    Watched,
+    replan,
+    unwatched,
+)
+from ganeti_htools.planning.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class MakeRoomOptions(ToolOptions):
+    """Options of a plan that makes room.
+
+    * ``request``: the part ``request`` of an iallocator request of type allocate, as JSON.
+    * ``max_moves``, ``max_copy`` (MiB): limits; negative for the usual number of moves, and for any size.
+    * ``check_redundancy``, ``accept_existing``, ``ignore_soft_errors``, ``restrict_to``: as
+      :class:`.PlacementOptions` has them; no names do not restrict.
+    """
+
+    request: str = ""
+    max_moves: int = -1
+    max_copy: int = -1
+    check_redundancy: bool = True
+    accept_existing: bool = False
+    ignore_soft_errors: bool = False
+    restrict_to: tuple[str, ...] = ()
+
+    @property
+    def placement(self) -> PlacementOptions:
+        """The constraints on the place of the new instance."""
+        return PlacementOptions(
+            capacity=self.check_redundancy,
+            accept_existing=self.accept_existing,
+            ignore_soft_errors=self.ignore_soft_errors,
+            restrict_to=self.restrict_to or None,
+        )
+
+    def after(self, moves: int) -> "MakeRoomOptions":
+        """The options for the rest of a plan after some of its moves."""
+        return replace(self, max_moves=max(0, RoomLimits(self.max_moves).most_moves - moves))
+
+
+@dataclass(frozen=True)
+class RoomPlan(ToolPlan[MakeRoomOptions]):
+    """The moves that make room for the instance of a request."""
+
+    request: Allocate
+    room: MadeRoom
+
+    @property
+    def instance(self) -> str:
+        """Name of the new instance."""
+        return self.request.placement.instance.name
+
+    @property
+    def nodes(self) -> list[str]:
+        """Names of the nodes that the new instance gets; empty if there is no room."""
+        return self.state.names(self.room.placed.nodes) if self.room.placed else []
+
+    @cached_property
+    def moves(self) -> Sequence[BalancingMove]:
+        """The moves by name."""
+        return list(map(Names(self.state).move, self.room.steps))
+
+    @property
+    def purpose(self) -> str:
+        """Purpose of the jobs."""
+        return f"making room for {self.instance}"
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Names of the groups of the moves and of the new instance."""
+        nodes = [node for step in self.room.steps for node in (step.pnode, step.snode)]
+        nodes += self.room.placed.nodes if self.room.placed else ()
+        rows = sorted_unique(self.state.group[[node for node in nodes if node != NOWHERE]]).tolist()
+        return tuple(self.state.cluster.groups[row].name for row in rows)
+
+    def score(self) -> dict[str, float]:
+        """Compute the scores of the cluster before and after the moves, without the new instance."""
+        everywhere = np.ones(len(self.state.group), np.bool_)
+        return {"before": score_of(self.state, everywhere), "after": score_of(self.room.after, everywhere)}
+
+    def cost(self) -> dict[str, Any]:
+        """Add up what the moves cost."""
+        return cost_of(jobsets(self.moves))
+
+    def describe(self) -> dict[str, Any]:
+        """Describe the moves and the place."""
+        return {
+            "instance": self.instance,
+            "refusal": self.room.refusal or None,
+            "steps": [
+                {**step, "mib": move.disk + move.memory, "commands": list(move.shell_commands)}
+                for step, move in zip(steps.to_json(self.state, self.room.steps), self.moves, strict=True)
+            ],
+            "nodes": self.nodes,
+            "mib": self.room.volume,
+            "search_ended": self.room.ended,
+            "why": self.why_not,
+        }
+
+    @property
+    def why_not(self) -> str | None:
+        """The reason why there is no room, also after moves; None if there is."""
+        room, limits = self.room, limits_of(self.options)
+        if room.placed is not None:
+            return None
+        if room.hopeless:
+            return "no moves make room for it"
+        copied = "" if limits.copy < 0 else f" that copy at most {limits.copy} MiB"
+        if room.ended:
+            tried = f"the search ended after {making_room.PATIENCE} tries"
+            return f"found no room: {tried}; no plan of {_moves(room.searched)}{copied} makes any"
+        return f"no plan of at most {_moves(room.searched)}{copied} makes room for it"
+
+    def jobs(self) -> Jobsets:
+        """Make the jobs of the moves, which claim the place of the new instance."""
+        row = self.request.placement.instance
+        primary, secondary = (*self.nodes, None)[:2] if self.nodes else ("", None)
+        row = replace(row, pnode=primary or "", snode=secondary)
+        sets = jobs_of(self.state, jobsets(self.moves))
+        return [[replace(job, room=row) for job in jobs] for jobs in sets]
+
+    def review(self, on_change: OnChange, say: Say, watched: Watched = unwatched) -> Check:
+        """Make the check of the remaining moves: each is possible, and the instance fits afterwards."""
+        options, request = self.options, self.request
+
+        def check(cluster: Cluster, rest: Jobsets, made: int) -> Review:
+            state = state_of(cluster, options)
+            why = _obstacle(state, request, rest, options)
+            if why is None:
+                return Review()
+            left = options.after(made)
+            new = replan(why, on_change, say, watched, lambda progress: plan(state, left, progress))
+            return Review(why, None if new is None else new.jobs())
+
+        return check
+
+
+def _moves(number: int) -> str:
+    return f"{number} {'move' if number == 1 else 'moves'}"
+
+
+def options_of(
+    placement: PlacementOptions, max_moves: int, max_copy: int, request: str = ""
+) -> MakeRoomOptions:
+    """Return the options of a plan with the constraints of a decision."""
+    return MakeRoomOptions(
+        View(static_kvm_node_memory=placement.static_kvm_node_memory),
+        request=request,
+        max_moves=max_moves,
+        max_copy=max_copy,
+        check_redundancy=placement.capacity,
+        accept_existing=placement.accept_existing,
+        ignore_soft_errors=placement.ignore_soft_errors,
+        restrict_to=placement.restrict_to or (),
+    )
+
+
+def limits_of(options: MakeRoomOptions) -> RoomLimits:
+    """Return the limits of the moves."""
+    return RoomLimits(options.max_moves, options.max_copy)
+
+
+def request_of(options: MakeRoomOptions) -> Allocate:
+    """Parse the request. Raises DataError."""
+    return iallocator.read_allocation(options.request)
+
+
+def state_of(cluster: Cluster, options: MakeRoomOptions) -> State:
+    """Derive the state of the cluster, with the storage units of the new instance. Raises HtoolsError."""
+    return view.state_of(cluster, options.view, asked=(request_of(options).placement.instance,))
+
+
+def find(state: State, request: Allocate, options: MakeRoomOptions, progress: Progress) -> RoomPlan:
+    """Find the moves for a request, perhaps none. Raises RequestFailed for an instance that exists."""
+    name = request.placement.instance.name
+    if any(name == row.name for row in state.cluster.instances):
+        raise RequestFailed(f"instance {name} exists already; room is made for new instances only")
+    movable = view.movable(state, options.view)
+    limits = limits_of(options)
+    room = making_room.make_room(state, request, options.placement, limits, movable, progress)
+    return RoomPlan(state, options, request, room)
+
+
+def plan(state: State, options: MakeRoomOptions, progress: Progress) -> RoomPlan:
+    """Plan for a state. Raises RequestFailed if no moves make room; HtoolsError for unknown names."""
+    found = find(state, request_of(options), options, progress)
+    if found.why_not is not None:
+        raise RequestFailed(f"{found.instance}: {found.why_not}")
+    return found
+
+
+def restore(state: State, options: MakeRoomOptions, found: Mapping[str, Any]) -> RoomPlan:
+    """Make a plan again from its description. Raises DataError."""
+    request, after = request_of(options), state.copy()
+    try:
+        made = tuple(steps.retrace(after, view.movable(state, options.view), found["steps"]))
+        refusal, volume, ended = found["refusal"] or "", int(found["mib"]), bool(found["search_ended"])
+    except (KeyError, TypeError, ValueError):
+        raise DataError(steps.UNEXPECTED) from None
+    placed = making_room.placed(after, request, options.placement)
+    return RoomPlan(state, options, request, MadeRoom(refusal, after, made, placed, volume, ended=ended))
+
+
+def _obstacle(state: State, request: Allocate, rest: Jobsets, options: MakeRoomOptions) -> str | None:
+    """Make the remaining moves on a copy of the state; return the first obstacle, None if the new instance
+    finds its place afterwards.
+    """
+    name, after, movable = request.placement.instance.name, state.copy(), view.movable(state, options.view)
+    jobs = [job for jobs in rest for job in jobs]
+    homes = {
+        row.name: int(group)
+        for row, group in zip(state.cluster.instances, state.group[state.pnode], strict=True)
+    }
+    for step in (job.step for job in jobs):
+        if isinstance(step, NamedStep):
+            scope = state.group == homes.get(step.instance, NOWHERE)
+            why = obstacle(after, scope, [step], making_room.balancing(options.placement), movable)
+            if why is not None:
+                return why
+    if name in homes:
+        return f"instance {name} exists already"
+    row = jobs[-1].room
+    assert row is not None
+    nodes = tuple(filter(None, (row.pnode, row.snode)))
+    there = replace(options.placement, restrict_to=nodes)
+    if making_room.placed(after, request, there) is None:
+        return f"instance {name} would not fit on {', '.join(nodes)} after the remaining moves"
+    return None
+
+
+MAKE_ROOM = Tool("hail", MakeRoomOptions, state_of, plan, restore)
