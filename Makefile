@@ -14,7 +14,7 @@ DEPENDENCIES := missing
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || date +%s)
 DATE = $(shell date --utc --date=@$(SOURCE_DATE_EPOCH) +%F)
 # Tests of the first of two clusters with a real Ganeti.
-FIRST := test_claims or test_ganeti or test_policies or test_upgrade
+FIRST := test_claims or test_failover or test_ganeti or test_policies or test_repairs or test_upgrade
 # Each worker compiles the tests and plugins again where this keeps pytest from writing them down.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -79,9 +79,11 @@ test-long: $(VENV)/.developer
 		$(BIN)/python $(PYTEST) --hypothesis-profile=searched -m "searching and not integration" || exit; \
 	done
 
-# The engine uses numpy only, which the programs and the daemon show as well.
+# The engine uses numpy only, which the programs and the daemon show as well. Claims, plans and policies use nothing
+# that the others do not.
 test-lowest: .venv-lowest/.developer
-	.venv-lowest/bin/python $(PYTEST) $(addprefix tests/unit/,daemon backends client luxi sources engine/rules) \
+	.venv-lowest/bin/python $(PYTEST) $(addprefix tests/unit/,backends client luxi sources engine/rules) \
+		$(addprefix tests/unit/daemon/,api history http ledger metrics notify process socket sync) \
 		$(patsubst %,tests/daemon/test_%.py,service ctl ledger history http metrics) \
 		-m "not long and not slow and not searching and not oracle"
 
