@@ -23,7 +23,7 @@ from tests.support.oracle import Oracle
 # Where a change is judged, every run takes the same examples; a search takes others each time.
 # No example fails because the machine is busy.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("judged", patient, derandomize=True)
+settings.register_profile("judged", patient, derandomize=True, max_examples=50)
 settings.register_profile("searched", patient)
 settings.load_profile("judged")
 
@@ -32,9 +32,12 @@ installed_ganeti.ignore()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile our modules, as an installation does: tests start hundreds of programs."""
+    """Compile our modules, as an installation does: tests start hundreds of programs.
+
+    Tests themselves are rewritten for their assertions, which is another compilation.
+    """
     if not hasattr(config, "workerinput"):
-        for package in ("ganeti_htools", "daemon", "tests"):
+        for package in ("ganeti_htools", "daemon", "tests/support"):
             compileall.compile_dir(config.rootpath / package, quiet=1)
 
 

@@ -4,7 +4,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -50,29 +50,33 @@ def quoted(text: str) -> bytes:
     return json.dumps(call, ensure_ascii=False).encode()
 
 
-MESSAGES = {
-    "lists": (b"[" + b"[]," * (5 * MIB) + b"0]", b"more than 10000 values"),
-    "nested": (b"[" * (15 * MIB), b"more than 10000 values"),
-    "not very nested": (b"[" * 5000, b"within each other"),
-    "backslashes": (b'"' + b"\\" * (15 * MIB), b"bad-message"),
-    "quotes": (b'"' * (15 * MIB), b"bad-message"),
-    "too long": (b"[" + b"[]," * (20 * MIB), b"longer than 16777216 bytes"),
-    "text": (quoted("\U0001f600" * (3 * MIB)), b"Invalid JSON"),
-    "lists in a text": (quoted("[" + "[]," * (5 * MIB) + "0]"), b"more than 1000000 values"),
-    "ends": (b"\x03" * MIB, b"more than 1000 calls are not answered yet"),
-    "a method": (json.dumps({"method": "x" * (15 * MIB), "args": {}, "version": 1}).encode(), b"no method"),
+# Made when they are sent: together they are large.
+MESSAGES: dict[str, tuple[Callable[[], bytes], bytes]] = {
+    "lists": (lambda: b"[" + b"[]," * (5 * MIB) + b"0]", b"more than 10000 values"),
+    "nested": (lambda: b"[" * (15 * MIB), b"more than 10000 values"),
+    "not very nested": (lambda: b"[" * 5000, b"within each other"),
+    "backslashes": (lambda: b'"' + b"\\" * (15 * MIB), b"bad-message"),
+    "quotes": (lambda: b'"' * (15 * MIB), b"bad-message"),
+    "too long": (lambda: b"[" + b"[]," * (20 * MIB), b"longer than 16777216 bytes"),
+    "text": (lambda: quoted("\U0001f600" * (3 * MIB)), b"Invalid JSON"),
+    "lists in a text": (lambda: quoted("[" + "[]," * (5 * MIB) + "0]"), b"more than 1000000 values"),
+    "ends": (lambda: b"\x03" * MIB, b"more than 1000 calls are not answered yet"),
+    "a method": (
+        lambda: json.dumps({"method": "x" * (15 * MIB), "args": {}, "version": 1}).encode(),
+        b"no method",
+    ),
 }
 
 
 @pytest.mark.parametrize("kind", MESSAGES)
 def test_messages(daemon: Daemon, kind: str) -> None:
-    message, expected = MESSAGES[kind]
-    answers = []
+    make, expected = MESSAGES[kind]
+    message, answers = make() + b"\x03", []
 
     def send() -> None:
         with connect(daemon.socket) as client:
             with suppress(BrokenPipeError):  # the answer may come before all was sent
-                client.sendall(message + b"\x03")
+                client.sendall(message)
             answers.append(heard(client))
 
     assert slowest_status(daemon, threading.Thread(target=send)) < PROMPT
@@ -86,23 +90,23 @@ def many_nodes(number: int) -> bytes:
     return json.dumps({**content, "nodes": nodes}).encode()
 
 
-FILES = {
-    "lists": (b"[" + b"[]," * (5 * MIB) + b"0]", b"more than 1000000 values"),
-    "fewer lists": (b"[" + b"[]," * 300_000 + b"0]", b"expected an object"),
-    "nested": (b"[" * 400_000, b"within each other"),
-    "too long": (b"[" + b"[]," * (80 * MIB), b"longer than 16777216 bytes"),
-    "members": (b'{"nodegroups": {}, "nodes": {"' + b'}, "' * (3 * MIB), b"more than 1000000 values"),
-    "nodes": (many_nodes(20_000), b"more than 3000 nodes"),
-    "objects": (b'{"nodes":[' + b'{"a":0.5},' * 499_000 + b"0]}", b"key 'request' not found"),
-    "a name twice": (b'{"a":{' + b'"b":[],' * 300_000 + b'"b":0}}', b"key 'request' not found"),
+FILES: dict[str, tuple[Callable[[], bytes], bytes]] = {
+    "lists": (lambda: b"[" + b"[]," * (5 * MIB) + b"0]", b"more than 1000000 values"),
+    "fewer lists": (lambda: b"[" + b"[]," * 300_000 + b"0]", b"expected an object"),
+    "nested": (lambda: b"[" * 400_000, b"within each other"),
+    "too long": (lambda: b"[" + b"[]," * (80 * MIB), b"longer than 16777216 bytes"),
+    "members": (lambda: b'{"nodegroups": {}, "nodes": {"' + b'}, "' * (3 * MIB), b"more than 1000000 values"),
+    "nodes": (lambda: many_nodes(20_000), b"more than 3000 nodes"),
+    "objects": (lambda: b'{"nodes":[' + b'{"a":0.5},' * 499_000 + b"0]}", b"key 'request' not found"),
+    "a name twice": (lambda: b'{"a":{' + b'"b":[],' * 300_000 + b'"b":0}}', b"key 'request' not found"),
 }
 
 
 @pytest.mark.parametrize("kind", FILES)
 def test_files(daemon: Daemon, tmp_path: Path, kind: str) -> None:
-    content, expected = FILES[kind]
+    make, expected = FILES[kind]
     path = tmp_path / "request"
-    path.write_bytes(content)
+    path.write_bytes(make())
     answers = []
 
     def ask() -> None:

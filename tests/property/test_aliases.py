@@ -24,6 +24,7 @@ from ganeti_htools.planning.decision import state_for
 from tests.support.by_hand import instance
 from tests.support.cases import case
 from tests.support.rows import any_cluster
+from tests.support.seeds import few
 
 OPTIONS = BalancingOptions(min_gain=0.0, min_gain_limit=0.0)
 
@@ -57,38 +58,41 @@ def answer(state: State, request: Request) -> object:
 
 
 @CHANGES
-def test_decisions_are_the_same(change: Change) -> None:
+@pytest.mark.parametrize("seeds", few(range(24), 40))
+def test_decisions_are_the_same(change: Change, seeds: range) -> None:
     decided = 0
-    for seed in range(40):
+    for seed in seeds:
         message = iallocator.read(case(seed).text.encode())
         state = state_for(message.cluster, message.request, PlacementOptions())
         answers = [answer(each, message.request) for each in (state, change(state))]
         assert answers[0] == answers[1], seed
         decided += not isinstance(answers[0], str)
-    assert decided > 20
+    assert decided > 12
 
 
 @CHANGES
-def test_steps_of_balancing_are_the_same(change: Change) -> None:
+@pytest.mark.parametrize("seeds", few(range(8), 12))
+def test_steps_of_balancing_are_the_same(change: Change, seeds: range) -> None:
     number = 0
-    for seed in range(12):
+    for seed in seeds:
         state = derive(any_cluster(Random(seed)))
         scope = state.group == state.group[0]
         expected = list(islice(stepwise(state.copy(), scope, OPTIONS), 6))
         assert list(islice(stepwise(change(state), scope, OPTIONS), 6)) == expected
         number += len(expected)
-    assert number > 25
+    assert number > 16
 
 
 @CHANGES
+@pytest.mark.parametrize("seeds", few(range(5), 8))
 @pytest.mark.parametrize("template", [DiskTemplate.DRBD, DiskTemplate.EXT])
-def test_bulk_allocation_is_the_same(change: Change, template: DiskTemplate) -> None:
+def test_bulk_allocation_is_the_same(change: Change, template: DiskTemplate, seeds: range) -> None:
     number = 0
-    for seed in range(8):
+    for seed in seeds:
         state = derive(any_cluster(Random(seed)))
         states, nodes = (state.copy(), change(state)), np.flatnonzero(~state.columns.offline)
         found = [fill(each, instance("new", template, "", mem=128), nodes, limit=12) for each in states]
         assert found[0] == found[1]
         assert states[0].to_cluster() == states[1].to_cluster()
         number += found[0].placed
-    assert number > 60
+    assert number > 35

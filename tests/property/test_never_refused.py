@@ -29,6 +29,7 @@ from ganeti_htools.simulator.logical_units import carry_out
 from ganeti_htools.simulator.opcodes import OpcodeError, check
 from ganeti_htools.simulator.world import World, initial_world
 from tests.support.cases import TYPES
+from tests.support.seeds import few
 from tests.support.storage_units import any_state, case_with_units
 from tests.support.worlds import opcode
 
@@ -167,9 +168,10 @@ def test_placed_instances_are_not_refused_on_nearly_full_units(free: int) -> Non
     assert carried > 0
 
 
-def test_balancing_moves_are_not_refused() -> None:
+@pytest.mark.parametrize("seeds", few(range(10), 20))
+def test_balancing_moves_are_not_refused(seeds: range) -> None:
     carried = 0
-    for seed in range(20):
+    for seed in seeds:
         state = any_state(seed)
         _, steps = rebalance(state, np.ones(len(state.group), np.bool_), BalancingOptions(min_gain=0))
         reservations = {row.name for row in state.cluster.instances if row.forthcoming}
@@ -179,4 +181,4 @@ def test_balancing_moves_are_not_refused() -> None:
         done, why = refusal(initial_world(state.cluster), jobs)
         assert not OF_STORAGE.search(why), (seed, why)
         carried += done
-    assert carried > 100
+    assert carried > 50

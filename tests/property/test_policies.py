@@ -24,6 +24,7 @@ from htoolsd.policies.squeeze_plans import group_alone, options_for, safe_steps
 from tests.support.clusters import Shape
 from tests.support.phases import in_phases
 from tests.support.rows import with_master
+from tests.support.seeds import few
 from tests.support.worlds import instance, node
 
 ROUND = 2 * 3600.0  # seconds
@@ -185,22 +186,23 @@ def test_comes_to_rest_when_load_does_not_change(seed: int, wish: RebalanceSetti
             been.add(weeks.places())
             calm = 0
     count = len(weeks.moves)
-    for _ in range(WEEK):
+    for _ in range(2 * int(DAY / ROUND)):
         weeks.go_on()
     assert len(weeks.moves) == count
     check(weeks)
 
 
+@pytest.mark.parametrize("seeds", few(range(1), 2))
 @pytest.mark.parametrize("allowed", ["allow_drbd", "allow_all"])
-def test_plans_of_hsqueeze_are_safe_for_policies(allowed: str) -> None:
+def test_plans_of_hsqueeze_are_safe_for_policies(allowed: str, seeds: range) -> None:
     """In each phase: what looks at single moves finds no fault with a plan that holds N+1 on the way."""
     wish: dict[str, Any] = {allowed: True, "minimal_resources": 0.25, "target_resources": 0.25}
     shape = Shape(nodes=6, instances=8, templates={"drbd": 3, "ext": 1}, fill=0.3, down=0)
     moves = 0
-    for made in (in_phases(), *(with_master(seed, shape) for seed in range(2))):
+    for made in (in_phases(), *(with_master(seed, shape) for seed in seeds)):
         group = group_alone(made, made.groups[0].name)
         options = options_for(made, group, SqueezeSettings(max_nodes=9, **wish))
         proposal = hsqueeze.HSQUEEZE.propose(group, options, lambda _text: None)
         assert safe_steps(group, options, proposal) == len(proposal.found["steps"])
         moves += len(proposal.found["steps"])
-    assert moves > 8
+    assert moves > 5

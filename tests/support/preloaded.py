@@ -148,6 +148,8 @@ def _preload() -> dict[str, Program]:
         for each in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not each.name.endswith("__main__"):
                 import_module(each.name)
+    for late in "alembic.migration", "encodings.idna", "sqlalchemy.dialects.sqlite":
+        import_module(late)
     from ganeti_htools.simulator import program
     from htoolsd.process import service
     from tests.support import installed_ganeti
