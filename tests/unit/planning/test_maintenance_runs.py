@@ -19,6 +19,7 @@ from ganeti_htools.model.maintenance_tags import Home, home_tag, home_tags, main
 from ganeti_htools.model.tags import MAINTENANCE
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.hmaintain import HMAINTAIN, MaintainOptions
+from ganeti_htools.planning.maintenance_roll import RollOptions, roll_of
 from ganeti_htools.simulator.world import World, initial_world
 from tests.support import by_hand
 from tests.support.by_hand import instance
@@ -222,4 +223,62 @@ async def test_next_run_goes_on_after_any_kill(autojump_clock: MockClock, seed: 
         assert caller.world.drained == {*nodes} - {"boss"}
         await carried_out(caller, replace(start, action="end", empty=False), chance)
         nursery.cancel_scope.cancel()
+        check_restored(caller)
+
+
+ROLL = RollOptions((), None, None, True, MaintainOptions(check_redundancy=False))
+
+
+async def run_cut_off(caller: Caller, options: MaintainOptions, chance: Random, kills: int) -> bool:
+    """Carry out a plan; whether it came to its end. ``kills`` may still happen."""
+    cut = caller.cut_off if chance.random() < 0.7 else caller.cut_off_unanswered
+    try:
+        if kills > 0 and chance.random() < 0.4:
+            return not await cut(chance.randint(1, 6), options)
+        return (await caller.squeeze(options)).ending is Ending.DONE
+    except LuxiError:
+        return False
+
+
+async def roll_once(caller: Caller, run: str, chance: Random, kills: int) -> tuple[list[str], bool]:
+    """Go through the batches as the tool does, perhaps killed on the way. Returns the nodes on which work was
+    done, and whether the roll is over.
+    """
+    worked = list[str]()
+    while (roll := roll_of(await caller.read(), ROLL, lambda _text: None)).batches:
+        batch = roll.batches[0]
+        start = replace(ROLL.start, nodes=batch.nodes, run=run, roll=roll.name or run.rpartition(":")[0])
+        if batch.stage != "done":
+            taken = replace(start, take_over=batch.stage == "begun")
+            if not await run_cut_off(caller, taken, chance, kills):
+                return worked, False
+            left = [row for row in caller.world.cluster.instances if row.pnode in batch.nodes]
+            assert {row.template for row in left} == {PLAIN}
+            worked += batch.nodes
+        end = replace(start, action="end", take_over=batch.stage == "done")
+        if not await run_cut_off(caller, end, chance, kills):
+            return worked, False
+    forget = replace(ROLL.start, action="forget", nodes=roll.done, run=run)
+    return worked, await run_cut_off(caller, forget, chance, kills)
+
+
+@pytest.mark.parametrize("seed", one_by_one(8))
+async def test_roll_goes_on_after_any_kill(autojump_clock: MockClock, seed: int) -> None:
+    """Every node but the master has its turn, and all is as before."""
+    chance, worked, over = Random(seed), list[str](), False
+    async with ganeti() as caller, trio.open_nursery() as nursery:
+        nursery.start_soon(interrupt_luxid, caller, chance)
+        for number in count(1):
+            try:
+                nodes, over = await roll_once(
+                    caller, f"20200101T0000{number:02}Z:ann@boss:7", chance, 8 - number
+                )
+                worked += nodes
+            except LuxiError:
+                await trio.sleep(1)
+            await caller.settle()  # the next run waits for jobs of earlier ones
+            if over:
+                break
+        nursery.cancel_scope.cancel()
+        assert {*worked} == {"one", "two", "three", "four"}
         check_restored(caller)
