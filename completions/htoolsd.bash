@@ -210,6 +210,7 @@ END
 --empty none
 --keep-candidate none
 --no-return none
+--balance none
 --take-over none
 --command file
 --pause none

@@ -277,6 +277,7 @@ class CommandLine(Values):
     empty = switch("also copy disks: secondaries leave the nodes too")
     keep_candidate = switch("do not drain the nodes: master candidates stay candidates")
     no_return = switch("let instances stay where they are")
+    balance = switch("do not bring instances home, but balance the groups of the nodes")
     take_over = switch("go on in place of a run that was cut off")
     command = value(kinds.PROGRAM, None, "run this program for each batch, with the names of its nodes")
     pause = switch("wait for Enter or SIGUSR1 before each batch ends")

@@ -336,6 +336,7 @@ HMAINTAIN = Program(
         Line.empty,
         Line.keep_candidate,
         Line.no_return,
+        Line.balance,
         Line.take_over,
         Line.command,
         Line.pause,

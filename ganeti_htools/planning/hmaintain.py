@@ -66,6 +66,7 @@ class MaintainOptions(ToolOptions):
     * ``empty``: secondaries leave as well.
     * ``keep_candidate``: nodes are not drained.
     * ``no_return``: instances stay where they are when maintenance ends.
+    * ``balance``: instances do not return; the groups of the nodes are balanced instead.
     * ``take_over``: go on although another run is marked as being at work on a node.
     * ``check_redundancy``: refuse what takes the redundancy of instances on other nodes.
     * ``ignore_soft_errors``: drop the soft limits.
@@ -78,6 +79,7 @@ class MaintainOptions(ToolOptions):
     empty: bool = False
     keep_candidate: bool = False
     no_return: bool = False
+    balance: bool = False
     take_over: bool = False
     check_redundancy: bool = True
     ignore_soft_errors: bool = False
@@ -267,7 +269,9 @@ class MaintenancePlan(ToolPlan[MaintainOptions]):
             *node_jobs.in_sets([node_jobs.activate(row.name) for row in mirrored] if running else []),
             *(
                 [
-                    node_jobs.without_home(job, instances[job.step.instance]) if job.step else job
+                    node_jobs.without_home(job, instances[job.step.instance])
+                    if job.step and not self.options.balance
+                    else job
                     for job in jobs
                 ]
                 for jobs in jobs_of(state, self.moves)
@@ -408,12 +412,13 @@ def _end(state: State, options: MaintainOptions, rows: tuple[int, ...]) -> Maint
     rows = tuple(row for row in rows if state.cluster.nodes[row].in_maintenance or row in homes_of_some)
     for row in rows:
         _refuse_offline(state.cluster.nodes[row])
-    gone = [index for index, home in concerned.items() if home[0] == NOWHERE or options.no_return]
-    homes = {index: home for index, home in concerned.items() if index not in gone}
-    found = returning.return_home(
-        state, homes, view.selected(state, options.view), options.placement, options.check_redundancy
-    )
+    stay = options.no_return or options.balance
+    homes = {index: home for index, home in concerned.items() if home[0] != NOWHERE and not stay}
+    movable, placement = view.selected(state, options.view), options.placement
+    found = returning.return_home(state, homes, movable, placement, options.check_redundancy)
     moving = {moved.instance for moved in found.moved} | {index for index, _ in found.refused}
+    if options.balance:
+        found = returning.balance(state, rows, movable, placement)
     forgotten = tuple(index for index in concerned if index not in moving)
     lost = lost_names(state) | lost_names(found.state) if options.check_redundancy else frozenset[str]()
     return MaintenancePlan(state, options, found, rows, (), lost, forgotten)

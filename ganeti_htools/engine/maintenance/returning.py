@@ -1,16 +1,18 @@
-"""Instances that return to their homes when maintenance ends (``hmaintain(1)``)."""
+"""Instances that return to their homes, or are balanced, when maintenance ends (``hmaintain(1)``)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import product
 
 import numpy as np
 
+from ganeti_htools.engine.allocation.evacuate import MovedInstance
+from ganeti_htools.engine.balancing.balance import rebalance
 from ganeti_htools.engine.maintenance.emptying import Emptying, follow, moved_to, stays
 from ganeti_htools.engine.redundancy.health import groups
 from ganeti_htools.engine.redundancy.recoverability import describe_lost, unrecoverable
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.moves import MovePart, Operation
-from ganeti_htools.model.options import PlacementOptions
+from ganeti_htools.model.options import BalancingOptions, PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import MirrorType
 
@@ -50,6 +52,21 @@ def return_home(
             state, lost = tried, now
             moved.append(moved_to(state, index, parts or ()))
     return Emptying(tuple(moved), state, (), tuple(refused))
+
+
+def balance(state: State, rows: Iterable[int], movable: Bools, options: PlacementOptions) -> Emptying:
+    """Balance the groups of nodes (rows), as ``hbal(1)`` does without options."""
+    moved = list[MovedInstance]()
+    for group in dict.fromkeys(state.group[list(rows)].tolist()):
+        wanted = BalancingOptions(ignore_soft_errors=options.ignore_soft_errors)
+        state, steps = rebalance(state, state.group == group, wanted, movable)
+        for step in steps:
+            parts = (
+                MovePart(each, step.node if each.takes_node else NOWHERE) for each in step.kind.operations
+            )
+            nodes = tuple(node for node in (step.pnode, step.snode) if node != NOWHERE)
+            moved.append(MovedInstance(step.instance, group, nodes, tuple(parts)))
+    return Emptying(tuple(moved), state)
 
 
 def _after_move(state: State, lost: Bools, index: int) -> Bools:

@@ -172,6 +172,16 @@ def test_end_without_return_forgets_homes(run: Run) -> None:
     assert "gnt-instance remove-tags pool.org htools:home:node2.org" in commands(out)
 
 
+def test_end_with_balancing_forgets_homes(run: Run) -> None:
+    """The empty node gets something, whose home it need not be."""
+    away = {"tags": ("", SET), "at": "node4.org", "home": "htools:home:node2.org"}
+    _, out, _ = run("end", "node2", "-C", "--balance", boss=2000, **away)
+    found = commands(out)
+    assert any("migrate" in command or "failover" in command for command in found)
+    assert found.count("gnt-instance remove-tags pool.org htools:home:node2.org") == 1
+    assert found[-1].startswith("gnt-node remove-tags node2.org")
+
+
 def test_file_without_uuids_does_not_tell_homes(run: Run) -> None:
     home = "htools:home:3a1cb0a5-8ef3-4d5a-b7c0-1c6a6a1a2c11"
     _, out, err = run("end", "node2", "-C", tags=("", SET), at="node4.org", home=home)

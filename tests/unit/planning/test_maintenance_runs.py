@@ -86,6 +86,16 @@ async def test_what_leaves_comes_home(autojump_clock: MockClock, empty: bool) ->
         check_restored(caller)
 
 
+async def test_end_with_balancing(autojump_clock: MockClock) -> None:
+    """It fills the node again, and nothing of the maintenance is left."""
+    async with ganeti() as caller:
+        await caller.squeeze(replace(START, empty=True))
+        assert (await caller.squeeze(replace(END, balance=True))).ending is Ending.DONE
+        assert {row.name for row in caller.world.cluster.instances if row.pnode == "one"} > {"local-one"}
+        assert not any(row.tags for row in caller.world.cluster.instances)
+        assert not any(row.tags for row in caller.world.cluster.nodes)
+
+
 async def test_node_that_somebody_else_drained_stays_drained(autojump_clock: MockClock) -> None:
     async with ganeti() as caller:
         caller.master.jobs.change(replace(caller.world, drained=frozenset({"one"})))
