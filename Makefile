@@ -18,7 +18,7 @@ FIRST := test_claims or test_failover or test_ganeti or test_policies or test_re
 # Each worker compiles the tests and plugins again where this keeps pytest from writing them down.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help venv test coverage test-long check lint test-lowest demo conformance oracle-3.1 test-debian-13 integration integration-first integration-second integration-3.1 soak bench bench-full install uninstall man clean
+.PHONY: help venv test coverage test-long check lint test-lowest demo conformance oracle-3.1 test-debian-13 integration integration-first integration-second integration-3.1 soak bench bench-full install uninstall deb deb-debian-13 test-deb man clean
 
 help:
 	@echo "make demo          the daemon and the iallocator at work on an embedded cluster"
@@ -38,6 +38,9 @@ help:
 	@echo "make bench-full    the same with the clusters on which those take minutes per answer"
 	@echo "make install       programs, unit, configuration, manual pages and the rest below PREFIX=/usr/local (as root)"
 	@echo "make uninstall     remove them; the configuration in /etc stays"
+	@echo "make deb           packages for this machine's Debian, 12 or 13, in build/"
+	@echo "make deb-debian-13  packages for Debian 13, built in a folder (as root)"
+	@echo "make test-deb      the packages in build/, in a fresh Debian with its Ganeti (as root; some minutes)"
 	@echo "make man           the manual pages, in build/man (with pandoc)"
 	@echo "make venv          just create .venv, with all programs in .venv/bin"
 	@echo "make clean         remove everything that was generated"
@@ -132,14 +135,25 @@ install: $(if $(shell command -v pandoc),man)
 uninstall:
 	@packaging/install.py --root "$(DESTDIR)/" --prefix "$(PREFIX)" --remove
 
+# What is built goes into build/. A folder gets Debian 13.
+deb:
+	@SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) packaging/deb
+
+deb-debian-13:
+	@.ci/debian-13 .cache/debian-13/root build-essential debhelper pandoc
+	@SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) packaging/deb .cache/debian-13/root
+
+test-deb:
+	@for release in 12 13; do [ ! -e build/htoolsd_*~deb$${release}_*.deb ] || packaging/test-deb $$release || exit; done
+
 man: $(patsubst %.md,build/%,$(wildcard man/*.md))
 
-# mandoc wants no paragraph behind a heading, and has no font named C.
+# mandoc wants no paragraph behind a heading, and has no font named C. Cells of tables are too narrow to be adjusted.
 build/man/%: man/%.md
 	@command -v pandoc >/dev/null || { echo "make man needs pandoc (apt-get install pandoc)" >&2; exit 1; }
 	@mkdir -p $(@D)
 	@pandoc --standalone --from=markdown-smart --to=man --metadata=date:$(DATE) $< | \
-		sed -e '/^\.S[HS]/ { n; /^\.PP$$/ d }' -e '/^\\f\[C\]$$/ d' >$@.new
+		sed -e '/^\.S[HS]/ { n; /^\.PP$$/ d }' -e '/^\\f\[C\]$$/ d' -e '/^\.TH /a .ad l' >$@.new
 	@mv $@.new $@
 
 clean:

@@ -41,6 +41,19 @@ def test_wheels_satisfy_every_requirement() -> None:
         assert [int(part) for part in pinned[name].split(".")] >= [int(part) for part in least.split(".")]
 
 
+def test_every_program_is_in_one_debian_package() -> None:
+    """With its completion and its manual page."""
+    files = [path.read_text().split() for path in (TOP / "debian").glob("*.install")]
+    assert len(files) == 2
+    names = distribution("htoolsd").entry_points.select(group="console_scripts").names
+    pages = [f"usr/share/man/man1/{path.stem}" for path in (TOP / "man").glob("*.1.md")]
+    for name in names:
+        (own,) = (each for each in files if f"usr/bin/{name}" in each)
+        assert f"usr/share/bash-completion/completions/{name}" in own
+    for page in pages:
+        assert len([each for each in files if page in each]) == 1, page
+
+
 def test_every_program_can_be_started() -> None:
     programs = distribution("htoolsd").entry_points.select(group="console_scripts")
     assert {"hail", "htoolsd", "htoolsctl"} <= programs.names
