@@ -147,6 +147,7 @@ END
 --no-simulation none
 --no-capacity-checks none
 --what-if-lost onenode
+--rules none
 -O,--offline onenode
 -p,--print-nodes none
 --print-instances none

@@ -2,12 +2,13 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.cluster import load, make_state
-from ganeti_htools.cli.report import health, losses, storage, tables
+from ganeti_htools.cli.report import contradictions, health, losses, storage, tables
 from ganeti_htools.cli.report.health import GroupFindings, HealthFindings, Outlook
 from ganeti_htools.cli.report.layout import key_lines, wrapped
 from ganeti_htools.cli.terminal.messages import progress, say, warn
@@ -22,10 +23,12 @@ from ganeti_htools.engine.redundancy import health as redundancy_health
 from ganeti_htools.engine.redundancy.recoverability import unrecoverable
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.broken_rules import broken_rules
+from ganeti_htools.engine.rules.contradictions import check_rules
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.ganeti_version import rules_of
 from ganeti_htools.model.state import State
+from ganeti_htools.model.without_instances import emptied
 from ganeti_htools.planning import view
 
 
@@ -38,6 +41,8 @@ def run(line: CommandLine) -> int:
     """Read the cluster, check it, report; the exit status. Raises HtoolsError."""
     if line.machine_readable and line.json:
         raise HtoolsError("Only one of --machine-readable and --json can be printed.")
+    if line.rules and (line.machine_readable or line.what_if_lost is not None):
+        raise HtoolsError("--rules cannot go with --machine-readable or --what-if-lost.")
     state = make_state(load(line), line)
     movable = view.movable(state, view_of(line))
     if line.print_instances:
@@ -46,6 +51,8 @@ def run(line: CommandLine) -> int:
         say(tables.node_status("Cluster", state, line.print_nodes))
     if line.what_if_lost is not None:
         return _what_if_lost(state, line, line.what_if_lost)
+    if line.rules:
+        return _rules(state, line)
     return _check(state, movable, line)
 
 
@@ -154,6 +161,20 @@ def _balanced(state: State, row: int, movable: Bools, line: CommandLine) -> Stat
         for number, step in enumerate(stepwise(state, state.group == row, balancing_of(line), movable), 1):
             tell(f"group {state.cluster.groups[row].name}: {number} steps, score {fixed(step.score, 8)}")
     return state
+
+
+def _rules(state: State, line: CommandLine) -> int:
+    """Report rules that no placement satisfies; 1 if there are some, 2 if some are undecided, else 0."""
+    instances = state.cluster.instances
+    options = replace(view_of(line), select_instances=(), exclude_instances=())
+    found = check_rules(view.state_of(emptied(state.cluster), options, asked=instances), instances)
+    if line.json:
+        print_json(contradictions.as_json(state, found))
+    elif line.verbose >= 1:
+        print(wrapped(contradictions.as_text(state, found)), end="")
+    if found.contradictions:
+        return 1
+    return 2 if found.undecided else 0
 
 
 def _what_if_lost(state: State, line: CommandLine, name: str) -> int:

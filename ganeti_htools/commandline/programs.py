@@ -167,6 +167,7 @@ HCHECK = Program(
         Line.no_simulation,
         Line.no_capacity_checks,
         Line.what_if_lost,
+        Line.rules,
         Line.offline,
         Line.print_nodes,
         Line.print_instances,

@@ -15,6 +15,11 @@ def reports(node: Node) -> bool:
     return node.t_mem > 0
 
 
+def emptied(cluster: Cluster) -> Cluster:
+    """Return a cluster as if its instances were gone."""
+    return replace(cluster, nodes=tuple(without_instances(cluster, cluster.nodes)), instances=())
+
+
 def without_instances(cluster: Cluster, nodes: Iterable[Node]) -> list[Node]:
     """Return nodes of a cluster as if its instances were gone."""
     hosted = defaultdict[str, list[Instance]](list)

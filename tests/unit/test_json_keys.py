@@ -157,6 +157,7 @@ def test_hcheck(report: Callable[..., Any]) -> None:
             report(hcheck, "-O", "n0", cluster=two_groups()),
             report(hcheck, "--what-if-lost=n0", cluster=bound_to_node("n0")),
             report(hcheck, cluster=bound_to_node("n1")),
+            report(hcheck, "--rules", cluster=bound_to_node("n9")),
         ],
     )
 

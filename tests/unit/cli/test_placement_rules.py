@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ganeti_htools.cli import hail, hbal, hcheck, hregroup, hroller, hspace, hsqueeze
+from ganeti_htools.engine.rules import contradictions
 from tests.support import messages
 from tests.support.clusters import Shape, cluster
 
@@ -85,6 +86,66 @@ def test_hcheck_names_broken_rules(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "    htools:apart:x: one, two on node1\n    htools:apart:x: three, four on node2\n" in shown
     run(tmp_path, hcheck, "--no-simulation", tags="htools:together:x")
     assert "    htools:together:x: one, three on node1, node2\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("tags", "more", "options", "line"),
+    [
+        ("htools:on:nosuch", "", [], "htools:on:nosuch: three (no primary is left)"),
+        ("htools:on:x", "htools:on:x", ["-O", "node5"], "htools:on:x: one (no primary is left)"),
+        (
+            "htools:apart:x,htools:on:disk:ssd",
+            "",
+            [],
+            "htools:apart:x, htools:on:disk:ssd: one, three (primaries left: node3)",
+        ),
+        ("htools:apart:x,htools:together:y", "", [], "htools:apart:x, htools:together:y: one, three"),
+        ("htools:spread:rack:x", "", [], "htools:spread:rack:x: one, three"),
+        (
+            "htools:together:x",
+            "htools:together:x",
+            [],
+            "htools:together:x: one, two, three (too large together; no primary is left)",
+        ),
+    ],
+)
+def test_hcheck_finds_contradictions(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    tags: str,
+    more: str,
+    options: list[str],
+    line: str,
+) -> None:
+    assert run(tmp_path, hcheck, "--rules", *options, tags=tags, more=more) == 1
+    assert f"    {line}\n" in capsys.readouterr().out
+
+
+def test_hcheck_finds_no_contradiction(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, hcheck, "--rules") == 0
+    assert run(tmp_path, hcheck, "--rules", tags="htools:apart:x,htools:node:node1,htools:node:node9") == 1
+    capsys.readouterr()
+    status = run(tmp_path, hcheck, "--rules", tags="htools:apart:x", more="htools:together:y", role="Y")
+    assert (status, capsys.readouterr().out) == (
+        0,
+        "Contradictions in the rules of instances: 0\nNodes that take no instances: node2\n",
+    )
+
+
+def test_hcheck_leaves_oversized_instances_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With less patience than places, rules stay undecided."""
+    monkeypatch.setattr(contradictions, "PATIENCE", 0)
+    monkeypatch.setattr(
+        __name__ + ".FILE", FILE.replace("five|1000|", "five|9000|").replace("|ext|\n", "|ext|{tags}\n")
+    )
+    assert run(tmp_path, hcheck, "--rules", tags="htools:node:node1,htools:apart:x") == 2
+    assert capsys.readouterr().out == (
+        "Contradictions in the rules of instances: 0\n"
+        "Undecided, too many places to try: one, three\n"
+        "Left out, too large for every empty node: five\n"
+    )
 
 
 def test_hbal_repairs_broken_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
