@@ -202,6 +202,7 @@ class Cluster:
     None if unknown.
 
     ``standby`` has nodes that stopped reporting, with their last figures and without their instances.
+    ``moving`` has instances on the nodes to which they will move; only rules of tags look at it.
     """
 
     groups: tuple[Group, ...] = ()
@@ -215,6 +216,7 @@ class Cluster:
     pool_settings: PoolSettings = ()
     candidate_pool: int | None = None
     standby: tuple[Node, ...] = ()
+    moving: tuple[Instance, ...] = ()
     ganeti: GanetiVersion | None = None
 
 

@@ -166,10 +166,24 @@ def placement_rules(
     rows = found._numbered([parsed.get(row, nothing) for row in range(len(cluster.instances))])
     for row in ruled:
         found.count(rows.take(np.array([row])), int(placed.pnode[row]), int(placed.snode[row]), 1)
+    _count_moving(found, cluster)
     for row in ruled:
         p, s = int(placed.pnode[row]), int(placed.snode[row])
         found.stuck[row] = s != NOWHERE and found.keeps_from(rows.take(np.array([row])), p, s)
     return replace(found, instances=rows)
+
+
+def _count_moving(rules: PlacementRules, cluster: Cluster) -> None:
+    """Count instances that will move, in place: at both places for distances, at the new one for sets."""
+    nodes = {node.name: row for row, node in enumerate(cluster.nodes)}
+    old = {row.name: row for row in cluster.instances}
+    for row in (each for each in cluster.moving if each.name in old):
+        of = rules.of([row])
+        for at, counted, sign in (
+            (row, of, 1),
+            (old[row.name], replace(of, distances=of.distances[:, :0]), -1),
+        ):
+            rules.count(counted, nodes[at.pnode], NOWHERE if at.snode is None else nodes[at.snode], sign)
 
 
 def _padded(rows: Sequence[Sequence[int]], most: int) -> Ints:

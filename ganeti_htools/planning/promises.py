@@ -14,6 +14,7 @@ from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.disk_defaults import with_disk_defaults
 from ganeti_htools.model.node_reservations import with_reserved
+from ganeti_htools.model.placement_tags import has_rules
 from ganeti_htools.model.request import AllocateSecondary, Request
 from ganeti_htools.model.resource_usage import local_unit_classes, usage_on
 from ganeti_htools.model.state import State
@@ -97,7 +98,7 @@ def with_promises(
     * Promises to the request's own instances (``own``) are left out.
     * An instance that does not exist yet is added at its promised place.
     * An instance that exists but is down has its disks already; its memory is taken too.
-    * The new nodes of an instance that will move reserve what it lacks there.
+    * The new nodes of an instance that will move reserve what it lacks there. Rules of tags count it there.
 
     Rows of nodes and instances without promises stay the same objects.
     """
@@ -106,15 +107,19 @@ def with_promises(
         return cluster, []
     units, nodes = reported_units(cluster), {node.name: node for node in cluster.nodes}
     taken, pools = defaultdict[str, _Taken](_Taken), Counter[DesiredUnit]()
-    rows, names = list(cluster.instances), []
+    rows, names, moving = list(cluster.instances), list[str](), list[Instance]()
     existing = [index for index, row in enumerate(cluster.instances) if row.name in counted]
     for index, row in ((index, rows[index]) for index in existing):
         promise = counted.pop(row.name)
         if not promise.new:
-            missing = _missing_amounts(row, promise.fulfilled(row), units, nodes)
+            target = promise.fulfilled(row)
+            missing = _missing_amounts(row, target, units, nodes)
             for name, amounts in missing.items():
                 taken[name].reserved.update(amounts)
-            names += [row.name] * bool(missing)
+            places = {target.pnode, target.snode} - {None}
+            ruled = target != row and has_rules(row.tags) and places <= nodes.keys()
+            moving += [target] * ruled
+            names += [row.name] * (ruled or bool(missing))
         elif row.status is Status.DOWN and not row.forthcoming:
             rows[index] = replace(row, status=Status.RUNNING)
             taken[row.pnode].mem += row.mem
@@ -136,7 +141,7 @@ def with_promises(
         pool if pool.free is None else pool._replace(free=pool.free - pools[pool.unit])
         for pool in cluster.pools
     )
-    return replace(cluster, nodes=remaining, instances=tuple(rows), pools=left), names
+    return replace(cluster, nodes=remaining, instances=tuple(rows), pools=left, moving=tuple(moving)), names
 
 
 def without_reserved(

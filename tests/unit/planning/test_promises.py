@@ -49,6 +49,19 @@ def test_promised_new_instance_keeps_its_distance() -> None:
     assert anew(derive(counted, (other,)), other).codes.tolist() == [CODE[Fail.RULE], FITS]
 
 
+def test_rules_count_a_promised_move() -> None:
+    """The instance still is on its old node, from which others keep a distance; a set goes to its new one."""
+    shared = [instance("one", DiskTemplate.EXT, "a", mem=0), instance("other", DiskTemplate.EXT, "")]
+    moved = replace(shared[0], pnode="b")
+    for tag, expected in (("apart", [False, False, True]), ("together", [False, True, False])):
+        here, new, there = (replace(row, tags=(f"htools:{tag}:x",)) for row in (*shared, moved))
+        described = cluster(dict.fromkeys("abc", 10_000), [here])
+        counted, names = with_promises(described, [Promise(there, new=False)])
+        assert names == ["one"]
+        assert (anew(derive(counted, (new,)), new).codes == FITS).tolist() == expected
+        assert with_promises(described, [Promise(here, new=False)]) == (described, [])
+
+
 @pytest.mark.parametrize("node", ["a", "b"])
 def test_instance_being_created_takes_its_memory(node: str) -> None:
     there = with_rows(replace(DOWN, pnode=node))
