@@ -148,6 +148,14 @@ def test_hcheck_leaves_oversized_instances_out(
     )
 
 
+def test_hregroup_leaves_a_set_where_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(tmp_path, hregroup, "compress", "--group=g", tags="htools:together:x")
+    assert (
+        "Not emptied: g: instance one: it stays together with others (htools:together:x)"
+        in capsys.readouterr().out
+    )
+
+
 def test_hbal_repairs_broken_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The only node with the tag takes one of two instances that are to be apart."""
     assert run(tmp_path, hbal, "-G", "g", "--repair-rules", more="htools:apart:x,htools:on:disk:ssd") == 0
