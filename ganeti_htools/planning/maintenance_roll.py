@@ -70,10 +70,10 @@ def roll_of(cluster: Cluster, options: RollOptions, progress: Progress) -> Roll:
     """Find what is left of a roll, and the order for it. Raises HtoolsError."""
     chosen = _chosen(cluster, options)
     facts = {node.name: maintenance_of(node.tags) for node in chosen}
-    here = [node.name for node in chosen if node.in_maintenance]
-    done = tuple(name for name, fact in facts.items() if fact.rolled and name not in here)
-    working = tuple(name for name in here if facts[name].roll and not facts[name].rolled)
-    returning = tuple(name for name in here if facts[name].rolled)
+    ours = [node.name for node in chosen if node.in_maintenance and facts[node.name].roll]
+    done = tuple(name for name, fact in facts.items() if fact.rolled and name not in ours)
+    working = tuple(name for name in ours if not facts[name].rolled)
+    returning = tuple(name for name in ours if facts[name].rolled)
     under_way = [RollBatch(returning, 0, "done"), RollBatch(working, 0, "begun")]
     # What is under way will have ended before the next batch begins.
     ended = replace(options.start, action="end", nodes=(*returning, *working))

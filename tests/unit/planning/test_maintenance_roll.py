@@ -94,6 +94,8 @@ def test_tags_tell_what_is_done(described: Cluster) -> None:
     assert (roll.name, roll.done) == (ANN, ("one",))
     assert roll.batches == (RollBatch(("three",), 0, "done"), RollBatch(("two",), 0, "begun"))
     assert roll.aside["four"] == "it is in maintenance already"
+    by_hand_again = found(tagged(rows, {"one": (MAINTENANCE, by)}))
+    assert (by_hand_again.done, by_hand_again.batches) == (("one",), roll.batches)
 
 
 @pytest.mark.parametrize("seeds", few(range(2), 200))
