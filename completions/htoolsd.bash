@@ -539,14 +539,14 @@ END
 -h,--help none
 --json none
 --wide none
---explain choices=redistribute,squeeze,rebalance
+--explain choices=repair,redistribute,squeeze,rebalance
 END
             ;;
         'htoolsctl run') cat <<'END'
 -h,--help none
 --json none
 --wide none
-choices=redistribute,squeeze,rebalance 1 1
+choices=repair,redistribute,squeeze,rebalance 1 1
 --forget-failures none
 END
             ;;

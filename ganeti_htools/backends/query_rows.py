@@ -29,6 +29,7 @@ def cluster(info: Fields, groups: list[Group], nodes: list[Node], instances: lis
         ganeti_storage.enabled_templates(info),
         candidate_pool=info.count("candidate_pool_size") if info.has("candidate_pool_size") else None,
         ganeti=reported_version(info.text("software_version")) if info.has("software_version") else None,
+        iallocator=info.text("default_iallocator") if info.has("default_iallocator") else "",
     )
     check(made)
     return made

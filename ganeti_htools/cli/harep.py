@@ -20,11 +20,11 @@ from ganeti_htools.engine.repair.damage import RepairScope
 from ganeti_htools.engine.repair.records import RepairType
 from ganeti_htools.engine.repair.states import Condition, RepairState
 from ganeti_htools.execution.repairs import PROGRAM, Repairs
-from ganeti_htools.luxi import queries
+from ganeti_htools.luxi import opcodes, queries
 from ganeti_htools.luxi.client import LuxiClient
 from ganeti_htools.luxi.opcodes import Signature
 from ganeti_htools.model.errors import during
-from ganeti_htools.planning.repairs import RepairNeed, iallocator_of, job_of, repair_needs
+from ganeti_htools.planning.repairs import RepairNeed, repair_needs, work_of
 from ganeti_htools.version import title
 
 _RULE = "---------------------"
@@ -83,9 +83,8 @@ async def _run(line: CommandLine) -> list[_Step]:
             found = repair_needs(cluster, time.time(), scope)
         repairs = Repairs(ganeti, _signature(line), time.time_ns, say, _away, line.dry_run)
         followed = [(need, await repairs.follow(need.name, need.state)) for need in found]
-        iallocator = iallocator_of(answers.info)
         delay = line.job_delay
-        return [await _begin(repairs, need, state, iallocator, delay) for need, state in followed]
+        return [await _begin(repairs, need, state, cluster.iallocator, delay) for need, state in followed]
 
 
 async def _begin(
@@ -98,14 +97,16 @@ async def _begin(
     kind, reason = damage.repair, damage.obstacle
     if reason is None:
         match need.authorisation:
-            case Allowed(up_to) if kind.risk > up_to.risk:
-                reason = f"only repairs up to {_title(up_to)} are allowed"
+            case Allowed() as allowed if not allowed.permits(kind):
+                reason = f"only repairs up to {_title(allowed.up_to)} are allowed"
                 repairs.say(f"Not performing a repair of type {_title(kind)} on {name} because {reason}")
                 return _Step(need, await repairs.refuse(name, state, kind), reason)
             case Allowed():
                 repairs.say(f"Executing {_title(kind)} repair on {name}")
-                work = job_of(damage, name, iallocator, delay)
-                return _Step(need, await repairs.begin(name, state, kind, work))
+                work = [opcode for opcode, _ in work_of(damage, name, iallocator)]
+                # The job locks the instance: its record is written during the delay.
+                waiting = [opcodes.delay(delay)] if delay > 0 else []
+                return _Step(need, await repairs.begin(name, state, kind, [*waiting, *work]))
             case Suspended(until):
                 end = "Forever" if until is None else f"(Until {_moment(until)})"
                 reason = f"it's in state ArSuspended {end}"

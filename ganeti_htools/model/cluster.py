@@ -199,7 +199,7 @@ class Cluster:
     ``pools`` has the sizes of pools that no node reports. ``pool_settings`` are the inventories that
     administrators set for pools: reserved amounts, and limits of the amount of one instance.
     ``candidate_pool`` is the number of master candidates that Ganeti wants, and ``ganeti`` is its version;
-    None if unknown.
+    None if unknown. ``iallocator`` is the default one, empty without one.
 
     ``standby`` has nodes that stopped reporting, with their last figures and without their instances.
     ``moving`` has instances on the nodes to which they will move; only rules of tags look at it.
@@ -218,6 +218,7 @@ class Cluster:
     standby: tuple[Node, ...] = ()
     moving: tuple[Instance, ...] = ()
     ganeti: GanetiVersion | None = None
+    iallocator: str = ""
 
 
 def template_not_enabled(cluster: Cluster, template: DiskTemplate) -> str | None:

@@ -13,7 +13,15 @@ from ganeti_htools.luxi import opcodes
 from ganeti_htools.model.cluster import Instance, Node
 from ganeti_htools.model.errors import first_names
 from ganeti_htools.model.maintenance_tags import DRAINED, about_maintenance, home_tags, rolled_tags, run_tag
-from ganeti_htools.planning.node_work import Work, both, role, tag_work, untag_work
+from ganeti_htools.planning.node_work import (
+    Work,
+    both,
+    role,
+    tag_instance,
+    tag_work,
+    untag_instance,
+    untag_work,
+)
 
 _IN_USE = "in use as before"
 
@@ -77,7 +85,7 @@ def with_home(job: Job, tag: str | None) -> Job:
     """Return the job of a move that first notes the instance's home, unless it has one."""
     if tag is None or job.step is None:
         return job
-    op, command = _note(job.step.instance, tag)
+    op, command = tag_instance(job.step.instance, tag)
     return replace(job, opcodes=(op, *job.opcodes), commands=(command, *job.commands))
 
 
@@ -155,10 +163,5 @@ def _release(node: str, run: str) -> Job:
     )
 
 
-def _note(instance: str, tag: str) -> Work:
-    return opcodes.tag_instance(instance, [tag]), f"gnt-instance add-tags {quote(instance)} {quote(tag)}"
-
-
 def _forget(row: Instance) -> Work:
-    tags = home_tags(row.tags)
-    return opcodes.untag_instance(row.name, tags), f"gnt-instance remove-tags {quote(row.name)} {join(tags)}"
+    return untag_instance(row.name, *home_tags(row.tags))

@@ -1,4 +1,4 @@
-"""Changes of nodes: opcodes, each with the shell command that does the same."""
+"""Changes of nodes and tags: opcodes, each with the shell command that does the same."""
 
 from collections.abc import Sequence
 from shlex import join, quote
@@ -28,3 +28,13 @@ def tag_work(node: str, *tags: str) -> Work:
 def untag_work(node: str, tags: Sequence[str]) -> Work:
     """Remove tags from a node."""
     return opcodes.untag_node(node, tags), f"gnt-node remove-tags {quote(node)} {join(tags)}"
+
+
+def tag_instance(instance: str, *tags: str) -> Work:
+    """Add tags to an instance."""
+    return opcodes.tag_instance(instance, tags), f"gnt-instance add-tags {quote(instance)} {join(tags)}"
+
+
+def untag_instance(instance: str, *tags: str) -> Work:
+    """Remove tags from an instance."""
+    return opcodes.untag_instance(instance, tags), f"gnt-instance remove-tags {quote(instance)} {join(tags)}"

@@ -1,16 +1,15 @@
 """Repairs of a cluster's instances: what each needs, whether it may begin, and its opcodes (``harep(1)``)."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from shlex import quote
 
 from ganeti_htools.engine.repair.authorisation import Authorisation, authorisation
 from ganeti_htools.engine.repair.damage import Damage, RepairScope, damage_of
 from ganeti_htools.engine.repair.records import RepairType
 from ganeti_htools.engine.repair.states import RepairState, initial_state
 from ganeti_htools.luxi import opcodes
-from ganeti_htools.luxi.opcodes import Opcode
-from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.cluster import Cluster, Instance
+from ganeti_htools.planning.node_work import Work
 
 _USUAL_IALLOCATOR = "hail"  # where the cluster has no default
 
@@ -19,10 +18,15 @@ _USUAL_IALLOCATOR = "hail"  # where the cluster has no default
 class RepairNeed:
     """The need of an instance for repairs; ``damage`` is None if it needs none."""
 
-    name: str
+    row: Instance
     state: RepairState
     authorisation: Authorisation
     damage: Damage | None
+
+    @property
+    def name(self) -> str:
+        """Name of the instance."""
+        return self.row.name
 
 
 def repair_needs(cluster: Cluster, now: float, scope: RepairScope) -> list[RepairNeed]:
@@ -31,7 +35,7 @@ def repair_needs(cluster: Cluster, now: float, scope: RepairScope) -> list[Repai
     groups = {group.uuid: group for group in cluster.groups}
     return [
         RepairNeed(
-            instance.name,
+            instance,
             initial_state(instance.name, instance.tags),
             authorisation((instance.tags, groups[nodes[instance.pnode].group].tags, cluster.tags), now),
             damage_of(instance, nodes, scope),
@@ -40,26 +44,23 @@ def repair_needs(cluster: Cluster, now: float, scope: RepairScope) -> list[Repai
     ]
 
 
-def iallocator_of(info: Mapping[str, Any]) -> str:
-    """Return the iallocator that chooses new nodes: the cluster's default, from Ganeti's configuration."""
-    name = info.get("default_iallocator")
-    return name if isinstance(name, str) and name else _USUAL_IALLOCATOR
-
-
-def job_of(damage: Damage, instance: str, iallocator: str, delay: float) -> list[Opcode]:
-    """Return the opcodes of a repair's job, after a delay (seconds) in which its record can be written.
-
-    The job locks the instance, so that its tags cannot be written until the job ends. The iallocator chooses
-    new nodes.
-    """
-    work = [opcodes.delay(delay)] if delay > 0 else []
-    chooser = iallocator if damage.elsewhere else None
+def work_of(damage: Damage, instance: str, iallocator: str) -> list[Work]:
+    """Return the opcodes of a repair, each with its command. The iallocator chooses new nodes."""
+    chosen_by, name = iallocator or _USUAL_IALLOCATOR, quote(instance)
+    chooser, option = (chosen_by, f" -I {quote(chosen_by)}") if damage.elsewhere else (None, "")
     match damage.repair:
         case RepairType.FIX_STORAGE:
-            return [*work, opcodes.replace_secondary_by(instance, iallocator)]
+            command = f"gnt-instance replace-disks -I {quote(chosen_by)} {name}"
+            return [(opcodes.replace_secondary_by(instance, chosen_by), command)]
         case RepairType.MIGRATE:
-            return [*work, opcodes.migrate(instance, iallocator=chooser)]
+            command = f"gnt-instance migrate -f --allow-failover{option} {name}"
+            return [(opcodes.migrate(instance, iallocator=chooser), command)]
         case RepairType.FAILOVER:
-            return [*work, opcodes.failover(instance, iallocator=chooser)]
+            command = f"gnt-instance failover -f{option} {name}"
+            return [(opcodes.failover(instance, iallocator=chooser), command)]
         case RepairType.REINSTALL:
-            return [*work, opcodes.recreate_disks(instance, iallocator), opcodes.reinstall(instance)]
+            command = f"gnt-instance recreate-disks -I {quote(chosen_by)} {name}"
+            return [
+                (opcodes.recreate_disks(instance, chosen_by), command),
+                (opcodes.reinstall(instance), f"gnt-instance reinstall -f {name}"),
+            ]

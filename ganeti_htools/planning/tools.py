@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ganeti_htools.planning.harep import HAREP
 from ganeti_htools.planning.hbal import HBAL
 from ganeti_htools.planning.hmaintain import HMAINTAIN
 from ganeti_htools.planning.hregroup import HREGROUP
 from ganeti_htools.planning.hsqueeze import HSQUEEZE
 from ganeti_htools.planning.plan import Tool
 
-TOOLS: Mapping[str, Tool[Any, Any]] = {tool.name: tool for tool in (HBAL, HMAINTAIN, HREGROUP, HSQUEEZE)}
+TOOLS: Mapping[str, Tool[Any, Any]] = {
+    tool.name: tool for tool in (HAREP, HBAL, HMAINTAIN, HREGROUP, HSQUEEZE)
+}

@@ -2,6 +2,7 @@
 
 import json
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from ganeti_htools.backends import text
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.tags import SQUEEZING
+from ganeti_htools.model.tags import AUTOREPAIR, SQUEEZING
 from tests.daemon.planning import (
     AT_ONCE,
     FOR_EVER,
@@ -26,7 +27,7 @@ from tests.daemon.planning import (
 from tests.support.policies import asleep, racks
 from tests.support.programs import PROGRAMS, ROOT, Daemon, run, running, script, wait_until
 from tests.support.simulators import Simulator
-from tests.support.worlds import uneven
+from tests.support.worlds import uneven, world
 
 EAGER = "start = 0.02\nstop = 0.001\nhold = 1\nmin_gain = 0.000001\n"
 HOOK = ROOT / "contrib" / "hooks" / "watcher" / "htoolsd-policies"
@@ -193,7 +194,7 @@ def test_watcher_hook_runs_policies_on_the_master_only(tmp_path: Path) -> None:
         here = run(HOOK, environment={**surroundings, "GANETI_HOSTNAME": "boss"})
         assert (here.returncode, here.stdout) == (
             0,
-            "redistribute is off\nsqueeze is off\nrebalance is being considered\n",
+            "repair is off\nredistribute is off\nsqueeze is off\nrebalance is being considered\n",
         )
         wait_until(lambda: jobs(ganeti) == 4)
 
@@ -203,5 +204,24 @@ def test_refuses_wrong_calls(tmp_path: Path) -> None:
         for words in (("run", "sleep"), ("policies", "--explain=sleep")):
             refused = ctl(daemon, *words)
             assert refused.returncode == 1
-            assert "policy: expected redistribute or squeeze or rebalance" in refused.stderr
+            assert "policy: expected repair or redistribute or squeeze or rebalance" in refused.stderr
         assert ctl(daemon, "policies", "--explain=rebalance").stderr.startswith("htoolsctl: refused (")
+
+
+def test_repairs_an_instance_of_an_offline_node(tmp_path: Path) -> None:
+    rows = world().cluster
+    one = replace(rows.nodes[0], offline=True, t_mem=0.0, f_mem=0, t_dsk=0.0, t_cpu=0.0)
+    lost = replace(rows, nodes=(one, *rows.nodes[1:]), tags=(f"{AUTOREPAIR}failover",))
+    with following(tmp_path, lost, config=f'{OFTEN}[repair]\nmode = "act"\n') as (daemon, ganeti):
+        told = considered(daemon, "repair")
+        assert (told["outcome"], told["reason"]) == ("begun", "failover of mirrored, 0 MiB")
+        [job] = until(daemon, "done")["execution"]["jobs"]
+        assert (job["instance"], job["from"], job["to"]) == ("mirrored", ["one", "two"], ["two", "one"])
+        wait_until(lambda: considered(daemon, "repair")["outcome"] == "begun")
+        until(daemon, "done")
+        explained = ctl(daemon, "policies", "--explain", "repair").stdout
+        assert "stuck: it needs reinstall, and tags allow repairs up to failover" in explained
+        [repaired] = (row for row in text.parse(ganeti.cluster(), "now").instances if row.name == "mirrored")
+        assert (repaired.pnode, repaired.snode) == ("two", "three")
+        [record] = (tag for tag in repaired.tags if tag.startswith(AUTOREPAIR))
+        assert ":success:" in record

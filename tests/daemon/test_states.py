@@ -38,5 +38,5 @@ def test_state_of_each_version_is_read(tmp_path: Path, kept: Path) -> None:
         assert {path.stem for path in kept.glob("plans/*")} == {each["id"] for each in call(daemon, "plans")}
         assert last(daemon)["state"] == "done"
         assert len(call(daemon, "history")) >= entries
-        assert [each["error"] for each in daemon.status()["policies"]] == [None] * 3
+        assert {each["error"] for each in daemon.status()["policies"]} == {None}
         assert [each for each in daemon.events() if each["level"] in ("warning", "error")] == []

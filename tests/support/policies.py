@@ -16,7 +16,13 @@ from ganeti_htools.planning.plan import Proposal
 from htoolsd.policies.memory import Budget
 from htoolsd.policies.observe import measure
 from htoolsd.policies.remedy import GroupFacts, Need, PlanBounds, Remedy, RemedyPlan
-from htoolsd.policies.settings import PolicySettings, RebalanceSettings, RedistributeSettings, SqueezeSettings
+from htoolsd.policies.settings import (
+    PolicySettings,
+    RebalanceSettings,
+    RedistributeSettings,
+    RepairSettings,
+    SqueezeSettings,
+)
 from tests.support.worlds import instance, node
 
 WIDE = Budget(1000, 1 << 30)
@@ -44,6 +50,7 @@ def needed(remedy: Remedy, cluster: Cluster, settings: PolicySettings) -> dict[s
 def all_off(**settings: PolicySettings) -> dict[str, PolicySettings]:
     """The settings of all policies: those that are not told are off."""
     return {
+        "repair": RepairSettings(),
         "redistribute": RedistributeSettings(),
         "squeeze": SqueezeSettings(),
         "rebalance": RebalanceSettings(),

@@ -120,6 +120,7 @@ async def explain_groups(inputs: PolicyInputs, policy: str) -> list[dict[str, An
                     "moves": plan.moves_to_json() if plan else [],
                     "mib": plan.mib if plan else 0,
                     "powered": list(plan.nodes) if plan else [],
+                    "repairs": list(plan.repairs) if plan else [],
                 }
             )
     return explained

@@ -53,7 +53,9 @@ class GroupMeasure(NamedTuple):
     need: Need
 
 
-def measure(remedy: Remedy, settings: PolicySettings, cluster: Cluster) -> list[GroupMeasure]:
+def measure(
+    remedy: Remedy, settings: PolicySettings, cluster: Cluster, now: float = 0.0
+) -> list[GroupMeasure]:
     """Measure the node groups that have nodes, that ``settings`` name, and about which the remedy reports.
 
     Raises HtoolsError.
@@ -66,7 +68,7 @@ def measure(remedy: Remedy, settings: PolicySettings, cluster: Cluster) -> list[
             continue
         score, n1 = score_of(state, scope), int(bad_nodes(state, scope).sum())
         try:
-            need = remedy.need(GroupFacts(cluster, row.name, state, scope, score, n1), settings)
+            need = remedy.need(GroupFacts(cluster, row.name, state, scope, score, n1, now), settings)
         except HtoolsError as error:
             need = Need(False, True, str(error))
         if need is not None:
@@ -87,8 +89,9 @@ async def observe(inputs: PolicyInputs, remedy: Remedy) -> tuple[Cluster, list[S
     async with sync.client() as ganeti:
         paused = await queries.watcher_pause(ganeti)
         jobs = await job_queries.unfinished(ganeti)
-    measures = await trio.to_thread.run_sync(measure, remedy, settings, cluster, abandon_on_cancel=True)
-    now, names, known = inputs.clock(), _names(cluster), inputs.memory.content
+    now = inputs.clock()
+    measures = await trio.to_thread.run_sync(measure, remedy, settings, cluster, now, abandon_on_cancel=True)
+    names, known = _names(cluster), inputs.memory.content
     all_names = frozenset[str]().union(*names.values())
     memory = known.memories[remedy.policy]
     shared = PlanBounds(
@@ -97,6 +100,7 @@ async def observe(inputs: PolicyInputs, remedy: Remedy) -> tuple[Cluster, list[S
         resting=tuple(resting(known.moved, settings, now)),
         switched=tuple(resting(known.switched, settings, now)),
         claimed=tuple(sorted(inputs.plans.claims_on_nodes())),
+        now=int(now),
     )
     found = []
     for name, score, n1, need in measures:
@@ -111,7 +115,7 @@ async def observe(inputs: PolicyInputs, remedy: Remedy) -> tuple[Cluster, list[S
                 shared._replace(group=name, n1=n1, reserve=_reserve(inputs.settings, name)),
                 score,
                 need,
-                drained=[node.name for node in nodes if _is_drained(node) and node.name not in unfinished],
+                drained=[node.name for node in nodes if _holds_back(remedy, node)],
                 unfinished=unfinished,
                 silent=model.silent,
                 updating=[node for node in model.updating if node in group_names],
@@ -245,6 +249,12 @@ def _drained_nodes(model: Model) -> list[str]:
 
 def _is_drained(node: Node) -> bool:
     return node.drained or node.in_maintenance
+
+
+def _holds_back(remedy: Remedy, node: Node) -> bool:
+    """Whether a remedy waits for the end of what somebody does on a node."""
+    heeded = not (remedy.resumes if SQUEEZING in node.tags else remedy.beside_drained)
+    return heeded and _is_drained(node)
 
 
 def _is_being_emptied(node: Node) -> bool:

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from htoolsd.policies.rebalance import REBALANCE
 from htoolsd.policies.redistribute import REDISTRIBUTE
 from htoolsd.policies.remedy import Remedy
+from htoolsd.policies.repair import REPAIR
 from htoolsd.policies.squeeze import FINISH, POWER_DOWN, POWER_UP
 
-ORDER: Sequence[Remedy] = (REDISTRIBUTE, POWER_UP, REBALANCE, POWER_DOWN, FINISH)
+ORDER: Sequence[Remedy] = (REPAIR, REDISTRIBUTE, POWER_UP, REBALANCE, POWER_DOWN, FINISH)
 
 # The remedies of each policy, by the name of its table.
 POLICIES: Mapping[str, Sequence[Remedy]] = {

@@ -26,6 +26,7 @@ class GroupFacts(NamedTuple):
     """A node group for :attr:`Remedy.need`.
 
     ``state`` is of the whole cluster, ``scope`` selects the group's nodes. ``n1`` counts nodes that fail N+1.
+    ``now`` is seconds of the epoch.
     """
 
     cluster: Cluster
@@ -34,6 +35,7 @@ class GroupFacts(NamedTuple):
     scope: Bools
     score: float
     n1: int
+    now: float = 0.0
 
 
 class Need(NamedTuple):
@@ -54,7 +56,7 @@ class PlanBounds(NamedTuple):
     ``n1`` counts the group's nodes that fail N+1. ``room`` is the budget of the plan, ``reserve`` stays free
     on each node. ``quiet`` are the other groups in which nothing goes on. The plan leaves alone ``resting``
     instances (moved lately), ``switched`` nodes (powered or returned lately) and ``claimed`` nodes (with
-    resources that somebody has claimed).
+    resources that somebody has claimed). ``now`` is seconds of the epoch.
     """
 
     group: str
@@ -65,6 +67,7 @@ class PlanBounds(NamedTuple):
     switched: tuple[str, ...] = ()
     claimed: tuple[str, ...] = ()
     quiet: tuple[str, ...] = ()
+    now: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the bounds as JSON, by the names of the fields."""
@@ -74,6 +77,7 @@ class PlanBounds(NamedTuple):
 _BOUNDS: Shape = {
     "group": str,
     "n1": int,
+    "now": int,
     "room": {"moves": int, "mib": int},
     "reserve": {"instances": (int, float), "disks": bool},
     **{name: [str] for name in ("resting", "switched", "claimed", "quiet")},
@@ -81,7 +85,8 @@ _BOUNDS: Shape = {
 
 
 def bounds_from_json(document: Any) -> PlanBounds | None:
-    """Return the bounds in a plan's record; None if it has none."""
+    """Return the bounds in a plan's record; None if it has none. Old records have no ``now``."""
+    document = {"now": 0, **document} if isinstance(document, dict) else document
     if not fits(document, _BOUNDS):
         return None
     values: Mapping[str, Any] = {name: document[name] for name in PlanBounds._fields}
@@ -96,8 +101,8 @@ class RemedyPlan:
 
     ``options`` are those of the tool, ``proposal`` is the tool's plan: ``moves`` that copy ``mib`` MiB.
     ``after`` is the group's score afterwards. ``nodes`` are powered down or up; ``stops`` counts instances
-    that are stopped while they are copied. ``refusal`` is the reason not to carry the plan out, if there is
-    one.
+    that are stopped while they are copied. ``repairs`` are those of harep in words. ``refusal`` is the reason
+    not to carry the plan out, if there is one.
     """
 
     options: Any
@@ -107,12 +112,14 @@ class RemedyPlan:
     after: float | None = None
     nodes: tuple[str, ...] = ()
     stops: int = 0
+    repairs: tuple[str, ...] = ()
     refusal: str | None = None
 
     @property
     def summary(self) -> str:
-        """The nodes, moves and MiB in words."""
-        parts = [f"{self.moves} {_plural('move', self.moves)}", f"{self.mib} MiB"]
+        """The nodes, moves or repairs, and MiB in words."""
+        moves = ", ".join(self.repairs) or f"{self.moves} {_plural('move', self.moves)}"
+        parts = [moves, f"{self.mib} MiB"]
         if self.nodes:
             parts.insert(0, f"{len(self.nodes)} {_plural('node', len(self.nodes))} ({', '.join(self.nodes)})")
         if self.stops:
@@ -151,6 +158,7 @@ class Remedy:
       Both are pure functions, run in a thread, and may raise HtoolsError.
     * ``yields``: leave a group alone where an earlier remedy has just acted or would act.
     * ``needs_moves=False``: worth doing even when the budget for moves is spent.
+    * ``beside_drained``: acts although nodes are drained or in maintenance.
     * ``resumes``: can take over nodes that an interrupted hsqueeze has left drained or offline.
     """
 
@@ -161,6 +169,7 @@ class Remedy:
     plan: Callable[[Cluster, Any, PlanBounds, Progress], RemedyPlan]
     yields: bool = False
     needs_moves: bool = True
+    beside_drained: bool = False
     resumes: bool = False
 
 

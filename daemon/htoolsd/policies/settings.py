@@ -123,3 +123,14 @@ class RedistributeSettings(PolicySettings):
 
     disk_moves: bool = key(True, "move instances whose disks have to be copied")
     allow_plain: bool = key(False, "move instances that have to be stopped for it")
+
+
+@dataclass(frozen=True, slots=True)
+class RepairSettings(PolicySettings):
+    """The keys of ``[repair]``. Its own are also options of ``harep(1)``."""
+
+    hold: int = key_with_default(PolicySettings, "hold", 1)
+    max_moves: int = key_with_default(PolicySettings, "max_moves", 50)
+    moves_per_day: int = key_with_default(PolicySettings, "moves_per_day", 200)
+    migrate_drained: bool = key(True, "a drained node is not lost: mirrored instances migrate off it")
+    shared: bool = key(False, "repair instances on shared storage as well")

@@ -46,7 +46,7 @@ def _date(plan: Any) -> str:
 
 def _score(plan: Any) -> str:
     scores = plan["score"]["before"], plan["score"]["after"]
-    return " => ".join("not finite" if score is None else f"{score:.8f}" for score in scores)
+    return " => ".join("unknown" if score is None else f"{score:.8f}" for score in scores)
 
 
 def _options(plan: Any) -> str:

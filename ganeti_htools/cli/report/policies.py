@@ -75,6 +75,7 @@ def _group(policy: str, group: Mapping[str, Any]) -> Iterator[str]:
         yield f"  held back by {held['condition']}: {held['reason']}"
     if group["powered"]:
         yield f"  {group['remedy']}: {', '.join(group['powered'])}"
+    yield from (f"  {repair}" for repair in group["repairs"])
     if group["moves"]:
         score = _score(group["score"]["before"]) + _becomes(group["score"]["after"])
         yield f"  {counted(len(group['moves']), 'move')}, {size(group['mib'])}, score {score}:"

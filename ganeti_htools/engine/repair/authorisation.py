@@ -16,6 +16,10 @@ class Allowed:
 
     up_to: RepairType
 
+    def permits(self, kind: RepairType) -> bool:
+        """Whether repairs of a type are allowed."""
+        return kind.risk <= self.up_to.risk
+
 
 @dataclass(frozen=True, slots=True)
 class Suspended:

@@ -27,7 +27,7 @@ def test_plans_are_listed_in_columns() -> None:
     header, row, proposal = daemon_plans.table([PLAN, {**PLAN, "policy": "squeeze"}]).splitlines()
     assert header.split() == ["Plan", "Tool", "State", "Made", "By", "Jobs", "Score", "Groups"]
     assert row.startswith("0123  hbal  dry run  ")
-    assert row.endswith(f"  {USER}{' ' * (14 - len(USER))}  1 of 3  2.00000000 => not finite  one,two")
+    assert row.endswith(f"  {USER}{' ' * (14 - len(USER))}  1 of 3  2.00000000 => unknown  one,two")
     assert header.index("Jobs") == row.index("1 of 3")
     assert proposal.startswith("0123  hbal  waiting  ")
     assert "  policy squeeze  1 of 3  " in proposal
@@ -54,7 +54,7 @@ def test_the_jobs_of_a_plan_are_listed_before_it_begins() -> None:
     lines = list(daemon_plans.description(PLAN))
     assert lines[0].endswith(f" by {USER}, process 9")
     assert next(iter(daemon_plans.description({**PLAN, "policy": "squeeze"}))).endswith(" by policy squeeze")
-    assert lines[1:3] == ["Arguments: none", "Node groups: one, two; score 2.00000000 => not finite"]
+    assert lines[1:3] == ["Arguments: none", "Node groups: one, two; score 2.00000000 => unknown"]
     title = "  web: a:b => b:a"
     assert lines[3:] == ["Jobset 1:", title, "Jobset 2:", title, title]
     assert len(list(daemon_plans.description({**PLAN, "state": "done"}))) == 3

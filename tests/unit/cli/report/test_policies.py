@@ -34,6 +34,7 @@ GROUP: dict[str, Any] = {
     "mib": 500,
     "remedy": "rebalance",
     "powered": [],
+    "repairs": [],
 }
 
 
@@ -80,3 +81,9 @@ def test_a_policy_that_does_several_things_says_which() -> None:
     lines = policies.explanation(POLICY | {"name": "squeeze", "groups": [group]}).splitlines()
     assert lines[2] == "Now in rack1, power down: score 3.00000000"
     assert "  power down: node3, node4" in lines
+
+
+def test_repairs_are_listed() -> None:
+    group = GROUP | {"remedy": "repair", "repairs": ["failover of web"], "moves": []}
+    lines = policies.explanation(POLICY | {"name": "repair", "groups": [group]}).splitlines()
+    assert lines[-1] == "  failover of web"

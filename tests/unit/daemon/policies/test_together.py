@@ -176,7 +176,8 @@ async def test_logs_a_switched_off_policy_at_the_start(autojump_clock: MockClock
     with structlog.testing.capture_logs() as log:
         async with working(tmp_path, rebalance=once) as again:
             health = {each["name"]: each["health"] for each in again.policies.health()}
-            assert health == {"redistribute": "healthy", "squeeze": "healthy", "rebalance": "switched off"}
+            assert health.pop("rebalance") == "switched off"
+            assert set(health.values()) == {"healthy"}
     assert "policy switched off" in {each["event"] for each in log if each["log_level"] == "error"}
 
 

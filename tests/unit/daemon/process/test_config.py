@@ -8,7 +8,13 @@ from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
 from htoolsd.http.settings import HttpSettings
 from htoolsd.notify.settings import NotifySettings
-from htoolsd.policies.settings import PolicySettings, RebalanceSettings, RedistributeSettings, SqueezeSettings
+from htoolsd.policies.settings import (
+    PolicySettings,
+    RebalanceSettings,
+    RedistributeSettings,
+    RepairSettings,
+    SqueezeSettings,
+)
 from htoolsd.process.check_config import check
 from htoolsd.process.config import Config, describe, exposes_password, load, reloaded, sample
 from htoolsd.socket.roles import RoleSettings
@@ -17,6 +23,7 @@ TABLES: dict[str, type[PolicySettings | RoleSettings | HttpSettings | NotifySett
     "roles": RoleSettings,
     "http": HttpSettings,
     "notify": NotifySettings,
+    "repair": RepairSettings,
     "redistribute": RedistributeSettings,
     "squeeze": SqueezeSettings,
     "rebalance": RebalanceSettings,

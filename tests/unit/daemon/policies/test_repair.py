@@ -1,0 +1,106 @@
+"""The policy that repairs instances, alone and at work on a Ganeti in memory."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import trio
+from trio.testing import MockClock
+
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.tags import AUTOREPAIR
+from ganeti_htools.simulator.world import initial_world, with_role
+from htoolsd.policies.memory import Budget
+from htoolsd.policies.remedies import ORDER
+from htoolsd.policies.repair import REPAIR
+from htoolsd.policies.settings import RepairSettings
+from tests.support.policies import needed, planned
+from tests.support.policies_at_work import working
+from tests.support.worlds import world
+
+ACT = RepairSettings(mode="act")
+
+
+def broken(*tags: str, drained: bool = False) -> Cluster:
+    """The world with the first node offline or drained; these tags are on the cluster."""
+    rows = world().cluster
+    one, *others = rows.nodes
+    return replace(rows, nodes=(replace(one, offline=True, drained=drained), *others), tags=tags)
+
+
+def test_is_the_first_remedy_and_off() -> None:
+    assert ORDER[0] is REPAIR
+    assert RepairSettings().mode == "off"
+
+
+def test_need_is_what_tags_allow() -> None:
+    found = needed(REPAIR, broken(f"{AUTOREPAIR}failover"), ACT)["default"]
+    assert (found.begin, found.stop, found.why) == (True, False, "failover of mirrored")
+    found = needed(REPAIR, broken(), ACT)["default"]
+    assert (found.begin, found.stop) == (False, True)
+    assert found.why == "mirrored: no tag allows failover; stuck: no tag allows reinstall"
+    assert needed(REPAIR, world().cluster, ACT)["default"].why == "no instance needs a repair"
+
+
+def test_nothing_on_a_drained_node_is_lost() -> None:
+    drained = broken(f"{AUTOREPAIR}reinstall", drained=True)
+    assert needed(REPAIR, drained, ACT)["default"].why == "migrate of mirrored"
+    as_harep = replace(ACT, migrate_drained=False)
+    assert needed(REPAIR, drained, as_harep)["default"].why == "failover of mirrored; reinstall of stuck"
+
+
+def test_plans_as_many_repairs_as_the_budget_allows() -> None:
+    cluster = broken(f"{AUTOREPAIR}reinstall")
+    assert planned(REPAIR, cluster, ACT).summary == "failover of mirrored, reinstall of stuck, 0 MiB"
+    assert planned(REPAIR, cluster, ACT, room=Budget(1, 0)).summary == "failover of mirrored, 0 MiB"
+    assert planned(REPAIR, cluster, ACT, room=Budget(0, 0)).refusal == "no repair fits into the budget"
+    assert planned(REPAIR, broken(), ACT).refusal == "no repair is needed and may begin"
+
+
+def test_repairs_resting_instances_but_no_pinned_or_excluded_ones() -> None:
+    cluster = broken(f"{AUTOREPAIR}failover")
+    assert planned(REPAIR, cluster, ACT, resting=("mirrored",)).refusal is None
+    excluded = replace(ACT, exclude_instances=("mirrored",))
+    assert planned(REPAIR, cluster, excluded).refusal is not None
+    pinned = tuple(replace(row, tags=("htools:pinned",)) for row in cluster.instances)
+    assert planned(REPAIR, replace(cluster, instances=pinned), ACT).refusal is not None
+
+
+async def test_fails_over_and_makes_a_new_mirror(autojump_clock: MockClock, tmp_path: Path) -> None:
+    lost = with_role(initial_world(broken(f"{AUTOREPAIR}failover")), "one", offline=True, drained=False)
+    async with working(tmp_path, world=lost, repair=ACT) as daemon:
+        for title in ("failover", "fix-storage"):
+            decision = await daemon.decided("repair")
+            assert (decision.outcome, decision.reason.partition(" of ")[0]) == ("begun", title)
+            assert (await daemon.over()).state == "done"
+            await trio.sleep(60)
+            await daemon.sync.poll_all()
+        mirrored = daemon.luxid.jobs.world.instance("mirrored")
+        assert mirrored is not None
+        assert (mirrored.pnode, mirrored.snode) == ("two", "three")
+        [record] = mirrored.tags
+        assert record.startswith(f"{AUTOREPAIR}result:fix-storage:")
+        assert ":success:" in record
+        last = await daemon.decided("repair")
+        assert last.outcome == "held back"
+        assert last.reason == "stuck: it needs reinstall, and tags allow repairs up to failover"
+        assert daemon.submitted == 2
+
+
+async def test_failed_repair_is_not_tried_again(autojump_clock: MockClock, tmp_path: Path) -> None:
+    """The plain instance is marked up on a node that is only drained, so Ganeti does not reinstall it."""
+    as_harep = replace(ACT, migrate_drained=False, back_off_seconds=1.0)
+    lost = with_role(initial_world(broken(f"{AUTOREPAIR}reinstall")), "one", offline=False, drained=True)
+    async with working(tmp_path, world=lost, repair=as_harep) as daemon:
+        assert (await daemon.decided("repair")).outcome == "begun"
+        plan = await daemon.over()
+        assert plan.state == "failed"
+        await trio.sleep(60)
+        await daemon.sync.poll_all()
+        assert daemon.told("repair")["failed"] == 1
+        decision = await daemon.decided("repair")
+        while decision.outcome == "begun":
+            await daemon.over()
+            await trio.sleep(60)
+            await daemon.sync.poll_all()
+            decision = await daemon.decided("repair")
+        assert "stuck: a repair has failed, or goes on: " in decision.reason
