@@ -440,7 +440,7 @@ END
 -h,--help none
 --version none
 --socket file
-choices=status,refresh,storage,methods,plans,plan,execute,cancel,forget,top,check,metrics,notify,policies,run,history,why,providers,inventory,usage,allocations,claim,candidates,release,glossary,decide 1 1
+choices=status,refresh,storage,methods,plans,plan,execute,resume,cancel,forget,top,check,metrics,notify,policies,run,history,why,providers,inventory,usage,allocations,claim,candidates,release,glossary,decide 1 1
 END
             ;;
         'htoolsctl status') cat <<'END'
@@ -483,6 +483,14 @@ oneplan 1 1
 END
             ;;
         'htoolsctl execute') cat <<'END'
+-h,--help none
+--json none
+--wide none
+oneplan 1 1
+--wait-for-nodes none
+END
+            ;;
+        'htoolsctl resume') cat <<'END'
 -h,--help none
 --json none
 --wide none

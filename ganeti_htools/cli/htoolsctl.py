@@ -96,6 +96,7 @@ def _parser() -> argparse.ArgumentParser:
         ("plans", _plans, "List the daemon's plans and their progress."),
         ("plan", _plan, "Follow a plan until it has ended."),
         ("execute", _execute, "Carry out a plan, and follow it until it has ended."),
+        ("resume", _resume, "Plan the rest of an interrupted plan anew, and carry it out."),
         ("cancel", _cancel, "Stop a plan after its current jobs."),
         ("forget", _forget, "Remove a plan that is not being carried out."),
     ):
@@ -104,9 +105,9 @@ def _parser() -> argparse.ArgumentParser:
             which = command.add_mutually_exclusive_group()
             which.add_argument("--waiting", action="store_true", help="only proposals of policies that wait")
             which.add_argument("--failed", action="store_true", help="only failed and interrupted plans")
-        if name in ("plan", "execute", "cancel", "forget"):
+        if name in ("plan", "execute", "resume", "cancel", "forget"):
             command.add_argument("plan", metavar="ID", help="the plan's id, or the beginning of it")
-        if name == "execute":
+        if name in ("execute", "resume"):
             command.add_argument(
                 "--wait-for-nodes",
                 action="store_true",
@@ -267,17 +268,28 @@ def _plan(options: Namespace) -> int:
     return _follow(options)
 
 
-def _execute(options: Namespace) -> int:
+def _execute(options: Namespace, shown: Any = None) -> int:
     # Without the option, the plan waits for nodes if it was made with that.
     wish = {"wait_for_nodes": True} if options.wait_for_nodes else {}
     ask(options.socket, "follow", {"plan": options.plan}, patience=PATIENCE)
     ask(options.socket, "execute", {"plan": options.plan, **wish}, patience=_PLANNING)
-    return _follow(options)
+    return _follow(options, shown)
 
 
-def _follow(options: Namespace) -> int:
-    """Print the progress of a plan until it has ended. Return the exit status for its end."""
-    plan: Any = None
+def _resume(options: Namespace) -> int:
+    _look(options)
+    made: Any = ask(options.socket, "resume", {"plan": options.plan}, patience=_PLANNING)
+    if not options.json:
+        print(wrapped("\n".join(daemon_plans.description(harmless(made)))), flush=True)
+    options.plan = made["id"]
+    return _execute(options, made)
+
+
+def _follow(options: Namespace, plan: Any = None) -> int:
+    """Print the progress of a plan until it has ended. Return the exit status for its end.
+
+    A ``plan`` that is given has been described.
+    """
     with progress() as live:
         for change in follow(options.socket, options.plan):
             if not options.json:

@@ -19,7 +19,7 @@ stop = 0.001
 hold = 1
 min_gain = 0.000001
 """
-WORDS = {"node", "claim", "execute", "cancel"}  # kinds of consumers, and commands
+WORDS = {"node", "claim", "execute", "resume", "cancel"}  # kinds of consumers, and commands
 
 
 def considered(daemon: Daemon, count: int) -> Any:

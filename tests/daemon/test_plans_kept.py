@@ -24,12 +24,14 @@ from tests.daemon.planning import (
     made,
     recorded,
     result,
+    settled,
+    started,
     submitted,
     until,
     whole,
 )
 from tests.support.lines import next_line
-from tests.support.programs import executable, running, wait_until
+from tests.support.programs import PROGRAMS, executable, running, wait_until
 from tests.support.rows import generated
 
 pytestmark = pytest.mark.usefixtures("heeding")
@@ -60,6 +62,43 @@ def test_a_daemon_that_was_killed(tmp_path: Path) -> None:
             assert len(ganeti.tell("jobs")) == 1
             with pytest.raises(CallRefusedError, match=f"plan {plan} is already interrupted"):
                 call(again, "execute", plan=plan)
+
+
+def test_interrupted_plan_is_resumed(tmp_path: Path) -> None:
+    with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
+        plan = made(daemon)
+        call(daemon, "execute", plan=plan["id"])
+        submitted(daemon)
+        daemon.signal(signal.SIGKILL)
+        daemon.wait()
+        with running(tmp_path / "daemon", config=OFTEN) as again:
+            known(again)
+            wait_until(lambda: last(again)["jobs"]["going"] == 1)
+            refused = ctl(again, "resume", plan["id"])
+            assert refused.stderr.endswith(f"plan {plan['id']} has jobs that are still running\n")
+            ganeti.finish()
+            wait_until(lambda: settled(again))
+            next_command = f"next: htoolsctl resume {plan['id']}"
+            assert next_command in ctl(again, "status", "--wide").stdout
+            with started(PROGRAMS / "htoolsctl", "--socket", again.socket, "resume", plan["id"]) as process:
+
+                def ended() -> bool:
+                    ganeti.finish()
+                    return process.poll() is not None
+
+                wait_until(ended)
+                status, out, err = result(process)
+            assert (status, err) == (0, "")
+            assert f"\nIt continues plan {plan['id']}\n" in out
+            new = whole(again)
+            assert (new["state"], new["continues"]) == ("done", plan["id"])
+            old = call(again, "follow", plan=plan["id"])
+            done = [job["title"] for each in (old, new) for job in each["execution"]["jobs"]]
+            assert len({*done}) == len(done) == len(ganeti.tell("jobs"))
+            assert {state for _, state in ganeti.tell("jobs")} == {"success"}
+            assert next_command not in ctl(again, "status", "--wide").stdout
+            assert f"which continues plan {plan['id']}, in " in ctl(again, "history").stdout
+            assert "was continued by plan" in ctl(again, "resume", plan["id"]).stderr
 
 
 def test_daemon_decides_until_its_plans_have_stopped(tmp_path: Path, request_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_options() -> None:
 def test_choices() -> None:
     assert complete("hail", "--mond", "=") == ["yes", "no"]
     assert complete("hail", "--mond", "=", "y") == ["yes"]
-    about_plans = ["plans", "plan", "execute", "cancel", "forget"]
+    about_plans = ["plans", "plan", "execute", "resume", "cancel", "forget"]
     commands = ["status", "refresh", "storage", "methods", *about_plans]
     commands += ["top", "check", "metrics", "notify", "policies", "run", "history", "why"]
     commands += ["providers", "inventory", "usage", "allocations", "claim", "candidates", "release"]

@@ -135,7 +135,8 @@ def _of_failed_plans(plans: Iterable[Plan]) -> Iterator[Attention]:
     for plan in plans:
         if plan.state in (PlanState.FAILED, PlanState.INTERRUPTED) and not plan.seen:
             text = plan_end(plan.id, plan.facts["tool"], plan.state, plan.error)
-            yield Attention("plan", text, f"htoolsctl plan {plan.id}", [plan.id])
+            command = "plan" if plan.obstacle_to_resuming() else "resume"
+            yield Attention("plan", text, f"htoolsctl {command} {plan.id}", [plan.id])
 
 
 def _of_nodes(special: SpecialRows, silent: set[str], busy: set[str]) -> Iterator[Attention]:

@@ -83,13 +83,19 @@ class PlanMethods:
             raise RefusalError(
                 Refusal.CLUSTER, "the cluster is not known yet, or has changed since; ask again"
             )
+        return await self._made(tool, options, model.generations, model.available)
+
+    async def _made(
+        self, tool: str, options: Any, generations: Mapping[str, int], cluster: Cluster, **facts: str
+    ) -> dict[str, Any]:
+        """Make a plan for a cluster; ``facts`` are more facts about it."""
         # Claimed nodes stay up, for a claim may be used at any moment.
-        claims, nodes = self._plans.claims_on_nodes(), (node.name for node in model.available.nodes)
+        claims, nodes = self._plans.claims_on_nodes(), (node.name for node in cluster.nodes)
         options = options.sparing({node: claims[node] for node in nodes if node in claims})
-        proposal = await self._proposed(tool, options, model.available)
+        proposal = await self._proposed(tool, options, cluster)
         by = describe_caller()
         assert by is not None
-        plan = new_plan(tool, options, proposal, model.generations, by)
+        plan = new_plan(tool, options, proposal, generations, by, **facts)
         await self._plans.add(plan)
         return {**plan.to_json(), "found": proposal.found}
 
@@ -160,6 +166,31 @@ class PlanMethods:
             await self._make_executable(plan)
         await self._plans.begin(plan, cast(OnChange, on_change), wait, describe_caller())
         return plan.summary()
+
+    @method(
+        "Makes a plan anew with the options of an interrupted plan, for the method execute.",
+        {"plan": _PLAN},
+        role=Role.ACT,
+        recorded=True,
+    )
+    async def resume(self, args: Args, _file: File) -> object:
+        plan = self._plan_of("resume", args)
+        why, tool = plan.obstacle_to_resuming(), plan.facts["tool"]
+        for other in self._plans.all:
+            if other.facts.get("continues") == plan.id and other.state is not PlanState.PLANNED:
+                why = why or f"was continued by plan {other.id}"
+        if why is not None:
+            raise RefusalError(Refusal.PLAN, f"plan {plan.id} {why}")
+        if tool not in TOOLS:
+            raise RefusalError(Refusal.PLAN, f"plan {plan.id} is of {tool}, which is not known here")
+        options = _options(tool, plan.facts["options"])
+        await self._plans.catch_up()
+        model = self._sync.model
+        if model.available is None:
+            raise RefusalError(Refusal.CLUSTER, "the cluster is not known yet; ask again")
+        made = await self._made(tool, options, model.generations, model.available, continues=plan.id)
+        await self._plans.note_seen(plan)
+        return made
 
     @method("Lists the plans, the oldest first, with the number of jobs that are done.", role=Role.READ)
     async def plans(self, _args: Args, _file: File) -> object:

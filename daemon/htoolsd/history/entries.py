@@ -102,7 +102,7 @@ def plan(time: float, document: Mapping[str, Any]) -> HistoryEntry:
         if job["instance"] is not None
     ]
     keys = "id", "tool", "by", "executed_by", "cancelled_by", "groups", "state", "error", "score", "cost"
-    facts = {key: document[key] for key in keys} | {"policy": document.get("policy")}
+    facts = {key: document[key] for key in keys} | {key: document.get(key) for key in ("policy", "continues")}
     details = facts | _moves_and_names(moves)
     return HistoryEntry(time, "plan", lambda: details)
 

@@ -100,6 +100,16 @@ class Plan:
         """Whether a policy proposed the plan and nobody has executed it."""
         return self.state is PlanState.PLANNED and self.facts.get("policy") is not None
 
+    def obstacle_to_resuming(self) -> str | None:
+        """Return why nobody can plan the rest anew with the plan's options; None if somebody can."""
+        if self.state is not PlanState.INTERRUPTED:
+            return f"is {self.state}, not interrupted"
+        if policy := self.facts.get("policy"):
+            return f"is of policy {policy}, which plans anew by itself"
+        if self.facts["options"] is None:
+            return "has no options that are known here; run its tool again"
+        return "has jobs that are still running" if self.run.current else None
+
     def has_expired(self, now: float) -> bool:
         """Whether nobody has executed the plan for too long."""
         return self.state is PlanState.PLANNED and self.facts["made"] < now - EXPIRY

@@ -61,6 +61,8 @@ def description(plan: Any) -> Iterator[str]:
     """Describe a plan: its author, its options, and its jobs if it has not begun."""
     process = "" if plan.get("policy") else f", process {plan['by']['pid']}"
     yield f"Plan {plan['id']} of {plan['tool']}, made {_date(plan)} by {author(plan)}{process}{others(plan)}"
+    if plan.get("continues"):
+        yield f"It continues plan {plan['continues']}"
     yield _options(plan)
     yield f"Node groups: {', '.join(plan['groups'])}; score {_score(plan)}"
     if plan["state"] == "planned":

@@ -42,8 +42,9 @@ def _plan(entry: Mapping[str, Any]) -> str:
     done = sum(move["status"] == "success" for move in entry["moves"])
     error = f": {entry['error']}" if entry["error"] else ""
     groups = ", ".join(entry["groups"])
+    continues = f", which continues plan {entry['continues']}," if entry.get("continues") else ""
     return (
-        f"plan {entry['id']} of {entry['tool']} by {author(entry)}{others(entry)} in {groups} is"
+        f"plan {entry['id']} of {entry['tool']} by {author(entry)}{others(entry)}{continues} in {groups} is"
         f" {entry['state']}, {done} of {len(entry['moves'])} moves made{error}"
     )
 

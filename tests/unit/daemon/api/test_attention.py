@@ -39,7 +39,8 @@ def cluster(*changes: dict[str, Any], status: Status = Status.RUNNING) -> Cluste
 
 def plan(state: PlanState, **facts: Any) -> Plan:
     run = Run(Signature("hbal", "", "", "beef"), [])
-    return Plan({"tool": "hbal", "groups": ["rack1"], **facts}, run, state=state, error=facts.get("error"))
+    known = {"tool": "hbal", "groups": ["rack1"], "options": {}}
+    return Plan(known | facts, run, state=state, error=facts.get("error"))
 
 
 def lines(*plans: Plan, of: Cluster | None = None, **changes: Any) -> list[str]:
@@ -178,7 +179,7 @@ def test_failed_plan_needs_attention_until_somebody_looks() -> None:
     failed, left = plan(PlanState.FAILED, error="job 3 failed"), plan(PlanState.INTERRUPTED)
     assert lines(failed, left) == [
         "plan beef of hbal failed: job 3 failed; next: htoolsctl plan beef",
-        "plan beef of hbal was interrupted; next: htoolsctl plan beef",
+        "plan beef of hbal was interrupted; next: htoolsctl resume beef",
     ]
     failed.seen = left.seen = True
     assert lines(failed, left) == []

@@ -12,6 +12,7 @@ from trio.testing import MockClock
 from ganeti_htools.client.plan_changes import LONGEST
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from htoolsd.api.plans import PlanMethods
+from htoolsd.plans.plan import PlanState
 from htoolsd.plans.plans import Plans
 from htoolsd.socket.peer import Credentials, caller
 from tests.support.memory_ganeti import following, ganeti
@@ -74,7 +75,7 @@ async def test_refuses_plans_that_cannot_be_made(
         assert caught.value.kind is kind
 
 
-@pytest.mark.parametrize("method", ["execute", "follow", "cancel"])
+@pytest.mark.parametrize("method", ["execute", "resume", "follow", "cancel"])
 @pytest.mark.parametrize(
     ("name", "kind"), [(None, Refusal.ARGUMENTS), ("", Refusal.ARGUMENTS), ("x", Refusal.PLAN)]
 )
@@ -104,3 +105,41 @@ async def test_refuses_plans_that_cannot_be_executed(
         with pytest.raises(RefusalError) as caught:
             await getattr(methods, method)({"plan": plan["id"], **wish}, None)
         assert caught.value.kind is kind
+
+
+async def test_resumes_interrupted_plans_only(autojump_clock: MockClock, tmp_path: Path) -> None:
+    async with known(tmp_path) as methods:
+        made_plan = await made(methods)
+        with pytest.raises(RefusalError, match="is planned, not interrupted"):
+            await methods.resume({"plan": made_plan["id"]}, None)
+
+
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        ({}, None),
+        ({"options": {"max_length": 1}}, None),
+        ({"options": None}, "has no options that are known here; run its tool again"),
+        ({"options": {"colour": 1}}, "options: colour: no such option"),
+        ({"tool": "hnew"}, "is of hnew, which is not known here"),
+        ({"policy": "rebalance"}, "is of policy rebalance, which plans anew by itself"),
+    ],
+)
+async def test_resumes_with_the_options_of_the_interrupted_plan(
+    autojump_clock: MockClock, tmp_path: Path, facts: dict[str, Any], why: str | None
+) -> None:
+    async with known(tmp_path) as methods:
+        old = methods._plan_of("resume", {"plan": (await made(methods))["id"]})
+        old.state = PlanState.INTERRUPTED
+        old.facts |= facts
+        if why is not None:
+            with pytest.raises(RefusalError, match=why):
+                await methods.resume({"plan": old.id}, None)
+            assert not old.seen
+            return
+        new: Any = await methods.resume({"plan": old.id}, None)
+        assert (new["continues"], new["options"], new["state"]) == (old.id, old.facts["options"], "planned")
+        again: Any = await methods.resume({"plan": old.id}, None)  # nobody has executed the first one
+        methods._plan_of("resume", {"plan": again["id"]}).state = PlanState.DONE
+        with pytest.raises(RefusalError, match=f"was continued by plan {again['id']}"):
+            await methods.resume({"plan": old.id}, None)
