@@ -34,7 +34,7 @@ def test_warns_if_the_configuration_cannot_be_read(tmp_path: Path, content: str)
 
 
 def test_warns_if_the_remote_api_cannot_be_asked(tmp_path: Path) -> None:
-    (tmp_path / "ssconf_cluster_name").write_text("cluster.invalid\n")
+    (tmp_path / "ssconf_cluster_name").write_text("localhost\n")
     found, warning = ask(tmp_path)
     assert found == ""
     assert "is not known: " in warning
