@@ -1,5 +1,6 @@
 """A node emptied for maintenance on a real Ganeti, started anew, and refilled: three commands."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,7 @@ from tests.integration import cluster
 from tests.integration.cluster import ADD, SMALL, refusal, run, start, succeed, switch_off, switch_on, table
 from tests.support.interposed import Interposed, Moment
 from tests.support.programs import PROGRAMS
+from tests.support.simulators import ask
 
 pytestmark = pytest.mark.integration
 
@@ -102,3 +104,63 @@ def test_next_run_goes_on_with_a_killed_one() -> None:
             assert facts()[:2] == ["Y", MAINTENANCE]
     assert places() == PLACES
     assert facts() == ["N"]
+
+
+class Roll:
+    """A roll on a master. It waits while a batch is empty, until it is told to go on."""
+
+    def __init__(self, master: str, *words: str) -> None:
+        self._master = master
+        common = "-L", "-X", "--pause", "--empty", "--no-capacity-checks"
+        self.process = start([HMAINTAIN, "roll", *common, *words], master)
+        self.batches = list[list[str]]()
+
+    def next_batch(self) -> list[str]:
+        """Return the nodes that are empty now, none once the roll has ended."""
+        assert self.process.stderr is not None
+        told = next((line for line in self.process.stderr if "to go on" in line), None)
+        if told is None:
+            out, err = self.process.communicate(timeout=cluster.PATIENCE)
+            assert self.process.returncode == 0, (out, err)
+            return []
+        return told.partition(":")[0].split(", ")
+
+    def create(self, batch: list[str]) -> None:
+        """Create an instance; it comes to another node."""
+        name = f"by-{self._master}-{batch[0]}"
+        run([*ADD, *SMALL, "-t", "drbd", "--disk", "0:size=1G", name], node=self._master)
+        rows = ask(cluster.luxi(self._master), "QueryInstances", [], ["name", "pnode"], False)
+        where = dict(rows)
+        assert where[name] not in batch
+        assert not {node for other, node in rows if other != name} & {*batch}
+
+    def go_on(self) -> None:
+        self.process.send_signal(signal.SIGUSR1)
+
+
+def test_roll_goes_on_under_another_master() -> None:
+    """It is killed at its second batch. It comes to all nodes, also to the one that was the master."""
+    first = Roll("node1")
+    done = {*(batch := first.next_batch())}
+    first.create(batch)
+    first.go_on()
+    begun, master = first.next_batch(), batch[0]
+    first.process.kill()
+    first.process.communicate()
+    run(["gnt-cluster", "master-failover"], node=master)
+    try:
+        second = Roll(master, "--take-over")
+        batch = second.next_batch()
+        assert batch == begun
+        second.create(batch)
+        while batch:
+            done |= {*batch}
+            second.go_on()
+            batch = second.next_batch()
+    finally:
+        run(["gnt-cluster", "master-failover"], node="node1")
+    assert done == {*cluster.GROUPS}
+    assert places() == PLACES
+    assert not any(tags for (tags,) in table("gnt-node", "tags"))
+    assert {drained for (drained,) in table("gnt-node", "drained")} == {"N"}
+    cluster.remove(*(name for (name,) in table("gnt-instance", "name") if name not in PLACES))
