@@ -19,7 +19,8 @@ stop = 0.001
 hold = 1
 min_gain = 0.000001
 """
-WORDS = {"node", "claim", "execute", "resume", "cancel"}  # kinds of consumers, and commands
+# Kinds of consumers, commands, a program, and a key of rolls, of which there are none.
+WORDS = {"node", "claim", "execute", "resume", "cancel", "hmaintain", "working"}
 
 
 def considered(daemon: Daemon, count: int) -> Any:
