@@ -649,6 +649,9 @@ END
 --wide none
 file 1 1
 --alternates integer
+--make-room none
+--max-moves integer
+--max-copy integer
 --claim none
 END
             ;;

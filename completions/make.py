@@ -140,6 +140,7 @@ KINDS = {
     "POLICY": f"choices={','.join(POLICIES)}",
     "REGEX": "string",
     "SECONDS": "float",
+    "SIZE": "integer",
     "TERM": f"choices={','.join(name.replace(' ', '-') for each in glossary.load() for name in each.names)}",
     "TIME": "string",
     "X": "float",

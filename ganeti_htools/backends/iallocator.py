@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from ganeti_htools.backends import unit_fields
 from ganeti_htools.backends.documents import RepeatingObject, without_garbage_collection
 from ganeti_htools.backends.fields import Fields, parse_json
@@ -42,6 +44,16 @@ def _read(data: bytes) -> Message:
     instances = [instance(name, values) for name, values in _section(message, "instances")]
     rows = groups(dict(_section(message, "nodegroups")))
     return assemble(message, rows, nodes, instances, warnings)
+
+
+def allocation_part(text: str) -> str:
+    """Return the part ``request`` of a message, which must be of type allocate. Raises DataError."""
+    message = Fields(
+        "invalid iallocator message", parse_json(text.encode(), "Parsing input IAllocator message")
+    )
+    part = orjson.dumps(message.object("request").values).decode()
+    read_allocation(part)
+    return part
 
 
 def read_allocation(text: str) -> wanted.Allocate:

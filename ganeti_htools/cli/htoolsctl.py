@@ -15,12 +15,12 @@ from ganeti_htools.cli import glossary, ledger_commands, monitoring
 from ganeti_htools.cli.report import daemon, daemon_plans, decision, history, policies, storage
 from ganeti_htools.cli.report import glossary as glossary_report
 from ganeti_htools.cli.report.layout import columns, harmless, wrapped
-from ganeti_htools.cli.terminal.arguments import count
+from ganeti_htools.cli.terminal.arguments import count, size
 from ganeti_htools.cli.terminal.messages import progress, say, warn
 from ganeti_htools.client.calls import PATIENCE, CallRefusedError, ask, default_socket
 from ganeti_htools.client.plan_changes import follow
 from ganeti_htools.client.protocol import DEFAULT_SOCKET
-from ganeti_htools.files import write_text
+from ganeti_htools.files import read_text, write_text
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.version import VERSION
 
@@ -154,13 +154,26 @@ def _parser() -> argparse.ArgumentParser:
     terms = add("glossary", _glossary, "Explain the terms of the output; needs no daemon.")
     terms.add_argument("term", metavar="TERM", nargs="?", help="the term; all terms without it")
     decide = add("decide", _decide, "Decide an iallocator request.")
-    decide.usage = "htoolsctl decide FILE [--alternates=N] [--claim] [--json] [--wide] [--KEY=VALUE ...]"
+    decide.usage = "htoolsctl decide FILE [--alternates=N] [--claim] [--make-room]"
+    decide.usage += " [--max-moves=N] [--max-copy=SIZE] [--json] [--wide] [--KEY=VALUE ...]"
     decide.add_argument("file", metavar="FILE", help="the request; - for standard input")
     decide.add_argument(
         "--alternates",
         metavar="N",
         type=count,
         help="list the group of each new instance, and up to N others that could take it",
+    )
+    decide.add_argument(
+        "--make-room",
+        action="store_true",
+        help="if a new instance finds no place, plan the fewest moves after which it does",
+    )
+    decide.add_argument("--max-moves", metavar="N", type=count, help="with --make-room: at most N moves")
+    decide.add_argument(
+        "--max-copy",
+        metavar="SIZE",
+        type=size,
+        help="with --make-room: copy at most SIZE of disks and memory",
     )
     decide.add_argument("--claim", action="store_true", help="reserve the resources of the decision")
     return parser
@@ -351,14 +364,46 @@ def _glossary(options: Namespace) -> int:
 
 
 def _decide(options: Namespace) -> int:
+    limited = options.max_moves is not None or options.max_copy is not None
+    if limited and not options.make_room:
+        options.parser.error("--max-moves and --max-copy need --make-room")
     _look(options)
     args: dict[str, object] = {"arguments": options.arguments, "claim": options.claim}
+    text = _standard_input() if options.file == "-" else None
+    request = None
+    if options.make_room:
+        from ganeti_htools.backends.iallocator import allocation_part  # seldom needed
+
+        request = allocation_part(read_text(options.file) if text is None else text)
     relay: Any
-    if options.file == "-":
-        relay = ask(options.socket, "decide", args | {"request": _standard_input()})
+    if text is not None:
+        relay = ask(options.socket, "decide", args | {"request": text})
     else:
         with open(options.file, "rb") as file:
             relay = ask(options.socket, "decide", args, file.fileno())
+    placed = relay["exit_status"] or json.loads(relay["stdout"])["success"]
+    if request is not None and not placed:
+        return _make_room(options, request, relay)
+    return _report_decision(options, relay)
+
+
+def _make_room(options: Namespace, request: str, relay: Any) -> int:
+    """Plan moves that make room for a new instance which has found no place."""
+    from ganeti_htools.cli.report import room  # these load NumPy
+    from ganeti_htools.commandline.parameters import parse_options
+    from ganeti_htools.planning import making_room
+    from ganeti_htools.planning.options import to_json
+
+    if not options.json:
+        _report_decision(options, relay)
+    moves, copied = (-1 if each is None else each for each in (options.max_moves, options.max_copy))
+    wishes = making_room.options_of(parse_options(options.arguments), moves, copied, request)
+    args = {"tool": "hail", "options": to_json(wishes)}
+    return _print(options, ask(options.socket, "plan", args, patience=_PLANNING), room.plan)
+
+
+def _report_decision(options: Namespace, relay: Any) -> int:
+    """Print a decision; the exit status."""
     say(relay["stderr"])
     if options.json and options.alternates is not None:
         answer = {**json.loads(relay["stdout"] or "{}"), "ranking": relay["ranking"]}

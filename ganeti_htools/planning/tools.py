@@ -8,8 +8,9 @@ from ganeti_htools.planning.hbal import HBAL
 from ganeti_htools.planning.hmaintain import HMAINTAIN
 from ganeti_htools.planning.hregroup import HREGROUP
 from ganeti_htools.planning.hsqueeze import HSQUEEZE
+from ganeti_htools.planning.making_room import MAKE_ROOM
 from ganeti_htools.planning.plan import Tool
 
 TOOLS: Mapping[str, Tool[Any, Any]] = {
-    tool.name: tool for tool in (HAREP, HBAL, HMAINTAIN, HREGROUP, HSQUEEZE)
+    tool.name: tool for tool in (HAREP, HBAL, HMAINTAIN, HREGROUP, HSQUEEZE, MAKE_ROOM)
 }

@@ -13,7 +13,7 @@ from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.execution.record import record
 from ganeti_htools.execution.wording import unfinished_nodes
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.errors import DataError, HtoolsError
+from ganeti_htools.model.errors import DataError, HtoolsError, RequestFailed
 from ganeti_htools.planning.options import from_json, names
 from ganeti_htools.planning.plan import OnChange, Proposal, new_run
 from ganeti_htools.planning.tools import TOOLS
@@ -109,6 +109,8 @@ class PlanMethods:
                 abandon_on_cancel=True,
                 limiter=self._turn,
             )
+        except RequestFailed as error:
+            raise RefusalError(Refusal.PLAN, str(error)) from None
         except HtoolsError as error:
             raise RefusalError(Refusal.ARGUMENTS, str(error)) from None
 

@@ -156,6 +156,11 @@ class ClaimWriter:
             self._trigger.by(trio.current_time() + _PAUSE)
         return ClaimResult()
 
+    def promise(self, promise: Promise) -> None:
+        """Claim what a plan has made room for; the ledger gets it in the next round."""
+        self.claims.promise(promise)
+        self._trigger.by(trio.current_time())
+
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Restore earlier claims, then write missing entries until cancelled.
 

@@ -68,6 +68,11 @@ class Claims:
             new = (new_claim(promise, now, self._seconds, claimant) for promise in response.promises)
             self.living = others | {claim.promise.name: claim for claim in new}
 
+    def promise(self, promise: Promise) -> None:
+        """Claim what a plan has made room for, as by hand."""
+        claim = new_claim(promise, trio.current_time(), self._seconds, "hand")
+        self.living = {**self.living, promise.name: claim}
+
     def restore(self, claim: Claim) -> None:
         """Add a claim of an earlier daemon, unless there is a newer one on its instance."""
         self.living = {claim.promise.name: claim, **self.living}

@@ -4,15 +4,16 @@ A plan claims under a name of its own. Its claim survives the daemon. The claim 
 plan runs any more, at the latest by the reconciler.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 
 import structlog
 import trio
 
 from ganeti_htools.execution.jobs import Job
-from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.moves import NamedStep
+from ganeti_htools.planning.promises import Promise
 from htoolsd.claims.claims import Claims
 from htoolsd.claims.reconciler import Reconciler
 from htoolsd.ledger.diff import SyncedState, of_known_classes
@@ -26,7 +27,7 @@ from htoolsd.ledger.records import (
     plan_name,
 )
 from htoolsd.ledger.reservations import claims_on_nodes
-from htoolsd.ledger.resources import Stations, move_needs
+from htoolsd.ledger.resources import Stations, instance_use, move_needs
 from htoolsd.ledger.worker import LedgerWorker
 from htoolsd.sync.sync import Sync
 
@@ -38,14 +39,22 @@ _PATIENCE = 1.0  # seconds that a new plan waits for the newest claims
 class PlanClaims:
     """The claims of plans, by the plans' ids, and the claims of others that plans must respect.
 
-    ``claims`` are those of decisions, which may not be in the ledger yet.
+    ``claims`` are those of decisions, which may not be in the ledger yet. ``promise`` adds one.
     """
 
-    def __init__(self, sync: Sync, ledger: LedgerWorker, reconciler: Reconciler, claims: Claims) -> None:
+    def __init__(
+        self,
+        sync: Sync,
+        ledger: LedgerWorker,
+        reconciler: Reconciler,
+        claims: Claims,
+        promise: Callable[[Promise], None],
+    ) -> None:
         self._sync = sync
         self._ledger = ledger
         self._reconciler = reconciler
         self._claims = claims
+        self._promise = promise
         self._synced: SyncedState | None = None  # the state at the last review
 
     async def catch_up(self) -> None:
@@ -100,6 +109,11 @@ class PlanClaims:
             _log_error(plan, error)
         return None
 
+    def keep_room(self, row: Instance) -> None:
+        """Claim the room that a plan has made for a new instance, on its nodes."""
+        if self._claims.active:
+            self._promise(Promise(row, new=True))
+
     async def release(self, plan: str) -> None:
         """Release what a plan has claimed."""
         cluster = self._sync.model.name
@@ -134,10 +148,15 @@ def _consumer(plan: str, cluster: str) -> Consumer:
 
 
 def _job_needs(jobs: Sequence[Job], synced: SyncedState) -> Allocations:
-    """Return what jobs need of resources that have inventories."""
+    """Return what jobs need of resources that have inventories, with the room that they make."""
     rows = {row.name: row for row in synced.desired.cluster.instances}
     classes = {uuid: each.keys() for uuid, each in synced.snapshot.inventories.items()}
-    return of_known_classes(move_needs(move_stations(jobs), rows, synced.desired.resources), classes)
+    resources = synced.desired.resources
+    needs = dict(move_needs(move_stations(jobs), rows, resources))
+    for row in {job.room.name: job.room for job in jobs if job.room is not None}.values():
+        for uuid, amounts in instance_use(row, resources).items():
+            needs[uuid] = Counter(needs.get(uuid, {})) + Counter(amounts)
+    return of_known_classes(needs, classes)
 
 
 def _log_error(plan: str, error: LedgerError) -> None:

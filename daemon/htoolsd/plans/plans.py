@@ -23,12 +23,12 @@ from ganeti_htools.execution.execute import execute
 from ganeti_htools.execution.jobs import Job
 from ganeti_htools.execution.queue import trace
 from ganeti_htools.execution.review import Check
-from ganeti_htools.execution.run import Ending
+from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.execution.wording import event_reporter
 from ganeti_htools.files import write_text
 from ganeti_htools.luxi.jobs import Patience
 from ganeti_htools.luxi.past_jobs import plan_entry
-from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.planning.plan import OnChange
 from ganeti_htools.sources.source import describe_silent
@@ -237,6 +237,9 @@ class Plans:
             return await self._read(wait_for_nodes or run.sets > 0)
 
         async def claim(jobs: Sequence[Job]) -> str | None:
+            room = made_room(run)
+            if room is not None and self._claims is not None:
+                self._claims.keep_room(room)  # before the plan's own claim ends
             return await self._claim(plan, jobs)
 
         _log.info("plan begun", plan=plan.id)
@@ -382,6 +385,13 @@ class Plans:
 
     def _path(self, plan: Plan) -> str:
         return os.path.join(self._directory, f"{plan.id}.json")
+
+
+def made_room(run: Run) -> Instance | None:
+    """Return the new instance for which a run has made room; None for other runs, and before their end."""
+    if run.rest or not run.tasks or any(task.failed for task in run.tasks):
+        return None
+    return run.tasks[-1].job.room
 
 
 def _unlink(paths: Sequence[str]) -> None:

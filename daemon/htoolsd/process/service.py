@@ -191,7 +191,7 @@ async def _run(
         note(entries.plan(time.time(), plan.to_json()))
         policies.ended(plan)
 
-    plan_claims = PlanClaims(sync, ledger, reconciler, claims)
+    plan_claims = PlanClaims(sync, ledger, reconciler, claims, claim_writer.promise)
     copies = StateCopies(ledger, f"{ssconf.name}:{os.path.abspath(config.state_dir)}", own_cluster)
     plans = Plans(os.path.join(config.state_dir, "plans"), sync, note_plan, plan_claims, copies.put)
     reconciler.release_other_plans(plans.active_ids)

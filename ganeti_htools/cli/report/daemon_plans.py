@@ -10,6 +10,7 @@ from ganeti_htools.cli.report.layout import fitting_table
 
 _HEADER = ("Plan", "Tool", "State", "Made", "By", "Jobs", "Score", "Groups")
 _FAILED = ("failed", "interrupted")
+_LONGEST = 200  # characters of an option
 
 
 def is_waiting(plan: Mapping[str, Any]) -> bool:
@@ -53,8 +54,13 @@ def _options(plan: Any) -> str:
     options = plan.get("options")
     if options is None:  # made by an earlier htoolsd, which kept a command line
         return f"Arguments: {' '.join(plan.get('arguments', ())) or 'none'}"
-    given = ", ".join(f"{name}={json.dumps(value)}" for name, value in options.items())
+    given = ", ".join(f"{name}={_brief(json.dumps(value))}" for name, value in options.items())
     return f"Options: {given or 'none'}"
+
+
+def _brief(value: str) -> str:
+    """Shorten a long value, such as a request."""
+    return value if len(value) <= _LONGEST else f"{value[:_LONGEST]}..."
 
 
 def description(plan: Any) -> Iterator[str]:

@@ -4,8 +4,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ganeti_htools.cli.report.layout import counted, fitting_table, size
+from ganeti_htools.model.moves import as_carried_out
 
 _HEADER = ("", "Instance", "Nodes before", "Nodes after", "Move", "To copy")
+
+
+def plan(answer: Mapping[str, Any]) -> str:
+    """Format the daemon's plan that makes room, after the decision that found no place."""
+    found = answer["found"]
+    if not found["steps"]:
+        return text(found).removesuffix("\n")
+    later = f"'htoolsctl execute {answer['id']}' makes room and claims it\n"
+    return "".join([*_moves(found), later]).removesuffix("\n")
 
 
 def text(found: Mapping[str, Any], commands: bool = False) -> str:
@@ -14,14 +24,21 @@ def text(found: Mapping[str, Any], commands: bool = False) -> str:
 
 
 def _lines(found: Mapping[str, Any], commands: bool) -> Iterator[str]:
-    name, steps, nodes = found["instance"], found["steps"], ", ".join(found["nodes"])
+    name = found["instance"]
     if found["refusal"] is None:
-        yield f"{name} finds a place without moves: {nodes}\n"
+        yield f"{name} finds a place without moves: {', '.join(found['nodes'])}\n"
         return
     yield f"{name} finds no place: {found['refusal']}\n"
     if found["why"] is not None:
         yield f"{name}: {found['why']}\n"
         return
+    yield from _moves(found)
+    if commands:
+        yield from (f"  {command}\n" for step in found["steps"] for command in step["commands"])
+
+
+def _moves(found: Mapping[str, Any]) -> Iterator[str]:
+    steps, nodes = found["steps"], ", ".join(found["nodes"])
     yield f"It finds one on {nodes} after {counted(len(steps), 'move')} ({size(found['mib'])} to copy):\n"
     rows = [
         (
@@ -29,7 +46,7 @@ def _lines(found: Mapping[str, Any], commands: bool) -> Iterator[str]:
             step["instance"],
             ":".join(step["from"]),
             ":".join(step["to"]),
-            step["move"],
+            as_carried_out(step["move"], step["commands"]),
             size(step["mib"]),
         )
         for number, step in enumerate(steps, 1)
@@ -37,5 +54,3 @@ def _lines(found: Mapping[str, Any], commands: bool) -> Iterator[str]:
     yield fitting_table(_HEADER, rows, (True, False, False, False, False, True), labels=2)
     if found["search_ended"]:
         yield f"The search ended early: another plan of {counted(len(steps), 'move')} may copy less.\n"
-    if commands:
-        yield from (f"  {command}\n" for step in steps for command in step["commands"])

@@ -40,6 +40,11 @@ def amount(resource_class: str, text: str) -> int:
     """Read an amount of a resource class; that of memory and disk is MiB and may have a unit, like 4g."""
     if text.isdigit() or not (resource_class == MEMORY or is_disk(resource_class)):
         return count(text)
+    return size(text)
+
+
+def size(text: str) -> int:
+    """Read a size in MiB from a number and perhaps a unit, like 4g."""
     try:
         return values.size(text)
     except DataError as error:

@@ -10,7 +10,7 @@ from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.options import from_json, to_json
 from ganeti_htools.planning.plan import Execution, Tool, ToolPlan
 from ganeti_htools.planning.tools import TOOLS
-from tests.support import by_hand
+from tests.support import by_hand, messages
 from tests.support.by_hand import instance
 
 EVEN = by_hand.cluster(
@@ -20,8 +20,12 @@ EVEN = by_hand.cluster(
 
 
 def options_of(tool: Tool[Any, Any]) -> Any:
-    """Default options; hmaintain needs the name of a node besides, and leaves only one other node."""
-    given = {"nodes": ("n0",), "check_redundancy": False} if tool.name == "hmaintain" else {}
+    """Default options; hmaintain needs a node besides and leaves only one other, hail needs a request."""
+    given: dict[str, Any] = {}
+    if tool.name == "hmaintain":
+        given = {"nodes": ("n0",), "check_redundancy": False}
+    elif tool.name == "hail":
+        given = {"request": orjson.dumps(messages.allocate("new", "ext", memory=500)).decode()}
     return tool.options(**given)
 
 
@@ -50,7 +54,8 @@ def test_restored_plan_has_the_same_jobs_and_description(tool: Tool[Any, Any]) -
     plan = tool.plan(state, options, lambda _text: None)
     again = tool.restore(state, options, orjson.loads(orjson.dumps(plan.describe())))
     assert opcodes_of(again) == opcodes_of(plan)
-    assert bool(opcodes_of(plan)) is (tool.name not in ("harep", "hregroup"))  # nothing is broken
+    # Nothing is broken, and there is room.
+    assert bool(opcodes_of(plan)) is (tool.name not in ("hail", "harep", "hregroup"))
     assert orjson.dumps(again.describe()) == orjson.dumps(plan.describe())
 
 

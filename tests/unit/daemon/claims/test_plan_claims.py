@@ -98,7 +98,8 @@ async def daemon(directory: Path, luxid: MemoryGaneti) -> AsyncIterator[Daemon]:
         worker = LedgerWorker(f"sqlite:///{directory}/ledger.sqlite")
         reconciler = Reconciler(sync, worker)
         sync.on_poll(reconciler.trigger)
-        claims = PlanClaims(sync, worker, reconciler, Claims("always", 600.0, lambda: True))
+        decided = Claims("always", 600.0, lambda: True)
+        claims = PlanClaims(sync, worker, reconciler, decided, decided.promise)
         plans = Plans(str(directory / "plans"), sync, claims=claims)
         await sync.poll_all()
         async with trio.open_nursery() as nursery:
@@ -234,5 +235,5 @@ async def test_promise_counts_before_it_is_in_the_ledger(tmp_path: Path) -> None
         promise = Promise(instance("new", DiskTemplate.DRBD, "one", "two"), new=True)
         claims = Claims("always", 600.0, lambda: True)
         claims.restore(new_claim(promise, trio.current_time(), 600.0, "job"))
-        plans = PlanClaims(sync, worker, Reconciler(sync, worker), claims)
+        plans = PlanClaims(sync, worker, Reconciler(sync, worker), claims, claims.promise)
         assert plans.claims_on_nodes() == {"one": {"new"}, "two": {"new"}}

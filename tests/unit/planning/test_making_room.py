@@ -1,0 +1,89 @@
+"""Plans that make room: their review, what is left of their limits, and what they claim."""
+
+from dataclasses import replace
+
+import orjson
+import pytest
+
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.errors import DataError, RequestFailed
+from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.planning.making_room import MAKE_ROOM, MakeRoomOptions, RoomPlan
+from tests.support import by_hand, messages
+
+ROWS = [
+    by_hand.instance("a", DiskTemplate.EXT, "n0", mem=2000),
+    by_hand.instance("b", DiskTemplate.EXT, "n1", mem=1500),
+    by_hand.instance("c", DiskTemplate.EXT, "n2", mem=1000, tags=("htools:fixed",)),
+]
+SIZES = dict.fromkeys(("n0", "n1", "n2"), 4000)
+FULL = by_hand.cluster(SIZES, ROWS)
+REQUEST = orjson.dumps(messages.allocate("new", "ext", memory=3500, disks=[1024])).decode()
+OPTIONS = MakeRoomOptions(request=REQUEST, check_redundancy=False)
+
+
+def plan(cluster: Cluster = FULL, options: MakeRoomOptions = OPTIONS) -> RoomPlan:
+    return MAKE_ROOM.plan(MAKE_ROOM.state_of(cluster, options), options, lambda _text: None)
+
+
+def test_jobs_name_the_room_that_they_make() -> None:
+    (((job,),), made) = plan().jobs(), plan()
+    assert (job.title, made.nodes, made.purpose) == ("b: n1 => n2", ["n1"], "making room for new")
+    assert job.room is not None
+    assert (job.room.name, job.room.pnode, job.room.snode) == ("new", "n1", None)
+
+
+def test_restored_plan_is_the_same() -> None:
+    state = MAKE_ROOM.state_of(FULL, OPTIONS)
+    again = MAKE_ROOM.restore(state, OPTIONS, orjson.loads(orjson.dumps(plan().describe())))
+    assert again.describe() == plan().describe()
+    assert again.jobs() == plan().jobs()
+    with pytest.raises(DataError, match="unexpected form"):
+        MAKE_ROOM.restore(state, OPTIONS, {"steps": []})
+
+
+def moved(name: str, node: str) -> Cluster:
+    rows = [replace(row, pnode=node) if row.name == name else row for row in ROWS]
+    return by_hand.cluster(SIZES, rows)
+
+
+NEW = by_hand.instance("new", DiskTemplate.EXT, "n1", mem=100)
+BESIDE = by_hand.instance("d", DiskTemplate.EXT, "n1", mem=700, tags=("htools:fixed",))
+
+
+@pytest.mark.parametrize(
+    ("cluster", "obstacle"),
+    [
+        (FULL, None),
+        (moved("b", "n0"), "instance b is on n0, not on n1"),
+        (by_hand.cluster(SIZES, [*ROWS, NEW]), "instance new exists already"),
+        (
+            by_hand.cluster(SIZES, [*ROWS, BESIDE]),
+            "instance new would not fit on n1 after the remaining moves",
+        ),
+    ],
+)
+def test_review_finds_what_has_changed(cluster: Cluster, obstacle: str | None) -> None:
+    made = plan()
+    said = list[str]()
+    review = made.review("stop", lambda *lines: said.extend(lines))(cluster, made.jobs(), 0)
+    assert (review.obstacle, review.plan) == (obstacle, None)
+    assert said == []
+
+
+def test_new_plan_makes_room_elsewhere() -> None:
+    made = plan()
+    cluster = by_hand.cluster(SIZES, [*ROWS, BESIDE])
+    review = made.review("replan", lambda *_lines: None)(cluster, made.jobs(), 0)
+    assert review.plan is not None
+    (((job,),)) = review.plan
+    assert job.room is not None
+    assert (job.title, job.room.pnode) == ("a: n0 => n2", "n0")
+    with pytest.raises(RequestFailed, match="new: no plan of at most 0 moves makes room for it"):
+        made.review("replan", lambda *_lines: None)(cluster, made.jobs(), 6)
+
+
+def test_request_of_another_type() -> None:
+    wrong = replace(OPTIONS, request=orjson.dumps(messages.change_group(["a"])).decode())
+    with pytest.raises(DataError, match="expected a request of type allocate, got change-group"):
+        plan(options=wrong)
