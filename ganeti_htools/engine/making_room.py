@@ -224,7 +224,6 @@ class _Search:
 
     def extend(self, way: _Way, left: int) -> None:
         """Look for better plans that begin like this, and have so many moves left."""
-        self.progress(f"{left} moves left, {self.tries} tried")
         places = way.state.pnode.tobytes() + way.state.snode.tobytes()
         known, volume = self.seen.get(places, (0, 0))
         if known >= left and volume <= way.volume:
@@ -273,8 +272,11 @@ class _Search:
         unless the node that stays keeps memory free for the new one. ``bases`` are the statistics of groups.
         """
         alike = move.kind.takes_node and not (move.kind.mirrored and move.kind.to_primary)
-        trial = move.trial(balancing(self.options))
+        self.progress(f"making room, {self.tries} moves tried")
         self.tries += 1
+        if not len(nodes := move.nodes):
+            return
+        trial = move.trial(balancing(self.options))
         fits = np.flatnonzero(trial.codes == FITS)
         if not len(fits):
             return
@@ -291,12 +293,12 @@ class _Search:
             departures[:, touched] = self.departures(state, touched)
             if alike and not number:
                 hopeful = departures.copy()
-                hopeful[:, move.nodes[at]] = way.departures[:, move.nodes[at]]
+                hopeful[:, nodes[at]] = way.departures[:, nodes[at]]
                 if self.newcomer.fewest(hopeful) > left:
                     return
             if self.newcomer.fewest(departures) <= left:
                 places = int(one.pnode[0]), int(one.snode[0])
-                step = Step(move.index, move.kind, int(move.nodes[at]), *places, float(scores[at]))
+                step = Step(move.index, move.kind, int(nodes[at]), *places, float(scores[at]))
                 yield _Way(state, (*way.steps, step), way.volume + move.volume, departures)
 
     def departures(self, state: State, nodes: Ints) -> Ints:

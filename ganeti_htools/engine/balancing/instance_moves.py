@@ -18,20 +18,28 @@ from ganeti_htools.model.state import State
 
 @dataclass(frozen=True, slots=True)
 class InstanceMove:
-    """A kind of move of an instance to each of some new nodes (rows; NOWHERE for a failover).
+    """A kind of move of a member of a batch to each of the ``targets`` (rows) that are new to it.
 
-    ``same`` has the instance once for each node.
+    Nothing is computed before it is asked for, since most moves are never tried.
     """
 
     facts: NodeFacts
-    same: Batch
+    batch: Batch
+    member: int
     kind: MoveKind
-    nodes: Ints
+    targets: Ints
 
     @property
     def index(self) -> int:
         """The row of the instance."""
-        return int(self.same.rows[0])
+        return int(self.batch.rows[self.member])
+
+    @property
+    def nodes(self) -> Ints:
+        """The new nodes (rows), NOWHERE for a failover."""
+        state = self.facts.state
+        own = state.pnode[self.index], state.snode[self.index]
+        return self.targets[~np.isin(self.targets, own)] if self.kind.takes_node else np.array([NOWHERE])
 
     @property
     def volume(self) -> int:
@@ -40,9 +48,13 @@ class InstanceMove:
 
     def trial(self, options: BalancingOptions) -> Trial:
         """Try the move to all its nodes."""
-        state, new = self.facts.state, self.nodes if self.kind.takes_node else None
-        touched, codes = relocate(self.facts, self.same, self.kind, options.ignore_soft_errors, new)
-        places = nodes_after(state, self.same, self.kind, new)
+        state, nodes = self.facts.state, self.nodes
+        new, same = (
+            nodes if self.kind.takes_node else None,
+            self.batch.take(np.repeat(self.member, len(nodes))),
+        )
+        touched, codes = relocate(self.facts, same, self.kind, options.ignore_soft_errors, new)
+        places = nodes_after(state, same, self.kind, new)
         return Trial(state.instance(self.index), codes, *places, tuple(touched))
 
 
@@ -58,7 +70,4 @@ def moves_of(
     for batch in batches:
         for kind in KINDS[batch.mirror]:
             for member in np.flatnonzero(allowed(facts, batch, kind, options)).tolist():
-                own = state.pnode[batch.rows[member]], state.snode[batch.rows[member]]
-                nodes = targets[~np.isin(targets, own)] if kind.takes_node else np.array([NOWHERE])
-                if len(nodes):
-                    yield InstanceMove(facts, batch.take(np.repeat(member, len(nodes))), kind, nodes)
+                yield InstanceMove(facts, batch, member, kind, targets)

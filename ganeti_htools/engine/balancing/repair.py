@@ -150,6 +150,8 @@ def _moves(way: _Way, scope: Bools, options: BalancingOptions, movable: Bools) -
 
 def _to(way: _Way, each: InstanceMove, options: BalancingOptions, base: Statistics) -> Iterator[_Move]:
     """Yield the moves of one instance to each node."""
+    if not len(nodes := each.nodes):
+        return
     state, index, trial = way.state, each.index, each.trial(options)
     scores = np.broadcast_to(trial.scores(base), trial.codes.shape)
     others = frozenset(breach for breach in way.left if index not in _instances(breach))
@@ -158,4 +160,4 @@ def _to(way: _Way, each: InstanceMove, options: BalancingOptions, base: Statisti
         left = others.union(breaches_at(state, index, int(move.pnode[0]), int(move.snode[0])))
         if left < way.left:
             volume = way.volume + each.volume
-            yield _Move(each.kind, int(each.nodes[at]), move, left, volume, float(scores[at]))
+            yield _Move(each.kind, int(nodes[at]), move, left, volume, float(scores[at]))
