@@ -148,12 +148,13 @@ test-deb:
 
 man: $(patsubst %.md,build/%,$(wildcard man/*.md))
 
-# mandoc wants no paragraph behind a heading, and has no font named C. Cells of tables are too narrow to be adjusted.
+# mandoc wants no paragraph behind a heading, has no font named C, and no escapes in dates. Cells of tables are too
+# narrow to be adjusted.
 build/man/%: man/%.md
 	@command -v pandoc >/dev/null || { echo "make man needs pandoc (apt-get install pandoc)" >&2; exit 1; }
 	@mkdir -p $(@D)
 	@pandoc --standalone --from=markdown-smart --to=man --metadata=date:$(DATE) $< | \
-		sed -e '/^\.S[HS]/ { n; /^\.PP$$/ d }' -e '/^\\f\[C\]$$/ d' -e '/^\.TH /a .ad l' >$@.new
+		sed -e '/^\.S[HS]/ { n; /^\.PP$$/ d }' -e '/^\\f\[C\]$$/ d' -e '/^\.TH / { s/\\-/-/g; a .ad l' -e '}' >$@.new
 	@mv $@.new $@
 
 clean:
