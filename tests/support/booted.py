@@ -89,7 +89,7 @@ def booted(directory: Path, config: str) -> Iterator[Booted]:
     (units / "htoolsd.service.d").mkdir(parents=True)
     (units / "test.target").write_text(_TARGET)
     unit = (ROOT / "systemd/htoolsd.service").read_text()
-    (units / "htoolsd.service").write_text(unit.replace("/usr/bin/htoolsd", str(PROGRAMS / "htoolsd")))
+    (units / "htoolsd.service").write_text(unit.replace("/usr/local/bin/htoolsd", str(PROGRAMS / "htoolsd")))
     (units / "htoolsd.service.d/test.conf").write_text(_DROP_IN.format(root=ROOT, prefix=sys.base_prefix))
     cgroup = _new_cgroup()
     command = ["setpriv", "--pdeathsig=KILL", str(_SCRIPT), str(directory), str(cgroup)]
