@@ -23,9 +23,9 @@ Decision = tuple[bytes, bytes, int]  # stdout, stderr and exit status
 
 # From this directory to the one-shot program: in a checkout, and installed by `make install` or a package.
 HAILS = ("../.venv/bin/hail", "../../htoolsd/bin/hail")
-# Interpreters that may have it as a module: of the prefix, as pip installs it, and of the system. A bin/hail
-# of the prefix may be Ganeti's.
-PYTHONS = ("../../../bin/python3", "/usr/bin/python3")
+# Interpreters that may have it as a module: of the prefix, where pip has installed it, and of the system. A
+# bin/hail of the prefix may be Ganeti's.
+PREFIX_PYTHON, PYTHON = "../../../bin/python3", "/usr/bin/python3"
 # Beside the socket. A running daemon touches this file now and then. If somebody keeps its socket, it sets
 # the time to 0 when it ends: a refusal then means that it is not about to return.
 SIGN = ".lock"
@@ -220,9 +220,8 @@ def become_hail(arguments: list[str]) -> Decision:
     environment = {
         key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "HTOOLSD_HAIL"))
     }
-    pythons = [
-        name for name in (path.join(directory, python) for python in PYTHONS) if os.access(name, os.X_OK)
-    ]
+    prefix_python = path.join(directory, PREFIX_PYTHON)
+    pythons = [prefix_python, PYTHON] if os.access(prefix_python, os.X_OK) else [PYTHON]
     modules = [[name, "-I", "-m", "ganeti_htools.cli.hail"] for name in pythons]
     for command in [*commands, *modules]:
         try:

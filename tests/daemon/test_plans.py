@@ -121,8 +121,8 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 @pytest.mark.parametrize(
     ("args", "problem"),
     [
-        ({"tool": "hspace"}, "plan: tool: expected harep or hbal or hmaintain or hregroup or hsqueeze or hail"),
-        ({}, "plan: tool: expected harep or hbal or hmaintain or hregroup or hsqueeze or hail"),
+        ({"tool": "hspace"}, "plan: tool: expected harep or hbal or hmaintain or hregroup or"),
+        ({}, "plan: tool: expected harep or hbal or hmaintain or hregroup or"),
         ({"tool": "hbal", "options": "-l3"}, "plan: options: expected an object"),
         (
             {"tool": "hbal", "options": {"colour": 1}},

@@ -138,6 +138,7 @@ class Roll:
         self.process.send_signal(signal.SIGUSR1)
 
 
+@pytest.mark.slow
 def test_roll_goes_on_under_another_master() -> None:
     """It is killed at its second batch. It comes to all nodes, also to the one that was the master."""
     first = Roll("node1")

@@ -1,5 +1,7 @@
 """Metrics of a real Ganeti: they agree with its own lists. Nothing in the cluster is changed."""
 
+import re
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -36,5 +38,5 @@ def test_metrics_agree_with_ganetis_lists() -> None:
         status: [job.status for job in queue].count(status) for status in {job.status for job in queue}
     }
     operations = {sample.labels["job_operation"] for sample in families["ganeti_job_run_time"]}
-    assert operations <= {f"OP_{job.summary.partition('(')[0]}" for job in queue}
+    assert operations <= {f"OP_{re.split('[(,]', job.summary)[0]}" for job in queue}
     assert values("htoolsd_group_free_instances", "group").keys() == set(GROUPS.values())

@@ -89,7 +89,7 @@ def test_infeasible_sets_fail_when_balanced(seeds: range) -> None:
     assert dismissed.total() > 10
 
 
-@pytest.mark.parametrize("seeds", few(range(7, 15), 60))
+@pytest.mark.parametrize("seeds", few(range(15), 60))
 def test_plan_is_the_same_without_bounds(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
     cases = []
     for seed in seeds:
