@@ -440,7 +440,7 @@ END
 -h,--help none
 --version none
 --socket file
-choices=status,refresh,storage,methods,plans,plan,execute,resume,cancel,forget,top,check,metrics,notify,policies,run,history,why,providers,inventory,usage,allocations,claim,candidates,release,glossary,decide 1 1
+choices=status,refresh,storage,methods,plans,plan,execute,resume,cancel,forget,setup,top,check,metrics,notify,policies,run,history,why,providers,inventory,usage,allocations,claim,candidates,release,glossary,decide 1 1
 END
             ;;
         'htoolsctl status') cat <<'END'
@@ -511,6 +511,15 @@ END
 --json none
 --wide none
 oneplan 1 1
+END
+            ;;
+        'htoolsctl setup') cat <<'END'
+-h,--help none
+--json none
+--wide none
+--dry-run none
+--yes none
+--remove none
 END
             ;;
         'htoolsctl top') cat <<'END'

@@ -115,6 +115,10 @@ def _parser() -> argparse.ArgumentParser:
             )
         if name == "cancel":
             command.add_argument("--now", action="store_true", help="do not wait for the current jobs")
+    setup = add("setup", _setup, "Set up this node and its cluster for the daemon, step by step.")
+    setup.add_argument("--dry-run", action="store_true", help="show all steps and commands; change nothing")
+    setup.add_argument("--yes", action="store_true", help="do not ask before each step")
+    setup.add_argument("--remove", action="store_true", help="undo what setup has done")
     top = add("top", _top, "Show the cluster and the daemon, live, in a terminal.")
     top.add_argument("--once", action="store_true", help="print one frame as text, with all nodes")
     check = add("check", _check, "Check the daemon and the cluster for a monitoring system.")
@@ -207,6 +211,12 @@ def _top(options: Namespace) -> int:
     else:
         top.live(options.socket)
     return 0
+
+
+def _setup(options: Namespace) -> int:
+    from ganeti_htools.cli.setup.command import setup  # seldom needed
+
+    return setup(options)
 
 
 def _check(options: Namespace) -> int:

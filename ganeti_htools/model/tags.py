@@ -10,6 +10,7 @@ Resource: how much an instance demands of a custom resource class (``htools(1)``
 Inventory: what an administrator has set about a resource class of a node (``htoolsctl(1)``).
 Squeezing: a run of hsqueeze is at work on the node, or was cut off there (``hsqueeze(1)``).
 Maintenance: the node takes no instances, like a drained one.
+Setup: the default iallocator of the cluster before ``htoolsctl setup`` (``htoolsctl(1)``).
 Autorepair: which repairs of instances are allowed, and those under way (``harep(1)``).
 Home: the nodes to which an instance returns when their maintenance ends (``hmaintain(1)``).
 """
@@ -35,6 +36,7 @@ NO_INTERGROUP = "htools:nointergroup"
 PINNED = "htools:pinned"
 RESOURCE = "htools:resource:"
 INVENTORY = "htools:inventory:"
+SETUP = "htools:setup:iallocator:"
 AUTOREPAIR = "ganeti:watcher:autorepair:"
 MAX_AMOUNT = 1 << 40
 LONGEST = 128  # characters of a tag (``constants.MAX_TAG_LEN``)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ganeti_htools.cli.setup.steps import DROP_IN, IALLOCATOR, STEPS
 from ganeti_htools.client.protocol import DEFAULT_SOCKET
 from htoolsd.process.config import Config, argument_parser
 
@@ -92,8 +93,13 @@ def test_systemd_accepts_unit(tmp_path: Path) -> None:
     assert complaints == []
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/install.md"])
-def test_installation_creates_the_unit_s_user(document: str) -> None:
-    text = (UNIT.parents[1] / document).read_text("utf-8")
-    created, enabled = text.find("systemd-sysusers"), text.find("systemctl enable --now htoolsd")
-    assert 0 <= created < enabled
+def test_setup_creates_the_unit_s_user_before_the_daemon_runs() -> None:
+    names = [step.name for step in STEPS]
+    assert names.index("user") < names.index("daemon")
+    assert setting("Service", "User") == IALLOCATOR
+
+
+def test_setup_runs_the_daemon_as_root_by_a_drop_in() -> None:
+    drop_in = UNIT.with_name(Path(DROP_IN).name).read_text()
+    assert "User=root\nSupplementaryGroups=\n" in drop_in
+    assert Path(DROP_IN).parent.name == f"{UNIT.name}.d"

@@ -17,6 +17,7 @@ import trio
 from ganeti_htools import streams
 from ganeti_htools.luxi.queries import default_socket
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.sources.ssconf import Ssconf, this_node
 from ganeti_htools.version import VERSION
 from htoolsd.api.candidates import CandidateMethods
 from htoolsd.api.cluster import ClusterMethods
@@ -51,7 +52,7 @@ from htoolsd.process import check_config, logs, mastership
 from htoolsd.process.config import Config, argument_parser, exposes_password, load
 from htoolsd.process.lock import lock
 from htoolsd.process.logs import print_error
-from htoolsd.process.mastership import EXIT_NOT_MASTER, Ssconf
+from htoolsd.process.mastership import EXIT_NOT_MASTER
 from htoolsd.process.service_manager import notify, watch
 from htoolsd.process.signals import handle_signals, reloader
 from htoolsd.process.socket import first_socket, new_socket
@@ -98,7 +99,7 @@ def main(argv: Sequence[str] | None = None, signs: Sequence[socket.socket] = ())
         return 1 if errors else 0
     try:
         config = read_config()
-        ssconf = mastership.this_node(config.ssconf_dir)
+        ssconf = this_node(config.ssconf_dir)
         if not stay and ssconf.is_other_node_master():
             print_error(f"not the master node; that is {ssconf.master()}")
             return EXIT_NOT_MASTER

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import structlog
 
-from htoolsd.process.mastership import role, this_node
+from ganeti_htools.sources.ssconf import this_node
+from htoolsd.process.mastership import role
 
 
 @pytest.fixture

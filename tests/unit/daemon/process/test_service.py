@@ -16,10 +16,10 @@ import structlog
 import trio
 from trio.testing import MockClock
 
+from ganeti_htools.sources.ssconf import Ssconf
 from htoolsd.api.reload_status import ReloadStatus
 from htoolsd.process import service, signals
 from htoolsd.process.config import Config
-from htoolsd.process.mastership import Ssconf
 from htoolsd.socket.acceptor import Acceptor
 from htoolsd.socket.listening import listen
 from htoolsd.socket.server import Server

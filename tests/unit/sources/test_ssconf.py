@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from htoolsd.process.mastership import Ssconf, this_node
+from ganeti_htools.sources.ssconf import Ssconf, this_node
 
 
 def test_master_is_the_named_node(tmp_path: Path) -> None:
