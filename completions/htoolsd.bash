@@ -107,6 +107,7 @@ END
 --priority choices=low,normal,high
 --explain oneinstance
 --json none
+--html file
 --wide none
 -V,--version none
 -h,--help none
@@ -288,6 +289,7 @@ END
 -v,--verbose none
 -q,--quiet none
 --json none
+--html file
 --wide none
 -V,--version none
 -h,--help none
@@ -373,6 +375,7 @@ END
 --no-capacity-checks none
 --machine-readable ?choices=yes,no
 --json none
+--html file
 --max-cpu float
 -l,--max-length integer
 --min-disk float
@@ -416,6 +419,7 @@ END
 -v,--verbose none
 --no-headers none
 --json none
+--html file
 --static-kvm-node-memory integer
 --ganeti-version string
 -V,--version none

@@ -13,6 +13,7 @@ from ganeti_htools.cli.cluster import make_state, read_cluster, save
 from ganeti_htools.cli.report import balance as balance_report
 from ganeti_htools.cli.report import health, tables
 from ganeti_htools.cli.report.balance import After, Before, GroupReport, StepLines
+from ganeti_htools.cli.report.page import check_page, write_page
 from ganeti_htools.cli.report.records import policy_record
 from ganeti_htools.cli.report.script import give_commands, job_script
 from ganeti_htools.cli.runs import plans
@@ -38,6 +39,9 @@ from ganeti_htools.sources.source import Reading
 
 if TYPE_CHECKING:
     from ganeti_htools.planning.stranded import StrandedInstance
+
+
+_PAGE = "hbal: moves that balance the cluster"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -74,6 +78,7 @@ def run(line: CommandLine) -> None:
     """Read the cluster, plan, report and carry out. Raises HtoolsError."""
     options, tell = _options(line), printer(line)
     check_exec(HBAL, line)
+    check_page(line)
     reading = read_cluster(line)
     cluster = reading.cluster
     view.named_instances(cluster, options.view)  # Debian's complains about these before it prints anything
@@ -85,6 +90,7 @@ def run(line: CommandLine) -> None:
         tell("Cluster is empty, exiting.")
         if line.json:
             print_json({"nodes": len(cluster.nodes), "instances": 0, "steps": []})
+        write_page(line, _PAGE, state, notes=["The cluster has no instances."])
         return
     _report_cluster(state, line, tell)
     save(line, "original", "before balancing", lambda: view.without_options(state, cluster))
@@ -142,6 +148,14 @@ def _balance(
             if line.verbose > 3:
                 sides = ("Original", before.state), ("Final", after.plan.after)
                 tell(*(balance_report.totals(title, state, before.scope) for title, state in sides))
+    write_page(
+        line,
+        _PAGE,
+        state,
+        plan.parts[-1].after if plan.parts else state,
+        [jobs for report in reports for jobs in report.after.sets],
+        balance_report.page_notes(reports),
+    )
     outcome = plans.carry_out(line, HBAL.name, plan, answer(), tell) if line.exec and moves else None
     if line.json:
         balance_report.report(state, about, line.all_groups, outcome, options.repair_rules)

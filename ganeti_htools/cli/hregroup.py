@@ -7,6 +7,7 @@ from typing import Any
 from ganeti_htools.cli.cluster import make_state, read_cluster, save
 from ganeti_htools.cli.report import regroup, tables
 from ganeti_htools.cli.report.layout import wrapped
+from ganeti_htools.cli.report.page import check_page, write_page
 from ganeti_htools.cli.report.script import give_commands, job_script
 from ganeti_htools.cli.runs import plans
 from ganeti_htools.cli.terminal.messages import say
@@ -20,6 +21,7 @@ from ganeti_htools.model.state import State
 from ganeti_htools.planning import hregroup as planning
 from ganeti_htools.planning import view
 from ganeti_htools.planning.hregroup import PURPOSES, RegroupOptions
+from ganeti_htools.planning.jobsets import jobsets
 
 GROUPS = "groups"  # the action that only reports
 UNREPAIRED = 3  # the exit status of an incomplete plan
@@ -59,12 +61,14 @@ def run(line: CommandLine) -> int:
     """Read the cluster, plan, report and carry out. Returns the exit status; raises HtoolsError."""
     options, tell = _options(line), printer(line)
     check_exec(HREGROUP, line)
+    check_page(line)
     reading = read_cluster(line)
     state = make_state(reading.cluster, line)
     rules = planning.rules_of(state, options)
     before = Regrouping(state, rules)
     _show(line, "Initial", state)
     if line.arguments[0] == GROUPS:
+        write_page(line, "hregroup: node groups", state)
         if line.json:
             print_json(regroup.groups_json(before))
         else:
@@ -82,6 +86,8 @@ def run(line: CommandLine) -> int:
     after = plan.outcome.after.state
     tell(*map(wrapped, regroup.about(state, options, plan.outcome, plan.moves, line.verbose)))
     give_commands(line, "Commands to run:", lambda: job_script(plan.jobs()), tell)
+    notes = list(regroup.conclusions(state, options, plan.outcome, plan.moves))
+    write_page(line, f"hregroup: {options.action} groups", state, after, jobsets(plan.moves), notes)
     save(line, "regrouped", "after regrouping", lambda: planning.reported(state, after))
     _show(line, "Final", after)
     outcome = plans.carry_out(line, HREGROUP.name, plan, answer, tell) if line.exec and plan.moves else None

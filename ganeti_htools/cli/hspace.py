@@ -18,6 +18,7 @@ from ganeti_htools.cli.report.allocation import (
     allocation_json,
     cluster_json,
 )
+from ganeti_htools.cli.report.page import write_page
 from ganeti_htools.cli.report.records import record
 from ganeti_htools.cli.terminal.messages import progress, say, warn
 from ganeti_htools.cli.terminal.program import execute, print_json
@@ -55,14 +56,19 @@ def run(line: CommandLine) -> None:
     if not line.json:
         print(form.cluster(state, initial), end="", flush=True)
     scope = _scope(state, tiers.kind, line)
-    report = {"cluster": cluster_json(state, initial)}
+    report, allocations = {"cluster": cluster_json(state, initial)}, list[Allocation]()
     for mode, wish in ((TIERED, tiers), (STANDARD, fixed_size)):
         allocation = _allocation(mode, state, wish, scope, line)
         _describe(allocation, line)
+        allocations.append(allocation)
         if line.json:
             report[mode.name.lower()] = allocation_json(allocation)
         else:
             print(form.spec(allocation), form.results(allocation, initial), sep="", end="", flush=True)
+    after = allocations[-1].result.state
+    write_page(
+        line, "hspace: room for new instances", state, after, more=lambda: capacity.page_section(allocations)
+    )
     if line.json:
         print_json(report)
     elif line.machine_readable:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from ganeti_htools.cli.cluster import make_state, read_cluster, save
 from ganeti_htools.cli.report import squeeze, tables
+from ganeti_htools.cli.report.page import write_page
 from ganeti_htools.cli.report.script import give_commands
 from ganeti_htools.cli.runs import plans
 from ganeti_htools.cli.terminal.messages import say, warn
@@ -80,6 +81,9 @@ def run(line: CommandLine) -> None:
     for text in squeeze.details(plan, line.verbose):
         tell(text)
     give_commands(line, "Commands to run:", lambda: squeeze.script(plan), tell)
+    notes = [*squeeze.summary(plan), *squeeze.warnings(plan), *squeeze.refusals(plan)]
+    moves = [jobs for own in plan.sets() for jobs in own]
+    write_page(line, "hsqueeze: nodes to power down or up", state, plan.power.state, moves, notes)
     wanted = line.exec and (plan.power.action is not Action.NOTHING or unfinished)
     outcome = plans.carry_out(line, HSQUEEZE.name, plan, answer, tell) if wanted else None
     if line.json:

@@ -155,6 +155,9 @@ class CommandLine(Values):
     )
     json = switch("print only the report, as a JSON document")
     wide = switch("do not fit reports to the terminal")
+    html = value(
+        kinds.FILE, None, "also write the report to this file, as a page for a browser", in_full=True
+    )
     save = value(Kind(str, "FILE", "none"), None, "save the cluster before and after to FILE.*", "S")
     output_dir = value(kinds.DIRECTORY, ".", "write files to this directory", "d")
 

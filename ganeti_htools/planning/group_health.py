@@ -19,7 +19,12 @@ from ganeti_htools.planning.view import View
 
 def group_health(cluster: Cluster) -> list[dict[str, Any]]:
     """Report each group that has nodes, with its size, health with reasons, and score, as JSON."""
-    state, found = view.state_of(cluster, View()), []
+    return health_of(view.state_of(cluster, View()))
+
+
+def health_of(state: State) -> list[dict[str, Any]]:
+    """Report each group of a state as :func:`group_health` does."""
+    cluster, found = state.cluster, []
 
     def instance_names(rows: Iterable[int]) -> list[str]:
         return [cluster.instances[row].name for row in rows]

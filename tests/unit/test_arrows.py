@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SOURCES = {"ganeti_htools": ROOT / "ganeti_htools", "htoolsd": ROOT / "daemon" / "htoolsd"}
 
-_LIBRARY = "model engine backends luxi client sources execution planning files streams sockets version"
+_LIBRARY = "model engine backends luxi client sources execution planning pages files streams sockets version"
 
 # The packages that each package may import besides itself; the lowest packages come first. Names are below
 # ganeti_htools unless they begin with htoolsd. A name includes everything below it, and may name one module.
@@ -47,6 +47,7 @@ MAY_IMPORT = {
     "sources": "model backends luxi client files",
     "execution": "model engine.repair luxi",
     "planning": "model engine backends luxi execution sources version",
+    "pages": "model engine planning version",
     "commandline": "model backends version sources planning",
     "cli.glossary": "model",
     "cli.terminal": f"{_LIBRARY} commandline",

@@ -152,6 +152,16 @@ def about_plan(before: Before, after: After, verbose: int) -> Iterator[str]:
             yield changes(before.figures, after.figures)
 
 
+def page_notes(groups: Sequence[GroupReport]) -> list[str]:
+    """Describe the gain of each group's plan, and the instances that it leaves on lost nodes, in lines."""
+    lines = []
+    for before, after, stranded, planned in groups:
+        about = about_plan(before, after, 0) if planned else ["well balanced already"]
+        lines += [f"{before.group}: {text}" for text in about]
+        lines += [f"{each.instance} is left on {', '.join(each.nodes)}: {each.why}" for each in stranded]
+    return lines
+
+
 def cost_line(cost: Mapping[str, Any], by_unit: bool = False) -> str:
     """Describe the cost of a plan in one line; ``by_unit`` adds the MiB to copy of each storage unit."""
     units = ", ".join(

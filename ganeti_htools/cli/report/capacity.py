@@ -1,6 +1,7 @@
 """Report of ``hspace`` about the instances that fit, as text."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.report import layout
@@ -11,6 +12,9 @@ from ganeti_htools.engine.capacity.totals import Resources, total
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.state import State
+
+if TYPE_CHECKING:
+    from ganeti_htools.pages.markup import Markup
 
 
 def cluster(state: State, initial: Resources) -> str:
@@ -92,6 +96,24 @@ def _storage(left: StorageLeft | None) -> Iterator[str]:
         else:
             most = "" if unit.most is None else f", at most {unit.most} on one node"
             yield f"{name}: {unit.free} of {unit.total} MiB left{most}"
+
+
+def page_section(allocations: Sequence[Allocation]) -> "Iterator[Markup]":
+    """Yield the section of a page about the instances that fit."""
+    from ganeti_htools.pages.cluster import section  # seldom needed
+    from ganeti_htools.pages.markup import element, table
+
+    rows = []
+    for each in allocations:
+        why = [reason.value for reason in by_number(each.result)[:1]]
+        ends = "; ".join([*why, *obstacles(each.why), *_storage(each.left)])
+        for size, number in each.result.tiers or ((each.size, each.result.placed),):
+            listed = _listed(size, _exclusive(each.before))
+            rows.append((each.mode.description, str(number), listed, ends))
+    header = ("Mode", "Instances", "Size (MiB)", "Reason to stop")
+    note = element("p", "The plan in the sections below is the allocation of standard instances.")
+    fitting = table("Instances that fit", header, rows, (False, True, False, False))
+    yield section("Capacity", note, fitting)
 
 
 def obstacles(why: Obstruction | None) -> list[str]:

@@ -11,6 +11,8 @@ from typing import Any
 
 from ganeti_htools import streams
 from ganeti_htools.model.errors import printable, printable_lines
+from ganeti_htools.model.wording import counted as counted
+from ganeti_htools.model.wording import size as size
 
 # The most nodes, and instances of each, that a text names.
 NAMED = 8
@@ -28,18 +30,6 @@ def some(names: Sequence[str]) -> str:
     """Join the first names, and say how many more there are."""
     more = len(names) - NAMED
     return ", ".join(names) if more <= 0 else f"{', '.join(names[:NAMED])} and {more} more"
-
-
-def counted(number: int, noun: str) -> str:
-    """Format a number of things: "1 move", "2 moves"."""
-    return f"{number} {noun if number == 1 else f'{noun}s'}"
-
-
-def size(mib: float) -> str:
-    """Format a size given in MiB: "512 MiB", "1.5 GiB", "2.0 TiB"."""
-    if abs(mib) >= 1024 * 1024:
-        return f"{mib / 1024 / 1024:.1f} TiB"
-    return f"{mib / 1024:.1f} GiB" if abs(mib) >= 1024 else f"{mib:.0f} MiB"
 
 
 def gib(mib: float) -> str:

@@ -173,11 +173,23 @@ def about(
     verbose: int,
 ) -> Iterator[str]:
     """Describe a plan."""
-    groups, longest = state.cluster.groups, max((len(move.instance) for move in moves), default=0)
+    longest = max((len(move.instance) for move in moves), default=0)
     for number, move in enumerate(moves, 1):
         source, target = _groups(state, move)
         where = f"{source} {':'.join(move.was)} => {target} {':'.join(move.now)}"
         yield f"  {number:3}. {move.instance:{longest}} {where} a={move.summary}"
+    yield from conclusions(state, options, outcome, moves, verbose)
+
+
+def conclusions(
+    state: State,
+    options: RegroupOptions,
+    outcome: RegroupingOutcome,
+    moves: Sequence[GroupMove],
+    verbose: int = 0,
+) -> Iterator[str]:
+    """Describe the outcome of a plan, and what its moves cost."""
+    groups = state.cluster.groups
     for group in outcome.done:
         yield f"{_DONE[options.action]}: {groups[group].name}"
     for group, why in outcome.failed:

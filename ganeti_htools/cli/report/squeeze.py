@@ -35,6 +35,16 @@ def about(plan: SqueezePlan, line: CommandLine) -> Iterator[str]:
         yield from state.names(power.replaced)
 
 
+def summary(plan: SqueezePlan) -> list[str]:
+    """Name the nodes of each phase in a line."""
+    return [
+        f"Nodes to power {'up' if phase.action is Action.ONLINE else 'down'}:"
+        f" {', '.join(plan.state.names(phase.nodes))}"
+        for phase in plan.power.phases
+        if phase.nodes
+    ]
+
+
 def warnings(plan: SqueezePlan) -> Iterator[str]:
     """Warnings about a plan, as far as its heading does not say it all."""
     power = plan.power

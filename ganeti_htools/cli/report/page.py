@@ -1,0 +1,44 @@
+"""The report of a tool as a page in a file (``--html``)."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from ganeti_htools.cli.terminal.messages import say
+from ganeti_htools.commandline.line import CommandLine
+from ganeti_htools.files import write_text
+from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.state import State
+
+if TYPE_CHECKING:
+    from ganeti_htools.pages.cluster import Jobsets
+    from ganeti_htools.pages.markup import Markup
+
+
+def check_page(line: CommandLine) -> None:
+    """Raises HtoolsError if there will be no report to write as a page."""
+    if line.html is not None and line.explain is not None:
+        raise HtoolsError("--html: a page is about a plan; --explain makes none")
+
+
+def write_page(
+    line: CommandLine,
+    title: str,
+    before: State,
+    after: State | None = None,
+    jobsets: "Jobsets | None" = None,
+    notes: Sequence[str] = (),
+    more: "Callable[[], Iterable[Markup]]" = tuple,
+) -> None:
+    """Write a page to the file of ``--html``, if that is given. Raises HtoolsError.
+
+    ``after`` is the state after a plan, ``jobsets`` are its moves, ``notes`` lines about it, and
+    ``more`` makes further sections.
+    """
+    if line.html is None:
+        return
+    from ganeti_htools.pages.page import cluster_page  # seldom needed
+
+    made = time.strftime("%Y-%m-%d %H:%M %z")
+    write_text(line.html, cluster_page(title, made, before, after, jobsets, notes, more()))
+    say(f"The report has been written to file '{line.html}'\n")

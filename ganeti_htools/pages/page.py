@@ -1,0 +1,54 @@
+"""A whole page: one file that loads nothing, with the report of a tool or of the daemon."""
+
+from collections.abc import Iterable, Sequence
+
+from ganeti_htools.model.state import State
+from ganeti_htools.pages import cluster
+from ganeti_htools.pages.cluster import Jobsets, Side
+from ganeti_htools.pages.markup import Markup, element
+from ganeti_htools.pages.style import POLICY, STYLE
+from ganeti_htools.version import VERSION
+
+
+def cluster_page(
+    title: str,
+    made: str,
+    before: State,
+    after: State | None = None,
+    jobsets: Jobsets | None = None,
+    notes: Sequence[str] = (),
+    more: Iterable[Markup] = (),
+) -> str:
+    """Return the page about a cluster. ``made`` names the time.
+
+    ``after`` is the state after a plan, and ``jobsets`` are its moves; None if there are none by its nature.
+    ``notes`` are lines at the top, ``more`` further sections.
+    """
+    sides = Side.of(before), None if after is None else Side.of(after)
+    moved = [] if jobsets is None else [cluster.moves(jobsets)]
+    return page(title, made, notes, [cluster.facts(*sides), *more, *moved, *cluster.sections(*sides)])
+
+
+def page(title: str, made: str, notes: Sequence[str], content: Iterable[Markup]) -> str:
+    """Return a page with these sections."""
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="referrer", content="no-referrer"),
+        element("title", title),
+        element("style", Markup(STYLE)),
+    )
+    listed = [element("ul", *(element("li", note) for note in notes))] if notes else []
+    body = element(
+        "body",
+        element(
+            "main",
+            element("h1", title),
+            element("p", f"Made {made} by htoolsd {VERSION}.", class_="quiet"),
+            *listed,
+            *content,
+        ),
+    )
+    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
