@@ -9,12 +9,14 @@ from ganeti_htools.cli.report.history import why
 from ganeti_htools.cli.report.layout import harmless
 from ganeti_htools.cli.report.screen import Choice, Line, Shown, Style, frame, press
 from ganeti_htools.client.calls import PATIENCE, ask
+from ganeti_htools.model.cluster import common_suffix
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import view
 from ganeti_htools.sources.source import Source, read
 
 _EVERY = 2.0  # seconds between two looks at the daemon
+_SHARE = 0.1  # of the time at most goes into reading a cluster that keeps changing
 _KEYS = {
     curses.KEY_UP: "up",
     curses.KEY_DOWN: "down",
@@ -33,11 +35,12 @@ _KEYS = {
 
 
 class LastAnswers:
-    """The latest answers of a daemon. The cluster is read again only if it has changed."""
+    """The latest answers of a daemon. The cluster is read again only if it has changed, and not too often."""
 
     def __init__(self, socket: str) -> None:
         self._socket = socket
         self._state: tuple[Any, State] | None = None
+        self._not_before, self._suffix = 0.0, ""
         self._counted: tuple[float, int] | None = None
         self._why: tuple[str, str] = "", ""
 
@@ -45,13 +48,17 @@ class LastAnswers:
         """Ask for what a choice shows. Raises HtoolsError."""
         status: Any = harmless(ask(self._socket, "status", {}, patience=PATIENCE))
         generations = status["cluster"]["generations"]
-        if self._state is None or self._state[0] != generations:
+        began = time.monotonic()
+        if self._state is None or (self._state[0] != generations and began >= self._not_before):
             found = read(Source(daemon=self._socket, fresh=False), lambda _line: None)
             self._state = generations, view.state_of(found.cluster, view.View())
-        if choice.instance != self._why[0]:
+            self._suffix = common_suffix(found.cluster)
+            self._not_before = began + (time.monotonic() - began) / _SHARE
+        if choice.instance and choice.instance != self._why[0]:
             told: Any = ask(self._socket, "why", {"instance": choice.instance}, patience=PATIENCE)
             self._why = choice.instance, why(harmless(told))
-        return Shown(status, self._state[1], self._rate(status["decisions"]), self._why[1])
+        rate = self._rate(status["decisions"])
+        return Shown(status, self._state[1], rate, self._why[1], self._suffix)
 
     def _rate(self, decisions: Any) -> float | None:
         """Return the decisions in a second since the last look."""
@@ -82,23 +89,28 @@ def _run(window: Any, daemon: LastAnswers, known: Shown) -> None:
     curses.set_escdelay(25)
     with suppress(curses.error):  # of terminals that cannot hide the cursor
         curses.curs_set(0)
-    window.timeout(250)
-    choice: Choice | None = Choice()
-    problem, looked = "", time.monotonic()
-    while choice is not None:
+    choice, problem, looked = Choice(), "", time.monotonic()
+    while True:
         _draw(window, known, choice, problem)
-        code = window.getch()
-        before = choice
-        if code not in (curses.ERR, curses.KEY_RESIZE):
-            choice = press(_KEYS.get(code, chr(code) if 32 <= code < 127 else ""), choice, known.state)
-        if choice is None:
-            return
+        before, wait = choice, looked + _EVERY - time.monotonic()
+        while (code := _key(window, wait)) is not None:  # all keys that were pressed, then one frame
+            pressed = press(code, choice, known.state)
+            if pressed is None:
+                return
+            choice, wait = pressed, 0.0
         if choice.instance != before.instance or time.monotonic() - looked >= _EVERY:
             try:
                 known, problem = daemon.look(choice), ""
             except HtoolsError as error:
                 problem = str(error)
             looked = time.monotonic()
+
+
+def _key(window: Any, seconds: float) -> str | None:
+    """Return the next key, empty for one without a meaning; None if none is pressed in time."""
+    window.timeout(max(0, round(seconds * 1000)))
+    code = window.getch()
+    return None if code == curses.ERR else _KEYS.get(code, chr(code) if 32 <= code < 127 else "")
 
 
 def _draw(window: Any, known: Shown, choice: Choice, problem: str) -> None:

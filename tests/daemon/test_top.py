@@ -52,8 +52,9 @@ def on_terminal(daemon: Daemon, kind: str, *steps: tuple[bytes, bytes]) -> tuple
 
 
 def test_live_view_obeys_keys_and_leaves_the_screen(daemon: Daemon) -> None:
-    status, seen = on_terminal(daemon, "vt100", (b"q quit", b"\n"), (b"OTHER NODE", b"q"))
-    assert (status, b"node1" in seen) == (0, True)
+    there = (b"q quit", b"\n"), (b"OTHER NODE", b"\n"), (b"why ", b"\x7f")
+    status, seen = on_terminal(daemon, "vt100", *there, (b"OTHER NODE", b"j"), (b"SUMMARY", b"q"))
+    assert (status, b"node1" in seen, b"expected" in seen) == (0, True, False)
 
 
 def test_terminal_without_capabilities_is_an_error_of_one_line(daemon: Daemon) -> None:

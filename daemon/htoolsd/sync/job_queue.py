@@ -5,26 +5,31 @@ unfinished at the last one, and for newer ones; and the opcodes of a job are ask
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.queries import QueryRow
 
-STATUS_FIELDS = ("id", "status")
+STATUS_FIELDS = ("id", "status", "summary")
 OPCODE_FIELDS = ("id", "ops")
 
 Opcode = Mapping[str, Any]
 
+_LISTED = 20  # unfinished jobs; a queue may have thousands
+_ORDER = [
+    status.value for status in (JobStatus.RUNNING, JobStatus.CANCELING, JobStatus.WAITING, JobStatus.QUEUED)
+]
 _UNFINISHED = frozenset(status.value for status in JobStatus if not status.final)
 
 
 @dataclass(frozen=True, slots=True)
 class JobQueue:
-    """The newest job at the last poll, and the unfinished ones."""
+    """The newest job at the last poll, and the unfinished ones; the first of them in words, as JSON."""
 
     newest: int = 0
     unfinished: frozenset[int] = frozenset()
+    listed: Sequence[Mapping[str, Any]] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +72,23 @@ def pending_work(
     return PendingWork(asked, {job: opcodes[job] for job in queue.unfinished & opcodes.keys()})
 
 
+def _in_words(row: Mapping[str, Any]) -> dict[str, Any]:
+    summary = row.get("summary")
+    words = ", ".join(map(str, summary)) if isinstance(summary, list) else ""
+    return {"id": row["id"], "status": row["status"], "summary": words}
+
+
 def after_poll(queue: JobQueue | None, jobs: Iterable[QueryRow]) -> tuple[JobQueue, bool]:
     """Return the queue after a poll with these rows, and whether it has become empty since the last poll.
 
     Jobs that have left the queue have ended (a job that is just leaving has no status). So have jobs that
     came and went between two polls.
     """
-    newest, unfinished = queue.newest if queue else 0, set()
-    for job in jobs:
-        newest = max(newest, job.values["id"])
-        if job.values.get("status") in _UNFINISHED:
-            unfinished.add(job.values["id"])
-    now = JobQueue(newest, frozenset(unfinished))
+    rows = [job.values for job in jobs]
+    newest = max([queue.newest if queue else 0, *(row["id"] for row in rows)])
+    found = [row for row in rows if row.get("status") in _UNFINISHED]
+    unfinished = frozenset(row["id"] for row in found)
+    found.sort(key=lambda row: (_ORDER.index(row["status"]), row["id"]))
+    now = JobQueue(newest, unfinished, [_in_words(row) for row in found[:_LISTED]])
     worked = queue is not None and (newest > queue.newest or bool(queue.unfinished))
     return now, worked and not unfinished

@@ -153,6 +153,7 @@ class Sync:
             "late": self.late,
             "generations": self.model.generations,
             "unfinished_jobs": len(self._queue.unfinished) if self._queue else None,
+            "jobs": list(self._queue.listed) if self._queue else [],
             "polls": {kind: polls.status() for kind, polls in self._polls.items()},
             "storage": self.storage.status(),
         }

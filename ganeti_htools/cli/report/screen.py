@@ -1,21 +1,23 @@
 """The frames of ``htoolsctl top``: pure functions from what is known and chosen to lines of a screen."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import cache
+from textwrap import wrap
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ganeti_htools.cli.report.daemon import ages, duration, origin
 from ganeti_htools.cli.report.layout import counted, size
-from ganeti_htools.model.cluster import common_suffix
 from ganeti_htools.model.columns import NOWHERE, Floats
 from ganeti_htools.model.errors import printable
 from ganeti_htools.model.state import State
 
 _BAR = 7  # characters
 _ALARMS, _MAINTAINED = 3, 2  # lines of these at most
-_HELP = "q quit  s sort  r reverse  / filter  enter open  backspace back"
+_HELP = "q quit s sort r reverse / filter j jobs enter open backspace back"
 
 
 class Style(StrEnum):
@@ -38,7 +40,8 @@ class Choice(NamedTuple):
     """The part of the cluster that is shown.
 
     ``sort`` is a key of ``SORTS``. ``pattern`` filters nodes by name or group. Of ``node`` the instances are
-    shown, of ``instance`` the reasons (``why``). ``row`` is the chosen row; ``typing``: the filter is open.
+    shown, of ``instance`` the reasons (``why``); with ``jobs``, Ganeti's jobs. ``row`` is the chosen row;
+    ``typing``: the filter is open.
     """
 
     sort: str = "name"
@@ -48,15 +51,28 @@ class Choice(NamedTuple):
     row: int = 0
     node: str = ""
     instance: str = ""
+    jobs: bool = False
 
 
 class Shown(NamedTuple):
-    """The daemon's status, the cluster, decisions in a second, and the reasons for the chosen instance."""
+    """The daemon's status, the cluster, decisions in a second, and the reasons for the chosen instance.
+
+    ``suffix`` ends all names, and is not shown.
+    """
 
     status: Mapping[str, Any]
     state: State
     rate: float | None = None
     why: str = ""
+    suffix: str = ""
+
+
+class _Table(NamedTuple):
+    """A table of which only the visible rows become text."""
+
+    title: str
+    rows: Sequence[int]
+    text: Callable[[int], str]
 
 
 def _used(free: Any, total: Any) -> Floats:
@@ -91,11 +107,17 @@ def nodes(state: State, choice: Choice) -> list[int]:
     ]
     figure = SORTS[choice.sort]
     if figure is None:
-        rows.sort(key=lambda row: names[row].name)
+        rows.sort(key=lambda row: _by_number(names[row].name))
     else:
         figures = figure(state)
         rows.sort(key=lambda row: (-figures[row], names[row].name))
     return rows[::-1] if choice.backwards else rows
+
+
+@cache
+def _by_number(name: str) -> list[tuple[int, str]]:
+    """Return a key that sorts node2 before node10."""
+    return [(int(digits or 0), text) for text, digits in re.findall(r"(\D*)(\d{0,9})", name)]
 
 
 def instances(state: State, node: str) -> list[int]:
@@ -108,32 +130,47 @@ def instances(state: State, node: str) -> list[int]:
 def frame(known: Shown, choice: Choice, width: int, height: int | None = None) -> list[Line]:
     """Lay out a screen of this size; with all rows if no height is given."""
     head = [*_summary(known, width)]
-    if choice.instance:
-        title, rows = f"why {choice.instance}", known.why.splitlines()
-    elif choice.node:
-        title, rows = _instance_table(known.state, choice.node, width)
-    else:
-        title, rows = _node_table(known.state, choice, width)
-    room = len(rows) if height is None else max(1, height - len(head) - 2)
-    first = min(max(0, choice.row - room + 1), max(0, len(rows) - room))
-    lines = [*head, Line(title, Style.TITLE)]
+    table = _table(known, choice, width)
+    room = len(table.rows) if height is None else max(1, height - len(head) - 2)
+    first = min(max(0, choice.row - room + 1), max(0, len(table.rows) - room))
+    lines = [*head, Line(table.title, Style.TITLE)]
     lines += [
-        Line(text, Style.CHOSEN if height is not None and row == choice.row else Style.PLAIN)
-        for row, text in enumerate(rows[first : first + room], first)
+        Line(table.text(row), Style.CHOSEN if height is not None and place == choice.row else Style.PLAIN)
+        for place, row in enumerate(table.rows[first : first + room], first)
     ]
     if height is not None:
         lines += [Line("")] * (height - 1 - len(lines))
-        lines.append(Line(f"/{choice.pattern}_" if choice.typing else _HELP, Style.TITLE))
+        lines.append(Line(_last_line(choice), Style.TITLE))
     return [Line(f"{printable(text):{width}.{width}}".rstrip(), style) for text, style in lines[:height]]
+
+
+def _last_line(choice: Choice) -> str:
+    if choice.typing:
+        return f"/{choice.pattern}_"
+    order = "" if choice.node or choice.jobs else f"by {choice.sort}"
+    return " ".join(filter(None, (order, choice.pattern and f"/{choice.pattern}", _HELP)))
+
+
+def _table(known: Shown, choice: Choice, width: int) -> _Table:
+    if choice.jobs:
+        jobs = known.status["cluster"]["jobs"]
+        texts = [f"{each['id']:>8} {each['status']:9} {each['summary']}" for each in jobs]
+        return _Table(f"{'JOB':>8} {'STATUS':9} SUMMARY", range(len(texts)), texts.__getitem__)
+    if choice.instance:
+        lines = known.why.splitlines()
+        why = [part for line in lines for part in wrap(line, width, subsequent_indent="      ")]
+        return _Table(f"why {choice.instance}", range(len(why)), why.__getitem__)
+    if choice.node:
+        return _instance_table(known.state, choice.node, known.suffix, width)
+    return _node_table(known.state, choice, known.suffix, width)
 
 
 def _summary(known: Shown, width: int) -> Iterator[Line]:
     """Yield the lines above the table."""
     status, cluster = known.status, known.status["cluster"]
     yield Line(
-        f"htoolsd {status['version']}  {counted(cluster['nodes'] or 0, 'node')},"
-        f" {counted(cluster['instances'] or 0, 'instance')}  {ages(cluster['ages'])}"
-        f"  up {duration(status['uptime_s'])}",
+        f"{counted(cluster['nodes'] or 0, 'node')}, {counted(cluster['instances'] or 0, 'instance')}"
+        f"  {ages(cluster['ages'])}  up {duration(status['uptime_s'])}  htoolsd {status['version']}",
         Style.TITLE,
     )
     decisions = status["decisions"]
@@ -151,7 +188,7 @@ def _summary(known: Shown, width: int) -> Iterator[Line]:
     ]
     yield Line(", ".join(parts))
     if groups := status["groups"]:
-        yield Line("  ".join(f"{each['name']} {_score(each['score'])} {each['health']}" for each in groups))
+        yield Line(_groups(groups, width))
     on = [f"{each['name']} {each['mode']}" for each in status["policies"] or () if each["mode"] != "off"]
     if on:
         yield Line(f"policies {', '.join(on)}")
@@ -160,6 +197,17 @@ def _summary(known: Shown, width: int) -> Iterator[Line]:
     )
     yield from _some("ATTENTION  ", [each["text"] for each in status["attention"]], _ALARMS, Style.ALARM)
     yield Line("-" * width)
+
+
+def _groups(groups: Sequence[Mapping[str, Any]], width: int) -> str:
+    """Describe as many groups as there is room for: unhealthy ones first, then the highest scores."""
+    worst = sorted(groups, key=lambda each: (each["health"] == "healthy", -(each["score"] or 0.0)))
+    texts = [f"{each['name']} {_score(each['score'])} {each['health']}" for each in worst]
+    for number in range(len(texts), 1, -1):
+        more = [f"and {len(texts) - number} more"] if number < len(texts) else []
+        if len(line := "  ".join([*texts[:number], *more])) <= width:
+            return line
+    return texts[0]
 
 
 def _some(label: str, texts: Sequence[str], most: int, style: Style) -> Iterator[Line]:
@@ -179,20 +227,21 @@ def _bar(share: float) -> str:
     return f"[{'#' * filled}{'.' * (_BAR - filled)}]{min(999, round(share * 100)):4}%"
 
 
-def _node_table(state: State, choice: Choice, width: int) -> tuple[str, list[str]]:
-    columns, suffix = state.columns, common_suffix(state.cluster)
+def _node_table(state: State, choice: Choice, suffix: str, width: int) -> _Table:
+    columns = state.columns
     label = max(10, width - 64)
     memory, disk, cpu = (SORTS[name](state) for name in ("memory", "disk", "cpu"))  # type: ignore[misc]
-    rows = []
-    for row in nodes(state, choice):
+
+    def text(row: int) -> str:
         name = state.cluster.nodes[row].name.removesuffix(suffix)
         group = state.cluster.groups[int(state.group[row])].name
-        rows.append(
+        return (
             f"{name:{label}.{label}} {group:8.8} {_bar(memory[row])} {_bar(disk[row])} {cpu[row]:5.2f}"
             f" {columns.primaries[row]:3} {columns.secondaries[row]:3} {_condition(state, row)}"
         )
+
     title = f"{'NODE':{label}} {'GROUP':8} {'MEMORY':14} {'DISK':14} {'CPU':>5} {'PRI':>3} {'SEC':>3} STATE"
-    return f"{title}  by {choice.sort}" if width > 100 else title, rows
+    return _Table(title, nodes(state, choice), text)
 
 
 def _condition(state: State, row: int) -> str:
@@ -206,19 +255,23 @@ def _condition(state: State, row: int) -> str:
     return "master" if node.master else ""
 
 
-def _instance_table(state: State, node: str, width: int) -> tuple[str, list[str]]:
+def _instance_table(state: State, node: str, suffix: str, width: int) -> _Table:
     label, here = max(10, width - 58), state.nodes.get(node, NOWHERE)
-    rows = []
-    for index in instances(state, node):
+
+    def text(index: int) -> str:
         row = state.cluster.instances[index]
         role = "primary" if state.pnode[index] == here else "secondary"
         other = row.snode if role == "primary" else row.pnode
-        rows.append(
-            f"{row.name:{label}.{label}} {role:9} {row.template.value:8.8} {size(row.mem):>9}"
-            f" {size(sum(disk.size for disk in row.disks)):>9} {row.vcpus:4} {other or '-'}"
+        name, other = row.name.removesuffix(suffix), (other or "-").removesuffix(suffix)
+        return (
+            f"{name:{label}.{label}} {role:9} {row.template.value:8.8} {size(row.mem):>9}"
+            f" {size(sum(disk.size for disk in row.disks)):>9} {row.vcpus:4} {other}"
         )
+
     heads = f"{'ROLE':9} {'TEMPLATE':8} {'MEMORY':>9} {'DISK':>9} VCPU OTHER NODE"
-    return f"{f'ON {node}':{label}.{label}} {heads}", rows
+    return _Table(
+        f"{f'ON {node.removesuffix(suffix)}':{label}.{label}} {heads}", instances(state, node), text
+    )
 
 
 def press(key: str, choice: Choice, state: State) -> Choice | None:
@@ -243,13 +296,22 @@ def press(key: str, choice: Choice, state: State) -> Choice | None:
             return choice._replace(sort=kinds[(kinds.index(choice.sort) + 1) % len(kinds)], row=0)
         case "r":
             return choice._replace(backwards=not choice.backwards, row=0)
-        case "/" if not choice.node:
+        case "/" if not choice.node and not choice.jobs:
             return choice._replace(typing=True)
-        case "enter" if shown and not choice.instance:
+        case "j":
+            return choice._replace(jobs=not choice.jobs, row=0)
+        case "back" if choice.jobs:
+            return choice._replace(jobs=False, row=0)
+        case "enter" if shown and not choice.instance and not choice.jobs:
             row = shown[min(choice.row, len(shown) - 1)]
             if choice.node:
                 return choice._replace(instance=state.cluster.instances[row].name)
             return choice._replace(node=state.cluster.nodes[row].name, row=0)
         case "back":
-            return choice._replace(instance="") if choice.instance else choice._replace(node="", row=0)
+            if choice.instance:
+                return choice._replace(instance="")
+            if not choice.node:
+                return choice._replace(pattern="", row=0)
+            left, rows = state.nodes.get(choice.node, NOWHERE), nodes(state, choice)
+            return choice._replace(node="", row=rows.index(left) if left in rows else 0)
     return choice

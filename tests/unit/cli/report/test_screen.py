@@ -24,7 +24,7 @@ def state() -> State:
 
 def status(**facts: Any) -> dict[str, Any]:
     decisions = {"served": 7, "unsatisfied": 0, "failed": 0, "median_ms": 12.3, "alone": 0}
-    known = {"nodes": 3, "instances": 2, "ages": {"live": 3.0}, "unfinished_jobs": 1}
+    known = {"nodes": 3, "instances": 2, "ages": {"live": 3.0}, "unfinished_jobs": 1, "jobs": []}
     return {
         "version": "1.0",
         "uptime_s": 7200.0,
@@ -53,7 +53,7 @@ def test_frame_fills_the_smallest_screen(state: State) -> None:
         lines[1] == "decisions 1.5/s, 7 served, median 12 ms, 1 claim, 1 job of Ganeti, 2 running plans"[:80]
     )
     assert lines[2:4] == ["group1 1.250 healthy", "policies rebalance act"]
-    assert lines[-1].startswith("q quit")
+    assert lines[-1].startswith("by name q quit")
     assert [line.split()[0] for line in lines[6:9]] == ["a", "b", "c"]
 
 
@@ -106,7 +106,7 @@ def test_keys_lead_to_an_instance_and_back(state: State) -> None:
     for key in ("back", "back"):
         choice = press(key, choice, state)
         assert choice is not None
-    assert (choice.node, choice.instance) == ("", "")
+    assert (choice.node, choice.instance, choice.row) == ("", "", 1)
     assert press("q", choice, state) is None
 
 
@@ -122,6 +122,53 @@ def test_filter_takes_all_letters(state: State) -> None:
         choice = press(key, choice, state)
     assert choice == Choice(pattern="b")
     assert nodes(state, choice) == [1]
+
+
+def test_filter_is_shown_and_taken_back(state: State) -> None:
+    filtered = Choice(pattern="b")
+    assert shown(state, filtered)[-1].startswith("by name /b q quit")
+    assert press("back", filtered, state) == Choice()
+
+
+def test_names_are_in_the_order_of_their_numbers() -> None:
+    state = derive(cluster({f"node{number}": 1000 for number in (1, 10, 9)}, []))
+    assert [line.split()[0] for line in shown(state, Choice())[6:9]] == ["node1", "node9", "node10"]
+
+
+def test_common_domain_is_left_out() -> None:
+    state = derive(
+        cluster(
+            {"a.example.org": 9000, "b.example.org": 9000},
+            [instance("web.example.org", DRBD, "a.example.org", "b.example.org", 1)],
+        )
+    )
+    for choice in (Choice(), Choice(node="a.example.org")):
+        lines = frame(Shown(status(), state, suffix=".example.org"), choice, 80, 24)
+        assert not any("example" in line.text for line in lines)
+
+
+def test_worst_groups_are_shown_where_there_is_no_room_for_all(state: State) -> None:
+    groups = [{"name": f"group{number}", "score": float(number), "health": "healthy"} for number in range(9)]
+    groups[4]["health"] = "unhealthy"
+    line = shown(state, Choice(), groups=groups)[2]
+    assert line == "group4 4.000 unhealthy  group8 8.000 healthy  group7 7.000 healthy  and 6 more"
+
+
+def test_long_reasons_are_wrapped(state: State) -> None:
+    lines = frame(
+        Shown(status(), state, why="  to node4: score 1, " + "better " * 20), Choice(instance="web"), 80, 24
+    )
+    assert sum(line.text.count("better") for line in lines) == 20
+
+
+def test_jobs_of_ganeti(state: State) -> None:
+    jobs = [{"id": 17, "status": "running", "summary": "INSTANCE_CREATE(web)"}]
+    known = status()["cluster"] | {"jobs": jobs}
+    choice = press("j", Choice(), state)
+    assert choice is not None
+    assert shown(state, choice, cluster=known)[6] == "      17 running   INSTANCE_CREATE(web)"
+    assert press("enter", choice, state) == press("/", choice, state) == choice
+    assert press("j", choice, state) == press("back", choice, state) == Choice()
 
 
 def test_nothing_to_open(state: State) -> None:

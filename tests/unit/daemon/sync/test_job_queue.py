@@ -9,6 +9,16 @@ from htoolsd.sync.job_queue import (
 )
 
 
+def test_lists_the_first_unfinished_jobs_in_words() -> None:
+    rows = [
+        QueryRow({"id": number, "status": "queued", "summary": ["A(b)", "C"]}, {}) for number in range(99)
+    ]
+    rows[50].values["status"] = "running"  # type: ignore[index]
+    queue, _ = after_poll(None, rows)
+    assert [job["id"] for job in queue.listed] == [50, *range(19)]
+    assert queue.listed[0] == {"id": 50, "status": "running", "summary": "A(b), C"}
+
+
 def jobs(**states: str) -> list[QueryRow]:
     return [QueryRow({"id": int(name[1:]), "status": state}, {}) for name, state in states.items()]
 
