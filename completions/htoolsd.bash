@@ -444,7 +444,7 @@ END
 -h,--help none
 --version none
 --socket file
-choices=status,refresh,storage,methods,plans,plan,execute,resume,cancel,forget,setup,top,check,metrics,notify,policies,run,history,why,providers,inventory,usage,allocations,claim,candidates,release,glossary,decide 1 1
+choices=status,refresh,storage,methods,plans,plan,execute,resume,cancel,forget,setup,top,check,metrics,report,notify,policies,run,history,why,providers,inventory,usage,allocations,claim,candidates,release,glossary,decide 1 1
 END
             ;;
         'htoolsctl status') cat <<'END'
@@ -547,6 +547,13 @@ END
 --wide none
 --textfile file
 --exporter-names none
+END
+            ;;
+        'htoolsctl report') cat <<'END'
+-h,--help none
+--json none
+--wide none
+--html file
 END
             ;;
         'htoolsctl notify') cat <<'END'

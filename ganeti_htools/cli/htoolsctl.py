@@ -26,6 +26,7 @@ from ganeti_htools.version import VERSION
 
 _REFRESHING = 400.0  # seconds; Ganeti may wait for a node for minutes
 _PLANNING = 3600.0  # seconds; a plan of an earlier daemon is made again before it is executed
+_DRAWING = 40.0  # seconds; the daemon gives up earlier
 _METRICS = 15.0  # seconds; several waits of the daemon, and the first call imports a library
 _UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
 _ENDED = {"failed": 1, "interrupted": 2}  # exit status by the state that a plan ends in, else 0
@@ -135,6 +136,8 @@ def _parser() -> argparse.ArgumentParser:
     figures.add_argument(
         "--exporter-names", action="store_true", help="add the metrics of prometheus-ganeti-exporter"
     )
+    drawn = add("report", _report, "Write the state of the cluster and the history as an HTML page.")
+    drawn.add_argument("--html", metavar="FILE", help="write the page to this file, as a whole")
     notify = add("notify", _notify, "Show the state of notifications.")
     notify.add_argument("--test", action="store_true", help="send a test now, and show what happened")
     listed = add("policies", _policies, "List the policies: mode, last and next decision, remaining budget.")
@@ -275,6 +278,17 @@ def _metrics(options: Namespace) -> int:
         print(json.dumps(answer, indent=2))
     elif options.textfile is None:
         sys.stdout.write(answer["text"])
+    return 0
+
+
+def _report(options: Namespace) -> int:
+    if options.html is None and not options.json:
+        options.parser.error("expected --html=FILE, or --json")
+    answer: Any = ask(options.socket, "report", {}, patience=_DRAWING)
+    if options.html is not None:
+        write_text(options.html, answer["html"])
+    if options.json:
+        print(json.dumps(answer, indent=2))
     return 0
 
 

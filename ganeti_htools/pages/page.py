@@ -1,9 +1,10 @@
 """A whole page: one file that loads nothing, with the report of a tool or of the daemon."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from ganeti_htools.model.state import State
-from ganeti_htools.pages import cluster
+from ganeti_htools.pages import cluster, history
 from ganeti_htools.pages.cluster import Jobsets, Side
 from ganeti_htools.pages.markup import Markup, element
 from ganeti_htools.pages.style import POLICY, STYLE
@@ -27,6 +28,23 @@ def cluster_page(
     sides = Side.of(before), None if after is None else Side.of(after)
     moved = [] if jobsets is None else [cluster.moves(jobsets)]
     return page(title, made, notes, [cluster.facts(*sides), *more, *moved, *cluster.sections(*sides)])
+
+
+def daemon_page(
+    title: str,
+    made: str,
+    state: State,
+    attention: Sequence[Mapping[str, Any]],
+    entries: Sequence[Mapping[str, Any]],
+    days: int,
+) -> str:
+    """Return the page about the cluster of a daemon.
+
+    ``attention`` are the lines of its status, ``entries`` those of its history of so many ``days``.
+    """
+    side = Side.of(state)
+    told, past = history.attention(attention), history.history(entries, days)
+    return page(title, made, (), [cluster.facts(side, None), told, *cluster.sections(side, None), past])
 
 
 def page(title: str, made: str, notes: Sequence[str], content: Iterable[Markup]) -> str:

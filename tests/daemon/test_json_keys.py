@@ -19,8 +19,8 @@ stop = 0.001
 hold = 1
 min_gain = 0.000001
 """
-# Kinds of consumers, commands, a program, and a key of rolls, of which there are none.
-WORDS = {"node", "claim", "execute", "resume", "cancel", "hmaintain", "working"}
+# Kinds of consumers, commands, a program, a key of rolls, of which there are none, and keys of setup.
+WORDS = {"node", "claim", "execute", "resume", "cancel", "hmaintain", "working", "steps", "commands"}
 
 
 def considered(daemon: Daemon, count: int) -> Any:
@@ -56,6 +56,7 @@ def test_htoolsctl(tmp_path: Path) -> None:
         node = call(daemon, "providers")[0]["uuid"]
         documents = [
             call(daemon, "metrics"),
+            call(daemon, "report"),
             call(daemon, "status"),
             call(daemon, "refresh"),
             {key: call(daemon, "storage")[key] for key in ("ages", "late", "error")},  # others: hinfo(1)

@@ -70,16 +70,17 @@ MAY_IMPORT = {
         f"{_LIBRARY} htoolsd.config_keys htoolsd.sync htoolsd.plans htoolsd.history htoolsd.claims"
         " htoolsd.ledger.state_copies"
     ),
+    "htoolsd.report": f"{_LIBRARY} htoolsd.history htoolsd.metrics",
     "htoolsd.http": f"{_LIBRARY} htoolsd.config_keys htoolsd.socket htoolsd.metrics",
     "htoolsd.api": (
         f"{_LIBRARY} commandline htoolsd.socket htoolsd.sync htoolsd.plans"
         " htoolsd.history htoolsd.ledger htoolsd.claims htoolsd.policies htoolsd.metrics"
-        " htoolsd.notify"
+        " htoolsd.notify htoolsd.report"
     ),
     "htoolsd.process": (
         f"{_LIBRARY} htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.history"
         " htoolsd.api htoolsd.config_keys htoolsd.ledger htoolsd.claims htoolsd.policies htoolsd.metrics"
-        " htoolsd.http htoolsd.notify"
+        " htoolsd.http htoolsd.notify htoolsd.report"
     ),
     "htoolsd.__main__": "htoolsd.process",
 }

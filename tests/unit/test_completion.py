@@ -54,7 +54,7 @@ def test_choices() -> None:
     assert complete("hail", "--mond", "=", "y") == ["yes"]
     about_plans = ["plans", "plan", "execute", "resume", "cancel", "forget"]
     commands = ["status", "refresh", "storage", "methods", *about_plans]
-    commands += ["setup", "top", "check", "metrics", "notify", "policies", "run", "history", "why"]
+    commands += ["setup", "top", "check", "metrics", "report", "notify", "policies", "run", "history", "why"]
     commands += ["providers", "inventory", "usage", "allocations", "claim", "candidates", "release"]
     commands += ["glossary", "decide"]
     assert complete("htoolsctl", "") == commands

@@ -1,1 +1,1 @@
-"""A read-only HTTP listener, off by default: the metrics and the health, for monitoring systems."""
+"""A read-only HTTP listener, off by default: the page about the cluster, the metrics and the health."""

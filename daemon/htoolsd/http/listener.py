@@ -12,7 +12,8 @@ import trio
 from ganeti_htools.client.protocol import RefusalError
 from ganeti_htools.luxi.framing import Decoder
 from ganeti_htools.model.errors import HtoolsError
-from htoolsd.http.requests import Answer, Request, refuse_action, refuse_host, refuse_token
+from ganeti_htools.pages.style import POLICY
+from htoolsd.http.requests import HTML, Answer, Request, refuse_action, refuse_host, refuse_token
 from htoolsd.http.settings import Address, HttpSettings, address, read_token
 from htoolsd.metrics.metric import CONTENT_TYPE
 from htoolsd.socket.acceptor import Acceptor
@@ -25,6 +26,7 @@ from htoolsd.socket.roles import Role
 
 _log = structlog.get_logger()
 
+_PAGE_POLICY = f"{POLICY}; frame-ancestors 'none'"
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
 _RETRY = 10.0  # seconds between attempts to listen
 _ANSWER_SECONDS = 30.0  # for the figures
@@ -34,10 +36,10 @@ Status = Callable[[], Awaitable[dict[str, Any]]]
 
 
 class HttpListener:
-    """Serves the metrics and the health at the address in the settings, with the limits of the socket.
+    """Serves the page about the cluster, the metrics and the health, with the limits of the socket.
 
     ``metrics`` returns the text of the metrics, with those of the exporter if its argument is True.
-    ``status`` returns the JSON of the method ``status``.
+    ``status`` returns the JSON of the method ``status``, ``page`` the page about the cluster or HtoolsError.
     """
 
     def __init__(
@@ -47,12 +49,14 @@ class HttpListener:
         access: Access,
         metrics: Callable[[bool], Awaitable[str]],
         status: Status,
+        page: Callable[[], Awaitable[str]],
     ) -> None:
         self._settings = settings
         self._clients = Clients(limits)
         self._access = access
         self._metrics = metrics
         self._status = status
+        self._page = page
         self._changed = trio.Event()
         self._refused = -inf
 
@@ -146,6 +150,11 @@ class HttpListener:
 
     async def _answer(self, request: Request) -> Answer:
         with trio.move_on_after(_ANSWER_SECONDS):
+            if request.path == "/":
+                try:
+                    return Answer(200, await self._page(), HTML, {"Content-Security-Policy": _PAGE_POLICY})
+                except HtoolsError as error:
+                    return Answer(503, f"{error}\n")
             if request.path == "/metrics":
                 return Answer(200, await self._metrics(self._settings.exporter_names), CONTENT_TYPE)
             return health(await self._status())

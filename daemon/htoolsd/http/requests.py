@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 TEXT = "text/plain; charset=utf-8"
-PATHS = ("/metrics", "/healthz")
+HTML = "text/html; charset=utf-8"
+PATHS = ("/", "/metrics", "/healthz")
 _METHODS = ("GET", "HEAD")
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]]+)(?::[0-9]+)?")
 
@@ -63,7 +64,7 @@ def refuse_token(request: Request, token: bytes) -> Answer | None:
 def refuse_action(request: Request) -> Answer | None:
     """Refuse everything but reading what there is."""
     if request.path not in PATHS:
-        return Answer(404, f"not found; there are {' and '.join(PATHS)}\n")
+        return Answer(404, f"not found; there are {', '.join(PATHS)}\n")
     if request.method not in _METHODS:
         return Answer(405, "nothing can be changed here\n", headers={"Allow": ", ".join(_METHODS)})
     return None

@@ -30,6 +30,7 @@ from htoolsd.api.notify import NotifyMethods
 from htoolsd.api.plans import PlanMethods
 from htoolsd.api.policies import PolicyMethods
 from htoolsd.api.reload_status import ReloadStatus
+from htoolsd.api.report import ReportMethods
 from htoolsd.api.status import StatusMethods
 from htoolsd.claims.claim_writer import ClaimWriter
 from htoolsd.claims.claims import ClaimMode, Claims
@@ -56,6 +57,7 @@ from htoolsd.process.mastership import EXIT_NOT_MASTER
 from htoolsd.process.service_manager import notify, watch
 from htoolsd.process.signals import handle_signals, reloader
 from htoolsd.process.socket import first_socket, new_socket
+from htoolsd.report.report import ReportPage
 from htoolsd.socket import fallback_counter, untagged_inventories
 from htoolsd.socket.acceptor import Acceptor
 from htoolsd.socket.access import Access
@@ -221,7 +223,10 @@ async def _run(
         notifier,
     )
     metrics = MetricsMethods(status.report, sync)
-    http = HttpListener(config.http, _connection_limits(config), access, metrics.text, status.report)
+    page = ReportPage(status.report, history, lambda: sync.model.available, cluster_name)
+    http = HttpListener(
+        config.http, _connection_limits(config), access, metrics.text, status.report, page.html
+    )
     methods.add(
         *methods_of(
             decisions,
@@ -247,6 +252,7 @@ async def _run(
             CandidateMethods(ledger, lambda: reconciler.synced),
             status,
             metrics,
+            ReportMethods(page),
             NotifyMethods(notifier),
         )
     )

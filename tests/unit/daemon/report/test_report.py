@@ -1,0 +1,69 @@
+"""The page: drawn once for all who ask, and kept for a while; so are failures."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.errors import HtoolsError
+from htoolsd.history.history import History
+from htoolsd.report.report import ReportPage
+
+
+class Drawing(ReportPage):
+    """Pages without a process, which count how often they are drawn."""
+
+    drawn = 0
+    found = ("page", "")
+
+    async def _draw(self) -> tuple[str, str]:
+        await trio.sleep(1)
+        self.drawn += 1
+        return self.found
+
+
+async def status() -> dict[str, Any]:
+    return {"attention": []}
+
+
+def page(tmp_path: Path, kind: type[ReportPage], cluster: Cluster | None = None) -> Any:
+    return kind(status, History(str(tmp_path / "history"), 1, 1), lambda: cluster, lambda: "<name>")
+
+
+async def test_callers_at_the_same_time_share_a_page(tmp_path: Path, autojump_clock: MockClock) -> None:
+    drawing = page(tmp_path, Drawing)
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(drawing.html)
+    assert drawing.drawn == 1
+    await trio.sleep(31)
+    assert await drawing.html() == "page"
+    assert drawing.drawn == 2
+
+
+async def test_failures_are_kept_too(tmp_path: Path, autojump_clock: MockClock) -> None:
+    drawing = page(tmp_path, Drawing)
+    drawing.found = "", "no room"
+    for _ in range(2):
+        with pytest.raises(HtoolsError, match="the report was not drawn: no room"):
+            await drawing.html()
+    assert drawing.drawn == 1
+
+
+async def test_caller_who_leaves_does_not_stop_others(tmp_path: Path, autojump_clock: MockClock) -> None:
+    drawing = page(tmp_path, Drawing)
+    with trio.move_on_after(0.5):
+        await drawing.html()
+    assert drawing.drawn == 0
+    assert await drawing.html() == "page"
+
+
+async def test_process_draws_the_cluster(tmp_path: Path) -> None:
+    before = time.time()
+    found = await page(tmp_path, ReportPage, Cluster()).html()
+    assert "Cluster &lt;name&gt;" in found
+    assert time.strftime("%Y-%m-%d", time.localtime(before)) in found
