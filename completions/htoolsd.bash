@@ -91,6 +91,13 @@ END
 --long-solution-threshold float
 --avoid-long-solutions float
 --optimise float
+--price string
+--max-copy integer
+--max-moves integer
+--max-time float
+--bandwidth integer
+--front ?integer
+--pick integer
 --repair-rules none
 --select-instances manyinstances
 --no-instance-moves none
@@ -660,7 +667,7 @@ END
 -h,--help none
 --json none
 --wide none
-choices=columns,drained,exclusion-tag,forthcoming,home,in-maintenance,instance-policy,ipolicy,location-tag,migration-tag,mirrored,model,node-group,primary,roll,row,secondary,shape,silent-node,source,standard-instance,standby-node,state,default-unit,desired-unit,partition,pool,storage-unit,unit,custom-class,demand,inventory,limit,reserved-memory,resource,resource-class,spindle,admissible,assessment,conflicting,fatal-loss,fragile,GN1,global-N+1,healthy,loss,loss-batch,N+1,not-redundant,suspect,unhealthy,unrecoverable,weakly-unhealthy,component,cpu_load_cv,disk_load_cv,free_disk_cv,free_disk_cv_forth,free_mem_cv,free_mem_cv_forth,load-score,location_exclusion_score,location_score,mem_load_cv,n1_cnt,net_load_cv,offline_all_cnt,offline_pri_cnt,pri_tags_score,relative-load,reserved_mem_cv,reserved_mem_rtotal,score,spindles_cv,spindles_cv_forth,vcpu_ratio_cv,vcpu_ratio_cv_forth,FailCPU,FailDisk,FailDiskCount,FailInternal,FailMem,FailMig,FailN1,FailResource,FailRule,FailSpindles,FailTags,candidate,cost,f,failover,fa,failover-to,m,move,move-kind,r,replace-secondary,step,interrupted,job,jobset,phase,plan,review,run,decision,fallback,iallocator,next-best-group,ranking,request,role,allocation,behind,beyond,candidate-of-a-claim,capacity,claim,conflict,consumer,generation,ledger,promise,provider,resource-provider,back-off,budget,condition,cool-down,held-back,hold,mode,policy,remedy,round,shadow,switched-off,trigger,begun,changed,done,dry-run,failed,lost,proposed,stopped,test,would-act,budget-condition,data-condition,drained-condition,failures-condition,gain-condition,hold-condition,hours-condition,jobs-condition,mode-condition,others-condition,plan-condition,silent-condition,watcher-condition,alias,batch,bound,desired-state,displaced,peer,placement,reconciliation,reporter,reservation,response,review-function,trial 1 1
+choices=columns,drained,exclusion-tag,forthcoming,home,in-maintenance,instance-policy,ipolicy,location-tag,migration-tag,mirrored,model,node-group,primary,roll,row,secondary,shape,silent-node,source,standard-instance,standby-node,state,default-unit,desired-unit,partition,pool,storage-unit,unit,custom-class,demand,inventory,limit,reserved-memory,resource,resource-class,spindle,admissible,assessment,conflicting,fatal-loss,fragile,GN1,global-N+1,healthy,loss,loss-batch,N+1,not-redundant,suspect,unhealthy,unrecoverable,weakly-unhealthy,component,cpu_load_cv,disk_load_cv,free_disk_cv,free_disk_cv_forth,free_mem_cv,free_mem_cv_forth,load-score,location_exclusion_score,location_score,mem_load_cv,n1_cnt,net_load_cv,offline_all_cnt,offline_pri_cnt,pri_tags_score,relative-load,reserved_mem_cv,reserved_mem_rtotal,score,spindles_cv,spindles_cv_forth,vcpu_ratio_cv,vcpu_ratio_cv_forth,FailCPU,FailDisk,FailDiskCount,FailInternal,FailMem,FailMig,FailN1,FailResource,FailRule,FailSpindles,FailTags,candidate,cost,f,failover,fa,failover-to,front,m,move,move-kind,r,replace-secondary,step,interrupted,job,jobset,phase,plan,review,run,decision,fallback,iallocator,next-best-group,ranking,request,role,allocation,behind,beyond,candidate-of-a-claim,capacity,claim,conflict,consumer,generation,ledger,promise,provider,resource-provider,back-off,budget,condition,cool-down,held-back,hold,mode,policy,remedy,round,shadow,switched-off,trigger,begun,changed,done,dry-run,failed,lost,proposed,stopped,test,would-act,budget-condition,data-condition,drained-condition,failures-condition,gain-condition,hold-condition,hours-condition,jobs-condition,mode-condition,others-condition,plan-condition,silent-condition,watcher-condition,alias,batch,bound,desired-state,displaced,peer,placement,reconciliation,reporter,reservation,response,review-function,trial 1 1
 END
             ;;
         'htoolsctl decide') cat <<'END'

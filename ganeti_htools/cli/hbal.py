@@ -20,7 +20,7 @@ from ganeti_htools.cli.runs import plans
 from ganeti_htools.cli.terminal.messages import progress, say, warn
 from ganeti_htools.cli.terminal.program import check_exec, execute, print_json, printer
 from ganeti_htools.commandline.line import CommandLine
-from ganeti_htools.commandline.plans import balancing_of, execution_of, view_of
+from ganeti_htools.commandline.plans import balancing_of, copying_of, execution_of, view_of
 from ganeti_htools.commandline.programs import HBAL
 from ganeti_htools.engine.balancing.balance import optimal_score, score_of
 from ganeti_htools.engine.rules import choice
@@ -51,12 +51,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _options(line: CommandLine) -> HbalOptions:
     """Read the options of the plan from a command line. Raises HtoolsError."""
+    copying = copying_of(line)
     for option, factor in (
         ("--avoid-disk-moves", line.avoid_disk_moves),
         ("--avoid-long-solutions", line.avoid_long_solutions),
     ):
         if line.optimise and factor:
             raise HtoolsError(f"--optimise compares whole plans: it cannot go with {option}")
+        if copying.wanted and factor:
+            raise HtoolsError(f"prices and limits of copying cannot go with {option}")
+    if line.pick and not line.front:
+        raise HtoolsError("--pick chooses a plan of --front: it needs both")
+    if line.exec and line.front and not line.pick:
+        raise HtoolsError("--front shows plans: with --exec, --pick chooses the one to carry out")
     if line.repair_rules and (line.optimise or line.worst_group or line.explain is not None):
         raise HtoolsError("--repair-rules cannot go with --optimise, --worst-group and --explain")
     if line.explain is not None and (line.worst_group or line.all_groups):
@@ -71,6 +78,7 @@ def _options(line: CommandLine) -> HbalOptions:
         line.worst_group,
         line.all_groups,
         line.repair_rules,
+        copying,
     )
 
 

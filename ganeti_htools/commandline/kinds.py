@@ -70,6 +70,27 @@ def _spec(name: str) -> Callable[[str], tuple[int, ...]]:
     return read
 
 
+def _prices(text: str) -> tuple[float, ...]:
+    parts = text.split(",")
+    if not 1 <= len(parts) <= 3:
+        raise DataError(f"expected DISKS[,MEMORY[,FAILOVER]], not {values.quote(text)}")
+    return tuple(map(values.number, parts))
+
+
+def _bandwidth(text: str) -> int:
+    found = values.whole(text)
+    if not 0 < found <= tags.MAX_SPEED:
+        raise DataError(f"expected Mbit/s above 0, not {values.quote(text)}")
+    return found
+
+
+def _plans(text: str) -> int:
+    found = values.whole(text or "10")
+    if not found:
+        raise DataError("expected a number above 0, not 0")
+    return found
+
+
 def _storage_unit(text: str) -> DesiredUnit:
     parts = text.split(",")
     if len(parts) != 2:
@@ -128,6 +149,9 @@ NUMBER = Kind(values.number, "FACTOR", "float")
 RATIO = Kind(_ratio, "RATIO", "float")
 SIZE = Kind(values.size, "SIZE", "integer")
 DURATION = Kind(values.duration, "TIME", "float")
+PRICES = Kind(_prices, "DISKS[,MEMORY[,FAILOVER]]", "string")
+BANDWIDTH = Kind(_bandwidth, "RATE", "integer")
+PLANS = Kind(_plans, "N", "integer")
 CHOICE = Kind(_yes_no, "CHOICE", "choices=yes,no")
 PRIORITY = Kind(_priority, "PRIO", "choices=low,normal,high")
 REACTION = Kind(_reaction, "WHAT", "choices=replan,stop")

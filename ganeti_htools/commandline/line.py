@@ -8,6 +8,7 @@ from ganeti_htools.model.errors import DataError
 
 _NO_NAMES: tuple[str, ...] = ()
 _NO_SIZE: tuple[int, ...] = ()
+_NO_PRICES: tuple[float, ...] = ()
 
 
 def _with_storage(groups: tuple[str, ...], unit: str) -> tuple[str, ...]:
@@ -222,6 +223,15 @@ class CommandLine(Values):
     long_solution_threshold = value(kinds.DURATION, 1000.0, "a plan is long from this duration on")
     repair_rules = switch("only make moves that repair broken rules of tags")
     optimise = value(kinds.DURATION, 0.0, "look for a better plan for this time")
+    price = value(kinds.PRICES, _NO_PRICES, "copy a TiB only where the score falls by so much", in_full=True)
+    max_time = value(kinds.DURATION, -1.0, "copy for at most this time", metavar="DURATION", in_full=True)
+    bandwidth = value(
+        kinds.BANDWIDTH, 100, "Mbit/s between nodes without htools:bandwidth tags", in_full=True
+    )
+    front = value(
+        kinds.PLANS, 0, "show up to N plans, from cheap to even", takes=Takes.OPTIONAL, in_full=True
+    )
+    pick = value(kinds.PLANS, 0, "make plan K of --front", metavar="K", in_full=True)
     no_instance_moves = switch("only change secondary nodes, which does not touch running instances")
     evac_mode = switch("only move instances off offline and drained nodes", "E")
     restricted_migration = switch("migrate only off offline and drained nodes")
@@ -255,8 +265,8 @@ class CommandLine(Values):
     groups = value(kinds.COUNT, 1, "empty N node groups")
     reserve = value(kinds.NUMBER, 0.0, "keep FACTOR standard instances free in each group that stays in use")
     allow_plain = switch("also move plain and file instances, which are stopped while their disks are copied")
-    max_moves = value(kinds.COUNT, -1, "move at most N instances")
-    max_copy = value(kinds.SIZE, -1, "copy at most SIZE of disks and memory")
+    max_moves = value(kinds.COUNT, -1, "make at most N moves", in_full=True)
+    max_copy = value(kinds.SIZE, -1, "copy at most SIZE of disks and memory", in_full=True)
 
     # Reboots.
     node_tags = value(kinds.TAGS, None, "only nodes that have one of these tags")

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ganeti_htools.commandline.line import CommandLine
-from ganeti_htools.model.options import BalancingOptions
+from ganeti_htools.model.options import BalancingOptions, CopyingOptions
 from ganeti_htools.planning.view import View
 
 if TYPE_CHECKING:
@@ -39,6 +39,22 @@ def balancing_of(line: CommandLine) -> BalancingOptions:
         min_gain_limit=line.min_gain_limit,
         min_score=line.min_score,
         max_length=line.max_length,
+    )
+
+
+def copying_of(line: CommandLine) -> CopyingOptions:
+    """Take the options about what a plan copies."""
+    disks, memory, failover = (*line.price, *[None] * 3)[:3]
+    return CopyingOptions(
+        price=disks or 0.0,
+        price_memory=memory,
+        price_failover=failover,
+        max_copy=line.max_copy,
+        max_moves=line.max_moves,
+        max_time=line.max_time,
+        bandwidth=line.bandwidth,
+        front=line.front,
+        pick=line.pick,
     )
 
 

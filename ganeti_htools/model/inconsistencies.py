@@ -1,4 +1,4 @@
-"""Inconsistent data of a cluster: figures that do not add up, and demands that cannot be parsed."""
+"""Inconsistent data of a cluster: figures that do not add up, and tags that cannot be parsed."""
 
 from collections.abc import Iterator
 
@@ -13,8 +13,13 @@ from ganeti_htools.model.state import State
 
 
 def inconsistencies(state: State) -> list[str]:
-    """Return one line per node whose figures do not add up, and per demand or rule that cannot be parsed."""
-    return [*missing_resources(state), *_malformed_demands(state), *_malformed_rules(state)]
+    """Return one line per node whose figures do not add up, and per tag that cannot be parsed."""
+    return [
+        *missing_resources(state),
+        *_malformed_demands(state),
+        *_malformed_prices(state),
+        *_malformed_rules(state),
+    ]
 
 
 def missing_resources(state: State) -> list[str]:
@@ -45,6 +50,13 @@ def _malformed_demands(state: State) -> Iterator[str]:
         for tag in tags.malformed_demands(row.tags):
             expected = f"{tags.RESOURCE}CLASS:AMOUNT, with a custom class and an amount above 0"
             yield on_one_line(f"instance {row.name}: tag {tag} demands nothing, expected {expected}")
+
+
+def _malformed_prices(state: State) -> Iterator[str]:
+    for row in state.cluster.instances:
+        for tag in tags.malformed_prices(row.tags):
+            expected = f"{tags.PRICE}FACTOR, with a number above 0"
+            yield on_one_line(f"instance {row.name}: tag {tag} sets no price, expected {expected}")
 
 
 def _malformed_rules(state: State) -> Iterator[str]:

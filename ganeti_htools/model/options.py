@@ -58,3 +58,49 @@ class BalancingOptions:
     min_gain_limit: float = 1e-1
     min_score: float = 1e-9
     max_length: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class CopyingOptions:
+    """The price of what a balancing plan copies, limits, and the choice among plans (``hbal(1)``).
+
+    * ``price``: score for each TiB of disks that is copied.
+    * ``price_memory``: the same for memory (default: ``price``).
+    * ``price_failover``: score for each failover of an instance that does not run (default: ``price`` of
+      1 GiB).
+    * ``max_copy`` (MiB of disks and memory), ``max_moves``, ``max_time`` (seconds, if one move follows the
+      other): limits of the plan; negative for no limit.
+    * ``bandwidth``: Mbit/s between nodes without bandwidth tags.
+    * ``front``: show up to so many plans, none of which another beats in both score and copying.
+    * ``pick``: number of the plan among these to carry out; 0 for none.
+    * ``most_even``: the plan with the lowest score.
+    * ``cheapest_below``: the plan that copies least of those with at most this score.
+    """
+
+    price: float = 0.0
+    price_memory: float | None = None
+    price_failover: float | None = None
+    max_copy: int = -1
+    max_moves: int = -1
+    max_time: float = -1.0
+    bandwidth: int = 100
+    front: int = 0
+    pick: int = 0
+    most_even: bool = False
+    cheapest_below: float | None = None
+
+    @property
+    def limited(self) -> bool:
+        """Whether the plan has a limit of copying, moves or time."""
+        return self.max_copy >= 0 or self.max_moves >= 0 or self.max_time >= 0
+
+    @property
+    def priced(self) -> bool:
+        """Whether copying has a price."""
+        return bool(self.price or self.price_memory or self.price_failover)
+
+    @property
+    def wanted(self) -> bool:
+        """Whether plans are compared by what they copy; otherwise the plan is the usual one."""
+        chosen = self.front or self.most_even or self.cheapest_below is not None
+        return bool(self.limited or self.priced or chosen)

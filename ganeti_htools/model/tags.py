@@ -6,6 +6,7 @@ tag fail together. Desired location: an instance prefers a node with the same lo
 how fast nodes with such tags reach each other (Ganeti's design "migration speed accounting in hbal").
 No intergroup: instances are not moved out of the group, or between any groups of the cluster.
 Pinned: policies of the daemon leave the instance where it is (``htoolsd(8)``).
+Price: how much copying of the instance counts, compared with others (``hbal(1)``).
 Resource: how much an instance demands of a custom resource class (``htools(1)``).
 Inventory: what an administrator has set about a resource class of a node (``htoolsctl(1)``).
 Squeezing: a run of hsqueeze is at work on the node, or was cut off there (``hsqueeze(1)``).
@@ -34,6 +35,7 @@ DESIRED_LOCATION = "htools:desiredlocation:"
 BANDWIDTH = "htools:bandwidth:"
 NO_INTERGROUP = "htools:nointergroup"
 PINNED = "htools:pinned"
+PRICE = "htools:price:"
 RESOURCE = "htools:resource:"
 INVENTORY = "htools:inventory:"
 SETUP = "htools:setup:iallocator:"
@@ -149,6 +151,21 @@ def demands(instance_tags: Iterable[str]) -> dict[str, int]:
 def malformed_demands(instance_tags: Iterable[str]) -> list[str]:
     """Return the resource tags that cannot be parsed."""
     return [tag for tag in instance_tags if tag.startswith(RESOURCE) and not _demand(tag[len(RESOURCE) :])]
+
+
+def price_factor(instance_tags: Iterable[str]) -> float:
+    """Return the factor of the price of copying an instance, the largest of several, 1 without a tag."""
+    return max(filter(None, map(_factor, _suffixes(PRICE, instance_tags))), default=1.0)
+
+
+def malformed_prices(instance_tags: Iterable[str]) -> list[str]:
+    """Return the price tags that cannot be parsed."""
+    return [tag for tag in instance_tags if tag.startswith(PRICE) and not _factor(tag[len(PRICE) :])]
+
+
+def _factor(text: str) -> float | None:
+    found = re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text, re.ASCII)
+    return float(text) if found and float(text) > 0 else None
 
 
 def _demand(text: str) -> tuple[str, int] | None:

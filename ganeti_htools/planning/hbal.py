@@ -1,11 +1,13 @@
 """Plans of ``hbal``: moves that balance node groups (``hbal(1)``)."""
 
+import itertools
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ganeti_htools.backends.haskell import fixed
+from ganeti_htools.backends.haskell import fixed, show
 from ganeti_htools.engine.balancing.balance import Step, score_of, stepwise
 from ganeti_htools.engine.balancing.recheck import obstacle
 from ganeti_htools.engine.rules.broken_rules import breaches
@@ -15,7 +17,7 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.moves import NamedStep
-from ganeti_htools.model.options import BalancingOptions
+from ganeti_htools.model.options import BalancingOptions, CopyingOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import steps, view
 from ganeti_htools.planning.jobsets import BalancingMove, Names, cost_of, jobs_of, jobsets
@@ -32,9 +34,13 @@ from ganeti_htools.planning.plan import (
 )
 
 if TYPE_CHECKING:
+    from ganeti_htools.engine.balancing.priced_plans import PricedPlan
     from ganeti_htools.engine.balancing.replay import RatedPlan
 
 T = TypeVar("T")
+N = TypeVar("N", int, float)
+
+EVALUATIONS = 400  # steps of the search for plans that copy little, without a time limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,7 @@ class HbalOptions(ToolOptions):
     * ``optimise``: seconds per group to look for a better plan than the greedy one.
     * ``first_job_group``: carry out the first jobset only.
     * ``repair_rules``: only make moves that repair broken rules of tags.
+    * ``copying``: the price of copying, and the choice among plans.
     """
 
     balancing: BalancingOptions = field(default_factory=BalancingOptions)
@@ -56,11 +63,21 @@ class HbalOptions(ToolOptions):
     worst_group: bool = False
     all_groups: bool = False
     repair_rules: bool = False
+    copying: CopyingOptions = field(default_factory=CopyingOptions)
 
     def __post_init__(self) -> None:
         """Raises DataError if the options select groups in more than one way, or two kinds of plans."""
         if self.repair_rules and (self.optimise or self.worst_group):
             raise DataError("expected repair-rules without optimise and worst-group: scores do not matter")
+        copying = self.copying
+        if copying.wanted and (self.repair_rules or self.ranks_groups):
+            raise DataError(
+                "copying: expected one group, and neither repair-rules nor all-groups nor worst-group"
+            )
+        if copying.front and copying.priced:
+            raise DataError("expected front or a price: a price chooses one plan of the front")
+        if copying.pick > copying.front:
+            raise DataError(f"pick: expected a number up to {copying.front}, the number of plans (front)")
         if (self.group is not None) + self.worst_group + self.all_groups > 1:
             raise DataError("expected only one of the options group, worst-group and all-groups")
 
@@ -71,8 +88,7 @@ class HbalOptions(ToolOptions):
 
     def after(self, moves: int) -> "HbalOptions":
         """The options for the rest of a plan after some of its moves."""
-        longest = self.balancing.max_length
-        left = longest if longest < 0 else max(0, longest - moves)
+        left = _left(self.balancing.max_length, moves)
         return replace(self, balancing=replace(self.balancing, max_length=left))
 
 
@@ -80,7 +96,8 @@ class HbalOptions(ToolOptions):
 class GroupPlan:
     """The moves in one node group, whose nodes are in ``scope``, from ``state`` to ``after``.
 
-    ``greedy`` are the moves of the greedy plan, None if this is the greedy plan.
+    ``greedy`` are the moves of the greedy plan, None if this is the greedy plan. ``front`` are the plans to
+    pick from, as JSON (:func:`_row`).
     """
 
     state: State
@@ -89,6 +106,7 @@ class GroupPlan:
     moves: Sequence[BalancingMove]
     after: State
     greedy: Sequence[BalancingMove] | None = None
+    front: Sequence[Mapping[str, Any]] = ()
 
     @property
     def score_before(self) -> float:
@@ -106,12 +124,18 @@ class GroupPlan:
         def described(moves: Sequence[BalancingMove] | None) -> Any:
             return None if moves is None else steps.to_json(self.state, [move.step for move in moves])
 
-        return {"steps": described(self.moves), "greedy": described(self.greedy)}
+        front = {"front": list(self.front)} if self.front else {}
+        return {"steps": described(self.moves), "greedy": described(self.greedy)} | front
 
 
 # Plans for a group: its state, name and scope, and the options for the remaining moves.
 PlanGroup = Callable[[State, str, Bools, HbalOptions], GroupPlan]
 OnMove = Callable[[BalancingMove], None]  # called with each move as soon as it is found
+
+
+def _left(limit: N, spent: N) -> N:
+    """Return what is left of a limit; a negative one is no limit."""
+    return limit if limit < 0 else max(0, limit - spent)
 
 
 def _ignore(_news: object) -> None:
@@ -173,9 +197,10 @@ class BalancingPlan(ToolPlan[HbalOptions]):
 
         A new plan begins with the first group that has moves left.
         """
-        options, groups = self.options, self.groups
+        options, groups, plan = self.options, self.groups, self
 
         def check(cluster: Cluster, rest: Jobsets, made: int) -> Review:
+            nonlocal plan
             state = state_of(cluster, options)
             scopes = {
                 name: state.group == view.group(state, name, f"node group {name} is gone") for name in groups
@@ -185,16 +210,38 @@ class BalancingPlan(ToolPlan[HbalOptions]):
             if why is None:
                 return Review()
             left = list(scopes.items())[min(map(groups.index, ahead)) :]
+            later = replace(options.after(made), copying=plan.copying_left(sum(map(len, rest))))
             new = replan(
                 why,
                 on_change,
                 say,
                 watched,
-                lambda progress: plan_groups(state, left, options.after(made), _balancer(progress)),
+                lambda progress: plan_groups(state, left, later, _balancer(progress)),
             )
+            plan = new or plan
             return Review(why, None if new is None else new.jobs())
 
         return check
+
+    def copying_left(self, rest: int) -> CopyingOptions:
+        """The options of copying once so many moves are left: a plan picked from many is a limit then."""
+        copying = self.options.copying
+        if not (copying.limited or copying.front):
+            return copying
+        from ganeti_htools.engine.balancing.priced_plans import priced_plans  # seldom needed
+
+        sets = carried_out([moves for part in self.parts for moves in jobsets(part.moves)], self.options)
+        steps = [move.step for moves in sets for move in moves]
+        plans = list(priced_plans(self.state, copying, 0.0, steps))
+        made = plans[-1 - min(rest, len(steps))]
+        if copying.front:
+            copying = replace(copying, front=0, pick=0, max_copy=plans[-1].copied)
+        return replace(
+            copying,
+            max_copy=_left(copying.max_copy, made.copied),
+            max_moves=_left(copying.max_moves, made.length),
+            max_time=_left(copying.max_time, made.seconds),
+        )
 
 
 def carried_out(sets: Sequence[T], options: HbalOptions) -> Sequence[T]:
@@ -265,6 +312,8 @@ def balance_group(
 
         after, made = repair(state, scope, options.balancing, movable)
         return GroupPlan(state, name, scope, _moves(state, made, on_move, progress), after)
+    if options.copying.wanted:
+        return _copying_little(state, name, scope, movable, options, progress, on_move)
     if not options.optimise:
         found = stepwise(after, scope, options.balancing, movable)
         return GroupPlan(state, name, scope, _moves(state, found, on_move, progress), after)
@@ -292,7 +341,7 @@ def restore_group(
     if greedy is not None:
         rival = list(map(Names(state).move, steps.retrace(state.copy(), movable, greedy)))
     moves = _moves(state, steps.retrace(after, movable, best), on_move)
-    return GroupPlan(state, name, scope, moves, after, rival)
+    return GroupPlan(state, name, scope, moves, after, rival, part.get("front", ()))
 
 
 def _moves(
@@ -308,21 +357,71 @@ def _moves(
     return moves
 
 
+def _copying_little(
+    state: State,
+    name: str,
+    scope: Bools,
+    movable: Bools,
+    options: HbalOptions,
+    progress: Progress,
+    on_move: OnMove,
+) -> GroupPlan:
+    """Find plans that none beats in both score and copying, and choose one; with ``front`` only if it is
+    picked. Raises DataError if there is none with this number.
+    """
+    from ganeti_htools.engine.balancing.front import choose, front, spread  # seldom needed
+
+    copying = options.copying
+    found = front(state, scope, options.balancing, copying, movable, _patience(options, progress))
+    shown = spread(found, copying.front) if copying.front else []
+    if copying.pick > len(shown):
+        raise DataError(f"pick: there is no plan {copying.pick}; the number of plans is {len(shown)}")
+    chosen = shown[copying.pick - 1] if copying.pick else None if copying.front else choose(found, copying)
+    made = chosen.steps if chosen else ()
+    after = state.copy()
+    for _ in steps.retrace(after, movable, steps.to_json(state, made)):
+        pass
+    moves, names = _moves(state, made, on_move), Names(state)
+    usual = [names.move(step) for step in found.usual.steps]
+    rows = [plan_row(number, plan) for number, plan in enumerate([found.plans[0], *shown])] if shown else []
+    return GroupPlan(state, name, scope, moves, after, usual, rows)
+
+
+def plan_row(number: int, plan: "PricedPlan") -> dict[str, Any]:
+    """Describe a plan to pick as JSON. ``weighted_mib`` counts factors of instances."""
+    return {
+        "plan": number,
+        "score": plan.score if math.isfinite(plan.score) else show(plan.score),
+        "moves": plan.length,
+        "disk_mib": plan.disk,
+        "memory_mib": plan.memory,
+        "seconds": plan.seconds,
+        "weighted_mib": plan.weighted,
+    }
+
+
+def _patience(options: HbalOptions, progress: Progress) -> Callable[[float], bool]:
+    """Make the function that ends a search: after a number of steps, or after the time of the options."""
+    end, counter = math.inf, itertools.count()
+
+    def going(score: float) -> bool:
+        nonlocal end
+        progress(f"searching, score {fixed(score, 8)}")
+        if not options.optimise:
+            return next(counter) < EVALUATIONS
+        end = min(end, time.monotonic() + options.optimise)
+        return time.monotonic() < end
+
+    return going
+
+
 def _optimised(
     state: State, scope: Bools, movable: Bools, options: HbalOptions, progress: Progress
 ) -> "tuple[RatedPlan, RatedPlan]":
     """Find the greedy plan, and the best plan in the given time."""
     from ganeti_htools.engine.balancing.optimise import optimise  # seldom needed
 
-    end: float | None = None
-
-    def going(score: float) -> bool:
-        nonlocal end
-        progress(f"optimising, score {fixed(score, 8)}")
-        end = time.monotonic() + options.optimise if end is None else end
-        return time.monotonic() < end
-
-    return optimise(state, scope, options.balancing, movable, going)
+    return optimise(state, scope, options.balancing, movable, _patience(options, progress))
 
 
 def _group_obstacle(

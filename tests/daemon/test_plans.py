@@ -35,6 +35,7 @@ from tests.daemon.planning import (
     until,
     whole,
 )
+from tests.support.clusters import Shape
 from tests.support.lines import next_line
 from tests.support.programs import PROGRAMS, Daemon, connect, running, wait_until
 from tests.support.rows import generated
@@ -96,6 +97,19 @@ def test_optimised_plan_comes_with_the_greedy_score(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, DRAINED)) as (daemon, _):
         told = json.loads(tool("hbal", f"-D{daemon.socket}", "--optimise=0.5", "--json").stdout)
         assert told["greedy"]["score"] >= told["score"]["after"] == last(daemon)["score"]["after"]
+
+
+def test_plan_of_the_front_equals_that_of_the_tool(tmp_path: Path) -> None:
+    with following(tmp_path, generated(3, Shape(nodes=3, instances=4, templates={"drbd": 1}))) as (
+        daemon,
+        ganeti,
+    ):
+        options = ("--front=3", "--pick=1", "-C")
+        ours, usual = (
+            tool("hbal", source, *options) for source in (f"-D{daemon.socket}", f"-L{ganeti.socket}")
+        )
+        assert (ours.returncode, ours.stdout) == (0, usual.stdout)
+        assert "gnt-instance" in ours.stdout
 
 
 def test_plan_uses_the_requested_generations(tmp_path: Path) -> None:

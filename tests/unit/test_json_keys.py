@@ -129,6 +129,7 @@ def test_hbal(report: Callable[..., Any]) -> None:
     documents = [
         report(hbal, "-O", "n3"),
         report(hbal, "--optimise=0.1"),
+        report(hbal, "--front=2", "--pick=1"),
         report(hbal, "--all-groups"),
         report(hbal, "--explain=a0"),
         report(hbal, cluster=uneven_units()),

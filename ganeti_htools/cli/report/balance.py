@@ -1,5 +1,6 @@
 """Reports of ``hbal`` about a node group and a plan for it, as text and as JSON."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -132,6 +133,11 @@ def about_score(before: Before, verbose: int) -> Iterator[str]:
 def about_plan(before: Before, after: After, verbose: int) -> Iterator[str]:
     """Describe the gain and the cost of a plan."""
     made, greedy = after.plan.moves, after.plan.greedy
+    if after.plan.front:
+        yield front_table(after.plan.front)
+        if not made:
+            yield "--pick=PLAN makes one of these plans"
+            return
     if not made:
         yield "No solution found"
     elif verbose > 2:
@@ -196,6 +202,25 @@ def brief(title: str, made: Sequence[BalancingMove], initial: float) -> str:
     copied = f"{layout.size(cost['disk_mib'])} of disks, {layout.size(cost['memory_mib'])} of memory"
     score = fixed(figures["score"], 8)
     return f"{title} score {score}, {layout.counted(len(made), 'move')}; to copy: {copied}"
+
+
+def front_table(plans: Sequence[Mapping[str, Any]]) -> str:
+    """Lay out the plans to pick from, the one that copies least first."""
+    weighted = any(plan["weighted_mib"] != plan["disk_mib"] + plan["memory_mib"] for plan in plans)
+    header = ["Plan", "Score", "Moves", "GiB", "Time", *(["Weighted GiB"] if weighted else [])]
+    rows = []
+    for plan in plans:
+        copied = plan["disk_mib"] + plan["memory_mib"]
+        cells = [str(plan["plan"]), fixed(float(plan["score"]), 8), str(plan["moves"]), layout.gib(copied)]
+        cells.append(_duration(plan["seconds"]))
+        rows.append([*cells, layout.gib(plan["weighted_mib"])] if weighted else cells)
+    return layout.table(header, rows, [True] * len(header), "  ").removesuffix("\n")
+
+
+def _duration(seconds: float) -> str:
+    """Format an estimated time: hours and minutes."""
+    hours, minutes = divmod(math.ceil(seconds / 60), 60)
+    return f"{hours}:{minutes:02}"
 
 
 def components(figures: Statistics) -> str:
@@ -288,6 +313,7 @@ def _document(group: GroupReport, jobsets_before: int) -> dict[str, Any]:
         "steps": steps,
         "left_on_offline_nodes": [each._asdict() for each in stranded],
         **({} if greedy is None else {"greedy": _rival(greedy, before.score)}),
+        **({"front": list(group.after.plan.front)} if group.after.plan.front else {}),
     }
 
 

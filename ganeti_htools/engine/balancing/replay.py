@@ -15,7 +15,7 @@ from ganeti_htools.engine.balancing.batches import batches_of
 from ganeti_htools.engine.balancing.relocate import settle, try_move
 from ganeti_htools.engine.balancing.ways import NodePair, exchanged_goals, first_moves, volume_of
 from ganeti_htools.engine.rules.node_rules import FITS
-from ganeti_htools.model.columns import Bools
+from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
@@ -53,6 +53,7 @@ class Replay:
         self.start, self.state = state, state.copy()
         self.scope, self.options, self.steps = scope, options, list[Step]()
         self.batches, self.facts = batches_of(self.state, concerned, options.unmirrored)
+        self.targets = np.flatnonzero(scope & ~state.columns.offline).tolist()
         self.member = {
             index: (batch, member)
             for batch in self.batches
@@ -78,6 +79,29 @@ class Replay:
             if not any(self.make(index, kind, node) for kind, node in first_moves(self.state, place, goal)):
                 return False
         return True
+
+    def lead_all(self, waiting: list[int], goals: Mapping[int, NodePair]) -> list[int]:
+        """Move instances to their places, in this order where possible; returns those that did not arrive."""
+        before = -1
+        while waiting and before < len(self.steps):
+            before = len(self.steps)
+            waiting = [index for index in waiting if not self.lead(index, goals[index])]
+        return waiting
+
+    def sidestep(self, index: int, goal: NodePair) -> bool:
+        """Move an instance that cannot go to its place directly to another one; returns whether there is one.
+
+        It makes as much of the way as possible.
+        """
+        own = self.place(index)
+        others = [node for node in self.targets if node not in own]
+        if own[1] == NOWHERE:
+            moves = [(MoveKind.FAILOVER_TO, node) for node in others]
+        else:
+            half = [(MoveKind.REPLACE_AND_FAILOVER, goal[0]), (MoveKind.REPLACE_SECONDARY, goal[1])]
+            moves = [move for move in half if move[1] in others]
+            moves += [(MoveKind.FAILOVER, NOWHERE), *((MoveKind.REPLACE_SECONDARY, node) for node in others)]
+        return any(self.make(index, kind, node) for kind, node in moves)
 
     def place(self, index: int) -> NodePair:
         """Return the present nodes of an instance."""
@@ -106,11 +130,7 @@ def plan_of(
     shared = exchanged_goals(state, replay.batches, goals)
     # The first moves gained most.
     waiting = [index for index in dict.fromkeys(index for index, _, _ in made) if index in shared]
-    before = -1
-    while waiting and before < len(replay.steps):
-        before = len(replay.steps)
-        waiting = [index for index in waiting if not replay.lead(index, shared[index])]
-    if not waiting:
+    if not replay.lead_all(waiting, shared):
         return replay.plan()
     replay = Replay(state, scope, options, concerned)
     return replay.plan() if all(replay.make(*move) for move in made) else None

@@ -20,6 +20,7 @@ from ganeti_htools.engine.balancing.relocate import (
     obeys,
     relocate,
 )
+from ganeti_htools.engine.balancing.way_costs import MovePrices
 from ganeti_htools.engine.rules import affinity
 from ganeti_htools.engine.rules.components import COMPONENTS, LOCATION_EXCLUSION, WEIGHTS
 from ganeti_htools.engine.rules.node_rules import FITS
@@ -55,6 +56,7 @@ class MoveCandidates(NamedTuple):
     * ``own`` and ``new``: the changes of nodes; ``new`` is None if the move takes no new node.
     * ``location_exclusion``: the weighted change of the location exclusion score when members go to nodes
       (members by nodes), None if there is none.
+    * ``prices``: what the moves add to their scores, None for nothing.
     """
 
     batch: Batch
@@ -64,6 +66,7 @@ class MoveCandidates(NamedTuple):
     own: OwnNodes
     new: NewNodes | None
     location_exclusion: Floats | None
+    prices: MovePrices | None = None
 
 
 class ScoredMoves(NamedTuple):
@@ -114,8 +117,11 @@ def failovers(space: SearchSpace, baseline: Baseline, candidates: MoveCandidates
     rest = own.rest[members]
     if location_exclusion is not None:
         rest = rest + location_exclusion[members, state.snode[batch.rows[members]]]
+    nowhere = np.full(len(members), NOWHERE)
+    if candidates.prices is not None:
+        rest = rest + candidates.prices.of(members, nowhere)
     scores = baseline.scores(own.changes[:, members], own.squares[:, members], rest)
-    return ScoredMoves(batch, candidates.kind, members, np.full(len(members), NOWHERE), scores)
+    return ScoredMoves(batch, candidates.kind, members, nowhere, scores)
 
 
 def relocations(
@@ -145,6 +151,8 @@ def relocations(
     if state.location_rows and kind.mirrored and not batch.asked.forthcoming:
         counts = ~state.columns.offline[p] if kind is MoveKind.REPLACE_SECONDARY else True
         rest = rest + PER_LOCATION * affinity.shared_locations(state, *after) * counts
+    if candidates.prices is not None:
+        rest = rest + candidates.prices.of(members, new)
     found = ScoredMoves(batch, kind, members, new, baseline.scores(changes, squares, rest))
     if not kind.mirrored:
         return found, np.zeros(0, np.int64)

@@ -15,6 +15,7 @@ bound neglects this, which makes a score lower, but on few nodes it can be highe
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -31,10 +32,12 @@ from ganeti_htools.engine.balancing.scoring import (
 )
 from ganeti_htools.engine.balancing.step_search import MoveReport, StepSearch
 from ganeti_htools.engine.balancing.ties import CLOSE, BestMove, best_of
+from ganeti_htools.engine.balancing.way_costs import Prices
 from ganeti_htools.engine.rules import affinity
+from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import Bools
-from ganeti_htools.model.moves import KINDS
+from ganeti_htools.model.moves import KINDS, RANK
 
 
 class Search:
@@ -106,6 +109,27 @@ class Search:
         """
         search = StepSearch(self.space, self._baseline(), current, loss, most)
         return search.moves(list(self.candidates(barred)))
+
+    @np.errstate(invalid="ignore", divide="ignore", over="ignore")
+    def cheapest(self, current: float, prices: Prices, barred: Bools | None = None) -> BestMove | None:
+        """Find the move with the lowest sum of score and price, if that is below the ``current`` score.
+
+        Its ``score`` is that sum, right to about 1e-8; of equal ones the first, in the order of :meth:`best`.
+        """
+        candidates = [each._replace(prices=prices(each.batch, each.kind)) for each in self.candidates(barred)]
+        search = StepSearch(self.space, self._baseline(), current, CLOSE)
+        found = search.moves(candidates)
+        ranks = (
+            (int(moves.batch.rows[member]), int(moves.new[i]), RANK[moves.kind], which, i)
+            for which, moves in enumerate(found)
+            for i, member in enumerate(moves.members.tolist())
+        )
+        for row, node, _, which, i in sorted(ranks):
+            move = found[which].take([i])
+            trial = replace(move.trial(self.space), asked=self.state.instance(row))
+            if trial.codes[0] == FITS and move.scores[0] < current:
+                return BestMove(trial, move.kind, node, float(move.scores[0]))
+        return None
 
     def _baseline(self) -> Baseline:
         return Baseline(self.space.parts, affinity.location_exclusion(self.state, self.space.scope))

@@ -39,7 +39,9 @@ class TimeLimit:
         self.spent += self._takes(best)
 
     def _takes(self, best: BestMove) -> float:
-        return seconds(self.state, self.speeds, best.trial.asked.index, best.kind, best.node)
+        index = best.trial.asked.index
+        place = int(self.state.pnode[index]), int(self.state.snode[index])
+        return seconds(self.state.cluster.instances[index], self.speeds, place, best.kind, best.node)
 
     def _too_long(self, current: float, score: float, time: float) -> bool:
         if time < self.threshold or score == self.optimum:

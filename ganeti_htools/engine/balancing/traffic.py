@@ -42,8 +42,11 @@ def _times_disks(operations: Sequence[Operation]) -> int:
     return sum(operation.copies_disks for operation in operations)
 
 
-def bandwidths(state: State) -> Ints:
-    """Compute the bandwidth (Mbit/s) between nodes by the cluster's tags; the lowest if there are several."""
+def bandwidths(state: State, usual: int = USUAL) -> Ints:
+    """Compute the bandwidth (Mbit/s) between nodes by the cluster's tags; the lowest if there are several.
+
+    Nodes without such tags have the ``usual`` one.
+    """
     cluster = state.cluster
     classes = [
         tags.bandwidth_tags(cluster.tags, cluster.groups[group].tags, node.tags)
@@ -55,19 +58,21 @@ def bandwidths(state: State) -> Ints:
             if one in own or other in own:
                 speeds[other if one in own else one] = speed
     known = {
-        (own, other): min((speed for tag, speed in speeds.items() if tag in other), default=USUAL)
+        (own, other): min((speed for tag, speed in speeds.items() if tag in other), default=usual)
         for own, speeds in reached.items()
         for other in reached
     }
     return np.array([[known[own, other] for other in classes] for own in classes], np.int64)
 
 
-def seconds(state: State, speeds: Ints, index: int, kind: MoveKind, node: int) -> float:
-    """Compute the time of a move of an instance to a new node (a row), with :func:`bandwidths`."""
-    row = state.cluster.instances[index]
+def seconds(row: Instance, speeds: Ints, place: tuple[int, int], kind: MoveKind, node: int) -> float:
+    """Compute the time of a move of an instance from its nodes to a new node, with :func:`bandwidths`.
+
+    ``place`` has the rows of primary and secondary, ``node`` is the row of the new node.
+    """
     memory = row.mem if row.status.running else 0
     total = 0.0
-    for operation, source, target in kind.transfers(int(state.pnode[index]), int(state.snode[index]), node):
+    for operation, source, target in kind.transfers(*place, node):
         volume = row.dsk if operation.copies_disks else memory
         total += 8 * volume / float(speeds[source, target])
     return total

@@ -288,6 +288,12 @@ def test_well_balanced_groups_have_no_plan(tmp_path: Path, capsys: pytest.Captur
         (["--select-instances", "z"], "Unknown instance"),
         (["--optimise=1", "--avoid-disk-moves=2"], "it cannot go with --avoid-disk-moves"),
         (["--optimise=1", "--avoid-long-solutions=2"], "it cannot go with --avoid-long-solutions"),
+        (["--price=1", "--avoid-disk-moves=2"], "prices and limits of copying cannot go with"),
+        (["--pick=1"], "--pick chooses a plan of --front: it needs both"),
+        (["--front", "-L", "-X"], "--front shows plans: with --exec, --pick chooses the one to carry out"),
+        (["--front", "--all-groups"], "copying: expected one group, and neither repair-rules nor"),
+        (["--front", "--price=1"], "expected front or a price"),
+        (["--front=2", "--pick=3"], "pick: expected a number up to 2"),
         (["--all-groups", "--explain=a"], "--explain is about one instance, in the group of --group"),
         (
             ["--all-groups", "-G", "group1"],
@@ -376,6 +382,30 @@ def test_optimised_plan_is_compared_with_the_greedy_one(
     assert optimised.startswith(
         f"Optimised plan: score {report['score']['after']:.8f}, 2 moves; to copy: 0 MiB"
     )
+
+
+def test_front_lists_plans_and_picks_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, uneven(), "--front=2", "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["steps"] == []
+    plans = shown["front"]
+    assert [plan["plan"] for plan in plans] == list(range(len(plans)))
+    assert len(plans) > 1
+    for plan in plans[1:2]:
+        assert run(tmp_path, uneven(), "--front=2", f"--pick={plan['plan']}", "--json") == 0
+        picked = json.loads(capsys.readouterr().out)
+        assert picked["front"] == plans
+        assert picked["score"]["after"] == plan["score"]
+        assert len(picked["steps"]) == plan["moves"]
+        assert {name: picked["cost"][name] for name in ("disk_mib", "memory_mib")} == {
+            name: plan[name] for name in ("disk_mib", "memory_mib")
+        }
+    assert run(tmp_path, uneven(), "--front=2", "-C") == 0
+    out = capsys.readouterr().out
+    assert "\n--pick=PLAN makes one of these plans\n" in out
+    assert "gnt-instance" not in out
+    assert run(tmp_path, uneven(), "--front=9", "--pick=9") == 1
+    assert "pick: there is no plan 9; the number of plans is" in capsys.readouterr().err
 
 
 def test_empty_cluster_has_nothing_to_balance(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

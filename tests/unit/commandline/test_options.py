@@ -47,6 +47,12 @@ def test_durations_have_units(argument: str, seconds: float) -> None:
     assert value(CommandLine.optimise, f"--optimise={argument}") == seconds
 
 
+def test_prices_are_up_to_three() -> None:
+    assert value(CommandLine.price, "--price=0.5") == (0.5,)
+    assert value(CommandLine.price, "--price=0.5,0,2") == (0.5, 0, 2)
+    assert (value(CommandLine.front, "--front"), value(CommandLine.front, "--front=3")) == (10, 3)
+
+
 @pytest.mark.parametrize(("argument", "mib"), [("4096", 4096), ("4g", 4096), ("1T", 953674)])
 @pytest.mark.parametrize("option", [CommandLine.static_kvm_node_memory, CommandLine.max_copy])
 def test_sizes_have_units(option: Option[int], argument: str, mib: int) -> None:
@@ -69,6 +75,9 @@ def test_specs_have_units_and_spindles_are_1_unless_given() -> None:
             "cannot parse string '1w', expected a time such as 90s, 10min, 2h or 1d",
         ),
         (CommandLine.optimise, "-1s", "cannot parse string '-1s', expected a time"),
+        (CommandLine.price, "1,2,3,4", "expected DISKS.* not '1,2,3,4'"),
+        (CommandLine.bandwidth, "0", "expected Mbit/s above 0, not '0'"),
+        (CommandLine.front, "0", "expected a number above 0, not 0"),
         (CommandLine.priority, "urgent", "Unknown priority 'urgent', expected low, normal or high"),
     ],
 )

@@ -9,6 +9,15 @@ from ganeti_htools.model.types import DiskTemplate
 from tests.support.by_hand import cluster, instance
 
 
+def test_reports_malformed_prices() -> None:
+    held = ("htools:price:2", "htools:price:dear")
+    state = derive(cluster({"a": 9000}, [instance("one", DiskTemplate.EXT, "a", tags=held)]))
+    expected = "htools:price:FACTOR, with a number above 0"
+    assert inconsistencies(state) == [
+        f"instance one: tag htools:price:dear sets no price, expected {expected}"
+    ]
+
+
 def test_reports_malformed_demands_only_with_custom_classes() -> None:
     held = ("htools:resource:GPU:1", "htools:resource:CUSTOM_GPU:1", "htools:resource:CUSTOM_GPU:x\ny")
     plain = cluster({"a": 9000}, [instance("one", DiskTemplate.EXT, "a", tags=held)])

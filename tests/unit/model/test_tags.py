@@ -51,6 +51,15 @@ def test_speeds() -> None:
     assert tags.bandwidths((*told, "htools:bandwidth:a::b::0", "a::b::7")) == [("a", "b", 100)]
 
 
+def test_price_factors() -> None:
+    assert tags.price_factor(("a", "htools:pinned")) == 1
+    assert tags.price_factor(("htools:price:0.5",)) == 0.5
+    assert tags.price_factor(("htools:price:2", "htools:price:10", "htools:price:x")) == 10
+    damaged = [f"htools:price:{text}" for text in ("", "0", "-1", "x", "1e3", "inf", "nan", "1.", "9" * 20)]
+    assert tags.malformed_prices(["htools:price:3", *damaged]) == damaged
+    assert tags.price_factor(damaged) == 1
+
+
 def test_demands() -> None:
     held = ("htools:resource:CUSTOM_GPU:1", "htools:resource:CUSTOM_LICENCE:10", "CUSTOM_A:2", "service:a")
     assert tags.demands(held) == {"CUSTOM_GPU": 1, "CUSTOM_LICENCE": 10}

@@ -7,7 +7,7 @@ import pytest
 
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError, HtoolsError
-from ganeti_htools.model.options import BalancingOptions
+from ganeti_htools.model.options import BalancingOptions, CopyingOptions
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning import hbal, view
 from ganeti_htools.planning.hbal import HbalOptions
@@ -83,6 +83,34 @@ def test_repair_is_restored_and_reviewed() -> None:
     assert proposal.review("stop", ignore)(cluster, proposal.jobs, 0).obstacle is None
     settled = proposal.review("stop", ignore)(apart(0), proposal.jobs, 0)
     assert settled.obstacle == "the remaining moves would not just repair broken rules"
+
+
+def test_new_plan_keeps_to_what_is_left_of_the_limits() -> None:
+    whole = hbal.HBAL.plan(hbal.state_of(CLUSTER, OPTIONS), OPTIONS, ignore)
+    moves = [move for part in whole.parts for move in part.moves]
+    copied = [move.disk + move.memory for move in moves]
+    limits = CopyingOptions(max_copy=sum(copied) + 7, max_moves=len(moves), max_time=1e6)
+    plan = replace(whole, options=replace(OPTIONS, copying=limits))
+    for rest in range(len(moves) + 1):
+        made = sum(copied[: len(moves) - rest])
+        left = plan.copying_left(rest)
+        assert (left.max_copy, left.max_moves) == (limits.max_copy - made, rest)
+        assert left.max_time == pytest.approx(1e6 - made * 8 / 100)
+    picked = replace(whole, options=replace(OPTIONS, copying=CopyingOptions(front=3, pick=1)))
+    assert picked.copying_left(len(moves)) == CopyingOptions(max_copy=sum(copied))
+
+
+def test_picked_plan_is_restored_and_planned_anew() -> None:
+    options = replace(OPTIONS, copying=CopyingOptions(front=2, pick=1))
+    proposal = hbal.HBAL.propose(CLUSTER, options, ignore)
+    assert len(proposal.found["front"]) > 1
+    found = hbal.restore(hbal.state_of(CLUSTER, options), options, proposal.found)
+    assert found.describe() == proposal.found
+    assert [[job.title for job in jobs] for jobs in found.jobs()] == [
+        [job.title for job in jobs] for jobs in proposal.jobs
+    ]
+    gone = replace(CLUSTER, instances=CLUSTER.instances[2:])
+    assert proposal.review("replan", lambda *_texts: None)(gone, proposal.jobs, 0).obstacle
 
 
 def test_repair_is_about_no_score() -> None:

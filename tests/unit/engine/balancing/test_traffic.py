@@ -86,4 +86,5 @@ def test_the_least_of_several_counts() -> None:
 )
 def test_seconds(index: int, kind: MoveKind, node: int, expected: float) -> None:
     state = networks()
-    assert seconds(state, bandwidths(state), index, kind, node) == pytest.approx(expected)
+    row, place = state.cluster.instances[index], (int(state.pnode[index]), int(state.snode[index]))
+    assert seconds(row, bandwidths(state), place, kind, node) == pytest.approx(expected)
