@@ -218,6 +218,7 @@ END
 --priority choices=low,normal,high
 --empty none
 --keep-candidate none
+--set-offline none
 --no-return none
 --balance none
 --take-over none
@@ -229,6 +230,7 @@ END
 --node-tags string
 --ignore-non-redundant none
 --anew none
+--master-failover none
 --no-capacity-checks none
 --ignore-soft-errors none
 --exclusion-tags string

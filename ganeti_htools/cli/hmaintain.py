@@ -28,11 +28,12 @@ _ROLL = ("roll",)
 _FITTING = {  # the actions of options that do not go with every action
     "empty": ("start", "roll"),
     "keep_candidate": ("start", "roll"),
+    "set_offline": ("start", "roll"),
     "no_return": ("end",),
     "balance": ("end",),
     "print_commands": ("start", "end"),
     "no_wait": ("start", "end"),
-    **dict.fromkeys(("command", "pause", "rebooted", "hours", "anew"), _ROLL),
+    **dict.fromkeys(("command", "pause", "rebooted", "hours", "anew", "master_failover"), _ROLL),
     **dict.fromkeys(("group", "node_tags", "ignore_non_redundant"), _ROLL),
 }
 
@@ -62,6 +63,8 @@ def run(line: CommandLine) -> int:
     if line.json:
         print_json(maintenance.as_json(plan, outcome))
     plans.conclude(outcome)
+    if line.exec and line.set_offline:
+        actions.act(line, replace(plan.options, action="offline"), tell)
     return INCOMPLETE if plan.staying else 0
 
 

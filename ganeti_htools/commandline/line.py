@@ -290,6 +290,7 @@ class CommandLine(Values):
     # Maintenance.
     empty = switch("also copy disks: secondaries leave the nodes too")
     keep_candidate = switch("do not drain the nodes: master candidates stay candidates")
+    set_offline = switch("set the emptied nodes offline, so that Ganeti does without them")
     no_return = switch("let instances stay where they are")
     balance = switch("do not bring instances home, but balance the groups of the nodes")
     take_over = switch("go on in place of a run that was cut off")
@@ -298,6 +299,7 @@ class CommandLine(Values):
     rebooted = switch("wait until the nodes of a batch have booted anew")
     hours = value(kinds.HOURS, None, "begin batches only at these local times, like 22-6")
     anew = switch("forget what an earlier roll has done")
+    master_failover = switch("first make this machine the master, unless it is")
 
     # Every program has these.
     version = switch("show the version", "V")

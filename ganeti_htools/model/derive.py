@@ -93,9 +93,10 @@ def derive(
     aliases = _equal_loads(loads)
     if not placed.forthcoming.any():
         aliases += ((counted, plain) for plain, counted in forthcoming(shape).items())
+    in_maintenance = _bools(node.in_maintenance for node in nodes)
     columns = columns_type(shape, tuple(aliases))(
         vcpu_ratio=_floats(policies[row].vcpu_ratio for row in group.tolist()),
-        offline=_bools(node.closed for node in nodes),
+        offline=_bools(node.offline for node in nodes) | in_maintenance,
         excl_stor=_bools(node.excl_stor for node in nodes),
         primaries=placed.on_primaries(np.ones(len(placed.pnode), np.int64), placed.settled),
         secondaries=np.bincount(placed.snode[placed.settled & placed.with_secondary], minlength=size),
@@ -139,6 +140,7 @@ def derive(
         location_tags=located,
         location_rows=location_rows,
         rules=placement_rules(cluster, requested, placed),
+        in_maintenance=in_maintenance if in_maintenance.any() else None,
     )
 
 

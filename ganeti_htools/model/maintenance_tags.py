@@ -15,6 +15,7 @@ _BY, _REASON, _RUN, _ROLL, _ROLLED = (
 )
 DRAINED = f"{MAINTENANCE}:drained"  # by hmaintain, so it ends that
 WAS_OFFLINE = f"{MAINTENANCE}:offline"  # before the maintenance, so it stays
+SET_OFFLINE = f"{MAINTENANCE}:set-offline"  # by hmaintain, so it ends that
 _INVALID = re.compile(r"[^\w.+*/:@-]", re.ASCII)
 
 
@@ -31,6 +32,7 @@ class NodeMaintenance(NamedTuple):
     reason: str
     drained: bool
     was_offline: bool
+    set_offline: bool
     runs: tuple[str, ...]
     roll: str
     rolled: str
@@ -50,7 +52,8 @@ def maintenance_of(node_tags: Iterable[str]) -> NodeMaintenance:
     reason = "; ".join(_after(_REASON, tags))
     runs = tuple(sorted(_after(_RUN, tags)))
     roll, rolled = (min(_after(prefix, tags), default="") for prefix in (_ROLL, _ROLLED))
-    return NodeMaintenance(since, by, reason, DRAINED in tags, WAS_OFFLINE in tags, runs, roll, rolled)
+    drained, was_offline, set_offline = (tag in tags for tag in (DRAINED, WAS_OFFLINE, SET_OFFLINE))
+    return NodeMaintenance(since, by, reason, drained, was_offline, set_offline, runs, roll, rolled)
 
 
 def beginning(run: str, reason: str | None) -> list[str]:

@@ -119,7 +119,7 @@ class State:
     leaves out forthcoming ones.
     ``allowed_migrations[n, m]`` is False where migration tags forbid migrations from ``n`` to ``m``. It is
     None without such tags. ``location_tags[n, t]``: node ``n`` has location tag ``t``. ``rules`` are None if
-    no instance has a rule about its nodes.
+    no instance has a rule about its nodes, ``in_maintenance`` (by node) if no node is.
     """
 
     cluster: Cluster
@@ -148,10 +148,16 @@ class State:
     location_tags: Bools
     location_rows: dict[str, int]
     rules: PlacementRules | None = None
+    in_maintenance: Bools | None = None
 
     @property
     def binds(self) -> bool:
         """Whether an instance may be unable to leave its nodes, whatever is free on others."""
+        return self.differ or self.in_maintenance is not None
+
+    @property
+    def differ(self) -> bool:
+        """Whether nodes differ for an instance in more than free amounts: in units, classes or rules."""
         return self.columns.shape.binds or self.rules is not None
 
     def copy(self, peers: bool = True) -> "State":
@@ -214,6 +220,7 @@ class State:
             else self.allowed_migrations[np.ix_(nodes, nodes)],
             location_tags=self.location_tags[nodes],
             rules=self.rules and self.rules.part(nodes, instances),
+            in_maintenance=None if self.in_maintenance is None else self.in_maintenance[nodes],
         )
 
     def instance(self, index: int) -> RequestedInstance:

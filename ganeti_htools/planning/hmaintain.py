@@ -54,8 +54,15 @@ from ganeti_htools.planning.plan import (
     unwatched,
 )
 
-_PURPOSES = {"start": "maintenance", "end": "end of maintenance", "forget": "end of a roll"}
-Action = Literal["start", "end", "forget"]  # what a roll has noted about nodes
+_PURPOSES = {
+    "start": "maintenance",
+    "offline": "offline time",
+    "online": "end of offline time",
+    "end": "end of maintenance",
+    "forget": "end of a roll",
+}
+Action = Literal["start", "offline", "online", "end", "forget"]  # what a roll has noted about nodes
+_ON_NODES = ("offline", "online", "forget")  # these move no instances
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +150,8 @@ class MaintenancePlan(ToolPlan[MaintainOptions]):
         return self._names(np.flatnonzero(away & (self.options.action == "start")).tolist())
 
     @property
-    def not_in_maintenance(self) -> list[str]:
-        """Names of nodes without maintenance to end: it has ended, or never began."""
+    def left_out(self) -> list[str]:
+        """Names of nodes about which nothing is to be done."""
         names = view.full_node_names(self.state.cluster, self.options.nodes)
         return [name for name in names if self.state.nodes[name] not in self.rows]
 
@@ -201,6 +208,10 @@ class MaintenancePlan(ToolPlan[MaintainOptions]):
                 sets = self._start(marked)
             case "end":
                 sets = self._end(marked)
+            case "offline":
+                sets = [[node_jobs.set_offline(node.name) for node in self.nodes]]
+            case "online":
+                sets = [[node_jobs.set_online(node.name) for node in self.nodes]]
             case "forget":
                 sets = [[node_jobs.forget_roll(node) for node in self.nodes]]
         return [jobs for jobs in sets if jobs and self.rows]
@@ -285,7 +296,7 @@ class MaintenancePlan(ToolPlan[MaintainOptions]):
 
         Before maintenance has begun nothing may have come to the nodes meanwhile.
         """
-        if self.options.action == "forget":
+        if self.options.action in _ON_NODES:
             return lambda _cluster, _rest, _made: Review()
         options, plans, seen = self.options, [self], marks(self.nodes)
 
@@ -347,14 +358,25 @@ def _reopened(node: Node) -> Node:
 def plan(state: State, options: MaintainOptions, progress: Progress) -> MaintenancePlan:
     """Plan for a state. Raises HtoolsError, with the reasons, for what is not safe."""
     rows = _rows(state, options)
-    if options.action == "forget":
-        noted = tuple(row for row in rows if rolled_tags(state.cluster.nodes[row].tags))
-        return MaintenancePlan(state, options, Emptying((), state), noted)
+    if options.action in _ON_NODES:
+        concerned = tuple(row for row in rows if _is_concerned(state, row, options.action))
+        return MaintenancePlan(state, options, Emptying((), state), concerned)
     for row in rows if not options.take_over else ():
         _refuse_other_run(state.cluster.nodes[row], options)
     if options.action == "start":
         return _start(state, options, rows, progress)
     return _end(state, options, rows)
+
+
+def _is_concerned(state: State, row: int, action: Action) -> bool:
+    """Whether there is anything to do about a node (row). One with instances is not set offline."""
+    node = state.cluster.nodes[row]
+    if action == "forget":
+        return bool(rolled_tags(node.tags))
+    facts = maintenance_of(node.tags)
+    if action == "online":
+        return facts.set_offline
+    return facts.drained and not facts.set_offline and not len(state.primaries_of(row))
 
 
 def _refuse_other_run(node: Node, options: MaintainOptions) -> None:
@@ -431,6 +453,8 @@ def lost_names(state: State) -> frozenset[str]:
 
 
 def _refuse_offline(node: Node) -> None:
+    if maintenance_of(node.tags).set_offline:
+        raise HtoolsError(f"node {node.name}: is offline for its maintenance; -X sets it online first")
     if node.offline and not node.drained and not maintenance_of(node.tags).was_offline and not reports(node):
         raise HtoolsError(
             f"node {node.name}: is offline or does not report; expected it in use:"

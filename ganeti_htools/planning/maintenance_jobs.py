@@ -12,7 +12,14 @@ from ganeti_htools.execution.jobs import Job, Jobsets, JobVerdict
 from ganeti_htools.luxi import opcodes
 from ganeti_htools.model.cluster import Instance, Node
 from ganeti_htools.model.errors import first_names
-from ganeti_htools.model.maintenance_tags import DRAINED, about_maintenance, home_tags, rolled_tags, run_tag
+from ganeti_htools.model.maintenance_tags import (
+    DRAINED,
+    SET_OFFLINE,
+    about_maintenance,
+    home_tags,
+    rolled_tags,
+    run_tag,
+)
 from ganeti_htools.planning.node_work import (
     Work,
     both,
@@ -49,6 +56,18 @@ def begin(node: Node, tags: Sequence[str], drain: bool, run: str, promote: bool 
 def begun(node: str, run: str) -> Job:
     """End the work of a run that began maintenance."""
     return replace(_release(node, run), title=f"{node} is in maintenance", undo=None)
+
+
+def set_offline(node: str) -> Job:
+    """Set a drained node offline: Ganeti does not ask it any more."""
+    work = both(tag_work(node, SET_OFFLINE), role(node, "offline", True))
+    return Job(f"set {node} offline", *work, None, (node,), "in maintenance, offline")
+
+
+def set_online(node: str) -> Job:
+    """Set a node online again, drained as before. Ganeti refuses while its daemon does not answer."""
+    work = both(role(node, "offline", False), role(node, "drained", True), untag_work(node, [SET_OFFLINE]))
+    return Job(f"set {node} online", *work, None, (node,), "in maintenance, drained")
 
 
 def reopen(node: Node, drained: bool, run: str, awaited: bool, tags: Sequence[str]) -> Job:

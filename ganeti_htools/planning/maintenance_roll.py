@@ -114,10 +114,7 @@ def _chosen(cluster: Cluster, options: RollOptions) -> list[Node]:
 def _set_aside(node: Node, state: State) -> str | None:
     """Return why a node is not even tried, or None."""
     if node.master:
-        return (
-            "it is the master; after 'gnt-cluster master-failover' on another node,"
-            f" 'hmaintain roll {node.name}' there"
-        )
+        return f"it is the master; on another candidate: hmaintain roll {node.name} --master-failover -L"
     if node.in_maintenance:
         return "it is in maintenance already"
     return "it is offline or drained" if state.columns.offline[state.nodes[node.name]] else None

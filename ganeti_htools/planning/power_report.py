@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ganeti_htools.engine.rules import placement_rules
 from ganeti_htools.engine.squeezing import candidates, power_down, power_group
 from ganeti_htools.engine.squeezing.candidates import MIRRORS, OWN_STORAGE
 from ganeti_htools.engine.squeezing.power_plan import Action, AllowedMoves, PowerPlan
@@ -86,7 +87,8 @@ def _reasons(state: State, plan: PowerPlan, allowed: AllowedMoves) -> Iterator[t
 def _reason(state: State, row: int, cause: str, allowed: AllowedMoves) -> Reason:
     """Add the instances and the option to a cause."""
     settled, rows = ~state.forthcoming, state.cluster.instances
-    primaries = [rows[index] for index in np.flatnonzero((state.pnode == row) & settled).tolist()]
+    here = np.flatnonzero((state.pnode == row) & settled).tolist()
+    primaries = [rows[index] for index in here]
     if cause == OWN_STORAGE:
         own = [each for each in primaries if each.template in _OWN[allowed]]
         less = all(each.template is DiskTemplate.DRBD for each in own)
@@ -98,8 +100,12 @@ def _reason(state: State, row: int, cause: str, allowed: AllowedMoves) -> Reason
     if cause == MIRRORS:
         mirrors = np.flatnonzero((state.snode == row) & settled).tolist()
         return Reason(cause, tuple(rows[index].name for index in mirrors), _OPTIONS[cause])
-    homeless = primaries if cause in (power_group.NO_ROOM, power_group.NO_PLACE) else ()
-    return Reason(cause, tuple(each.name for each in homeless), _OPTIONS.get(cause, ""))
+    if cause not in (power_group.NO_ROOM, power_group.NO_PLACE):
+        return Reason(cause, (), _OPTIONS.get(cause, ""))
+    for index in here:
+        if why := placement_rules.reason_to_stay(state, index):
+            return Reason(f"instance {rows[index].name} stays: {why}")
+    return Reason(cause, tuple(each.name for each in primaries), _OPTIONS.get(cause, ""))
 
 
 def _unavailable(node: Node) -> str:

@@ -53,6 +53,7 @@ def stopped_migration(node: str) -> Iterator[None]:
     shutil.rmtree(hook.parent)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("drift")
 def test_policy_s_budget_holds_over_failovers_in_the_middle_of_its_plan() -> None:
     last, wish = jobs()[-1].number, settings("act") + LIMITS
@@ -106,6 +107,7 @@ def interrupt(old: Daemon, command: Command, new: Daemon) -> None:
     cluster.wait_until(lambda: not going(new))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("drift")
 def test_tools_end_what_was_begun_under_another_master() -> None:
     """A plan by hand, and on the way back one that powers a node down: nothing is done twice."""

@@ -109,6 +109,7 @@ def test_every_request_through_the_daemon(daemon: Daemon, tmp_path: Path) -> Non
         agree(tmp_path)
 
 
+@pytest.mark.slow
 def test_every_request_with_the_daemon_killed(daemon: Daemon, tmp_path: Path) -> None:
     daemon.kill()
     os.utime(f"{daemon.socket}.lock", times=(0, 0))  # long ago: nobody waits for another one to start

@@ -15,16 +15,17 @@ from tests.support.simulators import ask
 pytestmark = pytest.mark.integration
 
 HMAINTAIN = PROGRAMS / "hmaintain"
+MIRRORED = "-t", "drbd", "--disk", "0:size=1G"
 PLACES = {"mirror": ("node2", "node3"), "mirrored": ("node3", "node2"), "pool": ("node2", "")}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def instances() -> Iterator[None]:
     """Primary and secondary of mirrored instances on node2, and one on shared storage."""
-    drbd, shared = ("-t", "drbd", "--disk", "0:size=1G"), ("-t", "sharedfile", "--disk", "0:size=1G")
+    shared = "-t", "sharedfile", "--disk", "0:size=1G"
     succeed(
         *(
-            [*ADD, *SMALL, *(drbd if there[1] else shared), "-n", ":".join(filter(None, there)), name]
+            [*ADD, *SMALL, *(MIRRORED if there[1] else shared), "-n", ":".join(filter(None, there)), name]
             for name, there in PLACES.items()
         )
     )
@@ -50,16 +51,23 @@ def maintain(*words: str) -> str:
     return out
 
 
-@pytest.mark.parametrize("empty", [False, True])
+@pytest.mark.parametrize("empty", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_node_is_emptied_started_anew_and_refilled(empty: bool) -> None:
-    """In between nothing can be moved there. The end waits for the node's daemon."""
-    maintain("start", "node2", "--no-capacity-checks", *(["--empty"] if empty else []))
+    """In between nothing can be moved there. The end waits for the node's daemon.
+
+    While that is silent, an instance can be created if the node is offline.
+    """
+    maintain("start", "node2", "--no-capacity-checks", "--empty" if empty else "--set-offline")
     left = {name for name, there in places().items() if "node2" in there}
     assert left == (set() if empty else {"mirror", "mirrored"})
     drained, *tags = facts()
-    assert (drained, tags[0]) == ("Y", MAINTENANCE)
-    assert "drained" in refusal(["gnt-instance", "migrate", "-f", "-n", "node2", "pool"])
+    assert (drained, tags[0]) == ("Y" if empty else "N", MAINTENANCE)
+    standing = "drained" if empty else "offline"
+    assert standing in refusal(["gnt-instance", "migrate", "-f", "-n", "node2", "pool"])
     switch_off("node2")
+    if not empty:
+        run([*ADD, *SMALL, *MIRRORED, "new"])
+        run(["gnt-instance", "remove", "-f", "new"])
     waiting = start([HMAINTAIN, "end", "node2", "-L", "-X"])
     switch_on("node2")
     out, err = waiting.communicate(timeout=cluster.PATIENCE)
@@ -92,6 +100,7 @@ def cut_off(action: str, count: int) -> bool:
         return luxi.reached.is_set()
 
 
+@pytest.mark.slow
 def test_next_run_goes_on_with_a_killed_one() -> None:
     """And is killed two jobs later, until one has nothing to do any more."""
     for action in ("start", "end"):
@@ -111,7 +120,7 @@ class Roll:
 
     def __init__(self, master: str, *words: str) -> None:
         self._master = master
-        common = "-L", "-X", "--pause", "--empty", "--no-capacity-checks"
+        common = "-L", "-X", "--pause", "--set-offline"
         self.process = start([HMAINTAIN, "roll", *common, *words], master)
         self.batches = list[list[str]]()
 
@@ -126,13 +135,16 @@ class Roll:
         return told.partition(":")[0].split(", ")
 
     def create(self, batch: list[str]) -> None:
-        """Create an instance; it comes to another node."""
+        """Create an instance while the nodes are off; it comes to other nodes."""
         name = f"by-{self._master}-{batch[0]}"
-        run([*ADD, *SMALL, "-t", "drbd", "--disk", "0:size=1G", name], node=self._master)
-        rows = ask(cluster.luxi(self._master), "QueryInstances", [], ["name", "pnode"], False)
-        where = dict(rows)
-        assert where[name] not in batch
-        assert not {node for other, node in rows if other != name} & {*batch}
+        for node in batch:
+            switch_off(node)
+        run([*ADD, *SMALL, *MIRRORED, name], node=self._master)
+        rows = ask(cluster.luxi(self._master), "QueryInstances", [], ["name", "pnode", "snodes"], False)
+        assert not {node for _, node, _ in rows} & {*batch}
+        assert not {node for other, _, nodes in rows if other == name for node in nodes} & {*batch}
+        for node in batch:
+            switch_on(node)
 
     def go_on(self) -> None:
         self.process.send_signal(signal.SIGUSR1)
@@ -148,13 +160,12 @@ def test_roll_goes_on_under_another_master() -> None:
     begun, master = first.next_batch(), batch[0]
     first.process.kill()
     first.process.communicate()
-    run(["gnt-cluster", "master-failover"], node=master)
     try:
-        second = Roll(master, "--take-over")
+        second = Roll(master, "--take-over", "--master-failover")
         batch = second.next_batch()
         assert batch == begun
-        second.create(batch)
         while batch:
+            second.create(batch)
             done |= {*batch}
             second.go_on()
             batch = second.next_batch()

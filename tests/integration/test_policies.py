@@ -84,6 +84,7 @@ def drift() -> Iterator[None]:
     shutil.rmtree(hooks)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("drift")
 def test_rounds_begin_anew_after_an_outage() -> None:
     """A node is lost for a while. The policy waits for so many rounds that it never acts."""

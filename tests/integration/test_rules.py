@@ -44,6 +44,7 @@ def broken() -> set[str]:
     return {each["rule"] for each in json.loads(out)["broken_rules"]}
 
 
+@pytest.mark.slow
 def test_rules_hold_after_creations_an_evacuation_and_a_repair() -> None:
     succeed(add("db1"), add("app"))
     succeed(add("db2"), add("cache"))

@@ -144,6 +144,7 @@ def test_nodes_go_down_and_up_in_ganetis_order() -> None:
         assert not queue(before)
 
 
+@pytest.mark.slow
 def test_failing_program_leaves_no_node_drained() -> None:
     """Of neither executor. The next run, with a program that works, powers the nodes down."""
     with Daemon(OFTEN) as daemon:
@@ -190,6 +191,7 @@ def wait_for_what_was_left(daemon: Daemon) -> None:
     wait_until(lambda: not going())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("executor", "moments"),
     [("tool", [Moment.ENDED]), ("daemon", [Moment.ENDED, Moment.UNANSWERED])],

@@ -107,6 +107,7 @@ def test_no_job_is_submitted_without_need() -> None:
     assert [job.summary for job in jobs(after=before)] == ["INSTANCE_CREATE(unasked)"]
 
 
+@pytest.mark.slow
 def test_asking_begins_with_a_disk_on_another_unit() -> None:
     """Files are on another unit, so those of other tests go first."""
     rows = table("gnt-instance", "name,disk_template")
@@ -143,6 +144,7 @@ def test_new_instances_land_where_all_their_disks_fit(asking: Daemon) -> None:
     assert asking.status()["cluster"]["storage"]["failed"] == 0
 
 
+@pytest.mark.slow
 def test_moves_respect_units(asking: Daemon) -> None:
     """Of two instances on a node that is emptied one has nowhere else to have its mirror."""
     where = ("--node", "node2:node1")
@@ -191,6 +193,7 @@ def test_tools_that_query_units_agree() -> None:
     assert known(json.loads(out)["storage"]) == there()
 
 
+@pytest.mark.slow
 def test_refuses_instance_that_could_not_come_back(asking: Daemon) -> None:
     """Two nodes of the group have the volume group; what is on one is lost while it is full on the other.
 

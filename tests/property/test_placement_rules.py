@@ -22,7 +22,7 @@ from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.engine.squeezing.power_group import power_group
 from ganeti_htools.engine.squeezing.power_plan import AllowedMoves
 from ganeti_htools.model.cluster import Cluster, Instance
-from ganeti_htools.model.columns import Ints
+from ganeti_htools.model.columns import NOWHERE, Ints
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.options import BalancingOptions, PlacementOptions
 from ganeti_htools.model.state import State
@@ -181,17 +181,15 @@ def test_instances_of_a_lost_node_come_back_without_a_broken_rule(case: tuple[Cl
     state, everyone = derive(case[0]), np.ones(len(derive(case[0]).group), np.bool_)
     names = [node.name for node in case[0].nodes]
     for node in range(len(names)):
-        gone, back = set[str](), dict[str, tuple[str, str | None]]()
+        back = dict[str, tuple[str, str | None]]()
         for recovery in recover(state.copy(), node, everyone, every=True):
             row = case[0].instances[recovery.instance]
-            if recovery.node < 0:
-                gone.add(row.name)
-            else:
+            if recovery.node != NOWHERE:
                 back[row.name] = names[recovery.node], row.pnode if recovery.kind is Means.FAILOVER else None
         after = tuple(
             replace(row, pnode=back[row.name][0], snode=back[row.name][1]) if row.name in back else row
             for row in case[0].instances
-            if row.name not in gone
+            if row.name in back or row.pnode != names[node]
         )
         assert not added(case[0], replace(case[0], instances=after))
 

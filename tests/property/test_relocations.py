@@ -45,7 +45,8 @@ def test_move_equals_its_operations_one_after_the_other(force: bool, case: tuple
                 for name in state.columns.changing():
                     ours, theirs = getattr(after.columns, name), getattr(expected.columns, name)
                     np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9, err_msg=f"{kind}: {name}")
-                assert (found.codes[0] == CODE[Fail.MIGRATION]) == (CODE[Fail.MIGRATION] in codes)
+                if found.codes[0] != CODE[Fail.RULE]:  # which comes before others
+                    assert (found.codes[0] == CODE[Fail.MIGRATION]) == (CODE[Fail.MIGRATION] in codes)
                 if len(codes) == 1 and not state.units.reported and not state.units.classes:
                     assert found.codes.tolist() == codes
                 elif len(codes) == 1:  # with reasons on both nodes either may come first

@@ -19,6 +19,7 @@ from ganeti_htools.model.columns import NOWHERE, Ints
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
+from ganeti_htools.model.tags import MAINTENANCE
 from ganeti_htools.model.types import DiskTemplate, Status
 from tests.support.by_hand import cluster as cluster_of
 from tests.support.by_hand import instance
@@ -41,7 +42,10 @@ def scarce(seed: int) -> State:
         tags=rng.choice(((), ("exclusion", "location"), ("migration",), ("desired",))),
         exclusive_storage=rng.random() < 0.2,
     )
-    return derive(text.parse(text_of(cluster(seed, shape)), "generated"))
+    rows = text.parse(text_of(cluster(seed, shape)), "generated")
+    tags = rng.choice(((), (MAINTENANCE,)))
+    nodes = (replace(node, tags=(*node.tags, *tags)) if node.offline else node for node in rows.nodes)
+    return derive(replace(rows, nodes=tuple(nodes)))
 
 
 def requested(rng: random.Random, state: State, template: DiskTemplate) -> RequestedInstance:

@@ -54,6 +54,7 @@ from htoolsd.process.config import Config, argument_parser, exposes_password, lo
 from htoolsd.process.lock import lock
 from htoolsd.process.logs import print_error
 from htoolsd.process.mastership import EXIT_NOT_MASTER
+from htoolsd.process.memory import share_arenas
 from htoolsd.process.service_manager import notify, watch
 from htoolsd.process.signals import handle_signals, reloader
 from htoolsd.process.socket import first_socket, new_socket
@@ -113,6 +114,7 @@ def main(argv: Sequence[str] | None = None, signs: Sequence[socket.socket] = ())
         return 1
     # The event loop waits so many seconds for the GIL while a thread computes, about ten times per answer.
     sys.setswitchinterval(0.0005)
+    share_arenas()
     gc.freeze()  # a full collection stops all threads, so it skips what was imported
     acceptor = Acceptor(listener, partial(new_socket, config.socket, config.group))
     try:

@@ -11,6 +11,11 @@ from ganeti_htools.planning.hmaintain import MaintenancePlan
 from ganeti_htools.planning.maintenance_roll import Roll
 from ganeti_htools.planning.redundancy_changes import redundancy_changes
 
+_LEFT_OUT = {  # why an action leaves out nodes
+    "offline": "is not set offline: it is already, or hmaintain has not drained it, or it has instances",
+    "end": "is not in maintenance",
+}
+
 
 def about(plan: MaintenancePlan) -> Iterator[str]:
     """Describe a plan."""
@@ -28,8 +33,8 @@ def about(plan: MaintenancePlan) -> Iterator[str]:
 
 def remarks(plan: MaintenancePlan) -> Iterator[str]:
     """Name what stays, and what is different meanwhile."""
-    for node in plan.not_in_maintenance:
-        yield f"node {node} is not in maintenance"
+    for node in plan.left_out if plan.options.action in _LEFT_OUT else ():
+        yield f"node {node} {_LEFT_OUT[plan.options.action]}"
     for instance in plan.homeless:
         yield f"instance {instance} stays where it is: its home was removed from the cluster"
     for instance, why in plan.staying.items():

@@ -1,20 +1,25 @@
 """An action of ``hmaintain(1)``: planned, reported, and carried out."""
 
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ganeti_htools.cli.cluster import read_cluster
 from ganeti_htools.cli.report import maintenance
 from ganeti_htools.cli.report.layout import wrapped
 from ganeti_htools.cli.runs import plans
-from ganeti_htools.cli.terminal.messages import warn
+from ganeti_htools.cli.terminal.messages import say, warn
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.programs import HMAINTAIN
+from ganeti_htools.execution.run import Ending
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.planning import hmaintain as planning
 from ganeti_htools.planning.hmaintain import MaintainOptions, MaintenancePlan
 
 Tell = Callable[..., None]
+_ANSWERING = 600.0  # seconds to wait for the daemons of nodes that boot
+_PAUSE = 10.0
 
 
 def read_now(line: CommandLine) -> Cluster:
@@ -26,11 +31,13 @@ def read_now(line: CommandLine) -> Cluster:
 def make(line: CommandLine, options: MaintainOptions) -> tuple[MaintenancePlan, Any]:
     """Plan an action. Returns the plan with htoolsd's answer, if that has made it.
 
-    With ``-X`` this waits for jobs of earlier runs, and for nodes whose maintenance ends. Raises HtoolsError.
+    With ``-X`` this waits for jobs of earlier runs. Nodes whose maintenance ends are set online, and awaited.
+    Raises HtoolsError.
     """
     if line.exec:
         _settle(line)
         if options.action == "end":
+            set_online(line, options)
             _await_nodes(line, options.nodes)
     reading = read_cluster(line)
     state = planning.state_of(reading.cluster, options)
@@ -47,6 +54,31 @@ def report(plan: MaintenancePlan, tell: Tell) -> None:
 def carry_out(line: CommandLine, plan: MaintenancePlan, answer: Any, tell: Tell) -> Mapping[str, Any] | None:
     """Carry a plan out if there is anything to do. Returns the record of the run. Raises HtoolsError."""
     return plans.carry_out(line, HMAINTAIN.name, plan, answer, tell) if any(plan.jobs()) else None
+
+
+def act(line: CommandLine, options: MaintainOptions, tell: Tell) -> MaintenancePlan:
+    """Carry out an action, if there is anything to do. Returns its plan. Raises HtoolsError."""
+    plan, answer = make(line, options)
+    if any(plan.jobs()):
+        report(plan, tell)
+        plans.conclude(carry_out(line, plan, answer, tell))
+    return plan
+
+
+def set_online(line: CommandLine, options: MaintainOptions) -> None:
+    """Set nodes online that were set offline for maintenance, once their daemons answer.
+
+    Raises HtoolsError if that takes too long.
+    """
+    end, online = time.monotonic() + _ANSWERING, replace(options, action="online")
+    while True:
+        plan, answer = make(line, online)
+        outcome = carry_out(line, plan, answer, lambda *_: None)
+        if outcome is None or outcome["ending"] != Ending.FAILED.value or time.monotonic() > end:
+            plans.conclude(outcome)
+            return
+        say(f"Waiting until the daemons of {', '.join(node.name for node in plan.nodes)} answer\n")
+        time.sleep(_PAUSE)
 
 
 def _settle(line: CommandLine) -> None:

@@ -1,5 +1,7 @@
 """``hmaintain roll``: takes batch after batch through its maintenance."""
 
+import socket
+import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -7,17 +9,18 @@ import numpy as np
 
 from ganeti_htools.cli.report import maintenance as reports
 from ganeti_htools.cli.report.layout import wrapped
-from ganeti_htools.cli.runs import maintenance, plans, waiting
+from ganeti_htools.cli.runs import maintenance, waiting
 from ganeti_htools.cli.runs.maintenance import Tell
 from ganeti_htools.cli.terminal.messages import progress, say, warn
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.planning import view
-from ganeti_htools.planning.hmaintain import MaintainOptions, MaintenancePlan, lost_names
+from ganeti_htools.planning.hmaintain import MaintainOptions, lost_names
 from ganeti_htools.planning.maintenance_jobs import describe
 from ganeti_htools.planning.maintenance_review import newly_lost
 from ganeti_htools.planning.maintenance_roll import Roll, RollBatch, RollOptions, cannot_leave, roll_of
+from ganeti_htools.planning.view import is_called
 
 
 def look(cluster: Cluster, options: RollOptions) -> Roll:
@@ -36,6 +39,8 @@ def carry_out(line: CommandLine, options: RollOptions, tell: Tell) -> tuple[Roll
     words = waiting.words_of(line.command) if line.command else []
     if line.pause:
         waiting.ignore_early_signal()
+    if line.master_failover:
+        _become_master(line)
     cluster = maintenance.read_now(line)
     roll, complete = look(cluster, options), True
     if line.anew and roll.done:
@@ -59,6 +64,15 @@ def carry_out(line: CommandLine, options: RollOptions, tell: Tell) -> tuple[Roll
     return roll, complete
 
 
+def _become_master(line: CommandLine) -> None:
+    """Take over the role of master, unless this machine has it. Raises HtoolsError."""
+    if line.luxi is None:
+        raise HtoolsError("--master-failover: expected -L, on the master candidate that becomes the master")
+    found = subprocess.run(["gnt-cluster", "getmaster"], capture_output=True, text=True, check=False)
+    if not is_called(found.stdout.strip(), socket.gethostname()):
+        waiting.run_program(["gnt-cluster", "master-failover"], (), line.json)
+
+
 def _through(
     line: CommandLine, batch: RollBatch, name: str, words: Sequence[str], options: RollOptions, tell: Tell
 ) -> bool:
@@ -68,17 +82,22 @@ def _through(
     try:
         if batch.stage != "done":
             taken_over = replace(start, take_over=line.take_over and batch.stage == "begun")
+            if batch.stage == "begun":
+                maintenance.set_online(line, start)  # it may have been cut off while they were offline
             before = _boot_ids(line, batch.nodes)
-            _act(line, taken_over, tell)
-            plan = _act(line, start, tell)  # what had been decided before may have come meanwhile
+            maintenance.act(line, taken_over, tell)
+            plan = maintenance.act(line, start, tell)  # what had been decided before may have come meanwhile
             if left := cannot_leave(plan, options.ignore_non_redundant):
                 raise HtoolsError(f"{', '.join(batch.nodes)}: {describe(left)}")
+            if line.set_offline:
+                maintenance.act(line, replace(start, action="offline"), tell)
             if words:
                 waiting.run_program(words, batch.nodes, line.json)
             if line.pause:
                 waiting.pause(batch.nodes)
+            maintenance.set_online(line, start)
             _await_reboot(line, before)
-        plan = _act(line, replace(end, take_over=line.take_over and batch.stage == "done"), tell)
+        plan = maintenance.act(line, replace(end, take_over=line.take_over and batch.stage == "done"), tell)
     except (HtoolsError, SystemExit, KeyboardInterrupt):
         names = " ".join(batch.nodes)
         say(
@@ -89,19 +108,10 @@ def _through(
     return not plan.staying
 
 
-def _act(line: CommandLine, options: MaintainOptions, tell: Tell) -> MaintenancePlan:
-    """Carry out an action, if there is anything to do. Returns its plan. Raises HtoolsError."""
-    plan, answer = maintenance.make(line, options)
-    if any(plan.jobs()):
-        maintenance.report(plan, tell)
-        plans.conclude(maintenance.carry_out(line, plan, answer, tell))
-    return plan
-
-
 def _forget(line: CommandLine, roll: Roll, options: MaintainOptions) -> None:
     """Remove what the roll has noted, if it has noted anything."""
     if roll.done:
-        _act(line, replace(options, action="forget", nodes=roll.done), lambda *_: None)
+        maintenance.act(line, replace(options, action="forget", nodes=roll.done), lambda *_: None)
 
 
 def _lost(cluster: Cluster, options: RollOptions) -> frozenset[str]:

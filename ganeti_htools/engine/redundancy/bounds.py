@@ -19,7 +19,7 @@ from ganeti_htools.engine.redundancy.demand import (
 )
 from ganeti_htools.engine.redundancy.fatal_losses import fatal_losses
 from ganeti_htools.engine.redundancy.packing_bounds import TargetRoom, surely_found, surely_missing
-from ganeti_htools.engine.redundancy.rule import DRBD, bound, bound_to_units
+from ganeti_htools.engine.redundancy.rule import DRBD, bound, bound_to_nodes
 from ganeti_htools.engine.rules import placement_rules
 from ganeti_htools.engine.rules.class_limits import refuses
 from ganeti_htools.engine.rules.resources import DISK, MEMORY, SPINDLES, check_hard
@@ -266,7 +266,7 @@ def bounds(state: State, scope: Bools, checked: Bools) -> RedundancyBounds:
     settled = ~state.forthcoming & (state.pnode != NOWHERE) & scope[state.pnode]
     if state.binds:
         rows = np.flatnonzero(settled)
-        settled[rows[bound_to_units(state, rows, scope)]] = False
+        settled[rows[bound_to_nodes(state, rows, scope)]] = False
     mirrored = np.flatnonzero(settled & (state.template == DRBD) & (state.snode != NOWHERE))
     lost, partners = state.pnode[mirrored], state.snode[mirrored]
     load = np.zeros((size, size), np.int64)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ganeti_htools.engine.redundancy.assessment import Assessment, assess
 from ganeti_htools.engine.redundancy.bounds import unproved_losses
-from ganeti_htools.engine.redundancy.rule import DRBD, Recovery, bound_to_units, recover
+from ganeti_htools.engine.redundancy.rule import DRBD, Recovery, bound_to_nodes, recover
 from ganeti_htools.model.columns import NOWHERE, Bools, sorted_unique
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
@@ -56,11 +56,11 @@ def describe_lost(state: State, rows: Sequence[int]) -> str:
 def nodes_of_unrecoverable(state: State, scope: Bools, lost: Bools) -> Bools:
     """Mark the online nodes in scope, a group, of ``lost`` instances.
 
-    Instances that cannot come back whatever is free (:func:`.bound_to_units`) do not count.
+    Instances that cannot come back whatever is free (:func:`.bound_to_nodes`) do not count.
     """
     rows = np.flatnonzero(lost & scope[state.pnode])
     if state.binds:
-        rows = rows[~bound_to_units(state, rows, scope)]
+        rows = rows[~bound_to_nodes(state, rows, scope)]
     found = np.zeros(len(scope), np.bool_)
     found[state.pnode[rows]] = True
     return found & ~state.columns.offline
@@ -74,7 +74,7 @@ def _unproved(state: State, scope: Bools, redundancy: Assessment) -> list[int]:
     unproved[state.pnode[mirrors_off]] = True
     if state.binds:
         rows = np.flatnonzero(settled)
-        unproved[state.pnode[rows[bound_to_units(state, rows, online)]]] = True
+        unproved[state.pnode[rows[bound_to_nodes(state, rows, online)]]] = True
     hosts = sorted_unique(state.pnode[settled])
     off = hosts[~online[hosts]]
     unproved[unproved_losses(state, off, np.flatnonzero(online))] = True

@@ -58,7 +58,7 @@ def recover(
     """Find a place for each instance of a lost node, one after the other, on this state, in place.
 
     ``up`` are the nodes that take instances, all unless given: ``hcheck(1)`` does not ask whether nodes are
-    offline. Instances that are :func:`bound_to_units` are left out unless ``every`` is set.
+    offline. Instances that are :func:`bound_to_nodes` are left out unless ``every`` is set.
     """
     mates = scope & (state.group == state.group[node])
     others = mates.copy() if up is None else mates & up
@@ -95,16 +95,20 @@ def _refusing_rules(state: State, trial: Trial | None) -> str:
     return placement_rules.refusals(state, trial.asked, trial.pnode, trial.pnode[:0])
 
 
-def bound_to_units(state: State, rows: Ints, scope: Bools) -> Bools:
+def bound_to_nodes(state: State, rows: Ints, scope: Bools) -> Bools:
     """Whether each of these instances (rows) cannot come back after the loss of its node, whatever is free.
 
     No other node of its group has the storage units, or sees the pools, that its disks want, or gives the
     amounts of resource classes that it takes to one instance. A mirrored instance needs that of its own
-    nodes. The default unit is exempt. Or rules of tags leave no other node of the group. No room can be kept
-    for such instances, so redundancy is judged by the others.
+    nodes. The default unit is exempt. Or rules of tags leave no other node of the group. Or the mirror is on
+    a node in maintenance, and comes back with it. No room can be kept for such instances, so redundancy is
+    judged by the others.
     """
     shape, mirrored = state.columns.shape, state.template[rows] == DRBD
     ruled = placement_rules.bound_by_rules(state, rows, scope)
+    if state.in_maintenance is not None:
+        secondary = state.snode[rows]
+        ruled |= mirrored & (secondary != NOWHERE) & state.in_maintenance[secondary]
     if not shape.binds:
         return ruled
     refused = refused_amounts(state, rows) if shape.classes or shape.limited else None
@@ -115,7 +119,7 @@ def bound_to_units(state: State, rows: Ints, scope: Bools) -> Bools:
 def bound(
     state: State, wants: Bools, refused: Bools | None, p: Ints, s: Ints, mirrored: Any, scope: Bools
 ) -> Bools:
-    """The same as :func:`bound_to_units`, for instances with these wants (:attr:`.State.wants`) and nodes.
+    """The same as :func:`bound_to_nodes`, for instances with these wants (:attr:`.State.wants`) and nodes.
 
     ``refused`` marks the nodes that refuse their amounts (instances by nodes), None if nodes limit none.
     """
@@ -141,11 +145,11 @@ def _refused(state: State, refused: Bools, p: Ints, s: Ints, mirrored: Any, scop
 def instances_of(state: State, node: int, scope: Bools | None) -> tuple[list[int], list[int]]:
     """Rows of the instances of a lost node in the order in which they move: those that fail over, and others.
 
-    With a scope, instances that are :func:`bound_to_units` are left out.
+    With a scope, instances that are :func:`bound_to_nodes` are left out.
     """
     here = state.primaries_of(node)
     if scope is not None and state.binds:
-        here = here[~bound_to_units(state, here, scope)]
+        here = here[~bound_to_nodes(state, here, scope)]
     template, rows = state.template[here], state.cluster.instances
     mirrored, survives = template == DRBD, SURVIVES[template]
     recreated = sorted(here[~mirrored & ~survives].tolist(), key=lambda row: -rows[row].mem)

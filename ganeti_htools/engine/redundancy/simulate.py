@@ -120,7 +120,7 @@ def simulated(state: State, lost: Ints, scope: Bools, cache: LossCache) -> Losse
     some node has no score, or an instance does not say how many spindles it needs where they count.
     """
     columns, online = state.columns, ~state.columns.offline
-    if state.binds:
+    if state.differ:
         return None
     spreads = SpreadWeights.of(columns)
     parts = node_values(columns)

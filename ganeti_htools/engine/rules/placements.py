@@ -186,9 +186,7 @@ def failover_to(
     state: State, asked: RequestedInstance, targets: Ints, scope: Bools, force: bool = False
 ) -> Trial:
     """Try to start an instance on each target, on storage that all nodes see."""
-    trial = _to_primary(state, asked, targets, scope, force)
-    primary = int(state.pnode[asked.index])
-    return replace(trial, codes=affinity.migration_codes(state, primary, targets, trial.codes))
+    return _to_primary(state, asked, targets, scope, force, migrates=True)
 
 
 def move_to(
@@ -199,13 +197,15 @@ def move_to(
     It does not migrate, so migration tags do not count. An offline node, which has the data, and a
     forthcoming instance, which Ganeti does not move, rule out all targets.
     """
-    trial = _to_primary(state, asked, targets, scope, force)
+    trial = _to_primary(state, asked, targets, scope, force, migrates=False)
     if asked.forthcoming or state.columns.offline[state.pnode[asked.index]]:
         return replace(trial, codes=np.full_like(trial.codes, CODE[Fail.MIGRATION]))
     return trial
 
 
-def _to_primary(state: State, asked: RequestedInstance, targets: Ints, scope: Bools, force: bool) -> Trial:
+def _to_primary(
+    state: State, asked: RequestedInstance, targets: Ints, scope: Bools, force: bool, migrates: bool
+) -> Trial:
     """Try an instance that has a primary only on each target instead."""
     primary = int(state.pnode[asked.index])
     p = _row(primary)
@@ -215,6 +215,8 @@ def _to_primary(state: State, asked: RequestedInstance, targets: Ints, scope: Bo
     new_p = node_rules.remove_primary(old_p, asked, tags[p], location + desires[p])
     forced = force or bool(old_p.offline[0])
     new_t, codes = node_rules.add_primary(old_t, asked, tags[targets], location + desires[targets], forced)
+    if migrates:
+        codes = affinity.migration_codes(state, primary, targets, codes)
     codes = placement_rules.codes(state, asked, codes, targets)
     touched = (NodeChange(p, old_p, new_p), NodeChange(targets, old_t, new_t))
     change = affinity.location_exclusion_change(state, asked, targets, scope)

@@ -4,7 +4,7 @@ import numpy as np
 
 from ganeti_htools.engine.redundancy.health import bad_nodes
 from ganeti_htools.engine.redundancy.recoverability import unrecoverable_rows
-from ganeti_htools.engine.redundancy.rule import bound_to_units
+from ganeti_htools.engine.redundancy.rule import bound_to_nodes
 from ganeti_htools.engine.rules import node_rules
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.squeezing.power_plan import ReserveByGroup
@@ -36,7 +36,7 @@ def redundant(state: State, scope: Bools, before: State | None = None) -> bool:
     if bad_nodes(state, scope).any():
         return False
     lost, before = unrecoverable_rows(state, scope), before or state
-    return all(bound_to_units(before, np.array([row]), scope).all() for row in lost)
+    return all(bound_to_nodes(before, np.array([row]), scope).all() for row in lost)
 
 
 def is_empty(wanted: Instance) -> bool:

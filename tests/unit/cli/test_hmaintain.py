@@ -226,8 +226,8 @@ def test_roll_shows_order_and_reasons(run: Run) -> None:
         "    1. node4.org: 0 moves",
         "    2. node3.org: 0 moves",
         "Left out: node2.org: local.org: plain instances neither migrate nor fail over",
-        "Left out: node1.org: it is the master; after 'gnt-cluster master-failover' on another node,"
-        " 'hmaintain roll node1.org' there",
+        "Left out: node1.org: it is the master;"
+        " on another candidate: hmaintain roll node1.org --master-failover -L",
     ]
     assert run("roll", "node2", "--ignore-non-redundant")[:2] == (0, "    1. node2.org: 2 moves\n")
 

@@ -223,6 +223,14 @@ def test_drained_node_with_standby_tag_is_not_said_to_lack_the_tag() -> None:
     }
 
 
+def test_node_with_a_set_stays_for_it() -> None:
+    made = with_mirror()
+    pair = [instance(name, DiskTemplate.EXT, "n1", tags=("htools:together:x",)) for name in "bc"]
+    state = hsqueeze.state_of(replace(made, instances=(*made.instances, *pair)), MIRRORS)
+    kept = unchanged_nodes(state, hsqueeze.plan(state, MIRRORS, ignore).power, MIRRORS.allowed)
+    assert kept["n1"] == "instance b stays: it stays together with others (htools:together:x)"
+
+
 def test_cost_and_record_call_live_migrations_by_their_name() -> None:
     rows = (replace(row, status=Status.DOWN) if row.name == "i0" else row for row in outgrown().instances)
     made = replace(outgrown(), instances=tuple(rows))

@@ -15,6 +15,7 @@ from ganeti_htools.execution.run import Ending
 from ganeti_htools.luxi import opcodes
 from ganeti_htools.luxi.client import LuxiError
 from ganeti_htools.model.cluster import Cluster, Instance
+from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.maintenance_tags import Home, home_tag, home_tags, maintenance_of
 from ganeti_htools.model.tags import MAINTENANCE
 from ganeti_htools.model.types import DiskTemplate
@@ -84,6 +85,35 @@ async def test_what_leaves_comes_home(autojump_clock: MockClock, empty: bool) ->
         assert not maintenance_of(caller.tags("one")).runs
         assert (await caller.squeeze(END)).ending is Ending.DONE
         check_restored(caller)
+
+
+async def test_emptied_node_is_offline_until_its_daemon_answers(autojump_clock: MockClock) -> None:
+    async with ganeti() as caller:
+        cluster = caller.world.cluster
+        rows = tuple(row for row in cluster.instances if row.name != "local-one")
+        caller.master.jobs.change(replace(caller.world, cluster=replace(cluster, instances=rows)))
+        await caller.squeeze(START)
+        assert (await caller.squeeze(replace(START, action="offline"))).ending is Ending.DONE
+        assert (caller.world.offline, caller.world.drained) == (frozenset({"one"}), frozenset())
+        caller.master.jobs.change(replace(caller.world, silent=frozenset({"one"})))
+        with pytest.raises(HtoolsError, match="offline for its maintenance"):
+            await caller.squeeze(END)
+        online = replace(END, action="online")
+        assert (await caller.squeeze(online)).ending is Ending.FAILED
+        caller.master.jobs.change(replace(caller.world, silent=frozenset()))
+        assert (await caller.squeeze(online)).ending is Ending.DONE
+        assert (caller.world.offline, caller.world.drained) == (frozenset(), frozenset({"one"}))
+        assert (await caller.squeeze(END)).ending is Ending.DONE
+        assert not any(row.tags for row in caller.world.cluster.nodes)
+
+
+async def test_what_is_not_drained_or_has_instances_stays_online(autojump_clock: MockClock) -> None:
+    async with ganeti() as caller:
+        for nodes in ("boss",), ("two",):
+            await caller.squeeze(replace(START, nodes=nodes))
+            await caller.squeeze(replace(START, action="offline", nodes=nodes))
+        assert "local-two" in {row.name for row in caller.world.cluster.instances if row.pnode == "two"}
+        assert (caller.world.offline, caller.world.drained) == (frozenset(), frozenset({"two"}))
 
 
 async def test_end_with_balancing(autojump_clock: MockClock) -> None:

@@ -198,7 +198,7 @@ def test_example_mails_a_message() -> None:
         serving.join()
     assert (ended.returncode, ended.stderr) == (0, "")
     envelope, _, rest = "".join(received).replace("\r\n", "\n").partition("data\n")
-    assert "rcpt TO:<root@localhost>" in envelope
+    assert "rcpt to:<root@localhost>" in envelope.lower()
     headers, _, body = rest.partition("\n\n")
     assert "Subject: boss: group rack1: node2 fails N+1 and 1 more\n" in headers
     text = "group rack1: node2 fails N+1\n  next: hbal -D -G rack1\nfull\nevents lost before: 2\n"

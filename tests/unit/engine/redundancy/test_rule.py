@@ -8,6 +8,7 @@ import pytest
 
 from ganeti_htools.engine.redundancy import rule
 from ganeti_htools.engine.redundancy.assessment import assess
+from ganeti_htools.engine.redundancy.recoverability import unrecoverable
 from ganeti_htools.engine.redundancy.rule import Means, Recovery
 from ganeti_htools.model.cluster import Disk, Instance
 from ganeti_htools.model.columns import NOWHERE, Bools
@@ -15,6 +16,7 @@ from ganeti_htools.model.derive import derive
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
+from ganeti_htools.model.tags import MAINTENANCE
 from ganeti_htools.model.types import DiskTemplate
 from tests.support.by_hand import cluster, instance
 
@@ -49,6 +51,18 @@ def test_an_instance_without_room_comes_back_nowhere() -> None:
     found = list(rule.recover(state.copy(), 0, everywhere(state)))
     assert {each.node for each in found} == {NOWHERE}
     assert not rule.can_be_lost(state, 0, everywhere(state))
+
+
+@pytest.mark.parametrize("tags", [(), (MAINTENANCE,)])
+def test_mirrors_in_maintenance_do_not_count(tags: tuple[str, ...]) -> None:
+    """A node that Ganeti does not ask has no memory. Only the tag says that the mirror comes back with it."""
+    rows = cluster(dict.fromkeys("abc", 10_000), ONE_OF_EACH)
+    away = replace(rows.nodes[1], offline=True, t_mem=0, f_mem=0, n_mem=0, tags=tags)
+    state = derive(replace(rows, nodes=(rows.nodes[0], away, rows.nodes[2])))
+    redundancy = assess(state, everywhere(state), PlacementOptions())
+    assert redundancy.holds() is rule.can_be_lost(state, 0, everywhere(state)) is bool(tags)
+    lost = unrecoverable(state, everywhere(state))
+    assert lost[[each.name for each in rows.instances].index("mirrored")]
 
 
 def test_nodes_that_are_not_up_take_nothing() -> None:
@@ -92,6 +106,6 @@ def test_what_no_other_node_has_a_unit_for_cannot_come_back() -> None:
     made = replace(made, nodes=tuple(replace(node, storage=units[node.name]) for node in made.nodes))
     state = derive(made)
     everyone, rows = np.ones(3, np.bool_), np.arange(4)
-    assert rule.bound_to_units(state, rows, everyone).tolist() == [False, False, True, False]
+    assert rule.bound_to_nodes(state, rows, everyone).tolist() == [False, False, True, False]
     without_c = np.array([True, True, False])
-    assert rule.bound_to_units(state, rows[:1], without_c).tolist() == [True]
+    assert rule.bound_to_nodes(state, rows[:1], without_c).tolist() == [True]
