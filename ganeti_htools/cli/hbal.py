@@ -163,6 +163,7 @@ def _balance(
         plan.parts[-1].after if plan.parts else state,
         [jobs for report in reports for jobs in report.after.sets],
         balance_report.page_notes(reports),
+        lambda: balance_report.page_front(reports),
     )
     outcome = plans.carry_out(line, HBAL.name, plan, answer(), tell) if line.exec and moves else None
     if line.json:

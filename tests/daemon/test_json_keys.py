@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.daemon.planning import OFTEN, call, ctl, following, made, until
 from tests.support.programs import Daemon, request_file, wait_until
+from tests.support.schemas import complaint
 from tests.support.worlds import uneven
 from tests.unit.test_json_keys import check
 
@@ -21,6 +22,9 @@ min_gain = 0.000001
 """
 # Kinds of consumers, commands, a program, a key of rolls, of which there are none, and keys of setup.
 WORDS = {"node", "claim", "execute", "resume", "cancel", "hmaintain", "working", "steps", "commands"}
+JOB = {"id": 1, "status": "running", "summary": "CLUSTER_VERIFY"}
+
+SAME = {"explain": "policies"}
 
 
 def considered(daemon: Daemon, count: int) -> Any:
@@ -54,25 +58,40 @@ def test_htoolsctl(tmp_path: Path) -> None:
         wait_until(lambda: call(daemon, "status")["groups"])
         wait_until(lambda: call(daemon, "status", capacity=True)["capacity"]["groups"])
         node = call(daemon, "providers")[0]["uuid"]
-        documents = [
-            call(daemon, "metrics"),
-            call(daemon, "report"),
-            call(daemon, "status"),
-            call(daemon, "refresh"),
-            {key: call(daemon, "storage")[key] for key in ("ages", "late", "error")},  # others: hinfo(1)
-            *(bare(method, "arguments") for method in call(daemon, "methods")),
-            *(bare(each, "options", "bounds") for each in call(daemon, "plans")),
-            bare(plan, "options", "bounds", "execution"),
-            call(daemon, "policies"),
-            call(daemon, "explain", policy="rebalance"),
-            call(daemon, "run", policy="squeeze"),
-            *(bare(entry, "arguments") for entry in call(daemon, "history")),
-            call(daemon, "why", instance=instance),
-            *(call(daemon, method) for method in ("providers", "inventory", "usage", "allocations")),
-            call(daemon, "candidates", resources={"MEMORY_MB": 1}),
-            call(daemon, "claim", consumer="tests", allocations={node: {"MEMORY_MB": 1}}),
-            json.loads(ctl(daemon, "check", "--json").stdout),
-            json.loads(ctl(daemon, "notify", "--test", "--json").stdout),
-            json.loads(ctl(daemon, "glossary", "claim", "--json").stdout),
-        ]
+        found = {
+            "status": call(daemon, "status"),
+            "metrics": call(daemon, "metrics"),
+            "report": call(daemon, "report"),
+            "refresh": call(daemon, "refresh"),
+            "storage": call(daemon, "storage"),
+            "methods": call(daemon, "methods"),
+            "plans": call(daemon, "plans"),
+            "plan": plan,
+            "policies": call(daemon, "policies"),
+            "explain": call(daemon, "explain", policy="rebalance"),
+            "run": call(daemon, "run", policy="squeeze"),
+            "history": call(daemon, "history"),
+            "why": call(daemon, "why", instance=instance),
+            **{name: call(daemon, name) for name in ("providers", "inventory", "usage", "allocations")},
+            "candidates": call(daemon, "candidates", resources={"MEMORY_MB": 1}),
+            "claim": call(daemon, "claim", consumer="tests", allocations={node: {"MEMORY_MB": 1}}),
+            "release": call(daemon, "release", consumer="tests"),
+            "check": json.loads(ctl(daemon, "check", "--json").stdout),
+            "notify": json.loads(ctl(daemon, "notify", "--test", "--json").stdout),
+            "decide": json.loads(ctl(daemon, "decide", "--json", request_file(tmp_path)).stdout),
+            "glossary": json.loads(ctl(daemon, "glossary", "claim", "--json").stdout),
+        }
+    for name, document in found.items():
+        assert complaint(f"htoolsctl-{SAME.get(name, name)}", document) is None, name
+    cluster = found["status"]["cluster"]
+    bared = {
+        "status": found["status"] | {"cluster": cluster | {"jobs": [JOB]}},  # there may be none just now
+        "storage": {key: found["storage"][key] for key in ("ages", "late", "error")},  # others: hinfo(1)
+        "methods": [bare(each, "arguments") for each in found["methods"]],
+        "plans": [bare(each, "options", "bounds") for each in found["plans"]],
+        "plan": bare(plan, "options", "bounds", "execution"),
+        "history": [bare(entry, "arguments") for entry in found["history"]],
+        "decide": None,  # Ganeti's answer
+    }
+    documents = list((found | bared).values())
     check("htoolsctl.1.md", documents, WORDS)

@@ -25,6 +25,7 @@ from tests.support.by_hand import instance
 from tests.support.clusters import Shape
 from tests.support.clusters import cluster as generated_cluster
 from tests.support.luxi_answers import answers, luxid
+from tests.support.schemas import complaint
 
 DRBD, EXT, PLAIN = DiskTemplate.DRBD, DiskTemplate.EXT, DiskTemplate.PLAIN
 # Objects of which the keys are names of groups, components, kinds of moves or constraints.
@@ -76,7 +77,9 @@ def report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., 
         if cluster is not None:
             path.write_text(text.dump(cluster))
         assert tool.main(["-t", str(path), "--json", *options]) in (0, 1, 2, 3)
-        return json.loads(capsys.readouterr().out)
+        document = json.loads(capsys.readouterr().out)
+        assert complaint(tool.__name__.rpartition(".")[2], document) is None
+        return document
 
     return ask
 
@@ -145,7 +148,9 @@ def test_hbal(report: Callable[..., Any]) -> None:
 def test_harep(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with luxid(tmp_path / "luxi", answers(generated_cluster(1, Shape(nodes=3, instances=3)))):
         assert harep.main([f"-L{tmp_path / 'luxi'}", "--json", "--dry-run"]) == 0
-    check("harep.1.md", [json.loads(capsys.readouterr().out)])
+    document = json.loads(capsys.readouterr().out)
+    assert complaint("harep", document) is None
+    check("harep.1.md", [document])
 
 
 def test_hcheck(report: Callable[..., Any]) -> None:
@@ -217,5 +222,6 @@ def test_hscan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = Path(__file__).parent / "none"
     assert hscan.main(["-d", str(tmp_path), "--json", f"file://{data}"]) == 2
     documents = json.loads(capsys.readouterr().out)
+    assert complaint("hscan", documents) is None
     summary = [{"file": "", **dict.fromkeys(hscan.Summary.__dataclass_fields__)}]
     check("hscan.1.md", [documents, summary], {"bad"})

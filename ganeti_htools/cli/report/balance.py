@@ -20,6 +20,7 @@ from ganeti_htools.planning.hbal import GroupPlan
 from ganeti_htools.planning.jobsets import BalancingMove, Names, cost_of, jobsets
 
 if TYPE_CHECKING:
+    from ganeti_htools.pages.markup import Markup
     from ganeti_htools.planning.stranded import StrandedInstance
 
 
@@ -163,7 +164,7 @@ def page_notes(groups: Sequence[GroupReport]) -> list[str]:
     lines = []
     for before, after, stranded, planned in groups:
         about = about_plan(before, after, 0) if planned else ["well balanced already"]
-        lines += [f"{before.group}: {text}" for text in about]
+        lines += [f"{before.group}: {text}" for text in about if "\n" not in text]
         lines += [f"{each.instance} is left on {', '.join(each.nodes)}: {each.why}" for each in stranded]
     return lines
 
@@ -206,6 +207,12 @@ def brief(title: str, made: Sequence[BalancingMove], initial: float) -> str:
 
 def front_table(plans: Sequence[Mapping[str, Any]]) -> str:
     """Lay out the plans to pick from, the one that copies least first."""
+    header, rows = _front(plans)
+    return layout.table(header, rows, [True] * len(header), "  ").removesuffix("\n")
+
+
+def _front(plans: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Return the header and the cells of the plans to pick from."""
     weighted = any(plan["weighted_mib"] != plan["disk_mib"] + plan["memory_mib"] for plan in plans)
     header = ["Plan", "Score", "Moves", "GiB", "Time", *(["Weighted GiB"] if weighted else [])]
     rows = []
@@ -214,7 +221,19 @@ def front_table(plans: Sequence[Mapping[str, Any]]) -> str:
         cells = [str(plan["plan"]), fixed(float(plan["score"]), 8), str(plan["moves"]), layout.gib(copied)]
         cells.append(_duration(plan["seconds"]))
         rows.append([*cells, layout.gib(plan["weighted_mib"])] if weighted else cells)
-    return layout.table(header, rows, [True] * len(header), "  ").removesuffix("\n")
+    return header, rows
+
+
+def page_front(groups: Sequence[GroupReport]) -> "Iterator[Markup]":
+    """Yield the section of a page about the plans to pick from, if there are any."""
+    from ganeti_htools.pages.cluster import section  # seldom needed
+    from ganeti_htools.pages.markup import table
+
+    for group in groups:
+        if group.after.plan.front:
+            header, rows = _front(group.after.plan.front)
+            caption = "From no move to the most even plan"
+            yield section("Plans to pick from", table(caption, header, rows, [True] * len(header)))
 
 
 def _duration(seconds: float) -> str:

@@ -13,6 +13,7 @@ from ganeti_htools.cli.setup import command, observe, steps
 from ganeti_htools.cli.setup.steps import STEPS, ClusterSettings, Command, Facts, OtherCandidate
 from ganeti_htools.model import tags
 from ganeti_htools.model.errors import HtoolsError
+from tests.support.schemas import complaint
 
 LINK = f"{steps.DIRECTORIES[0]}/htoolsd"
 
@@ -293,6 +294,7 @@ def test_prints_steps_as_json(on: Callable[..., int], capsys: pytest.CaptureFixt
     machine = Machine()
     on(machine, dry_run=True, json=True)
     document: Any = json.loads(capsys.readouterr().out)
+    assert complaint("htoolsctl-setup", document) is None
     assert [step["name"] for step in document["steps"]] == [step.name for step in STEPS]
     assert document["steps"][0]["commands"][0] == "mkdir -p /usr/local/lib/ganeti/iallocators"
 
