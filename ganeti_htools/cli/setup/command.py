@@ -23,7 +23,7 @@ from ganeti_htools.cli.setup.steps import (
 )
 from ganeti_htools.cli.terminal.messages import warn
 from ganeti_htools.files import write_text
-from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.errors import HtoolsError, printable
 
 _EFFECT = 30.0  # seconds until a command must have had its effect: the daemon reads the cluster
 _PAUSE = 0.5
@@ -122,7 +122,8 @@ def _summary(judged_steps: Sequence[JudgedStep]) -> str:
 
 def _line(judged: JudgedStep) -> str:
     lines = [f"{judged.state:8} {judged.name:13} {judged.text}"]
-    return "\n".join([*lines, *(f"{'':22} {shlex.join(command)}" for command in judged.commands)])
+    lines += [f"{'':22} {shlex.join(command)}" for command in judged.commands]
+    return "\n".join(map(printable, lines))
 
 
 def _to_json(judged: JudgedStep) -> dict[str, object]:

@@ -131,6 +131,7 @@ def _removal(step: SetupStep, undo: Callable[[Facts], Work]) -> SetupStep:
         lambda facts: step.name not in facts.made,
         do,
         elsewhere=lambda facts: step.elsewhere(facts) if step.name in facts.made else "",
+        note=lambda facts: "" if step.name in facts.made else "nothing is left of setup",
         recorded=step.recorded,
     )
 
@@ -207,6 +208,11 @@ def _start(facts: Facts) -> Work:
     return [("systemctl", "start", IALLOCATOR)]
 
 
+def _without_daemon(facts: Facts) -> str:
+    """Return that the daemon does not answer, where setup cannot start it."""
+    return "the daemon does not answer" if facts.status is None and facts.unit is None else ""
+
+
 def _runs(facts: Facts) -> bool:
     """Whether the daemon answers, and on the master knows the cluster."""
     if facts.status is None:
@@ -229,8 +235,8 @@ def _name(facts: Facts) -> Work:
     lacking = sorted(name for name, other in facts.others.items() if "executable" in other.missing)
     if lacking:
         return f"{', '.join(lacking)} could not decide after a failover; install htoolsd there first"
-    if facts.status is None:
-        return "the daemon does not answer"
+    if problem := _without_daemon(facts):
+        return problem
     assert facts.settings is not None
     tag, made = f"{tags.SETUP}{facts.settings.iallocator}", previous(facts.settings.tags)
     old = [f"{tags.SETUP}{name}" for name in made if f"{tags.SETUP}{name}" != tag]
@@ -252,6 +258,8 @@ def _give_back(facts: Facts) -> Work:
 
 
 def _decide(facts: Facts) -> Work:
+    if problem := _without_daemon(facts):
+        return problem
     assert facts.settings is not None
     spec = facts.settings.spec
     template = next((name for name in facts.settings.templates if name not in _NO_TEST), None)

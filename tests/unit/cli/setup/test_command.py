@@ -1,6 +1,7 @@
 """``htoolsctl setup`` on a machine in memory: there and back, interrupted anywhere, and what it refuses."""
 
 import json
+import shlex
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from itertools import product
@@ -26,6 +27,7 @@ class Machine:
         self.files = {LINK} if found.get("linked") else set[str]()
         self.enabled, self.running = found.get("enabled", False), found.get("running", False)
         self.user = self.without_group = found.get("rooted", False)
+        self.booted = found.get("booted", True)
         self.iallocator, self.tags, self.decided = "hail", ["other"], 0
         self.others: dict[str, OtherCandidate] = {}
         self.done: list[Command] = []
@@ -56,7 +58,7 @@ class Machine:
             configured=steps.CONFIGURATION in self.files,
             user=self.user,
             group=not self.without_group,
-            unit=unit,
+            unit=unit if self.booted else None,
             status=status if self.running else None,
             problem="" if self.running else "no daemon",
             settings=ClusterSettings(self.iallocator, tuple(self.tags), ("plain",), spec, "debian"),
@@ -127,12 +129,19 @@ def on(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
 @pytest.mark.parametrize("leads", [True, False])
 @pytest.mark.parametrize("found", [*product([True, False], repeat=4)], ids=str)
 def test_does_all_once_and_gives_it_back(
-    on: Callable[..., int], record: Path, leads: bool, found: tuple[bool, ...]
+    on: Callable[..., int],
+    record: Path,
+    capsys: pytest.CaptureFixture[str],
+    leads: bool,
+    found: tuple[bool, ...],
 ) -> None:
+    """A dry run shows the commands."""
     machine = Machine(leads, **dict(zip(("linked", "enabled", "running", "rooted"), found, strict=True)))
     before = machine.settings()
-    assert (on(machine, dry_run=True), machine.done) == (0, [])
+    assert (on(machine, dry_run=True, json=True), machine.done) == (0, [])
+    shown = [command for step in json.loads(capsys.readouterr().out)["steps"] for command in step["commands"]]
     assert on(machine) == 0
+    assert [shlex.join(words) for words in machine.done] == shown
     assert (machine.enabled, machine.running, machine.user) == (True, True, True)
     assert (machine.iallocator, machine.decided) == (("htoolsd", 1) if leads else ("hail", 0))
     done = [*machine.done]
@@ -281,6 +290,17 @@ def test_asks_before_each_step(
     with pytest.raises(HtoolsError, match="setup: stopped; what was done stays"):
         on(machine, yes=False)
     assert (LINK in machine.files) == done
+
+
+def test_without_systemd_the_daemon_is_started_by_hand(
+    on: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = Machine(linked=True, booted=False)
+    assert (on(machine), machine.done) == (1, [])
+    assert capsys.readouterr().out.endswith("by hand: daemon, default, decision\n")
+    machine.running = True
+    assert on(machine) == 0
+    assert (machine.iallocator, machine.decided) == ("htoolsd", 1)
 
 
 def test_asks_nobody_without_terminal(on: Callable[..., int]) -> None:
