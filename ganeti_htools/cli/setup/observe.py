@@ -37,6 +37,8 @@ def observer(socket: str, asks_nodes: bool, submits: bool) -> Callable[[], Facts
     def look() -> Facts:
         master, settings = _master(ssconf), _settings()
         leads = master == ssconf.name
+        if leads and settings is None:
+            raise HtoolsError(f"{configuration_file()}: expected the configuration of Ganeti on the master")
         status, problem = _status(socket)
         default = {"default"} if settings and steps.previous(settings.tags) else set()
         facts = Facts(
@@ -51,7 +53,7 @@ def observer(socket: str, asks_nodes: bool, submits: bool) -> Callable[[], Facts
             status=status,
             problem=problem,
             settings=settings,
-            others=_others(_candidates(ssconf) - {master}) if asks_nodes and leads else {},
+            others=_ask_candidates(_candidates(ssconf) - {master}) if asks_nodes and leads else {},
             made=frozenset(made_here()) | default,
         )
         if not (submits and leads and settings) or settings.system or steps.decisions(facts):
@@ -92,11 +94,12 @@ def read_candidates(nodes: frozenset[str], output: str) -> dict[str, OtherCandid
     """Read what ``gnt-cluster command`` prints of ``htoolsctl setup --dry-run --json`` on other nodes."""
     answers = {node: (said, int(status)) for node, said, status in _ANSWER.findall(output)}
     return {
-        node: _candidate(*answers.get(node, ("Ganeti does not ask it; is it offline?", 1))) for node in nodes
+        node: _read_answer(*answers.get(node, ("Ganeti does not ask it; is it offline?", 1)))
+        for node in nodes
     }
 
 
-def _candidate(said: str, status: int) -> OtherCandidate:
+def _read_answer(said: str, status: int) -> OtherCandidate:
     try:
         found = json.loads(said)["steps"]
         return OtherCandidate(
@@ -109,7 +112,7 @@ def _candidate(said: str, status: int) -> OtherCandidate:
 
 
 @cache
-def _others(nodes: frozenset[str]) -> Mapping[str, OtherCandidate]:
+def _ask_candidates(nodes: frozenset[str]) -> Mapping[str, OtherCandidate]:
     options = [word for node in sorted(nodes) for word in ("-n", node)]
     program = os.path.abspath(sys.argv[0])
     command = ("gnt-cluster", "command", *options, program, "setup", "--dry-run", "--json")

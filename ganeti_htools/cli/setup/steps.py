@@ -231,7 +231,7 @@ def _obstacle(facts: Facts) -> str:
     )
 
 
-def _name(facts: Facts) -> Work:
+def _name_iallocator(facts: Facts) -> Work:
     lacking = sorted(name for name, other in facts.others.items() if "executable" in other.missing)
     if lacking:
         return f"{', '.join(lacking)} could not decide after a failover; install htoolsd there first"
@@ -263,7 +263,7 @@ def _decide(facts: Facts) -> Work:
     assert facts.settings is not None
     spec = facts.settings.spec
     template = next((name for name in facts.settings.templates if name not in _NO_TEST), None)
-    if template is None or not spec:
+    if template is None or not spec.keys() >= {"memory-size", "cpu-count", "disk-size"}:
         return f"type a dry run of your own: gnt-instance add --dry-run -I {IALLOCATOR} ..."
     disk = () if template == "diskless" else ("--disk", f"0:size={spec['disk-size']}m")
     return [
@@ -342,7 +342,7 @@ STEPS = (
         "default",
         "the default iallocator of the cluster is htoolsd",
         lambda facts: facts.settings is not None and facts.settings.iallocator == IALLOCATOR,
-        _name,
+        _name_iallocator,
         _give_back,
         elsewhere=_not_master,
     ),

@@ -83,6 +83,14 @@ def test_node_may_be_no_candidate(node: Path) -> None:
     assert observe.observer(str(node / "none"), asks_nodes=True, submits=True)().settings is None
 
 
+def test_master_without_configuration_is_an_error(node: Path) -> None:
+    (node / "ssconf_master_node").write_text("node2\n")
+    with pytest.raises(
+        HtoolsError, match=r"config\.data: expected the configuration of Ganeti on the master"
+    ):
+        observe.observer(str(node / "none"), asks_nodes=True, submits=True)()
+
+
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"cluster": 1}', '{"cluster": {"ipolicy": 1}}'])
 def test_damaged_configuration_is_an_error(node: Path, content: str) -> None:
     (node / "config.data").write_text(content)
