@@ -1,8 +1,8 @@
 """Speed, ours and Debian's side by side: decisions (``requests.py``) and tools (``tools.py``).
 
-And, with nothing to compare with, node groups (``regroup.py``), following a cluster (``sync.py``), claims
-(``claims.py``), the history (``history.py``), the ledger (``ledger.py``), a day under policies
-(``policies.py``) and overload (``overload.py``).
+And, with nothing to compare with, what balancing copies (``copying.py``), node groups (``regroup.py``),
+following a cluster (``sync.py``), claims (``claims.py``), the history (``history.py``), the ledger
+(``ledger.py``), a day under policies (``policies.py``) and overload (``overload.py``).
 """
 
 import argparse
@@ -15,6 +15,7 @@ sys.path[0] = str(TOP)  # for bench.* and tests.*
 
 from bench import (  # noqa: E402
     claims,
+    copying,
     document,
     history,
     ledger,
@@ -47,7 +48,7 @@ def main() -> None:
         compileall.compile_dir(TOP / package, quiet=1)
 
     tables = []
-    for part in (requests, tools, regroup, sync, claims, history, ledger, policies, overload):
+    for part in (requests, tools, copying, regroup, sync, claims, history, ledger, policies, overload):
         rows = [*part.ROWS, *(part.FULL_ROWS if options.full else [])]
         chosen = [row for row in rows if row.work.startswith(tuple(options.rows))]
         if chosen:

@@ -8,7 +8,7 @@ from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.execution.review import Check, Say
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import NOWHERE
-from ganeti_htools.model.options import BalancingOptions
+from ganeti_htools.model.options import BalancingOptions, CopyingOptions
 from ganeti_htools.planning import view
 from ganeti_htools.planning.hbal import HBAL, HbalOptions
 from ganeti_htools.planning.node_groups import select
@@ -46,6 +46,7 @@ def plan(cluster: Cluster, settings: RebalanceSettings, bounds: PlanBounds, prog
         BalancingOptions(max_length=bounds.room.moves),
         bounds.group,
     )
+    options = replace(options, copying=_copying(settings, bounds))
     proposal = HBAL.propose(cluster, options, progress)
     steps = proposal.found["steps"]
     state = view.state_of(cluster, options.view)
@@ -59,12 +60,27 @@ def plan(cluster: Cluster, settings: RebalanceSettings, bounds: PlanBounds, prog
         return RemedyPlan(options, proposal, 0, 0, proposal.score["after"], refusal=why)
     if len(copies) < len(steps):
         options = replace(options, balancing=replace(options.balancing, max_length=len(copies)))
-        proposal = HBAL.propose(cluster, options, progress)
+        first = {**proposal.found, "steps": steps[: len(copies)]}
+        proposal = HBAL.restore(HBAL.state_of(cluster, options), options, first).proposal()
     gain = proposal.score["before"] - proposal.score["after"]
     few = f"the plan would improve the score by {fixed(gain, 8)}, less than min_gain, {settings.min_gain:g}"
     whole = _guarded(proposal, options, bounds)
     found = RemedyPlan(options, whole, len(copies), sum(copies), proposal.score["after"])
     return found.refused(None if gain >= settings.min_gain else few)
+
+
+def _copying(settings: RebalanceSettings, bounds: PlanBounds) -> CopyingOptions:
+    """Return the options of the plan that the settings choose; by default it is the usual plan."""
+    copying = CopyingOptions(
+        price=settings.price,
+        max_copy=settings.max_copy or -1,
+        most_even=settings.most_even,
+        cheapest_below=settings.cheapest_below or None,
+    )
+    if not copying.wanted:
+        return copying
+    most = bounds.room.mib if copying.max_copy < 0 else min(copying.max_copy, bounds.room.mib)
+    return replace(copying, max_copy=most, max_moves=bounds.room.moves)
 
 
 def _guarded(proposal: Proposal, options: HbalOptions, bounds: PlanBounds) -> Proposal:

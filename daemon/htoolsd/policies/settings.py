@@ -25,6 +25,18 @@ def _hours(name: str, value: object) -> str:
     return found
 
 
+def _score(name: str, value: object) -> float:
+    if type(value) not in (int, float) or not 0 <= value < 1e9:  # type: ignore[operator]
+        raise DataError(f"{name}: expected a number from 0 to a billion")
+    return float(value)  # type: ignore[arg-type]
+
+
+def _mib(name: str, value: object) -> int:
+    if type(value) is not int or not 0 <= value < 10**9:
+        raise DataError(f"{name}: expected a whole number from 0 to a billion")
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class PolicySettings:
     """The keys of every policy: when it acts, and how much it may do. A day is any period of 24 hours."""
@@ -77,11 +89,19 @@ class RebalanceSettings(PolicySettings):
     start: float = key(2.0, "score of a node group at which it acts; lost N+1 redundancy is a reason, too")
     stop: float = key(1.0, "score at which it stops")
     min_gain: float = key(0.1, "least improvement of the score by a plan")
+    most_even: bool = key(False, "make the most even plan of hbal --front, instead of the usual one")
+    cheapest_below: float = key(
+        0.0, "make the plan that copies least down to this score; 0: no such score", read=_score
+    )
+    max_copy: int = key(0, "make the most even plan that copies at most this, MiB; 0: no limit", read=_mib)
+    price: float = key(0.0, "score for each TiB that a plan copies, as hbal --price; 0: none", read=_score)
 
     def __post_init__(self) -> None:
         """Check ``stop`` against ``start``. Raises DataError."""
         if self.stop > self.start:
             raise DataError(f"stop: expected at most start, which is {self.start:g}")
+        if bool(self.most_even) + bool(self.cheapest_below) + bool(self.price) > 1:
+            raise DataError("expected only one of the keys most_even, cheapest_below and price")
 
 
 @dataclass(frozen=True, slots=True)

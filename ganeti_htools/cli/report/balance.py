@@ -314,6 +314,7 @@ def _document(group: GroupReport, jobsets_before: int) -> dict[str, Any]:
         for move, place in zip(made, _places(state, made), strict=True)
     ]
     parts = [side.figures.components() for side in (before, after)]
+    front = [{**plan, "score": float(plan["score"])} for plan in after.plan.front]
     return {
         "group": {
             "name": before.group,
@@ -332,7 +333,7 @@ def _document(group: GroupReport, jobsets_before: int) -> dict[str, Any]:
         "steps": steps,
         "left_on_offline_nodes": [each._asdict() for each in stranded],
         **({} if greedy is None else {"greedy": _rival(greedy, before.score)}),
-        **({"front": list(group.after.plan.front)} if group.after.plan.front else {}),
+        **({"front": front} if front else {}),
     }
 
 

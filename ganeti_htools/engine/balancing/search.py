@@ -96,7 +96,7 @@ class Search:
         ``report`` gets each move. With ``rough``, ``current`` and a clear winner's score are right to about
         1e-8 only.
         """
-        baseline = self._baseline()
+        baseline = self.baseline()
         search = StepSearch(self.space, baseline, current, CLOSE if rough else 0.0, report=report)
         found = search.moves(list(self.candidates(barred)))
         return best_of(self.space, baseline, found, search.limit, current if rough else None)
@@ -107,7 +107,7 @@ class Search:
 
         Finds all such moves, or about as many as ``most``.
         """
-        search = StepSearch(self.space, self._baseline(), current, loss, most)
+        search = StepSearch(self.space, self.baseline(), current, loss, most)
         return search.moves(list(self.candidates(barred)))
 
     @np.errstate(invalid="ignore", divide="ignore", over="ignore")
@@ -117,7 +117,7 @@ class Search:
         Its ``score`` is that sum, right to about 1e-8; of equal ones the first, in the order of :meth:`best`.
         """
         candidates = [each._replace(prices=prices(each.batch, each.kind)) for each in self.candidates(barred)]
-        search = StepSearch(self.space, self._baseline(), current, CLOSE)
+        search = StepSearch(self.space, self.baseline(), current, CLOSE)
         found = search.moves(candidates)
         ranks = (
             (int(moves.batch.rows[member]), int(moves.new[i]), RANK[moves.kind], which, i)
@@ -131,7 +131,8 @@ class Search:
                 return BestMove(trial, move.kind, node, float(move.scores[0]))
         return None
 
-    def _baseline(self) -> Baseline:
+    def baseline(self) -> Baseline:
+        """Compute the statistics of the present nodes."""
         return Baseline(self.space.parts, affinity.location_exclusion(self.state, self.space.scope))
 
     def candidates(self, barred: Bools | None = None) -> Iterator[MoveCandidates]:

@@ -4,13 +4,12 @@ A home is the place before the plan. The cost of a place does not depend on how 
 instance that has left its home may go on to another place, or return, for the difference.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ganeti_htools.engine.balancing.batches import Batch
-from ganeti_htools.engine.balancing.ways import NodePair
 from ganeti_htools.model import tags
 from ganeti_htools.model.columns import NOWHERE, Floats, Ints
 from ganeti_htools.model.moves import MoveKind
@@ -71,13 +70,6 @@ class Homes:
         weighted = self.weights.disk * copies * self.disk[rows] + migrations * self.migration[rows]
         charge = self.factor[rows] * weighted
         return Costs(copied, charge, moved + (mirrored & new_p & new_s))
-
-    def cheapest_first(self, goals: Mapping[int, NodePair]) -> list[int]:
-        """Sort instances by the charge of their ways to these places."""
-        rows = np.array(list(goals), np.int64)
-        places = np.array(list(goals.values()), np.int64).reshape(-1, 2)
-        charge = self.costs(rows, places[:, 0], places[:, 1]).charge
-        return [int(row) for row in rows[np.lexsort((rows, charge))]]
 
 
 class MovePrices(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.model.tags import PINNED
 from ganeti_htools.planning import hbal
 from htoolsd.policies.memory import Budget
@@ -59,6 +59,26 @@ def test_stops_at_the_budget(room: Budget) -> None:
 def test_refuses_when_no_move_fits_into_the_budget() -> None:
     assert planned(uneven(), room=Budget(100, 10)).refusal == "no move fits into the budget"
     assert planned(uneven(), room=Budget(100, 10)).moves_to_json() == []
+
+
+@pytest.mark.parametrize(
+    "chosen", [{"most_even": True}, {"cheapest_below": 1.0}, {"max_copy": 1500}, {"price": 0.1}]
+)
+def test_plans_the_chosen_point_of_the_front(chosen: dict[str, Any]) -> None:
+    usual, found = planned(uneven()), planned(uneven(), replace(EAGER, **chosen))
+    assert found.refusal is None
+    assert len(found.proposal.found["steps"]) == found.moves > 0
+    assert found.after is not None
+    assert usual.after is not None
+    if "max_copy" in chosen:
+        assert found.mib <= 1500 < usual.mib
+    else:
+        assert found.mib <= usual.mib or found.after < usual.after
+
+
+def test_refuses_two_choices() -> None:
+    with pytest.raises(DataError, match="expected only one of the keys"):
+        RebalanceSettings(most_even=True, price=1.0)
 
 
 def test_refuses_a_small_gain() -> None:
