@@ -20,6 +20,11 @@ class Ssconf:
     name: str
     directory: str
 
+    @property
+    def configuration(self) -> str:
+        """The path of Ganeti's configuration, which master candidates have."""
+        return os.path.join(self.directory, "config.data")
+
     def master(self) -> str | None:
         """Return the master node's name, None without Ganeti. Raises OSError."""
         path = os.path.join(self.directory, "ssconf_master_node")

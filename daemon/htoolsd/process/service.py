@@ -139,7 +139,7 @@ async def _run(
         config.config_seconds,
         config.live_seconds,
         show_status=lambda summary: notify(f"STATUS={summary}"),
-        configuration_file=os.path.join(ssconf.directory, "config.data"),
+        configuration_file=ssconf.configuration,
         standby_file=os.path.join(config.state_dir, "standby.data"),
     )
     sync.storage.settings = _storage_settings(config)

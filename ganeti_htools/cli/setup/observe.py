@@ -18,7 +18,6 @@ from ganeti_htools.client.calls import PATIENCE, ask
 from ganeti_htools.files import read_bytes, read_text
 from ganeti_htools.model.errors import DataError, HtoolsError, on_one_line
 from ganeti_htools.sources.ssconf import Ssconf, this_node
-from ganeti_htools.sources.storage_jobs import configuration_file
 
 RECORD = "/var/lib/htoolsd.setup"  # names of the steps that setup has done on this node
 _LONGEST = 300.0  # seconds for a command, which may wait for other jobs of Ganeti
@@ -35,10 +34,10 @@ def observer(socket: str, asks_nodes: bool, submits: bool) -> Callable[[], Facts
     ssconf = this_node("")
 
     def look() -> Facts:
-        master, settings = _master(ssconf), _settings()
+        master, settings = _master(ssconf), _settings(ssconf.configuration)
         leads = master == ssconf.name
         if leads and settings is None:
-            raise HtoolsError(f"{configuration_file()}: expected the configuration of Ganeti on the master")
+            raise HtoolsError(f"{ssconf.configuration}: expected the configuration of Ganeti on the master")
         status, problem = _status(socket)
         default = {"default"} if settings and steps.previous(settings.tags) else set()
         facts = Facts(
@@ -142,9 +141,8 @@ def _candidates(ssconf: Ssconf) -> frozenset[str]:
         raise HtoolsError(f"{error.filename}: {error.strerror}") from error
 
 
-def _settings() -> ClusterSettings | None:
+def _settings(path: str) -> ClusterSettings | None:
     """Read Ganeti's configuration; None where there is none. Raises HtoolsError."""
-    path = configuration_file()
     if not os.path.exists(path):
         return None
     try:
