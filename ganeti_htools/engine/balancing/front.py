@@ -81,7 +81,7 @@ def front(
     for visit in _promising(search.best, usual[-1]):
         goals = _without_homes(state, places | dict(search.made[: visit.moves]))
         goals = exchanged_goals(state, start.batches, goals)
-        replay = Replay(state, scope, anywhere, concerned)
+        replay = Replay(state, scope, options, concerned)
         steps = _lead(replay, sorted(goals, key=lambda index: (rank(index, goals[index]), index)), goals)
         found += (plan for plan in priced(steps) if plan.within(copying, options))
     return Front(usual[-1], _unbeaten(found))

@@ -10,9 +10,13 @@ import pytest
 from ganeti_htools.engine.balancing.balance import rebalance
 from ganeti_htools.engine.balancing.front import Front, choose, front, spread
 from ganeti_htools.engine.balancing.priced_plans import PricedPlan
+from ganeti_htools.engine.balancing.recheck import named, obstacle
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.options import BalancingOptions, CopyingOptions
 from ganeti_htools.model.state import State
+from ganeti_htools.model.types import DiskTemplate
+from tests.support import by_hand
+from tests.support.by_hand import instance
 from tests.support.clusters import Shape
 from tests.support.rows import generated
 
@@ -81,6 +85,16 @@ def test_limits_hold(copying: CopyingOptions) -> None:
 def test_length_of_the_options_holds() -> None:
     found = found_in(state_of(), replace(OPTIONS, max_length=5))
     assert max(each.length for each in found.plans) <= 5
+
+
+def test_lost_nodes_are_left_by_steps_that_a_review_accepts() -> None:
+    rows = [instance(f"i{i}", DiskTemplate.DRBD, "n0", f"n{1 + i % 3}", mem=500 + 300 * i) for i in range(6)]
+    described = by_hand.cluster({f"n{i}": 20_000 for i in range(5)}, rows)
+    lost = tuple(replace(node, offline=node.name == "n0") for node in described.nodes)
+    state, options = derive(replace(described, nodes=lost)), replace(OPTIONS, evacuation=True)
+    scope, everyone = np.ones(5, np.bool_), np.ones(6, np.bool_)
+    for each in found_in(state, options, number=30).plans:
+        assert obstacle(state.copy(), scope, list(named(state, each.steps)), options, everyone) is None
 
 
 def test_dear_instances_stay() -> None:
