@@ -7,8 +7,7 @@ from typing import Any
 
 from ganeti_htools.model.wording import counted, shorten_names
 from ganeti_htools.pages import pictures
-from ganeti_htools.pages.cluster import section
-from ganeti_htools.pages.markup import Markup, element, table
+from ganeti_htools.pages.markup import Markup, element, section, table
 
 _SHOWN = 100  # the newest entries
 _KINDS = {"decision": "Decisions", "plan": "Plans", "policy": "Decisions of policies", "call": "Calls"}

@@ -36,6 +36,11 @@ def element(name: str, /, *content: str, **attributes: str | None) -> Markup:
     return Markup(f"<{name}{given}>{join(content)}</{name}>")
 
 
+def section(title: str, *content: str) -> Markup:
+    """Return a section with its title."""
+    return element("section", element("h2", title), *content)
+
+
 def table(
     caption: str, header: Iterable[str], rows: Iterable[Iterable[str]], numeric: Iterable[bool]
 ) -> Markup:
@@ -49,7 +54,7 @@ def table(
         element("thead", element("tr", *head)),
         element("tbody", *body),
     )
-    return element("div", filled, class_="wide", role="region", aria_label=caption, tabindex="0")
+    return element("section", filled, class_="wide", aria_label=caption, tabindex="0")
 
 
 def _row(cells: Iterable[str], kinds: Iterable[str | None]) -> Markup:

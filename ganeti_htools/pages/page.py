@@ -1,12 +1,18 @@
 """A whole page: one file that loads nothing, with the report of a tool or of the daemon."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ganeti_htools.model.state import State
-from ganeti_htools.pages import cluster, history
-from ganeti_htools.pages.cluster import Jobsets, Side
+from ganeti_htools.pages import history
+from ganeti_htools.pages.faults import faults
+from ganeti_htools.pages.groups import facts, groups
 from ganeti_htools.pages.markup import Markup, element
+from ganeti_htools.pages.moves import Jobsets, moves
+from ganeti_htools.pages.nodes import nodes
+from ganeti_htools.pages.score import score
+from ganeti_htools.pages.sides import Side
+from ganeti_htools.pages.storage import storage
 from ganeti_htools.pages.style import POLICY, STYLE
 from ganeti_htools.version import VERSION
 
@@ -26,8 +32,8 @@ def cluster_page(
     ``notes`` are lines at the top, ``more`` further sections.
     """
     sides = Side.of(before), None if after is None else Side.of(after)
-    moved = [] if jobsets is None else [cluster.moves(jobsets)]
-    return page(title, made, notes, [cluster.facts(*sides), *more, *moved, *cluster.sections(*sides)])
+    moved = [] if jobsets is None else [moves(jobsets)]
+    return page(title, made, notes, [facts(*sides), *more, *moved, *_sections(*sides)])
 
 
 def daemon_page(
@@ -44,7 +50,12 @@ def daemon_page(
     """
     side = Side.of(state)
     told, past = history.attention(attention), history.history(entries, days)
-    return page(title, made, (), [cluster.facts(side, None), told, *cluster.sections(side, None), past])
+    return page(title, made, (), [facts(side, None), told, *_sections(side, None), past])
+
+
+def _sections(before: Side, after: Side | None) -> Iterator[Markup]:
+    for section in (groups, nodes, score, storage, faults):
+        yield section(before, after)
 
 
 def page(title: str, made: str, notes: Sequence[str], content: Iterable[Markup]) -> str:

@@ -53,7 +53,7 @@ ul{{padding-left:1.2rem}}
 .card p{{margin:.2rem 0 0;font-size:.85rem}}
 .row{{display:grid;grid-template-columns:3.6rem minmax(3rem,1fr) 6.2rem;gap:.5rem;align-items:center;
  font-size:.85rem;font-variant-numeric:tabular-nums}}
-.long .row{{grid-template-columns:minmax(6rem,14rem) minmax(3rem,1fr) 8.4rem}}
+.long .row{{grid-template-columns:minmax(6rem,14rem) minmax(3rem,1fr) 9.6rem}}
 .row span:last-child{{text-align:right}}
 svg{{display:block;width:100%;overflow:visible}}
 .track{{fill:var(--track)}}

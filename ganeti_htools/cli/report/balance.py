@@ -226,8 +226,7 @@ def _front(plans: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str
 
 def page_front(groups: Sequence[GroupReport]) -> "Iterator[Markup]":
     """Yield the section of a page about the plans to pick from, if there are any."""
-    from ganeti_htools.pages.cluster import section  # seldom needed
-    from ganeti_htools.pages.markup import table
+    from ganeti_htools.pages.markup import section, table  # seldom needed
 
     for group in groups:
         if group.after.plan.front:

@@ -100,16 +100,17 @@ def _storage(left: StorageLeft | None) -> Iterator[str]:
 
 def page_section(allocations: Sequence[Allocation]) -> "Iterator[Markup]":
     """Yield the section of a page about the instances that fit."""
-    from ganeti_htools.pages.cluster import section  # seldom needed
-    from ganeti_htools.pages.markup import element, table
+    from ganeti_htools.pages.markup import element, section, table  # seldom needed
 
     rows = []
     for each in allocations:
         why = [reason.value for reason in by_number(each.result)[:1]]
-        ends = "; ".join([*why, *obstacles(each.why), *_storage(each.left)])
+        why += [f"first to end: {each.left.ends_first}"] if each.left and each.left.ends_first else []
+        ends = "; ".join([*why, *obstacles(each.why)])
         for size, number in each.result.tiers or ((each.size, each.result.placed),):
             listed = _listed(size, _exclusive(each.before))
             rows.append((each.mode.description, str(number), listed, ends))
+            ends = ""
     header = ("Mode", "Instances", "Size (MiB)", "Reason to stop")
     note = element("p", "The plan in the sections below is the allocation of standard instances.")
     fitting = table("Instances that fit", header, rows, (False, True, False, False))

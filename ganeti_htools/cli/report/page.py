@@ -11,8 +11,8 @@ from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
 
 if TYPE_CHECKING:
-    from ganeti_htools.pages.cluster import Jobsets
     from ganeti_htools.pages.markup import Markup
+    from ganeti_htools.pages.moves import Jobsets
 
 
 def check_page(line: CommandLine) -> None:

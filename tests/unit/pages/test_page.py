@@ -12,7 +12,7 @@ from ganeti_htools.backends import simu
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.errors import printable
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.pages import cluster as sections
+from ganeti_htools.pages.nodes import CARDS
 from ganeti_htools.pages.page import cluster_page
 from ganeti_htools.planning import view
 from ganeti_htools.planning.jobsets import PlannedMove
@@ -72,7 +72,7 @@ CLUSTERS = {
     "no nodes": by_hand.cluster({}, []),
     "empty": simu.parse(["p,3,100g,9g,4"]),
     "units": simu.parse(["p,3,100g,9g,4;lvm-vg,ssdvg,9g;rbd,vms,5g"]),
-    "many": simu.parse([f"p,{sections.CARDS + 1},100g,9g,4"]),
+    "many": simu.parse([f"p,{CARDS + 1},100g,9g,4"]),
     "offline": by_hand.cluster({"n": 1}, [], offline=True),
     "hostile": hostile(),
 }

@@ -1,0 +1,70 @@
+"""The section of a page about what is fragile, and why."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ganeti_htools.engine.rules.broken_rules import broken_rules
+from ganeti_htools.model.wording import counted, size
+from ganeti_htools.pages.markup import Markup, element, section, table
+from ganeti_htools.pages.sides import Side, some
+
+
+def faults(before: Side, after: Side | None) -> Markup:
+    """Return what is fragile and why: nodes that fail N+1 or cannot be lost, and broken rules."""
+    content = [*_faults(before, "Now" if after else "")]
+    if after:
+        content += _faults(after, "After the plan")
+    return section("What is fragile", *content)
+
+
+def _faults(side: Side, title: str) -> Iterator[Markup]:
+    state, label = side.state, f" ({title.lower()})" * bool(title)
+    if title:
+        yield element("h3", title)
+    whys = [(group["name"], why) for group in side.health for why in group["why"]]
+    broken = broken_rules(state)
+    if not whys and not broken:
+        yield element("p", "✓ Nothing: every group is healthy, and every node can be lost.")
+        return
+    if whys:
+        yield element("ul", *(element("li", f"{name}: {why}") for name, why in whys))
+    rows = [*_failing(side), *_fatal(side)]
+    if rows:
+        header = ("Node", "Group", "Fault", "Instances")
+        yield table(
+            f"Nodes that are not redundant, and the instances that suffer{label}", header, rows, (False,) * 4
+        )
+    if broken:
+        names = [row.name for row in state.cluster.instances]
+        found = [
+            (each.rule, some([names[row] for row in each.instances]), some(state.names(each.nodes)))
+            for each in broken
+        ]
+        yield table(f"Broken rules of instances{label}", ("Rule", "Instances", "Nodes"), found, (False,) * 3)
+
+
+def _failing(side: Side) -> Iterator[tuple[str, ...]]:
+    state, rows = side.state, {node.name: row for row, node in enumerate(side.state.cluster.nodes)}
+    names = [instance.name for instance in state.cluster.instances]
+    for group in side.health:
+        for node in group["failing"]:
+            row = rows[node]
+            kept, free = int(state.columns.r_mem[row]), int(state.columns.unallocated[row])
+            fault = f"fails N+1: it must keep {size(kept)} of memory free, and has {size(free)}"
+            kept_for = np.flatnonzero((state.snode == row) & ~state.forthcoming).tolist()
+            yield node, group["name"], fault, some([names[each] for each in kept_for])
+
+
+def _fatal(side: Side) -> Iterator[tuple[str, ...]]:
+    places = {
+        row.name: int(node)
+        for row, node in zip(side.state.cluster.instances, side.state.pnode.tolist(), strict=True)
+    }
+    for group in side.health:
+        lost: dict[str, list[str]] = {node: [] for node in group["unrecoverable"]["nodes"]}
+        for name in group["unrecoverable"]["instances"]:
+            lost[side.state.cluster.nodes[places[name]].name].append(name)
+        for node, names in lost.items():
+            fault = f"cannot be lost: {counted(len(names), 'instance')} would not come back"
+            yield node, group["name"], fault, some(names)

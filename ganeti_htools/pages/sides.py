@@ -1,0 +1,49 @@
+"""A cluster before and after a plan, and the forms of what changes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ganeti_htools.model.state import State
+from ganeti_htools.planning.group_health import health_of
+
+_LONGEST = 40  # characters of a name beside a picture; tables have whole names
+_NAMED = 12  # names in a cell
+
+
+class Side(NamedTuple):
+    """A cluster before or after a plan: its state, and the health of its groups."""
+
+    state: State
+    health: Sequence[Mapping[str, Any]]
+
+    @classmethod
+    def of(cls, state: State) -> "Side":
+        """Assess a state."""
+        return cls(state, health_of(state))
+
+
+def change(ends: Sequence[str]) -> str:
+    """Join what was and what is, or name it once if it is the same."""
+    return " → ".join(dict.fromkeys(ends))
+
+
+def figure(value: float | None) -> str:
+    """Format a figure of the score."""
+    return "unknown" if value is None else f"{value:.5f}"
+
+
+def percent(share: float) -> str:
+    """Format a share."""
+    return f"{100 * share:.0f} %"
+
+
+def short_name(name: str) -> str:
+    """Cut the middle of a long name."""
+    half = _LONGEST // 2
+    return name if len(name) <= _LONGEST else f"{name[:half]}…{name[1 - half :]}"
+
+
+def some(names: Sequence[str]) -> str:
+    """Join the first names, and count the others."""
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + f" and {more} more" * (more > 0)
