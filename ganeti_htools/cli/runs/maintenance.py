@@ -12,7 +12,6 @@ from ganeti_htools.cli.runs import plans
 from ganeti_htools.cli.terminal.messages import say, warn
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.programs import HMAINTAIN
-from ganeti_htools.execution.run import Ending
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.planning import hmaintain as planning
 from ganeti_htools.planning.hmaintain import MaintainOptions, MaintenancePlan
@@ -70,6 +69,8 @@ def set_online(line: CommandLine, options: MaintainOptions) -> None:
 
     Raises HtoolsError if that takes too long.
     """
+    from ganeti_htools.execution.run import Ending  # loads trio
+
     end, online = time.monotonic() + _ANSWERING, replace(options, action="online")
     while True:
         plan, answer = make(line, online)
