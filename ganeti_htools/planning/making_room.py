@@ -21,6 +21,7 @@ from ganeti_htools.model.moves import NamedStep
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.request import Allocate
 from ganeti_htools.model.state import State
+from ganeti_htools.model.wording import counted
 from ganeti_htools.planning import steps, view
 from ganeti_htools.planning.jobsets import BalancingMove, Names, cost_of, jobs_of, jobsets
 from ganeti_htools.planning.plan import (
@@ -139,8 +140,8 @@ class RoomPlan(ToolPlan[MakeRoomOptions]):
         copied = "" if limits.copy < 0 else f" that copy at most {limits.copy} MiB"
         if room.ended:
             tried = f"the search ended after {making_room.PATIENCE} tries"
-            return f"found no room: {tried}; no plan of {_moves(room.searched)}{copied} makes any"
-        return f"no plan of at most {_moves(room.searched)}{copied} makes room for it"
+            return f"found no room: {tried}; no plan of {counted(room.searched, 'move')}{copied} makes any"
+        return f"no plan of at most {counted(room.searched, 'move')}{copied} makes room for it"
 
     def jobs(self) -> Jobsets:
         """Make the jobs of the moves, which claim the place of the new instance."""
@@ -164,10 +165,6 @@ class RoomPlan(ToolPlan[MakeRoomOptions]):
             return Review(why, None if new is None else new.jobs())
 
         return check
-
-
-def _moves(number: int) -> str:
-    return f"{number} {'move' if number == 1 else 'moves'}"
 
 
 def options_of(

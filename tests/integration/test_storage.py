@@ -144,7 +144,6 @@ def test_new_instances_land_where_all_their_disks_fit(asking: Daemon) -> None:
     assert asking.status()["cluster"]["storage"]["failed"] == 0
 
 
-@pytest.mark.slow
 def test_moves_respect_units(asking: Daemon) -> None:
     """Of two instances on a node that is emptied one has nowhere else to have its mirror."""
     where = ("--node", "node2:node1")

@@ -130,7 +130,6 @@ def test_a_group_whose_node_is_gone_is_repaired() -> None:
     run(["gnt-node", "modify", "--force", "--offline=no", "node2"])
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("heeding")
 def test_an_interrupted_plan_is_taken_up_by_the_next_run() -> None:
     """One that is interrupted during its first job, then one whose tool is killed then.

@@ -16,6 +16,7 @@ from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.moves import as_carried_out
 from ganeti_htools.model.state import State
 from ganeti_htools.model.tags import PINNED
+from ganeti_htools.model.wording import counted
 from ganeti_htools.planning import view
 from ganeti_htools.planning.plan import Progress, Proposal
 from htoolsd.policies.memory import Budget
@@ -118,12 +119,12 @@ class RemedyPlan:
     @property
     def summary(self) -> str:
         """The nodes, moves or repairs, and MiB in words."""
-        moves = ", ".join(self.repairs) or f"{self.moves} {_plural('move', self.moves)}"
+        moves = ", ".join(self.repairs) or counted(self.moves, "move")
         parts = [moves, f"{self.mib} MiB"]
         if self.nodes:
-            parts.insert(0, f"{len(self.nodes)} {_plural('node', len(self.nodes))} ({', '.join(self.nodes)})")
+            parts.insert(0, f"{counted(len(self.nodes), 'node')} ({', '.join(self.nodes)})")
         if self.stops:
-            parts.append(f"stops {self.stops} {_plural('instance', self.stops)}")
+            parts.append(f"stops {counted(self.stops, 'instance')}")
         return ", ".join(parts)
 
     def refused(self, why: str | None) -> "RemedyPlan":
@@ -143,10 +144,6 @@ class RemedyPlan:
             for job in jobs
             if (step := job.step)
         ]
-
-
-def _plural(noun: str, count: int) -> str:
-    return noun if count == 1 else f"{noun}s"
 
 
 @dataclass(frozen=True, slots=True)

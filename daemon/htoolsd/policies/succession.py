@@ -13,6 +13,7 @@ from ganeti_htools.execution.record import run_from_record
 from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.luxi.past_jobs import PastJob, PlanMark
+from ganeti_htools.model.wording import counted
 from htoolsd.plans.plan import Plan, PlanState
 from htoolsd.policies.memory import Expense
 
@@ -79,7 +80,7 @@ def _by_run(jobs: Iterable[PastJob]) -> Iterator[tuple[str, list[MarkedJob]]]:
 def _plan(run: str, marked: list[MarkedJob]) -> Plan:
     """Return what is known of an interrupted plan."""
     (first, began), (last, newest) = marked[0], marked[-1]
-    left = f"{last.left} {'job' if last.left == 1 else 'jobs'} that it had left are not known here"
+    left = f"{counted(last.left, 'job')} that it had left are not known here"
     facts: dict[str, Any] = {
         "id": run,
         "tool": first.tool,

@@ -16,6 +16,7 @@ from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, by_unit
 from ganeti_htools.model.moves import as_carried_out
 from ganeti_htools.model.state import State
+from ganeti_htools.model.wording import counted, size
 from ganeti_htools.planning.hbal import GroupPlan
 from ganeti_htools.planning.jobsets import BalancingMove, Names, cost_of, jobsets
 
@@ -171,13 +172,11 @@ def page_notes(groups: Sequence[GroupReport]) -> list[str]:
 
 def cost_line(cost: Mapping[str, Any], by_unit: bool = False) -> str:
     """Describe the cost of a plan in one line; ``by_unit`` adds the MiB to copy of each storage unit."""
-    units = ", ".join(
-        f"{layout.size(mib)} on {unit}" for unit, mib in cost.get("disk_mib_by_unit", {}).items()
-    )
-    disks = f"{layout.size(cost['disk_mib'])} of disks{f' ({units})' if by_unit and units else ''}"
+    units = ", ".join(f"{size(mib)} on {unit}" for unit, mib in cost.get("disk_mib_by_unit", {}).items())
+    disks = f"{size(cost['disk_mib'])} of disks{f' ({units})' if by_unit and units else ''}"
     moves = ", ".join(f"{number} {_moves(number, name)}" for name, number in cost["moves"].items())
-    jobsets = layout.counted(cost["jobsets"], "jobset")
-    return f"Cost: {moves}; to copy: {disks}, {layout.size(cost['memory_mib'])} of memory; {jobsets}"
+    jobsets = counted(cost["jobsets"], "jobset")
+    return f"Cost: {moves}; to copy: {disks}, {size(cost['memory_mib'])} of memory; {jobsets}"
 
 
 _SINGULAR = {
@@ -200,9 +199,9 @@ def brief(title: str, made: Sequence[BalancingMove], initial: float) -> str:
     """Summarise a plan in one line, to compare it with another for the same group."""
     figures = _rival(made, initial)
     cost = figures["cost"]
-    copied = f"{layout.size(cost['disk_mib'])} of disks, {layout.size(cost['memory_mib'])} of memory"
+    copied = f"{size(cost['disk_mib'])} of disks, {size(cost['memory_mib'])} of memory"
     score = fixed(figures["score"], 8)
-    return f"{title} score {score}, {layout.counted(len(made), 'move')}; to copy: {copied}"
+    return f"{title} score {score}, {counted(len(made), 'move')}; to copy: {copied}"
 
 
 def front_table(plans: Sequence[Mapping[str, Any]]) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from ganeti_htools import streams
-from ganeti_htools.cli.report.layout import columns, counted, some
+from ganeti_htools.cli.report.layout import columns, some
+from ganeti_htools.model.wording import counted
 
 _COUNTS = ("served", "unsatisfied", "failed", "refused", "abandoned", "given_up", "broken")
 _LATE = 10  # seconds that the ledger may be behind without a remark

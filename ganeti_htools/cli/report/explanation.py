@@ -23,6 +23,7 @@ from ganeti_htools.model.options import BalancingOptions, PlacementOptions
 from ganeti_htools.model.request import NodeEvacuate, Relocate, Request
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import Fail
+from ganeti_htools.model.wording import size
 from ganeti_htools.planning import view
 from ganeti_htools.planning.jobsets import Names
 
@@ -93,9 +94,7 @@ def _print_explanation(state: State, request: Request, each: Explanation) -> Non
 
 def _losses(place: ExplainedPlace) -> tuple[str, str]:
     """Format the cost of a place, or why it is refused."""
-    return (
-        (place.why, place.lacks) if place.why else (",".join(map(str, place.lost)), layout.size(place.disk))
-    )
+    return (place.why, place.lacks) if place.why else (",".join(map(str, place.lost)), size(place.disk))
 
 
 def _figures(place: ExplainedPlace, score: float, before: Statistics) -> tuple[str, str, str]:

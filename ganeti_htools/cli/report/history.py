@@ -10,7 +10,7 @@ from ganeti_htools.cli.report import policies
 from ganeti_htools.cli.report.callers import author, caller, others
 from ganeti_htools.cli.report.daemon import ages
 from ganeti_htools.cli.report.decision import placement, score
-from ganeti_htools.cli.report.layout import counted
+from ganeti_htools.model.wording import counted
 
 
 def lines(entries: Any) -> str:

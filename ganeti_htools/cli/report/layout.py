@@ -11,8 +11,6 @@ from typing import Any
 
 from ganeti_htools import streams
 from ganeti_htools.model.errors import printable, printable_lines
-from ganeti_htools.model.wording import counted as counted
-from ganeti_htools.model.wording import size as size
 
 # The most nodes, and instances of each, that a text names.
 NAMED = 8

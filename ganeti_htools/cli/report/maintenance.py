@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ganeti_htools.cli.report.daemon import origin, rolling
-from ganeti_htools.cli.report.layout import counted, size
 from ganeti_htools.model.errors import first_names
 from ganeti_htools.model.types import MirrorType
+from ganeti_htools.model.wording import counted, size
 from ganeti_htools.planning.hmaintain import MaintenancePlan
 from ganeti_htools.planning.maintenance_roll import Roll
 from ganeti_htools.planning.redundancy_changes import redundancy_changes

@@ -13,6 +13,7 @@ from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools, of_class
 from ganeti_htools.model.ganeti_version import rules_of
 from ganeti_htools.model.state import State
+from ganeti_htools.model.wording import counted
 from ganeti_htools.planning import view
 
 
@@ -57,7 +58,7 @@ def size(state: State) -> str:
     """Count nodes, instances and groups in one line."""
     cluster = state.cluster
     counts = [
-        f"{len(rows)} {kind}{'' if len(rows) == 1 else 's'}"
+        counted(len(rows), kind)
         for rows, kind in (
             (cluster.nodes, "node"),
             (cluster.instances, "instance"),

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli.report.layout import counted, size
+from ganeti_htools.model.wording import counted, size
 
 
 def summaries(policies: Any) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli.report.layout import counted, fitting_table, gib, size
+from ganeti_htools.cli.report.layout import fitting_table, gib
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.groups.bottleneck import bottleneck
 from ganeti_htools.engine.groups.diagnosis import reasons
@@ -17,6 +17,7 @@ from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.routes import nodes_after
 from ganeti_htools.model.columns import by_unit, sorted_unique
 from ganeti_htools.model.state import State
+from ganeti_htools.model.wording import counted, size
 from ganeti_htools.planning.group_moves import GroupMove, cost_of
 from ganeti_htools.planning.hregroup import RegroupOptions
 from ganeti_htools.planning.redundancy_changes import redundancy_changes

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ganeti_htools.cli.report.layout import counted, fitting_table, size
+from ganeti_htools.cli.report.layout import fitting_table
 from ganeti_htools.model.moves import as_carried_out
+from ganeti_htools.model.wording import counted, size
 
 _HEADER = ("", "Instance", "Nodes before", "Nodes after", "Move", "To copy")
 

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ganeti_htools.cli.report.daemon import ages, duration, origin
-from ganeti_htools.cli.report.layout import counted, size
 from ganeti_htools.model.columns import NOWHERE, Floats
 from ganeti_htools.model.errors import printable
 from ganeti_htools.model.state import State
+from ganeti_htools.model.wording import counted, size
 
 _BAR = 7  # characters
 _ALARMS, _MAINTAINED = 3, 2  # lines of these at most
@@ -183,9 +183,7 @@ def _summary(known: Shown, width: int) -> Iterator[Line]:
         parts.append(counted(status["claims"]["living"], "claim"))
     if cluster["unfinished_jobs"] is not None:
         parts.append(f"{counted(cluster['unfinished_jobs'], 'job')} of Ganeti")
-    parts += [
-        f"{number} {state} {'plan' if number == 1 else 'plans'}" for state, number in status["plans"].items()
-    ]
+    parts += [counted(number, f"{state} plan") for state, number in status["plans"].items()]
     yield Line(", ".join(parts))
     if groups := status["groups"]:
         yield Line(_groups(groups, width))

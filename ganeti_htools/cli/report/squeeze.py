@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ganeti_htools.cli.report.layout import counted, size
 from ganeti_htools.cli.report.script import job_script
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.engine.squeezing import candidates
 from ganeti_htools.engine.squeezing.power_plan import Action
+from ganeti_htools.model.wording import counted, size
 from ganeti_htools.planning import power_report
 from ganeti_htools.planning.hsqueeze import SqueezePlan
 from ganeti_htools.planning.jobsets import BalancingMove

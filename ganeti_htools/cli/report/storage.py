@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ganeti_htools.cli.report.layout import fitting_table, gib, size, some
+from ganeti_htools.cli.report.layout import fitting_table, gib, some
+from ganeti_htools.model.wording import size
 
 if TYPE_CHECKING:
     from ganeti_htools.engine.capacity.storage_faults import MissingStorage, StorageFaults

@@ -36,8 +36,8 @@ def make(line: CommandLine, options: MaintainOptions) -> tuple[MaintenancePlan, 
     if line.exec:
         _settle(line)
         if options.action == "end":
-            set_online(line, options)
             _await_nodes(line, options.nodes)
+            set_online(line, options)
     reading = read_cluster(line)
     state = planning.state_of(reading.cluster, options)
     return plans.make(line, planning.HMAINTAIN, state, options, reading.generations)
@@ -65,7 +65,7 @@ def act(line: CommandLine, options: MaintainOptions, tell: Tell) -> MaintenanceP
 
 
 def set_online(line: CommandLine, options: MaintainOptions) -> None:
-    """Set nodes online that were set offline for maintenance, once their daemons answer.
+    """Set nodes online that were set offline for maintenance, once their daemons answer; wait for figures.
 
     Raises HtoolsError if that takes too long.
     """
@@ -77,6 +77,7 @@ def set_online(line: CommandLine, options: MaintainOptions) -> None:
         outcome = carry_out(line, plan, answer, lambda *_: None)
         if outcome is None or outcome["ending"] != Ending.FAILED.value or time.monotonic() > end:
             plans.conclude(outcome)
+            _await_nodes(line, options.nodes)
             return
         say(f"Waiting until the daemons of {', '.join(node.name for node in plan.nodes)} answer\n")
         time.sleep(_PAUSE)

@@ -95,7 +95,8 @@ def _through(
                 waiting.run_program(words, batch.nodes, line.json)
             if line.pause:
                 waiting.pause(batch.nodes)
-            maintenance.set_online(line, start)
+            if line.set_offline:
+                maintenance.set_online(line, start)
             _await_reboot(line, before)
         plan = maintenance.act(line, replace(end, take_over=line.take_over and batch.stage == "done"), tell)
     except (HtoolsError, SystemExit, KeyboardInterrupt):

@@ -6,9 +6,9 @@ import pytest
 
 from ganeti_htools.backends import text
 from ganeti_htools.cli import hsqueeze
-from ganeti_htools.cli.report.layout import counted, size
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.model.tags import SQUEEZING
+from ganeti_htools.model.wording import counted, size
 from ganeti_htools.planning.hsqueeze import SqueezeOptions
 from tests.support.squeezing import outgrown
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ganeti_htools.backends import simu
-from ganeti_htools.cli.report import balance, layout
+from ganeti_htools.cli.report import balance
 from ganeti_htools.cli.report.balance import After, Before, GroupReport
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.engine.balancing.balance import score_of
@@ -15,6 +15,7 @@ from ganeti_htools.engine.rules import choice
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.model.wording import size
 from ganeti_htools.planning import hbal
 from ganeti_htools.planning.hbal import GroupPlan, HbalOptions
 from ganeti_htools.planning.jobsets import cost_of, jobsets
@@ -101,7 +102,7 @@ def test_what_is_copied_by_storage_unit_is_told_when_asked_for() -> None:
     assert by_unit
     _, _, short = balance.about_plan(before, after, 1)
     _, _, long, _ = balance.about_plan(before, after, 2)
-    assert long == short.replace(" of disks", f" of disks ({layout.size(by_unit)} on lvm-vg/xenvg)")
+    assert long == short.replace(" of disks", f" of disks ({size(by_unit)} on lvm-vg/xenvg)")
 
 
 def test_no_plan() -> None:

@@ -26,18 +26,6 @@ def test_cells_of_a_column_stand_below_each_other(rows: list[list[str]], numeric
         assert not line
 
 
-@pytest.mark.parametrize(
-    ("mib", "text"),
-    [(0, "0 MiB"), (1023, "1023 MiB"), (1024, "1.0 GiB"), (1024 * 1024, "1.0 TiB"), (-2048, "-2.0 GiB")],
-)
-def test_size_has_unit_that_people_read(mib: int, text: str) -> None:
-    assert layout.size(mib) == text
-
-
-def test_one_is_singular() -> None:
-    assert [layout.counted(number, "move") for number in (0, 1, 2)] == ["0 moves", "1 move", "2 moves"]
-
-
 WIDE = [("a" * 30, "1", "x, y"), ("b", "22", "z")]
 
 
