@@ -25,6 +25,7 @@ from ganeti_htools.model.request import Allocate, Request
 from ganeti_htools.model.state import State
 from ganeti_htools.planning.decision import respond_on, state_for
 from ganeti_htools.planning.inter_group import prepare
+from ganeti_htools.planning.known_units import without_disk_limits
 from ganeti_htools.sources.installed import with_version
 
 
@@ -48,6 +49,7 @@ def run(line: CommandLine) -> None:
         iallocator.check_known(request, cluster)
     elif not line.ignore_dynu:
         cluster = with_load(cluster, line)
+    cluster, unjudged = without_disk_limits(cluster, request, options)
     cluster, options, note = prepare(cluster, request, options, None)
     state = state_for(with_version(cluster, options.ganeti_version), request, options)
     say(inconsistency_warning((*warnings, *inconsistencies(state))))
@@ -67,7 +69,7 @@ def run(line: CommandLine) -> None:
         say("Allocation on a dedicated cluster; using lost-allocations metrics.\n")
     _show(line, "Initial cluster", state)
     save(line, "pre-ialloc", "before iallocator run", state.to_cluster)
-    answer, after = respond_on(state, request, options, note, ranked=line.json)
+    answer, after = respond_on(state, request, options, note + unjudged, ranked=line.json)
     print(answer, flush=True)
     _show(line, "Final cluster", after)
     new_first = isinstance(request, Allocate) and after is not state

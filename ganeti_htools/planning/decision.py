@@ -35,6 +35,7 @@ from ganeti_htools.planning.known_units import (
     with_disks,
     with_known,
     with_known_inventories,
+    without_disk_limits,
 )
 from ganeti_htools.planning.promises import Promise, promised, with_promises, without_reserved
 from ganeti_htools.planning.summary import DecisionSummary, summarize
@@ -130,6 +131,7 @@ def respond(
         raise TooLargeError(f"the request has more than {MAX_NODES} nodes")
     if known:
         cluster, note = _complete(cluster, request, known, cache)
+    cluster, unjudged = without_disk_limits(cluster, request, options)
     cluster = with_tagged_inventories(cluster)
     cluster, options, more = prepare(cluster, request, options, known.cluster if known else None)
     counting, names = with_promises(cluster, promises, about)
@@ -150,7 +152,7 @@ def respond(
     if known and known.claims and _placed_count(places) < len(about):
         more += _claim_note(cluster, known.claims)
     return Response(
-        _answer(request, outcome, note + more + _unchecked_demands(state, request)),
+        _answer(request, outcome, note + unjudged + more + _unchecked_demands(state, request)),
         (*message.warnings, *malformed_inventories(message.cluster), *inconsistencies(state)),
         summarize(request, outcome),
         known is not None and names_units(requested, known.cluster),

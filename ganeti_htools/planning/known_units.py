@@ -9,9 +9,10 @@ filled in.
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ganeti_htools.model.cluster import Cluster, Group, Instance, Node
+from ganeti_htools.model.cluster import MAX_MIB, Cluster, Group, Instance, Node
 from ganeti_htools.model.inventory import Inventories
 from ganeti_htools.model.known_storage import REPORTED, with_disk, with_disk_units
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.request import Allocate, Relocate, Request, new_instances
 from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
@@ -91,6 +92,23 @@ def with_disks(cluster: Cluster, other: Cluster, cache: CompletedRows) -> Cluste
         nodes.append(node)
     cache.filled = filled
     return replace(cluster, nodes=tuple(nodes)) if filled else cluster
+
+
+def without_disk_limits(cluster: Cluster, request: Request, options: PlacementOptions) -> tuple[Cluster, str]:
+    """Give nodes disk space without limit, if the request lacks it and its new instances use no local disks.
+
+    N+1 redundancy is then judged by all else. Also returns a note for the answer.
+    """
+    judged = options.capacity and all(node.storage is None for node in cluster.nodes)
+    rows = new_instances(request) if judged else ()
+    if not rows or any(row.template.local_storage for row in rows) or not lacks_disks(cluster, request):
+        return cluster, ""
+    nodes = tuple(with_disk(node, _roomy(node)) if node.t_mem else node for node in cluster.nodes)
+    return replace(cluster, nodes=nodes), "; N+1 is judged without disk space, which the request lacks"
+
+
+def _roomy(node: Node) -> Node:
+    return replace(node, t_dsk=float(MAX_MIB), f_dsk=MAX_MIB, t_spindles=MAX_MIB, f_spindles=MAX_MIB)
 
 
 _REPORTED_BY_GANETI = (StorageType.LVM_VG, StorageType.FILE)  # ``STS_REPORT``

@@ -83,7 +83,7 @@ def requests(name: str, tmp_path: Path) -> Iterator[list[list[str]]]:
         ["gnt-instance", "failover", "-f", *EXECUTABLE, f"{name}-sharedfile"],
         ["gnt-instance", "replace-disks", *EXECUTABLE, f"{name}-drbd"],
         ["gnt-instance", "modify", "-t", "drbd", *EXECUTABLE, f"{name}-stopped"],
-        # A request about shared storage shows no disk space, so what is there with disks would not fit.
+        # A request about shared storage shows no disk space, though instances have local disks by now.
         add(f"{name}-shared-too", "sharedfile", "other"),
     ]
     new = nodes_of(f"{name}-ext"), nodes_of(f"{name}-sharedfile"), nodes_of(f"{name}-drbd")
@@ -113,8 +113,6 @@ def test_every_request_through_the_daemon(daemon: Daemon, tmp_path: Path) -> Non
 def test_every_request_with_the_daemon_killed(daemon: Daemon, tmp_path: Path) -> None:
     daemon.kill()
     os.utime(f"{daemon.socket}.lock", times=(0, 0))  # long ago: nobody waits for another one to start
-    # By itself hail sees no disks where a request shows none.
-    run(["gnt-cluster", "modify", "--default-iallocator-params=no-capacity-checks="])
     for commands in requests("two", tmp_path):
         succeed(*commands)
     assert not daemon.answers()

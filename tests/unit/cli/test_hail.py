@@ -50,6 +50,27 @@ def test_explain_tells_of_each_node(
     assert not err
 
 
+def test_without_disk_figures_memory_alone_judges_redundancy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As Ganeti's requests for shared storage are."""
+    nodes = {
+        name: node if node["offline"] else {**node, "total_disk": 0, "free_disk": 0}
+        for name, node in DATA["nodes"].items()
+    }
+    new = messages.allocate("new.example.org", "sharedfile", memory=128)
+    answers = []
+    for data in DATA, {**DATA, "nodes": nodes}:
+        path = tmp_path / "request"
+        path.write_text(messages.encode(messages.message(data, new)))
+        assert hail.main([str(path)]) == 0
+        answers.append(json.loads(capsys.readouterr().out))
+    known, lacking = answers
+    assert lacking["success"]
+    assert lacking["result"] == known["result"]
+    assert lacking["info"].endswith("; N+1 is judged without disk space, which the request lacks")
+
+
 def test_explain_says_why_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     request = messages.allocate("new.example.org", memory=10**6)
     assert explained(tmp_path, request) == 0

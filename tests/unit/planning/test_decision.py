@@ -12,6 +12,7 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.ganeti_version import parse_version
 from ganeti_htools.model.inventory import Inventory
+from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.decision import Cache, Known, respond
 from ganeti_htools.planning.known_units import CompletedRows, with_disks
@@ -19,6 +20,7 @@ from tests.support import messages
 from tests.support.clusters import Json, Shape, cluster
 
 NOTE = "; disk space of nodes, which the request lacks, as reported 12 s ago"
+UNJUDGED = "; N+1 is judged without disk space, which the request lacks"
 OPTIONS = parse_options([])
 
 
@@ -84,13 +86,44 @@ def test_known_reservations_are_kept() -> None:
     assert answer(first, Known(free, 0.0), cache)["result"] == [node]
 
 
-def test_without_known_figures_refuses_as_debian() -> None:
+@pytest.mark.parametrize("number", [0, 1])
+def test_without_known_figures_redundancy_is_judged_without_disks(number: int) -> None:
+    data = cluster(3, shape(fill=0.3))
+    request = requests(data)[number]
+    given, expected = text(without_disks(data), request), answer(text(data, request))
+    found = answer(given)
+    assert found["success"]
+    assert found["result"] == expected["result"]
+    assert found["info"].endswith(UNJUDGED)
+    stranger = replace(rows(data, request), nodes=(), instances=())
+    assert answer(given, Known(stranger, 0.0)) == found
+
+
+def test_without_known_figures_memory_is_kept_for_redundancy() -> None:
     data = cluster(3, shape())
-    given = text(without_disks(data), requests(data)[0])
-    refused = answer(given)
+    room = max(node["free_memory"] for node in data["nodes"].values() if not node["offline"])
+    request = messages.allocate("new.example.org", "sharedfile", memory=room - 1)
+    refused = answer(text(without_disks(data), request))
     assert (refused["success"], "FailN1" in refused["info"]) == (False, True)
-    stranger = replace(rows(data, requests(data)[0]), nodes=(), instances=())
-    assert answer(given, Known(stranger, 0.0)) == refused
+
+
+def test_known_units_without_room_refuse() -> None:
+    data = cluster(3, shape(fill=0.3))
+    request = requests(data)[0]
+    known = rows(data, request)
+    unit = DesiredUnit(StorageType.LVM_VG, "xenvg")
+    nodes = tuple(replace(node, t_dsk=0.0, f_dsk=0, storage=(Unit(unit, 9, 0),)) for node in known.nodes)
+    full = replace(known, nodes=nodes, default_units=(unit,))
+    refused = answer(text(without_disks(data), request), Known(full, 0.0))
+    assert (refused["success"], "FailN1" in refused["info"]) == (False, True)
+    assert UNJUDGED not in refused["info"]
+
+
+@pytest.mark.parametrize("template", ["drbd", "plain"])
+def test_without_figures_nothing_with_local_disks_is_placed(template: str) -> None:
+    data = cluster(3, shape(fill=0.3))
+    refused = answer(text(without_disks(data), messages.allocate("new.example.org", template)))
+    assert (refused["success"], "FailDisk" in refused["info"]) == (False, True)
 
 
 def test_refusal_has_the_note() -> None:
