@@ -126,11 +126,11 @@ def remove(*names: str) -> None:
         carry_out(*({"OP_ID": "OP_INSTANCE_REMOVE", "instance_name": name} for name in names))
 
 
-def add_shared(places: dict[str, str]) -> None:
-    """Make instances on shared storage, each on a node."""
+def add_shared(places: dict[str, str], memory: int = 256) -> None:
+    """Make instances on shared storage with some MiB of memory, each on a node."""
     common: dict[str, object] = {"OP_ID": "OP_INSTANCE_CREATE", "mode": "create", "os_type": "none+default"}
     common |= {"disk_template": "sharedfile", "disks": [{"size": 1024}], "nics": [{}]}
-    common |= {"name_check": False, "ip_check": False, "beparams": {"memory": 256, "vcpus": 1}}
+    common |= {"name_check": False, "ip_check": False, "beparams": {"memory": memory, "vcpus": 1}}
     carry_out(*(common | {"instance_name": name, "pnode": node} for name, node in places.items()))
 
 

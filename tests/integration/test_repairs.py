@@ -1,15 +1,20 @@
-"""A node is lost: harep shows what Debian's shows, and repairs what tags allow, run after run."""
+"""A node is lost: the policy repairs within its limits, and harep what tags allow, run after run.
+
+harep shows what Debian's shows.
+"""
 
 import re
 from collections.abc import Iterator
 
 import pytest
 
+from ganeti_htools.model.tags import MAINTENANCE
 from tests.integration.cluster import (
     ADD,
     MASTER,
     SMALL,
     TOP,
+    carry_out,
     jobs,
     luxi,
     nodes_of,
@@ -20,6 +25,8 @@ from tests.integration.cluster import (
     table,
     wait_until,
 )
+from tests.integration.daemon import Daemon
+from tests.integration.test_policies import considered, decided, decides, states
 from tests.support.programs import PROGRAMS
 from tests.support.simulators import ask
 
@@ -34,9 +41,10 @@ INSTANCES = {
     "rep-running": ("plain", LOST, "reinstall"),
     "rep-suspended": ("plain", LOST, "suspend"),
 }
+POLICY = ("policy-one", "policy-two")  # mirrored; tagged in the policy's test only
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def lost() -> Iterator[None]:
     """Instances with tags, of which each has lost its primary."""
     commands = []
@@ -44,6 +52,8 @@ def lost() -> Iterator[None]:
         more = ["--no-start"] if name == "rep-stopped" else []
         tags = f"--tags={PREFIX}{tag}"
         commands.append([*ADD, *SMALL, "-t", template, "-s", "1G", "-n", nodes, *more, tags, name])
+    mirrored = "-t", "drbd", "-s", "1G", "-n", f"{LOST}:node3"
+    commands += [[*ADD, *SMALL, *mirrored, name] for name in POLICY]
     before = volumes()
     # While the mirrored instance has one node only, N+1 would refuse every new place.
     run(["gnt-cluster", "modify", "--default-iallocator-params=no-capacity-checks="])
@@ -51,7 +61,8 @@ def lost() -> Iterator[None]:
     switch_off(LOST)
     run(["gnt-node", "modify", "--offline=yes", "--auto-promote", LOST])
     yield
-    run(*(["gnt-instance", "remove", "-f", "--ignore-failures", name] for name in INSTANCES))
+    names = [name for (name,) in table("gnt-instance", "name") if name in (*INSTANCES, *POLICY)]
+    run(*(["gnt-instance", "remove", "-f", "--ignore-failures", name] for name in names))
     switch_on(LOST)
     run(["gnt-node", "modify", "--force", "--offline=no", LOST])
     left = volumes() - before
@@ -90,6 +101,55 @@ def failures(after: int) -> list[tuple[int, str]]:
     """The later jobs that failed, with their results."""
     rows = ask(luxi(), "QueryJobs", [], ["id", "status", "opresult"])
     return [(number, str(result)) for number, status, result in rows if number > after and status == "error"]
+
+
+def settings(mode: str) -> str:
+    """The configuration of a policy that repairs one of its instances in a day."""
+    return (
+        f'config_seconds = 1\nlive_seconds = 20\n[repair]\nmode = "{mode}"\ngroups = ["default"]\n'
+        f"moves_per_day = 1\nexclude_instances = {[*INSTANCES]}\n"
+    )
+
+
+def wait_until_held_back(daemon: Daemon, *reasons: str) -> None:
+    """Have the policy consider the group until it is held back for these reasons."""
+
+    def held_back() -> bool:
+        decision = considered(daemon)
+        return decision["outcome"] == "held back" and all(each in decision["reason"] for each in reasons)
+
+    wait_until(held_back)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("lost")
+def test_policy_fails_over_what_its_budget_allows() -> None:
+    """Nothing while it is off, and nothing for a node in maintenance."""
+    allowing = {"OP_ID": "OP_TAGS_SET", "kind": "instance", "tags": [f"{PREFIX}failover"]}
+    carry_out(*(allowing | {"name": name} for name in POLICY))
+    last = jobs()[-1].number
+    with Daemon(settings("off")) as daemon:
+        before = decided(daemon)
+        assert run([PROGRAMS / "htoolsctl", "run", "repair"]) == ["repair is off\n"]
+        assert decided(daemon) == before
+    run(["gnt-node", "add-tags", LOST, MAINTENANCE])
+    with Daemon(settings("act")) as daemon:
+        daemon.refresh()
+        wait_until_held_back(daemon, *(f"{name}: node {LOST} is in maintenance" for name in POLICY))
+        run(["gnt-node", "remove-tags", LOST, MAINTENANCE])
+        assert [job.summary for job in jobs(after=last)] == ["TAGS_SET", "TAGS_DEL"]
+        last = jobs()[-1].number
+        daemon.refresh()
+        begun = decides(daemon, "begun")
+        wait_until(lambda: states(daemon)[begun["plan"]] == "done")
+        (move,) = begun["moves"]
+        assert nodes_of(move["instance"]) == move["to"] == ["node3", LOST]
+        assert tags(move["instance"]) == ["result:failover:*:*:success:"]
+        wait_until_held_back(daemon, "the day's budget is spent")
+    work = f"TAGS_SET,INSTANCE_FAILOVER({move['instance']}),TAGS_DEL,TAGS_SET"
+    assert [job.summary for job in jobs(after=last)] == [work]
+    assert sorted(nodes_of(name)[0] for name in POLICY) == [LOST, "node3"]
+    run(*(["gnt-instance", "remove", "-f", "--ignore-failures", name] for name in POLICY))
 
 
 @pytest.mark.usefixtures("lost")
