@@ -1,7 +1,9 @@
 """A node emptied for maintenance on a real Ganeti, started anew, and refilled: three commands."""
 
 import signal
+import subprocess
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -32,6 +34,10 @@ def instances() -> Iterator[None]:
     yield
     run(["gnt-instance", "remove", "-f", "mirror"], ["gnt-instance", "remove", "-f", "mirrored"])
     run(["gnt-instance", "remove", "-f", "pool"])
+
+
+def names() -> set[str]:
+    return {name for (name,) in table("gnt-instance", "name")}
 
 
 def places() -> dict[str, tuple[str, str]]:
@@ -70,8 +76,7 @@ def test_node_is_emptied_started_anew_and_refilled(empty: bool) -> None:
         run(["gnt-instance", "remove", "-f", "new"])
     waiting = start([HMAINTAIN, "end", "node2", "-L", "-X"])
     switch_on("node2")
-    out, err = waiting.communicate(timeout=cluster.PATIENCE)
-    assert waiting.returncode == 0, (out, err)
+    end(waiting)
     assert places() == PLACES
     assert facts() == ["N"]
     assert not any(tags for (tags,) in table("gnt-instance", "tags", *PLACES))
@@ -115,6 +120,12 @@ def test_next_run_goes_on_with_a_killed_one() -> None:
     assert facts() == ["N"]
 
 
+def end(process: subprocess.Popen[str]) -> None:
+    """Wait for the success of a program."""
+    out, err = process.communicate(timeout=cluster.PATIENCE)
+    assert process.returncode == 0, (out, err)
+
+
 class Roll:
     """A roll on a master. It waits while a batch is empty, until it is told to go on."""
 
@@ -129,8 +140,7 @@ class Roll:
         assert self.process.stderr is not None
         told = next((line for line in self.process.stderr if "to go on" in line), None)
         if told is None:
-            out, err = self.process.communicate(timeout=cluster.PATIENCE)
-            assert self.process.returncode == 0, (out, err)
+            end(self.process)
             return []
         return told.partition(":")[0].split(", ")
 
@@ -146,18 +156,60 @@ class Roll:
         for node in batch:
             switch_on(node)
 
-    def go_on(self) -> None:
+    def go_on(self, batch: list[str]) -> list[str]:
+        """End the maintenance of a batch; return the next one. Meanwhile create instances, one by one."""
+        add = " ".join([*ADD, *SMALL, *MIRRORED])
+        loop = f"for number in 1 2 3; do {add} after-{self._master}-{batch[0]}-$number; done"
+        creations = start(["sh", "-ec", loop], self._master)
         self.process.send_signal(signal.SIGUSR1)
+        following = self.next_batch()
+        end(creations)
+        return following
+
+
+Steps = dict[tuple[int, int], tuple[dict[str, Any], Any, list[int], list[int]]]
+
+
+def steps(master: str, after: int) -> Steps:
+    """The opcodes of later jobs that a master knows, with results, beginnings and ends, by job and place.
+
+    A node that was offline lacks the jobs of that time.
+    """
+    rows = ask(cluster.luxi(master), "QueryJobs", [], ["id", "ops", "opresult", "opexec", "opend"])
+    return {
+        (number, place): step
+        for number, *job in rows
+        if number > after
+        for place, step in enumerate(zip(*job, strict=True))
+    }
+
+
+def places_of_new(found: Steps) -> dict[str, tuple[list[str], list[str]]]:
+    """The nodes of each new instance, and the nodes that were in maintenance when Ganeti chose them."""
+    changes = sorted(
+        (began if opcode["OP_ID"] == "OP_TAGS_DEL" else ended, opcode["OP_ID"], opcode["name"])
+        for opcode, _, began, ended in found.values()
+        if MAINTENANCE in opcode.get("tags", ())
+    )
+    new = dict[str, tuple[list[str], list[str]]]()
+    for opcode, nodes, chosen, _ in found.values():
+        if opcode["OP_ID"] == "OP_INSTANCE_CREATE":
+            last = {name: change for time, change, name in changes if time <= chosen}
+            new[opcode["instance_name"]] = nodes, [name for name in last if last[name] == "OP_TAGS_SET"]
+    return new
 
 
 @pytest.mark.slow
 def test_roll_goes_on_under_another_master() -> None:
-    """It is killed at its second batch. It comes to all nodes, also to the one that was the master."""
+    """It is killed at its second batch. It comes to all nodes, also to the one that was the master.
+
+    Instances are created all the time.
+    """
+    before, last = names(), cluster.jobs()[-1].number
     first = Roll("node1")
     done = {*(batch := first.next_batch())}
     first.create(batch)
-    first.go_on()
-    begun, master = first.next_batch(), batch[0]
+    begun, master = first.go_on(batch), batch[0]
     first.process.kill()
     first.process.communicate()
     try:
@@ -167,12 +219,16 @@ def test_roll_goes_on_under_another_master() -> None:
         while batch:
             second.create(batch)
             done |= {*batch}
-            second.go_on()
-            batch = second.next_batch()
+            batch = second.go_on(batch)
+        found = steps(master, last)
     finally:
         run(["gnt-cluster", "master-failover"], node="node1")
+    new = places_of_new(found | steps("node1", last))
+    assert not [name for name, (nodes, maintained) in new.items() if {*nodes} & {*maintained}]
+    assert any(maintained for _, maintained in new.values())
     assert done == {*cluster.GROUPS}
     assert places() == PLACES
     assert not any(tags for (tags,) in table("gnt-node", "tags"))
     assert {drained for (drained,) in table("gnt-node", "drained")} == {"N"}
-    cluster.remove(*(name for (name,) in table("gnt-instance", "name") if name not in PLACES))
+    assert {*new} == names() - before
+    cluster.remove(*names() - {*PLACES})
