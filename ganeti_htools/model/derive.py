@@ -89,8 +89,7 @@ def derive(
     peers = placed.peers(placed.values["secondary_mem"])
     class_peers = tuple(map(placed.peers, figures.secondary_classes.T))
     spindle_ratio = _floats(policies[row].spindle_ratio for row in group.tolist())
-    loads = _loads(nodes, placed)
-    aliases = _equal_loads(loads)
+    loads, aliases = _loads(nodes, placed)
     if not placed.forthcoming.any():
         aliases += ((counted, plain) for plain, counted in forthcoming(shape).items())
     in_maintenance = _bools(node.in_maintenance for node in nodes)
@@ -277,32 +276,26 @@ def _cpus(nodes: Sequence[Node], placed: HostedInstances, held: NodeReservations
     }
 
 
-def _loads(nodes: Sequence[Node], placed: HostedInstances) -> dict[str, Any]:
-    """Sum the loads of instances. A measured CPU load replaces the sum. Equal sums are one object."""
+def _loads(nodes: Sequence[Node], placed: HostedInstances) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Sum the loads of instances. A measured CPU load replaces the sum.
+
+    Also returns the kinds of load that equal another kind, each with the first kind that it equals. They are
+    equal for each instance: sums that are equal by chance differ after a move.
+    """
     cpu, mem, dsk, net = placed.values["load"].T
-    summed = placed.on_primaries(cpu, placed.settled)
-    load_mem, load_net = (
-        summed if np.array_equal(cpu, load) else placed.on_primaries(load, placed.settled)
-        for load in (mem, net)
-    )
-    measured, load_cpu = [node.cpu_load for node in nodes], summed
-    if any(load is not None for load in measured):
-        pairs = zip(measured, summed.tolist(), strict=True)
-        load_cpu = _floats(total if load is None else load for load, total in pairs)
-    return {
-        "load_cpu": load_cpu,
-        "load_mem": load_mem,
-        "load_dsk": placed.on_both(dsk, placed.settled),
-        "load_net": load_net,
-    }
-
-
-def _equal_loads(loads: dict[str, Floats]) -> list[tuple[str, str]]:
-    """Loads that equal another kind of load, each with the first kind that it equals."""
-    names = ("load_cpu", "load_mem", "load_net")
-    found = []
-    for at, name in enumerate(names):
-        first = next(other for other in names[: at + 1] if np.array_equal(loads[other], loads[name]))
-        if first != name:
-            found.append((name, first))
-    return found
+    amounts, measured = {"load_cpu": cpu, "load_mem": mem, "load_net": net}, [node.cpu_load for node in nodes]
+    known = any(load is not None for load in measured)
+    sums: dict[str, Floats] = {}
+    aliases = []
+    for name, amount in amounts.items():
+        alike = (each for each in sums if np.array_equal(amounts[each], amount))
+        first = next((each for each in alike if each != "load_cpu" or not known), name)
+        if first == name:
+            sums[name] = placed.on_primaries(amount, placed.settled)
+        else:
+            aliases.append((name, first))
+            sums[name] = sums[first]
+    if known:
+        pairs = zip(measured, sums["load_cpu"].tolist(), strict=True)
+        sums["load_cpu"] = _floats(total if load is None else load for load, total in pairs)
+    return sums | {"load_dsk": placed.on_both(dsk, placed.settled)}, aliases

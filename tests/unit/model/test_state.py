@@ -221,3 +221,12 @@ def test_columns_that_are_one_object_are_changed_once() -> None:
     taken = columns.take(np.array([1]))
     assert taken.u_cpu.tolist() == [2]
     assert taken.u_cpu_forth is taken.u_cpu
+
+
+def test_loads_that_are_equal_by_chance_are_no_aliases() -> None:
+    rows = (replace(DRBD, load=Load(cpu=1.0, net=2.0)), replace(DRBD, name="7", load=Load(cpu=2.0, net=1.0)))
+    columns = derive(replace(CLUSTER, instances=rows)).columns
+    assert columns.load_cpu.tolist() == columns.load_net.tolist()
+    assert "load_net" not in columns.aliases
+    alike = tuple(replace(row, load=Load(cpu=3.0, net=3.0)) for row in rows)
+    assert derive(replace(CLUSTER, instances=alike)).columns.aliases["load_net"] == "load_cpu"
