@@ -44,6 +44,11 @@ class Baseline:
         """The rounding error of the score that follows from the variances."""
         return float((self.weights * np.sqrt(self.doubts)).sum())
 
+    @property
+    def score(self) -> float:
+        """The score before the step, right to about 1e-8."""
+        return float(self.rest + (self.weights * np.sqrt(np.maximum(self.deviation.variance, 0.0))).sum())
+
     def scores(self, changes: Floats, squares: Floats, rest: Any) -> Floats:
         """Compute scores after changes of sums and sums of squares (spreads by moves), and of the rest."""
         scores: Floats = self.rest + rest + np.zeros(changes.shape[1])

@@ -66,8 +66,6 @@ def bounds_of(
         base += location_exclusion[np.arange(len(base)), state.snode[candidates.batch.rows]]
     elif location_exclusion is not None and kind.to_primary:
         base += location_exclusion[:, space.targets].min(axis=1)
-    if candidates.prices is not None:
-        base += candidates.prices.lowest
     forced = leave_lost(state, candidates.batch.rows, kind) | space.force
     least = np.full(len(base), np.inf)
     line = new.linear(baseline.above, slopes)

@@ -4,6 +4,7 @@ The usual plan is the start of a search of final places (:mod:`.place_search`). 
 that no others beat. The first steps of a plan are a plan too, so every plan found gives many.
 """
 
+import itertools
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,12 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.balance import Step, candidates, rebalance, score_of, search_of
+from ganeti_htools.engine.balancing.balance import Step, allowed, candidates, rebalance, score_of
 from ganeti_htools.engine.balancing.place_search import PlaceSearch, Visit
 from ganeti_htools.engine.balancing.priced_plans import PricedPlan, priced_plans, weights_of
 from ganeti_htools.engine.balancing.relocate import try_move
 from ganeti_htools.engine.balancing.replay import DIGITS, Replay
-from ganeti_htools.engine.balancing.scoring import exact
+from ganeti_htools.engine.balancing.scoring import SearchSpace, exact
 from ganeti_htools.engine.balancing.traffic import bandwidths
 from ganeti_htools.engine.balancing.way_costs import Costs, Homes
 from ganeti_htools.engine.balancing.ways import NodePair, exchanged_goals, first_moves, goals_of
@@ -72,15 +73,14 @@ def front(
     start = Replay(state, scope, anywhere, concerned)
     for step in found[-1].steps:
         start.make(step.instance, step.kind, step.node)
-    places = goals_of(state, start.state)
-    homes = Homes(state, weights_of(copying))
-    moves = search_of(start.facts, start.batches, scope, anywhere)
-    search = PlaceSearch(moves, homes, _limits(state, copying, options))
+    home = Replay(state, scope, anywhere, concerned)
+    homes = Homes(state, weights_of(copying), _reachable(home))
+    space = SearchSpace.of(start.facts, scope, options.ignore_soft_errors)
+    search = PlaceSearch(space, start.batches, homes, _limits(state, copying, options))
     search.wander([1.0] if copying.priced else _prices(usual), going)
-    rank = _ranking(Replay(state, scope, anywhere, concerned), homes)
+    rank = _ranking(home, homes)
     for visit in _promising(search.best, usual[-1]):
-        goals = _without_homes(state, places | dict(search.made[: visit.moves]))
-        goals = exchanged_goals(state, start.batches, goals)
+        goals = exchanged_goals(state, start.batches, goals_of(state, visit))
         replay = Replay(state, scope, options, concerned)
         steps = _lead(replay, sorted(goals, key=lambda index: (rank(index, goals[index]), index)), goals)
         found += (plan for plan in priced(steps) if plan.within(copying, options))
@@ -143,7 +143,7 @@ def _prices(usual: Sequence[PricedPlan]) -> list[float]:
     """Choose the prices of the search by the usual plan: geometric, the highest first."""
     end, gain = usual[-1], usual[0].score - usual[-1].score
     if not end.charge > 0:
-        return [0.0]
+        return [sys.float_info.min]
     lowest = NEGLIGIBLE * max(end.score, STEEP * gain) / end.charge
     slopes = (
         (old.score - end.score) / (end.charge - old.charge)
@@ -154,16 +154,30 @@ def _prices(usual: Sequence[PricedPlan]) -> list[float]:
     return [lowest * max(ratio, 2.0) ** power for power in reversed(range(PRICES))]
 
 
+def _reachable(home: Replay) -> Bools:
+    """Find the places that the options allow (instances by roles of primary and secondary at home)."""
+    found = np.zeros((len(home.state.pnode), 3, 3), np.bool_)
+    for batch in home.batches:
+        mirrored, state = batch.asked.mirrored, home.state
+        place = 0, 1 if mirrored else NOWHERE  # any two nodes stand for the home's, two more for others
+        for primary, secondary in itertools.product(range(3), range(3)):
+            goal = primary, (secondary, secondary, 3)[secondary] if mirrored else NOWHERE
+            moves = first_moves(state, place, goal) if goal != place else []
+            may = [allowed(home.facts, batch, kind, home.options) for kind, _ in moves]
+            found[batch.rows, primary, secondary] = np.any(may, axis=0) if may else True
+    return found
+
+
 def _ranking(home: Replay, homes: Homes) -> Callable[[int, NodePair], tuple[bool, float]]:
     """Make the order of ways: by the gain of the first move alone for what the way copies, the best first."""
-    search = search_of(home.facts, home.batches, home.scope, home.options)
-    baseline, score = search.baseline(), score_of(home.state, home.scope)
+    space = SearchSpace.of(home.facts, home.scope, home.options.ignore_soft_errors)
+    baseline, score = space.baseline(), score_of(home.state, home.scope)
 
     @cache
     def rank(index: int, goal: NodePair) -> tuple[bool, float]:
         kind, node = first_moves(home.state, home.place(index), goal)[0]
         trial = try_move(home.facts, *home.member[index], kind, node, home.options.ignore_soft_errors)
-        gain = score - float(exact(search.space, baseline, trial)[0][0])
+        gain = score - float(exact(space, baseline, trial)[0][0])
         costs = homes.costs(*(np.array([each]) for each in (index, *goal)))
         cost = max(float(costs.charge[0]), sys.float_info.min)
         return not gain > 0, -(gain / cost if gain > 0 else gain)
@@ -179,11 +193,6 @@ def _lead(replay: Replay, order: list[int], goals: Mapping[int, NodePair]) -> Se
         if replay.sidestep(waiting[0], goals[waiting[0]]):
             stuck = replay.lead_all(stuck, goals)
     return replay.steps
-
-
-def _without_homes(state: State, places: Mapping[int, NodePair]) -> dict[int, NodePair]:
-    homes = {index: (int(state.pnode[index]), int(state.snode[index])) for index in places}
-    return {index: place for index, place in places.items() if place != homes[index]}
 
 
 def _limits(state: State, copying: CopyingOptions, options: BalancingOptions) -> Costs:

@@ -1,105 +1,228 @@
 """The search of final places that lower the score plus a price on the copying of the ways there.
 
-Each step makes the best move of an instance that has not moved lately, even if it loses: so the search leaves
-places where no single move gains. An instance that has moved goes on to another place, or returns home, for
-the difference in copying. The price rises and falls: at a low price the search comes by even clusters, at a
-high price by those that copy little.
+Rounds of two kinds take turns. Both look at all places of some instances at once (:mod:`.place_scores`).
+
+* In a tabu search (Glover 1989) each step makes the best move, even if that loses. Instances that have just
+  moved stay, so the next steps answer the move instead of taking it back. An exchange of instances consists
+  of such a move and its answer.
+* Annealing goes over all instances again and again. An instance goes to the place with the lowest sum of
+  score, price, and noise that falls from round to round.
+
+A tabu search finds exchanges where single moves lose much, annealing finds more where many small moves help.
+The price falls and rises from round to round: a low price leads to even clusters, a high price to those that
+copy little.
 """
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.balance import score_of
-from ganeti_htools.engine.balancing.search import Search
-from ganeti_htools.engine.balancing.way_costs import Costs, Homes, Prices, Pricing
-from ganeti_htools.engine.balancing.ways import NodePair
+from ganeti_htools.engine.balancing.batches import Batch
+from ganeti_htools.engine.balancing.place_scores import PlaceScores, place_scores
+from ganeti_htools.engine.balancing.scoring import SearchSpace
+from ganeti_htools.engine.balancing.way_costs import Costs, Homes
 from ganeti_htools.engine.rules import settling
+from ganeti_htools.model.columns import NOWHERE, Floats, Ints
 
 # Steps for which a moved instance stays, at least; a varying number breaks cycles.
 STAY, VARIATION = 8, 5
-SMALL = 1e-4  # the least allowed loss, as a part of the score
-ATTEMPTS, FACTOR = 8, 8.0  # how often, and by what, the allowed loss is multiplied until a move is found
-STEPS = 4  # steps at each price in the first round; twice as many in the next one, and so on
-LONGEST = 32
+# Instances in a step of a tabu search: those on the nodes of the last move, and others at random.
+NEAR, OTHERS = 64, 16
+STEPS, LONGEST = 4, 32  # steps at each price in the first round, doubled until the longest one
+BLOCK = 32  # instances in a step of annealing
+SWEEPS = 5  # for each price; the noise falls from the first to the last one
+HOT, COLD = (
+    (0.3, 1.0, 0.1),
+    0.1,
+)  # noise, by rounds, as a part of the usual loss of a losing move, and its fall
+AT_ONCE = 8  # moves of a step, on different nodes
 # A search ends after so many steps for each instance, or so many in all, without anything better.
-PATIENCE, FEWEST = 4, 64
+PATIENCE, FEWEST = 16, 512
 
 
 class Visit(NamedTuple):
-    """Places that a search has visited: score, costs, and the number of its moves until then."""
+    """Places that a search has visited: the score, the costs, and the nodes of all instances."""
 
     score: float
     costs: Costs
-    moves: int
+    pnode: Ints
+    snode: Ints
 
 
-def _unbeaten(visits: Iterable[Visit]) -> list[Visit]:
+class Option(NamedTuple):
+    """The best place of a member of a block: score plus price, with noise, and the places of its nodes."""
+
+    value: float
+    block: PlaceScores
+    member: int
+    primary: int
+    secondary: int
+
+    @property
+    def nodes(self) -> tuple[int, int]:
+        """Rows of the nodes (secondary: NOWHERE without a mirror)."""
+        return self.block.nodes(self.primary, self.secondary)
+
+
+def unbeaten(visits: Iterable[Visit]) -> list[Visit]:
     """Select the visits that no other beats in both charge and score, the cheapest first."""
     best = list[Visit]()
-    for visit in sorted(visits, key=lambda visit: (visit.costs.charge, visit.score, visit.moves)):
+    for visit in sorted(visits, key=lambda visit: (visit.costs.charge, visit.score)):
         if not best or visit.score < best[-1].score:
             best.append(visit)
     return best
 
 
 class PlaceSearch:
-    """The search. ``made`` are its moves: instances, their nodes. ``best`` are the places that none beats."""
+    """The search. It changes the state of the space. ``best`` are the places that none beats."""
 
-    def __init__(self, search: Search, homes: Homes, limits: Costs) -> None:
-        self.search, self.state, self.homes, self.limits = search, search.state, homes, limits
-        self.score = score_of(self.state, search.space.scope)
-        self.loss = 0.0
-        self.until = np.zeros(len(self.state.pnode), np.int64)
-        self.movable = sum(len(batch.rows) for batch in search.batches)
-        self.stay = min(STAY, self.movable // 3)
-        self.clock = 0
-        self.made = list[tuple[int, NodePair]]()
-        self.best = [self._visit(Pricing(homes, self.state))]
+    def __init__(self, space: SearchSpace, batches: Sequence[Batch], homes: Homes, limits: Costs) -> None:
+        self.space, self.batches, self.homes, self.limits = space, batches, homes, limits
+        self.state = space.facts.state
+        size, nodes = len(self.state.pnode), len(self.state.group)
+        self.batch, self.member = np.full(size, NOWHERE), np.zeros(size, np.int64)
+        for number, batch in enumerate(batches):
+            self.batch[batch.rows], self.member[batch.rows] = number, np.arange(len(batch.rows))
+        self.movable = np.flatnonzero(self.batch != NOWHERE)
+        self.position = np.full(nodes + 1, NOWHERE)  # the last entry stands for NOWHERE
+        self.position[space.targets] = np.arange(len(space.targets))
+        self.until, self.stay = np.zeros(size, np.int64), min(STAY, len(self.movable) // 3)
+        self.near = np.zeros(nodes + 1, np.bool_)  # nodes of the last moves
+        self.random = np.random.RandomState(0)  # its numbers are the same in all versions
+        self.clock, self.found = 0, 0
+        self.best = list[Visit]()
+        self._look()
 
     def wander(self, prices: Sequence[float], going: Callable[[float], bool]) -> None:
-        """Go through the prices up and down, at first a few steps at each, later more.
+        """Go through the prices down and up, until nothing better has been found for a while."""
+        steps, rounds, most = STEPS, itertools.cycle(HOT), max(FEWEST, PATIENCE * len(self.movable))
 
-        It ends when nothing better has been found for a while.
-        """
-        steps, pricing, found = STEPS, Pricing(self.homes, self.state), 0
-        while True:
+        def goes_on() -> bool:
+            return self.clock - self.found <= most and going(self.score)
+
+        while len(self.movable):
             for price in (*prices, *prices[::-1]):
                 for _ in range(steps):
-                    if self.clock - found > max(FEWEST, PATIENCE * self.movable) or not going(self.score):
+                    if not goes_on():
                         return
-                    if not self._step(pricing.at(price, self.limits)):
-                        break
-                    pricing = Pricing(self.homes, self.state)
-                    visit = self._visit(pricing)
-                    if not any(
-                        visit.costs.charge >= each.costs.charge and visit.score >= each.score
-                        for each in self.best
-                    ):
-                        self.best = _unbeaten([*self.best, visit])
-                        found = self.clock
-            steps = min(2 * steps, LONGEST, max(STEPS, self.movable))
+                    self._exchange(price)
+            steps = min(2 * steps, LONGEST, max(STEPS, len(self.movable)))
+            hot = next(rounds)
+            for price in prices:
+                for rows, noise in self._sweeps(price, hot):
+                    if not goes_on():
+                        return
+                    self._anneal(price, rows, noise)
 
-    def _visit(self, pricing: Pricing) -> Visit:
-        return Visit(self.score, pricing.total, len(self.made))
+    def _exchange(self, price: float) -> None:
+        """Make the best move of an instance that need not stay, and others that gain on other nodes."""
+        free = self.movable[self.until[self.movable] <= self.clock]
+        near = free[self.near[self.state.pnode[free]] | self.near[self.state.snode[free]]]
+        chosen = [self.random.permutation(near)[:NEAR], self.random.permutation(free)[:OTHERS]]
+        options = self._options(np.unique(np.concatenate(chosen)), price, 0.0)
+        gaining = [option for option in options if option.value < self.score]
+        moved = self._make(gaining or options[:1])
+        self.until[moved] = self.clock + self.stay + self.clock % VARIATION
 
-    def _step(self, prices: Prices) -> bool:
-        """Make the best move of an instance that need not stay; returns whether there is one."""
+    def _sweeps(self, price: float, hot: float) -> Iterable[tuple[Ints, float]]:
+        """Yield blocks of instances in random order, with their noise."""
+        losses = [
+            option.value - self.score
+            for start in range(0, len(self.movable), BLOCK)
+            for option in self._options(self.movable[start : start + BLOCK], price, 0.0)
+        ]
+        loss = np.median([each for each in losses if each > 0] or [0.0])
+        for sweep in range(SWEEPS):
+            noise = float(loss) * hot * COLD ** (sweep / (SWEEPS - 1))
+            rows = self.random.permutation(self.movable)
+            for start in range(0, len(rows), BLOCK):
+                yield rows[start : start + BLOCK], noise
+
+    def _anneal(self, price: float, rows: Ints, noise: float) -> None:
+        """Move instances to the places that are best with noise."""
+        stays = self.score - noise * self._noise(len(rows))
+        self._make(
+            option
+            for option, stay in zip(self._options(rows, price, noise), stays.tolist(), strict=False)
+            if option.value < stay
+        )
+
+    def _noise(self, *shape: int) -> Floats:
+        noise: Floats = self.random.gumbel(size=shape)
+        return noise
+
+    def _options(self, rows: Ints, price: float, noise: float) -> list[Option]:
+        """Find the best place of each of some instances other than the present one; the best first."""
+        found = list[Option]()
+        baseline = self.baseline
+        for number in np.unique(self.batch[rows]).tolist():
+            members = self.member[rows[self.batch[rows] == number]]
+            block = place_scores(self.space, baseline, self.batches[number].take(members))
+            values = block.scores + self._prices(block, price)
+            if noise:
+                values -= noise * (
+                    self._noise(*values.shape[:2], 1) + self._noise(len(values), 1, values.shape[2])
+                )
+            places = values.reshape(len(values), -1)
+            best = places.argmin(axis=1)
+            found += [
+                Option(value, block, member, *divmod(place, values.shape[2]))
+                for member, (value, place) in enumerate(
+                    zip(places[np.arange(len(best)), best].tolist(), best.tolist(), strict=True)
+                )
+                if value < np.inf
+            ]
+        return sorted(found, key=lambda option: option.value)
+
+    def _prices(self, block: PlaceScores, price: float) -> Floats:
+        """Compute the prices of places of a block; infinite for present ones, and beyond the limits."""
+        rows = block.batch.rows
+        p, s = self.state.pnode[rows], self.state.snode[rows]
+        was = rows[:, np.newaxis, np.newaxis], p[:, np.newaxis, np.newaxis], s[:, np.newaxis, np.newaxis]
+        targets = self.space.targets
+        secondaries = targets if block.secondary is not None else np.array([NOWHERE])
+        goal = was[0], targets[:, np.newaxis], secondaries
+        prices: Floats = price * (self.homes.charge(*goal) - self.homes.charge(*was))
+        if any(np.isfinite(self.limits)):
+            figures = zip(self.total, self.homes.costs(*was), self.homes.costs(*goal), strict=True)
+            then = Costs(*(total - now + cost for total, now, cost in figures))
+            prices = np.where(then.within(self.limits), prices, np.inf)
+        at = self.position[p], self.position[s] if block.secondary is not None else np.zeros_like(s)
+        here = np.flatnonzero((at[0] >= 0) & (at[1] >= 0))
+        prices[here, at[0][here], at[1][here]] = np.inf
+        return prices
+
+    def _make(self, options: Iterable[Option]) -> list[int]:
+        """Make moves in order, a few, each on nodes that no other touches; returns the instances."""
         self.clock += 1
-        barred = self.until > self.clock
-        loss = max(self.loss, SMALL * self.score)
-        for attempt in range(ATTEMPTS):
-            best = self.search.cheapest(self.score + loss * FACTOR**attempt, prices, barred)
-            if best is not None:
+        moved = list[int]()
+        touched: set[int] = set()
+        for option in options:
+            index = int(option.block.batch.rows[option.member])
+            nodes = {*option.nodes, int(self.state.pnode[index]), int(self.state.snode[index])} - {NOWHERE}
+            if not nodes & touched:
+                touched |= nodes
+                settling.settle(self.state, option.block.trial(*option[2:]))
+                moved.append(index)
+            if len(moved) == AT_ONCE:
                 break
-        else:
-            return False
-        self.loss = max(2 * (best.score - self.score), self.loss / 2)
-        settling.settle(self.state, best.trial)
-        self.search.note(best.trial)
-        index = best.trial.asked.index
-        self.score = score_of(self.state, self.search.space.scope)
-        self.until[index] = self.clock + self.stay + self.clock % VARIATION
-        self.made.append((index, (int(best.trial.pnode[0]), int(best.trial.snode[0]))))
-        return True
+        self.near[:] = False
+        if moved:
+            rows = np.array(sorted(touched))
+            self.near[rows] = True
+            self.space.facts.refresh(rows)
+            self._look()
+        return moved
+
+    def _look(self) -> None:
+        """Compute the score and the costs of the present places, and keep places that none beats."""
+        state = self.state
+        self.baseline = self.space.baseline()
+        self.score = self.baseline.score
+        costs = self.homes.costs(np.arange(len(state.pnode)), state.pnode, state.snode)
+        self.total = Costs(*(float(figures.sum()) for figures in costs))
+        if not any(self.total.charge >= each.costs.charge and self.score >= each.score for each in self.best):
+            visit = Visit(self.score, self.total, state.pnode.copy(), state.snode.copy())
+            self.best, self.found = unbeaten([*self.best, visit]), self.clock

@@ -20,7 +20,6 @@ from ganeti_htools.engine.balancing.relocate import (
     obeys,
     relocate,
 )
-from ganeti_htools.engine.balancing.way_costs import MovePrices
 from ganeti_htools.engine.rules import affinity
 from ganeti_htools.engine.rules.components import COMPONENTS, LOCATION_EXCLUSION, WEIGHTS
 from ganeti_htools.engine.rules.node_rules import FITS
@@ -47,6 +46,16 @@ class SearchSpace(NamedTuple):
     targets: Ints
     force: bool
 
+    @classmethod
+    def of(cls, facts: NodeFacts, scope: Bools, force: bool) -> "SearchSpace":
+        """Return the space of moves to the online nodes in scope."""
+        targets = np.flatnonzero(scope & ~facts.state.columns.offline)
+        return cls(facts, ScoreParts(facts.state, scope), scope, targets, force)
+
+    def baseline(self) -> Baseline:
+        """Compute the statistics of the present nodes."""
+        return Baseline(self.parts, affinity.location_exclusion(self.facts.state, self.scope))
+
 
 class MoveCandidates(NamedTuple):
     """The moves of one kind that members of a batch may make now.
@@ -56,7 +65,6 @@ class MoveCandidates(NamedTuple):
     * ``own`` and ``new``: the changes of nodes; ``new`` is None if the move takes no new node.
     * ``location_exclusion``: the weighted change of the location exclusion score when members go to nodes
       (members by nodes), None if there is none.
-    * ``prices``: what the moves add to their scores, None for nothing.
     """
 
     batch: Batch
@@ -66,7 +74,6 @@ class MoveCandidates(NamedTuple):
     own: OwnNodes
     new: NewNodes | None
     location_exclusion: Floats | None
-    prices: MovePrices | None = None
 
 
 class ScoredMoves(NamedTuple):
@@ -118,8 +125,6 @@ def failovers(space: SearchSpace, baseline: Baseline, candidates: MoveCandidates
     if location_exclusion is not None:
         rest = rest + location_exclusion[members, state.snode[batch.rows[members]]]
     nowhere = np.full(len(members), NOWHERE)
-    if candidates.prices is not None:
-        rest = rest + candidates.prices.of(members, nowhere)
     scores = baseline.scores(own.changes[:, members], own.squares[:, members], rest)
     return ScoredMoves(batch, candidates.kind, members, nowhere, scores)
 
@@ -151,8 +156,6 @@ def relocations(
     if state.location_rows and kind.mirrored and not batch.asked.forthcoming:
         counts = ~state.columns.offline[p] if kind is MoveKind.REPLACE_SECONDARY else True
         rest = rest + PER_LOCATION * affinity.shared_locations(state, *after) * counts
-    if candidates.prices is not None:
-        rest = rest + candidates.prices.of(members, new)
     found = ScoredMoves(batch, kind, members, new, baseline.scores(changes, squares, rest))
     if not kind.mirrored:
         return found, np.zeros(0, np.int64)

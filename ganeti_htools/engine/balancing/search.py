@@ -15,13 +15,10 @@ bound neglects this, which makes a score lower, but on few nodes it can be highe
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.baseline import Baseline
 from ganeti_htools.engine.balancing.batches import Batch, NodeFacts
-from ganeti_htools.engine.balancing.effects import ScoreParts
 from ganeti_htools.engine.balancing.new_nodes import NewNodes
 from ganeti_htools.engine.balancing.own_nodes import May, OwnNodesByKind
 from ganeti_htools.engine.balancing.scoring import (
@@ -32,12 +29,9 @@ from ganeti_htools.engine.balancing.scoring import (
 )
 from ganeti_htools.engine.balancing.step_search import MoveReport, StepSearch
 from ganeti_htools.engine.balancing.ties import CLOSE, BestMove, best_of
-from ganeti_htools.engine.balancing.way_costs import Prices
-from ganeti_htools.engine.rules import affinity
-from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import Bools
-from ganeti_htools.model.moves import KINDS, RANK
+from ganeti_htools.model.moves import KINDS
 
 
 class Search:
@@ -52,8 +46,8 @@ class Search:
         self, facts: NodeFacts, batches: Sequence[Batch], scope: Bools, force: bool, may: May
     ) -> None:
         self.state, offline = facts.state, facts.state.columns.offline
-        parts, targets = ScoreParts(self.state, scope), np.flatnonzero(scope & ~offline)
-        self.space = SearchSpace(facts, parts, scope, targets, force)
+        self.space = SearchSpace.of(facts, scope, force)
+        parts, targets = self.space.parts, self.space.targets
         forces = [force] if force or not (scope & offline).any() else [False, True]
         self.batches, self.own, self.new = list(batches), list[OwnNodesByKind](), list[dict[bool, NewNodes]]()
         for batch in batches:
@@ -96,7 +90,7 @@ class Search:
         ``report`` gets each move. With ``rough``, ``current`` and a clear winner's score are right to about
         1e-8 only.
         """
-        baseline = self.baseline()
+        baseline = self.space.baseline()
         search = StepSearch(self.space, baseline, current, CLOSE if rough else 0.0, report=report)
         found = search.moves(list(self.candidates(barred)))
         return best_of(self.space, baseline, found, search.limit, current if rough else None)
@@ -107,33 +101,8 @@ class Search:
 
         Finds all such moves, or about as many as ``most``.
         """
-        search = StepSearch(self.space, self.baseline(), current, loss, most)
+        search = StepSearch(self.space, self.space.baseline(), current, loss, most)
         return search.moves(list(self.candidates(barred)))
-
-    @np.errstate(invalid="ignore", divide="ignore", over="ignore")
-    def cheapest(self, current: float, prices: Prices, barred: Bools | None = None) -> BestMove | None:
-        """Find the move with the lowest sum of score and price, if that is below the ``current`` score.
-
-        Its ``score`` is that sum, right to about 1e-8; of equal ones the first, in the order of :meth:`best`.
-        """
-        candidates = [each._replace(prices=prices(each.batch, each.kind)) for each in self.candidates(barred)]
-        search = StepSearch(self.space, self.baseline(), current, CLOSE)
-        found = search.moves(candidates)
-        ranks = (
-            (int(moves.batch.rows[member]), int(moves.new[i]), RANK[moves.kind], which, i)
-            for which, moves in enumerate(found)
-            for i, member in enumerate(moves.members.tolist())
-        )
-        for row, node, _, which, i in sorted(ranks):
-            move = found[which].take([i])
-            trial = replace(move.trial(self.space), asked=self.state.instance(row))
-            if trial.codes[0] == FITS and move.scores[0] < current:
-                return BestMove(trial, move.kind, node, float(move.scores[0]))
-        return None
-
-    def baseline(self) -> Baseline:
-        """Compute the statistics of the present nodes."""
-        return Baseline(self.space.parts, affinity.location_exclusion(self.state, self.space.scope))
 
     def candidates(self, barred: Bools | None = None) -> Iterator[MoveCandidates]:
         """Yield all moves that may be made now, by batch and kind."""

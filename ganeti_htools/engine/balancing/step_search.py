@@ -114,10 +114,9 @@ class StepSearch:
         """Compute by how much a move can be better than its rating; infinite if that is unknown.
 
         The new secondary may keep more memory free than the rating assumes, by up to the instance's memory.
-        A search with prices is no exact one, and may miss such a move.
         """
         gain = worth(self.baseline.numbers.max())
-        if not gain or any(each.prices is not None for each in candidates):
+        if not gain:
             return 0.0
         kept = [np.max(each.batch.asked.secondary_mem) for each in candidates if each.kind.mirrored]
         least = self.space.facts.state.columns.t_mem[self.space.targets].min(initial=math.inf)
@@ -138,10 +137,7 @@ class StepSearch:
         """Score the most promising moves first, and more if none is that good."""
         least = min((float(each.least.min(initial=np.inf)) for each in bounds), default=np.inf)
         known, hope = list(self.found), self.limit + self.loose - least
-        # With prices many moves are close, so it is cheaper to score all of a few at once.
-        priced = any(each.candidates.prices is not None for each in bounds)
-        size = sum(len(each.least) for each in bounds) * len(self.space.targets)
-        for share in (SHARES[-1:] if priced and size < BLOCK else SHARES) if hope >= 0 else ():
+        for share in SHARES if hope >= 0 else ():
             self.found = list(known)
             limit = least + share * hope
             for each in bounds:
@@ -161,10 +157,7 @@ class StepSearch:
                     found.scores[doubtful] <= min(self.bound, least) + self.slack + self.loose
                 ]
             if len(doubtful):
-                some = found.take(doubtful)
-                found.scores[doubtful] = self._exact(some.trial(self.space))
-                if bounds.candidates.prices is not None:
-                    found.scores[doubtful] += bounds.candidates.prices.of(some.members, some.new)
+                found.scores[doubtful] = self._exact(found.take(doubtful).trial(self.space))
             self._keep(found)
 
     def _promising(self, bounds: ScoreBounds, members: Ints, limit: float) -> Iterator[tuple[Ints, Ints]]:

@@ -3,20 +3,31 @@ that little is copied.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 
 from ganeti_htools.engine.balancing.batches import Batch
 from ganeti_htools.engine.balancing.new_nodes import instance_classes
 from ganeti_htools.engine.balancing.traffic import copied
-from ganeti_htools.model.columns import NOWHERE
+from ganeti_htools.model.columns import NOWHERE, Ints
 from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.state import State
 
 NodePair = tuple[int, int]  # rows of primary and secondary (NOWHERE for none)
 
 
-def goals_of(state: State, found: State) -> dict[int, NodePair]:
+class Places(Protocol):
+    """Rows of primary and secondary of all instances."""
+
+    @property
+    def pnode(self) -> Ints: ...
+
+    @property
+    def snode(self) -> Ints: ...
+
+
+def goals_of(state: State, found: Places) -> dict[int, NodePair]:
     """Find the final nodes of the instances that have moved."""
     changed = np.flatnonzero((found.pnode != state.pnode) | (found.snode != state.snode))
     return {int(row): (int(found.pnode[row]), int(found.snode[row])) for row in changed}

@@ -6,18 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.balancing.way_costs import Costs, Homes, Pricing, Weights
+from ganeti_htools.engine.balancing.way_costs import Homes, Weights
 from ganeti_htools.engine.balancing.ways import shortest
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
-from ganeti_htools.model.moves import KINDS, MoveKind
 from ganeti_htools.model.state import State
-from ganeti_htools.model.types import DiskTemplate, MirrorType, Status
+from ganeti_htools.model.types import DiskTemplate, Status
 from tests.support import by_hand
 from tests.support.by_hand import instance
-from tests.support.searches import searching
-
-UNLIMITED = Costs(np.inf, np.inf, np.inf)
 
 
 def state_of(lost: bool = False) -> State:
@@ -51,36 +47,9 @@ def test_failovers_of_stopped_instances_have_a_weight() -> None:
     assert costs.charge.tolist() == [5, costs.copied[1]]
 
 
-def test_price_of_a_move_is_the_difference_of_costs() -> None:
-    state = state_of()
-    homes = Homes(state, Weights())
-    state.pnode[0], state.snode[0] = 2, 1  # a has left its home
-    search = searching(state)
-    pricing = Pricing(homes, state)
-    for batch, kind in itertools.product(search.batches, KINDS[MirrorType.INTERNAL]):
-        if kind not in KINDS[batch.mirror]:
-            continue
-        prices = pricing.at(0.5, UNLIMITED)(batch, kind)
-        for member, row in enumerate(batch.rows.tolist()):
-            place = int(state.pnode[row]), int(state.snode[row])
-            for node in range(4) if kind.takes_node else [NOWHERE]:
-                if node in place:
-                    continue
-                now, then = (
-                    homes.costs(np.array([row]), *(np.array([each]) for each in nodes)).charge[0]
-                    for nodes in (place, kind.nodes(*place, node))
-                )
-                price = prices.of(np.array([member]), np.array([node]))[0]
-                assert price == 0.5 * (then - now)
-                assert prices.lowest[member] <= price
-
-
-def test_moves_beyond_the_limits_are_priceless() -> None:
-    state = state_of()
-    homes, search = Homes(state, Weights()), searching(state)
-    (batch,) = (batch for batch in search.batches if batch.mirror is MirrorType.EXTERNAL)
-    for limits, price in ((Costs(300, np.inf, 1), 750.0), (Costs(299, np.inf, 1), np.inf)):
-        prices = Pricing(homes, state).at(1.0, limits)(batch, MoveKind.FAILOVER_TO)
-        assert prices.anywhere.tolist() == [price]
-    prices = Pricing(homes, state).at(1.0, Costs(np.inf, np.inf, 0))(batch, MoveKind.FAILOVER_TO)
-    assert prices.anywhere.tolist() == [np.inf]
+def test_places_out_of_reach_cost_infinitely_much() -> None:
+    reachable = np.ones((3, 3, 3), np.bool_)
+    reachable[0, 2, 1] = False
+    homes = Homes(state_of(), Weights(), reachable)
+    rows, primaries = np.array([0, 0, 1]), np.array([2, 0, 2])
+    assert np.isinf(homes.charge(rows, primaries, np.array([1, 2, 1]))).tolist() == [True, False, False]
