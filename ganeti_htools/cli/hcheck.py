@@ -44,7 +44,7 @@ def run(line: CommandLine) -> int:
     if line.rules and (line.machine_readable or line.what_if_lost is not None):
         raise HtoolsError("--rules cannot go with --machine-readable or --what-if-lost.")
     state = make_state(load(line), line)
-    movable = view.movable(state, view_of(line))
+    movable = view.movable(state, view_of(line), sets=True)
     if line.print_instances:
         say(tables.instance_map("Instances", state))
     if line.print_nodes is not None:

@@ -62,7 +62,8 @@ class Job:
         return f"the move stops {name}, which may be down now: gnt-instance startup {quote(name)}"
 
 
-# The jobs of a set touch no node twice. A set is submitted when the previous set has ended.
+# The jobs of a set touch no node twice, except those of instances that move together. A set is submitted when
+# the previous set has ended.
 Jobsets = Sequence[Sequence[Job]]
 
 

@@ -192,7 +192,8 @@ class NamedStep:
     """A step of a balancing plan by name, valid on any state of the cluster.
 
     ``node`` is the new node, None if the kind of move takes none. ``was`` and ``now`` are the nodes before
-    and after the step, primary first.
+    and after the step, primary first. ``with_next``: the next step moves another member of the instance's
+    set, within the same jobset.
     """
 
     instance: str
@@ -200,6 +201,7 @@ class NamedStep:
     node: str | None
     was: tuple[str, ...]
     now: tuple[str, ...]
+    with_next: bool = False
 
     @property
     def title(self) -> str:

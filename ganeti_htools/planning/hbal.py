@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ganeti_htools.backends.haskell import fixed, show
 from ganeti_htools.engine.balancing.balance import Step, score_of, stepwise
 from ganeti_htools.engine.balancing.recheck import obstacle
+from ganeti_htools.engine.rules import placement_rules
 from ganeti_htools.engine.rules.broken_rules import breaches
 from ganeti_htools.execution.jobs import Jobsets
 from ganeti_htools.execution.review import Check, Review, Say
@@ -367,11 +368,11 @@ def _copying_little(
     on_move: OnMove,
 ) -> GroupPlan:
     """Find plans that none beats in both score and copying, and choose one; with ``front`` only if it is
-    picked. Raises DataError if there is none with this number.
+    picked. Raises DataError if there is none with this number. Sets that stay together do not move.
     """
     from ganeti_htools.engine.balancing.front import choose, front, spread  # seldom needed
 
-    copying = options.copying
+    copying, movable = options.copying, movable & ~placement_rules.in_sets(state)
     found = front(state, scope, options.balancing, copying, movable, _patience(options, progress))
     shown = spread(found, copying.front) if copying.front else []
     if copying.pick > len(shown):
@@ -443,8 +444,8 @@ def _group_obstacle(
 
 
 def _movable(state: State, options: HbalOptions) -> Bools:
-    """Return which instances may move. Members of separated sets move just to come together again."""
-    return view.movable(state, options.view, sets=options.repair_rules)
+    """Return which instances may move, those that stay together with others too."""
+    return view.movable(state, options.view, sets=True)
 
 
 def _by_group(state: State, groups: Sequence[str], rest: Jobsets) -> dict[str, list[NamedStep]]:

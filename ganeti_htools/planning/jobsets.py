@@ -1,7 +1,7 @@
 """Moves of a plan by name, their commands and cost, and jobsets (``hbal(1)``)."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from shlex import quote
 from typing import Any, Generic, TypeVar
@@ -17,6 +17,7 @@ from ganeti_htools.model.moves import RANK, NamedMove, NamedStep, Operation, as_
 from ganeti_htools.model.state import State
 
 S = TypeVar("S")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,16 +144,33 @@ def cost(kinds: Mapping[str, int], moves: Sequence[PlannedMove[Any]], sets: int)
 
 
 def jobsets(moves: Sequence[PlannedMove[S]]) -> list[list[PlannedMove[S]]]:
-    """Sort moves into sets that can run at the same time, in order. Sets are filled from the last move on."""
+    """Sort moves into sets that can run at the same time, in order. Sets are filled from the last move on.
+
+    Instances that move together have nodes in common, and are in one jobset all the same.
+    """
     sets: list[list[PlannedMove[S]]] = []
     busy: set[str] = set()
-    for move in reversed(moves):
-        if not sets or move.nodes & busy:
+    for unit in reversed(units(moves, lambda move: move.step)):
+        nodes = set[str]().union(*(move.nodes for move in unit))
+        if not sets or nodes & busy:
             sets.insert(0, [])
             busy = set()
-        sets[0].insert(0, move)
-        busy |= move.nodes
+        sets[0][:0] = unit
+        busy |= nodes
     return sets
+
+
+def units(items: Iterable[T], step_of: Callable[[T], Any]) -> list[list[T]]:
+    """Group items, each with a step: those whose instances move together, and each other item by itself."""
+    found, joined = list[list[T]](), False
+    for item in items:
+        if joined:
+            found[-1].append(item)
+        else:
+            found.append([item])
+        step = step_of(item)
+        joined = isinstance(step, Step | NamedStep) and step.with_next
+    return found
 
 
 def jobs_of(state: State, sets: Sequence[Sequence[BalancingMove]]) -> list[list[Job]]:

@@ -27,6 +27,7 @@ def to_json(state: State, steps: Sequence[Step]) -> list[dict[str, Any]]:
             "to": each.now,
             "score": step.score if math.isfinite(step.score) else show(step.score),
         }
+        | ({"with_next": True} if each.with_next else {})
         for each, step in zip(named(state, steps), steps, strict=True)
     ]
 
@@ -40,6 +41,8 @@ def _from_json(step: Any) -> tuple[NamedStep, float]:
     """Parse a step and the score after it. Raises DataError."""
     try:
         nodes = tuple(step["from"]), tuple(step["to"])
-        return NamedStep(step["instance"], MoveKind(step["move"]), step["node"], *nodes), float(step["score"])
+        together = bool(step.get("with_next", False))
+        named = NamedStep(step["instance"], MoveKind(step["move"]), step["node"], *nodes, together)
+        return named, float(step["score"])
     except (KeyError, TypeError, ValueError):
         raise DataError(UNEXPECTED) from None

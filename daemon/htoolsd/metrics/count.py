@@ -75,7 +75,7 @@ def free_instances(state: State) -> int:
 def balanced_score(state: State) -> float:
     """Return the score that ``hbal`` without options reaches."""
     scope = np.ones(len(state.group), np.bool_)
-    after, _ = rebalance(state, scope, BalancingOptions(), view.movable(state, View()))
+    after, _ = rebalance(state, scope, BalancingOptions(), view.movable(state, View(), sets=True))
     return score_of(after, scope)
 
 

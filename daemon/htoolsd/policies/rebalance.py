@@ -51,9 +51,11 @@ def plan(cluster: Cluster, settings: RebalanceSettings, bounds: PlanBounds, prog
     steps = proposal.found["steps"]
     state = view.state_of(cluster, options.view)
     _, scope = select(state, bounds.group)
-    movable = view.movable(state, options.view)
+    movable = view.movable(state, options.view, sets=True)
     safe = steps[: safe_moves(state, scope, movable, steps_of(proposal.jobs), bounds.reserve)]
     copies = list(_until(settings.stop, affordable(cluster, safe, bounds.room), safe, bounds.n1 > 0))
+    while copies and steps[len(copies) - 1].get("with_next"):
+        copies.pop()
     if not copies:
         why = "no move fits into the budget" if safe else UNSAFE
         why = why if steps else "no move improves the score enough"
@@ -96,7 +98,7 @@ def _until(
     """Yield the MiB of the first steps until the score is at most ``stop``; all if N+1 redundancy is lost."""
     for mib, step in zip(copies, steps, strict=False):
         yield mib
-        if not n1_lost and float(step["score"]) <= stop:
+        if not n1_lost and float(step["score"]) <= stop and not step.get("with_next"):
             return
 
 

@@ -22,6 +22,7 @@ from ganeti_htools.model.figures import Figures
 from ganeti_htools.model.moves import MoveKind, NamedStep
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import hsqueeze, view
+from ganeti_htools.planning.jobsets import units
 from ganeti_htools.planning.plan import Proposal
 from ganeti_htools.planning.view import View
 from htoolsd.policies.memory import Budget
@@ -58,24 +59,27 @@ def safe_moves(
 ) -> int:
     """Count the first steps that keep redundancy and reserve in the group of nodes ``scope``.
 
-    What a node lacked before a step does not count against the step. Raises DataError for impossible steps.
+    What a node lacked before a step does not count against the step. Sets that stay together are whole
+    afterwards. Raises DataError for impossible steps.
     """
     after = state.copy()
     keep = hsqueeze.SqueezeOptions(minimal_resources=reserve.instances, allow_drbd=reserve.disks)
     weak, lost = bad_nodes(after, scope), unrecoverable(after, scope)
     lacking = hsqueeze.lacks_resources(after, keep, scope)
     count = 0
-    for _ in retrace(after, movable, ((step, 0.0) for step in steps)):
+    for made, step in enumerate(retrace(after, movable, ((step, 0.0) for step in steps)), 1):
+        if step.with_next:
+            continue
         bad, gone = bad_nodes(after, scope), unrecoverable(after, scope)
         lacks = hsqueeze.lacks_resources(after, keep, scope)
         if (bad & ~weak).any() or (gone & ~lost).any() or (lacks and not lacking):
             break
-        weak, lost, lacking, count = bad, gone, lacks, count + 1
+        weak, lost, lacking, count = bad, gone, lacks, made
     return count
 
 
 def in_order(proposal: Proposal) -> Proposal:
-    """Return the plan with one move per jobset.
+    """Return the plan with one move per jobset, or those of instances that move together.
 
     Moves that are safe in one order need not be in another, and jobs of one set end in any order.
     """
@@ -85,7 +89,8 @@ def in_order(proposal: Proposal) -> Proposal:
 
 
 def _one_by_one(jobs: Sequence[Job]) -> Jobsets:
-    return [[job] for job in jobs] if sum(job.step is not None for job in jobs) > 1 else [jobs]
+    moving = sum(job.step is not None for job in jobs)
+    return units(jobs, lambda job: job.step) if moving > 1 else [jobs]
 
 
 def guarded(check: Check, options: View, group: str, reserve: Reserve = _NO_RESERVE) -> Check:
@@ -101,7 +106,7 @@ def guarded(check: Check, options: View, group: str, reserve: Reserve = _NO_RESE
         state = view.state_of(cluster, options, figures)
         figures = state.figures
         scope = state.group == view.group(state, group, f"node group {group} is gone")
-        safe = safe_moves(state, scope, view.movable(state, options), steps, reserve)
+        safe = safe_moves(state, scope, view.movable(state, options, sets=True), steps, reserve)
         return found if safe == len(steps) else Review(UNSAFE)
 
     return guard

@@ -1,15 +1,19 @@
 """Rebalancing: make the best single move repeatedly, until no move helps (``hbal(1)``)."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from ganeti_htools.engine.balancing.batches import Batch, NodeFacts, batches_of
+from ganeti_htools.engine.balancing.own_nodes import May
 from ganeti_htools.engine.balancing.search import Search
+from ganeti_htools.engine.balancing.sets import SetSearch
 from ganeti_htools.engine.balancing.ties import BestMove, clearly_lower
 from ganeti_htools.engine.balancing.time_limit import NEGLIGIBLE, TimeLimit
-from ganeti_htools.engine.rules import affinity, choice, settling
+from ganeti_htools.engine.rules import affinity, choice, placement_rules, settling
 from ganeti_htools.engine.rules.components import INDEX, WEIGHTS
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.moves import MoveKind
@@ -21,6 +25,8 @@ from ganeti_htools.model.state import State
 class Step:
     """A move of a plan: rows of the instance, of its new node (NOWHERE for a failover), and of primary and
     secondary afterwards, with the score then.
+
+    ``with_next``: the next step moves another member of the instance's set, within the same jobset.
     """
 
     instance: int
@@ -29,6 +35,7 @@ class Step:
     pnode: int
     snode: int
     score: float
+    with_next: bool = False
 
 
 def rebalance(
@@ -51,7 +58,12 @@ def stepwise(
     current = score_of(state, scope)
     if not current > limit:
         return
-    batches, facts = batches_of(state, candidates(state, scope, movable), options.unmirrored)
+    concerned = candidates(state, scope, movable)
+    together = placement_rules.in_sets(state)
+    batches, facts = batches_of(state, concerned & ~together, options.unmirrored)
+    sets = None
+    if (concerned & together).any():
+        sets = SetSearch(state, scope, concerned, options.ignore_soft_errors, options.unmirrored)
 
     search, time_limit, cheap = search_of(facts, batches, scope, options), None, None
     factor = 1.0 if options.disk_moves_factor is None else options.disk_moves_factor
@@ -59,39 +71,55 @@ def stepwise(
         time_limit = TimeLimit(
             state, options.long_threshold, options.long_factor, optimal_score(state, scope)
         )
+    without_copies = replace(options, disk_moves=False)
     if options.disk_moves and (options.disk_moves_factor is not None or time_limit):
-        cheap = search_of(facts, batches, scope, replace(options, disk_moves=False))
+        cheap = search_of(facts, batches, scope, without_copies)
 
-    def best_of(search: Search) -> BestMove | None:
-        return time_limit.best(search, current) if time_limit else search.best(current, rough=rough)
+    def best_of(search: Search, options: BalancingOptions) -> tuple[BestMove, ...]:
+        best = time_limit.best(search, current) if time_limit else search.best(current, rough=rough)
+        if sets is None:
+            return (best,) if best else ()
+        left = math.inf if options.max_length < 0 else options.max_length - number
+        rival = best.score if best else current
+        admits = partial(time_limit.admits, current) if time_limit else None
+        return sets.best(rival, may_of(facts, options), left, admits) or ((best,) if best else ())
 
     number = 0
     while (options.max_length < 0 or number < options.max_length) and current > limit:
-        best = best_of(search)
-        if cheap and (time_limit or (best and best.kind.copies_disks)):
-            other = best_of(cheap)
-            if other and (not best or current - best.score <= (current - other.score) * factor):
+        best = best_of(search, options)
+        if cheap and (time_limit or any(move.kind.copies_disks for move in best)):
+            other = best_of(cheap, without_copies)
+            if other and (not best or current - best[-1].score <= (current - other[-1].score) * factor):
                 best = other
-        if best and rough and not clearly_lower(best.score, current):
+        if best and rough and not clearly_lower(best[-1].score, current):
             current = score_of(state, scope)
-        if best is None or not gains(current, best.score, options):
+        if not best or not gains(current, best[-1].score, options):
             return
-        instance, trial = best.trial.asked.index, best.trial
         if time_limit:
-            time_limit.note(best)
-        settling.settle(state, trial)
-        search.note(trial)
-        if cheap:
-            cheap.note(trial)
-        current = best.score
-        number += 1
-        yield Step(instance, best.kind, best.node, int(trial.pnode[0]), int(trial.snode[0]), current)
+            time_limit.note(*best)
+        trials = [move.trial for move in best]
+        for trial in trials:
+            settling.settle(state, trial)
+        search.note(*trials)
+        for each in (cheap, sets):
+            if each:
+                each.note(*trials)
+        current = best[-1].score
+        number += len(best)
+        for move in best:
+            nodes = int(move.trial.pnode[0]), int(move.trial.snode[0])
+            index = move.trial.asked.index
+            yield Step(index, move.kind, move.node, *nodes, move.score, move is not best[-1])
 
 
 def search_of(facts: NodeFacts, batches: Sequence[Batch], scope: Bools, options: BalancingOptions) -> Search:
     """Build the search for moves of the batches that the options allow, to nodes in scope."""
-    force = options.ignore_soft_errors
-    return Search(facts, batches, scope, force, lambda batch, kind: allowed(facts, batch, kind, options))
+    return Search(facts, batches, scope, options.ignore_soft_errors, may_of(facts, options))
+
+
+def may_of(facts: NodeFacts, options: BalancingOptions) -> May:
+    """Return the function that selects the members of a batch which the options allow to move in a way."""
+    return lambda batch, kind: allowed(facts, batch, kind, options)
 
 
 def candidates(state: State, scope: Bools, movable: Bools | None) -> Bools:

@@ -1,11 +1,18 @@
-"""Better plans than the greedy one: better final places, and a shorter way there (``hbal --optimise``)."""
+"""Better plans than the greedy one: better final places, and a shorter way there (``hbal --optimise``).
 
-from collections.abc import Callable
+Sets that stay together move as in the greedy plan. Its steps up to the last one of a set come first.
+"""
 
-from ganeti_htools.engine.balancing.balance import candidates, rebalance, score_of
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ganeti_htools.engine.balancing.balance import Step, candidates, rebalance, score_of
 from ganeti_htools.engine.balancing.better_places import improvements
 from ganeti_htools.engine.balancing.replay import MoveRows, RatedPlan, plan_of
 from ganeti_htools.engine.balancing.ways import NodePair, goals_of, volume_of
+from ganeti_htools.engine.rules import placement_rules
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
@@ -24,19 +31,37 @@ def optimise(
     equal answers lead to equal plans.
     """
     found, steps = rebalance(state, scope, options, movable)
-    volume = sum(volume_of(state, step.instance, step.kind) for step in steps)
-    greedy = RatedPlan(tuple(steps), score_of(found, scope), volume, found.copy())
-    concerned = candidates(state, scope, movable)
+    greedy = RatedPlan(tuple(steps), score_of(found, scope), _volume(state, steps), found.copy())
+    sets = placement_rules.in_sets(state)
+    first, start = steps[: _end(sets[[step.instance for step in steps]])], state
+    if first:
+        start = rebalance(state, scope, replace(options, max_length=len(first)), movable)[0]
+        if options.max_length >= 0:
+            options = replace(options, max_length=options.max_length - len(first))
+    concerned = candidates(start, scope, movable) & ~sets
     if options.evacuation:
         offline = state.columns.offline
-        concerned &= offline[state.pnode] | ((state.snode != NOWHERE) & offline[state.snode])
-    made = [MoveRows(step.instance, step.kind, step.node) for step in steps]
-    history: list[tuple[list[MoveRows], dict[int, NodePair]]] = [(list(made), goals_of(state, found))]
-    for more in improvements(state, found, scope, options, concerned, going):
+        concerned &= offline[start.pnode] | ((start.snode != NOWHERE) & offline[start.snode])
+    made = [MoveRows(step.instance, step.kind, step.node) for step in steps[len(first) :]]
+    history: list[tuple[list[MoveRows], dict[int, NodePair]]] = [(list(made), goals_of(start, found))]
+    for more in improvements(start, found, scope, options, concerned, going):
         made += more
-        history.append((list(made), goals_of(state, found)))
+        history.append((list(made), goals_of(start, found)))
+    volume = _volume(state, first)
     for done, goals in reversed(history):
-        plan = plan_of(state, scope, options, concerned, done, goals)
-        if plan and plan.rank < greedy.rank:
-            return greedy, plan
+        plan = plan_of(start, scope, options, concerned, done, goals)
+        if plan:
+            plan = replace(plan, steps=(*first, *plan.steps), volume=volume + plan.volume)
+            if plan.rank < greedy.rank:
+                return greedy, plan
     return greedy, greedy
+
+
+def _volume(state: State, steps: Sequence[Step]) -> int:
+    """Compute the data (MiB) that steps copy."""
+    return sum(volume_of(state, step.instance, step.kind) for step in steps)
+
+
+def _end(marks: Bools) -> int:
+    """Return the place behind the last mark, 0 without marks."""
+    return int(np.flatnonzero(marks).max(initial=-1)) + 1

@@ -10,6 +10,7 @@ import numpy as np
 from ganeti_htools.engine.balancing.balance import Step, allowed, candidates
 from ganeti_htools.engine.balancing.batches import Batch, NodeFacts, batches_of
 from ganeti_htools.engine.balancing.relocate import settle, try_move
+from ganeti_htools.engine.rules import placement_rules
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import DataError
@@ -32,6 +33,7 @@ def named(state: State, steps: Sequence[Step]) -> Iterator[NamedStep]:
             None if step.node == NOWHERE else state.cluster.nodes[step.node].name,
             _names(state, *was),
             _names(state, *now),
+            step.with_next,
         )
 
 
@@ -49,8 +51,10 @@ def obstacle(
 ) -> str | None:
     """Make steps one after the other, in place, up to the first impossible one; returns the reason.
 
-    ``after`` each step it gets the row of its instance, and may object.
+    ``after`` each step it gets the row of its instance, and may object. A set that was together must be
+    together whenever all its steps have been made.
     """
+    apart = placement_rules.apart(state)
     rows, facts, members = _rows(state), *_members(state, scope, movable, options.unmirrored)
     for step in steps:
         row = rows.get(step.instance)
@@ -78,6 +82,8 @@ def obstacle(
             nodes, why = ", ".join(step.now), FAIL[int(trial.codes[0])].value
             return f"instance {step.instance} does not fit on {nodes} any more ({why})"
         settle(facts, trial)
+        if not step.with_next and (placement_rules.apart(state) & ~apart)[row]:
+            return f"instance {step.instance} would leave instances with which it stays together"
         if objection := after(row):
             return objection
     return None
@@ -97,7 +103,8 @@ def retrace(state: State, movable: Bools, steps: Iterable[tuple[NamedStep, float
             raise DataError(f"the plan moves instance {step.instance}, which cannot be moved like that")
         trial = try_move(facts, *members[row], step.kind, node, force=True)
         settle(facts, trial)
-        yield Step(row, step.kind, node, int(trial.pnode[0]), int(trial.snode[0]), score)
+        nodes = int(trial.pnode[0]), int(trial.snode[0])
+        yield Step(row, step.kind, node, *nodes, score, step.with_next)
 
 
 def _rows(state: State) -> dict[str, int]:

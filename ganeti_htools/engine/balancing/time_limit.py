@@ -5,6 +5,8 @@ factor. The score counts from the best one possible. The factor is a constant ti
 thresholds (Ganeti's design "migration speed accounting in hbal").
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ganeti_htools.engine.balancing.search import Search
@@ -27,16 +29,20 @@ class TimeLimit:
         """Find the best move, of each instance's best ones, that does not take too long."""
         barred = np.zeros(len(self.state.pnode), np.bool_)
         while best := search.best(current, barred):
-            if not self._too_long(current, best.score, self.spent + self._takes(best)):
+            if self.admits(current, (best,)):
                 return best
             if self._too_long(current, best.score, self.spent):
                 return None  # all other moves gain less
             barred[best.trial.asked.index] = True
         return None
 
-    def note(self, best: BestMove) -> None:
-        """Add the time of a move that is about to be made."""
-        self.spent += self._takes(best)
+    def admits(self, current: float, moves: Sequence[BestMove]) -> bool:
+        """Whether moves that are made together do not take too long for what they gain."""
+        return not self._too_long(current, moves[-1].score, self.spent + sum(map(self._takes, moves)))
+
+    def note(self, *moves: BestMove) -> None:
+        """Add the time of moves that are about to be made."""
+        self.spent += sum(map(self._takes, moves))
 
     def _takes(self, best: BestMove) -> float:
         index = best.trial.asked.index

@@ -144,6 +144,20 @@ def in_sets(state: State) -> Bools:
     return found
 
 
+def apart(state: State) -> Bools:
+    """Mark the instances that are not on the nodes of all instances with which they stay together."""
+    found = np.zeros(len(state.pnode), np.bool_)
+    if state.rules is not None and state.rules.sets:
+        of = state.rules.instances.sets
+        for counts, nodes in (
+            (state.rules.primaries, state.pnode[:, np.newaxis]),
+            (state.rules.secondaries, state.snode[:, np.newaxis]),
+        ):
+            elsewhere = (of != NOWHERE) & (counts[of, nodes] < counts.sum(axis=1)[of])
+            found |= (elsewhere & (nodes != NOWHERE)).any(axis=1)
+    return found
+
+
 def staying(state: State) -> Bools:
     """Mark the instances that tools leave where they are: fixed ones, and those that stay with others."""
     return fixed(state) | in_sets(state)

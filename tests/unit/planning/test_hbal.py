@@ -277,3 +277,45 @@ def test_review_fails_when_a_group_is_gone() -> None:
     )
     with pytest.raises(HtoolsError, match=r"^node group a is gone$"):
         proposal.review("replan", ignore)(gone, proposal.jobs, 0)
+
+
+def bound(*names: str) -> Cluster:
+    """These instances stay together, in a cluster where each has its own memory."""
+    tags = ("htools:together:x",)
+    rows = [replace(row, mem=1000 + 10 * number) for number, row in enumerate(ROWS)]
+    rows = [replace(row, tags=tags) if row.name in names else row for row in rows]
+    return by_hand.cluster(dict.fromkeys(("n0", "n1", "n2"), 10_000), rows)
+
+
+def test_set_that_stays_together_moves_within_one_jobset() -> None:
+    proposal = hbal.HBAL.propose(bound("i1", "i3"), OPTIONS, ignore)
+    moved = [[job.step.instance for job in jobs if job.step] for jobs in proposal.jobs]
+    assert ["i1", "i3"] in moved
+    assert proposal.cost["jobsets"] == len(moved)
+    assert proposal.review("stop", ignore)(bound("i1", "i3"), proposal.jobs, 0).obstacle is None
+    found = hbal.restore(hbal.state_of(bound("i1", "i3"), OPTIONS), OPTIONS, proposal.found)
+    assert found.describe() == proposal.found
+    assert [[job.title for job in jobs] for jobs in found.jobs()] == [
+        [job.title for job in jobs] for jobs in proposal.jobs
+    ]
+
+
+def test_review_refuses_to_leave_a_new_member_of_a_set_behind() -> None:
+    proposal = hbal.HBAL.propose(bound("i1", "i3"), OPTIONS, ignore)
+    ahead = [jobs for jobs in proposal.jobs if "i1: n0" in jobs[0].title]
+    review = proposal.review("stop", ignore)(bound("i1", "i2", "i3"), ahead, 0)
+    assert review.obstacle == "instance i3 would leave instances with which it stays together"
+
+
+def test_limits_of_copying_leave_sets_where_they_are() -> None:
+    options = replace(OPTIONS, copying=CopyingOptions(max_moves=2))
+    proposal = hbal.HBAL.propose(bound("i1", "i3"), options, ignore)
+    assert {job.step.instance for jobs in proposal.jobs for job in jobs if job.step} == {"i0", "i2"}
+
+
+def test_step_limit_never_cuts_a_set() -> None:
+    cluster = bound("i0", "i1", "i2", "i3")
+    for most, moves in ((3, 0), (4, 4)):
+        options = replace(OPTIONS, balancing=BalancingOptions(min_gain=0.0, max_length=most))
+        lost = replace(cluster, nodes=(replace(cluster.nodes[0], offline=True), *cluster.nodes[1:]))
+        assert len(hbal.HBAL.propose(lost, options, ignore).found["steps"]) == moves

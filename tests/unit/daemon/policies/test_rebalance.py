@@ -56,6 +56,16 @@ def test_stops_at_the_budget(room: Budget) -> None:
     assert planned(uneven(), room=room).moves == 1
 
 
+@pytest.mark.parametrize("mib", range(400, 3200, 400))
+def test_budget_never_ends_within_a_set(mib: int) -> None:
+    rows = [
+        replace(row, tags=("htools:together:x",)) if row.name in ("web1", "web3", "web4") else row
+        for row in uneven().instances
+    ]
+    moved = names(planned(replace(uneven(), instances=tuple(rows)), room=Budget(100, mib)))
+    assert len({"web1", "web3", "web4"}.intersection(moved)) in (0, 3)
+
+
 def test_refuses_when_no_move_fits_into_the_budget() -> None:
     assert planned(uneven(), room=Budget(100, 10)).refusal == "no move fits into the budget"
     assert planned(uneven(), room=Budget(100, 10)).moves_to_json() == []

@@ -121,5 +121,21 @@ def test_puts_each_move_into_its_own_jobset() -> None:
     assert proposal.cost == {"jobsets": 3}
 
 
+def test_puts_moves_of_a_set_into_one_jobset() -> None:
+    one, two, three = (Job(name, (), (), step(name, "a", "b")) for name in ("one", "two", "three"))
+    together = replace(two, step=replace(step("two", "a", "b"), with_next=True))
+    proposal = in_order(Proposal("balancing", (), [[one, together, three]], {}, {}, {}, lambda *_: unchecked))
+    assert proposal.jobs == [[one], [together, three]]
+
+
+def test_safe_moves_end_with_a_whole_set() -> None:
+    rows = cluster(one=("a", 2000), two=("a", 2000), three=("c", 500))
+    first, second = step("one", "a", "b"), step("two", "a", "b")
+    assert kept(rows, first, second) == 1
+    assert kept(rows, replace(first, with_next=True), second) == 0
+    small = cluster(one=("a", 1000), two=("a", 1500), three=("c", 1000))
+    assert kept(small, replace(first, with_next=True), second) == 2
+
+
 def unchecked(_cluster: Cluster, _rest: Jobsets, _made: int) -> Review:
     return Review()
