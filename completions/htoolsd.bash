@@ -239,6 +239,7 @@ END
 --static-kvm-node-memory integer
 --ganeti-version string
 -C,--print-commands none
+--explain none
 -v,--verbose none
 -q,--quiet none
 --json none

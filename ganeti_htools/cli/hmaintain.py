@@ -19,6 +19,7 @@ from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.plans import execution_of, view_of
 from ganeti_htools.commandline.programs import HMAINTAIN
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.planning import hmaintain as planning
 from ganeti_htools.planning.hmaintain import MaintainOptions
 from ganeti_htools.planning.maintenance_roll import RollOptions
 from ganeti_htools.planning.maintenance_status import maintenance_status
@@ -31,6 +32,7 @@ _FITTING = {  # the actions of options that do not go with every action
     "set_offline": ("start", "roll"),
     "no_return": ("end",),
     "balance": ("end",),
+    "explain": ("start", "end"),
     "print_commands": ("start", "end"),
     "no_wait": ("start", "end"),
     **dict.fromkeys(("command", "pause", "rebooted", "hours", "anew", "master_failover"), _ROLL),
@@ -55,6 +57,8 @@ def run(line: CommandLine) -> int:
         return _roll(line, nodes)
     if not nodes:
         raise HtoolsError(f"{action}: expected the names of nodes")
+    if line.explain is not None:
+        return _explain(line, _options(line, action, nodes))
     tell = printer(line)
     plan, answer = actions.make(line, _options(line, action, nodes))
     actions.report(plan, tell)
@@ -76,7 +80,26 @@ def _check(line: CommandLine, action: str) -> None:
     for option, fitting in _FITTING.items():
         if option in line.given and action not in fitting:
             raise HtoolsError(f"--{option.replace('_', '-')} goes with {' and '.join(fitting)} only")
+    if line.explain is not None and (line.exec or line.balance):
+        raise HtoolsError("--explain shows places: it cannot go with --exec and --balance")
     check_exec(HMAINTAIN, line)
+
+
+def _explain(line: CommandLine, options: MaintainOptions) -> int:
+    """Print the places of each instance that leaves or returns. Raises HtoolsError if the plan is refused."""
+    from ganeti_htools.cli.report.explanation import tell_explanations  # seldom needed
+    from ganeti_htools.engine.explaining.explanation import ExplanationCollector
+
+    state, collector = planning.state_of(load(line), options), ExplanationCollector(one_group=True)
+    refusal = None
+    try:
+        planning.plan(state, options, lambda _text: None, collector)
+    except HtoolsError as error:
+        refusal = error
+    tell_explanations(state, collector.explanations, "now", line.json)
+    if refusal is not None:
+        raise refusal
+    return INCOMPLETE if any(each.why for each in collector.explanations) else 0
 
 
 def _roll(line: CommandLine, nodes: Sequence[str]) -> int:

@@ -368,6 +368,7 @@ HMAINTAIN = Program(
         Line.static_kvm_node_memory,
         Line.ganeti_version,
         Line.print_commands,
+        Line.explain_places,
         Line.verbose,
         Line.quiet,
         Line.json,

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.maintenance import emptying, returning
 from ganeti_htools.engine.maintenance.emptying import Emptying
@@ -355,7 +356,9 @@ def _reopened(node: Node) -> Node:
     return replace(node, offline=False) if ours else node
 
 
-def plan(state: State, options: MaintainOptions, progress: Progress) -> MaintenancePlan:
+def plan(
+    state: State, options: MaintainOptions, progress: Progress, reporter: Reporter = SILENT
+) -> MaintenancePlan:
     """Plan for a state. Raises HtoolsError, with the reasons, for what is not safe."""
     rows = _rows(state, options)
     if options.action in _ON_NODES:
@@ -364,8 +367,8 @@ def plan(state: State, options: MaintainOptions, progress: Progress) -> Maintena
     for row in rows if not options.take_over else ():
         _refuse_other_run(state.cluster.nodes[row], options)
     if options.action == "start":
-        return _start(state, options, rows, progress)
-    return _end(state, options, rows)
+        return _start(state, options, rows, progress, reporter)
+    return _end(state, options, rows, reporter)
 
 
 def _is_concerned(state: State, row: int, action: Action) -> bool:
@@ -389,7 +392,7 @@ def _refuse_other_run(node: Node, options: MaintainOptions) -> None:
 
 
 def _start(
-    state: State, options: MaintainOptions, rows: tuple[int, ...], progress: Progress
+    state: State, options: MaintainOptions, rows: tuple[int, ...], progress: Progress, reporter: Reporter
 ) -> MaintenancePlan:
     leaving, names = _mask(state, rows), ", ".join(state.names(rows))
     found = emptying.empty_nodes(
@@ -399,6 +402,7 @@ def _start(
         view.selected(state, options.view),
         options.placement,
         lambda done, number: progress(f"{done} of {number} instances placed"),
+        reporter,
     )
     instances = state.cluster.instances
     if found.refused:
@@ -428,7 +432,9 @@ def _to_drain(state: State, rows: Iterable[int], options: MaintainOptions) -> tu
     return tuple(drained)
 
 
-def _end(state: State, options: MaintainOptions, rows: tuple[int, ...]) -> MaintenancePlan:
+def _end(
+    state: State, options: MaintainOptions, rows: tuple[int, ...], reporter: Reporter
+) -> MaintenancePlan:
     concerned = homes_on(state, rows)
     homes_of_some = {row for home in concerned.values() for row in home}
     rows = tuple(row for row in rows if state.cluster.nodes[row].in_maintenance or row in homes_of_some)
@@ -437,7 +443,7 @@ def _end(state: State, options: MaintainOptions, rows: tuple[int, ...]) -> Maint
     stay = options.no_return or options.balance
     homes = {index: home for index, home in concerned.items() if home[0] != NOWHERE and not stay}
     movable, placement = view.selected(state, options.view), options.placement
-    found = returning.return_home(state, homes, movable, placement, options.check_redundancy)
+    found = returning.return_home(state, homes, movable, placement, options.check_redundancy, reporter)
     moving = {moved.instance for moved in found.moved} | {index for index, _ in found.refused}
     if options.balance:
         found = returning.balance(state, rows, movable, placement)

@@ -9,7 +9,18 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from ganeti_htools.cli import hail, hbal, hcheck, hinfo, hregroup, hroller, hspace, hsqueeze, htoolsctl
+from ganeti_htools.cli import (
+    hail,
+    hbal,
+    hcheck,
+    hinfo,
+    hmaintain,
+    hregroup,
+    hroller,
+    hspace,
+    hsqueeze,
+    htoolsctl,
+)
 from ganeti_htools.commandline.programs import PROGRAMS
 from ganeti_htools.execution.record import INTERRUPTED
 from ganeti_htools.execution.run import Ending
@@ -92,6 +103,7 @@ def test_schema_has_the_keys_of_the_manual_page(tool: str) -> None:
         (hbal, ["--simulate=p,2,1g,1g,1"]),
         (hcheck, ["-t", "drifted.data"]),
         (hinfo, ["-t", "storage.data", "--storage"]),
+        (hmaintain, ["start", "node1", "-t", "drifted.data", "--explain"]),
         (hregroup, ["-t", "racks.data", "groups"]),
         (hregroup, ["-t", "racks.data", "redistribute"]),
         (hregroup, ["-t", "racks.data", "balance"]),

@@ -4,7 +4,7 @@ Tables list the best first, and refused places last.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -61,18 +61,24 @@ def tell_moves(
 
 def tell_places(state: State, request: Request, options: PlacementOptions, json: bool) -> None:
     """Print the effect of each place of the instances of a request. Raises HtoolsError."""
+    placed = isinstance(request, Relocate | NodeEvacuate)
+    tell_explanations(state, explained(state, request, options), "now" if placed else "without it", json)
+
+
+def tell_explanations(state: State, found: Iterable[Explanation], about: str, json: bool) -> None:
+    """Print explanations. ``about`` says of which state the score before is."""
     documents = []
-    for number, each in enumerate(explained(state, request, options)):
+    for number, each in enumerate(found):
         if json:
             documents.append(_explanation_json(state, each))
         else:
             print("\n" * (number > 0), end="")
-            _print_explanation(state, request, each)
+            _print_explanation(state, each, about)
     if json:
         print_json(documents)
 
 
-def _print_explanation(state: State, request: Request, each: Explanation) -> None:
+def _print_explanation(state: State, each: Explanation, about: str) -> None:
     row, places = each.asked.row, _best_first(each.places)
     names = [":".join(state.names(_rows(place.pnode, place.snode))) for place in places]
     header: tuple[str, ...]
@@ -82,7 +88,6 @@ def _print_explanation(state: State, request: Request, each: Explanation) -> Non
         rows = [(name, *_losses(place)) for name, place in zip(names, places, strict=True)]
     else:
         before, score = each.before, float(each.before.score())
-        about = "now" if isinstance(request, Relocate | NodeEvacuate) else "without it"
         by, header = f"score {about} {fixed(score, 8)}", ("Nodes", "Score", "Change", COMPONENTS_CHANGED)
         rows = [(name, *_figures(place, score, before)) for name, place in zip(names, places, strict=True)]
     print(layout.wrapped(f"Places for {row.name}, {row.template.value}, {by}:"))

@@ -6,8 +6,9 @@ from itertools import product
 import numpy as np
 
 from ganeti_htools.engine.allocation.evacuate import MovedInstance
+from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.balancing.balance import rebalance
-from ganeti_htools.engine.maintenance.emptying import Emptying, follow, moved_to, stays
+from ganeti_htools.engine.maintenance.emptying import STAYING, Emptying, follow, moved_to, start, stays
 from ganeti_htools.engine.redundancy.health import groups
 from ganeti_htools.engine.redundancy.recoverability import describe_lost, unrecoverable
 from ganeti_htools.model.columns import NOWHERE, Bools
@@ -21,7 +22,12 @@ Nodes = tuple[int, int]  # rows of primary and secondary, NOWHERE without one
 
 
 def return_home(
-    state: State, homes: Mapping[int, Nodes], movable: Bools, options: PlacementOptions, safe: bool = True
+    state: State,
+    homes: Mapping[int, Nodes],
+    movable: Bools,
+    options: PlacementOptions,
+    safe: bool = True,
+    reporter: Reporter = SILENT,
 ) -> Emptying:
     """Bring instances (rows) home one after the other, those with most memory first.
 
@@ -34,19 +40,22 @@ def return_home(
         if parts == ():
             continue
         tried = state.copy()
+        start(tried, index, reporter)
         why = stays(state, index)
         if why is not None:
             pass
         elif not movable[index]:
-            why = "it must not be moved"
+            why = STAYING
         elif parts is None:
             why = "no moves lead home"
         else:
-            why = follow(tried, index, parts, state.columns.offline, options)
+            why = follow(tried, index, parts, state.columns.offline, options, reporter)
         now = _after_move(tried, lost, index) if why is None and safe else lost
         if why is None and (new := np.flatnonzero(now & ~lost).tolist()):
             why = describe_lost(tried, new)
+            start(tried, index, reporter)
         if why is not None:
+            reporter.failed(why)
             refused.append((index, why))
         else:
             state, lost = tried, now

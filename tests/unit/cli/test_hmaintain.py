@@ -108,6 +108,8 @@ def test_candidate_is_kept_on_request(run: Run) -> None:
         (("start", "node2", "--no-return"), "", "--no-return goes with end only"),
         (("end", "node2", "--empty"), "", "--empty goes with start and roll only"),
         (("roll", "--no-return"), "", "--no-return goes with end only"),
+        (("roll", "--explain"), "", "--explain goes with start and end only"),
+        (("end", "node2", "--explain", "--balance"), "", "it cannot go with --exec and --balance"),
         (("start", "node2", "--pause"), "", "--pause goes with roll only"),
         (("roll", "-X"), "", "Execution of commands possible only on LUXI"),
         (("status", "node2"), "", "status: expected neither nodes nor -X"),
@@ -143,6 +145,59 @@ def test_lost_redundancy_is_refused_unless_accepted(run: Run) -> None:
     assert "would not come back after the loss of" in err
     assert "--no-capacity-checks accepts that" in err
     assert run("start", "node3", "node4", "--empty", "--no-capacity-checks", boss=4500)[0] == 0
+
+
+def test_start_explains_places_and_who_stays(run: Run) -> None:
+    status, out, err = run("start", "node2", "--explain")
+    assert (status, err) == (hmaintain.INCOMPLETE, "")
+    pool, stopped, local = out.split("\n\n")
+    assert pool.startswith("Places for pool.org, ext, score now ")
+    assert [line.split()[0] for line in pool.splitlines() if line.startswith(" node")] == [
+        "node4.org", "node3.org", "node1.org", "node2.org"
+    ]  # fmt: skip
+    assert pool.endswith("Chosen: node4.org")
+    assert stopped.endswith("Chosen: node3.org, node2.org")
+    assert "No place: plain instances neither migrate nor fail over" in local
+
+
+def test_start_explains_the_refusal(run: Run) -> None:
+    status, out, err = run("start", "node3", "node4", "node1", "--empty", "--explain", "--json")
+    assert status == 1
+    assert "not safe: stopped.org: Can't find any good node" in err
+    found = {each["instance"]: each for each in json.loads(out)}
+    assert {name: each["chosen"] for name, each in found.items()} == {
+        "boss.org": ["node2.org"],
+        "stopped.org": None,
+        "mail.org": None,
+    }
+    assert {tuple(each["nodes"]): each["why"] for each in found["stopped.org"]["places"]} == {
+        ("node1.org",): "not to be used",
+        ("node2.org",): "has it already",
+        ("node3.org",): "has it already",
+        ("node4.org",): "not to be used",
+    }
+    assert "closest: node2.org lacks 1 MiB" in found["mail.org"]["why"]
+
+
+def test_start_explains_each_copy(run: Run) -> None:
+    """A node that is emptied of both roles: the secondary leaves by a copy of its own."""
+    _, out, _ = run("start", "node2", "--empty", "--explain", "--json")
+    copies = [each["chosen"] for each in json.loads(out) if each["instance"] == "stopped.org"]
+    assert [each[0] for each in copies] == ["node3.org"] * 2
+    assert copies[0][1] == "node2.org" != copies[1][1]
+
+
+def test_end_explains_the_way_home_and_what_prevents_it(run: Run) -> None:
+    away = {"tags": ("", SET), "at": "node4.org", "home": "htools:home:node2.org"}
+    status, out, _ = run("end", "node2", "--explain", **away)
+    assert status == 0
+    assert out.startswith("Places for pool.org, ext, score now ")
+    assert out.endswith("Chosen: node2.org\n")
+    full = {**away, "home": "htools:home:node1.org", "tags": (SET, "")}
+    status, out, _ = run("end", "node1", "--explain", boss=6500, **full)
+    assert status == hmaintain.INCOMPLETE
+    assert "FailMem" in out
+    assert "most missing: memory; closest: node1.org lacks 501 MiB" in out
 
 
 def test_end_brings_home_and_removes_tags(run: Run) -> None:
