@@ -141,6 +141,11 @@ def _case(seed: int) -> tuple[State, Instance]:
     return derive(described, (new,)), new
 
 
+def state_of(seed: int) -> State:
+    """A state; the same for the same seed."""
+    return _case(seed)[0]
+
+
 # A state, and an instance to be placed on it.
 cases = st.builds(_case, st.integers(0, 1 << 40))
 

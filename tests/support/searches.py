@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from ganeti_htools.engine.balancing.balance import candidates, search_of
 from ganeti_htools.engine.balancing.baseline import Baseline
 from ganeti_htools.engine.balancing.batches import batches_of
@@ -12,11 +14,14 @@ from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 
 
+@np.errstate(invalid="ignore", divide="ignore", over="ignore")  # nodes that report nothing
 def searching(state: State) -> Search:
-    """A search for all moves in the group of the first node."""
+    """A search for all moves in the group of the first node, with its bounds."""
     scope = state.group == state.group[0]
     batches, facts = batches_of(state, candidates(state, scope, None))
-    return search_of(facts, batches, scope, BalancingOptions())
+    search = search_of(facts, batches, scope, BalancingOptions())
+    search.bounds.update(search.space.baseline())
+    return search
 
 
 def all_candidates(search: Search) -> Iterator[MoveCandidates]:

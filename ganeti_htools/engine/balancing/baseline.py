@@ -4,9 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from ganeti_htools.engine.balancing.chords import Chords, Span
 from ganeti_htools.engine.balancing.effects import ScoreParts
-from ganeti_htools.engine.balancing.new_nodes import NewNodes
-from ganeti_htools.engine.balancing.own_nodes import OwnNodes
 from ganeti_htools.engine.rules.deviation import Deviation
 from ganeti_htools.model.columns import Floats
 
@@ -18,9 +17,8 @@ class Baseline:
     """The statistics of the nodes in scope before a step.
 
     Figures of each spread, about its centre: ``deviation``, ``means``, ``numbers`` (of counted nodes),
-    ``above`` (twice the distance of each node from the mean) and ``doubts`` (rounding errors of the
-    variance). ``rest`` is the weighted sum of all other components, with the location exclusion score
-    ``exclusion``.
+    ``heights`` (distances of the nodes from the centre) and ``doubts`` (rounding errors of the variance).
+    ``rest`` is the weighted sum of all other components, with the location exclusion score ``exclusion``.
     """
 
     def __init__(self, parts: ScoreParts, exclusion: float) -> None:
@@ -35,8 +33,6 @@ class Baseline:
         self.means, squares = totals.sums / self.numbers, totals.squares / self.numbers
         means = self.means * self.means
         self.deviation = Deviation(self.numbers, totals.sums, squares - means)
-        self.above = 2 * (self.heights - self.means[:, np.newaxis])
-        self._of_new: dict[NewNodes, tuple[Floats, Floats, Floats]] = {}
         self.doubts = TINY * (squares + means + 0.01 * parts.centre**2)
 
     @property
@@ -70,17 +66,33 @@ class Baseline:
         total: Floats = (weights / np.sqrt(variances)).sum(axis=0)
         return total
 
-    def chords(self, own: OwnNodes, new: NewNodes) -> tuple[Floats, float]:
-        """Compute the slopes of a linear lower bound, in changes of the sums of squares, and its start."""
-        low, high, largest = own.bounds(self.means, self.numbers)
-        if new not in self._of_new:  # several kinds of moves share new nodes
-            self._of_new[new] = new.bounds(self.above, self.numbers)
-        low_new, high_new, largest_new = self._of_new[new]
-        cross = ((largest + largest_new) / self.numbers) ** 2
-        variances = np.maximum(self.deviation.variance, 0.0)
-        low, high = np.maximum(low + low_new - cross, -variances), high + high_new
-        width = high - low
-        rise = np.sqrt(np.maximum(variances + high, 0.0)) - np.sqrt(variances + low)
-        slopes = self.weights * np.where(width > 0, rise / np.where(width > 0, width, 1.0), 0.0)
-        starts = self.weights * np.sqrt(variances + low) - slopes * (low + cross)
-        return slopes / self.numbers, float(starts.sum()) + self.rest
+    def chords(self, own: Span, new: Span) -> Chords:
+        """Choose the slopes of chords over the ranges of own and new parts (kinds of moves by spreads)."""
+        low, high, _ = self._range(self.means, own, new)
+        lowest, highest = low.min(axis=0, initial=np.inf), high.max(axis=0, initial=0.0)
+        roots = np.maximum(np.sqrt(lowest) + np.sqrt(highest), np.sqrt(self.doubts))
+        slopes = np.where(roots > 0, self.weights / np.where(roots > 0, roots, 1.0), 0.0)
+        return Chords(slopes / self.numbers, self.means, self.numbers)
+
+    def starts(self, chords: Chords, own: Span, new: Span) -> Floats:
+        """Compute the starts of bounds, for the ranges of own and new parts (kinds of moves by spreads)."""
+        low, high, least = self._range(chords.means, own, new)
+        slopes = chords.slopes * self.numbers
+        ends = (self.weights * np.sqrt(variance) - slopes * variance for variance in (low, high))
+        starts: Floats = (np.minimum(*ends) + slopes * least).sum(axis=-1) + self.rest
+        return starts
+
+    def _range(self, means: Floats, own: Span, new: Span) -> tuple[Floats, Floats, Floats]:
+        """Compute the lowest and highest variance after moves, whose squares are about ``means``.
+
+        Also returns the lowest variance without what belongs to a part alone.
+        """
+        ends, others = np.stack([own.least, own.most]), np.stack([new.least, new.most])
+        products = np.concatenate([ends * others, ends * others[::-1]]) / self.numbers
+        drifts = (self.means - means) * (ends + others)
+        least, most = (
+            self.deviation.variance - 2 / self.numbers * (end(products, axis=0) + end(drifts, axis=0))
+            for end in (np.max, np.min)
+        )
+        low = np.maximum(least + (own.low + new.low) / self.numbers, 0.0)
+        return low, np.maximum(most + (own.high + new.high) / self.numbers, low), least

@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.baseline import Baseline
-from ganeti_htools.engine.balancing.new_nodes import BLOCK, NewNodes
+from ganeti_htools.engine.balancing.new_nodes import BLOCK
 from ganeti_htools.engine.balancing.relocate import leave_lost
 from ganeti_htools.engine.balancing.scoring import MoveCandidates, SearchSpace
 from ganeti_htools.model.columns import Bools, Floats, Ints
@@ -16,16 +15,13 @@ BATCH = BLOCK >> 3  # number of promising moves that are scored together
 
 
 class ScoreBounds(NamedTuple):
-    """Lower bounds for candidates with a new node: ``least`` for all moves of each member together.
+    """Lower bounds for candidates: ``least`` for all moves of each member together.
 
-    The bound of one move is the member's part (``base``) plus the new node's part (``lines``: classes of
-    instances by targets, infinite where an instance does not fit; without and with force). ``forced`` marks
-    members for which soft limits do not count.
+    The bound of one move is the member's part (``base``) plus the new node's part if there is one
+    (:attr:`.NewNodes.lines`). ``forced`` marks members for which soft limits do not count.
     """
 
     candidates: MoveCandidates
-    new: NewNodes
-    lines: dict[bool, Floats]
     forced: Bools
     base: Floats
     least: Floats
@@ -35,10 +31,12 @@ class ScoreBounds(NamedTuple):
 
         Only moves within the current limit are yielded; without a limit all possible moves.
         """
-        classes = self.new.classes
-        width = max(1, BLOCK // max(1, len(self.new.targets)))
+        new = self.candidates.new
+        assert new is not None
+        classes = new.classes
+        width = max(1, BLOCK // max(1, len(new.targets)))
         found: list[tuple[Ints, Ints]] = []
-        for force, lines in self.lines.items():
+        for force, lines in new.lines.items():
             some = members[self.forced[members] == force]
             for start in range(0, len(some), width):
                 block = some[start : start + width]
@@ -52,29 +50,24 @@ class ScoreBounds(NamedTuple):
             yield _joined(found)
 
 
-def bounds_of(
-    space: SearchSpace, baseline: Baseline, candidates: MoveCandidates, new: NewNodes
-) -> ScoreBounds:
-    """Compute the lower bounds of candidates."""
-    state, own, kind = space.facts.state, candidates.own, candidates.kind
-    slopes, start = baseline.chords(own, new)
-    base: Floats = np.einsum("i,ij->j", slopes, own.squares)
-    base -= np.einsum("i,ij->j", 2 * slopes * baseline.means, own.changes)
-    base += start + own.rest
+def bounds_of(space: SearchSpace, candidates: MoveCandidates) -> ScoreBounds:
+    """Compute the lower bounds of candidates, whose parts have been brought up to date."""
+    state, own, new, kind = space.facts.state, candidates.own, candidates.new, candidates.kind
+    base = own.base + own.start
     location_exclusion = candidates.location_exclusion
-    if location_exclusion is not None and kind is MoveKind.FAILOVER_AND_REPLACE:
+    if location_exclusion is not None and kind in (MoveKind.FAILOVER, MoveKind.FAILOVER_AND_REPLACE):
         base += location_exclusion[np.arange(len(base)), state.snode[candidates.batch.rows]]
     elif location_exclusion is not None and kind.to_primary:
         base += location_exclusion[:, space.targets].min(axis=1)
-    forced = leave_lost(state, candidates.batch.rows, kind) | space.force
-    least = np.full(len(base), np.inf)
-    line = new.linear(baseline.above, slopes)
-    lines = {}
-    for force in sorted(set(forced.tolist())):
-        lines[force] = line + new.prices[force]
-        best = lines[force].min(axis=1, initial=np.inf)
-        least = np.where(forced == force, best[new.classes], least)
-    return ScoreBounds(candidates, new, lines, forced, base, np.where(candidates.free, base + least, np.inf))
+    if new is None:
+        return ScoreBounds(candidates, candidates.free, base, np.where(candidates.free, base, np.inf))
+    if len(new.lines) == 1:
+        (force,) = new.lines
+        forced, least = np.full(len(base), force), new.best[force][new.classes]
+    else:
+        forced = leave_lost(state, candidates.batch.rows, kind) | space.force
+        least = np.where(forced, new.best[True][new.classes], new.best[False][new.classes])
+    return ScoreBounds(candidates, forced, base, np.where(candidates.free, base + least, np.inf))
 
 
 def _joined(found: Sequence[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:

@@ -16,7 +16,7 @@ from ganeti_htools.engine.rules.score import (
     node_values,
 )
 from ganeti_htools.engine.rules.trial import NodeChange
-from ganeti_htools.model.columns import Bools, Floats
+from ganeti_htools.model.columns import Bools, Columns, Floats
 from ganeti_htools.model.state import State
 
 
@@ -61,8 +61,9 @@ class ScoreParts:
     """
 
     def __init__(self, state: State, scope: Bools) -> None:
-        self.state, self.rows = state, np.flatnonzero(scope)
-        columns, values = state.columns.take(self.rows), self.values()
+        self.state, self.rows, self._everywhere = state, np.flatnonzero(scope), bool(scope.all())
+        columns = self.columns()
+        values = node_values(columns)
         counted = counted_nodes(columns)
         self.table, counts = table(columns.shape), node_counts(columns, counted)
         self.every = effective_weights(self.table, counts)
@@ -77,13 +78,15 @@ class ScoreParts:
         pairs = zip(self.leaders, some, strict=True)
         self.centre = np.array([values[which][at if at.any() else slice(None)].mean() for which, at in pairs])
 
-    def values(self) -> NodeValues:
-        """Compute the present values of the nodes in scope."""
-        return node_values(self.state.columns.take(self.rows))
+    def columns(self) -> Columns:
+        """Return the present figures of the nodes in scope."""
+        columns = self.state.columns
+        return columns if self._everywhere else columns.take(self.rows)
 
     def totals(self) -> Totals:
         """Compute the present statistics of the nodes in scope."""
-        values, offline = self.values(), self.state.columns.offline[self.rows]
+        columns = self.columns()
+        values, offline = node_values(columns), columns.offline
         spreads: Floats = np.stack([values[which] for which in self.leaders])[:, ~offline]
         spreads -= self.centre[:, np.newaxis]
         if self.counted is not None:
@@ -97,9 +100,17 @@ class ScoreParts:
         return Totals(self.numbers, spreads, spreads.sum(axis=1), squares, rest, values)
 
     @np.errstate(divide="ignore", invalid="ignore", over="ignore")  # nodes that report nothing
-    def effect(self, touched: NodeChange, only: Collection[int] | None = None) -> Effect:
-        """Compute the effect of a change of nodes, on all spreads unless ``only`` some are given."""
-        old, new = touched.old, touched.new
+    def effect(
+        self,
+        touched: NodeChange,
+        only: Collection[int] | None = None,
+        before: dict[int, Any] | None = None,
+    ) -> Effect:
+        """Compute the effect of a change of nodes, on all spreads unless ``only`` some are given.
+
+        ``before`` keeps values of the old figures for other changes of the same nodes.
+        """
+        old, new, before = touched.old, touched.new, {} if before is None else before
         offline = old.offline
         some, every = bool(offline.any()), bool(offline.all())
         spreads: dict[int, tuple[Any, Any]] = {}
@@ -107,7 +118,7 @@ class ScoreParts:
         for group, leader in enumerate(self.leaders):
             if every or (only is not None and group not in only):
                 continue
-            if (pair := changed_values(leader, old, new)) is None:
+            if (pair := changed_values(leader, old, new, before)) is None:
                 continue
             x, y = pair
             change = y - x
@@ -116,7 +127,7 @@ class ScoreParts:
                 change, square = np.where(offline, 0.0, change), np.where(offline, 0.0, square)
             spreads[group] = change, square
         for which in self.sums:
-            if (pair := changed_values(which, old, new)) is not None:
+            if (pair := changed_values(which, old, new, before)) is not None:
                 change = self.every[which] * (pair[1] - pair[0])
                 if self.table.aggregates[which] is LOST:
                     rest = rest + np.where(offline, change, 0.0) if some else rest

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.balancing.batches import FIGURES, Batch, NodeFacts
+from ganeti_htools.engine.balancing.chords import Chords, Span
 from ganeti_htools.engine.balancing.effects import ScoreParts
 from ganeti_htools.engine.balancing.relocate import new_node_change
 from ganeti_htools.engine.rules.node_rules import FITS
@@ -15,6 +16,7 @@ from ganeti_htools.model.moves import MoveKind
 BLOCK = 1 << 15  # pairs of instances and nodes in one computation
 # Figures of an instance that change a new secondary, besides disks and their load; a test holds this.
 SECONDARY_FIGURES = ("secondary_mem", "spindles", "spindle_use")
+EVERY = slice(None)
 SMALL = 1 << 18  # product size up to which matrix libraries use one thread, which is cheaper here
 
 
@@ -24,7 +26,8 @@ class NewNodes:
     Most spreads change by an amount of the instance times a unit of the node (``amounts``, ``units``). Other
     changes are kept for each pair (``pairs``, classes by nodes). ``rest`` is the change of all other
     components for each pair. ``prices`` (without and with force) equal ``rest`` where an instance fits, and
-    are infinite elsewhere.
+    are infinite elsewhere. ``lines`` are the new parts of linear bounds (:mod:`.chords`), with these prices,
+    and ``best`` the lowest for each class. ``span`` covers all of them; its ``low`` is the lowest one.
     """
 
     def __init__(
@@ -54,7 +57,10 @@ class NewNodes:
         self._units = np.array(list(self.units.values())).reshape(len(self.regular), shape[1])
         amounts = np.array(list(self.amounts.values())).reshape(len(self.regular), shape[0])
         self._extremes = amounts.min(axis=1, keepdims=True), amounts.max(axis=1, keepdims=True)
-        self._largest = np.abs(amounts).max(axis=1) * np.abs(self._units).max(axis=1)
+        self.lines, self.best = {force: np.empty(shape) for force in forces}, dict[bool, Floats]()
+        self.span, self._low = Span.none(len(parts.leaders)), np.empty((len(parts.leaders), shape[1]))
+        self._chords: Chords | None = None
+        self._stale = list[Ints]()
         self._left = np.ascontiguousarray(np.concatenate([amounts, amounts * amounts]).T)
 
     def _irregular(self) -> set[int]:
@@ -71,7 +77,7 @@ class NewNodes:
     def _try(
         self, block: slice, some: Ints, only: Collection[int] | None = None
     ) -> dict[int, tuple[Any, Any]]:
-        batch = self.batch.take(block)
+        batch = self.batch if block == EVERY else self.batch.take(block)
         result: dict[int, tuple[Any, Any]] = {}
         for force, prices in self.prices.items():
             came, codes = new_node_change(self.facts, batch, self.kind, force, self.targets[some], apart=True)
@@ -85,41 +91,64 @@ class NewNodes:
         some = np.flatnonzero(np.isin(self.targets, nodes))
         if not len(some):
             return
-        result = self._try(slice(None), some, self.pairs)
+        result = self._try(EVERY, some, self.pairs)
         for which, changes in self.pairs.items():
             changes[:, some] = result[which][0]
+        self._stale.append(some)
 
-    def bounds(self, heights: Floats, numbers: Floats) -> tuple[Floats, Floats, Floats]:
-        """Compute the lowest and highest change of each variance, and the largest change of each sum.
+    def bound(self, chords: Chords, heights: Floats) -> None:
+        """Bring the new parts of bounds up to date, with the targets' ``heights`` (:class:`.Totals`)."""
+        if chords is not self._chords:
+            self._chords, self.span = chords, Span.none(len(heights))
+            self._stale = [np.arange(len(self.targets))]
+        for places in self._stale:
+            above = 2 * (heights[:, places] - chords.means[:, np.newaxis])
+            line = self._linear(chords, above, places)
+            for force, prices in self.prices.items():
+                self.lines[force][:, places] = line + prices[:, places]
+            self._extend(chords, above, places)
+        if self._stale:
+            self.best = {force: lines.min(axis=1) for force, lines in self.lines.items()}
+            self.span = self.span._replace(low=self._low.min(axis=1))
+        self._stale = []
 
-        ``heights``: twice the distance of the targets from the mean (spreads by nodes).
-        """
-        size = len(self.parts.leaders)
-        low, high, largest = np.zeros(size), np.zeros(size), np.zeros(size)
+    def _extend(self, chords: Chords, above: Floats, places: Ints) -> None:
+        """Extend the span by changes of targets in these places, ``above`` the mean by half of that."""
+        low, (_, high, least, most) = np.zeros(above.shape), np.zeros((4, len(above)))
+        own = (1 - 1 / chords.numbers)[:, np.newaxis]
         if len(self.regular):
-            height, counts = heights[self.regular], numbers[self.regular]
-            first, last = (extreme * self._units for extreme in self._extremes)
-            lowest = np.clip(-height / 2, np.minimum(first, last), np.maximum(first, last))
-            low[self.regular] = (lowest * (lowest + height)).min(axis=1) / counts
-            highest = np.maximum(first * (first + height), last * (last + height))
-            high[self.regular], largest[self.regular] = highest.max(axis=1) / counts, self._largest
+            height, share, units = above[self.regular], own[self.regular], self._units[:, places]
+            ends = np.stack([extreme * units for extreme in self._extremes])
+            first, last = ends.min(axis=0), ends.max(axis=0)
+            lowest = np.clip(-height / 2 / np.maximum(share, 0.5), first, last)
+            squares = ends * (share * ends + height)
+            low[self.regular] = np.minimum(lowest * (share * lowest + height), squares.min(axis=0))
+            high[self.regular] = squares.max(axis=(0, 2))
+            least[self.regular], most[self.regular] = first.min(axis=1), last.max(axis=1)
         for which, changes in self.pairs.items():
-            squares = changes * (changes + heights[which])
-            low[which], high[which] = squares.min() / numbers[which], squares.max() / numbers[which]
-            largest[which] = np.abs(changes).max()
-        return low, high, largest
+            some = changes[:, places]
+            squares = some * (own[which] * some + above[which])
+            low[which], high[which] = squares.min(axis=0), squares.max()
+            least[which], most[which] = some.min(), some.max()
+        self._low[:, places] = low
+        self.span = self.span.covering(Span(low.min(axis=1), high, least, most))
 
-    def linear(self, heights: Floats, slopes: Floats) -> Floats:
-        """Compute the spreads' part of the lower bound of each pair, with these slopes and heights."""
-        result: Floats = np.zeros(self.rest.shape)
+    def _linear(self, chords: Chords, above: Floats, places: Ints) -> Floats:
+        """Compute the spreads' part of bounds for each class on these targets."""
+        result: Floats = np.zeros((len(self.rest), len(places)))
+        own = 1 - 1 / chords.numbers
         if len(self.regular):
-            steep, left = slopes[self.regular, np.newaxis] * self._units, self._left
-            right = np.concatenate([heights[self.regular] * steep, self._units * steep])
+            units, left = self._units[:, places], self._left
+            steep = chords.slopes[self.regular, np.newaxis] * units
+            right = np.concatenate(
+                [above[self.regular] * steep, own[self.regular, np.newaxis] * units * steep]
+            )
             width = max(1, SMALL // max(1, right.size))
             for start in range(0, len(left), width):
                 np.matmul(left[start : start + width], right, out=result[start : start + width])
         for which, changes in self.pairs.items():
-            result += slopes[which] * changes * (changes + heights[which])
+            some = changes[:, places]
+            result += chords.slopes[which] * some * (own[which] * some + above[which])
         return result
 
     def changes(self, classes: Ints, places: Ints) -> dict[int, Floats]:

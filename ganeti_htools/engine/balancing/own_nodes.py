@@ -1,10 +1,12 @@
 """Changes of the nodes that instances leave, or on which their role changes."""
 
 from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ganeti_htools.engine.balancing.batches import Batch, NodeFacts
+from ganeti_htools.engine.balancing.chords import Chords, Span
 from ganeti_htools.engine.balancing.effects import Effect, ScoreParts, added
 from ganeti_htools.engine.balancing.relocate import own_node_changes
 from ganeti_htools.engine.rules.node_rules import FITS
@@ -16,37 +18,30 @@ BLOCK = 1 << 15  # instances in one computation
 May = Callable[[Batch, MoveKind], Bools]  # selects the members that may move in this way at all
 
 
-class OwnNodes:
+class OwnNodes(NamedTuple):
     """Changes of the nodes of a batch's instances by moves of one kind.
 
     ``changes`` and ``squares`` are those of each spread (spreads by members), ``rest`` the change of all
     other components. ``may`` marks the members that may move in this way, ``free`` those of them that their
-    own nodes do not prevent.
+    own nodes do not prevent. ``base`` is the members' part of linear bounds (:mod:`.chords`), ``start`` is
+    the start of all these bounds.
     """
 
-    def __init__(self, spreads: int, members: int) -> None:
-        self.changes, self.squares = np.zeros((spreads, members)), np.zeros((spreads, members))
-        self.rest, self.may, self.free = np.zeros(members), *np.zeros((2, members), np.bool_)
-
-    def put(self, members: Ints, effects: Sequence[Effect], may: Bools, fits: Bools) -> None:
-        """Write the effects on some members."""
-        self.may[members], self.free[members] = may, may & fits
-        self.rest[members] = sum(effect.rest for effect in effects)
-        changes, squares = added(effects, len(self.changes), len(members))
-        self.changes[:, members], self.squares[:, members] = changes, squares
-
-    def bounds(self, means: Floats, numbers: Floats) -> tuple[Floats, Floats, Floats]:
-        """Compute the lowest and highest change of each variance, and the largest change of each sum."""
-        changes, squares = self.changes, self.squares
-        if not self.free.all():
-            changes, squares = changes[:, self.free], squares[:, self.free]
-        variances = (squares - 2 * means[:, np.newaxis] * changes) / numbers[:, np.newaxis]
-        largest = np.maximum(changes.max(axis=1), -changes.min(axis=1))
-        return variances.min(axis=1), variances.max(axis=1), largest
+    changes: Floats
+    squares: Floats
+    rest: Floats
+    may: Bools
+    free: Bools
+    base: Floats
+    start: Floats
 
 
 class OwnNodesByKind:
-    """Changes of the nodes of a batch, for each kind of moves that it may make."""
+    """Changes of the nodes of a batch, for each kind of moves that it may make.
+
+    ``every`` has the same for all kinds: arrays with one more axis, the first. ``span`` covers the parts of
+    free members (kinds by spreads); its ``low`` is the lowest one.
+    """
 
     def __init__(
         self,
@@ -58,8 +53,15 @@ class OwnNodesByKind:
         may: May,
     ) -> None:
         self.facts, self.parts, self.batch, self.force, self.may = facts, parts, batch, force, may
-        size = len(batch.rows)
-        self.kinds = {kind: OwnNodes(len(parts.leaders), size) for kind in kinds}
+        number, spreads, size = len(kinds), len(parts.leaders), len(batch.rows)
+        changes, squares, self._low = np.zeros((3, number, spreads, size))
+        rest, base = np.zeros((2, number, size))
+        allowed, free = np.zeros((2, number, size), np.bool_)
+        self.every = OwnNodes(changes, squares, rest, allowed, free, base, np.zeros((number, 1)))
+        self.kinds = {kind: OwnNodes(*(each[row] for each in self.every)) for row, kind in enumerate(kinds)}
+        self.span = Span.none(number, spreads)
+        self._chords: Chords | None = None
+        self._stale = list[Ints]()
         everyone = np.arange(size)
         for start in range(0, size, BLOCK):
             self.refresh(everyone[start : start + BLOCK])
@@ -67,10 +69,30 @@ class OwnNodesByKind:
     def refresh(self, members: Ints) -> None:
         """Compute the changes of members of the batch anew."""
         batch = self.batch.take(members)
-        effects: dict[NodeChange, Effect] = {}
+        effects, before = dict[NodeChange, Effect](), dict[int, dict[int, Any]]()
         for kind, (touched, codes) in own_node_changes(self.facts, batch, self.kinds, self.force).items():
             for node in touched:
                 if node not in effects:
-                    effects[node] = self.parts.effect(node)
-            may = self.may(batch, kind)
-            self.kinds[kind].put(members, [effects[node] for node in touched], may, codes == FITS)
+                    effects[node] = self.parts.effect(node, before=before.setdefault(id(node.old), {}))
+            own, found, may = self.kinds[kind], [effects[node] for node in touched], self.may(batch, kind)
+            own.may[members], own.free[members] = may, may & (codes == FITS)
+            own.rest[members] = sum(effect.rest for effect in found)
+            own.changes[:, members], own.squares[:, members] = added(found, len(own.changes), len(members))
+        self._stale.append(members)
+
+    def bound(self, chords: Chords) -> None:
+        """Bring the members' parts of bounds and their ranges up to date."""
+        if chords is not self._chords:
+            self._chords, self.span = chords, Span.none(*self.span.low.shape)
+            self._stale = [np.arange(len(self.batch.rows))]
+        every = self.every
+        for members in self._stale:
+            changes, free = every.changes[:, :, members], every.free[:, np.newaxis, members]
+            about = chords.squares(changes, every.squares[:, :, members])
+            every.base[:, members] = np.einsum("i,kij->kj", chords.slopes, about) + every.rest[:, members]
+            lost = np.argwhere((self._low[:, :, members] <= self.span.low[:, :, np.newaxis]).any(axis=2))
+            self._low[:, :, members] = np.where(free, about, np.inf)
+            self.span = self.span.covering(Span.of(about, changes, free))
+            for kind, spread in lost.tolist():  # the lowest may be gone
+                self.span.low[kind, spread] = self._low[kind, spread].min()
+        self._stale = []

@@ -114,10 +114,12 @@ def location_exclusion_changes(space: SearchSpace, batch: Batch) -> Floats | Non
     return WEIGHTS[LOCATION_EXCLUSION] * changes
 
 
-def failovers(space: SearchSpace, baseline: Baseline, candidates: MoveCandidates) -> ScoredMoves:
-    """Score all failovers, without bounds: they are few."""
+def failovers(
+    space: SearchSpace, baseline: Baseline, candidates: MoveCandidates, members: Ints
+) -> ScoredMoves:
+    """Score failovers of members that their nodes do not prevent."""
     batch, own, location_exclusion = candidates.batch, candidates.own, candidates.location_exclusion
-    members, state = np.flatnonzero(candidates.free), space.facts.state
+    state = space.facts.state
     if state.rules is not None:
         rows = batch.rows[members]
         members = members[obeys(state, candidates.kind, rows, state.pnode[rows], state.snode[rows], None)]

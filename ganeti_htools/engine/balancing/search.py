@@ -3,11 +3,11 @@
 A move replaces the figures of up to three nodes. The changes of the nodes that are left are known for each
 instance, those of new nodes for each class of instances and each node.
 
-A lower bound of each move follows from chords. The root of a sum is not the sum of the roots. But a chord of
-the root, from the lowest to the highest possible variance, lies below the root. With chords, the score of a
-move is at least the part of the nodes that are left plus the part of the new node. The lowest bound of an
-instance decides whether any of its moves can be the best. Only those moves are scored. Moves whose scores lie
-close together are scored afresh, as Ganeti's htools do it.
+A lower bound of each move follows from chords (:mod:`.chords`): the score of a move is at least a part of the
+nodes that are left plus a part of the new node. Both parts are kept from step to step. A step computes those
+of the nodes that it has touched, and a start for all bounds. The lowest bound of an instance decides whether
+any of its moves can be the best. Only those moves are scored, the most promising ones first. Moves whose
+scores lie close together are scored afresh, as Ganeti's htools do it.
 
 A new node that has instances in common with the instance's other node keeps memory free for them already. The
 bound neglects this, which makes a score lower, but on few nodes it can be higher (see
@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ganeti_htools.engine.balancing.batches import Batch, NodeFacts
+from ganeti_htools.engine.balancing.kept_bounds import KeptBounds
 from ganeti_htools.engine.balancing.new_nodes import NewNodes
 from ganeti_htools.engine.balancing.own_nodes import May, OwnNodesByKind
 from ganeti_htools.engine.balancing.scoring import (
@@ -60,6 +61,7 @@ class Search:
                     for to_primary, kind in first_of.items()
                 }
             )
+        self.bounds = KeptBounds(self.own, self.new, sum(len(batch.rows) for batch in batches))
 
     def note(self, *trials: Trial) -> None:
         """Update the search after moves that have been settled."""
@@ -90,10 +92,8 @@ class Search:
         ``report`` gets each move. With ``rough``, ``current`` and a clear winner's score are right to about
         1e-8 only.
         """
-        baseline = self.space.baseline()
-        search = StepSearch(self.space, baseline, current, CLOSE if rough else 0.0, report=report)
-        found = search.moves(list(self.candidates(barred)))
-        return best_of(self.space, baseline, found, search.limit, current if rough else None)
+        search, found = self._find(barred, current, CLOSE if rough else 0.0, report=report)
+        return best_of(self.space, search.baseline, found, search.limit, current if rough else None)
 
     @np.errstate(invalid="ignore", divide="ignore", over="ignore")
     def within(self, current: float, loss: float, barred: Bools, most: int) -> list[ScoredMoves]:
@@ -101,8 +101,23 @@ class Search:
 
         Finds all such moves, or about as many as ``most``.
         """
-        search = StepSearch(self.space, self.space.baseline(), current, loss, most)
-        return search.moves(list(self.candidates(barred)))
+        return self._find(barred, current, loss, most)[1]
+
+    def _find(
+        self,
+        barred: Bools | None,
+        current: float,
+        loss: float,
+        most: int | None = None,
+        report: MoveReport | None = None,
+    ) -> tuple[StepSearch, list[ScoredMoves]]:
+        """Search for the moves of one step (:class:`.StepSearch`)."""
+        baseline, candidates = self.space.baseline(), list(self.candidates(barred))
+        self.bounds.update(baseline)
+        search = StepSearch(self.space, baseline, current, loss, most, report)
+        found = search.moves(candidates)
+        self.bounds.passed += search.scored
+        return search, found
 
     def candidates(self, barred: Bools | None = None) -> Iterator[MoveCandidates]:
         """Yield all moves that may be made now, by batch and kind."""

@@ -26,7 +26,7 @@ _EVEN, _TOTAL = (
     for aggregate in (SPREAD, COUNT)
 )
 # Shares of the highest possible gain of a move.
-SHARES = (1 / 16, 1 / 4, 1.0)
+SHARES = (1 / 1024, 1 / 32, 1.0)
 
 
 def worth(nodes: float) -> float:
@@ -61,6 +61,7 @@ class StepSearch:
     ) -> None:
         self.space, self.baseline, self.most, self.report = space, baseline, most, report
         self.bound, self.slack = current, baseline.doubt + TINY * abs(current) + loss
+        self.scored = 0
         self.loose = 0.0
         self.found: list[ScoredMoves] = []
 
@@ -96,14 +97,12 @@ class StepSearch:
 
     def _look(self, candidates: Sequence[MoveCandidates]) -> None:
         """Score the moves that bounds do not rule out."""
-        bounds = []
         self.loose = self._looseness(candidates)
-        for each in candidates:
-            if not each.kind.takes_node:
-                self._keep(failovers(self.space, self.baseline, each))
-        for each in candidates:
-            if each.new is not None and each.free.any():
-                bounds.append(bounds_of(self.space, self.baseline, each, each.new))
+        bounds = [
+            bounds_of(self.space, each)
+            for each in candidates
+            if each.free.any() and (not each.kind.takes_node or each.new is not None)
+        ]
         if math.isfinite(self.loose):
             self._best_first(bounds)
         else:
@@ -141,15 +140,21 @@ class StepSearch:
             self.found = list(known)
             limit = least + share * hope
             for each in bounds:
-                self._score(each, np.flatnonzero(each.least <= limit), limit)
+                members = np.flatnonzero(each.least <= min(limit, self.limit + self.loose))
+                if len(members):
+                    self._score(each, members, limit)
             if self.limit + self.loose <= limit:
                 return
 
     def _score(self, bounds: ScoreBounds, members: Ints, limit: float) -> None:
         """Score the moves of some members that may be as good as ``limit``."""
+        if bounds.candidates.new is None:
+            self._keep(failovers(self.space, self.baseline, bounds.candidates, members))
+            return
         for chosen, places in self._promising(bounds, members, limit):
             if self.most is not None and sum(len(found.members) for found in self.found) >= self.most:
                 return
+            self.scored += len(chosen)
             found, doubtful = relocations(self.space, self.baseline, bounds.candidates, chosen, places)
             if math.isfinite(self.loose):
                 least = np.fmin.reduce(np.delete(found.scores, doubtful), initial=np.inf)

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from ganeti_htools.engine.balancing.baseline import Baseline
-from ganeti_htools.engine.balancing.new_nodes import BLOCK
 from ganeti_htools.engine.balancing.scoring import ScoredMoves, SearchSpace, exact
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.node_rules import FITS
@@ -42,28 +41,23 @@ def best_of(
     state = space.facts.state
     if current is not None and (clear := _clear(space, found, limit, current)):
         return clear
-    nodes, columns = space.parts.rows, state.columns.take(space.parts.rows)
+    nodes, columns = space.parts.rows, space.parts.columns()
     lowest: tuple[float, int, int, int] = (np.inf, 0, 0, 0)
     best: BestMove | None = None
-    for near in _near(space, baseline, found, limit):
-        width = max(1, 8 * BLOCK // len(columns.offline))
-        for start in range(0, len(near.members), width):
-            some = near.take(slice(start, start + width))
-            trial, rows = some.trial(space), some.batch.rows[some.members]
-            exclusion = np.broadcast_to(
-                baseline.location_exclusion + trial.location_exclusion, trial.codes.shape
-            )
-            scores = choice.fresh_scores(trial.changes, nodes, columns, baseline.values, exclusion)
-            scores = np.where(trial.codes == FITS, scores, np.inf)
-            least = np.fmin.reduce(scores)
-            ranks = [
-                ((float(least), int(rows[i]), int(some.new[i]), RANK[some.kind]), i)
-                for i in np.flatnonzero(scores == least).tolist()
-            ]
-            if ranks and np.isfinite(least) and min(ranks)[0] < lowest:
-                lowest, i = min(ranks)
-                trial = replace(trial.only(i), asked=state.instance(int(rows[i])))
-                best = BestMove(trial, some.kind, int(some.new[i]), lowest[0])
+    for near, trial in _near(space, baseline, found, limit):
+        rows = near.batch.rows[near.members]
+        exclusion = np.broadcast_to(baseline.location_exclusion + trial.location_exclusion, trial.codes.shape)
+        scores = choice.fresh_scores(trial.changes, nodes, columns, baseline.values, exclusion)
+        scores = np.where(trial.codes == FITS, scores, np.inf)
+        least = np.fmin.reduce(scores)
+        ranks = [
+            ((float(least), int(rows[i]), int(near.new[i]), RANK[near.kind]), i)
+            for i in np.flatnonzero(scores == least).tolist()
+        ]
+        if ranks and np.isfinite(least) and min(ranks)[0] < lowest:
+            lowest, i = min(ranks)
+            trial = replace(trial.only(i), asked=state.instance(int(rows[i])))
+            best = BestMove(trial, near.kind, int(near.new[i]), lowest[0])
     return best
 
 
@@ -87,21 +81,33 @@ def _clear(space: SearchSpace, found: Sequence[ScoredMoves], limit: float, curre
 
 def _near(
     space: SearchSpace, baseline: Baseline, found: Sequence[ScoredMoves], limit: float
-) -> list[ScoredMoves]:
-    """Select the moves that only a fresh score can distinguish from the best."""
-    near = [each.take(each.scores <= limit) for each in found]
-    near = [each for each in near if len(each.members)]
+) -> list[tuple[ScoredMoves, Trial]]:
+    """Select the moves that only a fresh score can distinguish from the best, and try them."""
+    near = [each for each in (moves.take(moves.scores <= limit) for moves in found) if len(each.members)]
+    trials = [each.trial(space) for each in near]
     if sum(len(each.members) for each in near) < 2:
-        return near
-    figures = [exact(space, baseline, each.trial(space)) for each in near]
+        return list(zip(near, trials, strict=True))
+    figures = [exact(space, baseline, trial) for trial in trials]
     bound = min(float((scores + doubts).min()) for scores, doubts in figures)
-    near = [each.take(scores - doubts <= bound) for each, (scores, doubts) in zip(near, figures, strict=True)]
     # More ties than this are between equivalent moves: the first ones suffice.
     most = max(1, TIES // len(space.parts.rows))
-    ranks = sorted(
-        (int(each.batch.rows[member]), node, RANK[each.kind], which, position)
-        for which, each in enumerate(near)
-        for position, (member, node) in enumerate(zip(each.members.tolist(), each.new.tolist(), strict=True))
-    )[:most]
-    kept = [[rank[4] for rank in ranks if rank[3] == which] for which in range(len(near))]
-    return [each.take(positions) for each, positions in zip(near, kept, strict=True) if positions]
+    places = [np.flatnonzero(scores - doubts <= bound) for scores, doubts in figures]
+    owner = np.repeat(np.arange(len(near)), [len(at) for at in places])
+    positions, new, rows = (
+        np.concatenate(values)
+        for values in zip(
+            *(
+                (at, each.new[at], each.batch.rows[each.members[at]])
+                for each, at in zip(near, places, strict=True)
+            ),
+            strict=True,
+        )
+    )
+    ranks = np.array([RANK[each.kind] for each in near])[owner]
+    kept = np.lexsort((owner, ranks, new, rows))[:most]
+    chosen = [positions[kept[owner[kept] == which]] for which in range(len(near))]
+    return [
+        (each.take(at), trial.take(at))
+        for each, trial, at in zip(near, trials, chosen, strict=True)
+        if len(at)
+    ]

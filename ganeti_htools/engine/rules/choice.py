@@ -21,6 +21,7 @@ import numpy as np
 from ganeti_htools.engine.rules import affinity
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.score import (
+    ChangedValues,
     NodeValues,
     Statistics,
     node_values,
@@ -84,9 +85,8 @@ def fresh_scores(
     node_changes = []
     for node in changes:
         at = np.minimum(np.searchsorted(rows, node.rows), len(rows) - 1)
-        old = node_values(node.old)
         position = np.where(rows[at] == node.rows, at, NOWHERE)
-        node_changes.append((position, old, node_values(node.new, (node.old, old))))
+        node_changes.append((position, ChangedValues.of(node.old, node.new)))
     return variant_scores(columns, values, node_changes, exclusion)
 
 

@@ -7,7 +7,7 @@ in node order with the arithmetic of Ganeti's htools: scores and ties are equal 
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -82,6 +82,28 @@ def node_values(columns: Columns, before: tuple[Columns, NodeValues] | None = No
     return NodeValues(values, repeats)
 
 
+@dataclass(frozen=True, slots=True)
+class ChangedValues:
+    """The contributions of nodes to those components whose columns have changed."""
+
+    values: Mapping[int, Any]
+    repeats: Repeats
+
+    @classmethod
+    def of(cls, old: Columns, new: Columns) -> "ChangedValues":
+        """Compute the values of the new columns."""
+        values: dict[int, Any] = {}
+        score_table, repeats = table(new.shape), _repeats(new.shape, new.firsts)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            for which, parts in enumerate(score_table.parts):
+                if (first := repeats.values[which]) != which:
+                    if first in values:
+                        values[which] = values[first]
+                elif not all(old[part] is new[part] for part in parts):
+                    values[which] = score_table.components[which].formula(new, *[new[part] for part in parts])
+        return cls(values, repeats)
+
+
 def distinct_spreads(
     aggregates: Sequence[Aggregate], weights: Sequence[float], values: NodeValues
 ) -> dict[int, float]:
@@ -93,12 +115,18 @@ def distinct_spreads(
     return found
 
 
-def changed_values(which: int, old: Columns, new: Columns) -> tuple[Any, Any] | None:
-    """Compute a component's values before and after; None if its columns are untouched."""
+def changed_values(which: int, old: Columns, new: Columns, before: dict[int, Any]) -> tuple[Any, Any] | None:
+    """Compute a component's values before and after; None if its columns are untouched.
+
+    ``before`` keeps the values of ``old`` by component.
+    """
     score_table = table(old.shape)
-    if all(old[part] is new[part] for part in score_table.parts[which]):
+    parts, formula = score_table.parts[which], score_table.components[which].formula
+    if all(old[part] is new[part] for part in parts):
         return None
-    return score_table.components[which].of(old), score_table.components[which].of(new)
+    if which not in before:
+        before[which] = formula(old, *[old[part] for part in parts])
+    return before[which], formula(new, *[new[part] for part in parts])
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +240,9 @@ def _moments(values: Floats, offline: Bools, counted: Bools | None) -> tuple[Flo
 
     The last axis is that of nodes, which are added up in order.
     """
+    if not offline.any():
+        _, sums, variances = Deviation.of(values, counted)
+        return sums, variances, np.zeros(values.shape[:-1])
     online = ~offline
     at = None if counted is None else counted[..., online]
     _, sums, variances = Deviation.of(values[..., online], at)
@@ -256,7 +287,9 @@ def effective_weights(score_table: ComponentTable, counts: Sequence[float]) -> t
 def statistics(columns: Columns, values: NodeValues, exclusion: float = 0.0) -> Statistics:
     """Compute the statistics of nodes in order; all 0 without online nodes."""
     score_table, offline, counted = table(columns.shape), columns.offline, counted_nodes(columns)
-    matrix = np.array([np.broadcast_to(value, offline.shape) for value in values], np.float64)
+    matrix = np.empty((len(score_table.components), len(offline)))
+    for row, value in zip(matrix, values, strict=True):
+        row[:] = value
     counts = node_counts(columns, counted)
     n, weights, nothing = (
         float(np.count_nonzero(~offline)),
@@ -281,16 +314,15 @@ def statistics(columns: Columns, values: NodeValues, exclusion: float = 0.0) -> 
 def variant_scores(
     columns: Columns,
     values: NodeValues,
-    changes: Sequence[tuple[Ints, NodeValues, NodeValues]],
+    changes: Sequence[tuple[Ints, ChangedValues]],
     exclusion: Floats,
 ) -> Floats:
     """Compute the scores of many variants of nodes, each from nothing as :func:`statistics` does.
 
-    A change gives every variant one node (by position, NOWHERE for none) another value: positions, old values
-    and new values. Values that are one object in both cost nothing.
+    A change gives every variant one node (by position, NOWHERE for none) other values: positions and values.
     """
     leaders = values.repeats.leaders
-    for _, _, new in changes:
+    for _, new in changes:
         leaders = common_leaders(leaders, new.repeats.leaders)
     base, number, offline = statistics(columns, values), len(exclusion), columns.offline
     score_table = base.table
@@ -298,17 +330,18 @@ def variant_scores(
     sums[score_table.location_exclusion] = exclusion
     groups: dict[int, list[int]] = {}  # changing components by leader
     for which in range(len(score_table.aggregates)):
-        if any(old[which] is not new[which] for _, old, new in changes):
+        if any(which in new.values for _, new in changes):
             groups.setdefault(leaders[which], []).append(which)
     if groups:
         firsts, counted = [group[0] for group in groups.values()], counted_nodes(columns)
         matrix = np.empty((len(groups), number, len(offline)))
         matrix[:] = np.array([values[which] for which in firsts], np.float64)[:, np.newaxis]
-        for places, old, new in changes:
+        for places, new in changes:
             there = np.flatnonzero(places >= 0)
             for row, which in enumerate(firsts):
-                if old[which] is not new[which]:
-                    matrix[row, there, places[there]] = np.broadcast_to(new[which], places.shape)[there]
+                if which in new.values:
+                    values_there = np.broadcast_to(new.values[which], places.shape)
+                    matrix[row, there, places[there]] = values_there[there]
         found = _moments(matrix, offline, None if counted is None else counted[firsts][:, np.newaxis])
         for group, total, variance, lost in zip(groups.values(), *found, strict=True):
             for which in group:

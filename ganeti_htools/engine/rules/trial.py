@@ -74,12 +74,13 @@ class Trial:
 
     def only(self, candidate: int) -> "Trial":
         """Select one candidate, ready to be settled."""
-        if self.codes.size == 1:
-            return self
+        return self if self.codes.size == 1 else self.take(slice(candidate, candidate + 1))
+
+    def take(self, which: Any) -> "Trial":
+        """Select some of several candidates."""
 
         def pick(values: Any) -> Any:
-            at = candidate if len(values) > 1 else 0
-            return values[at : at + 1]
+            return values[which] if np.ndim(values) and len(values) > 1 else values
 
         return Trial(
             self.asked,
@@ -89,4 +90,5 @@ class Trial:
             tuple(
                 NodeChange(pick(node.rows), node.old.map(pick), node.new.map(pick)) for node in self.changes
             ),
+            pick(self.location_exclusion),
         )

@@ -24,7 +24,7 @@ def test_baseline_figures_by_hand() -> None:
     assert set(baseline.numbers.tolist()) == {2.0}
     assert baseline.means[memory] == pytest.approx(0)
     assert baseline.deviation.variance[memory] == pytest.approx(0.05**2)
-    assert baseline.above[memory] == pytest.approx([-0.1, 0.1])
+    assert baseline.heights[memory] == pytest.approx([-0.05, 0.05])
     assert 0 <= baseline.doubt < 1e-6
 
 

@@ -24,7 +24,7 @@ def test_no_move_scores_below_its_bound(seed: int) -> None:
     baseline = baseline_of(search.space)
     for each in all_candidates(search):
         assert each.new is not None
-        bounds = bounds_of(search.space, baseline, each, each.new)
+        bounds = bounds_of(search.space, each)
         for members, places in bounds.promising(np.flatnonzero(each.free), None):
             found, _ = relocations(search.space, baseline, each, members, places)
             assert (bounds.least[found.members] <= found.scores + CLOSE).all()
@@ -34,9 +34,9 @@ def test_promising_moves_are_those_below_the_limit() -> None:
     rows = [instance("a", DiskTemplate.EXT, "n0"), instance("b", DiskTemplate.EXT, "n0", mem=8000)]
     state = derive(by_hand.cluster({"n0": 10_000, "n1": 10_000, "n2": 5000}, rows))
     search = searching(state)
-    (each,), baseline = all_candidates(search), baseline_of(search.space)
+    (each,) = all_candidates(search)
     assert each.new is not None
-    bounds = bounds_of(search.space, baseline, each, each.new)
+    bounds = bounds_of(search.space, each)
 
     def promising(limit: float | None) -> set[tuple[int, int]]:
         found = bounds.promising(np.array([0, 1]), None if limit is None else lambda: limit)
@@ -53,8 +53,8 @@ def test_instances_that_leave_an_offline_node_are_forced() -> None:
     state = derive(by_hand.cluster(dict.fromkeys(("n0", "n1", "n2"), 9000), rows))
     state.columns.offline[0] = True
     search = searching(state)
-    (each,), baseline = all_candidates(search), baseline_of(search.space)
+    (each,) = all_candidates(search)
     assert each.new is not None
-    bounds = bounds_of(search.space, baseline, each, each.new)
+    bounds = bounds_of(search.space, each)
     assert bounds.forced.tolist() == [True, False]
-    assert sorted(bounds.lines) == [False, True]
+    assert sorted(each.new.lines) == [False, True]

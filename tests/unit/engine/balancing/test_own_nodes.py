@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.balancing.effects import Effect
-from ganeti_htools.engine.balancing.own_nodes import OwnNodes
 from ganeti_htools.engine.rules.components import INDEX
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.moves import MoveKind
@@ -14,28 +12,36 @@ from tests.support.by_hand import instance
 from tests.support.searches import searching
 
 DRBD = DiskTemplate.DRBD
-ALL = np.ones(2, np.bool_)
 
 
-def test_effects_of_both_nodes_are_put_together() -> None:
-    own = OwnNodes(2, 3)
-    first = Effect({0: (np.array([1.0, 2.0]), np.array([1.0, 4.0]))}, 0.5)
-    second = Effect({1: (np.array([-1.0, 0.0]), np.array([3.0, 0.0]))}, np.array([1.0, 2.0]))
-    own.put(np.array([2, 0]), [first, second], ALL, np.array([True, False]))
-    assert own.changes.tolist() == [[2, 0, 1], [0, 0, -1]]
-    assert own.squares.tolist() == [[4, 0, 1], [0, 0, 3]]
-    assert own.rest.tolist() == [2.5, 0, 1.5]
-    assert own.free.tolist() == [False, False, True]
+def test_free_members_are_those_whose_nodes_do_not_prevent_a_move() -> None:
+    rows = [instance("a", DRBD, "n0", "n1"), instance("b", DRBD, "n0", "n1", mem=9000)]
+    state = derive(by_hand.cluster({"n0": 20_000, "n1": 5_000, "n2": 20_000}, rows))
+    own = searching(state).own[0].kinds[MoveKind.FAILOVER]
+    assert own.may.tolist() == [True, True]
+    assert own.free.tolist() == [True, False]
 
 
-def test_bounds_cover_members_that_may_go() -> None:
-    own = OwnNodes(1, 2)
-    effect = Effect({0: (np.array([3.0, -9.0]), np.array([5.0, 99.0]))}, 0.0)
-    own.put(np.array([0, 1]), [effect], ALL, np.array([True, False]))
-    # Squares about a mean of 1: 5 - 2 * 3, of two nodes.
-    assert [each.tolist() for each in own.bounds(np.array([1.0]), np.array([2.0]))] == [[-0.5], [-0.5], [3.0]]
-    own.put(np.array([0, 1]), [effect], ALL, ALL)
-    assert [each.tolist() for each in own.bounds(np.array([1.0]), np.array([2.0]))] == [[-0.5], [58.5], [9.0]]
+def test_range_of_changes_covers_free_members_only_and_follows_them() -> None:
+    rows = [instance("a", DRBD, "n0", "n1"), instance("b", DRBD, "n0", "n1", mem=9000)]
+    state = derive(by_hand.cluster({"n0": 20_000, "n1": 5_000, "n2": 20_000}, rows))
+    search = searching(state)
+    (own,), chords, memory = search.own, search.bounds.chords, search.space.parts.leaders.index(0)
+    assert chords is not None
+    row = list(own.kinds).index(MoveKind.FAILOVER)
+
+    def spread() -> tuple[float, float]:
+        return float(own.span.least[row, memory]), float(own.span.most[row, memory])
+
+    small, large = own.kinds[MoveKind.FAILOVER].changes[memory].tolist()
+    assert spread() == (small, small)
+    state.columns.t_mem[1] = 40_000
+    state.columns.f_mem_forth[1] += 35_000
+    own.refresh(np.array([0, 1]))
+    own.bound(chords)
+    assert own.kinds[MoveKind.FAILOVER].free.all()
+    small, large = sorted(own.kinds[MoveKind.FAILOVER].changes[memory].tolist())
+    assert spread()[0] <= small < large <= spread()[1]
 
 
 def test_changes_of_a_replaced_primary() -> None:

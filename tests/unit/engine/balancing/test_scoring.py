@@ -46,7 +46,7 @@ def test_failover_score_equals_the_score_after_it() -> None:
     state = derive(by_hand.cluster(dict.fromkeys(("n0", "n1", "n2"), 9000), rows))
     search = searching(state)
     (candidates, *_) = search.candidates()
-    found = failovers(search.space, baseline_of(search.space), candidates)
+    found = failovers(search.space, baseline_of(search.space), candidates, np.array([0, 1]))
     assert found.members.tolist() == [0, 1]
     assert found.new_nodes is None
     for which, score in enumerate(found.scores.tolist()):
@@ -59,7 +59,7 @@ def test_fast_scores_equal_exact_ones(seed: int) -> None:
     baseline = baseline_of(search.space)
     for each in all_candidates(search):
         assert each.new is not None
-        bounds = bounds_of(search.space, baseline, each, each.new)
+        bounds = bounds_of(search.space, each)
         for members, places in bounds.promising(np.flatnonzero(each.free), None):
             found, doubtful = relocations(search.space, baseline, each, members, places)
             scores, doubts = exact(search.space, baseline, found.trial(search.space))

@@ -10,6 +10,7 @@ from ganeti_htools.backends import simu
 from ganeti_htools.cli.report.tables import components
 from ganeti_htools.engine.rules.components import AGGREGATES, INDEX, WEIGHTS
 from ganeti_htools.engine.rules.score import (
+    ChangedValues,
     Statistics,
     distinct_spreads,
     node_values,
@@ -88,7 +89,7 @@ def test_variant_scores_equal_fresh_ones() -> None:
     before, after = state_of(ON_A[:1]), state_of(ON_A)
     places = np.array([-1, 0])  # the first variant leaves all as it is
     old, new = before.columns.take([0, 0]), after.columns.take([0, 0])
-    changes = [(places, node_values(old), node_values(new))]
+    changes = [(places, ChangedValues.of(old, new))]
     scores = variant_scores(before.columns, node_values(before.columns), changes, np.zeros(2))
     assert scores.tolist() == [score(before.columns), score(after.columns)]
 
