@@ -2,7 +2,8 @@
 
 And, with nothing to compare with, what balancing copies (``copying.py``), node groups (``regroup.py``),
 following a cluster (``sync.py``), claims (``claims.py``), the history (``history.py``), the ledger
-(``ledger.py``), a day under policies (``policies.py``) and overload (``overload.py``).
+(``ledger.py``), a day under policies (``policies.py``), overload (``overload.py``) and growth with the
+cluster (``scaling.py``).
 """
 
 import argparse
@@ -23,6 +24,7 @@ from bench import (  # noqa: E402
     policies,
     regroup,
     requests,
+    scaling,
     sync,
     tools,
 )
@@ -48,7 +50,8 @@ def main() -> None:
         compileall.compile_dir(TOP / package, quiet=1)
 
     tables = []
-    for part in (requests, tools, copying, regroup, sync, claims, history, ledger, policies, overload):
+    parts = (requests, tools, copying, regroup, sync, claims, history, ledger, policies, overload, scaling)
+    for part in parts:
         rows = [*part.ROWS, *(part.FULL_ROWS if options.full else [])]
         chosen = [row for row in rows if row.work.startswith(tuple(options.rows))]
         if chosen:

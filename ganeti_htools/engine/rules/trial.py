@@ -80,7 +80,7 @@ class Trial:
         """Select some of several candidates."""
 
         def pick(values: Any) -> Any:
-            return values[which] if np.ndim(values) and len(values) > 1 else values
+            return values[which] if len(values) > 1 else values
 
         return Trial(
             self.asked,
@@ -90,5 +90,5 @@ class Trial:
             tuple(
                 NodeChange(pick(node.rows), node.old.map(pick), node.new.map(pick)) for node in self.changes
             ),
-            pick(self.location_exclusion),
+            pick(np.atleast_1d(self.location_exclusion)),
         )
