@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ganeti_htools.engine.balancing.balance import Step, allowed, candidates, rebalance, score_of
-from ganeti_htools.engine.balancing.place_search import PlaceSearch, Visit
+from ganeti_htools.engine.balancing.place_search import PlaceSearch, Visit, wander
 from ganeti_htools.engine.balancing.priced_plans import PricedPlan, priced_plans, weights_of
 from ganeti_htools.engine.balancing.relocate import try_move
 from ganeti_htools.engine.balancing.replay import DIGITS, Replay
@@ -64,23 +64,28 @@ def front(
 
     usual = list(priced(rebalance(state, scope, options, movable)[1]))
     found = [plan for plan in usual if plan.within(copying, options)]
+    begun = found[-1].steps
     concerned = candidates(state, scope, movable)
     if options.evacuation:
         offline = state.columns.offline
         concerned &= offline[state.pnode] | ((state.snode != NOWHERE) & offline[state.snode])
     # Instances that may leave offline nodes may go to any other node.
     anywhere = replace(options, evacuation=False)
-    start = Replay(state, scope, anywhere, concerned)
-    for step in found[-1].steps:
-        start.make(step.instance, step.kind, step.node)
     home = Replay(state, scope, anywhere, concerned)
-    homes = Homes(state, weights_of(copying), _reachable(home))
-    space = SearchSpace.of(start.facts, scope, options.ignore_soft_errors)
-    search = PlaceSearch(space, start.batches, homes, _limits(state, copying, options))
-    search.wander([1.0] if copying.priced else _prices(usual), going)
+    homes, limits = Homes(state, weights_of(copying), _reachable(home)), _limits(state, copying, options)
+
+    def start() -> PlaceSearch:
+        """Begin a search where the longest plan within the limits ends."""
+        replay = Replay(state, scope, anywhere, concerned)
+        for step in begun:
+            replay.make(step.instance, step.kind, step.node)
+        space = SearchSpace.of(replay.facts, scope, options.ignore_soft_errors)
+        return PlaceSearch(space, replay.batches, homes, limits)
+
+    visits = wander(start, [1.0] if copying.priced else _prices(usual), going)
     rank = _ranking(home, homes)
-    for visit in _promising(search.best, usual[-1]):
-        goals = exchanged_goals(state, start.batches, goals_of(state, visit))
+    for visit in _promising(visits, usual[-1]):
+        goals = exchanged_goals(state, home.batches, goals_of(state, visit))
         replay = Replay(state, scope, options, concerned)
         steps = _lead(replay, sorted(goals, key=lambda index: (rank(index, goals[index]), index)), goals)
         found += (plan for plan in priced(steps) if plan.within(copying, options))
@@ -157,6 +162,7 @@ def _prices(usual: Sequence[PricedPlan]) -> list[float]:
 def _reachable(home: Replay) -> Bools:
     """Find the places that the options allow (instances by roles of primary and secondary at home)."""
     found = np.zeros((len(home.state.pnode), 3, 3), np.bool_)
+    found[:, 0, 1] = True
     for batch in home.batches:
         mirrored, state = batch.asked.mirrored, home.state
         place = 0, 1 if mirrored else NOWHERE  # any two nodes stand for the home's, two more for others

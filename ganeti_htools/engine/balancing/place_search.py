@@ -1,20 +1,20 @@
 """The search of final places that lower the score plus a price on the copying of the ways there.
 
-Rounds of two kinds take turns. Both look at all places of some instances at once (:mod:`.place_scores`).
+Two searches take turns, each from its own places. Both look at all places of some instances at once
+(:mod:`.place_scores`).
 
 * In a tabu search (Glover 1989) each step makes the best move, even if that loses. Instances that have just
   moved stay, so the next steps answer the move instead of taking it back. An exchange of instances consists
   of such a move and its answer.
 * Annealing goes over all instances again and again. An instance goes to the place with the lowest sum of
-  score, price, and noise that falls from round to round.
+  score, price, and noise that falls from sweep to sweep.
 
 A tabu search finds exchanges where single moves lose much, annealing finds more where many small moves help.
-The price falls and rises from round to round: a low price leads to even clusters, a high price to those that
-copy little.
+The price falls and rises: a low price leads to even clusters, a high price to those that copy little.
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -51,7 +51,7 @@ class Visit(NamedTuple):
     snode: Ints
 
 
-class Option(NamedTuple):
+class PlaceOption(NamedTuple):
     """The best place of a member of a block: score plus price, with noise, and the places of its nodes."""
 
     value: float
@@ -75,8 +75,36 @@ def unbeaten(visits: Iterable[Visit]) -> list[Visit]:
     return best
 
 
+def wander(
+    start: Callable[[], "PlaceSearch"], prices: Sequence[float], going: Callable[[float], bool]
+) -> list[Visit]:
+    """Search until nothing better has been found for a while; returns the places that none beats.
+
+    Both searches begin at a new ``start``. ``going`` gets the score before each step.
+    """
+    tabu, annealing = start(), start()
+    steps, most = STEPS, max(FEWEST, PATIENCE * len(tabu.movable))
+    rounds = zip(itertools.cycle(HOT), itertools.cycle(prices[::-1]), strict=False)
+
+    def goes_on(search: PlaceSearch) -> bool:
+        found = tabu.idle <= most or annealing.idle <= most // 4
+        return found and going(search.score)
+
+    for hot, hot_price in rounds if len(tabu.movable) else ():
+        for price in (*prices, *prices[::-1]):
+            for _ in range(steps):
+                if not goes_on(tabu):
+                    return unbeaten([*tabu.best, *annealing.best])
+                tabu.exchange(price)
+        steps = min(2 * steps, LONGEST, max(STEPS, len(tabu.movable)))
+        for _ in annealing.anneal(hot_price, hot):
+            if not goes_on(annealing):
+                return unbeaten([*tabu.best, *annealing.best])
+    return tabu.best
+
+
 class PlaceSearch:
-    """The search. It changes the state of the space. ``best`` are the places that none beats."""
+    """A search. It changes the state of the space. ``best`` are the places that none beats."""
 
     def __init__(self, space: SearchSpace, batches: Sequence[Batch], homes: Homes, limits: Costs) -> None:
         self.space, self.batches, self.homes, self.limits = space, batches, homes, limits
@@ -91,32 +119,11 @@ class PlaceSearch:
         self.until, self.stay = np.zeros(size, np.int64), min(STAY, len(self.movable) // 3)
         self.near = np.zeros(nodes + 1, np.bool_)  # nodes of the last moves
         self.random = np.random.RandomState(0)  # its numbers are the same in all versions
-        self.clock, self.found = 0, 0
+        self.clock, self.idle = 0, 0  # steps, and those since something was found
         self.best = list[Visit]()
         self._look()
 
-    def wander(self, prices: Sequence[float], going: Callable[[float], bool]) -> None:
-        """Go through the prices down and up, until nothing better has been found for a while."""
-        steps, rounds, most = STEPS, itertools.cycle(HOT), max(FEWEST, PATIENCE * len(self.movable))
-
-        def goes_on() -> bool:
-            return self.clock - self.found <= most and going(self.score)
-
-        while len(self.movable):
-            for price in (*prices, *prices[::-1]):
-                for _ in range(steps):
-                    if not goes_on():
-                        return
-                    self._exchange(price)
-            steps = min(2 * steps, LONGEST, max(STEPS, len(self.movable)))
-            hot = next(rounds)
-            for price in prices:
-                for rows, noise in self._sweeps(price, hot):
-                    if not goes_on():
-                        return
-                    self._anneal(price, rows, noise)
-
-    def _exchange(self, price: float) -> None:
+    def exchange(self, price: float) -> None:
         """Make the best move of an instance that need not stay, and others that gain on other nodes."""
         free = self.movable[self.until[self.movable] <= self.clock]
         near = free[self.near[self.state.pnode[free]] | self.near[self.state.snode[free]]]
@@ -126,36 +133,31 @@ class PlaceSearch:
         moved = self._make(gaining or options[:1])
         self.until[moved] = self.clock + self.stay + self.clock % VARIATION
 
-    def _sweeps(self, price: float, hot: float) -> Iterable[tuple[Ints, float]]:
-        """Yield blocks of instances in random order, with their noise."""
+    def anneal(self, price: float, hot: float) -> Iterator[None]:
+        """Move instances to the places that are best with noise; yields after each block of them."""
         losses = [
             option.value - self.score
             for start in range(0, len(self.movable), BLOCK)
             for option in self._options(self.movable[start : start + BLOCK], price, 0.0)
         ]
-        loss = np.median([each for each in losses if each > 0] or [0.0])
+        loss = float(np.median([each for each in losses if each > 0] or [0.0]))
         for sweep in range(SWEEPS):
-            noise = float(loss) * hot * COLD ** (sweep / (SWEEPS - 1))
-            rows = self.random.permutation(self.movable)
-            for start in range(0, len(rows), BLOCK):
-                yield rows[start : start + BLOCK], noise
-
-    def _anneal(self, price: float, rows: Ints, noise: float) -> None:
-        """Move instances to the places that are best with noise."""
-        stays = self.score - noise * self._noise(len(rows))
-        self._make(
-            option
-            for option, stay in zip(self._options(rows, price, noise), stays.tolist(), strict=False)
-            if option.value < stay
-        )
+            noise = loss * hot * COLD ** (sweep / (SWEEPS - 1))
+            order = self.random.permutation(self.movable)
+            for start in range(0, len(order), BLOCK):
+                rows = order[start : start + BLOCK]
+                stays = self.score - noise * self._noise(len(rows))
+                options = zip(self._options(rows, price, noise), stays.tolist(), strict=False)
+                self._make(option for option, stay in options if option.value < stay)
+                yield
 
     def _noise(self, *shape: int) -> Floats:
         noise: Floats = self.random.gumbel(size=shape)
         return noise
 
-    def _options(self, rows: Ints, price: float, noise: float) -> list[Option]:
+    def _options(self, rows: Ints, price: float, noise: float) -> list[PlaceOption]:
         """Find the best place of each of some instances other than the present one; the best first."""
-        found = list[Option]()
+        found = list[PlaceOption]()
         baseline = self.baseline
         for number in np.unique(self.batch[rows]).tolist():
             members = self.member[rows[self.batch[rows] == number]]
@@ -168,7 +170,7 @@ class PlaceSearch:
             places = values.reshape(len(values), -1)
             best = places.argmin(axis=1)
             found += [
-                Option(value, block, member, *divmod(place, values.shape[2]))
+                PlaceOption(value, block, member, *divmod(place, values.shape[2]))
                 for member, (value, place) in enumerate(
                     zip(places[np.arange(len(best)), best].tolist(), best.tolist(), strict=True)
                 )
@@ -194,9 +196,9 @@ class PlaceSearch:
         prices[here, at[0][here], at[1][here]] = np.inf
         return prices
 
-    def _make(self, options: Iterable[Option]) -> list[int]:
+    def _make(self, options: Iterable[PlaceOption]) -> list[int]:
         """Make moves in order, a few, each on nodes that no other touches; returns the instances."""
-        self.clock += 1
+        self.clock, self.idle = self.clock + 1, self.idle + 1
         moved = list[int]()
         touched: set[int] = set()
         for option in options:
@@ -225,4 +227,4 @@ class PlaceSearch:
         self.total = Costs(*(float(figures.sum()) for figures in costs))
         if not any(self.total.charge >= each.costs.charge and self.score >= each.score for each in self.best):
             visit = Visit(self.score, self.total, state.pnode.copy(), state.snode.copy())
-            self.best, self.found = unbeaten([*self.best, visit]), self.clock
+            self.best, self.idle = unbeaten([*self.best, visit]), 0
