@@ -98,7 +98,8 @@ class GroupPlan:
     """The moves in one node group, whose nodes are in ``scope``, from ``state`` to ``after``.
 
     ``greedy`` are the moves of the greedy plan, None if this is the greedy plan. ``front`` are the plans to
-    pick from, as JSON (:func:`_row`).
+    pick from, as JSON (:func:`plan_row`). ``bound`` is the bound of the score, as JSON
+    (:mod:`.planning.score_bounds`), None unless it was computed.
     """
 
     state: State
@@ -108,6 +109,7 @@ class GroupPlan:
     after: State
     greedy: Sequence[BalancingMove] | None = None
     front: Sequence[Mapping[str, Any]] = ()
+    bound: Mapping[str, Any] | None = None
 
     @property
     def score_before(self) -> float:
@@ -307,7 +309,7 @@ def balance_group(
     on_move: OnMove = _ignore,
 ) -> GroupPlan:
     """Balance the nodes in scope."""
-    movable, after = _movable(state, options), state.copy()
+    movable, after = movable_instances(state, options), state.copy()
     if options.repair_rules:
         from ganeti_htools.engine.balancing.repair import repair  # seldom needed
 
@@ -337,7 +339,7 @@ def restore_group(
         greedy, best = part["greedy"], part["steps"]
     except (KeyError, TypeError):
         raise DataError(f"htoolsd has no plan for node group {name}") from None
-    movable, after = _movable(state, options), state.copy()
+    movable, after = movable_instances(state, options), state.copy()
     rival = None
     if greedy is not None:
         rival = list(map(Names(state).move, steps.retrace(state.copy(), movable, greedy)))
@@ -429,7 +431,7 @@ def _group_obstacle(
     state: State, scopes: Mapping[str, Bools], ahead: Mapping[str, Sequence[NamedStep]], options: HbalOptions
 ) -> str | None:
     """Make the remaining steps group by group on a copy of the state. Returns the first obstacle."""
-    after, movable = state.copy(), _movable(state, options)
+    after, movable = state.copy(), movable_instances(state, options)
     for name, named in ahead.items():
         why = obstacle(after, scopes[name], named, options.balancing, movable)
         if why is not None:
@@ -443,7 +445,7 @@ def _group_obstacle(
     return None
 
 
-def _movable(state: State, options: HbalOptions) -> Bools:
+def movable_instances(state: State, options: HbalOptions) -> Bools:
     """Return which instances may move, those that stay together with others too."""
     return view.movable(state, options.view, sets=True)
 
