@@ -11,7 +11,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from bench.timing import BIN, duration, progress, run, verdict
+from ganeti_htools.backends import text as text_backend
+from ganeti_htools.engine.balancing.balance import candidates
+from ganeti_htools.engine.balancing.linear_score import linear_score
+from ganeti_htools.engine.balancing.score_bound import costs_of
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.options import BalancingOptions
 from tests.support.clusters import Shape, cluster
 from tests.support.storage_units import with_four_units
 from tests.support.text_format import text
@@ -19,6 +27,7 @@ from tests.support.text_format import text
 SECONDS = 15  # of the search; the whole process takes up to 20
 CLUSTERS = 40
 SEED = 3000
+SOLVED = 10_000  # places in models for HiGHS, at most
 TEMPLATES = (
     *({"drbd": 1}, {"drbd": 1}, {"ext": 1}, {"drbd": 2, "plain": 2}),
     *({"drbd": 7, "plain": 1, "ext": 2}, {"drbd": 3, "sharedfile": 1}),
@@ -63,12 +72,16 @@ ROWS = _ROWS[::5]
 FULL_ROWS = [row for row in _ROWS if row not in ROWS]
 
 TITLE = f"""hbal for {SECONDS} s: the usual plan, --optimise, and --front. Scores, and GiB to copy.
+Above best: by how much --optimise's score is at most above that of the best plan that copies as little.
+By HiGHS: the same by the optimum that it proves for mixtures of places (small clusters of bench-full).
 At usual GiB: the lowest score of plans that copy no more than the usual one.
 At usual score: the least GiB of plans that are as even."""
 HEADER = [
     "cluster",
     "usual",
     "--optimise",
+    "above best",
+    "by HiGHS",
     "at usual GiB",
     "at usual score",
     "of usual GiB",
@@ -101,8 +114,26 @@ def rival(report: Any) -> Point:
     )
 
 
-def measure(row: Row, path: Path) -> tuple[Point, Point, Point, Point, float]:
-    """Return the usual plan, that of --optimise, the two plans of --front, and its time."""
+def by_highs(path: Path, best: Point) -> str:
+    """Return by how much a plan is at most above the best one, in percent; empty without HiGHS.
+
+    HiGHS knows nothing of whole instances, and proves the least score of mixtures of places.
+    """
+    try:
+        from tests.support.highs import least_value
+    except ImportError:
+        return ""
+    state, options = derive(text_backend.parse(path.read_text(), str(path))), BalancingOptions()
+    scope = np.ones(len(state.group), np.bool_)
+    score = linear_score(state, scope, candidates(state, scope, None))
+    if score is None or len(score.rows) * len(score.nodes) ** 2 > SOLVED:
+        return ""
+    least = least_value(score, costs_of(state, score, options), best.mib)
+    return f"{100 * (best.score / least - 1):.0f} %" if least > 0 else "?"
+
+
+def measure(row: Row, path: Path) -> tuple[Point, Point, str, Point, Point, float]:
+    """Return the usual plan, that of --optimise with its bound, the two plans of --front, and its time."""
     row.write(path)
     command: list[str | Path] = [BIN / "hbal", "-t", path, "--json", f"--optimise={SECONDS}"]
     progress(row.work)
@@ -115,7 +146,8 @@ def measure(row: Row, path: Path) -> tuple[Point, Point, Point, Point, float]:
         (plan for plan in plans if plan.score <= usual.score + 1e-8), key=lambda plan: plan.mib, default=usual
     )
     best = Point(optimised["score"]["after"], optimised["cost"]["disk_mib"] + optimised["cost"]["memory_mib"])
-    return usual, best, even, cheap, ended.seconds
+    bound = optimised.get("bound")
+    return usual, best, f"{bound['percent']:.0f} %" if bound else "?", even, cheap, ended.seconds
 
 
 def lines(rows: Sequence[Row]) -> list[list[str]]:
@@ -123,13 +155,18 @@ def lines(rows: Sequence[Row]) -> list[list[str]]:
     table, lower, parts = [HEADER], list[bool](), list[float]()
     with tempfile.TemporaryDirectory(prefix="htoolsd-bench-") as directory:
         for row in rows:
-            usual, optimised, even, cheap, seconds = measure(row, Path(directory) / "cluster")
+            usual, optimised, above, even, cheap, seconds = measure(row, Path(directory) / "cluster")
             part = cheap.mib / usual.mib if usual.mib else 1.0
+            solved = by_highs(Path(directory) / "cluster", optimised) if row in FULL_ROWS else ""
             if usual.mib:
                 lower.append(even.score < usual.score - 1e-8)
                 parts.append(part)
             worse = even.score > usual.score + 1e-8 or cheap.mib > usual.mib
-            cells = [*map(str, (usual, optimised, even, cheap)), f"{part:.2f}", duration(seconds)]
+            cells = [
+                *map(str, (usual, optimised, above, solved, even, cheap)),
+                f"{part:.2f}",
+                duration(seconds),
+            ]
             table.append([row.work, *cells, verdict(not worse)])
     if parts:
         better, median = statistics.fmean(lower), statistics.median(parts)
@@ -137,8 +174,7 @@ def lines(rows: Sequence[Row]) -> list[list[str]]:
         table.append(
             [
                 f"{len(parts)} with a usual plan",
-                "",
-                "",
+                *[""] * 4,
                 f"lower on {better:.0%}",
                 "median",
                 f"{median:.2f}",

@@ -29,6 +29,7 @@ def least_value(score: LinearScore, costs: PlaceCosts, budget: float, close: flo
     linear = score.rest_effects[PRIMARY, who, p] + np.where(
         mirrored, score.rest_effects[SECONDARY, who, s], 0.0
     )
+    linear += np.where(mirrored, score.together[p, s], 0.0)
     added = [
         spread.effects[PRIMARY, who, p][:, np.newaxis] * (p[:, np.newaxis] == np.arange(size))
         + (mirrored * spread.effects[SECONDARY, who, s])[:, np.newaxis]

@@ -3,10 +3,11 @@
 An instance changes the value of a proportional component on each of its nodes by a fixed amount, whatever
 else the node has. So these values are sums over instances, and a weighted standard deviation of them is
 convex. The amounts follow from what :mod:`ganeti_htools.engine.rules.node_rules` does to the columns of a
-node. Beside them there is only the memory that secondaries keep free: the largest sum of a peer.
+node. Beside them there are the memory that secondaries keep free, the largest sum of a peer, and the location
+score, which depends on the instance's place only.
 
 All other components are left out. None is below 0, so the result is a lower bound of the score: deviations
-that are not proportional, nodes that fail N+1, conflicts of exclusion tags, and locations.
+that are not proportional, nodes that fail N+1, and conflicts of exclusion tags on nodes and at locations.
 
 A convex function does not know that an instance is whole. Two facts tell.
 
@@ -31,15 +32,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.batches import Batch, batches_of
-from ganeti_htools.engine.rules import node_rules
+from ganeti_htools.engine.balancing.batches import Batch, NodeFacts, batches_of
+from ganeti_htools.engine.balancing.scoring import PER_LOCATION
+from ganeti_htools.engine.rules import affinity, node_rules
 from ganeti_htools.engine.rules.components import COMPONENTS, COUNT, LOST, SPREAD, Component, table
 from ganeti_htools.engine.rules.score import counted_nodes, effective_weights, node_counts
 from ganeti_htools.model.columns import FORTHCOMING, NOWHERE, Bools, Columns, Floats, Ints
 from ganeti_htools.model.state import State
 
 PRIMARY, SECONDARY = 0, 1  # positions of the roles in arrays
-# Sums over nodes that are left out, which are never below 0.
+# Sums over nodes that are never below 0.
 _AT_LEAST_0 = {"n1_cnt", "pri_tags_score", "location_score"}
 _RESERVED = "reserved_mem_rtotal"  # in proportion to the memory that nodes keep free
 
@@ -81,6 +83,7 @@ class LinearScore(NamedTuple):
     * ``rest`` and ``rest_effects`` (roles by instances by nodes): the weighted sums of other components.
     * ``kept``: MiB that nodes (columns) keep free for others (rows) because of all other instances.
     * ``memory``: MiB to be kept free for each instance. ``per_mib``: the score of a MiB that a node keeps.
+    * ``together``: the score of a mirrored instance on two nodes (primaries by secondaries).
     """
 
     rows: Ints
@@ -93,6 +96,7 @@ class LinearScore(NamedTuple):
     kept: Floats
     memory: Floats
     per_mib: Floats
+    together: Floats
 
 
 @np.errstate(divide="ignore", invalid="ignore", over="ignore")  # nodes that report nothing
@@ -101,7 +105,7 @@ def linear_score(state: State, scope: Bools, movable: Bools, unmirrored: bool = 
 
     The nodes of all movable instances are in scope.
     """
-    batches, _ = batches_of(state, movable, unmirrored)
+    batches, facts = batches_of(state, movable, unmirrored)
     nodes = np.flatnonzero(scope)
     if not batches or state.columns.offline[nodes].all():
         return None
@@ -137,8 +141,15 @@ def linear_score(state: State, scope: Bools, movable: Bools, unmirrored: bool = 
     kept = state.peers[np.ix_(nodes, nodes)].astype(np.float64)
     mirrored = snode != NOWHERE
     np.subtract.at(kept, (pnode[mirrored], snode[mirrored]), memory[mirrored])
+    unmet, shared = _locations(facts, batches, nodes)
+    rest_effects[PRIMARY] += unmet
+    rest += PER_LOCATION * float(columns.location[online].sum())
+    rest -= float(unmet[np.arange(len(rows)), pnode].sum() + shared[pnode[mirrored], snode[mirrored]].sum())
+    # Forthcoming instances do not count; it is enough to know that others add at least 0.
+    together = shared * (not any(batch.asked.mirrored and batch.asked.forthcoming for batch in batches))
+    merged = tuple(_merged(spreads))
     found = LinearScore(
-        rows, nodes, pnode, snode, tuple(_merged(spreads)), rest, rest_effects, kept, memory, per_mib
+        rows, nodes, pnode, snode, merged, rest, rest_effects, kept, memory, per_mib, together
     )
     figures = [rest, rest_effects.sum(), per_mib.sum()]
     figures += [each.values.sum() + each.effects.sum() for each in found.spreads]
@@ -175,6 +186,14 @@ def _take(values: Floats, effects: Floats, pnode: Ints, snode: Ints) -> None:
     np.subtract.at(values, pnode, effects[PRIMARY, everyone, pnode])
     there = everyone[mirrored], snode[mirrored]
     np.subtract.at(values, there[1], effects[SECONDARY][there])
+
+
+def _locations(facts: NodeFacts, batches: Iterable[Batch], nodes: Ints) -> tuple[Floats, Floats]:
+    """Compute the location score of instances as primaries (by nodes), and of two nodes for each of them."""
+    online = ~facts.state.columns.offline[nodes]
+    unmet = [facts.unmet[batch.desires][:, nodes] * (not batch.asked.forthcoming) for batch in batches]
+    shared = affinity.shared_locations(facts.state, nodes[:, np.newaxis], nodes) * online[:, np.newaxis]
+    return PER_LOCATION * np.concatenate(unmet) * online, PER_LOCATION * shared
 
 
 def _secondary_memory(batch: Batch) -> Any:

@@ -116,8 +116,9 @@ def movers(state: State, scope: Bools, options: BalancingOptions, movable: Bools
 
 def bounds_of(score: LinearScore, costs: PlaceCosts, budgets: Sequence[float]) -> list[float] | None:
     """Compute the same for a convex score and costs of places."""
+    guides = sorted({*budgets, np.inf}, reverse=True)
     places = len(score.rows) * len(score.nodes)
-    work = WORK // (2 * len(WIDTHS) * len(budgets)) - places * len(score.nodes)
+    work = WORK // (2 * len(WIDTHS) * len(guides)) - places * len(score.nodes)
     rounds = min(ROUNDS, work // (ROUND + 8 * places))
     if rounds < 1:
         return None
@@ -125,7 +126,7 @@ def bounds_of(score: LinearScore, costs: PlaceCosts, budgets: Sequence[float]) -
     for shares in (no_shares(score), best_shares(score)):
         relaxation = Relaxation(score, costs, shares)
         last = relaxation.start()
-        for budget in sorted(budgets, reverse=True):
+        for budget in guides:
             found = list(relaxation.ascend(last, budget, rounds))
             lines += [(relaxation.value(dual), dual.price) for dual in found]
             last = found[-1]
@@ -268,7 +269,7 @@ class Relaxation:
         for start in range(0, len(self.mirrored), step):
             some = self.mirrored[start : start + step]
             values = score.memory[some, np.newaxis, np.newaxis] * dual.kept[:-1]
-            values += of_roles[PRIMARY, some][:, :, np.newaxis]
+            values += of_roles[PRIMARY, some][:, :, np.newaxis] + score.together
             values += of_roles[SECONDARY, some][:, np.newaxis]
             values[:, np.arange(size), np.arange(size)] = BARRED
             values[np.arange(len(some)), score.pnode[some], score.snode[some]] -= (
@@ -286,7 +287,7 @@ class Relaxation:
         kept[:size] = score.kept
         for rows in self.equals:
             memory, home = score.memory[rows[0]], (score.pnode[rows], score.snode[rows])
-            peers = memory * dual.kept[:-1]
+            peers = memory * dual.kept[:-1] + score.together
             apart = np.exp(-peers / width)
             np.fill_diagonal(apart, 0.0)
             primary, secondary = mixture[:, rows]
@@ -324,7 +325,7 @@ class Relaxation:
         size = float(slopes @ (centres + np.abs(self.values).max(axis=1) + 2 * effects))
         size += abs(score.rest) + 2 * float(np.abs(self.rest).max(axis=(0, 2)).sum())
         size += float(score.per_mib.max() * (np.abs(score.kept).max() + score.memory.sum()))
-        size += float(self.weights @ self.least)
+        size += float(self.weights @ self.least) + len(score.rows) * float(score.together.max())
         size += dual.price * float(self.parts.max(axis=(0, 2)).sum())
         return (len(score.rows) + len(score.nodes) + len(score.spreads) + 16) * size * EXACT
 

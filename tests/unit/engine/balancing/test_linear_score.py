@@ -27,13 +27,13 @@ from tests.support.text_format import text
 
 SEEDS = range(6)
 NODES = 8
-LEFT_OUT = {"reserved_mem_cv", "n1_cnt", "pri_tags_score", "location_score", "location_exclusion_score"}
+LEFT_OUT = {"reserved_mem_cv", "n1_cnt", "pri_tags_score", "location_exclusion_score"}
 
 
 def model(seed: int) -> tuple[State, LinearScore]:
     """A cluster with its convex score."""
     shape = Shape(NODES, 33 + seed, templates=({"drbd": 1}, MOVABLE)[seed % 2], offline=int(seed % 3 == 2))
-    data = cluster(seed, shape)
+    data = cluster(seed, replace(shape, tags=((), ("desired",))[seed % 2]))
     data = with_four_units(data)[0] if seed % 3 == 0 else data
     state = derive(text_backend.parse(text(data), "test"))
     scope = np.ones(NODES, np.bool_)
@@ -79,6 +79,7 @@ def test_present_places_have_the_score_without_what_is_left_out(seed: int) -> No
     everyone, mirrored = np.arange(len(score.rows)), score.snode != NOWHERE
     total = score.rest + float(score.rest_effects[PRIMARY, everyone, score.pnode].sum())
     total += float(score.rest_effects[SECONDARY, everyone[mirrored], score.snode[mirrored]].sum())
+    total += float(score.together[score.pnode[mirrored], score.snode[mirrored]].sum())
     total += float(score.per_mib @ kept_at(score, score.pnode, score.snode))
     for spread, values in zip(score.spreads, values_at(score, score.pnode, score.snode), strict=True):
         total += spread.weight * deviation(values, spread.counted)
