@@ -331,8 +331,10 @@ class Plans:
     # Recording
 
     async def _record(self, plan: Plan) -> None:
-        """Raises NotRecordedError."""
+        """Record a plan, unless it was removed or replaced. Raises NotRecordedError."""
         async with plan.recording:  # so that an older text never replaces a newer one
+            if self._plans.get(plan.id) is not plan:
+                return
             try:
                 text = plan.text()
                 await trio.to_thread.run_sync(write_text, self._path(plan), text)
@@ -341,9 +343,7 @@ class Plans:
             self._copy(plan.id, text)
 
     async def _try_to_record(self, plan: Plan) -> None:
-        """Record what has already happened, unless the plan was removed or replaced. Failures are logged."""
-        if self._plans.get(plan.id) is not plan:
-            return
+        """Record what has already happened. Failures are logged."""
         try:
             await self._record(plan)
         except NotRecordedError as error:
@@ -379,9 +379,10 @@ class Plans:
     async def _remove(self, old: Sequence[Plan]) -> None:
         for plan in old:  # at once, so that none of them begins meanwhile
             self._plans.pop(plan.id, None)
-            self._copy(plan.id, None)
-        if old:
-            await trio.to_thread.run_sync(_unlink, [self._path(plan) for plan in old])
+        for plan in old:
+            async with plan.recording:  # so that a record that is just written goes as well
+                await trio.to_thread.run_sync(_unlink, self._path(plan))
+                self._copy(plan.id, None)
 
     def _path(self, plan: Plan) -> str:
         return os.path.join(self._directory, f"{plan.id}.json")
@@ -394,7 +395,6 @@ def made_room(run: Run) -> Instance | None:
     return run.tasks[-1].job.room
 
 
-def _unlink(paths: Sequence[str]) -> None:
-    for path in paths:
-        with suppress(OSError):
-            os.unlink(path)
+def _unlink(path: str) -> None:
+    with suppress(OSError):
+        os.unlink(path)

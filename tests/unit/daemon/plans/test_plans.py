@@ -1,6 +1,7 @@
 """Plans of a daemon, carried out by a Ganeti in memory."""
 
 import json
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import trio
 from trio.testing import MockClock
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
+from ganeti_htools.files import write_text
 from htoolsd.api.plans import PlanMethods
 from htoolsd.plans import plans as subject
 from htoolsd.plans.plan import EXPIRY, Plan, PlanState
@@ -199,6 +201,29 @@ async def test_plan_that_nobody_executes_expires(autojump_clock: MockClock, tmp_
             await daemon.plans.begin(plan, "stop", False)
         await trio.sleep(601)
         assert (list(daemon.plans.all), list(tmp_path.glob("*.json"))) == ([], [])
+
+
+async def test_plan_stays_forgotten_when_its_record_is_just_written(
+    autojump_clock: MockClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written, forgotten = threading.Event(), threading.Event()
+
+    def slowly(path: str, text: str) -> None:
+        written.set()
+        forgotten.wait(0.1)
+        write_text(path, text)
+
+    async with kept(tmp_path) as daemon:
+        plan = await daemon.begun()
+        await daemon.over(plan)
+        monkeypatch.setattr(subject, "write_text", slowly)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(daemon.plans.note_seen, plan)
+            while not written.is_set():
+                await trio.lowlevel.checkpoint()
+            await daemon.plans.forget(plan)
+            forgotten.set()
+        assert list(tmp_path.iterdir()) == []
 
 
 async def test_forgets_a_plan_unless_it_is_carried_out(autojump_clock: MockClock, tmp_path: Path) -> None:
