@@ -376,7 +376,7 @@ def test_a_daemon_with_too_much_to_do(tmp_path: Path, request_path: Path) -> Non
         ) as first,
     ):
         gated.wait_begun()
-        finished = executable(gated.socket, request_path, "--htoolsd-timeout=6")
+        finished = executable(gated.socket, request_path, "--htoolsd-timeout=2")
         busy = "refused (busy): no turn within 0.1 s: other decisions take too long"
         assert_decided_alone(finished, busy, request_path)
         gated.gate.touch()

@@ -48,6 +48,7 @@ def test_plan_goes_on_without_a_frozen_ledger(tmp_path: Path, postgresql: Server
         wait_until(lambda: json.loads(ctl(daemon, "status", "--json").stdout)["ledger"]["behind_s"] == 0)
 
 
+@pytest.mark.long
 def test_plan_goes_on_when_a_stopped_process_holds_locks(tmp_path: Path, postgresql: Server) -> None:
     database = postgresql.database()
     config = f'{OFTEN}ledger = "{database}"\n'
@@ -68,7 +69,7 @@ def terminate(daemon: Daemon, _plan: str) -> None:
     daemon.signal(signal.SIGTERM)
 
 
-@pytest.mark.parametrize("stop", [cancel, terminate])
+@pytest.mark.parametrize("stop", [pytest.param(cancel, marks=pytest.mark.long), terminate])
 def test_stopped_plan_undrains_its_nodes_while_the_ledger_is_frozen(
     tmp_path: Path, postgresql: Server, stop: Callable[[Daemon, str], None]
 ) -> None:

@@ -119,7 +119,7 @@ def has(clients: Sequence[Client], least: int) -> bool:
     return sum(len(client.fates()) for client in clients) >= least
 
 
-@pytest.mark.parametrize("claims", [240, pytest.param(1000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("claims", [120, pytest.param(1000, marks=pytest.mark.long)])
 def test_nothing_is_allocated_twice_when_many_clients_claim(
     tmp_path: Path, ledger_url: str, claims: int
 ) -> None:
@@ -136,36 +136,36 @@ def test_nothing_is_allocated_twice_when_many_clients_claim(
 
 
 def test_no_claim_is_lost_when_clients_and_daemon_are_killed(tmp_path: Path, ledger_url: str) -> None:
-    add_providers(ledger_url, "c", 160)
+    add_providers(ledger_url, "c", 80)
     config = configuration(ledger_url)
-    with running(tmp_path, config=config) as daemon, claiming(tmp_path, [daemon], "c", 160) as clients:
+    with running(tmp_path, config=config) as daemon, claiming(tmp_path, [daemon], "c", 80) as clients:
         killed, others = clients[:2], clients[2:]
         for client in killed:
-            wait_until(partial(has, [client], 5))
+            wait_until(partial(has, [client], 3))
             client.process.kill()
             client.process.wait()
-        wait_until(partial(has, others, 40))
+        wait_until(partial(has, others, 15))
         daemon.signal(signal.SIGKILL)
         daemon.wait()
         with running(tmp_path, config=config):
             wait_for(others)
-    assert has(others, 90)
+    assert has(others, 48)
     check(ledger_url, clients, killed)
 
 
 def test_two_clusters_never_overcommit_their_pool(tmp_path: Path, postgresql: Server) -> None:
     url = postgresql.database()
-    add_providers(url, "ab", 160)
+    add_providers(url, "ab", 80)
     config = configuration(url)
     with (
         running(tmp_path / "a", config=config) as first,
         running(tmp_path / "b", config=config) as second,
-        claiming(tmp_path, [first, second], "ab", 160) as clients,
+        claiming(tmp_path, [first, second], "ab", 80) as clients,
     ):
-        wait_until(partial(has, clients, 40))
+        wait_until(partial(has, clients, 20))
         second.signal(signal.SIGKILL)
         second.wait()
         with running(tmp_path / "b", config=config):
             wait_for(clients)
-    assert has(clients, 160)
+    assert has(clients, 80)
     check(url, clients)

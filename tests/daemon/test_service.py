@@ -75,7 +75,7 @@ def test_second_daemon_refuses_to_start(daemon: Daemon, tmp_path: Path) -> None:
     same_place = ("--socket", daemon.socket, "--state-dir", daemon.state)
     same_socket = ("--socket", daemon.socket, "--state-dir", tmp_path)
     for place in (same_place, same_socket):
-        second = run(sys.executable, "-m", "htoolsd", *place)
+        second = run(PROGRAMS / "htoolsd", *place)
         assert second.returncode == 1
         assert re.fullmatch(r"htoolsd: already running: .*\n", second.stderr)
     assert daemon.status()["pid"] == daemon.process.pid
@@ -106,7 +106,7 @@ def test_reports_start_errors_in_one_line(
     config.write_text("colour = 1")
     place = ["--socket", str(tmp_path / "socket"), "--state-dir", str(tmp_path / "state")]
     chosen = [argument.replace("CONFIG", str(config)) for argument in arguments]
-    finished = run(sys.executable, "-m", "htoolsd", *place, *chosen)
+    finished = run(PROGRAMS / "htoolsd", *place, *chosen)
     assert finished.returncode == status
     assert re.fullmatch(line.replace("CONFIG", re.escape(str(config))), finished.stderr.splitlines()[-1])
     assert "Traceback" not in finished.stderr
@@ -167,7 +167,7 @@ def test_sighup_reloads_the_configuration(tmp_path: Path) -> None:
 def test_checks_a_configuration_without_starting(tmp_path: Path, text: str, status: int, line: str) -> None:
     config = tmp_path / "config"
     config.write_text(f'state_dir = "{tmp_path}/state"\n{text}')
-    finished = run(sys.executable, "-m", "htoolsd", "--config", config, "--check-config")
+    finished = run(PROGRAMS / "htoolsd", "--config", config, "--check-config")
     assert finished.returncode == status
     assert re.fullmatch(
         line.replace("CONFIG", re.escape(str(config))) + "\n", finished.stdout + finished.stderr
@@ -178,7 +178,7 @@ def test_checks_a_configuration_without_starting(tmp_path: Path, text: str, stat
 def check(config: Path, text: str) -> list[str]:
     """Return the lines that a check of the configuration prints, without the name of the file."""
     config.write_text(text)
-    finished = run(sys.executable, "-m", "htoolsd", "--config", config, "--check-config")
+    finished = run(PROGRAMS / "htoolsd", "--config", config, "--check-config")
     assert finished.returncode == (": no errors" not in finished.stdout)
     return finished.stderr.replace(f"{config}: ", "").replace("htoolsd: ", "").splitlines()
 
@@ -258,7 +258,7 @@ def test_decides_when_the_master_is_unknown(tmp_path: Path, request_path: Path) 
 def test_ends_on_another_node_without_stay(tmp_path: Path) -> None:
     (tmp_path / "ssconf_master_node").write_bytes(ELSEWHERE)
     (tmp_path / "config").write_text(f'ssconf_dir = "{tmp_path}"')
-    finished = run(sys.executable, "-m", "htoolsd", "--config", tmp_path / "config", environment=HERE)
+    finished = run(PROGRAMS / "htoolsd", "--config", tmp_path / "config", environment=HERE)
     assert (finished.returncode, finished.stderr) == (11, "htoolsd: not the master node; that is node2\n")
 
 
@@ -312,7 +312,7 @@ def test_status_has_counts(daemon: Daemon, request_path: Path) -> None:
 
 
 def test_notices_a_luxid_that_appears(tmp_path: Path) -> None:
-    with running(tmp_path / "daemon") as daemon:
+    with running(tmp_path / "daemon", config=OFTEN) as daemon:
         wait_until(lambda: daemon.status()["luxi"]["state"] == "unreachable")
         with simulator(tmp_path / "daemon", small_cluster()):
             wait_until(lambda: daemon.status()["cluster"]["nodes"] == 5)
@@ -321,19 +321,21 @@ def test_notices_a_luxid_that_appears(tmp_path: Path) -> None:
 
 
 def test_status_is_answered_while_a_decision_keeps_the_interpreter_busy(
-    gated: Daemon, request_path: Path
+    tmp_path: Path, request_path: Path
 ) -> None:
-    deciding = ask_for_decision(gated, request_path)
-    gated.wait_begun()
-    waiting = ask_for_decision(gated, request_path)
-    wait_until(lambda: gated.status()["decisions"]["waiting"] == 1)
-    assert gated.status()["decisions"]["running"] == 1
-    assert gated.status()["decisions"]["running_ms"] > 0
-    assert deciding.poll() is None
-    gated.gate.touch()
-    expected = (0, hail(request_path).stdout, "")
-    assert [outcome(deciding), outcome(waiting)] == [expected, expected]
-    assert gated.status()["decisions"]["running"] == 0
+    busy = {"HTOOLSD_TEST_BUSY": "yes"}
+    with running(tmp_path / "daemon", gated=True, environment=busy) as gated:
+        deciding = ask_for_decision(gated, request_path)
+        gated.wait_begun()
+        waiting = ask_for_decision(gated, request_path)
+        wait_until(lambda: gated.status()["decisions"]["waiting"] == 1)
+        assert gated.status()["decisions"]["running"] == 1
+        assert gated.status()["decisions"]["running_ms"] > 0
+        assert deciding.poll() is None
+        gated.gate.touch()
+        expected = (0, hail(request_path).stdout, "")
+        assert [outcome(deciding), outcome(waiting)] == [expected, expected]
+        assert gated.status()["decisions"]["running"] == 0
 
 
 def test_gives_up_a_decision_that_hangs(tmp_path: Path, request_path: Path) -> None:

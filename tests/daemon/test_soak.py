@@ -35,7 +35,7 @@ from tests.support.rows import generated
 from tests.support.simulators import Simulator, simulator
 from tests.support.worlds import migrate
 
-SECONDS = float(os.environ.get("HTOOLSD_SOAK_SECONDS", "20"))
+SECONDS = float(os.environ.get("HTOOLSD_SOAK_SECONDS", "5"))
 WARM = min(600, SECONDS / 2)  # seconds until memory must not grow
 NODES = 200 if SECONDS > 60 else 20
 LAST = 0.3 if SECONDS < 600 else 5  # seconds that most disturbances last, and that pass between them

@@ -35,7 +35,7 @@ type = "ext"
 key = "san"
 probe = ["/bin/sh", "-c", "cat /mnt/probed"]
 """
-CLIENTS, RESTARTS = 10, 3
+CLIENTS, RESTARTS = 5, 2
 
 
 @pytest.fixture(scope="module")
