@@ -58,7 +58,7 @@ def answer(state: State, request: Request) -> object:
 
 
 @CHANGES
-@pytest.mark.parametrize("seeds", few(range(24), 40))
+@pytest.mark.parametrize("seeds", few(range(12), 40))
 def test_decisions_are_the_same(change: Change, seeds: range) -> None:
     decided = 0
     for seed in seeds:
@@ -67,11 +67,11 @@ def test_decisions_are_the_same(change: Change, seeds: range) -> None:
         answers = [answer(each, message.request) for each in (state, change(state))]
         assert answers[0] == answers[1], seed
         decided += not isinstance(answers[0], str)
-    assert decided > 12
+    assert decided > 6
 
 
 @CHANGES
-@pytest.mark.parametrize("seeds", few(range(8), 12))
+@pytest.mark.parametrize("seeds", few(range(4), 12))
 def test_steps_of_balancing_are_the_same(change: Change, seeds: range) -> None:
     number = 0
     for seed in seeds:
@@ -84,7 +84,7 @@ def test_steps_of_balancing_are_the_same(change: Change, seeds: range) -> None:
 
 
 @CHANGES
-@pytest.mark.parametrize("seeds", few(range(5), 8))
+@pytest.mark.parametrize("seeds", few(range(3), 8))
 @pytest.mark.parametrize("template", [DiskTemplate.DRBD, DiskTemplate.EXT])
 def test_bulk_allocation_is_the_same(change: Change, template: DiskTemplate, seeds: range) -> None:
     number = 0

@@ -59,7 +59,7 @@ def possible(group: PowerGroup) -> Iterator[PowerPlan]:
                 yield plan
 
 
-@pytest.mark.parametrize("seeds", few(range(4), 80))
+@pytest.mark.parametrize("seeds", few(range(2), 80))
 def test_found_set_is_no_worse_than_greedy_one(seeds: range) -> None:
     better = 0
     for seed in seeds:
@@ -77,7 +77,7 @@ JOINED = (60, 103, 115, 135)
 
 
 @pytest.mark.parametrize(
-    "seeds", [*few(range(6, 11), 60), JOINED[:3], pytest.param(JOINED, marks=pytest.mark.long)]
+    "seeds", [*few(range(6, 9), 60), JOINED[:2], pytest.param(JOINED, marks=pytest.mark.long)]
 )
 def test_no_set_of_a_small_group_is_better(seeds: Sequence[int]) -> None:
     compared = 0
@@ -87,10 +87,10 @@ def test_no_set_of_a_small_group_is_better(seeds: Sequence[int]) -> None:
         best = min(possible(group), key=lambda plan: rank(group.state, plan), default=found)
         assert rank(group.state, found)[:2] <= rank(group.state, best)[:2], seed
         compared += best is not found
-    assert compared > 2
+    assert compared > 1
 
 
-@pytest.mark.parametrize("seeds", few(range(10), 40))
+@pytest.mark.parametrize("seeds", few(range(5), 40))
 def test_every_plan_moves_at_least_the_lower_bound(seeds: range) -> None:
     """And what no sum excludes is what all other tests rest on."""
     plans = 0
@@ -100,7 +100,7 @@ def test_every_plan_moves_at_least_the_lower_bound(seeds: range) -> None:
         for plan in possible(group):
             assert data_moved(group.state, plan.steps) >= least[list(plan.nodes)].sum()
             plans += 1
-    assert plans > 20
+    assert plans > 10
 
 
 def test_wishes_hold_for_other_sets() -> None:

@@ -32,7 +32,7 @@ def rounds(number: int) -> Callable[[float], bool]:
     return lambda _score: next(counter) < number
 
 
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(case=cases, options=balancings, copying=copyings, chosen=st.integers(0, 3))
 def test_plans_can_be_made_and_none_is_beaten(
     case: tuple[State, Instance], options: BalancingOptions, copying: CopyingOptions, chosen: int

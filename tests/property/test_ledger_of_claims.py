@@ -295,4 +295,4 @@ class Steps(RuleBasedStateMachine):
 
 
 TestSteps = Steps.TestCase
-TestSteps.settings = settings(max_examples=12, stateful_step_count=40)
+TestSteps.settings = settings(max_examples=8, stateful_step_count=30)

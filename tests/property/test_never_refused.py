@@ -104,9 +104,10 @@ def with_metadata(rng: random.Random, cluster: Cluster) -> Cluster:
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_decided_requests_are_not_refused(kind: str) -> None:
+@pytest.mark.parametrize("seeds", few(range(60), 80))
+def test_decided_requests_are_not_refused(kind: str, seeds: range) -> None:
     carried = 0
-    for seed in range(80):
+    for seed in seeds:
         message = iallocator.read(case_with_units(seed, kind).text.encode())
         cluster, request = with_metadata(random.Random(seed), message.cluster), message.request
         if any(node.excl_stor for node in cluster.nodes):
@@ -123,7 +124,7 @@ def test_decided_requests_are_not_refused(kind: str) -> None:
         done, why = refusal(initial_world(cluster), jobs)
         assert not OF_STORAGE.search(why), (seed, why)
         carried += done
-    assert carried > 3
+    assert carried > 1
 
 
 @pytest.mark.parametrize("free", [128, 129, 256, 257, 1024, 5248, 5249, 5376, 5377])
@@ -168,7 +169,7 @@ def test_placed_instances_are_not_refused_on_nearly_full_units(free: int) -> Non
     assert carried > 0
 
 
-@pytest.mark.parametrize("seeds", few(range(10), 20))
+@pytest.mark.parametrize("seeds", few(range(5), 20))
 def test_balancing_moves_are_not_refused(seeds: range) -> None:
     carried = 0
     for seed in seeds:
@@ -181,4 +182,4 @@ def test_balancing_moves_are_not_refused(seeds: range) -> None:
         done, why = refusal(initial_world(state.cluster), jobs)
         assert not OF_STORAGE.search(why), (seed, why)
         carried += done
-    assert carried > 50
+    assert carried > 25

@@ -47,7 +47,7 @@ def same(one: State, other: State) -> None:
     assert one.snode.tolist() == other.snode.tolist()
 
 
-@pytest.mark.parametrize("seeds", parts(30, 15))
+@pytest.mark.parametrize("seeds", parts(30, 5))
 def test_described_plan_is_hbals_plan(seeds: range) -> None:
     steps = 0
     for seed in seeds:
@@ -63,10 +63,10 @@ def test_described_plan_is_hbals_plan(seeds: range) -> None:
         same(expected, again)
         assert score_of(again, scope) == score_of(expected, scope)
         steps += len(usual)
-    assert steps > 20
+    assert steps > 6
 
 
-@pytest.mark.parametrize("seeds", parts(24, 12))
+@pytest.mark.parametrize("seeds", parts(24, 4))
 def test_plans_of_several_groups_are_those_of_each_group(seeds: range) -> None:
     several = 0
     for seed in seeds:

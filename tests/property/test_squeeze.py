@@ -110,7 +110,7 @@ def test_plan_is_the_same_without_bounds(seeds: range, monkeypatch: pytest.Monke
     assert {found.action for found in quick} >= {Action.OFFLINE, Action.ONLINE}
 
 
-@pytest.mark.parametrize("seeds", parts(80, 20))
+@pytest.mark.parametrize("seeds", parts(80, 10))
 def test_repeated_runs_with_same_load_come_to_rest(seeds: range) -> None:
     """What was powered down is not powered up again, nor is more powered down; whatever begins."""
     seen = set()
@@ -144,7 +144,7 @@ def test_repeated_runs_with_same_load_come_to_rest(seeds: range) -> None:
     assert {(Action.OFFLINE,)} <= seen
 
 
-@pytest.mark.parametrize("seeds", few(range(4, 7), 32))
+@pytest.mark.parametrize("seeds", few(range(4, 6), 32))
 def test_a_second_run_does_nothing(seeds: range) -> None:
     """Also where N+1 would not hold on the way with all nodes drained at once."""
     freed = 0
@@ -158,7 +158,7 @@ def test_a_second_run_does_nothing(seeds: range) -> None:
     assert freed
 
 
-@pytest.mark.parametrize("seeds", parts(24, 6))
+@pytest.mark.parametrize("seeds", parts(24, 3))
 def test_alternating_targets_come_to_rest_each_time(seeds: range) -> None:
     """With all templates and several groups: each time that what is wanted changes something is done, then
     nothing, the second time down and up as well. What has gone down does not come back by itself.
@@ -195,7 +195,7 @@ def made(state: State, found: PowerPlan) -> Iterator[State]:
                 yield replace(state, columns=state.columns._replace(offline=drained))
 
 
-@pytest.mark.parametrize("seeds", few(range(10), 80))
+@pytest.mark.parametrize("seeds", few(range(5), 80))
 def test_redundancy_is_kept_on_the_way(seeds: range) -> None:
     """By losing each node in turn after each move, the nodes that are emptied among them."""
     kept = 0
@@ -210,7 +210,7 @@ def test_redundancy_is_kept_on_the_way(seeds: range) -> None:
     assert kept > 5
 
 
-@pytest.mark.parametrize("seeds", few(range(4, 7), 24))
+@pytest.mark.parametrize("seeds", few(range(4, 6), 24))
 def test_redundancy_is_kept_while_disks_are_copied(seeds: range) -> None:
     """The same where mirrors leave their nodes, in one phase or in several."""
     kept = 0
@@ -267,7 +267,7 @@ def test_nodes_with_mirrored_instances_are_emptied_whole(seeds: range) -> None:
     assert freed > 2
 
 
-@pytest.mark.parametrize("seeds", few(range(150), 300))
+@pytest.mark.parametrize("seeds", few(range(75), 300))
 def test_losses_proved_by_bounds_are_recovered(seeds: range) -> None:
     """Of nodes that are lost, on the others alone."""
     proved = failed = 0
@@ -281,4 +281,4 @@ def test_losses_proved_by_bounds_are_recovered(seeds: range) -> None:
             assert back or node in unsure
             proved, failed = proved + (node not in unsure), failed + (not back)
     assert proved > 50
-    assert failed > 50
+    assert failed > 20

@@ -6,9 +6,9 @@ import pytest
 
 
 def parts(number: int, size: int) -> list[Any]:
-    """Divide seeds from 0 into parts of ``size``; all but the first quarter are marked ``long``."""
+    """Divide seeds from 0 into parts of ``size``; all but the first eighth are marked ``long``."""
     return [
-        pytest.param(range(start, start + size), marks=pytest.mark.long if 4 * start >= number else ())
+        pytest.param(range(start, start + size), marks=pytest.mark.long if 8 * start >= number else ())
         for start in range(0, number, size)
     ]
 
@@ -19,7 +19,7 @@ def few(seeds: range, number: int) -> list[Any]:
 
 
 def one_by_one(number: int) -> list[Any]:
-    """Return all seeds below ``number`` one by one; all but the first quarter are marked ``long``."""
+    """Return all seeds below ``number`` one by one; all but the first eighth are marked ``long``."""
     return [
-        pytest.param(seed, marks=pytest.mark.long if 4 * seed >= number else ()) for seed in range(number)
+        pytest.param(seed, marks=pytest.mark.long if 8 * seed >= number else ()) for seed in range(number)
     ]
