@@ -82,12 +82,12 @@ test-long: $(VENV)/.developer
 		$(BIN)/python $(PYTEST) --hypothesis-profile=searched -m "searching and not integration" || exit; \
 	done
 
-# The engine uses numpy only, which the programs and the daemon show as well. Claims, plans and policies use nothing
-# that the others do not.
+# The engine uses numpy only, which the programs and the daemon show as well. Methods, claims, plans and policies use
+# nothing that the others do not.
 test-lowest: .venv-lowest/.developer
 	.venv-lowest/bin/python $(PYTEST) $(addprefix tests/unit/,backends client luxi sources engine/rules) \
-		$(addprefix tests/unit/daemon/,api history http ledger metrics notify process socket sync) \
-		$(patsubst %,tests/daemon/test_%.py,service ctl ledger history http metrics) \
+		$(addprefix tests/unit/daemon/,history http ledger metrics notify process socket sync) \
+		$(patsubst %,tests/daemon/test_%.py,service ledger history http metrics) \
 		-m "not long and not slow and not searching and not oracle"
 
 demo: $(VENV)/.installed

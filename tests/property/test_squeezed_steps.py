@@ -161,8 +161,8 @@ async def lost(caller: Caller, sets: int) -> bool:
     ("cut_off", "steps"),
     [
         (killed, [1, 10]),
-        (failed, [1, 10]),
-        (lost, [2, 11]),
+        (failed, [10]),
+        (lost, [11]),
         pytest.param(killed, range(1, 99, 2), marks=pytest.mark.long),
         pytest.param(failed, range(1, 99, 3), marks=pytest.mark.long),
         pytest.param(lost, range(2, 99, 3), marks=pytest.mark.long),
