@@ -99,14 +99,18 @@ def batch(path: Path, names: list[str]) -> list[str]:
 
 @pytest.mark.usefixtures("room")
 def test_nothing_is_promised_twice(tmp_path: Path) -> None:
-    first, second, third = NAMES[:2], NAMES[2:4], NAMES[4:]
     with Daemon("config_seconds = 1") as daemon:
         daemon.refresh()
-        assert created(daemon, tmp_path, first, second, third) == (Counter(ROOM), [])
+        assert created(daemon, tmp_path, NAMES[:2], NAMES[2:4], NAMES[4:]) == (Counter(ROOM), [])
         cluster.wait_until(lambda: daemon.status()["claims"]["living"] == 0)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("room")
+def test_room_is_promised_twice_without_claims(tmp_path: Path) -> None:
     with Daemon('config_seconds = 1\nclaims = "never"') as daemon:
         daemon.refresh()
-        running, failed = created(daemon, tmp_path, [], first, second, third)
+        running, failed = created(daemon, tmp_path, [], NAMES[:2], NAMES[2:4], NAMES[4:])
         # What was promised twice fails, or shares a node that is too small for it.
         assert (running, failed) != (Counter(ROOM), [])
         assert running.total() + len(failed) == len(NAMES)

@@ -154,6 +154,7 @@ def test_balancing_empties_a_drained_node(daemon: Daemon, tmp_path: Path) -> Non
         agree(tmp_path)
 
 
+@pytest.mark.slow
 def test_squeezing_empties_a_node_and_takes_it_back(daemon: Daemon, tmp_path: Path) -> None:
     run(["gnt-node", "add-tags", "node3", "htools:standby:now"])
     succeed([PROGRAMS / "hsqueeze", "-L", "-X"])
@@ -224,6 +225,7 @@ def assert_roles_hold(daemon: Daemon) -> None:
     assert (last["method"], last["arguments"]["total"], last["by"]["uid"]) == ("set_inventory", 2, 0)
 
 
+@pytest.mark.slow
 def test_reading_is_cheap(capsys: pytest.CaptureFixture[str]) -> None:
     """Prints it. For configuration no node is asked, for all data as often as Debian's tools ask."""
     rows = []

@@ -223,6 +223,7 @@ def test_refuses_instance_that_could_not_come_back(asking: Daemon) -> None:
     assert losses() == unharmed | {"node1": unharmed["node1"] + 1}
 
 
+@pytest.mark.slow
 def test_queries_are_cheap(capsys: pytest.CaptureFixture[str]) -> None:
     """Prints what the jobs cost Ganeti that ask all nodes once."""
     first, times, began = jobs()[-1].number, 2, time.monotonic()

@@ -102,6 +102,7 @@ def test_requests_and_plans(daemon: Daemon, tmp_path: Path) -> None:
     agree(tmp_path)
 
 
+@pytest.mark.slow
 def test_master_fails_over_and_back(daemon: Daemon, tmp_path: Path) -> None:
     with Daemon(node="node2") as second:
         for old, new in ((daemon, second), (second, daemon)):
