@@ -16,7 +16,7 @@ RUNS: list[tuple[Any, str, tuple[str, ...], tuple[str, ...]]] = [
         ("gnt-instance migrate -f web1", "rack1: Cluster score improved"),
     ),
     (hbal, "balanced.data", (), ("No instance moves.",)),
-    (hbal, "drifted.data", ("-Grack1", "--front=2"), ("Plans to pick from",)),
+    (hbal, "idle.data", ("--front=2",), ("Plans to pick from",)),
     (hspace, "storage.data", (), ("Instances that fit", "Storage units")),
     (hsqueeze, "idle.data", (), ("Nodes to power down: ",)),
     (hregroup, "racks.data", ("groups",), ("Node groups",)),

@@ -37,7 +37,7 @@ STANDBY = FILE.format(role="Y", tags=f"htools:standby:auto,{MAINTENANCE}")
     ("tool", "options"),
     [
         (hbal, ("-G", "g", "-C")),
-        (hspace, ("--disk-template=ext", "-p")),
+        (hspace, ("--disk-template=ext", "-p", "-l5")),
         (hregroup, ("redistribute", "-C")),
         (hregroup, ("compress", "--group=h", "-C")),
         (hsqueeze, ("--target-resources=0", "-C")),

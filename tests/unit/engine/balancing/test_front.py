@@ -37,7 +37,7 @@ def found_in(
     state: State,
     options: BalancingOptions = OPTIONS,
     copying: CopyingOptions = FREE,
-    number: int = 80,
+    number: int = 40,
 ) -> Front:
     return front(state, np.ones(len(state.group), np.bool_), options, copying, None, rounds(number))
 
@@ -49,7 +49,7 @@ def plan(weighted: float, score: float, length: int = 1) -> PricedPlan:
 def test_the_usual_plan_is_beaten_or_there() -> None:
     state = state_of()
     usual = rebalance(state, np.ones(6, np.bool_), OPTIONS)[1]
-    for number in (0, 80):
+    for number in (0, 40):
         found = found_in(state, number=number)
         assert list(found.usual.steps) == usual
         assert any(
