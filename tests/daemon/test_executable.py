@@ -169,7 +169,7 @@ def test_decision_without_the_daemon_names_inventories_that_it_does_not_know(
     gone = str(tmp_path / "gone.sock")
     for untagged, more in ((True, ", and without inventories that are in no tag"), (False, "")):
         untagged_inventories.show(gone, untagged)
-        finished = executable(Path(gone), request_path, fallback="/bin/echo")
+        finished = executable(Path(gone), request_path, "--htoolsd-timeout=0.4", fallback="/bin/echo")
         assert finished.stderr.endswith(f"; deciding without the daemon and its claims{more}\n")
 
 

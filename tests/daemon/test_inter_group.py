@@ -60,7 +60,7 @@ def test_evacuation_leaves_the_group_when_it_is_full(daemon: Daemon, tmp_path: P
     assert {group for _, group, _ in ours["result"][0]} == {"group2", "group3"}
     assert f"; {len(request['instances'])} left their group: " in ours["info"]
     # The daemon knows that they are connected to no network. Otherwise it may be any of their group.
-    alone = asked(tmp_path / "nowhere", tmp_path, data, request, "--inter-group=")
+    alone = asked(tmp_path / "no" / "where", tmp_path, data, request, "--inter-group=")
     assert [name for name, _, _ in alone["result"][0]] == request["instances"]
     assert {group for _, group, _ in alone["result"][0]} == {"group3"}
 
@@ -75,4 +75,4 @@ def test_stays_in_its_group_when_the_request_lacks_nodes(daemon: Daemon, tmp_pat
     assert not told["result"][0]
     assert told["info"].endswith(f"; other groups are not considered: node {name} is missing")
     # Without the daemon nobody knows of that node.
-    assert asked(tmp_path / "nowhere", tmp_path, data, request, "--inter-group=")["result"][0]
+    assert asked(tmp_path / "no" / "where", tmp_path, data, request, "--inter-group=")["result"][0]

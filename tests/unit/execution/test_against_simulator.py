@@ -66,7 +66,7 @@ async def test_jobs_are_submitted_once(tmp_path: Path, monkeypatch: pytest.Monke
             lambda: ganeti.tell(order, 1000 if order == "slow" else 1),
             lambda: ganeti.tell("slow", 0),
         )
-        run = await carry_out(ganeti, react, Patience(answer=3, away=60, late=0.5))
+        run = await carry_out(ganeti, react, Patience(answer=1, away=60, late=0.5))
         assert run.ending is Ending.DONE
         assert [task.number for task in run.tasks] == [1, 2, 3]
         assert [state for _, state in ganeti.tell("jobs")] == ["success"] * 3

@@ -260,7 +260,10 @@ async def test_decision_does_not_wait_for_a_slow_ledger(path: Path, mock_clock: 
         assert await here.memory() == {}
 
 
-async def test_decision_passes_when_ledger_is_locked(path: Path, mock_clock: MockClock) -> None:
+async def test_decision_passes_when_ledger_is_locked(
+    path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("htoolsd.ledger.database._PATIENCE", 1)
     async with daemon(path) as here:
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
