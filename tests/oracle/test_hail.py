@@ -16,6 +16,7 @@ import pytest
 from ganeti_htools.cli.hail import main
 from tests.support.cases import TYPES, Case, case
 from tests.support.oracle import Oracle
+from tests.support.seeds import one_by_one
 
 pytestmark = pytest.mark.oracle
 
@@ -81,7 +82,7 @@ def scores(oracle: Oracle, case: Case, saved: Path) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", one_by_one(600))
 def test_same_decision(oracle: Oracle, seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = case(seed)
     both = Both(oracle, asked, tmp_path, capsys)

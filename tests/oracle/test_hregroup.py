@@ -11,6 +11,7 @@ from ganeti_htools.cli import hregroup
 from ganeti_htools.model.cluster import Cluster
 from tests.oracle.programs import ours, theirs, write
 from tests.support.oracle import Oracle
+from tests.support.seeds import few
 from tests.support.super_clusters import super_cluster
 
 pytestmark = pytest.mark.oracle
@@ -36,7 +37,7 @@ def counts(oracle: Oracle, path: str) -> dict[str, list[int]]:
 
 
 @pytest.mark.parametrize("action", ["compress", "balance"])
-@pytest.mark.parametrize("seeds", [range(40), range(40, 80)])
+@pytest.mark.parametrize("seeds", few(range(40), 80))
 def test_no_group_gets_worse(oracle: Oracle, tmp_path: Path, action: str, seeds: range) -> None:
     changed = 0
     for seed in seeds:

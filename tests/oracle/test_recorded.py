@@ -52,7 +52,9 @@ def agrees(tool: str, found: Result, expected: str) -> bool:
             return found.out == expected
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize(
+    "part", [pytest.param(part, marks=pytest.mark.long if part >= PARTS / 2 else ()) for part in range(PARTS)]
+)
 @pytest.mark.parametrize("tool", TOOLS)
 def test_prints_what_ganeti_3_1_prints(tool: str, part: int, tmp_path: Path) -> None:
     cluster, request = tmp_path / "cluster.data", tmp_path / "request"

@@ -22,7 +22,7 @@ def counts(oracle: Oracle, path: Path) -> dict[str, str]:
     return dict(line.removeprefix("HCHECK_INIT_").split("=") for line in told.out.splitlines())
 
 
-@pytest.mark.parametrize("seeds", parts(80, 10))
+@pytest.mark.parametrize("seeds", parts(80, 20))
 def test_any_cluster(oracle: Oracle, tmp_path: Path, seeds: range) -> None:
     done = 0
     for seed in seeds:
