@@ -1,7 +1,8 @@
 # Each target works as the only command on a machine with Python 3.11 (or newer) and make.
 VENV := .venv
 BIN := $(VENV)/bin
-PYTEST := -m pytest --quiet -n auto
+# Each worker begins with a half of the tests, and so makes most fixtures of modules alone.
+PYTEST := -m pytest --quiet -n auto --dist=worksteal
 ROUNDS := 20
 HOURS := 1
 # Where `make install` installs, below DESTDIR, and the interpreter of the installed programs.
