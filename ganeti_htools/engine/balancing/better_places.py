@@ -102,9 +102,7 @@ class TentativeMoves:
             return False
         state, index = self.search.state, trial.asked.index
         self.made.append(MoveRows(index, kind, node))
-        touched = tuple(replace(each, old=each.new, new=each.old) for each in trial.changes)
-        place = state.pnode[[index]], state.snode[[index]]
-        self.back.append(Trial(trial.asked, trial.codes, *place, touched))
+        self.back.append(trial.reverse(int(state.pnode[index]), int(state.snode[index])))
         settling.settle(state, trial)
         self.search.note(trial)
         return True

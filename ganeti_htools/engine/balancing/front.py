@@ -15,12 +15,14 @@ from typing import NamedTuple
 import numpy as np
 
 from ganeti_htools.engine.balancing.balance import Step, allowed, candidates, rebalance, score_of
-from ganeti_htools.engine.balancing.place_search import PlaceSearch, Visit, wander
+from ganeti_htools.engine.balancing.batches import Batch
+from ganeti_htools.engine.balancing.place_search import wander
 from ganeti_htools.engine.balancing.priced_plans import PricedPlan, priced_plans, weights_of
 from ganeti_htools.engine.balancing.relocate import try_move
 from ganeti_htools.engine.balancing.replay import DIGITS, Replay
 from ganeti_htools.engine.balancing.scoring import SearchSpace, exact
 from ganeti_htools.engine.balancing.traffic import bandwidths
+from ganeti_htools.engine.balancing.visits import Visit, Visits
 from ganeti_htools.engine.balancing.way_costs import Costs, Homes
 from ganeti_htools.engine.balancing.ways import NodePair, exchanged_goals, first_moves, goals_of
 from ganeti_htools.model.columns import NOWHERE, Bools
@@ -74,13 +76,13 @@ def front(
     home = Replay(state, scope, anywhere, concerned)
     homes, limits = Homes(state, weights_of(copying), _reachable(home)), _limits(state, copying, options)
 
-    def start() -> PlaceSearch:
+    def start() -> tuple[Visits, Sequence[Batch]]:
         """Begin a search where the longest plan within the limits ends."""
         replay = Replay(state, scope, anywhere, concerned)
         for step in begun:
             replay.make(step.instance, step.kind, step.node)
         space = SearchSpace.of(replay.facts, scope, options.ignore_soft_errors)
-        return PlaceSearch(space, replay.batches, homes, limits)
+        return Visits(space, homes, limits), replay.batches
 
     visits = wander(start, [1.0] if copying.priced else _prices(usual), going)
     rank = _ranking(home, homes)

@@ -1,15 +1,19 @@
 """The search of final places with a price on copying."""
 
 import itertools
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 import pytest
 
+from ganeti_htools.engine.balancing.annealing import Annealing
 from ganeti_htools.engine.balancing.balance import candidates, score_of
-from ganeti_htools.engine.balancing.batches import batches_of
-from ganeti_htools.engine.balancing.place_search import PlaceSearch, Visit, wander
+from ganeti_htools.engine.balancing.batches import Batch, batches_of
+from ganeti_htools.engine.balancing.place_search import wander
 from ganeti_htools.engine.balancing.scoring import SearchSpace
+from ganeti_htools.engine.balancing.tabu_search import TabuSearch
+from ganeti_htools.engine.balancing.visits import Visit, Visits
 from ganeti_htools.engine.balancing.way_costs import Costs, Homes, Weights
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.derive import derive
@@ -20,18 +24,18 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 UNLIMITED = Costs(np.inf, np.inf, np.inf)
 
 
-def searching(limits: Costs = UNLIMITED, reachable: Bools | None = None) -> PlaceSearch:
+def start(limits: Costs = UNLIMITED, reachable: Bools | None = None) -> tuple[Visits, Sequence[Batch]]:
     state = derive(generated(1, Shape(nodes=6, instances=30, templates={"drbd": 3, "ext": 1})))
     scope = np.ones(len(state.group), np.bool_)
     homes = Homes(state, Weights(), reachable)
     batches, facts = batches_of(state, candidates(state, scope, None))
-    return PlaceSearch(SearchSpace.of(facts, scope, force=False), batches, homes, limits)
+    return Visits(SearchSpace.of(facts, scope, force=False), homes, limits), batches
 
 
 def wandering(limits: Costs = UNLIMITED, reachable: Bools | None = None) -> list[Visit]:
     counter = itertools.count()
-    start = partial(searching, limits, reachable)
-    return wander(start, [1e-3, 1e-5, 1e-7], lambda _score: next(counter) < 80)
+    prices = [1e-3, 1e-5, 1e-7]
+    return wander(partial(start, limits, reachable), prices, lambda _score: next(counter) < 60)
 
 
 def test_found_places_are_those_that_none_beats() -> None:
@@ -49,13 +53,16 @@ def test_equal_searches_find_equal_places() -> None:
         assert (mine.snode == yours.snode).all()
 
 
-def test_costs_and_score_are_those_of_the_places() -> None:
-    search = searching()
-    rows = np.arange(len(search.state.pnode))
-    for _ in itertools.chain(search.anneal(1e-6, 0.3), map(search.exchange, [1e-6] * 20)):
-        assert search.score == pytest.approx(score_of(search.state, search.space.scope), abs=1e-8)
-        costs = search.homes.costs(rows, search.state.pnode, search.state.snode)
-        assert search.total == Costs(*(figures.sum() for figures in costs))
+@pytest.mark.parametrize("search", [TabuSearch, Annealing])
+def test_score_and_costs_are_those_of_the_present_places(search: type[TabuSearch | Annealing]) -> None:
+    found = search(*start())
+    visits, rows = found.visits, np.arange(len(found.state.pnode))
+    steps = map(found.step, [1e-6] * 20) if isinstance(found, TabuSearch) else found.round(1e-6, 1.0)
+    for _ in steps:
+        assert visits.score == pytest.approx(score_of(visits.state, visits.space.scope), abs=1e-8)
+        costs = visits.homes.costs(rows, visits.state.pnode, visits.state.snode)
+        assert visits.total == Costs(*(figures.sum() for figures in costs))
+    assert len(visits.best) > 3
 
 
 def test_limits_hold_at_all_places() -> None:
@@ -68,7 +75,7 @@ def test_limits_hold_at_all_places() -> None:
 def test_instances_stay_away_from_places_that_cannot_be_reached() -> None:
     reachable = np.zeros((30, 3, 3), np.bool_)
     reachable[:, 0, :] = True  # new secondaries only
-    found, homes = wandering(reachable=reachable), searching().homes
+    found, homes = wandering(reachable=reachable), start()[0].homes
     assert len(found) > 2
     for visit in found:
         assert (visit.pnode == homes.pnode).all()

@@ -1,0 +1,74 @@
+"""Places that a search visits on its way, with their score and what it costs to get there."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from ganeti_htools.engine.balancing.baseline import Baseline
+from ganeti_htools.engine.balancing.scoring import SearchSpace
+from ganeti_htools.engine.balancing.way_costs import Costs, Homes
+from ganeti_htools.engine.rules import settling
+from ganeti_htools.engine.rules.trial import Trial
+from ganeti_htools.model.columns import Ints
+
+
+class Visit(NamedTuple):
+    """Places that a search has visited: the score, the costs, and the nodes of all instances."""
+
+    score: float
+    costs: Costs
+    pnode: Ints
+    snode: Ints
+
+
+def unbeaten(visits: Iterable[Visit]) -> list[Visit]:
+    """Select the visits that no other beats in both charge and score, the cheapest first."""
+    best = list[Visit]()
+    for visit in sorted(visits, key=lambda visit: (visit.costs.charge, visit.score)):
+        if not best or visit.score < best[-1].score:
+            best.append(visit)
+    return best
+
+
+class Visits:
+    """The present places of a search, and the ``best`` that it has visited: those that none beats.
+
+    ``score`` and ``total`` costs are those of the present places. ``idle`` counts the steps since places were
+    found that none beats.
+    """
+
+    def __init__(self, space: SearchSpace, homes: Homes, limits: Costs) -> None:
+        self.space, self.homes, self.limits = space, homes, limits
+        self.state = space.facts.state
+        self.limited = bool(np.isfinite(limits).any())
+        self.idle = 0
+        self.best = list[Visit]()
+        self.baseline, self.total = self._figures()
+        self.keep()
+
+    @property
+    def score(self) -> float:
+        """The score of the present places."""
+        return self.baseline.score
+
+    def settle(self, *trials: Trial) -> None:
+        """Make moves."""
+        for trial in trials:
+            settling.settle(self.state, trial)
+        if not trials:
+            return
+        touched = {int(change.rows[0]) for trial in trials for change in trial.changes}
+        self.space.facts.refresh(np.array(sorted(touched)))
+        self.baseline, self.total = self._figures()
+
+    def keep(self) -> None:
+        """Keep the present places if no visited ones beat them."""
+        if not any(self.total.charge >= each.costs.charge and self.score >= each.score for each in self.best):
+            visit = Visit(self.score, self.total, self.state.pnode.copy(), self.state.snode.copy())
+            self.best, self.idle = unbeaten([*self.best, visit]), 0
+
+    def _figures(self) -> tuple[Baseline, Costs]:
+        pnode, snode = self.state.pnode, self.state.snode
+        costs = self.homes.costs(np.arange(len(pnode)), pnode, snode)
+        return self.space.baseline(), Costs(*(float(figures.sum()) for figures in costs))
