@@ -8,14 +8,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.balance import Step, candidates, rebalance, score_of
-from ganeti_htools.engine.balancing.better_places import improvements
-from ganeti_htools.engine.balancing.replay import MoveRows, RatedPlan, plan_of
-from ganeti_htools.engine.balancing.ways import NodePair, goals_of, volume_of
+from ganeti_htools.engine.balancing.balance import Step, rebalance, score_of
+from ganeti_htools.engine.balancing.place_plans import FREE, NEGLIGIBLE, PlacePlans
+from ganeti_htools.engine.balancing.replay import RatedPlan
+from ganeti_htools.engine.balancing.ways import volume_of
 from ganeti_htools.engine.rules import placement_rules
-from ganeti_htools.model.columns import NOWHERE, Bools
-from ganeti_htools.model.options import BalancingOptions
+from ganeti_htools.model.columns import Bools
+from ganeti_htools.model.options import BalancingOptions, CopyingOptions
 from ganeti_htools.model.state import State
+
+PLANS = 8  # places to which plans are made, the most even first, until one is better than the greedy plan
 
 
 def optimise(
@@ -38,18 +40,11 @@ def optimise(
         start = rebalance(state, scope, replace(options, max_length=len(first)), movable)[0]
         if options.max_length >= 0:
             options = replace(options, max_length=options.max_length - len(first))
-    concerned = candidates(start, scope, movable) & ~sets
-    if options.evacuation:
-        offline = state.columns.offline
-        concerned &= offline[start.pnode] | ((start.snode != NOWHERE) & offline[start.snode])
-    made = [MoveRows(step.instance, step.kind, step.node) for step in steps[len(first) :]]
-    history: list[tuple[list[MoveRows], dict[int, NodePair]]] = [(list(made), goals_of(start, found))]
-    for more in improvements(start, found, scope, options, concerned, going):
-        made += more
-        history.append((list(made), goals_of(start, found)))
-    volume = _volume(state, first)
-    for done, goals in reversed(history):
-        plan = plan_of(start, scope, options, concerned, done, goals)
+    free = ~sets if movable is None else movable & ~sets
+    places, volume = PlacePlans(start, scope, options, CopyingOptions(), free), _volume(state, first)
+    prices = [NEGLIGIBLE * greedy.score / max(1, greedy.volume), FREE]
+    for visit in places.search(steps[len(first) :], prices, going)[: -PLANS - 1 : -1]:
+        plan = places.replay(visit).plan()
         if plan:
             plan = replace(plan, steps=(*first, *plan.steps), volume=volume + plan.volume)
             if plan.rank < greedy.rank:

@@ -1,0 +1,117 @@
+"""Plans to the places that a search finds (:mod:`.place_search`)."""
+
+import itertools
+import math
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from ganeti_htools.engine.balancing.balance import Step, allowed, candidates, score_of
+from ganeti_htools.engine.balancing.baseline import Baseline
+from ganeti_htools.engine.balancing.batches import Batch
+from ganeti_htools.engine.balancing.place_search import wander
+from ganeti_htools.engine.balancing.priced_plans import weights_of
+from ganeti_htools.engine.balancing.relocate import try_move
+from ganeti_htools.engine.balancing.replay import Replay
+from ganeti_htools.engine.balancing.scoring import SearchSpace, exact
+from ganeti_htools.engine.balancing.traffic import bandwidths
+from ganeti_htools.engine.balancing.visits import Visit, Visits
+from ganeti_htools.engine.balancing.way_costs import Costs, Homes
+from ganeti_htools.engine.balancing.ways import NodePair, exchanged_goals, first_moves, goals_of
+from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.model.options import BalancingOptions, CopyingOptions
+from ganeti_htools.model.state import State
+
+# The price of a search that looks at copying only where scores are equal.
+FREE = sys.float_info.min
+# At a low price, copying as much as the usual plan costs this part of the usual plan's score.
+NEGLIGIBLE = 0.02
+
+
+class PlacePlans:
+    """A search of final places within the options, and plans that lead to places."""
+
+    def __init__(
+        self,
+        state: State,
+        scope: Bools,
+        options: BalancingOptions,
+        copying: CopyingOptions,
+        movable: Bools | None,
+    ) -> None:
+        concerned = candidates(state, scope, movable)
+        if options.evacuation:
+            offline = state.columns.offline
+            concerned &= offline[state.pnode] | ((state.snode != NOWHERE) & offline[state.snode])
+        self.state, self.scope, self.options, self.concerned = state, scope, options, concerned
+        # Instances that may leave offline nodes may go to any other node.
+        self.anywhere = replace(options, evacuation=False)
+        self.home = Replay(state, scope, self.anywhere, concerned)
+        self.homes = Homes(state, weights_of(copying), _reachable(self.home))
+        self.limits = _limits(state, copying, options)
+
+    def search(
+        self, begun: Sequence[Step], prices: Sequence[float], going: Callable[[float], bool]
+    ) -> list[Visit]:
+        """Search places from where these steps end; returns those that none beats, the cheapest first."""
+
+        def start() -> tuple[Visits, Sequence[Batch]]:
+            replay = Replay(self.state, self.scope, self.anywhere, self.concerned)
+            for step in begun:
+                replay.make(step.instance, step.kind, step.node)
+            space = SearchSpace.of(replay.facts, self.scope, self.options.ignore_soft_errors)
+            return Visits(space, self.homes, self.limits), replay.batches
+
+        return wander(start, prices, going)
+
+    def replay(self, visit: Visit) -> Replay:
+        """Make a plan to places. Instances that cannot go there directly sidestep once, or stay."""
+        goals = exchanged_goals(self.state, self.home.batches, goals_of(self.state, visit))
+        replay = Replay(self.state, self.scope, self.options, self.concerned)
+        order = sorted(goals, key=lambda index: (self._rank(index, goals[index]), index))
+        stuck, tried = replay.lead_all(order, goals), set[int]()
+        while waiting := [index for index in stuck if index not in tried]:
+            tried.add(waiting[0])
+            if replay.sidestep(waiting[0], goals[waiting[0]]):
+                stuck = replay.lead_all(stuck, goals)
+        return replay
+
+    @cached_property
+    def _before(self) -> tuple[SearchSpace, Baseline, float]:
+        space = SearchSpace.of(self.home.facts, self.scope, self.options.ignore_soft_errors)
+        return space, space.baseline(), score_of(self.state, self.scope)
+
+    def _rank(self, index: int, goal: NodePair) -> tuple[bool, float]:
+        """Order ways by the gain of the first move alone for what the way copies, the best first."""
+        home, (space, baseline, score) = self.home, self._before
+        kind, node = first_moves(home.state, home.place(index), goal)[0]
+        trial = try_move(home.facts, *home.member[index], kind, node, self.options.ignore_soft_errors)
+        gain = score - float(exact(space, baseline, trial)[0][0])
+        cost = max(float(self.homes.charge(*(np.array([each]) for each in (index, *goal)))[0]), FREE)
+        return not gain > 0, -(gain / cost if gain > 0 else gain)
+
+
+def _reachable(home: Replay) -> Bools:
+    """Find the places that the options allow (instances by roles of primary and secondary at home)."""
+    found = np.zeros((len(home.state.pnode), 3, 3), np.bool_)
+    found[:, 0, 1] = True
+    for batch in home.batches:
+        mirrored, state = batch.asked.mirrored, home.state
+        place = 0, 1 if mirrored else NOWHERE  # any two nodes stand for the home's, two more for others
+        for primary, secondary in itertools.product(range(3), range(3)):
+            goal = primary, (secondary, secondary, 3)[secondary] if mirrored else NOWHERE
+            moves = first_moves(state, place, goal) if goal != place else []
+            may = [allowed(home.facts, batch, kind, home.options) for kind, _ in moves]
+            found[batch.rows, primary, secondary] = np.any(may, axis=0) if may else True
+    return found
+
+
+def _limits(state: State, copying: CopyingOptions, options: BalancingOptions) -> Costs:
+    """Return the limits of a search of places. Time is limited by what the fastest network copies."""
+    by_time = copying.max_time * float(bandwidths(state, copying.bandwidth).max()) / 8
+    copies = [limit for limit in (copying.max_copy, by_time) if limit >= 0]
+    moves = [limit for limit in (copying.max_moves, options.max_length) if limit >= 0]
+    return Costs(min(copies, default=math.inf), math.inf, min(moves, default=math.inf))
