@@ -287,9 +287,11 @@ def effective_weights(score_table: ComponentTable, counts: Sequence[float]) -> t
 def statistics(columns: Columns, values: NodeValues, exclusion: float = 0.0) -> Statistics:
     """Compute the statistics of nodes in order; all 0 without online nodes."""
     score_table, offline, counted = table(columns.shape), columns.offline, counted_nodes(columns)
-    matrix = np.empty((len(score_table.components), len(offline)))
-    for row, value in zip(matrix, values, strict=True):
-        row[:] = value
+    leaders = values.repeats.leaders
+    row_of = {leader: row for row, leader in enumerate(dict.fromkeys(leaders))}
+    matrix = np.empty((len(row_of), len(offline)))
+    for leader, row in row_of.items():
+        matrix[row] = values[leader]
     counts = node_counts(columns, counted)
     n, weights, nothing = (
         float(np.count_nonzero(~offline)),
@@ -297,18 +299,20 @@ def statistics(columns: Columns, values: NodeValues, exclusion: float = 0.0) -> 
         (0.0,) * len(counts),
     )
     if not n:
-        return Statistics(score_table, n, tuple(counts), weights, nothing, nothing, values.repeats.leaders)
+        return Statistics(score_table, n, tuple(counts), weights, nothing, nothing, leaders)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):  # nodes that report nothing
-        sums, variances, lost = (each.tolist() for each in _moments(matrix, offline, counted))
+        some = None if counted is None else counted[list(row_of)]
+        sums, variances, lost = (each.tolist() for each in _moments(matrix, offline, some))
+    rows = (row_of[leader] for leader in leaders)
     figures = [
-        (sums[which], variances[which])
+        (sums[row], variances[row])
         if aggregate is SPREAD
-        else ((lost if aggregate is LOST else sums)[which], 0.0)
-        for which, aggregate in enumerate(score_table.aggregates)
+        else ((lost if aggregate is LOST else sums)[row], 0.0)
+        for row, aggregate in zip(rows, score_table.aggregates, strict=True)
     ]
     figures[score_table.location_exclusion] = exclusion, 0.0
     totals, spreads = zip(*figures, strict=True)
-    return Statistics(score_table, n, tuple(counts), weights, totals, spreads, values.repeats.leaders)
+    return Statistics(score_table, n, tuple(counts), weights, totals, spreads, leaders)
 
 
 def variant_scores(
