@@ -213,10 +213,15 @@ def test_repairs_an_instance_of_an_offline_node(tmp_path: Path) -> None:
     one = replace(rows.nodes[0], offline=True, t_mem=0.0, f_mem=0, t_dsk=0.0, t_cpu=0.0)
     lost = replace(rows, nodes=(one, *rows.nodes[1:]), tags=(f"{AUTOREPAIR}failover",))
     with following(tmp_path, lost, config=f'{OFTEN}[repair]\nmode = "act"\n') as (daemon, ganeti):
-        told = considered(daemon, "repair")
+
+        def instances() -> int:
+            return int(daemon.status()["cluster"]["generations"]["instances"])
+
+        before, told = instances(), considered(daemon, "repair")
         assert (told["outcome"], told["reason"]) == ("begun", "failover of mirrored, 0 MiB")
         [job] = until(daemon, "done")["execution"]["jobs"]
         assert (job["instance"], job["from"], job["to"]) == ("mirrored", ["one", "two"], ["two", "one"])
+        wait_until(lambda: instances() > before)
         wait_until(lambda: considered(daemon, "repair")["outcome"] == "begun")
         until(daemon, "done")
         explained = ctl(daemon, "policies", "--explain", "repair").stdout
