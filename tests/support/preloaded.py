@@ -153,13 +153,12 @@ def _preload() -> dict[str, Program]:
     from ganeti_htools.simulator import program
     from htoolsd.ledger import worker
     from htoolsd.notify import notifier
-    from htoolsd.policies import schedule
     from htoolsd.process import service
     from tests.support import installed_ganeti
 
     installed_ganeti.ignore()
-    # Tests wait for what a daemon looks at from time to time.
-    worker._REST = worker._EXPIRY = schedule._WATCH_SECONDS = notifier._LOOK_SECONDS = 0.5
+    # Tests wait for a database that works again, and for notifications.
+    worker._REST = worker._EXPIRY = notifier._LOOK_SECONDS = 0.5
     return {"htoolsd": service.main, "htools-simulator": program.main}
 
 
