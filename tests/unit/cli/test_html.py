@@ -32,7 +32,9 @@ def test_writes_page_besides_the_usual_output(
     words: tuple[str, ...],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("ganeti_htools.planning.hbal.EVALUATIONS", 20)
     command = ["-t", str(EXAMPLES / data), *options]
     tool.main(command)
     usual = capsys.readouterr().out
