@@ -214,16 +214,18 @@ def test_repairs_an_instance_of_an_offline_node(tmp_path: Path) -> None:
     lost = replace(rows, nodes=(one, *rows.nodes[1:]), tags=(f"{AUTOREPAIR}failover",))
     with following(tmp_path, lost, config=f'{OFTEN}[repair]\nmode = "act"\n') as (daemon, ganeti):
 
-        def instances() -> int:
-            return int(daemon.status()["cluster"]["generations"]["instances"])
+        def begun(number: int) -> bool:
+            call(daemon, "refresh")
+            assert ctl(daemon, "run", "repair").returncode == 0
+            return [entry["outcome"] for entry in decided(daemon)].count("begun") == number
 
-        before, told = instances(), considered(daemon, "repair")
+        told = considered(daemon, "repair")
         assert (told["outcome"], told["reason"]) == ("begun", "failover of mirrored, 0 MiB")
         [job] = until(daemon, "done")["execution"]["jobs"]
         assert (job["instance"], job["from"], job["to"]) == ("mirrored", ["one", "two"], ["two", "one"])
-        wait_until(lambda: instances() > before)
-        wait_until(lambda: considered(daemon, "repair")["outcome"] == "begun")
+        wait_until(lambda: begun(2))
         until(daemon, "done")
+        call(daemon, "refresh")
         explained = ctl(daemon, "policies", "--explain", "repair").stdout
         assert "stuck: it needs reinstall, and tags allow repairs up to failover" in explained
         [repaired] = (row for row in text.parse(ganeti.cluster(), "now").instances if row.name == "mirrored")
