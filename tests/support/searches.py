@@ -7,9 +7,16 @@ import numpy as np
 from ganeti_htools.engine.balancing.balance import candidates, search_of
 from ganeti_htools.engine.balancing.baseline import Baseline
 from ganeti_htools.engine.balancing.batches import batches_of
-from ganeti_htools.engine.balancing.scoring import MoveCandidates, SearchSpace, location_exclusion_changes
+from ganeti_htools.engine.balancing.scoring import (
+    MoveCandidates,
+    ScoredMoves,
+    SearchSpace,
+    location_exclusion_changes,
+)
 from ganeti_htools.engine.balancing.search import Search
+from ganeti_htools.engine.balancing.step_search import StepSearch
 from ganeti_htools.engine.rules import affinity
+from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 
@@ -32,6 +39,16 @@ def all_candidates(search: Search) -> Iterator[MoveCandidates]:
                 location_exclusion = location_exclusion_changes(search.space, batch)
                 there = new[kind.to_primary]
                 yield MoveCandidates(batch, kind, nodes.may, nodes.free, nodes, there, location_exclusion)
+
+
+@np.errstate(invalid="ignore", divide="ignore", over="ignore")
+def moves_within(
+    search: Search, current: float, loss: float, barred: Bools | None = None
+) -> list[ScoredMoves]:
+    """All moves that leave a score of at most ``loss`` above the lower of ``current`` and the best."""
+    baseline = search.space.baseline()
+    search.bounds.update(baseline)
+    return StepSearch(search.space, baseline, current, loss).moves(list(search.candidates(barred)))
 
 
 def baseline_of(space: SearchSpace) -> Baseline:

@@ -24,7 +24,6 @@ from ganeti_htools.engine.balancing.new_nodes import NewNodes
 from ganeti_htools.engine.balancing.own_nodes import May, OwnNodesByKind
 from ganeti_htools.engine.balancing.scoring import (
     MoveCandidates,
-    ScoredMoves,
     SearchSpace,
     location_exclusion_changes,
 )
@@ -92,32 +91,12 @@ class Search:
         ``report`` gets each move. With ``rough``, ``current`` and a clear winner's score are right to about
         1e-8 only.
         """
-        search, found = self._find(barred, current, CLOSE if rough else 0.0, report=report)
-        return best_of(self.space, search.baseline, found, search.limit, current if rough else None)
-
-    @np.errstate(invalid="ignore", divide="ignore", over="ignore")
-    def within(self, current: float, loss: float, barred: Bools, most: int) -> list[ScoredMoves]:
-        """Find moves that leave a score of at most ``loss`` above the lower of ``current`` and the best.
-
-        Finds all such moves, or about as many as ``most``.
-        """
-        return self._find(barred, current, loss, most)[1]
-
-    def _find(
-        self,
-        barred: Bools | None,
-        current: float,
-        loss: float,
-        most: int | None = None,
-        report: MoveReport | None = None,
-    ) -> tuple[StepSearch, list[ScoredMoves]]:
-        """Search for the moves of one step (:class:`.StepSearch`)."""
-        baseline, candidates = self.space.baseline(), list(self.candidates(barred))
+        baseline = self.space.baseline()
         self.bounds.update(baseline)
-        search = StepSearch(self.space, baseline, current, loss, most, report)
-        found = search.moves(candidates)
+        search = StepSearch(self.space, baseline, current, CLOSE if rough else 0.0, report)
+        found = search.moves(list(self.candidates(barred)))
         self.bounds.passed += search.scored
-        return search, found
+        return best_of(self.space, baseline, found, search.limit, current if rough else None)
 
     def candidates(self, barred: Bools | None = None) -> Iterator[MoveCandidates]:
         """Yield all moves that may be made now, by batch and kind."""

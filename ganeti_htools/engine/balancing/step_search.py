@@ -46,7 +46,7 @@ class StepSearch:
     """The search for moves that leave a score of at most ``loss`` above the lower of ``current`` and the
     best.
 
-    ``bound`` is the lowest known score. The search ends once ``most`` moves are found. With a ``report`` no
+    ``bound`` is the lowest known score. With a ``report`` no
     move is ruled out by bounds: each allowed move is judged by itself, and reported.
     """
 
@@ -56,10 +56,9 @@ class StepSearch:
         baseline: Baseline,
         current: float,
         loss: float = 0.0,
-        most: int | None = None,
         report: MoveReport | None = None,
     ) -> None:
-        self.space, self.baseline, self.most, self.report = space, baseline, most, report
+        self.space, self.baseline, self.report = space, baseline, report
         self.bound, self.slack = current, baseline.doubt + TINY * abs(current) + loss
         self.scored = 0
         self.loose = 0.0
@@ -119,7 +118,7 @@ class StepSearch:
             return 0.0
         kept = [np.max(each.batch.asked.secondary_mem) for each in candidates if each.kind.mirrored]
         least = self.space.facts.state.columns.t_mem[self.space.targets].min(initial=math.inf)
-        known = self.most is None and least > 0 and math.isfinite(self.bound)
+        known = least > 0 and math.isfinite(self.bound)
         return float(gain * max(kept, default=0) / least) if known else math.inf
 
     def _exact(self, trial: Trial) -> Floats:
@@ -152,8 +151,6 @@ class StepSearch:
             self._keep(failovers(self.space, self.baseline, bounds.candidates, members))
             return
         for chosen, places in self._promising(bounds, members, limit):
-            if self.most is not None and sum(len(found.members) for found in self.found) >= self.most:
-                return
             self.scored += len(chosen)
             found, doubtful = relocations(self.space, self.baseline, bounds.candidates, chosen, places)
             if math.isfinite(self.loose):

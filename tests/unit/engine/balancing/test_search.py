@@ -15,7 +15,7 @@ from ganeti_htools.model.derive import derive
 from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.options import BalancingOptions
 from tests.support.rows import any_cluster
-from tests.support.searches import all_candidates, searching
+from tests.support.searches import all_candidates, moves_within, searching
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 CLOSE = 1e-6  # deviations near 0 are off by the root of the last bit
@@ -42,7 +42,7 @@ def test_all_moves_that_lose_little(seed: int) -> None:
     for loss in (0.0, 0.1, 2.0, 1e6):
         found = {
             (int(each.batch.rows[member]), each.kind, node): score
-            for each in search.within(current, loss, barred, 1 << 30)
+            for each in moves_within(search, current, loss, barred)
             for member, node, score in zip(
                 each.members.tolist(), each.new.tolist(), each.scores.tolist(), strict=True
             )
@@ -77,7 +77,7 @@ def test_report_gets_every_move_and_changes_nothing(seed: int) -> None:
         assert (reported.trial.asked.index, reported.kind, reported.node) in fit
     assert len(set(heard)) == len(heard) > len(fit)
     assert not barred[[index for index, _, _ in heard]].any()
-    found = search.within(current, 1e6, barred, 1 << 30)
+    found = moves_within(search, current, 1e6, barred)
     assert set(fit) == {
         (int(each.batch.rows[member]), each.kind, node)
         for each in found

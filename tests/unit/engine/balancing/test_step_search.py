@@ -12,8 +12,7 @@ from ganeti_htools.model.derive import derive
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
 from tests.support.by_hand import instance
-from tests.support.clusters import Shape
-from tests.support.rows import any_cluster, generated
+from tests.support.rows import any_cluster
 from tests.support.searches import baseline_of, searching
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -62,18 +61,6 @@ def test_finds_the_best_move_and_few_others(seed: int) -> None:
     found = some.moves(list(search.candidates()))
     assert some.bound == pytest.approx(min(score, scores.min(initial=np.inf)), abs=1e-7)
     assert all((each.scores <= some.limit).all() for each in found)
-
-
-def test_search_ends_at_the_requested_number_of_moves() -> None:
-    state = derive(generated(1, Shape(nodes=20, instances=100, templates={"drbd": 1})))
-    search = searching(state)
-    score = score_of(state, search.space.scope)
-
-    def number(most: int | None) -> int:
-        few = StepSearch(search.space, baseline_of(search.space), score, 1e6, most)
-        return sum(len(each.members) for each in few.moves(list(search.candidates())))
-
-    assert 0 < number(1) < number(None)
 
 
 def test_step_search_reports_each_move() -> None:

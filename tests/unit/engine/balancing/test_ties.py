@@ -13,7 +13,7 @@ from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
 from tests.support.by_hand import instance
 from tests.support.rows import any_cluster
-from tests.support.searches import baseline_of, searching
+from tests.support.searches import baseline_of, moves_within, searching
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -23,7 +23,7 @@ def test_the_first_instance_goes_to_the_first_node() -> None:
     state = derive(by_hand.cluster(dict.fromkeys(("n0", "n1", "n2"), 9000), rows))
     search = searching(state)
     score = score_of(state, search.space.scope)
-    found = search.within(score, 1.0, np.zeros(2, np.bool_), 100)
+    found = moves_within(search, score, 1.0)
     assert sum(len(each.members) for each in found) == 4
     best = best_of(search.space, baseline_of(search.space), found, np.inf)
     assert best is not None
@@ -35,7 +35,7 @@ def test_the_first_instance_goes_to_the_first_node() -> None:
 def test_no_best_move_above_the_limit() -> None:
     state = derive(by_hand.cluster({"n0": 9000, "n1": 9000}, [instance("a", DiskTemplate.EXT, "n0")]))
     search = searching(state)
-    found = search.within(score_of(state, search.space.scope), 100.0, np.zeros(1, np.bool_), 100)
+    found = moves_within(search, score_of(state, search.space.scope), 100.0)
     assert best_of(search.space, baseline_of(search.space), found, -1.0) is None
 
 
@@ -44,7 +44,7 @@ def test_of_equal_moves_the_first_is_best(seed: int) -> None:
     state = derive(any_cluster(random.Random(seed)))
     search = searching(state)
     scope = search.space.scope
-    everything = search.within(score_of(state, scope), 1e6, np.zeros(len(state.pnode), np.bool_), 1 << 30)
+    everything = moves_within(search, score_of(state, scope), 1e6)
     baseline = baseline_of(search.space)
     best = best_of(search.space, baseline, everything, np.inf)
     backwards = best_of(search.space, baseline, everything[::-1], np.inf)
