@@ -54,7 +54,7 @@ $(VENV)/.installed: setup.cfg pyproject.toml .ci/venv
 	@touch $@
 
 $(VENV)/.developer: $(VENV)/.installed
-	@.ci/venv $(VENV) --editable '.[test,lint]'
+	@.ci/venv $(VENV) --editable '.[bench,test,lint]'
 	@touch $@
 
 .venv-lowest/.developer: setup.cfg pyproject.toml .ci/venv constraints-lowest.txt
