@@ -20,6 +20,7 @@ from ganeti_htools.model.columns import NOWHERE, Floats, Ints
 # Steps for which a moved instance stays, at least; a varying number breaks cycles.
 STAY, VARIATION = 8, 5
 NEAR, OTHERS = 64, 16  # instances in a step: on the nodes of the last move, and others at random
+PLACES = 1 << 20  # places in a step; on clusters of many nodes it looks at fewer instances
 AT_ONCE = 8  # moves of a step, on different nodes
 
 
@@ -43,6 +44,8 @@ class TabuSearch:
         for number, batch in enumerate(batches):
             self.batch[batch.rows], self.member[batch.rows] = number, np.arange(len(batch.rows))
         self.movable = np.flatnonzero(self.batch != NOWHERE)
+        fraction = min(1.0, PLACES / (NEAR + OTHERS) / max(1, len(targets)) ** 2)
+        self.number = max(1, int(fraction * NEAR)), max(1, int(fraction * OTHERS))
         self.position = np.full(nodes + 1, NOWHERE)  # the last entry stands for NOWHERE
         self.position[targets] = np.arange(len(targets))
         self.until, self.stay = np.zeros(size, np.int64), min(STAY, len(self.movable) // 3)
@@ -55,7 +58,8 @@ class TabuSearch:
         state, visits = self.state, self.visits
         free = self.movable[self.until[self.movable] <= self.clock]
         near = free[self.near[state.pnode[free]] | self.near[state.snode[free]]]
-        chosen = [self.random.permutation(near)[:NEAR], self.random.permutation(free)[:OTHERS]]
+        rows = (near, free)
+        chosen = [self.random.permutation(some)[:most] for some, most in zip(rows, self.number, strict=True)]
         options = self._options(np.unique(np.concatenate(chosen)), price)
         self.clock += 1
         visits.idle += 1

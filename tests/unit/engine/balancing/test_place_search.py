@@ -79,3 +79,13 @@ def test_instances_stay_away_from_places_that_cannot_be_reached() -> None:
     assert len(found) > 2
     for visit in found:
         assert (visit.pnode == homes.pnode).all()
+
+
+def test_large_clusters_are_searched_in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ganeti_htools.engine.balancing.tabu_search.PLACES", 5 * 36)
+    monkeypatch.setattr("ganeti_htools.engine.balancing.linear_score.LARGEST", 100)
+    tabu, annealing = TabuSearch(*start()), Annealing(*start())
+    assert tabu.number == (4, 1)
+    assert annealing.rating is None
+    assert not list(annealing.round(1e-6, 1.0))
+    assert len(wandering()) > 2
