@@ -20,10 +20,9 @@ from ganeti_htools.engine.balancing.way_costs import Costs
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Floats
 
-ROUND, RATED = 32, 2048  # ratings in a round, and exchanges in a rating
+ROUND, RATED = 32, 2048  # at most: ratings in a round, and exchanges in a rating
 # The noise is at first a part of the loss that this share of the losing exchanges does not reach.
 USUAL, COLD = 0.1, 0.01  # and falls to this part of that
-AT_ONCE = 8  # exchanges of a rating that are made, on different nodes
 
 
 class Goal(NamedTuple):
@@ -46,6 +45,7 @@ class Annealing:
         self.random = np.random.RandomState(0)  # its numbers are the same in all versions
         movable = np.zeros(len(self.state.pnode), np.bool_)
         movable[list(self.member)] = True
+        self.number = min(ROUND, 4 + len(self.member) // 4), min(RATED, 32 * len(self.member))
         self.rating = None
         if score := linear_score(self.state, visits.space.scope, movable, unmirrored=True):
             self.rows = score.rows
@@ -57,18 +57,18 @@ class Annealing:
 
     def round(self, price: float, hot: float) -> Iterator[None]:
         """Make exchanges; yields after each rating. ``hot`` is the first noise, as a part of the usual."""
-        noise, visits = 0.0, self.visits
-        for number in range(ROUND) if self.rating else ():
+        noise, visits, (ratings, rated) = 0.0, self.visits, self.number
+        for number in range(ratings) if self.rating else ():
             assert self.rating is not None
             pnode, snode = self.state.pnode[self.rows], self.state.snode[self.rows]
             self.rating.at(self.position[pnode], self.position[snode])
-            found = self.rating.propose(self.random, RATED)
+            found = self.rating.propose(self.random, rated)
             prices = self._prices(found, price)
             changes = self.rating.changes(found) + prices
             losses = changes[(changes > 0) & (changes < np.inf)]
             if not number and len(losses):
                 noise = hot * float(np.quantile(losses, USUAL))
-            fallen = noise * COLD ** (number / (ROUND - 1))
+            fallen = noise * COLD ** (number / (ratings - 1))
             bars = -fallen * np.log(self.random.random_sample(len(changes)))
             chosen = np.flatnonzero(changes < bars)
             visits.idle += 1
@@ -98,7 +98,7 @@ class Annealing:
             goals = list(map(Goal, rows, places[0].tolist(), places[1].tolist()))
             nodes = {node for goal in goals for node in goal[1:]}
             nodes |= {int(nodes[row]) for row in rows for nodes in (self.state.pnode, self.state.snode)}
-            if number < AT_ONCE and not (nodes - {NOWHERE}) & touched:
+            if number < self.visits.at_once and not (nodes - {NOWHERE}) & touched:
                 touched |= nodes
                 worst = self.visits.score + float(bars[which])
                 number += any(self._exchange(order, worst) for order in itertools.permutations(goals))

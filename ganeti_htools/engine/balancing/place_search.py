@@ -16,7 +16,7 @@ from ganeti_htools.engine.balancing.visits import Visit, Visits, unbeaten
 STEPS, LONGEST = 4, 8  # steps at each price in the first round, doubled until the longest one
 HOT = (1.0, 0.3, 0.1)  # noise of annealing, by rounds
 # A search ends after so many steps for each instance, or so many in all, without anything better.
-PATIENCE, FEWEST = 16, 512
+PATIENCE, FEWEST = 16, 256
 
 
 def wander(
@@ -29,14 +29,15 @@ def wander(
     Both searches begin at a new ``start``. ``going`` gets the score before each step.
     """
     tabu, annealing = TabuSearch(*start()), Annealing(*start())
-    steps, most = STEPS, max(FEWEST, PATIENCE * len(tabu.movable))
+    steps, most, idle = STEPS, max(FEWEST, PATIENCE * len(tabu.movable)), 0
 
     def found() -> list[Visit]:
         return unbeaten([*tabu.visits.best, *annealing.visits.best])
 
     def goes_on(visits: Visits) -> bool:
-        idle = tabu.visits.idle > most and annealing.visits.idle > most // 4
-        return not idle and going(visits.score)
+        nonlocal idle
+        idle = idle + 1 if visits.idle else 0
+        return idle <= most and going(visits.score)
 
     for hot in itertools.cycle(HOT if len(tabu.movable) else ()):
         for price in (*prices, *prices[::-1]):

@@ -21,7 +21,6 @@ from ganeti_htools.model.columns import NOWHERE, Floats, Ints
 STAY, VARIATION = 8, 5
 NEAR, OTHERS = 64, 16  # instances in a step: on the nodes of the last move, and others at random
 PLACES = 1 << 20  # places in a step; on clusters of many nodes it looks at fewer instances
-AT_ONCE = 8  # moves of a step, on different nodes
 
 
 class PlaceOption(NamedTuple):
@@ -116,7 +115,7 @@ class TabuSearch:
             index = int(option.block.batch.rows[option.member])
             own = int(self.state.pnode[index]), int(self.state.snode[index])
             nodes = [node for node in (*option.block.nodes(*option[3:]), *own) if node != NOWHERE]
-            if number < AT_ONCE and not self.near[nodes].any():
+            if number < self.visits.at_once and not self.near[nodes].any():
                 self.near[nodes] = True
                 number += 1
                 yield option.block.trial(*option[2:])

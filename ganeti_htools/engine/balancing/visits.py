@@ -12,6 +12,8 @@ from ganeti_htools.engine.rules import settling
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import Ints
 
+AT_ONCE = 8
+
 
 class Visit(NamedTuple):
     """Places that a search has visited: the score, the costs, and the nodes of all instances."""
@@ -42,6 +44,8 @@ class Visits:
         self.space, self.homes, self.limits = space, homes, limits
         self.state = space.facts.state
         self.limited = bool(np.isfinite(limits).any())
+        # Moves that are made together, on different nodes. Limits hold for each one by itself.
+        self.at_once = 1 if self.limited else AT_ONCE
         self.idle = 0
         self.best = list[Visit]()
         self.baseline, self.total = self._figures()
