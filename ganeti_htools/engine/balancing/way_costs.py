@@ -52,6 +52,7 @@ class Homes:
         self.memory = np.where(running, np.array([row.mem for row in rows], np.float64), 0.0)
         self.migration = np.where(running, weights.memory * self.memory, weights.failover)
         self.factor = np.array([tags.price_factor(row.tags) for row in rows], np.float64)
+        self.migrations = state.allowed_migrations
         self.lost = state.columns.offline[self.pnode] & (self.pnode != NOWHERE)
         roles = np.stack([self.pnode, self.snode, np.full_like(self.pnode, ELSEWHERE)], axis=1)
         places = roles[:, :, np.newaxis], np.where(roles == ELSEWHERE, ELSEWHERE - 1, roles)[:, np.newaxis]
@@ -65,9 +66,12 @@ class Homes:
         return Costs(*(table[where] for table in self._table))
 
     def charge(self, rows: Ints, pnode: Ints, snode: Ints) -> Floats:
-        """Compute the charge of places alone."""
+        """Compute the charge of places alone, infinite where instances must not migrate from their homes."""
         charge: Floats = self._table.charge[rows, self.roles(rows, pnode), self.roles(rows, snode)]
-        return charge
+        if self.migrations is None:
+            return charge
+        home = self.pnode[rows]
+        return np.where((home == pnode) | self.migrations[home, pnode], charge, np.inf)
 
     def roles(self, rows: Ints, nodes: Ints) -> Ints:
         """Return the roles that nodes (rows) have at the homes of instances (rows)."""

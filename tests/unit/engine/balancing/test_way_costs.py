@@ -53,3 +53,11 @@ def test_places_out_of_reach_cost_infinitely_much() -> None:
     homes = Homes(state_of(), Weights(), reachable)
     rows, primaries = np.array([0, 0, 1]), np.array([2, 0, 2])
     assert np.isinf(homes.charge(rows, primaries, np.array([1, 2, 1]))).tolist() == [True, False, False]
+
+
+def test_nodes_to_which_an_instance_must_not_migrate_from_home_cost_infinitely_much() -> None:
+    state = state_of()
+    state.allowed_migrations = np.ones((4, 4), np.bool_)
+    state.allowed_migrations[0, 2] = False
+    charge = Homes(state, Weights()).charge(np.array([2, 2, 2]), np.array([0, 2, 3]), np.full(3, NOWHERE))
+    assert np.isinf(charge).tolist() == [False, True, False]
