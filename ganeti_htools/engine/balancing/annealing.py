@@ -41,7 +41,6 @@ class Annealing:
         self.member = {
             row: (batch, member) for batch in batches for member, row in enumerate(batch.rows.tolist())
         }
-        self.target = {node: at for at, node in enumerate(visits.space.targets.tolist())} | {NOWHERE: 0}
         self.random = np.random.RandomState(0)  # its numbers are the same in all versions
         movable = np.zeros(len(self.state.pnode), np.bool_)
         movable[list(self.member)] = True
@@ -108,8 +107,10 @@ class Annealing:
         visits, back = self.visits, list[Trial]()
         for goal in goals:
             batch, member = self.member[goal.instance]
-            block = place_scores(visits.space, visits.baseline, batch.take(np.array([member])))
-            place = self.target[goal.pnode], self.target[goal.snode]
+            targets = np.array([node for node in goal[1:] if node != NOWHERE])
+            space = visits.space._replace(targets=targets)
+            block = place_scores(space, visits.baseline, batch.take(np.array([member])))
+            place = 0, len(targets) - 1
             if not block.scores[0, *place] < (worst if goal is goals[-1] else np.inf):
                 visits.settle(*reversed(back))
                 return False

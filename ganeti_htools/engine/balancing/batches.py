@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ganeti_htools.engine.rules.affinity import TagSets
 from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Load
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
@@ -61,7 +62,7 @@ class NodeFacts:
     """
 
     state: State
-    tag_sets: Sequence[Ints]
+    tag_sets: TagSets
     present: Ints  # number of tags of the set that some primary has (sets by nodes)
     others: Ints  # number of tags that at least two primaries have
     unmet: Ints  # number of desired locations that the node lacks
@@ -71,10 +72,9 @@ class NodeFacts:
     def refresh(self, nodes: Ints) -> None:
         """Update the figures of nodes that moves have touched."""
         state = self.state
-        for row, chosen in enumerate(self.tag_sets):
-            counts = state.tag_counts[chosen][:, nodes]
-            self.present[row, nodes] = np.count_nonzero(counts > 0, axis=0)
-            self.others[row, nodes] = np.count_nonzero(counts > 1, axis=0)
+        counts = state.tag_counts[:, nodes]
+        self.present[:, nodes] = self.tag_sets.counts(counts > 0)
+        self.others[:, nodes] = self.tag_sets.counts(counts > 1)
         self.reserved[:, nodes] = _two_largest(state.peers[:, nodes])
         for kept, peers in zip(self.kept, state.class_peers, strict=True):
             kept[:, nodes] = _two_largest(peers[:, nodes])
@@ -160,7 +160,7 @@ def batches_of(state: State, movable: Bools, unmirrored: bool = False) -> tuple[
         unmet[number] = len(known) + unmeetable - met
     facts = NodeFacts(
         state,
-        [np.array(chosen, np.int64) for chosen in tag_sets],
+        TagSets.of(tag_sets),
         np.zeros((len(tag_sets), nodes), np.int64),
         np.zeros((len(tag_sets), nodes), np.int64),
         unmet,

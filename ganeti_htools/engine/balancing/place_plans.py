@@ -52,6 +52,7 @@ class PlacePlans:
         self.home = Replay(state, scope, self.anywhere, concerned)
         self.homes = Homes(state, weights_of(copying), _reachable(self.home))
         self.limits = _limits(state, copying, options)
+        self.ranks = dict[tuple[int, NodePair], tuple[bool, float]]()
 
     def search(
         self, begun: Sequence[Step], prices: Sequence[float], going: Callable[[float], bool]
@@ -86,6 +87,11 @@ class PlacePlans:
 
     def _rank(self, index: int, goal: NodePair) -> tuple[bool, float]:
         """Order ways by the gain of the first move alone for what the way copies, the best first."""
+        if (index, goal) not in self.ranks:
+            self.ranks[index, goal] = self._rated(index, goal)
+        return self.ranks[index, goal]
+
+    def _rated(self, index: int, goal: NodePair) -> tuple[bool, float]:
         home, (space, baseline, score) = self.home, self._before
         kind, node = first_moves(home.state, home.place(index), goal)[0]
         trial = try_move(home.facts, *home.member[index], kind, node, self.options.ignore_soft_errors)

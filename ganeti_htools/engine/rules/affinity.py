@@ -1,7 +1,7 @@
 """Effects of tags on an instance's places: exclusion, migration, location (``htools(1)``, ``hbal(1)``)."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -9,6 +9,27 @@ from ganeti_htools.engine.rules.node_rules import CODE, Codes
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
+
+
+class TagSets(NamedTuple):
+    """Sets of exclusion tags: the rows of the tags, set by set, and the place behind each set."""
+
+    tags: Ints
+    ends: Ints
+
+    @classmethod
+    def of(cls, sets: Sequence[Sequence[int] | Ints]) -> "TagSets":
+        """Collect sets."""
+        tags = np.array([tag for each in sets for tag in each], np.int64)
+        return cls(tags, np.cumsum([len(each) for each in sets]))
+
+    def counts(self, marks: Bools) -> Ints:
+        """Count the marked tags of each set; the first axis of ``marks`` is that of tags."""
+        sums = np.zeros((len(self.tags) + 1, *marks.shape[1:]), np.int64)
+        np.cumsum(marks[self.tags], axis=0, out=sums[1:])
+        starts = np.concatenate([[0], self.ends[:-1]])
+        counts: Ints = sums[self.ends] - sums[starts]
+        return counts
 
 
 def tag_conflicts(state: State, asked: RequestedInstance) -> Ints:
@@ -61,22 +82,19 @@ def location_exclusion_change(state: State, asked: RequestedInstance, targets: I
     if asked.forthcoming or not len(asked.tags) or not state.location_rows:
         return 0.0
     source = int(state.pnode[asked.index]) if asked.index != NOWHERE else NOWHERE
-    return location_exclusion_changes(state, [asked.tags], [0], [source], scope)[0, targets]
+    return location_exclusion_changes(state, TagSets.of([asked.tags]), [0], [source], scope)[0, targets]
 
 
 def location_exclusion_changes(
-    state: State, tag_sets: Sequence[Ints], sets: Any, sources: Any, scope: Bools
+    state: State, tag_sets: TagSets, sets: Any, sources: Any, scope: Bools
 ) -> Floats:
     """Compute the change of :func:`location_exclusion` when instances go to nodes (instances by nodes).
 
     Each instance has the exclusion tags of a set (``sets``: positions in ``tag_sets``) and leaves a node
     (``sources``: rows, NOWHERE for a new instance).
     """
-    crowds = _crowds(state, scope, slice(None))
-    there, twice = (
-        np.array([np.count_nonzero(crowds[:, tags] > number, axis=1) for tags in tag_sets])[sets]
-        for number in (0, 1)
-    )
+    crowds = _crowds(state, scope, slice(None)).T
+    there, twice = (tag_sets.counts(crowds > number)[sets] for number in (0, 1))
     located = state.location_tags * (scope & ~state.columns.offline)[:, np.newaxis]
     # Where the instance is now, another one must have the tag.
     here = located[sources] & (np.asarray(sources) != NOWHERE)[:, np.newaxis]
