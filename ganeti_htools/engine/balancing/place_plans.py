@@ -3,9 +3,10 @@
 import itertools
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from operator import itemgetter
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from ganeti_htools.model.state import State
 FREE = sys.float_info.min
 # At a low price, copying as much as the usual plan costs this part of the usual plan's score.
 NEGLIGIBLE = 0.02
+ATTEMPTS = 4  # orders in which a plan is tried
 
 
 class PlacePlans:
@@ -69,16 +71,27 @@ class PlacePlans:
         return wander(start, prices, going)
 
     def replay(self, visit: Visit) -> Replay:
-        """Make a plan to places. Instances that cannot go there directly sidestep once, or stay."""
+        """Make a plan to places. Instances that could not go there go first in another attempt."""
         goals = exchanged_goals(self.state, self.home.batches, goals_of(self.state, visit))
-        replay = Replay(self.state, self.scope, self.options, self.concerned)
         order = sorted(goals, key=lambda index: (self._rank(index, goals[index]), index))
+        attempts = list[tuple[int, Replay]]()
+        while len(attempts) < ATTEMPTS:
+            replay, stuck = self._attempt(order, goals)
+            attempts.append((len(stuck), replay))
+            if not stuck:
+                break
+            order = [*stuck, *(index for index in order if index not in stuck)]
+        return min(attempts, key=itemgetter(0))[1]
+
+    def _attempt(self, order: list[int], goals: Mapping[int, NodePair]) -> tuple[Replay, list[int]]:
+        """Make a plan, and return the instances that stay. Those that cannot go directly sidestep once."""
+        replay = Replay(self.state, self.scope, self.options, self.concerned)
         stuck, tried = replay.lead_all(order, goals), set[int]()
         while waiting := [index for index in stuck if index not in tried]:
             tried.add(waiting[0])
             if replay.sidestep(waiting[0], goals[waiting[0]]):
                 stuck = replay.lead_all(stuck, goals)
-        return replay
+        return replay, stuck
 
     @cached_property
     def _before(self) -> tuple[SearchSpace, Baseline, float]:
