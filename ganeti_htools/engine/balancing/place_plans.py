@@ -10,14 +10,18 @@ from operator import itemgetter
 
 import numpy as np
 
+from ganeti_htools.engine.balancing.annealing import Annealing
 from ganeti_htools.engine.balancing.balance import Step, allowed, candidates, score_of
 from ganeti_htools.engine.balancing.baseline import Baseline
 from ganeti_htools.engine.balancing.batches import Batch
+from ganeti_htools.engine.balancing.place_exchanges import PlaceExchanges
+from ganeti_htools.engine.balancing.place_moves import PlaceMoves
 from ganeti_htools.engine.balancing.place_search import wander
 from ganeti_htools.engine.balancing.priced_plans import weights_of
 from ganeti_htools.engine.balancing.relocate import try_move
 from ganeti_htools.engine.balancing.replay import Replay
 from ganeti_htools.engine.balancing.scoring import SearchSpace, exact
+from ganeti_htools.engine.balancing.tabu_search import TabuSearch
 from ganeti_htools.engine.balancing.traffic import bandwidths
 from ganeti_htools.engine.balancing.visits import Visit, Visits
 from ganeti_htools.engine.balancing.way_costs import Costs, Homes
@@ -68,7 +72,8 @@ class PlacePlans:
             space = SearchSpace.of(replay.facts, self.scope, self.options.ignore_soft_errors)
             return Visits(space, self.homes, self.limits), replay.batches
 
-        return wander(start, prices, going)
+        tabu, annealing = TabuSearch(PlaceMoves(*start())), Annealing(PlaceExchanges(*start()))
+        return wander(tabu, annealing, prices, going)
 
     def replay(self, visit: Visit) -> Replay:
         """Make a plan to places. Instances that could not go there go first in another attempt."""

@@ -2,16 +2,16 @@
 
 A tabu search and simulated annealing take turns, each from its own places. The tabu search finds exchanges
 where single moves lose much, annealing finds more where many small exchanges help. The price falls and rises:
-a low price leads to even clusters, a high price to those that copy little.
+a low price leads to even clusters, a high price to those that copy little. What the two ask of a problem are
+:class:`.tabu_search.Moves` and :class:`.annealing.Exchanges`.
 """
 
 import itertools
 from collections.abc import Callable, Sequence
 
 from ganeti_htools.engine.balancing.annealing import Annealing
-from ganeti_htools.engine.balancing.batches import Batch
-from ganeti_htools.engine.balancing.tabu_search import TabuSearch
-from ganeti_htools.engine.balancing.visits import Visit, Visits, unbeaten
+from ganeti_htools.engine.balancing.tabu_search import M, TabuSearch
+from ganeti_htools.engine.balancing.visits import Visit, Visited, unbeaten
 
 STEPS, LONGEST = 4, 8  # steps at each price in the first round, doubled until the longest one
 HOT = (1.0, 0.3, 0.1)  # noise of annealing, by rounds
@@ -20,21 +20,18 @@ PATIENCE, FEWEST = 16, 256
 
 
 def wander(
-    start: Callable[[], tuple[Visits, Sequence[Batch]]],
-    prices: Sequence[float],
-    going: Callable[[float], bool],
+    tabu: TabuSearch[M], annealing: Annealing, prices: Sequence[float], going: Callable[[float], bool]
 ) -> list[Visit]:
     """Search until nothing better has been found for a while; returns the places that none beats.
 
-    Both searches begin at a new ``start``. ``going`` gets the score before each step.
+    ``going`` gets the score before each step.
     """
-    tabu, annealing = TabuSearch(*start()), Annealing(*start())
     steps, most, idle = STEPS, max(FEWEST, PATIENCE * len(tabu.movable)), 0
 
     def found() -> list[Visit]:
         return unbeaten([*tabu.visits.best, *annealing.visits.best])
 
-    def goes_on(visits: Visits) -> bool:
+    def goes_on(visits: Visited) -> bool:
         nonlocal idle
         idle = idle + 1 if visits.idle else 0
         return idle <= most and going(visits.score)

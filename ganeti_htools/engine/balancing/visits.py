@@ -1,7 +1,7 @@
 """Places that a search visits on its way, with their score and what it costs to get there."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -33,18 +33,30 @@ def unbeaten(visits: Iterable[Visit]) -> list[Visit]:
     return best
 
 
-class Visits:
+class Visited(Protocol):
     """The present places of a search, and the ``best`` that it has visited: those that none beats.
 
-    ``score`` and ``total`` costs are those of the present places. ``idle`` counts the steps since places were
-    found that none beats.
+    ``idle`` counts the steps since places were found that none beats. ``at_once`` moves are made together, on
+    different nodes.
     """
+
+    idle: int
+    best: list[Visit]
+    at_once: int
+
+    @property
+    def score(self) -> float:
+        """The score of the present places."""
+
+
+class Visits:
+    """The places that a search of a cluster visits (:class:`Visited`), with their ``total`` costs."""
 
     def __init__(self, space: SearchSpace, homes: Homes, limits: Costs) -> None:
         self.space, self.homes, self.limits = space, homes, limits
         self.state = space.facts.state
         self.limited = bool(np.isfinite(limits).any())
-        # Moves that are made together, on different nodes. Limits hold for each one by itself.
+        # Limits hold for each move by itself.
         self.at_once = 1 if self.limited else AT_ONCE
         self.idle = 0
         self.best = list[Visit]()

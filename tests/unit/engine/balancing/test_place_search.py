@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 import pytest
@@ -10,6 +9,8 @@ import pytest
 from ganeti_htools.engine.balancing.annealing import Annealing
 from ganeti_htools.engine.balancing.balance import candidates, score_of
 from ganeti_htools.engine.balancing.batches import Batch, batches_of
+from ganeti_htools.engine.balancing.place_exchanges import PlaceExchanges
+from ganeti_htools.engine.balancing.place_moves import PlaceMoves
 from ganeti_htools.engine.balancing.place_search import wander
 from ganeti_htools.engine.balancing.scoring import SearchSpace
 from ganeti_htools.engine.balancing.tabu_search import TabuSearch
@@ -35,7 +36,9 @@ def start(limits: Costs = UNLIMITED, reachable: Bools | None = None) -> tuple[Vi
 def wandering(limits: Costs = UNLIMITED, reachable: Bools | None = None) -> list[Visit]:
     counter = itertools.count()
     prices = [1e-3, 1e-5, 1e-7]
-    return wander(partial(start, limits, reachable), prices, lambda _score: next(counter) < 60)
+    tabu = TabuSearch(PlaceMoves(*start(limits, reachable)))
+    annealing = Annealing(PlaceExchanges(*start(limits, reachable)))
+    return wander(tabu, annealing, prices, lambda _score: next(counter) < 60)
 
 
 def test_found_places_are_those_that_none_beats() -> None:
@@ -53,11 +56,15 @@ def test_equal_searches_find_equal_places() -> None:
         assert (mine.snode == yours.snode).all()
 
 
-@pytest.mark.parametrize("search", [TabuSearch, Annealing])
-def test_score_and_costs_are_those_of_the_present_places(search: type[TabuSearch | Annealing]) -> None:
-    found = search(*start())
-    visits, rows = found.visits, np.arange(len(found.state.pnode))
-    steps = map(found.step, [1e-6] * 20) if isinstance(found, TabuSearch) else found.round(1e-6, 1.0)
+@pytest.mark.parametrize("tabu", [True, False])
+def test_score_and_costs_are_those_of_the_present_places(tabu: bool) -> None:
+    visits, batches = start()
+    rows = np.arange(len(visits.state.pnode))
+    steps = (
+        map(TabuSearch(PlaceMoves(visits, batches)).step, [1e-6] * 20)
+        if tabu
+        else Annealing(PlaceExchanges(visits, batches)).round(1e-6, 1.0)
+    )
     for _ in steps:
         assert visits.score == pytest.approx(score_of(visits.state, visits.space.scope), abs=1e-8)
         costs = visits.homes.costs(rows, visits.state.pnode, visits.state.snode)
@@ -82,10 +89,8 @@ def test_instances_stay_away_from_places_that_cannot_be_reached() -> None:
 
 
 def test_large_clusters_are_searched_in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ganeti_htools.engine.balancing.tabu_search.PLACES", 5 * 36)
+    monkeypatch.setattr("ganeti_htools.engine.balancing.place_moves.PLACES", 5 * 36)
     monkeypatch.setattr("ganeti_htools.engine.balancing.linear_score.LARGEST", 100)
-    tabu, annealing = TabuSearch(*start()), Annealing(*start())
-    assert tabu.number == (4, 1)
-    assert annealing.rating is None
-    assert not list(annealing.round(1e-6, 1.0))
+    assert PlaceMoves(*start()).number == (4, 1)
+    assert not list(Annealing(PlaceExchanges(*start())).round(1e-6, 1.0))
     assert len(wandering()) > 2
