@@ -24,7 +24,8 @@ def test_instances_that_find_no_way_at_the_end_go_first(monkeypatch: pytest.Monk
 
     def left(visit: Visit) -> int:
         """Count the instances that a plan does not bring to their places."""
-        goals, replay = exchanged_goals(state, plans.home.batches, goals_of(state, visit)), plans.replay(visit)
+        goals = exchanged_goals(state, plans.home.batches, goals_of(state, visit))
+        replay = plans.replay(visit)
         return sum(replay.place(index) != goal for index, goal in goals.items())
 
     assert left(most_even) == 0
