@@ -21,6 +21,7 @@ TOP = Path("/srv/cluster")
 MASTER = "node1"
 # Their addresses are 192.0.2.11 and so on.
 GROUPS = {"node1": "default", "node2": "default", "node3": "default", "node4": "other", "node5": "other"}
+SPARE = "node6"  # prepared, but no member until `with_spare`
 PATIENCE = 300.0  # seconds until a command is given up
 # Below this are Ganeti's programs, if not with those of this machine.
 TREE = os.environ.get("GANETI_TREE", "")
@@ -262,7 +263,7 @@ def _cpu(node: str, daemon: str) -> float:
 @contextlib.contextmanager
 def cluster() -> Iterator[None]:
     """The cluster, without instances, and with our executable among its iallocators."""
-    for number, node in enumerate(GROUPS, start=11):
+    for number, node in enumerate((*GROUPS, SPARE), start=11):
         _prepare(TOP / node, node, f"192.0.2.{number}")
         run(["/usr/lib/ganeti/ensure-dirs"], node=node)
     # Ganeti looks whether somebody listens there, and says nothing. The second is the address of the cluster,
@@ -287,10 +288,22 @@ def cluster() -> Iterator[None]:
                 run(["gnt-group", "add", group])
         for node, group in GROUPS.items():
             if node != MASTER:
-                run(["gnt-node", "add", "--no-ssh-key-check", f"--node-group={group}", node])
+                _add(node, group)
         (IALLOCATORS / "htoolsd").symlink_to(ROOT / "iallocator" / "htoolsd")
         run(["gnt-cluster", "modify", "--default-iallocator=htoolsd"])
         yield
+
+
+@contextlib.contextmanager
+def with_spare(group: str) -> Iterator[None]:
+    """A cluster of six nodes, the sixth in this group."""
+    _add(SPARE, group)
+    yield
+    run(["gnt-node", "remove", SPARE])
+
+
+def _add(node: str, group: str) -> None:
+    run(["gnt-node", "add", "--no-ssh-key-check", f"--node-group={group}", node])
 
 
 def _prepare(root: Path, node: str, address: str) -> None:

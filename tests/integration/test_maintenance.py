@@ -199,8 +199,16 @@ def places_of_new(found: Steps) -> dict[str, tuple[list[str], list[str]]]:
     return new
 
 
+@pytest.fixture
+def sixth_node() -> Iterator[None]:
+    """Six nodes, three in each group."""
+    with cluster.with_spare("other"):
+        yield
+
+
 @pytest.mark.slow
-def test_roll_goes_on_under_another_master() -> None:
+@pytest.mark.usefixtures("sixth_node")
+def test_roll_of_six_nodes_goes_on_under_another_master() -> None:
     """It is killed at its second batch. It comes to all nodes, also to the one that was the master.
 
     Instances are created all the time.
@@ -226,7 +234,7 @@ def test_roll_goes_on_under_another_master() -> None:
     new = places_of_new(found | steps("node1", last))
     assert not [name for name, (nodes, maintained) in new.items() if {*nodes} & {*maintained}]
     assert any(maintained for _, maintained in new.values())
-    assert done == {*cluster.GROUPS}
+    assert done == {*cluster.GROUPS, cluster.SPARE}
     assert places() == PLACES
     assert not any(tags for (tags,) in table("gnt-node", "tags"))
     assert {drained for (drained,) in table("gnt-node", "drained")} == {"N"}

@@ -18,6 +18,7 @@ OTHERS = {
     "node3": {"hddvg": 131072},
     "node4": {"ssdvg": 16384, "hddvg": 65536},
     "node5": {"ssdvg": 32768},
+    "node6": {},
 }
 GROUPS = COMMON | OTHERS[os.path.basename(ROOT)]
 EXTENT = 4
