@@ -177,7 +177,8 @@ class NamedMove:
     """A move between node groups by name, valid on any state of the cluster.
 
     ``title`` is one of TITLES. ``parts`` are the operations, each with its new node if it takes one. ``was``
-    and ``now`` are the nodes before and after the move, primary first.
+    and ``now`` are the nodes before and after the move, primary first. ``with_next`` is as in
+    :class:`NamedStep`.
     """
 
     instance: str
@@ -185,6 +186,7 @@ class NamedMove:
     parts: tuple[tuple[Operation, str | None], ...]
     was: tuple[str, ...]
     now: tuple[str, ...]
+    with_next: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,9 +37,8 @@ def _named(state: State, moved: MovedInstance, was: Sequence[int]) -> NamedMove:
         for part in moved.parts
     )
     name = state.cluster.instances[moved.instance].name
-    return NamedMove(
-        name, title_of(operations), parts, tuple(state.names(was)), tuple(state.names(moved.nodes))
-    )
+    nodes = tuple(state.names(was)), tuple(state.names(moved.nodes))
+    return NamedMove(name, title_of(operations), parts, *nodes, moved.with_next)
 
 
 def cost_of(moves: Sequence[GroupMove]) -> dict[str, Any]:

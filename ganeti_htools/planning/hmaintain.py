@@ -13,7 +13,7 @@ import numpy as np
 
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.balancing.balance import score_of
-from ganeti_htools.engine.maintenance import emptying, returning
+from ganeti_htools.engine.maintenance import emptying, returning, ways
 from ganeti_htools.engine.maintenance.emptying import Emptying
 from ganeti_htools.engine.squeezing.candidates import lacks_master_candidates
 from ganeti_htools.execution.jobs import Job, Jobsets
@@ -192,6 +192,7 @@ class MaintenancePlan(ToolPlan[MaintainOptions]):
                     "instance": move.step.instance,
                     "parts": [[operation.value, node] for operation, node in move.step.parts],
                 }
+                | ({"with_next": True} if move.step.with_next else {})
                 for move in self.moves
             ],
             "staying": {names[index]: why for index, why in self.emptying.staying},
@@ -399,7 +400,7 @@ def _start(
         state,
         leaving,
         options.empty,
-        view.selected(state, options.view),
+        view.selected(state, options.view, sets=True),
         options.placement,
         lambda done, number: progress(f"{done} of {number} instances placed"),
         reporter,
@@ -442,7 +443,7 @@ def _end(
         _refuse_offline(state.cluster.nodes[row])
     stay = options.no_return or options.balance
     homes = {index: home for index, home in concerned.items() if home[0] != NOWHERE and not stay}
-    movable, placement = view.selected(state, options.view), options.placement
+    movable, placement = view.selected(state, options.view, sets=True), options.placement
     found = returning.return_home(state, homes, movable, placement, options.check_redundancy, reporter)
     moving = {moved.instance for moved in found.moved} | {index for index, _ in found.refused}
     if options.balance:
@@ -509,10 +510,10 @@ def restore(state: State, options: MaintainOptions, found: Mapping[str, Any]) ->
                 MovePart(Operation(operation), NOWHERE if node is None else state.nodes[node])
                 for operation, node in move["parts"]
             ]
-            why = emptying.follow(after, index, parts, open_everywhere, options.placement)
+            why = ways.follow(after, index, parts, open_everywhere, options.placement)
             if why is not None:
                 raise DataError(f"the plan moves instance {move['instance']}, but {why}")
-            moved.append(emptying.moved_to(after, index, parts))
+            moved.append(ways.moved_to(after, index, parts, bool(move.get("with_next"))))
         nodes = tuple(state.nodes[name] for name in found["nodes"])
         if options.action == "start":
             after = emptying.closed(after, _mask(state, nodes))

@@ -169,7 +169,7 @@ def units(items: Iterable[T], step_of: Callable[[T], Any]) -> list[list[T]]:
         else:
             found.append([item])
         step = step_of(item)
-        joined = isinstance(step, Step | NamedStep) and step.with_next
+        joined = isinstance(step, Step | NamedStep | NamedMove) and step.with_next
     return found
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.groups.recheck import remaining_move
-from ganeti_htools.engine.maintenance import emptying, returning
+from ganeti_htools.engine.maintenance import returning, ways
 from ganeti_htools.engine.redundancy.recoverability import describe_lost
 from ganeti_htools.execution.jobs import Jobsets
 from ganeti_htools.model.cluster import Node
@@ -82,7 +82,7 @@ def _follow(
     if gone:
         return f"node {gone[0]} is gone"
     parts = [MovePart(operation, now.nodes[node] if node else NOWHERE) for operation, node in left.parts]
-    return emptying.follow(after, index, parts, shut, options)
+    return ways.follow(after, index, parts, shut, options)
 
 
 def newly_lost(after: State, leaving: Bools, accepted: frozenset[str]) -> str | None:

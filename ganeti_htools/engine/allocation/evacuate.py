@@ -26,12 +26,16 @@ from ganeti_htools.model.types import EvacMode, MirrorType
 
 @dataclass(frozen=True, slots=True)
 class MovedInstance:
-    """An instance with a new place: rows of the instance, its group and nodes, and the parts of its move."""
+    """An instance with a new place: rows of the instance, its group and nodes, and the parts of its move.
+
+    ``with_next``: the next move is that of another member of the instance's set, within the same jobset.
+    """
 
     instance: int
     group: int
     nodes: tuple[int, ...]
     parts: tuple[MovePart, ...]
+    with_next: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,22 +1,23 @@
 """Nodes that are emptied for maintenance (``hmaintain(1)``).
 
 Primaries leave by migration or failover; with ``secondaries`` disks are copied as well. Ganeti moves nothing
-to a drained node, so an instance whose other node is closed first gets another one.
+to a drained node, so an instance whose other node is closed first gets another one. Instances that stay
+together (``htools:together``) go the same way, or stay.
 """
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 
 import numpy as np
 
-from ganeti_htools.engine.allocation import shortage
 from ganeti_htools.engine.allocation.evacuate import MovedInstance
 from ganeti_htools.engine.allocation.leave import leave
-from ganeti_htools.engine.allocation.move_parts import try_part
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
-from ganeti_htools.engine.rules import placement_rules, settling
-from ganeti_htools.engine.rules.limits import PRIMARY, SECONDARY
-from ganeti_htools.engine.rules.node_rules import FAIL, FITS
+from ganeti_htools.engine.balancing.balance import score_of
+from ganeti_htools.engine.maintenance.ways import Ways, follow, moved_along, places, start, units
+from ganeti_htools.engine.rules import placement_rules
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.moves import MovePart, Operation
@@ -25,6 +26,7 @@ from ganeti_htools.model.state import State
 from ganeti_htools.model.types import EvacMode, MirrorType
 
 STAYING = "it must not be moved"
+_TRIED = 32  # nodes, those with most free memory, of which one or two are tried for a whole set
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,27 +53,26 @@ def empty_nodes(
     reporter: Reporter = SILENT,
 ) -> Emptying:
     """Move instances off nodes, those with most memory first, each to the best place then."""
-    rows, moved, staying, refused = concerned(state, leaving, secondaries), [], [], []
-    for done, index in enumerate(rows):
-        progress(done, len(rows))
-        start(state, index, reporter)
-        why = stays(state, index)
-        if why is not None:
-            reporter.failed(why)
-            staying.append((index, why))
-        elif not movable[index]:
-            reporter.failed(STAYING)
-            refused.append((index, STAYING))
+    rows = concerned(state, leaving, secondaries)
+    moved, staying, refused = list[MovedInstance](), list[tuple[int, str]](), list[tuple[int, str]]()
+    for unit in units(state, rows):
+        progress(len(moved) + len(staying) + len(refused), len(rows))
+        start(state, unit[0], reporter)
+        reasons = {index: why for index in unit if (why := stays(state, index)) is not None}
+        if reasons:
+            staying += fail(state, unit, reasons, reporter)
+        elif not movable[unit].all():
+            refused += fail(state, unit, dict.fromkeys(unit, STAYING), reporter)
         else:
             tried = state.copy()
+            leave_nodes = _leave_together if placement_rules.mates(state, unit[0]) else _leave
             try:
-                parts = _leave(tried, index, leaving, secondaries, options, reporter)
+                ways = leave_nodes(tried, unit, leaving, secondaries, options, reporter)
             except RequestFailed as failure:
-                reporter.failed(str(failure))
-                refused.append((index, str(failure)))
+                refused += fail(state, unit, dict.fromkeys(unit, str(failure)), reporter)
             else:
                 state = tried
-                moved.append(moved_to(state, index, parts))
+                moved += moved_along(state, ways)
     return Emptying(tuple(moved), closed(state, leaving), tuple(staying), tuple(refused))
 
 
@@ -84,14 +85,35 @@ def concerned(state: State, leaving: Bools, secondaries: bool) -> list[int]:
     return sorted(np.flatnonzero(found).tolist(), key=lambda index: -rows[index].mem)
 
 
+def fail(
+    state: State, unit: Sequence[int], reasons: Mapping[int, str], reporter: Reporter
+) -> list[tuple[int, str]]:
+    """Report why instances do not move. That the first one was to move has been reported."""
+    for index, why in reasons.items():
+        if index != unit[0]:
+            start(state, index, reporter)
+        reporter.failed(why)
+    return [*reasons.items()]
+
+
 def stays(state: State, index: int) -> str | None:
-    """Return why an instance neither migrates nor fails over, by its kind or its tags; None if it may."""
+    """Return why an instance neither migrates nor fails over, by its kind or its tags; None if it may.
+
+    It stays if another one stays with which it has to be together.
+    """
+    why = _stays_alone(state, index)
+    if why is None and any(_stays_alone(state, mate) for mate in placement_rules.mates(state, index)):
+        return placement_rules.reason_to_stay(state, index)
+    return why
+
+
+def _stays_alone(state: State, index: int) -> str | None:
     template = state.cluster.instances[index].template
     if template.mirror is MirrorType.NONE:
         return f"{template.value} instances neither migrate nor fail over"
     if template.mirror is MirrorType.INTERNAL and state.snode[index] == NOWHERE:
         return "it has no secondary"
-    return placement_rules.reason_to_stay(state, index)
+    return placement_rules.reason_to_stay(state, index, sets=True)
 
 
 def closed(state: State, nodes: Bools) -> State:
@@ -99,88 +121,93 @@ def closed(state: State, nodes: Bools) -> State:
     return replace(state, columns=state.columns._replace(offline=state.columns.offline | nodes))
 
 
-def moved_to(state: State, index: int, parts: Sequence[MovePart]) -> MovedInstance:
-    """Describe an instance that has moved, in the state afterwards."""
-    nodes = _places(state, index)
-    return MovedInstance(index, int(state.group[nodes[0]]), nodes, tuple(parts))
-
-
-def _places(state: State, index: int) -> tuple[int, ...]:
-    return tuple(int(row[index]) for row in (state.pnode, state.snode) if row[index] != NOWHERE)
-
-
-def start(state: State, index: int, reporter: Reporter) -> None:
-    """Report that an instance is going to leave or return."""
-    reporter.starting(state, state.instance(index), state.group == state.group[state.pnode[index]])
-
-
-def follow(
-    state: State,
-    index: int,
-    parts: Sequence[MovePart],
-    shut: Bools,
-    options: PlacementOptions,
-    reporter: Reporter = SILENT,
-) -> str | None:
-    """Move an instance along its way, in place. Returns why a part is impossible, or None.
-
-    ``shut`` nodes take no instances. Each part is reported, the impossible one is not ended.
-    """
-    asked = state.instance(index)
-    for part in parts:
-        start(state, index, reporter)
-        target = part.node if part.operation.takes_node else int(state.snode[index])
-        if target == NOWHERE or shut[target]:
-            name = "no secondary" if target == NOWHERE else state.cluster.nodes[target].name
-            return f"{name} takes no instances"
-        if target == (state.pnode[index]):
-            return f"it is on {state.cluster.nodes[target].name} already"
-        trial = try_part(state, asked, part, options)
-        reporter.judged(np.array([target]), trial)
-        code = int(trial.codes.ravel()[0])
-        if code != FITS:
-            why = f"it does not fit on {state.cluster.nodes[target].name} ({FAIL[code].value})"
-            figures = None
-            if reporter is not SILENT:
-                role = SECONDARY if part.operation is Operation.REPLACE_SECONDARY else PRIMARY
-                figures = shortage.explain_move(state, trial, np.array([target]), role, options)
-            return f"{why}; {figures}" if figures else why
-        settling.settle(state, trial)
-        reporter.placed(_places(state, index))
-    return None
-
-
 def _leave(
     state: State,
-    index: int,
+    unit: Sequence[int],
     leaving: Bools,
     secondaries: bool,
     options: PlacementOptions,
     reporter: Reporter,
-) -> list[MovePart]:
-    """Move an instance off the nodes, in place; returns the parts. Raises RequestFailed."""
+) -> Ways:
+    """Move one instance off the nodes, in place; returns its parts. Raises RequestFailed."""
+    (index,) = unit
     asked, group = state.instance(index), int(state.group[state.pnode[index]])
-    shut = leaving | state.columns.offline
-
-    def go(mode: EvacMode) -> list[MovePart]:
+    shut, parts = leaving | state.columns.offline, list[MovePart]()
+    for mode in _modes(state, index, leaving, secondaries):
         own = [int(state.pnode[index]), int(state.snode[index])]
         usable = (state.group == group) & ~shut
         usable[[node for node in own if node != NOWHERE]] = False
         start(state, index, reporter)
-        parts = leave(state, asked, mode, group, np.flatnonzero(usable), options, reporter)
-        reporter.placed(_places(state, index))
-        return parts
+        parts += leave(state, asked, mode, group, np.flatnonzero(usable), options, reporter)
+        reporter.placed(places(state, index))
+    return {index: parts}
 
-    if not asked.mirrored:
-        return go(EvacMode.PRIMARY)
-    parts = list[MovePart]()
-    if leaving[state.pnode[index]]:
-        if shut[state.snode[index]]:
+
+def _modes(state: State, index: int, leaving: Bools, secondaries: bool) -> list[EvacMode]:
+    """Return the roles in which an instance leaves nodes, in order. Raises RequestFailed."""
+    primary, secondary = int(state.pnode[index]), int(state.snode[index])
+    if secondary == NOWHERE:
+        return [EvacMode.PRIMARY]
+    modes = list[EvacMode]()
+    if leaving[primary]:
+        if (leaving | state.columns.offline)[secondary]:
             if not secondaries:
-                other = state.cluster.nodes[state.snode[index]].name
+                other = state.cluster.nodes[secondary].name
                 raise RequestFailed(f"its secondary {other} takes no instances; --empty copies its disks")
-            parts += go(EvacMode.SECONDARY)
-        parts += go(EvacMode.PRIMARY)
-    if secondaries and leaving[state.snode[index]]:
-        parts += go(EvacMode.SECONDARY)
-    return parts
+            modes.append(EvacMode.SECONDARY)
+        modes.append(EvacMode.PRIMARY)
+        secondary = primary
+    if secondaries and leaving[secondary]:
+        modes.append(EvacMode.SECONDARY)
+    return modes
+
+
+def _leave_together(
+    state: State,
+    unit: Sequence[int],
+    leaving: Bools,
+    secondaries: bool,
+    options: PlacementOptions,
+    reporter: Reporter,
+) -> Ways:
+    """Move members of a set, in place, to where the score is lowest then; returns the parts of each.
+
+    Of equal places the last wins. Raises RequestFailed if there is no place for all.
+    """
+    own = int(state.pnode[unit[0]]), int(state.snode[unit[0]])
+    scope, shut = state.group == state.group[own[0]], leaving | state.columns.offline
+    operations = [_operation(state, unit[0], mode) for mode in _modes(state, unit[0], leaving, secondaries)]
+    rows = np.flatnonzero(scope & ~shut & ~np.isin(np.arange(len(scope)), own))
+    rows = np.sort(rows[np.argsort(-state.columns.unallocated[rows], kind="stable")][:_TRIED])
+    best, lowest, why = Ways(), math.inf, "no other node takes instances"
+    for nodes in permutations(rows.tolist(), sum(each.takes_node for each in operations)):
+        tried, ways = state.copy(), _ways(state, unit, operations, nodes)
+        failures = (follow(tried, index, parts, shut, options) for index, parts in ways.items())
+        failure = next(filter(None, failures), None)
+        if failure is not None:
+            why = failure
+        elif (score := score_of(tried, scope)) <= lowest:
+            best, lowest = ways, score
+    if not best:
+        members = sorted({*unit, *placement_rules.mates(state, unit[0])})
+        names = ", ".join(state.cluster.instances[index].name for index in members)
+        raise RequestFailed(f"no place for all of {names}, which stay together: {why}")
+    for index, parts in best.items():
+        follow(state, index, parts, shut, options, reporter)
+    return best
+
+
+def _operation(state: State, index: int, mode: EvacMode) -> Operation:
+    if state.snode[index] == NOWHERE:
+        return Operation.FAILOVER_TO
+    return Operation.FAILOVER if mode is EvacMode.PRIMARY else Operation.REPLACE_SECONDARY
+
+
+def _ways(state: State, unit: Sequence[int], operations: Sequence[Operation], nodes: Sequence[int]) -> Ways:
+    """Return the ways of a set: members without a mirror follow those with one."""
+    new, end = iter(nodes), (int(state.pnode[unit[0]]), int(state.snode[unit[0]]))
+    parts = [MovePart(each, next(new) if each.takes_node else NOWHERE) for each in operations]
+    for part in parts:
+        end = part.operation.nodes(*end, part.node)
+    alone = [MovePart(Operation.FAILOVER_TO, end[0])]
+    return {index: alone if state.snode[index] == NOWHERE else parts for index in unit}

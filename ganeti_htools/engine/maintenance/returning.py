@@ -8,7 +8,8 @@ import numpy as np
 from ganeti_htools.engine.allocation.evacuate import MovedInstance
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.balancing.balance import rebalance
-from ganeti_htools.engine.maintenance.emptying import STAYING, Emptying, follow, moved_to, start, stays
+from ganeti_htools.engine.maintenance.emptying import STAYING, Emptying, fail, stays
+from ganeti_htools.engine.maintenance.ways import follow, moved_along, start, units
 from ganeti_htools.engine.redundancy.health import groups
 from ganeti_htools.engine.redundancy.recoverability import describe_lost, unrecoverable
 from ganeti_htools.model.columns import NOWHERE, Bools
@@ -29,37 +30,38 @@ def return_home(
     safe: bool = True,
     reporter: Reporter = SILENT,
 ) -> Emptying:
-    """Bring instances (rows) home one after the other, those with most memory first.
+    """Bring instances (rows) home one after the other, those with most memory first; sets as a whole.
 
     With ``safe`` no move may take an instance's redundancy.
     """
-    rows, moved, refused = state.cluster.instances, [], []
+    rows, moved, refused = state.cluster.instances, list[MovedInstance](), list[tuple[int, str]]()
     lost = lost_now(state) if safe else np.zeros(len(rows), np.bool_)
-    for index in sorted(homes, key=lambda index: -rows[index].mem):
-        parts = way_home(state, index, homes[index])
-        if parts == ():
-            continue
-        tried = state.copy()
-        start(tried, index, reporter)
-        why = stays(state, index)
-        if why is not None:
-            pass
-        elif not movable[index]:
-            why = STAYING
-        elif parts is None:
-            why = "no moves lead home"
-        else:
-            why = follow(tried, index, parts, state.columns.offline, options, reporter)
-        now = _after_move(tried, lost, index) if why is None and safe else lost
+    for unit in units(state, sorted(homes, key=lambda index: -rows[index].mem)):
+        ways = {index: way for index in unit if (way := way_home(state, index, homes[index])) != ()}
+        tried, why, index = state.copy(), None, NOWHERE
+        for index, parts in ways.items():
+            start(tried, index, reporter)
+            why = stays(state, index)
+            if why is not None:
+                pass
+            elif not movable[index]:
+                why = STAYING
+            elif parts is None:
+                why = "no moves lead home"
+            else:
+                why = follow(tried, index, parts, state.columns.offline, options, reporter)
+            if why is not None:
+                break
+        now = _after_move(tried, lost, index) if ways and why is None and safe else lost
         if why is None and (new := np.flatnonzero(now & ~lost).tolist()):
             why = describe_lost(tried, new)
             start(tried, index, reporter)
         if why is not None:
-            reporter.failed(why)
-            refused.append((index, why))
+            reasons = {index: why, **dict.fromkeys(ways, why)}
+            refused += fail(tried, [index], reasons, reporter)
         else:
             state, lost = tried, now
-            moved.append(moved_to(state, index, parts or ()))
+            moved += moved_along(state, {index: parts or () for index, parts in ways.items()})
     return Emptying(tuple(moved), state, (), tuple(refused))
 
 
@@ -74,7 +76,7 @@ def balance(state: State, rows: Iterable[int], movable: Bools, options: Placemen
                 MovePart(each, step.node if each.takes_node else NOWHERE) for each in step.kind.operations
             )
             nodes = tuple(node for node in (step.pnode, step.snode) if node != NOWHERE)
-            moved.append(MovedInstance(step.instance, group, nodes, tuple(parts)))
+            moved.append(MovedInstance(step.instance, group, nodes, tuple(parts), step.with_next))
     return Emptying(tuple(moved), state)
 
 

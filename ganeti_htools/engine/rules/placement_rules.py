@@ -163,12 +163,15 @@ def staying(state: State) -> Bools:
     return fixed(state) | in_sets(state)
 
 
-def reason_to_stay(state: State, index: int) -> str | None:
-    """Return the reason why tools leave an instance (row) where it is, or None."""
+def reason_to_stay(state: State, index: int, sets: bool = False) -> str | None:
+    """Return the reason why tools leave an instance (row) where it is, or None.
+
+    With ``sets`` that it stays together with others is none.
+    """
     tags = state.cluster.instances[index].tags
     if is_fixed(tags):
         return f"it has the tag {FIXED}"
-    if not in_sets(state)[index]:
+    if sets or not in_sets(state)[index]:
         return None
     return f"it stays together with others ({', '.join(tag for tag in tags if tag.startswith(TOGETHER))})"
 
@@ -191,6 +194,26 @@ def mates(state: State, index: int) -> list[int]:
         if more | found == found:
             return sorted(found - {index})
         found |= more
+
+
+def leaves_mates(state: State, index: int, primary: int, secondary: int) -> bool:
+    """Whether an instance (row) with these new nodes would not be on those of the instances with which it
+    stays together. NOWHERE stands for no secondary.
+    """
+    if state.rules is None:
+        return False
+    none = np.zeros(0, np.int64)
+    of = InstanceRules(np.zeros((), np.int64), none, state.rules.instances.sets[index])
+    own, new = (int(state.pnode[index]), int(state.snode[index])), None if secondary == NOWHERE else secondary
+    return not allows(state.rules, of, *own, primary, new)
+
+
+def without_sets(state: State) -> State:
+    """Return a state in which instances may be apart. It shares the arrays of the other."""
+    if state.rules is None:
+        return state
+    of = state.rules.instances
+    return replace(state, rules=replace(state.rules, instances=replace(of, sets=of.sets[:, :0])))
 
 
 def broken_by(

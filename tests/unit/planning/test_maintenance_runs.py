@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from ganeti_htools.execution.events import Event, News
-from ganeti_htools.execution.run import Ending
+from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.luxi import opcodes
 from ganeti_htools.luxi.client import LuxiError
 from ganeti_htools.model.cluster import Cluster, Instance
@@ -28,6 +28,7 @@ from tests.support.seeds import one_by_one
 from tests.support.simulated import simulated
 from tests.support.squeezing import Caller
 
+TOGETHER = "htools:together:set"
 EXT, DRBD, PLAIN = DiskTemplate.EXT, DiskTemplate.DRBD, DiskTemplate.PLAIN
 ANN = "20200101T000000Z:ann@boss:7"
 BOB = "20200101T000001Z:bob@boss:8"
@@ -61,6 +62,11 @@ def places(cluster: Cluster) -> dict[str, tuple[str, str | None]]:
     return {row.name: (row.pnode, row.snode) for row in cluster.instances}
 
 
+def moves_of(run: Run) -> list[tuple[str, str]]:
+    """The instances that moved, with the jobset and the place of their job."""
+    return [(task.job.step.instance, task.place) for task in run.tasks if task.job.step]
+
+
 def row_of(caller: Caller, name: str) -> Instance:
     found = caller.world.instance(name)
     assert found is not None
@@ -85,6 +91,33 @@ async def test_what_leaves_comes_home(autojump_clock: MockClock, empty: bool) ->
         assert not maintenance_of(caller.tags("one")).runs
         assert (await caller.squeeze(END)).ending is Ending.DONE
         check_restored(caller)
+
+
+@pytest.mark.parametrize("empty", [False, True])
+async def test_set_leaves_in_one_jobset_and_comes_home(autojump_clock: MockClock, empty: bool) -> None:
+    """Each member would find the most room elsewhere by itself."""
+    async with ganeti() as caller:
+        cluster = caller.world.cluster
+        kinds = [("pool-one", EXT), ("mirrored-one", DRBD), ("other", DRBD), ("third", EXT)]
+        members = [
+            replace(instance(name, kind, "one", "boss" if kind is DRBD else None), tags=(TOGETHER,))
+            for name, kind in kinds
+        ]
+        others = [row for row in cluster.instances if row.name not in {row.name for row in members}]
+        caller.master.jobs.change(
+            replace(caller.world, cluster=replace(cluster, instances=(*others, *members)))
+        )
+        before = places(caller.world.cluster)
+        run = await caller.squeeze(replace(START, empty=empty))
+        assert run.ending is Ending.DONE
+        jobsets = {name: place.split("/")[0] for name, place in moves_of(run)}
+        assert len({jobsets[name] for name, _ in kinds}) == 1
+        after = places(caller.world.cluster)
+        assert {after[name][0] for name, _ in kinds} == {"boss"}
+        assert len({after[name] for name, kind in kinds if kind is DRBD}) == 1
+        assert empty != ("one" in after["other"])
+        assert (await caller.squeeze(END)).ending is Ending.DONE
+        assert places(caller.world.cluster) == before
 
 
 async def test_emptied_node_is_offline_until_its_daemon_answers(autojump_clock: MockClock) -> None:
