@@ -19,18 +19,18 @@ pytestmark = pytest.mark.integration
 HMAINTAIN = PROGRAMS / "hmaintain"
 MIRRORED = "-t", "drbd", "--disk", "0:size=1G"
 PLACES = {"mirror": ("node2", "node3"), "mirrored": ("node3", "node2"), "pool": ("node2", "")}
+TAGS = {"mirror": "htools:together:pair", "mirrored": "", "pool": "htools:together:pair"}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def instances() -> Iterator[None]:
-    """Primary and secondary of mirrored instances on node2, and one on shared storage."""
+    """Primary and secondary of mirrored instances on node2, and one on shared storage. Two stay together."""
     shared = "-t", "sharedfile", "--disk", "0:size=1G"
-    succeed(
-        *(
-            [*ADD, *SMALL, *(MIRRORED if there[1] else shared), "-n", ":".join(filter(None, there)), name]
-            for name, there in PLACES.items()
-        )
-    )
+    commands = list[list[str]]()
+    for name, there in PLACES.items():
+        where, tags = ("-n", ":".join(filter(None, there))), ("--tags", TAGS[name]) if TAGS[name] else ()
+        commands.append([*ADD, *SMALL, *(MIRRORED if there[1] else shared), *where, *tags, name])
+    succeed(*commands)
     yield
     run(["gnt-instance", "remove", "-f", "mirror"], ["gnt-instance", "remove", "-f", "mirrored"])
     run(["gnt-instance", "remove", "-f", "pool"])
@@ -45,6 +45,11 @@ def places() -> dict[str, tuple[str, str]]:
     ours = {name: (pnode, snode, status) for name, pnode, snode, status in rows if name in PLACES}
     assert {status for *_, status in ours.values()} == {"running"}
     return {name: there[:2] for name, there in ours.items()}
+
+
+def tags_of_instances() -> dict[str, str]:
+    """The tags of the instances, with commas between them."""
+    return dict(table("gnt-instance", "name,tags", *PLACES))
 
 
 def facts() -> list[str]:
@@ -79,7 +84,7 @@ def test_node_is_emptied_started_anew_and_refilled(empty: bool) -> None:
     end(waiting)
     assert places() == PLACES
     assert facts() == ["N"]
-    assert not any(tags for (tags,) in table("gnt-instance", "tags", *PLACES))
+    assert tags_of_instances() == TAGS
 
 
 class After(Interposed):

@@ -10,7 +10,7 @@ import pytest
 from tests.integration import cluster
 from tests.integration.cluster import TOP, jobs, run, start, table
 from tests.integration.daemon import Daemon
-from tests.integration.test_maintenance import HMAINTAIN, PLACES, instances, places
+from tests.integration.test_maintenance import HMAINTAIN, PLACES, TAGS, instances, places, tags_of_instances
 
 __all__ = ["instances"]  # a fixture
 
@@ -94,4 +94,4 @@ def test_all_is_as_before_after_a_kill(seed: int) -> None:
     assert places() == PLACES
     nodes = table("gnt-node", "name,drained,offline,tags")
     assert [row[1:] for row in nodes] == [["N", "N", ""]] * len(nodes)
-    assert not any(tags for (tags,) in table("gnt-instance", "tags", *PLACES))
+    assert tags_of_instances() == TAGS
