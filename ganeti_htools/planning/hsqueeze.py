@@ -254,7 +254,7 @@ class _SqueezeReview:
         if up and not _nodes(left, Action.ONLINE):
             self._powered_up.update(up)
         promised = minimum if self._enough and (up or not down) else None
-        movable = view.movable(state, options.view)
+        movable = view.movable(state, options.view, sets=True)
         obstacle = recheck.obstacle(state, left, promised, target, movable, _moves_soon(rest))
         if obstacle is None:
             return Review()
@@ -343,7 +343,7 @@ def plan(state: State, options: SqueezeOptions, progress: Progress) -> SqueezePl
         state,
         minimum=kept_free(state, minimum, options.allowed),
         target=kept_free(state, target, options.allowed),
-        movable=view.movable(state, options.view),
+        movable=view.movable(state, options.view, sets=True),
         progress=lambda tried, all_of: progress(f"{tried} of {all_of} nodes tried"),
         wishes=Wishes(
             _rows_of(state, options.prefer, "--prefer"),
@@ -393,7 +393,7 @@ def _lacks(state: State, options: SqueezeOptions, group: int) -> bool:
 
 def unsparable(state: State, options: SqueezeOptions) -> list[str] | None:
     """Return why no node can be powered down, by quick checks; None if one may, :func:`plan` finds out."""
-    allowed, movable = options.allowed, view.movable(state, options.view)
+    allowed, movable = options.allowed, view.movable(state, options.view, sets=True)
     kept = squeeze.unsparable(state, kept_free(state, options.factors[1], allowed), movable, allowed)
     if kept is None:
         return None
@@ -402,7 +402,7 @@ def unsparable(state: State, options: SqueezeOptions) -> list[str] | None:
 
 def restore(state: State, options: SqueezeOptions, found: Mapping[str, Any]) -> SqueezePlan:
     """Make a plan again from its description. Raises DataError."""
-    movable, after = view.movable(state, options.view), state
+    movable, after = view.movable(state, options.view, sets=True), state
     phases, own = list[Phase](), iter(found["steps"])
     for phase in found["phases"]:
         action, rows = Action(phase["action"]), tuple(state.nodes[name] for name in phase["nodes"])

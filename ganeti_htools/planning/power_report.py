@@ -103,7 +103,7 @@ def _reason(state: State, row: int, cause: str, allowed: AllowedMoves) -> Reason
     if cause not in (power_group.NO_ROOM, power_group.NO_PLACE):
         return Reason(cause, (), _OPTIONS.get(cause, ""))
     for index in here:
-        if why := placement_rules.reason_to_stay(state, index):
+        if why := placement_rules.reason_to_stay(state, index, sets=True):
             return Reason(f"instance {rows[index].name} stays: {why}")
     return Reason(cause, tuple(each.name for each in primaries), _OPTIONS.get(cause, ""))
 

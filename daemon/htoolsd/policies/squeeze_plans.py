@@ -114,7 +114,7 @@ def safe_steps(group: Cluster, options: SqueezeOptions, proposal: Proposal) -> i
     instances of lost nodes until then.
     """
     state, found, steps = hsqueeze.state_of(group, options), proposal.found, steps_of(proposal.jobs)
-    everywhere, movable = np.ones(len(state.group), np.bool_), view.movable(state, options.view)
+    everywhere, movable = np.ones(len(state.group), np.bool_), view.movable(state, options.view, sets=True)
     off, count = found["action"] == Action.OFFLINE.value, 0
     for phase in found["phases"]:
         own = steps[count : count + phase["steps"]]

@@ -51,8 +51,8 @@ def obstacle(
 ) -> str | None:
     """Make steps one after the other, in place, up to the first impossible one; returns the reason.
 
-    ``after`` each step it gets the row of its instance, and may object. A set that was together must be
-    together whenever all its steps have been made.
+    ``after`` each step, or all steps of a set, it gets the row of an instance, and may object. A set that was
+    together must be together whenever all its steps have been made.
     """
     apart = placement_rules.apart(state)
     rows, facts, members = _rows(state), *_members(state, scope, movable, options.unmirrored)
@@ -84,7 +84,7 @@ def obstacle(
         settle(facts, trial)
         if not step.with_next and (placement_rules.apart(state) & ~apart)[row]:
             return f"instance {step.instance} would leave instances with which it stays together"
-        if objection := after(row):
+        if not step.with_next and (objection := after(row)):
             return objection
     return None
 

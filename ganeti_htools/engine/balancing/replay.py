@@ -60,7 +60,7 @@ class Replay:
             for member, index in enumerate(batch.rows.tolist())
         }
 
-    def make(self, index: int, kind: MoveKind, node: int) -> bool:
+    def make(self, index: int, kind: MoveKind, node: int, with_next: bool = False) -> bool:
         """Make a move; returns whether it is possible."""
         batch, member = self.member[index]
         if not allowed(self.facts, batch.take(np.array([member])), kind, self.options)[0]:
@@ -70,7 +70,7 @@ class Replay:
             return False
         settle(self.facts, trial)
         place = int(trial.pnode[0]), int(trial.snode[0])
-        self.steps.append(Step(index, kind, node, *place, score_of(self.state, self.scope)))
+        self.steps.append(Step(index, kind, node, *place, score_of(self.state, self.scope), with_next))
         return True
 
     def lead(self, index: int, goal: NodePair) -> bool:

@@ -116,16 +116,22 @@ class PowerGroup:
     def _exact_steps(
         self, nodes: Sequence[int], late: frozenset[int], steps: Sequence[Step]
     ) -> tuple[Step, ...] | None:
-        """Make the steps, with exact scores; None unless N+1 holds when nodes are drained and after each."""
+        """Make the steps, with exact scores; None unless N+1 holds when nodes are drained and after each.
+
+        A set that stays together counts as one step.
+        """
         marked = with_power(self.state, nodes, True)
         way = Replay(marked, self.scope, TO_THE_END, candidates(marked, self.scope, self.movable))
         waiting = np.isin(np.arange(len(self.scope)), list(late))
         drained = self.state.columns.offline
         for step in (None, *steps):
-            if step is not None and not (
-                way.make(step.instance, step.kind, step.node) and self._redundant(way.state, drained)
-            ):
-                return None
+            if step is not None:
+                if not way.make(step.instance, step.kind, step.node, step.with_next):
+                    return None
+                if step.with_next:
+                    continue
+                if not self._redundant(way.state, drained):
+                    return None
             before, drained = drained, drained_nodes(way.state, waiting)
             if not (np.array_equal(before, drained) or self._redundant(way.state, drained)):
                 return None

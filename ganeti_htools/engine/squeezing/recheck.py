@@ -69,7 +69,8 @@ def obstacle(
 
 
 class _Losses:
-    """The redundancy of the instances of each group, after each of the ``soon`` first steps of a phase.
+    """The redundancy of the instances of each group, after each of the ``soon`` first steps of a phase. The
+    steps of a set that stays together count as one.
 
     After the other steps it is only compared in the end: each of them is among the first ones of a later
     review. ``late`` nodes take instances as long as they have mirrored ones.
@@ -79,7 +80,7 @@ class _Losses:
         self, state: State, steps: Sequence[NamedStep], late: Bools, target: ReserveByGroup, soon: int
     ) -> None:
         self._state, self._late, self._target = state, late, target
-        self._left, self._soon = len(steps), soon
+        self._left, self._soon = (sum(not step.with_next for step in some) for some in (steps, steps[:soon]))
         touched = {name for step in steps for name in step.was} & state.nodes.keys()
         groups = {int(state.group[state.nodes[name]]) for name in touched}
         self._lost = {group: self._unrecoverable(group) for group in groups}

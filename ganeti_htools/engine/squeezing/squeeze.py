@@ -4,12 +4,14 @@ Nodes can be powered down if balancing, with these nodes offline, brings every i
 and leaves room on each node for a given instance. Powering nodes up suffices if the same holds afterwards.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
 import numpy as np
 
+from ganeti_htools.engine.balancing.balance import Step
+from ganeti_htools.engine.rules.placement_rules import in_sets
 from ganeti_htools.engine.squeezing.candidates import offline_candidates
 from ganeti_htools.engine.squeezing.power_down import power_down
 from ganeti_htools.engine.squeezing.power_group import PowerGroup, power_group
@@ -41,17 +43,18 @@ def plan(
     Each node group is planned by itself. While a group needs nodes, none is powered down, except nodes that
     the new ones replace, and none of a group that fails N+1. ``target`` is at least ``minimum``. While
     instances stay where they are, a second plan is empty, unless ``wishes`` limit the number of nodes.
+    Sets that stay together leave nodes that are powered down; powering up leaves them where they are.
     """
     scopes: list[Bools] = [state.group == row for row in np.unique(state.group)]
 
-    def group(state: State, scope: Bools) -> PowerGroup:
+    def group(state: State, scope: Bools, movable: Bools = movable) -> PowerGroup:
         row = int(state.group[scope][0])
         return power_group(state, scope, movable, minimum[row], target[row], wishes.allowed)
 
     now, ups, downs = state, list[PowerPlan](), list[PowerPlan]()
     for scope in scopes:
         if not room_on_all(state, scope, minimum):
-            ups.append(power_up(group(now, scope), progress, wishes))
+            ups.append(power_up(group(now, scope, movable & ~in_sets(state)), progress, wishes))
             now = ups[-1].state
     refused = {row: why for part in ups for row, why in part.refused.items()}
     if not all(part.enough for part in ups):
@@ -93,10 +96,19 @@ def _merged(parts: Sequence[PowerPlan]) -> tuple[Phase, ...]:
 def _together(phases: Sequence[Phase | None]) -> Phase:
     """Merge phases of groups. Their steps alternate, so that many can run at once."""
     parts = [phase for phase in phases if phase is not None]
-    steps = zip_longest(*(part.steps for part in parts))
+    units = zip_longest(*(_units(part.steps) for part in parts), fillvalue=())
     return Phase(
         parts[0].action,
         tuple(node for part in parts for node in part.nodes),
-        tuple(step for some in steps for step in some if step is not None),
+        tuple(step for some in units for unit in some for step in unit),
         frozenset(node for part in parts for node in part.late),
     )
+
+
+def _units(steps: Sequence[Step]) -> Iterator[tuple[Step, ...]]:
+    """Yield the steps of each set that stays together, and each other step by itself."""
+    first = 0
+    for end, step in enumerate(steps, 1):
+        if not step.with_next:
+            yield tuple(steps[first:end])
+            first = end

@@ -223,12 +223,35 @@ def test_drained_node_with_standby_tag_is_not_said_to_lack_the_tag() -> None:
     }
 
 
-def test_node_with_a_set_stays_for_it() -> None:
+def with_pair(mem: int = 100) -> Cluster:
+    """The same with two instances on n1 that stay together."""
     made = with_mirror()
-    pair = [instance(name, DiskTemplate.EXT, "n1", tags=("htools:together:x",)) for name in "bc"]
-    state = hsqueeze.state_of(replace(made, instances=(*made.instances, *pair)), MIRRORS)
-    kept = unchanged_nodes(state, hsqueeze.plan(state, MIRRORS, ignore).power, MIRRORS.allowed)
-    assert kept["n1"] == "instance b stays: it stays together with others (htools:together:x)"
+    pair = [instance(name, DiskTemplate.EXT, "n1", tags=("htools:together:x",), mem=mem) for name in "bc"]
+    return replace(made, instances=(*made.instances, *pair))
+
+
+def test_set_leaves_its_node_in_one_jobset() -> None:
+    """Also as part of a plan that is made again from its description."""
+    options = replace(MIRRORS, prefer=("n1",), max_nodes=1)
+    state = hsqueeze.state_of(with_pair(), options)
+    proposal = hsqueeze.HSQUEEZE.propose(with_pair(), options, ignore)
+    assert proposal.found["nodes"] == ["n1"]
+    again = hsqueeze.restore(state, options, proposal.found)
+    assert again.describe() == proposal.found
+    moves = [[job.step.instance for job in jobs if job.step] for jobs in proposal.jobs]
+    assert [sorted({*names} & {*"bc"}) for names in moves if {*names} & {*"bc"}] == [["b", "c"]]
+    check = proposal.review("stop", ignore)
+    assert check(with_pair(), proposal.jobs, 0).obstacle is None
+
+
+def test_node_stays_for_a_set_without_a_place() -> None:
+    """Each of its members has one."""
+    made, options = with_pair(mem=6000), replace(MIRRORS, target_resources=0.0, never=("n2", "n3"))
+    first, full, *others = made.nodes
+    full = replace(full, t_mem=13_000.0, f_mem=1000)
+    state = hsqueeze.state_of(replace(made, nodes=(first, full, *others)), options)
+    kept = unchanged_nodes(state, hsqueeze.plan(state, options, ignore).power, options.allowed)
+    assert kept["n1"] == "its instances find no place: b, c"
 
 
 def test_cost_and_record_call_live_migrations_by_their_name() -> None:
