@@ -4,8 +4,12 @@ A plan has the fewest moves, and of these copies least (:attr:`.InstanceMove.vol
 rules of balancing. Plans of one move are searched first, then of two, and so on. For each node a lower bound
 tells how many instances must leave it before the new instance fits, so most moves are never tried. The search
 ends after :data:`PATIENCE` tries.
+
+Longer plans are found by descent: nodes that need few departures are relieved by trial, each by the cheapest
+moves that bring the new instance nearer. That ends after as many tries.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -22,15 +26,17 @@ from ganeti_htools.engine.rules.limits import PRIMARY, Limit
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.pools import PoolRoom, lacking, pool_room
 from ganeti_htools.engine.rules.score import Statistics
-from ganeti_htools.model.columns import NOWHERE, Bools, Ints, of_unit, sorted_unique
+from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints, of_unit, sorted_unique
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.options import BalancingOptions, PlacementOptions
 from ganeti_htools.model.request import Allocate
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import AllocPolicy
 
-MOST_MOVES = 6  # without a limit
+MOST_MOVES = 6  # of plans that are searched completely, without a limit
+LONGEST = 30  # moves of a plan, without a limit
 PATIENCE = 5_000  # moves that are tried
+TARGETS = 6  # nodes, or pairs of nodes, that are relieved by trial
 _NEVER = 1 << 30  # departures, where none suffice
 
 
@@ -43,8 +49,8 @@ class RoomLimits:
 
     @property
     def most_moves(self) -> int:
-        """The most moves that are searched."""
-        return MOST_MOVES if self.moves < 0 else self.moves
+        """The most moves of a plan."""
+        return LONGEST if self.moves < 0 else self.moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +61,9 @@ class MadeRoom:
     * ``after``: the state after the moves, without the new instance.
     * ``placed``: its place; None if no moves were found.
     * ``volume``: MiB that the moves copy.
-    * ``searched``: without moves, the number of moves up to which there is no plan.
-    * ``ended``: the search ended after :data:`PATIENCE` tries. Another plan of as many moves may copy less.
+    * ``searched``: the number of moves up to which there is no plan.
+    * ``ended``: the search ended before all plans were tried. Another plan may copy less, or have fewer
+      moves, but more than ``searched``.
     * ``hopeless``: no moves would help.
     """
 
@@ -69,6 +76,11 @@ class MadeRoom:
     ended: bool = False
     hopeless: bool = False
 
+    @property
+    def at_least(self) -> int:
+        """The number of moves below which there is no plan."""
+        return self.searched + 1 if self.refusal else 0
+
 
 @dataclass(frozen=True, slots=True)
 class _Way:
@@ -80,7 +92,7 @@ class _Way:
     state: State
     steps: tuple[Step, ...]
     volume: int
-    departures: Ints
+    departures: Floats
 
 
 def make_room(
@@ -97,27 +109,28 @@ def make_room(
     now = newcomer.placed(state, remarks=True)
     if now.nodes:
         return MadeRoom("", state, placed=now)
-    search = _Search(newcomer, options, limits.copy, movable, progress)
+    search = _Search(newcomer, options, limits.copy, movable, progress, PATIENCE)
     start = _Way(state, (), 0, search.departures(state, np.arange(len(state.group))))
     fewest = max(1, newcomer.fewest(start.departures))
     if fewest >= _NEVER:
         return MadeRoom(now.info, state, hopeless=True)
-    for number in range(fewest, limits.most_moves + 1):
+    searched = max(MOST_MOVES, fewest - 1) if limits.moves < 0 else limits.moves
+    for number in range(fewest, searched + 1):
         search.seen.clear()
         search.extend(start, number)
-        if search.best is not None:
-            best = search.best
-            return MadeRoom(
-                now.info,
-                best.state,
-                best.steps,
-                newcomer.placed(best.state),
-                best.volume,
-                ended=search.ended,
-            )
-        if search.ended:
-            return MadeRoom(now.info, state, searched=number - 1, ended=True)
-    return MadeRoom(now.info, state, searched=limits.most_moves)
+        if search.ended or search.best is not None:
+            searched = number - 1
+            break
+    ended = search.ended
+    if search.best is None and searched < limits.most_moves:
+        search.descend(start, limits.most_moves)
+        ended |= search.best is not None
+    if search.best is None:
+        return MadeRoom(now.info, state, searched=searched, ended=ended)
+    best = search.best
+    return MadeRoom(
+        now.info, best.state, best.steps, newcomer.placed(best.state), best.volume, searched, ended
+    )
 
 
 def placed(state: State, request: Allocate, options: PlacementOptions) -> PlacedInstance | None:
@@ -184,9 +197,9 @@ class _Newcomer:
         except RequestFailed as failed:
             return PlacedInstance(placement.instance.name, (), str(failed))
 
-    def fewest(self, departures: Ints) -> int:
+    def fewest(self, departures: Floats) -> int:
         """Compute the fewest departures after which some node, or pair of nodes, may have room."""
-        primary, secondary = departures
+        primary, secondary = np.ceil(departures)
         if not self.mirrored:
             return min((int(primary[nodes].min(initial=_NEVER)) for _, nodes in self.groups), default=_NEVER)
         return min(
@@ -199,6 +212,19 @@ class _Newcomer:
             ),
             default=_NEVER,
         )
+
+    def targets(self, departures: Floats) -> list[tuple[int, ...]]:
+        """Return the nodes, or pairs of nodes, that need the fewest departures."""
+        primary, secondary = departures
+        found = list[tuple[float, tuple[int, ...]]]()
+        for _, nodes in self.groups:
+            first, second = (nodes[np.argsort(each[nodes], kind="stable")][:TARGETS] for each in departures)
+            if not self.mirrored:
+                found += [(float(primary[p]), (int(p),)) for p in first]
+            else:
+                pairs = ((int(p), int(s)) for p in first for s in second if p != s)
+                found += [(float(primary[p] + secondary[s]), (p, s)) for p, s in pairs]
+        return [nodes for need, nodes in sorted(found)[:TARGETS] if need < _NEVER]
 
 
 @dataclass(slots=True)
@@ -213,6 +239,7 @@ class _Search:
     most_copied: int
     movable: Bools
     progress: Callable[[str], object]
+    most_tries: int
     best: _Way | None = None
     tries: int = 0
     seen: dict[bytes, tuple[int, int]] = field(default_factory=dict)
@@ -220,7 +247,7 @@ class _Search:
     @property
     def ended(self) -> bool:
         """Whether enough was tried."""
-        return self.tries >= PATIENCE
+        return self.tries >= self.most_tries
 
     def extend(self, way: _Way, left: int) -> None:
         """Look for better plans that begin like this, and have so many moves left."""
@@ -257,6 +284,9 @@ class _Search:
             needy = np.asarray(((way.departures > 0) & (way.departures <= left)).any(axis=0))
             on_secondary = (state.snode != NOWHERE) & needy[state.snode]
             concerned = concerned & (needy[state.pnode] | on_secondary)
+        return self._moves_of(state, concerned)
+
+    def _moves_of(self, state: State, concerned: Bools) -> list[InstanceMove]:
         found = [
             move
             for group in sorted_unique(state.group).tolist()
@@ -265,11 +295,49 @@ class _Search:
         ]
         return sorted(found, key=lambda move: move.volume)
 
-    def after(self, way: _Way, move: InstanceMove, left: int, bases: dict[int, Statistics]) -> Iterator[_Way]:
+    def descend(self, start: _Way, most: int) -> None:
+        """Look for plans of at most so many moves, which relieve nodes until the new instance fits."""
+        self.most_tries = self.tries + PATIENCE
+        for targets in self.newcomer.targets(start.departures):
+            way: _Way | None = start
+            while way is not None and any(need := _need(way, targets)):
+                way = self._nearer(way, targets, need) if len(way.steps) < most else None
+            if way is not None and self.newcomer.placed(way.state).nodes:
+                self.best, most = way, len(way.steps) - 1
+
+    def _nearer(self, way: _Way, targets: tuple[int, ...], need: list[float]) -> _Way | None:
+        """Return the way with one more move, which takes an instance off the targets.
+
+        The move is the cheapest that saves a departure, else the one after which least is missing.
+        """
+        state, bases = way.state, dict[int, Statistics]()
+        there = np.isin(state.pnode, targets) | np.isin(state.snode, targets)
+        nearest = None
+        for move in self._moves_of(state, self.movable & there):
+            if self.ended or 0 <= self.most_copied < way.volume + move.volume:
+                break
+            for after in self.after(way, move, _NEVER, bases, targets):
+                left = _need(after, targets)
+                if sum(map(math.ceil, left)) < sum(map(math.ceil, need)):
+                    return after
+                if sum(left) < sum(need):
+                    nearest, need = after, left
+                break
+        return nearest
+
+    def after(
+        self,
+        way: _Way,
+        move: InstanceMove,
+        left: int,
+        bases: dict[int, Statistics],
+        shut: tuple[int, ...] = (),
+    ) -> Iterator[_Way]:
         """Yield the ways with one more move to each node, the best score first, that may reach room.
 
         New nodes only get fuller. So if the first would not help even if it stayed as it was, none does,
         unless the node that stays keeps memory free for the new one. ``bases`` are the statistics of groups.
+        Nodes that are ``shut`` are no new nodes.
         """
         alike = move.kind.takes_node and not (move.kind.mirrored and move.kind.to_primary)
         self.progress(f"making room, {self.tries} moves tried")
@@ -277,7 +345,7 @@ class _Search:
         if not len(nodes := move.nodes):
             return
         trial = move.trial(balancing(self.options))
-        fits = np.flatnonzero(trial.codes == FITS)
+        fits = np.flatnonzero((trial.codes == FITS) & ~np.isin(nodes, shut))
         if not len(fits):
             return
         group = int(way.state.group[way.state.pnode[move.index]])
@@ -301,19 +369,19 @@ class _Search:
                 step = Step(move.index, move.kind, int(nodes[at]), *places, float(scores[at]))
                 yield _Way(state, (*way.steps, step), way.volume + move.volume, departures)
 
-    def departures(self, state: State, nodes: Ints) -> Ints:
+    def departures(self, state: State, nodes: Ints) -> Floats:
         """Compute how many instances must leave each node (rows) before the new one fits, at the least.
 
-        The result has a row for each role. Rules of tags, and whether the cluster is redundant then, do not
-        count.
+        The last one counts by the part of it that is needed. The result has a row for each role. Rules of
+        tags, and whether the cluster is redundant then, do not count.
         """
-        found, force = np.full((2, len(nodes)), _NEVER), self.options.ignore_soft_errors
+        found, force = np.full((2, len(nodes)), float(_NEVER)), self.options.ignore_soft_errors
         for asked, members in self.newcomer.groups:
             here = np.isin(nodes, members)
             rows = nodes[here]
             for role, change, forced in arrivals(state, asked, members, rows, force):
                 held = node_rules.limits(state.columns.shape, role, asked.forthcoming, asked.wants, forced)
-                number, concerned = np.zeros(len(change.rows), np.int64), np.isin(change.rows, rows)
+                number, concerned = np.zeros(len(change.rows)), np.isin(change.rows, rows)
                 for limit, figure in held:
                     values = getattr(change.new, figure), change.old, change.new, asked
                     broken = concerned & limit.broken(*values)
@@ -325,7 +393,7 @@ class _Search:
                 found[int(role is not PRIMARY), here] = number[concerned]  # rows are in order
         return found
 
-    def _leaving(self, state: State, limit: Limit, node: int, missing: int) -> int:
+    def _leaving(self, state: State, limit: Limit, node: int, missing: int) -> float:
         """Compute how many instances must leave a node (row), at the least, until nothing is missing."""
         if limit.fixed:
             return _NEVER
@@ -334,9 +402,19 @@ class _Search:
             return 1
         roles = zip((state.pnode, state.snode), amounts, strict=True)
         freed = np.concatenate([each[self.movable & (where == node)] for where, each in roles])
-        total = np.cumsum(np.sort(freed)[::-1])
+        freed = np.sort(freed)[::-1]
+        total = np.cumsum(freed)
         enough = int(np.searchsorted(total, missing))
-        return 1 + enough if enough < len(total) else _NEVER
+        if enough == len(total):
+            return _NEVER
+        part = float((missing - total[enough] + freed[enough]) / max(freed[enough], 1))
+        return enough + (part or 1.0)
+
+
+def _need(way: _Way, targets: tuple[int, ...]) -> list[float]:
+    """Return how many instances must leave each of the targets, in its role, at the least."""
+    found: list[float] = way.departures[range(len(targets)), targets].tolist()
+    return found
 
 
 def _amounts(state: State, limit: Limit) -> tuple[Ints, Ints] | None:

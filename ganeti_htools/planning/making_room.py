@@ -126,6 +126,7 @@ class RoomPlan(ToolPlan[MakeRoomOptions]):
             "nodes": self.nodes,
             "mib": self.room.volume,
             "search_ended": self.room.ended,
+            "at_least": self.room.at_least,
             "why": self.why_not,
         }
 
@@ -226,7 +227,8 @@ def restore(state: State, options: MakeRoomOptions, found: Mapping[str, Any]) ->
     except (KeyError, TypeError, ValueError):
         raise DataError(steps.UNEXPECTED) from None
     placed = making_room.placed(after, request, options.placement)
-    return RoomPlan(state, options, request, MadeRoom(refusal, after, made, placed, volume, ended=ended))
+    room = MadeRoom(refusal, after, made, placed, volume, int(found.get("at_least", 1)) - 1, ended)
+    return RoomPlan(state, options, request, room)
 
 
 def _obstacle(state: State, request: Allocate, rest: Jobsets, options: MakeRoomOptions) -> str | None:

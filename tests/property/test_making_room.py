@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
+from unittest import mock
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ganeti_htools.engine import making_room
 from ganeti_htools.engine.balancing.balance import allowed, candidates
 from ganeti_htools.engine.balancing.batches import batches_of
 from ganeti_htools.engine.balancing.relocate import try_move
@@ -133,6 +135,28 @@ def cheapest(state: State, request: Allocate, options: PlacementOptions) -> tupl
                     further[key] = after, volume + more
         reached = further
     return None
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 1 << 40))
+def test_descent_makes_room_by_possible_moves(seed: int) -> None:
+    """Without the search of all plans. It never has fewer moves than that."""
+    state, request, options = case(seed)
+    with mock.patch.object(making_room, "MOST_MOVES", 0):
+        made = make_room(state, request, options, RoomLimits(), movable(state))
+    if not made.steps:
+        return
+    now = state
+    for step in made.steps:
+        reached = {
+            (int(each.pnode[step.instance]), int(each.snode[step.instance])): each
+            for each, _ in moves(now, BalancingOptions())
+        }
+        now = reached[step.pnode, step.snode]
+    assert now.pnode.tolist() == made.after.pnode.tolist()
+    assert fits(now, request, options)
+    best = cheapest(state, request, options)
+    assert (len(made.steps), made.volume) >= (best or (MOST + 1, 0))
 
 
 def rank(made: MadeRoom) -> tuple[int, int] | None:

@@ -54,4 +54,6 @@ def _moves(found: Mapping[str, Any]) -> Iterator[str]:
     ]
     yield fitting_table(_HEADER, rows, (True, False, False, False, False, True), labels=2)
     if found["search_ended"]:
-        yield f"The search ended early: another plan of {counted(len(steps), 'move')} may copy less.\n"
+        fewer = len(steps) > found["at_least"]
+        does = f"may do with {counted(found['at_least'], 'move')}, or" if fewer else "of as many moves may"
+        yield f"The search ended early: another plan {does} copy less.\n"

@@ -5,6 +5,9 @@ from dataclasses import replace
 import orjson
 import pytest
 
+from ganeti_htools.cli.report.room import text
+from ganeti_htools.engine import making_room
+from ganeti_htools.engine.making_room import LONGEST
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError, RequestFailed
 from ganeti_htools.model.types import DiskTemplate
@@ -47,6 +50,28 @@ def moved(name: str, node: str) -> Cluster:
     return by_hand.cluster(SIZES, rows)
 
 
+def test_room_is_made_by_more_moves_than_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node has to give all its instances to the others, each of which takes two."""
+    monkeypatch.setattr(making_room, "PATIENCE", 300)
+    names = [f"n{number}" for number in range(7)]
+    rows = [
+        by_hand.instance(f"i{name}{row}", DiskTemplate.EXT, name, mem=1000)
+        for name in names
+        for row in range(9)
+    ]
+    cluster = by_hand.cluster(dict.fromkeys(names, 11_500), rows)
+    request = orjson.dumps(messages.allocate("new", "ext", memory=11_400, disks=[1024])).decode()
+    options = replace(OPTIONS, request=request)
+    found = plan(cluster, options).describe()
+    assert len(found["steps"]) == 9
+    assert found["search_ended"]
+    assert found["at_least"] == 9
+    assert "another plan of as many moves may copy less" in text(found)
+    assert "another plan may do with 5 moves, or copy less" in text({**found, "at_least": 5})
+    with pytest.raises(RequestFailed, match="no plan of at most 8 moves"):
+        plan(cluster, replace(options, max_moves=8))
+
+
 NEW = by_hand.instance("new", DiskTemplate.EXT, "n1", mem=100)
 BESIDE = by_hand.instance("d", DiskTemplate.EXT, "n1", mem=700, tags=("htools:fixed",))
 
@@ -80,7 +105,7 @@ def test_new_plan_makes_room_elsewhere() -> None:
     assert job.room is not None
     assert (job.title, job.room.pnode) == ("a: n0 => n2", "n0")
     with pytest.raises(RequestFailed, match="new: no plan of at most 0 moves makes room for it"):
-        made.review("replan", lambda *_lines: None)(cluster, made.jobs(), 6)
+        made.review("replan", lambda *_lines: None)(cluster, made.jobs(), LONGEST)
 
 
 def test_request_of_another_type() -> None:
