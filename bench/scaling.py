@@ -48,6 +48,11 @@ def steps(directory: Path, nodes: int) -> float:
     return (many - one) / STEPS
 
 
+def balance(directory: Path, nodes: int) -> float:
+    """Balance a cluster to the end."""
+    return _cpu(BIN / "hbal", "-t", Data(nodes, EACH * nodes).file(directory))
+
+
 def capacity(directory: Path, nodes: int) -> float:
     """Count the new instances that fit on a cluster."""
     data = Data(nodes, EACH * nodes).file(directory)
@@ -76,7 +81,8 @@ class Row:
 ROWS: list[Row] = []
 FULL_ROWS = [
     Row("growth of a decision, hail one-shot", decision, 1.2),
-    Row(f"growth of a balancing step, of {STEPS}", steps, 1.5, starts=False),
+    Row(f"growth of a balancing step, of {STEPS}", steps, starts=False),
+    Row("growth of a balance, to the end", balance, 1.5, runs=1),
     Row("growth of capacity, hspace", capacity, runs=1, sizes=FEW),
     Row("growth of a synchronisation, all", synchronisation, runs=1),
 ]
