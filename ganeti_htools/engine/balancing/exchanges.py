@@ -1,4 +1,4 @@
-"""Exchanges of instances, at random, rated at once by the parts of the score that are sums over instances.
+"""ProposedExchanges of instances, at random, rated at once by the parts of the score that are sums over instances.
 
 An exchange changes the nodes of one instance, or two instances exchange their primaries or their secondaries.
 :mod:`.linear_score` has what an instance adds to its nodes. Beside that counts the memory that nodes keep
@@ -20,8 +20,8 @@ _KINDS = np.repeat(np.arange(5), (3, 2, 1, 1, 1))
 _EVEN = sum(each.weight for each in COMPONENTS if each.aggregate is SPREAD and each.figures == ("r_mem",))
 
 
-class Exchanges(NamedTuple):
-    """Exchanges: two instances each, which may be the same, and their new places (positions)."""
+class ProposedExchanges(NamedTuple):
+    """ProposedExchanges: two instances each, which may be the same, and their new places (positions)."""
 
     instances: Ints  # 2 by exchanges
     pnode: Ints  # likewise
@@ -55,7 +55,7 @@ class ExchangeRating:
         np.add.at(self.kept, (pnode[mirrored], snode[mirrored]), self.score.memory[mirrored])
         self.now = float(self._scores(self.values[np.newaxis], self.kept.max(axis=0)[np.newaxis])[0])
 
-    def propose(self, random: np.random.RandomState, number: int) -> Exchanges:
+    def propose(self, random: np.random.RandomState, number: int) -> ProposedExchanges:
         """Propose exchanges at random: so many, without those that change nothing or cannot be."""
         one, two = random.randint(len(self.pnode), size=(2, number))
         node = self.targets[random.randint(len(self.targets), size=number)]
@@ -73,9 +73,9 @@ class ExchangeRating:
         good &= (self.snode[two] == NOWHERE) == (places[1][1] == NOWHERE)
         good &= ((places[0] != places[1]) & self.usable[places[0]]).all(axis=0)
         good &= ((places[1] == NOWHERE) | self.usable[places[1]]).all(axis=0)
-        return Exchanges(*(pair[:, good] for pair in (np.stack([one, two]), *places)))
+        return ProposedExchanges(*(pair[:, good] for pair in (np.stack([one, two]), *places)))
 
-    def changes(self, found: Exchanges) -> Floats:
+    def changes(self, found: ProposedExchanges) -> Floats:
         """Compute the changes of the score."""
         everyone = np.arange(found.instances.shape[1])
         values = np.repeat(self.values[np.newaxis], len(everyone), axis=0)

@@ -1,4 +1,4 @@
-"""Exchanges of instances of a cluster, for annealing (:mod:`.annealing`), with their prices."""
+"""ProposedExchanges of instances of a cluster, for annealing (:mod:`.annealing`), with their prices."""
 
 import itertools
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ganeti_htools.engine.balancing.batches import Batch
-from ganeti_htools.engine.balancing.exchanges import ExchangeRating, Exchanges
+from ganeti_htools.engine.balancing.exchanges import ExchangeRating, ProposedExchanges
 from ganeti_htools.engine.balancing.linear_score import linear_score
 from ganeti_htools.engine.balancing.place_scores import place_scores
 from ganeti_htools.engine.balancing.visits import Visits
@@ -53,7 +53,7 @@ class PlaceExchanges:
         found = self.rating.propose(random, number)
         return PricedExchanges(self, found, self._prices(found, price))
 
-    def _prices(self, found: Exchanges, price: float) -> Floats:
+    def _prices(self, found: ProposedExchanges, price: float) -> Floats:
         """Compute the prices of exchanges; infinite beyond the limits."""
         visits, homes, rows = self.visits, self.visits.homes, self.rows[found.instances]
         counts = np.stack([np.ones(rows.shape[1], np.bool_), rows[0] != rows[1]])
@@ -67,7 +67,7 @@ class PlaceExchanges:
             prices = np.where(Costs(*then).within(visits.limits), prices, np.inf)
         return prices
 
-    def goals(self, found: Exchanges, which: int) -> list[Goal]:
+    def goals(self, found: ProposedExchanges, which: int) -> list[Goal]:
         """Return the places to which an exchange leads."""
         rows = dict.fromkeys(self.rows[found.instances[:, which]].tolist())
         places = self.nodes[found.pnode[:, which]], self.nodes[found.snode[:, which]]
@@ -96,7 +96,7 @@ class PlaceExchanges:
 class PricedExchanges:
     """Proposed exchanges with their ``changes`` of the score plus price."""
 
-    def __init__(self, places: PlaceExchanges, found: Exchanges, prices: Floats) -> None:
+    def __init__(self, places: PlaceExchanges, found: ProposedExchanges, prices: Floats) -> None:
         self.places, self.found, self.prices = places, found, prices
         self.changes = places.rating.changes(found) + prices
 
