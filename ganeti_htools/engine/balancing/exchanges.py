@@ -1,4 +1,4 @@
-"""ProposedExchanges of instances, at random, rated at once by the parts of the score that are sums over instances.
+"""Exchanges of instances, at random, rated at once by the parts of the score that are sums over instances.
 
 An exchange changes the nodes of one instance, or two instances exchange their primaries or their secondaries.
 :mod:`.linear_score` has what an instance adds to its nodes. Beside that counts the memory that nodes keep
@@ -21,7 +21,7 @@ _EVEN = sum(each.weight for each in COMPONENTS if each.aggregate is SPREAD and e
 
 
 class ProposedExchanges(NamedTuple):
-    """ProposedExchanges: two instances each, which may be the same, and their new places (positions)."""
+    """Exchanges: two instances each, which may be the same, and their new places (positions)."""
 
     instances: Ints  # 2 by exchanges
     pnode: Ints  # likewise

@@ -1,4 +1,4 @@
-"""ProposedExchanges of instances of a cluster, for annealing (:mod:`.annealing`), with their prices."""
+"""Exchanges of instances of a cluster, for annealing (:mod:`.annealing`), with their prices."""
 
 import itertools
 from collections.abc import Sequence
