@@ -1,23 +1,28 @@
 """Bulk allocation of mirrored instances: pairs of nodes within each group."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.capacity.bulk_search import BulkSearch, InstanceNodes, Known, NodeKey, parts
-from ganeti_htools.engine.rules import affinity, node_rules
+from ganeti_htools.engine.capacity.bulk_search import BulkSearch, InstanceNodes, Known, NodeKey, NodeOutcome
+from ganeti_htools.engine.capacity.pair_amounts import Amounts, PairAmounts
+from ganeti_htools.engine.capacity.pair_bounds import PairWeights, pair_bounds
+from ganeti_htools.engine.capacity.pair_kinds import AsSecondary, PairKinds
+from ganeti_htools.engine.rules import node_rules
 from ganeti_htools.engine.rules.components import COUNT, SPREAD, Aggregate, components
 from ganeti_htools.engine.rules.deviation import Deviation
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.score import weighted
-from ganeti_htools.model.columns import SINGLE, Bools, Floats, Ints, sorted_unique
+from ganeti_htools.model.columns import NOWHERE, SINGLE, Bools, Floats, Ints, sorted_unique
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
 
-# Amounts kept free for a primary that are so few are found out about all at once.
+# Amounts of pairs that are so few are found out about all at once.
 USUAL = 16
+
+# Where there are more kinds of pairs, bounds tell which ones to score.
+PROMISING = 1 << 10
 
 # The components that change with the locations that a pair shares, and how.
 SHARED = [each.name for each in components(SINGLE) if "location" in each.figures]
@@ -30,79 +35,27 @@ if _UNKNOWN:
     raise ValueError(f"bulk allocation does not know what shared locations do to {', '.join(_UNKNOWN)}")
 
 
-class KeptPeers:
-    """The amounts that each node keeps free for each other one, as numbers: equal numbers, equal amounts.
-
-    ``numbers`` (primaries by secondaries) are the memory itself (MiB), unless an instance demands custom
-    classes, of which nodes keep something free as well.
-    """
-
-    def __init__(self, state: State, asked: RequestedInstance) -> None:
-        self.state, self.asked = state, asked
-        self.numbers = state.peers
-        self.known: dict[tuple[int, ...], int] | None = None
-        if any(asked.classes):
-            tables = np.stack([state.peers, *state.class_peers], axis=-1)
-            met, numbers = np.unique(tables.reshape(-1, tables.shape[-1]), axis=0, return_inverse=True)
-            self.known = {amounts: number for number, amounts in enumerate(map(tuple, met.tolist()))}
-            self.numbers = numbers.reshape(state.peers.shape)
-
-    def amounts(self, numbers: Ints) -> tuple[Ints, list[Any]]:
-        """The memory (MiB), and what is kept of each custom class."""
-        if self.known is None:
-            return numbers, []
-        memory, *classes = np.array(list(self.known))[numbers].T
-        return memory, classes
-
-    def add(self, nodes: InstanceNodes) -> None:
-        """The instance comes to nodes."""
-        state, asked = self.state, self.asked
-        state.peers[nodes] += asked.secondary_mem
-        for peers, kept in zip(state.class_peers, asked.secondary_classes, strict=True):
-            peers[nodes] += kept
-        if self.known is not None:
-            amounts = tuple(int(peers[nodes]) for peers in (state.peers, *state.class_peers))
-            self.numbers[nodes] = self.known.setdefault(amounts, len(self.known))
-
-
-class AsSecondary(NamedTuple):
-    """Rows of a table that has a column for each node to which the instance may come as secondary.
-
-    Why it must not come (one row), the changes of spreads, those of their squares, and the changes of counts
-    (a row for each that a secondary changes).
-    """
-
-    codes: Any
-    change: Floats
-    squares: Floats
-    counts: Floats
-
-
 class PairSearch(BulkSearch):
     """Mirrored instances: pairs within each group, scored by two changes one after the other."""
 
     def __init__(
         self, state: State, asked: RequestedInstance, nodes: Ints, known: Known | None = None
     ) -> None:
-        self.kept = KeptPeers(state, asked)
+        self.amounts = PairAmounts(state, asked)
         super().__init__(state, asked, nodes, known)
         self.spreads, self.counts = self._concerned(SPREAD), self._concerned(COUNT)
+        self.pair_weights = self._pair_weights()
         groups = state.group[nodes]
         self.blocks = [_GroupPairs(self, np.flatnonzero(groups == group)) for group in sorted_unique(groups)]
 
     @property
-    def kept_numbers(self) -> Ints:
-        """The amounts that each node keeps free for each other one, numbered."""
-        return self.kept.numbers
-
-    @property
     def candidates(self) -> int:
         """The number of candidates."""
-        return sum(int(np.count_nonzero(block.apart)) for block in self.blocks)
+        return sum(len(block.nodes) * (len(block.nodes) - 1) for block in self.blocks)
 
     def best(self) -> InstanceNodes | None:
         """The best pair for the next instance, None without any."""
-        found = [block.best(scores) for block, scores in zip(self.blocks, self.scores(), strict=True)]
+        found = [block.best() for block in self._rated(PROMISING)]
         solutions = [solution for solution in found if solution is not None]
         if not solutions:
             return None
@@ -111,23 +64,27 @@ class PairSearch(BulkSearch):
 
     def scores(self) -> list[Floats]:
         """The scores of the pairs of each group, primaries by secondaries; infinite where they do not fit."""
+        return [block.of_pairs() for block in self._rated(np.inf)]
+
+    def _rated(self, most: float) -> "list[_GroupPairs]":
+        """The groups, whose pairs have been scored; only the promising ones where there are more kinds."""
         _, *now = Deviation.of(self.now, self.looked)
         before = Deviation(*(each[:, np.newaxis] for each in (self.sizes, *now)))
-        _, sums, variances = before.after(self.primary.change, self.primary.squares)
-        variances = np.fmax(variances, 0.0)  # 0 if it is no number, as with Ganeti's htools
-        return [block.scores(sums[:, block.at], variances[:, block.at]) for block in self.blocks]
+        for block in self.blocks:
+            block.rate(before, most)
+        return self.blocks
 
     def settle(self, nodes: InstanceNodes) -> None:
         """Carry out a placement but for the list of instances."""
         primary, secondary = (int(at) for at in np.searchsorted(self.nodes, nodes))
-        block = next(block for block in self.blocks if primary in block.at)
+        block = next(block for block in self.blocks if primary in block.position)
+        amounts = self.amounts.of(nodes)
         self.write(nodes.primary, self.outcomes[primary].primary.figures)
-        kept = int(self.kept_numbers[nodes])
-        self.write(nodes.secondary, self.outcomes[secondary].secondary[kept].figures)
-        if block.shared is not None:
-            self.state.columns.location[nodes.primary] += affinity.shared_locations(self.state, *nodes)
-        self.kept.add(nodes)
-        block.look([primary, secondary])
+        self.write(nodes.secondary, self.outcomes[secondary].secondary[amounts].figures)
+        self.state.columns.location[nodes.primary] += amounts.shared
+        self.amounts.add(nodes)
+        self.look([primary, secondary])
+        block.kinds.change([block.position[primary], block.position[secondary]])
 
     def _concerned(self, aggregate: Aggregate) -> dict[int, int]:
         """Rows of the components that a secondary changes, numbered."""
@@ -136,109 +93,158 @@ class PairSearch(BulkSearch):
         changes = {name for name, x, y in zip(old._fields, old, new, strict=True) if x is not y}
         rows: dict[int, int] = {}
         for row, component in zip(self.row_of, self.score_table.components, strict=True):
-            if component.aggregate is aggregate and changes.intersection(component.figures):
+            concerned = changes.intersection(component.figures) or component.name in SHARED
+            if component.aggregate is aggregate and concerned:
                 rows.setdefault(row, len(rows))
         return rows
 
+    def _pair_weights(self) -> PairWeights:
+        """The weights of the parts of a pair's score."""
+        both, rest = np.zeros((len(self.spreads), 1)), 0.0
+        one, sums = np.zeros((2, len(self.which)))
+        for aggregate, row, weight, steady in zip(
+            self.score_table.aggregates, self.row_of, self.weights, self.steady, strict=True
+        ):
+            if aggregate is SPREAD and row in self.spreads:
+                both[self.spreads[row]] += weight
+            elif aggregate is SPREAD:
+                one[row] += weight
+            elif aggregate is COUNT:
+                sums[row] += weight
+            else:
+                rest += weight * steady
+        return PairWeights(both, one, sums, sums[list(self.counts)], rest)
+
     def _find_out(self, keys: Sequence[NodeKey]) -> None:
         super()._find_out(keys)
-        usual = sorted_unique(self.kept_numbers[self.nodes[:, np.newaxis], self.nodes].ravel()).tolist()
-        if len(usual) < USUAL:
-            self.find_out_second(dict.fromkeys(keys, usual))
+        if len(self.amounts.known) < USUAL:
+            self.find_out_second(dict.fromkeys(keys, self.amounts.known))
 
-    def find_out_second(self, kept: Mapping[NodeKey, Collection[int]]) -> None:
-        """Find the outcome of nodes as secondary that keep so much free for the primary already."""
-        which = np.repeat(np.arange(len(kept)), [len(amounts) for amounts in kept.values()])
-        numbers = np.array(list(chain.from_iterable(kept.values())))
-        outcomes = [self.known[key] for key in kept]
-        old = self._nodes(list(kept)).take(which)
-        memory, classes = self.kept.amounts(numbers)
+    def _next(self) -> Iterator[NodeKey]:
+        yield from super()._next()
+        for outcome, at in self.different().items():
+            for number in set(self.amounts.numbers[self.nodes, self.nodes[at]].tolist()):
+                if second := outcome.secondary.get(self.amounts.known[number]):
+                    yield NodeKey(self.like[at], second.figures)
+
+    def find_out_second(self, wanted: Mapping[NodeKey, Collection[Amounts]]) -> None:
+        """Find the outcome of nodes as secondary in pairs with these amounts."""
+        keys, amounts = zip(*((key, each) for key, some in wanted.items() for each in some), strict=True)
+        outcomes, old = [self.known[key] for key in keys], self._nodes(keys)
+        memory, shared, *classes = np.array([(each.memory, each.shared, *each.classes) for each in amounts]).T
         new, codes = node_rules.add_secondary(old, self.asked, memory, peers=classes)
         rows, number = [*self.spreads, *self.counts], len(self.spreads)
-        x = np.array([outcome.now[rows] for outcome in outcomes])[which].T
+        x = np.array([outcome.now for outcome in outcomes])[:, rows].T
         y = self.values([self.which[row] for row in rows], new)
         change, squares = y - x, y[:number] * y[:number] - x[:number] * x[:number]
+        for row, at in self.counts.items():
+            if self.score_table.components[self.which[row]].name in SHARED:
+                change[number + at] += shared
         table = AsSecondary(codes[np.newaxis], change[:number], squares, change[number:])
         arrivals = self.arrivals(np.concatenate(table), new)
-        for at, each, arrival in zip(which.tolist(), numbers.tolist(), arrivals, strict=True):
-            outcomes[at].secondary[each] = arrival
+        for outcome, each, arrival in zip(outcomes, amounts, arrivals, strict=True):
+            outcome.secondary[each] = arrival
+
+    def with_secondaries(self, numbers: Mapping[int, Collection[int]]) -> list[NodeOutcome]:
+        """The outcomes of candidates, with those as secondary in pairs with these amounts (numbers)."""
+        found = [self.outcomes[candidate] for candidate in numbers]
+        unknown = {
+            self.key(candidate): missing
+            for (candidate, some), outcome in zip(numbers.items(), found, strict=True)
+            if some
+            and (missing := {self.amounts.known[number] for number in some}.difference(outcome.secondary))
+        }
+        if unknown:
+            self.find_out_second(unknown)
+        return found
 
     def failures(self) -> dict[Fail, int]:
         """Count the pairs that each reason rules out."""
-        codes = [block.codes()[block.apart] for block in self.blocks]
+        codes = [block.codes() for block in self.blocks]
         return self.tally(np.concatenate(codes) if codes else np.zeros(0))
 
 
 class _GroupPairs:
-    """The pairs of a group: primaries in rows, secondaries in columns.
-
-    ``secondary`` is what a secondary changes, each figure of :class:`AsSecondary` for all pairs; ``shared``
-    is how many locations pairs share, None if nodes have none.
-    """
+    """The pairs of a group, by kind, and the ``scores`` of the kinds; infinite where no pair fits."""
 
     def __init__(self, search: PairSearch, at: Ints) -> None:
-        self.search, self.at, self.nodes = search, at, search.nodes[at]
-        self.column = {candidate: column for column, candidate in enumerate(at.tolist())}
-        self.apart = ~np.eye(len(at), dtype=np.bool_)
-        self.shared = None
-        if search.state.location_rows:
-            self.shared = affinity.shared_locations(search.state, self.nodes[:, np.newaxis], self.nodes)
+        self.search, self.nodes = search, search.nodes[at]
+        self.position = {candidate: position for position, candidate in enumerate(at.tolist())}
+        search.look(at.tolist())
         sizes = (1, len(search.spreads), len(search.spreads), len(search.counts))
-        self.table = np.zeros((sum(sizes), len(at), len(at)))
-        self.secondary = AsSecondary(*parts(self.table, sizes))
-        self.look(at.tolist())
-
-    def look(self, candidates: list[int]) -> None:
-        """Update the outcomes of some nodes, in both roles."""
-        search, outcomes = self.search, self.search.look(candidates)
-        kept = search.kept_numbers[self.nodes[:, np.newaxis], search.nodes[candidates]].T.tolist()
-        unknown = {
-            search.key(candidate): set(amounts).difference(outcome.secondary)
-            for candidate, outcome, amounts in zip(candidates, outcomes, kept, strict=True)
-            if not outcome.secondary.keys() >= set(amounts)
-        }
-        if unknown:
-            search.find_out_second(unknown)
-        for candidate, outcome, amounts in zip(candidates, outcomes, kept, strict=True):
-            columns = [outcome.secondary[amount].column for amount in amounts]
-            self.table[:, :, self.column[candidate]] = np.array(columns).T
+        self.kinds = PairKinds(at, self.nodes, search.amounts, search.with_secondaries, sizes)
 
     def codes(self) -> Floats:
         """For each pair, why it does not do."""
-        primary = self.search.codes[self.at, np.newaxis]
-        return np.where(primary != FITS, primary, self.secondary.codes[0])
+        samples, kinds = self.kinds.samples(), self.kinds
+        rows = np.flatnonzero(samples != NOWHERE)
+        primary = self.search.codes[samples[rows], np.newaxis]
+        codes = np.where(primary != FITS, primary, kinds.second.codes[0])
+        apart = kinds.number[rows, 1:]
+        return np.asarray(np.repeat(codes[:, 1:].ravel(), apart.ravel()))
 
-    def fits(self) -> Bools:
-        """The pairs that nothing speaks against but perhaps redundancy."""
-        return np.asarray(self.apart & (self.codes() == FITS))
+    def rate(self, before: Deviation, most: float) -> None:
+        """Score the kinds of pairs that fit, given the present statistics.
 
-    def scores(self, sums: Floats, variances: Floats) -> Floats:
-        """The scores of all pairs, given the statistics with each primary; infinite where they do not fit."""
-        fits = self.fits()
-        if not fits.any():
-            return np.full(fits.shape, np.inf)
-        values = self._components(sums[:, :, np.newaxis], variances[:, :, np.newaxis])
+        With more than ``most`` kinds, only those that bounds do not rule out as the best.
+        """
+        search, kinds, samples = self.search, self.kinds, self.kinds.samples()
+        rows = np.flatnonzero(samples != NOWHERE)
+        rows = rows[search.codes[samples[rows]] == FITS]
+        there = kinds.number[rows] > 0
+        columns = np.flatnonzero((kinds.second.codes[0] == FITS) & there.any(axis=0))
+        there, primary, at = there[:, columns], search.primary, samples[rows]
+        _, sums, variances = before.after(primary.change[:, at], primary.squares[:, at])
+        variances = np.fmax(variances, 0.0)  # 0 if it is no number, as with Ganeti's htools
+        secondary = [part[:, columns] for part in kinds.second[1:]]
+        if there.size > most:
+            bounds = pair_bounds(
+                search.pair_weights, before, list(search.spreads), sums, variances, *secondary
+            )
+            best = np.argmin(bounds.primaries, keepdims=True)
+            limit = self._scores(sums[:, best], variances[:, best], secondary, there[best]).min()
+            some, others = bounds.within(limit)
+            rows, columns, there = rows[some], columns[others], there[some][:, others]
+            sums, variances = sums[:, some], variances[:, some]
+            secondary = [part[:, others] for part in secondary]
+        self.rows, self.columns, self.fits = rows, columns, there
+        self.scores = self._scores(sums, variances, secondary, there)
+
+    def _scores(self, sums: Floats, variances: Floats, secondary: Sequence[Floats], fits: Bools) -> Floats:
+        """The scores of kinds, given the statistics with each primary; infinite where they do not fit."""
+        change, squares, counts = (part[:, np.newaxis] for part in secondary)
+        sums, variances = sums[:, :, np.newaxis], variances[:, :, np.newaxis]
+        values = self._components(sums, variances, change, squares, counts)
         return np.where(fits, weighted(self.search.weights, values, fits.shape), np.inf)
 
-    def best(self, scores: Floats) -> tuple[float, InstanceNodes] | None:
-        """The best pair and its score."""
-        lowest = scores.min()
-        there = scores == lowest
-        if not np.isfinite(lowest):
-            there &= self.fits()
-        if np.isnan(lowest):  # Ganeti's htools take the last primary, and its first secondary
-            fits = self.fits()
-            p = int(np.flatnonzero(fits.any(axis=1))[-1])
-            s = int(np.argmax(fits[p]))
-        elif there.any():
-            p, s = divmod(int(np.flatnonzero(there)[-1]), len(self.at))
-        else:
-            return None
-        return float(lowest), InstanceNodes(int(self.nodes[p]), int(self.nodes[s]))
+    def of_pairs(self) -> Floats:
+        """The scores of all pairs, primaries by secondaries; infinite where they do not fit."""
+        scores = np.full(self.kinds.number.shape, np.inf)
+        scores[self.rows[:, np.newaxis], self.columns] = self.scores
+        return np.asarray(scores[self.kinds.row[:, np.newaxis], self.kinds.column.T])
 
-    def _components(self, sums: Floats, variances: Floats) -> Iterator[Any]:
-        """The value of each component for pairs, given the statistics with each primary."""
-        search, (_, change, squares, counts) = self.search, self.secondary
+    def best(self) -> tuple[float, InstanceNodes] | None:
+        """The best pair and its score."""
+        if not self.scores.size:
+            return None
+        lowest = self.scores.min()
+        # If it is no number, Ganeti's htools take the last primary, and its first secondary.
+        unrated = bool(np.isnan(lowest))
+        there = self.fits if unrated else self.fits & (self.scores == lowest)
+        good = np.zeros(self.kinds.number.shape, np.bool_)
+        good[self.rows[:, np.newaxis], self.columns] = there
+        for primary in np.flatnonzero(np.any(good, axis=1, keepdims=True)[self.kinds.row])[::-1].tolist():
+            secondaries = np.flatnonzero(good[self.kinds.row[primary], self.kinds.column[:, primary]])
+            if len(secondaries):
+                secondary = secondaries[0 if unrated else -1]
+                return float(lowest), InstanceNodes(int(self.nodes[primary]), int(self.nodes[secondary]))
+        return None
+
+    def _components(
+        self, sums: Floats, variances: Floats, change: Floats, squares: Floats, counts: Floats
+    ) -> Iterator[Any]:
+        """The value of each component for kinds, given the statistics with each primary."""
+        search = self.search
         some = list(search.spreads)
         sizes = search.sizes[some][:, np.newaxis, np.newaxis]
         both = Deviation(sizes, sums[some], variances[some]).after(change, squares).variance
@@ -254,6 +260,6 @@ class _GroupPairs:
                 count = sums[row]
                 if row in search.counts:
                     count = count + counts[search.counts[row]]
-                yield count if component.name not in SHARED or self.shared is None else count + self.shared
+                yield count
             else:
                 yield search.steady[which]

@@ -57,17 +57,17 @@ class AfterArrival(NamedTuple):
     figures: tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class NodeOutcome:
     """The outcome of a node with certain figures if an instance comes.
 
-    ``now`` are the node's contributions to the components. ``secondary`` has an outcome for each amount
-    (numbered by :class:`.KeptPeers`) that the node already keeps free for the same primary.
+    ``now`` are the node's contributions to the components. ``secondary`` has an outcome for each
+    :class:`.Amounts` of a pair in which the node may be secondary.
     """
 
     now: Floats
     primary: AfterArrival
-    secondary: dict[int, AfterArrival] = field(default_factory=dict)
+    secondary: dict[Any, AfterArrival] = field(default_factory=dict)
 
 
 # Outcomes of nodes by their figures.
@@ -81,15 +81,14 @@ class BulkSearch:
       of each component.
     * ``looked`` marks the nodes that count for a row, None if all do; ``sizes`` are their numbers.
     * ``steady`` are the sums of all components at the start.
-    * ``known`` are outcomes of another search for equal instances on these nodes. It is not used for
-      instances that demand custom classes: each search numbers their kept amounts anew.
+    * ``known`` are outcomes of another search for equal instances on these nodes.
     """
 
     def __init__(
         self, state: State, asked: RequestedInstance, nodes: Ints, known: "Known | None" = None
     ) -> None:
         self.state, self.asked, self.nodes = state, asked, nodes
-        self.known: Known = {} if known is None or any(asked.classes) else known
+        self.known: Known = {} if known is None else known
         everyone = np.ones(len(state.group), np.bool_)
         base, looked = choice.base(state, everyone), counted_nodes(state.columns)
         self.score_table, self.weights, self.steady = base.table, base.weights, base.sums
@@ -121,11 +120,6 @@ class BulkSearch:
         self.outcomes: dict[int, NodeOutcome] = {}
 
     @property
-    def kept_numbers(self) -> Ints:
-        """The amounts that each node keeps free for each other one, numbered."""
-        return self.state.peers
-
-    @property
     def codes(self) -> Floats:
         """The reason against a primary, for each candidate."""
         codes: Floats = self.primary.codes[0]
@@ -150,13 +144,12 @@ class BulkSearch:
 
     def _next(self) -> Iterator[NodeKey]:
         """The keys of nodes with one more instance: many outcomes take hardly longer than one."""
-        for at, outcome in self.outcomes.items():
-            like = self.like[at]
-            yield NodeKey(like, outcome.primary.figures)
-            for kept in set(outcome.secondary).intersection(
-                self.kept_numbers[self.nodes, self.nodes[at]].tolist()
-            ):
-                yield NodeKey(like, outcome.secondary[kept].figures)
+        for outcome, at in self.different().items():
+            yield NodeKey(self.like[at], outcome.primary.figures)
+
+    def different(self) -> dict[NodeOutcome, int]:
+        """The different outcomes, each with a candidate that has it."""
+        return {outcome: at for at, outcome in self.outcomes.items()}
 
     def _nodes(self, keys: Sequence[NodeKey]) -> Columns:
         """The figures of nodes with these keys."""

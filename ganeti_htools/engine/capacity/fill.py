@@ -2,7 +2,8 @@
 
 This is what ``allocation.allocate`` does for one instance, done until no place is left. Between two
 placements only the chosen nodes change, and what becomes of these has often been found out before, of
-another node with the same figures. The scores of all candidates follow in a few array operations.
+another node with the same figures. The scores of all candidates follow in a few array operations, for
+pairs one score for all equal ones.
 Additions are made in the order in which Ganeti's htools make them: the same candidates tie then, and of
 these the last is chosen.
 """

@@ -7,7 +7,7 @@ import numpy as np
 from ganeti_htools.engine.allocation.solution import last_lowest
 from ganeti_htools.engine.capacity.bulk_pairs import USUAL, PairSearch
 from ganeti_htools.engine.rules import choice, placements
-from ganeti_htools.engine.rules.node_rules import CODE, FITS
+from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.cluster import Cluster, Group, Node
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.types import DiskTemplate, Fail
@@ -71,9 +71,8 @@ def test_reasons_are_counted_by_pairs() -> None:
     """Node c can be neither: it rules out two pairs as primary and two as secondary."""
     found = search(node("a"), node("b"), node("c", mem=900))
     assert {fail: number for fail, number in found.failures().items() if number} == {Fail.MEM: 4}
-    (block,) = found.blocks
-    assert (block.codes()[block.apart] == FITS).sum() == 2
-    assert block.codes()[2].tolist() == [CODE[Fail.MEM]] * 3
+    (scores,) = found.scores()
+    assert np.isfinite(scores).tolist() == [[False, True, False], [True, False, False], [False] * 3]
 
 
 def test_pairs_that_share_no_location_are_better() -> None:
