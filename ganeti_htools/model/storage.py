@@ -24,6 +24,8 @@ class StorageType(Enum):
     BLOCK = "blockdev"
     DISKLESS = "diskless"
 
+    __hash__ = object.__hash__  # units are looked up millions of times, and Enum's own is written in Python
+
     @property
     def local(self) -> bool:
         """Whether a unit of this type belongs to one node."""

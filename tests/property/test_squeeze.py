@@ -38,6 +38,9 @@ from tests.support.text_format import text as text_of
 
 pytestmark = pytest.mark.slow
 
+# Groups of any size are planned at once, or in portions.
+either_way = pytest.mark.parametrize("large", [groups.LARGE, 0])
+
 NOTHING = Instance("nothing", 0, 0, (), 0, auto_balance=False, template=DiskTemplate.EXT)
 
 
@@ -144,9 +147,11 @@ def test_repeated_runs_with_same_load_come_to_rest(seeds: range) -> None:
     assert {(Action.OFFLINE,)} <= seen
 
 
+@either_way
 @pytest.mark.parametrize("seeds", few(range(4, 6), 32))
-def test_a_second_run_does_nothing(seeds: range) -> None:
+def test_a_second_run_does_nothing(seeds: range, large: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where N+1 would not hold on the way with all nodes drained at once."""
+    monkeypatch.setattr(groups, "LARGE", large)
     freed = 0
     for seed in seeds:
         rng = random.Random(seed)
@@ -195,9 +200,11 @@ def made(state: State, found: PowerPlan) -> Iterator[State]:
                 yield replace(state, columns=state.columns._replace(offline=drained))
 
 
+@either_way
 @pytest.mark.parametrize("seeds", few(range(5), 80))
-def test_redundancy_is_kept_on_the_way(seeds: range) -> None:
+def test_redundancy_is_kept_on_the_way(seeds: range, large: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """By losing each node in turn after each move, the nodes that are emptied among them."""
+    monkeypatch.setattr(groups, "LARGE", large)
     kept = 0
     for seed in seeds:
         rng, first = random.Random(seed), state_of(seed)
@@ -244,9 +251,13 @@ def sound(state: State, found: PowerPlan) -> int:
     return seen
 
 
+@either_way
 @pytest.mark.parametrize("seeds", few(range(4), 45))
-def test_nodes_with_mirrored_instances_are_emptied_whole(seeds: range) -> None:
+def test_nodes_with_mirrored_instances_are_emptied_whole(
+    seeds: range, large: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With DRBD allowed a node goes only without primaries and secondaries; N+1 holds then, too."""
+    monkeypatch.setattr(groups, "LARGE", large)
     freed = 0
     for seed in seeds:
         rng = random.Random(seed)

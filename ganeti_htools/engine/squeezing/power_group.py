@@ -23,6 +23,9 @@ from ganeti_htools.model.types import MirrorType
 # Balance to the end: every step with a gain. Instances without a mirror only leave nodes.
 TO_THE_END = BalancingOptions(min_gain=0.0, min_gain_limit=0.0, min_score=-np.inf, unmirrored=True)
 
+# Nodes times movable instances: in larger groups the table of shared storage costs more than it saves.
+LARGE = 60_000
+
 LAST_CANDIDATES = "is one of the last master candidates"
 NO_PLACE = "its instances find no place"
 NO_ROOM = "the others have no room for its instances and the target resources"
@@ -35,7 +38,8 @@ NOT_REDUNDANT = "the group would not hold N+1"
 class PowerGroup:
     """One group (``scope``) of a state and its movable instances.
 
-    ``minimum`` and ``target`` are instances that must fit on each node.
+    ``minimum`` and ``target`` are instances that must fit on each node. A ``large`` group takes too long to
+    be balanced anew for each node.
     """
 
     state: State
@@ -45,6 +49,7 @@ class PowerGroup:
     bounds: SqueezeBounds
     minimum: Instance
     target: Instance
+    large: bool = False
     allowed: AllowedMoves = AllowedMoves.POOLS
 
     def within(self, nodes: Ints) -> list[int]:
@@ -192,10 +197,10 @@ def power_group(
     free = ~state.columns.offline[state.pnode] & ~state.forthcoming & (allowed is AllowedMoves.ALL)
     here: Bools = movable & scope[state.pnode] & (~alone | free)
     leaving = here & np.array([row.auto_balance for row in rows], np.bool_)
-    shared = None if (alone & here).any() else shared_instances(state, here)
-    return PowerGroup(
-        state, scope, here, shared, squeeze_bounds(state, scope, leaving), minimum, target, allowed
-    )
+    large = np.count_nonzero(scope) * np.count_nonzero(here) > LARGE
+    shared = None if large or (alone & here).any() else shared_instances(state, here)
+    bounds = squeeze_bounds(state, scope, leaving)
+    return PowerGroup(state, scope, here, shared, bounds, minimum, target, bool(large), allowed)
 
 
 def secondaries_on(state: State, nodes: Bools) -> Bools:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.balancing.recheck import named
-from ganeti_htools.engine.squeezing import candidates, recheck, reserve, squeeze
+from ganeti_htools.engine.squeezing import candidates, power_group, recheck, reserve, squeeze
 from ganeti_htools.engine.squeezing.candidates import candidate_pool_for
 from ganeti_htools.engine.squeezing.power_plan import ANY, Action, AllowedMoves, PowerPlan, Wishes
 from ganeti_htools.engine.squeezing.recheck import NamedPhase
@@ -222,7 +222,9 @@ def test_redundancy_is_checked_after_each_of_the_next_steps_and_in_the_end() -> 
     )
 
 
-def test_plan_follows_wishes() -> None:
+@pytest.mark.parametrize("large", [power_group.LARGE, 0])
+def test_plan_follows_wishes(large: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(power_group, "LARGE", large)
     state, everyone = spread(6, 100), np.ones(12, np.bool_)
 
     def found(wishes: Wishes) -> PowerPlan:
