@@ -59,12 +59,11 @@ class Baseline:
         return variances
 
     def score_doubts(self, changes: Floats, squares: Floats) -> Floats:
-        """Compute the rounding errors of such scores."""
+        """Compute the rounding errors of such scores, those of each spread (spreads by moves)."""
         doubts = self.doubts[:, np.newaxis]
         variances = np.maximum(np.maximum(self._variances(changes, squares), 0.0) + doubts, TINIEST)
-        weights = (self.weights * self.doubts)[:, np.newaxis]
-        total: Floats = (weights / np.sqrt(variances)).sum(axis=0)
-        return total
+        errors: Floats = (self.weights * self.doubts)[:, np.newaxis] / np.sqrt(variances)
+        return errors
 
     def chords(self, own: Span, new: Span) -> Chords:
         """Choose the slopes of chords over the ranges of own and new parts (kinds of moves by spreads)."""

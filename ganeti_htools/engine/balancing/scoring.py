@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.baseline import TINY, Baseline
+from ganeti_htools.engine.balancing.baseline import Baseline
 from ganeti_htools.engine.balancing.batches import Batch, NodeFacts
 from ganeti_htools.engine.balancing.effects import ScoreParts, added
 from ganeti_htools.engine.balancing.new_nodes import NewNodes
@@ -77,17 +77,24 @@ class MoveCandidates(NamedTuple):
 
 
 class ScoredMoves(NamedTuple):
-    """Moves of one kind: members of a batch, rows of new nodes (NOWHERE for failovers), scores."""
+    """Moves of one kind: members of a batch, rows of new nodes (NOWHERE for failovers), scores.
+
+    ``changes`` and ``squares`` are those of each spread (spreads by moves).
+    """
 
     batch: Batch
     kind: MoveKind
     members: Ints
     new: Ints
     scores: Floats
+    changes: Floats
+    squares: Floats
 
     def take(self, which: Any) -> "ScoredMoves":
         """Select some moves."""
-        return ScoredMoves(self.batch, self.kind, self.members[which], self.new[which], self.scores[which])
+        members, new, scores = self.members[which], self.new[which], self.scores[which]
+        changes, squares = self.changes[:, which], self.squares[:, which]
+        return ScoredMoves(self.batch, self.kind, members, new, scores, changes, squares)
 
     @property
     def new_nodes(self) -> Ints | None:
@@ -127,8 +134,9 @@ def failovers(
     if location_exclusion is not None:
         rest = rest + location_exclusion[members, state.snode[batch.rows[members]]]
     nowhere = np.full(len(members), NOWHERE)
-    scores = baseline.scores(own.changes[:, members], own.squares[:, members], rest)
-    return ScoredMoves(batch, candidates.kind, members, nowhere, scores)
+    changes, squares = own.changes[:, members], own.squares[:, members]
+    scores = baseline.scores(changes, squares, rest)
+    return ScoredMoves(batch, candidates.kind, members, nowhere, scores, changes, squares)
 
 
 def relocations(
@@ -158,17 +166,21 @@ def relocations(
     if state.location_rows and kind.mirrored and not batch.asked.forthcoming:
         counts = ~state.columns.offline[p] if kind is MoveKind.REPLACE_SECONDARY else True
         rest = rest + PER_LOCATION * affinity.shared_locations(state, *after) * counts
-    found = ScoredMoves(batch, kind, members, new, baseline.scores(changes, squares, rest))
+    scores = baseline.scores(changes, squares, rest)
+    found = ScoredMoves(batch, kind, members, new, scores, changes, squares)
     if not kind.mirrored:
         return found, np.zeros(0, np.int64)
     shared = sum((peers[after] > 0 for peers in state.class_peers), state.peers[after] > 0)
     return found, np.flatnonzero(shared)
 
 
-def exact(space: SearchSpace, baseline: Baseline, trial: Trial) -> tuple[Floats, Floats]:
-    """Score moves by the rules, infinite for impossible ones; also returns the rounding errors."""
+def exact(space: SearchSpace, baseline: Baseline, trial: Trial) -> tuple[Floats, Floats, Floats]:
+    """Score moves by the rules, infinite for impossible ones.
+
+    Also returns the changes of each spread's sum and sum of squares (spreads by moves).
+    """
     effects = [space.parts.effect(node) for node in trial.changes]
     changes, squares = added(effects, len(baseline.means), len(trial.codes))
     rest = sum((effect.rest for effect in effects), WEIGHTS[LOCATION_EXCLUSION] * trial.location_exclusion)
     scores = np.where(trial.codes == FITS, baseline.scores(changes, squares, rest), np.inf)
-    return scores, TINY * np.abs(scores) + baseline.score_doubts(changes, squares)
+    return scores, changes, squares

@@ -18,7 +18,7 @@ from ganeti_htools.engine.balancing.scoring import (
 )
 from ganeti_htools.engine.rules.components import COMPONENTS, COUNT, SPREAD
 from ganeti_htools.engine.rules.trial import Trial
-from ganeti_htools.model.columns import NOWHERE, Floats, Ints
+from ganeti_htools.model.columns import NOWHERE, Ints
 
 # Cost of memory kept free, per share of a node's memory: by its spread, and in total.
 _EVEN, _TOTAL = (
@@ -88,9 +88,11 @@ class StepSearch:
             members, new = np.repeat(block, len(targets)), np.tile(targets, len(block))
             rows = batch.rows[members]
             others = (new == NOWHERE) | ((new != state.pnode[rows]) & (new != state.snode[rows]))
-            found = ScoredMoves(batch, kind, members, new, np.zeros(len(new))).take(others)
+            nothing = np.zeros((len(self.baseline.means), len(new)))
+            found = ScoredMoves(batch, kind, members, new, nothing[0], nothing, nothing).take(others)
             trial = found.trial(self.space)
-            found = found._replace(scores=self._exact(trial))
+            scores, changes, squares = exact(self.space, self.baseline, trial)
+            found = found._replace(scores=scores, changes=changes, squares=squares)
             report(found, trial)
             self._keep(found)
 
@@ -120,9 +122,6 @@ class StepSearch:
         least = self.space.facts.state.columns.t_mem[self.space.targets].min(initial=math.inf)
         known = least > 0 and math.isfinite(self.bound)
         return float(gain * max(kept, default=0) / least) if known else math.inf
-
-    def _exact(self, trial: Trial) -> Floats:
-        return exact(self.space, self.baseline, trial)[0]
 
     def _keep(self, found: ScoredMoves) -> None:
         """Keep moves that may be the best."""
@@ -159,7 +158,9 @@ class StepSearch:
                     found.scores[doubtful] <= min(self.bound, least) + self.slack + self.loose
                 ]
             if len(doubtful):
-                found.scores[doubtful] = self._exact(found.take(doubtful).trial(self.space))
+                trial = found.take(doubtful).trial(self.space)
+                figures = exact(self.space, self.baseline, trial)
+                found.scores[doubtful], found.changes[:, doubtful], found.squares[:, doubtful] = figures
             self._keep(found)
 
     def _promising(self, bounds: ScoreBounds, members: Ints, limit: float) -> Iterator[tuple[Ints, Ints]]:

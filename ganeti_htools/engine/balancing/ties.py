@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.baseline import Baseline
-from ganeti_htools.engine.balancing.scoring import ScoredMoves, SearchSpace, exact
+from ganeti_htools.engine.balancing.baseline import TINY, Baseline
+from ganeti_htools.engine.balancing.scoring import ScoredMoves, SearchSpace
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.trial import Trial
+from ganeti_htools.model.columns import Floats, Ints
 from ganeti_htools.model.moves import RANK, MoveKind
 
 # Scores that follow from changes cannot be distinguished if they are closer than this.
@@ -84,30 +85,34 @@ def _near(
 ) -> list[tuple[ScoredMoves, Trial]]:
     """Select the moves that only a fresh score can distinguish from the best, and try them."""
     near = [each for each in (moves.take(moves.scores <= limit) for moves in found) if len(each.members)]
-    trials = [each.trial(space) for each in near]
-    if sum(len(each.members) for each in near) < 2:
-        return list(zip(near, trials, strict=True))
-    figures = [exact(space, baseline, trial) for trial in trials]
-    bound = min(float((scores + doubts).min()) for scores, doubts in figures)
-    # More ties than this are between equivalent moves: the first ones suffice.
-    most = max(1, TIES // len(space.parts.rows))
-    places = [np.flatnonzero(scores - doubts <= bound) for scores, doubts in figures]
-    owner = np.repeat(np.arange(len(near)), [len(at) for at in places])
-    positions, new, rows = (
+    if sum(len(each.members) for each in near) > 1:
+        near = _ties(baseline, near, max(1, TIES // len(space.parts.rows)))
+    return [(each, each.trial(space)) for each in near]
+
+
+def _ties(baseline: Baseline, near: Sequence[ScoredMoves], most: int) -> list[ScoredMoves]:
+    """Select the moves that may be the best.
+
+    Of more than ``most`` ties, which are between equivalent moves, the first ones suffice.
+    """
+    sizes = [len(each.members) for each in near]
+    owner, ranks = (np.repeat(values, sizes) for values in (range(len(near)), [RANK[m.kind] for m in near]))
+    scores, new, rows = (
         np.concatenate(values)
-        for values in zip(
-            *(
-                (at, each.new[at], each.batch.rows[each.members[at]])
-                for each, at in zip(near, places, strict=True)
-            ),
-            strict=True,
-        )
+        for values in zip(*((m.scores, m.new, m.batch.rows[m.members]) for m in near), strict=True)
     )
-    ranks = np.array([RANK[each.kind] for each in near])[owner]
-    kept = np.lexsort((owner, ranks, new, rows))[:most]
-    chosen = [positions[kept[owner[kept] == which]] for which in range(len(near))]
-    return [
-        (each.take(at), trial.take(at))
-        for each, trial, at in zip(near, trials, chosen, strict=True)
-        if len(at)
-    ]
+    changes, squares = (np.hstack(values) for values in zip(*(each[5:] for each in near), strict=True))
+    rounding, doubts = TINY * np.abs(scores), baseline.score_doubts(changes, squares)
+    ties = _lowest(scores, rounding + doubts.sum(axis=0))
+    ties = ties[np.lexsort((owner[ties], ranks[ties], new[ties], rows[ties]))[:most]]
+    # A spread that none of them changes is the same for all.
+    changing = changes[:, ties].any(axis=1) | squares[:, ties].any(axis=1)
+    ties = ties[_lowest(scores[ties], (rounding + doubts[changing].sum(axis=0))[ties])]
+    starts = np.cumsum([0, *sizes[:-1]])
+    chosen = [np.sort(ties[owner[ties] == which]) - start for which, start in enumerate(starts)]
+    return [each.take(at) for each, at in zip(near, chosen, strict=True) if len(at)]
+
+
+def _lowest(scores: Floats, doubts: Floats) -> Ints:
+    """Find the scores that may be the lowest."""
+    return np.flatnonzero(scores - doubts <= (scores + doubts).min(initial=np.inf))

@@ -1,12 +1,14 @@
 """The best of moves whose scores lie close together."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.balancing.ties import best_of
+from ganeti_htools.engine.rules import settling
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.moves import RANK, MoveKind
 from ganeti_htools.model.types import DiskTemplate
@@ -54,3 +56,20 @@ def test_of_equal_moves_the_first_is_best(seed: int) -> None:
             (each.score, each.trial.asked.index, each.node, RANK[each.kind]) for each in (best, backwards)
         ]
         assert ranks[0] == ranks[1]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_move_near_the_best_has_a_lower_fresh_score(seed: int) -> None:
+    state = derive(any_cluster(random.Random(seed)))
+    search = searching(state)
+    scope = search.space.scope
+    found = moves_within(search, score_of(state, scope), 1e-6)
+    best = best_of(search.space, baseline_of(search.space), found, np.inf)
+    fresh = [np.inf]
+    for moves in found:
+        trial = moves.trial(search.space)
+        for which, row in enumerate(moves.batch.rows[moves.members].tolist()):
+            after = state.copy()
+            settling.settle(after, replace(trial.only(which), asked=state.instance(row)))
+            fresh.append(score_of(after, scope))
+    assert min(fresh) == (best.score if best else np.inf)
