@@ -48,7 +48,7 @@ class Span(NamedTuple):
         """Compute the ranges of some parts (spreads by parts)."""
         return cls(
             *(
-                end.reduce(values, axis=-1, where=where, initial=initial)
+                end.reduce(np.where(where, values, initial), axis=-1, initial=initial)
                 for values in (squares, changes)
                 for end, initial in ((np.minimum, np.inf), (np.maximum, -np.inf))
             )

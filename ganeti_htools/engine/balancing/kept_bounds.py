@@ -53,7 +53,7 @@ class KeptBounds:
 
     def _update(self, chords: Chords, baseline: Baseline) -> None:
         for own, new in zip(self.own, self.new, strict=True):
-            own.bound(chords)
+            own.bound(chords, baseline.heights)
             for each in new.values():
                 each.bound(chords, baseline.heights)
 

@@ -55,12 +55,12 @@ class NewNodes:
         # The same as arrays (regular spreads by classes, or by targets), and the products' left sides.
         self.regular = np.array(list(self.amounts), np.int64)
         self._units = np.array(list(self.units.values())).reshape(len(self.regular), shape[1])
-        amounts = np.array(list(self.amounts.values())).reshape(len(self.regular), shape[0])
-        self._extremes = amounts.min(axis=1, keepdims=True), amounts.max(axis=1, keepdims=True)
+        self._amounts = amounts = np.array(list(self.amounts.values())).reshape(len(self.regular), shape[0])
+        self._extremes = np.stack([amounts.min(axis=1, keepdims=True), amounts.max(axis=1, keepdims=True)])
         self.lines, self.best = {force: np.empty(shape) for force in forces}, dict[bool, Floats]()
         self.span, self._low = Span.none(len(parts.leaders)), np.empty((len(parts.leaders), shape[1]))
         self._chords: Chords | None = None
-        self._stale = list[Ints]()
+        self._stale = list[Ints | slice]()
         self._left = np.ascontiguousarray(np.concatenate([amounts, amounts * amounts]).T)
 
     def _irregular(self) -> set[int]:
@@ -88,7 +88,8 @@ class NewNodes:
 
     def refresh(self, nodes: Ints) -> None:
         """Update the nodes that moves have touched."""
-        some = np.flatnonzero(np.isin(self.targets, nodes))
+        some = np.searchsorted(self.targets, nodes)
+        some = some[self.targets[np.minimum(some, len(self.targets) - 1)] == nodes]
         if not len(some):
             return
         result = self._try(EVERY, some, self.pairs)
@@ -100,7 +101,7 @@ class NewNodes:
         """Bring the new parts of bounds up to date, with the targets' ``heights`` (:class:`.Totals`)."""
         if chords is not self._chords:
             self._chords, self.span = chords, Span.none(len(heights))
-            self._stale = [np.arange(len(self.targets))]
+            self._stale = [EVERY]
         for places in self._stale:
             above = 2 * (heights[:, places] - chords.means[:, np.newaxis])
             line = self._linear(chords, above, places)
@@ -112,17 +113,17 @@ class NewNodes:
             self.span = self.span._replace(low=self._low.min(axis=1))
         self._stale = []
 
-    def _extend(self, chords: Chords, above: Floats, places: Ints) -> None:
+    def _extend(self, chords: Chords, above: Floats, places: Ints | slice) -> None:
         """Extend the span by changes of targets in these places, ``above`` the mean by half of that."""
         low, (_, high, least, most) = np.zeros(above.shape), np.zeros((4, len(above)))
         own = (1 - 1 / chords.numbers)[:, np.newaxis]
         if len(self.regular):
             height, share, units = above[self.regular], own[self.regular], self._units[:, places]
-            ends = np.stack([extreme * units for extreme in self._extremes])
-            first, last = ends.min(axis=0), ends.max(axis=0)
-            lowest = np.clip(-height / 2 / np.maximum(share, 0.5), first, last)
+            ends = self._extremes * units
+            first, last = np.minimum(*ends), np.maximum(*ends)
+            lowest = np.minimum(np.maximum(height / (-2 * np.maximum(share, 0.5)), first), last)
             squares = ends * (share * ends + height)
-            low[self.regular] = np.minimum(lowest * (share * lowest + height), squares.min(axis=0))
+            low[self.regular] = np.minimum(lowest * (share * lowest + height), np.minimum(*squares))
             high[self.regular] = squares.max(axis=(0, 2))
             least[self.regular], most[self.regular] = first.min(axis=1), last.max(axis=1)
         for which, changes in self.pairs.items():
@@ -133,9 +134,9 @@ class NewNodes:
         self._low[:, places] = low
         self.span = self.span.covering(Span(low.min(axis=1), high, least, most))
 
-    def _linear(self, chords: Chords, above: Floats, places: Ints) -> Floats:
+    def _linear(self, chords: Chords, above: Floats, places: Ints | slice) -> Floats:
         """Compute the spreads' part of bounds for each class on these targets."""
-        result: Floats = np.zeros((len(self.rest), len(places)))
+        result: Floats = np.zeros((len(self.rest), above.shape[1]))
         own = 1 - 1 / chords.numbers
         if len(self.regular):
             units, left = self._units[:, places], self._left
@@ -151,11 +152,13 @@ class NewNodes:
             result += chords.slopes[which] * some * (own[which] * some + above[which])
         return result
 
-    def changes(self, classes: Ints, places: Ints) -> dict[int, Floats]:
+    def changes(self, classes: Ints, places: Ints) -> Floats:
         """Compute the changes of the sums with instances of these classes on targets in these places."""
-        return {
-            which: amounts[classes] * self.units[which][places] for which, amounts in self.amounts.items()
-        } | {which: changes[classes, places] for which, changes in self.pairs.items()}
+        result: Floats = np.zeros((len(self._low), len(classes)))
+        result[self.regular] = self._amounts[:, classes] * self._units[:, places]
+        for which, changes in self.pairs.items():
+            result[which] = changes[classes, places]
+        return result
 
 
 def instance_classes(

@@ -1,6 +1,6 @@
 """Changes of the nodes that instances leave, or on which their role changes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,6 +8,8 @@ import numpy as np
 from ganeti_htools.engine.balancing.batches import Batch, NodeFacts
 from ganeti_htools.engine.balancing.chords import Chords, Span
 from ganeti_htools.engine.balancing.effects import Effect, ScoreParts, added
+from ganeti_htools.engine.balancing.new_nodes import NewNodes
+from ganeti_htools.engine.balancing.node_products import NodeProducts
 from ganeti_htools.engine.balancing.relocate import own_node_changes
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.trial import NodeChange
@@ -40,7 +42,10 @@ class OwnNodesByKind:
     """Changes of the nodes of a batch, for each kind of moves that it may make.
 
     ``every`` has the same for all kinds: arrays with one more axis, the first. ``span`` covers the parts of
-    free members (kinds by spreads); its ``low`` is the lowest one.
+    free members (kinds by spreads) since the slopes of bounds were chosen.
+
+    Where an instance changes a new node by a product (:class:`.NewNodes`), it changes its own nodes by the
+    same product (``products``). The rules compute all other changes.
     """
 
     def __init__(
@@ -51,15 +56,20 @@ class OwnNodesByKind:
         kinds: Sequence[MoveKind],
         force: bool,
         may: May,
+        new: Mapping[bool, NewNodes],
     ) -> None:
         self.facts, self.parts, self.batch, self.force, self.may = facts, parts, batch, force, may
         number, spreads, size = len(kinds), len(parts.leaders), len(batch.rows)
-        changes, squares, self._low = np.zeros((3, number, spreads, size))
+        changes, squares = np.zeros((2, number, spreads, size))
         rest, base = np.zeros((2, number, size))
         allowed, free = np.zeros((2, number, size), np.bool_)
         self.every = OwnNodes(changes, squares, rest, allowed, free, base, np.zeros((number, 1)))
         self.kinds = {kind: OwnNodes(*(each[row] for each in self.every)) for row, kind in enumerate(kinds)}
         self.span = Span.none(number, spreads)
+        irregular = {which for each in new.values() for which in each.pairs} if new else range(spreads)
+        regular = [which for which in range(spreads) if which not in irregular]
+        self._irregular = np.array(sorted(irregular), np.int64)[:, np.newaxis]
+        self.products = NodeProducts(facts.state, batch, kinds, new, regular)
         self._chords: Chords | None = None
         self._stale = list[Ints]()
         everyone = np.arange(size)
@@ -68,31 +78,35 @@ class OwnNodesByKind:
 
     def refresh(self, members: Ints) -> None:
         """Compute the changes of members of the batch anew."""
-        batch = self.batch.take(members)
+        batch, some = self.batch.take(members), self._irregular[:, 0]
         effects, before = dict[NodeChange, Effect](), dict[int, dict[int, Any]]()
         for kind, (touched, codes) in own_node_changes(self.facts, batch, self.kinds, self.force).items():
             for node in touched:
                 if node not in effects:
-                    effects[node] = self.parts.effect(node, before=before.setdefault(id(node.old), {}))
+                    known = before.setdefault(id(node.old), {})
+                    effects[node] = self.parts.effect(node, some.tolist(), known)
             own, found, may = self.kinds[kind], [effects[node] for node in touched], self.may(batch, kind)
             own.may[members], own.free[members] = may, may & (codes == FITS)
             own.rest[members] = sum(effect.rest for effect in found)
-            own.changes[:, members], own.squares[:, members] = added(found, len(own.changes), len(members))
+            changes, squares = added(found, len(own.changes), len(members))
+            own.changes[self._irregular, members] = changes[some]
+            own.squares[self._irregular, members] = squares[some]
         self._stale.append(members)
 
-    def bound(self, chords: Chords) -> None:
-        """Bring the members' parts of bounds and their ranges up to date."""
-        if chords is not self._chords:
-            self._chords, self.span = chords, Span.none(*self.span.low.shape)
-            self._stale = [np.arange(len(self.batch.rows))]
-        every = self.every
+    def bound(self, chords: Chords, heights: Floats) -> None:
+        """Bring the members' parts of bounds and their ranges up to date.
+
+        ``heights`` are those of the nodes that may be new (:class:`.Totals`).
+        """
+        every, stale = self.every, list[Ints | slice](self._stale)
         for members in self._stale:
-            changes, free = every.changes[:, :, members], every.free[:, np.newaxis, members]
-            about = chords.squares(changes, every.squares[:, :, members])
-            every.base[:, members] = np.einsum("i,kij->kj", chords.slopes, about) + every.rest[:, members]
-            lost = np.argwhere((self._low[:, :, members] <= self.span.low[:, :, np.newaxis]).any(axis=2))
-            self._low[:, :, members] = np.where(free, about, np.inf)
-            self.span = self.span.covering(Span.of(about, changes, free))
-            for kind, spread in lost.tolist():  # the lowest may be gone
-                self.span.low[kind, spread] = self._low[kind, spread].min()
+            at = slice(None), self.products.spreads[:, np.newaxis], members
+            every.changes[at], every.squares[at] = self.products.changes(members, heights)
+        if chords is not self._chords:
+            self._chords, self.span, stale = chords, Span.none(*self.span.low.shape), [slice(None)]
+        for some in stale:
+            changes = every.changes[:, :, some]
+            about = chords.squares(changes, every.squares[:, :, some])
+            every.base[:, some] = np.einsum("i,kij->kj", chords.slopes, about) + every.rest[:, some]
+            self.span = self.span.covering(Span.of(about, changes, every.free[:, np.newaxis, some]))
         self._stale = []

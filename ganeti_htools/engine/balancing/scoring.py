@@ -155,10 +155,9 @@ def relocations(
     good = (new != p) & (new != s) & migrates(state, kind, p, s, new)
     good &= obeys(state, kind, batch.rows[members], p, s, new)
     members, places, new, p, s = members[good], places[good], new[good], p[good], s[good]
-    changes, squares = own.changes[:, members], own.squares[:, members]
-    for spread, change in arriving.changes(arriving.classes[members], places).items():
-        changes[spread] += change
-        squares[spread] += change * (change + 2 * baseline.heights[spread][places])
+    came = arriving.changes(arriving.classes[members], places)
+    changes = own.changes[:, members] + came
+    squares = own.squares[:, members] + came * (came + 2 * baseline.heights[:, places])
     rest = own.rest[members] + arriving.rest[arriving.classes[members], places]
     after = kind.nodes(p, s, new)
     if candidates.location_exclusion is not None and kind is not MoveKind.REPLACE_SECONDARY:

@@ -52,14 +52,13 @@ class Search:
         self.batches, self.own, self.new = list(batches), list[OwnNodesByKind](), list[dict[bool, NewNodes]]()
         for batch in batches:
             kinds = KINDS[batch.mirror]
-            self.own.append(OwnNodesByKind(facts, parts, batch, kinds, force, may))
             first_of = {kind.to_primary: kind for kind in reversed(kinds) if kind.takes_node and len(targets)}
-            self.new.append(
-                {
-                    to_primary: NewNodes(facts, parts, batch, kind, targets, forces)
-                    for to_primary, kind in first_of.items()
-                }
-            )
+            new = {
+                to_primary: NewNodes(facts, parts, batch, kind, targets, forces)
+                for to_primary, kind in first_of.items()
+            }
+            self.new.append(new)
+            self.own.append(OwnNodesByKind(facts, parts, batch, kinds, force, may, new))
         self.bounds = KeptBounds(self.own, self.new, sum(len(batch.rows) for batch in batches))
 
     def note(self, *trials: Trial) -> None:
@@ -68,9 +67,9 @@ class Search:
         self.space.facts.refresh(nodes)
         concerned = np.zeros(len(self.space.scope) + 1, np.bool_)  # the last entry stands for NOWHERE
         concerned[nodes] = True
+        there = concerned[self.state.pnode] | concerned[self.state.snode]
         for batch, own, new in zip(self.batches, self.own, self.new, strict=True):
-            p, s = self.state.pnode[batch.rows], self.state.snode[batch.rows]
-            members = np.flatnonzero(concerned[p] | concerned[s])
+            members = np.flatnonzero(there[batch.rows])
             if len(members):
                 own.refresh(members)
             for each in new.values():

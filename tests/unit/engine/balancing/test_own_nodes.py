@@ -9,7 +9,7 @@ from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
 from tests.support.by_hand import instance
-from tests.support.searches import searching
+from tests.support.searches import baseline_of, searching
 
 DRBD = DiskTemplate.DRBD
 
@@ -38,7 +38,7 @@ def test_range_of_changes_covers_free_members_only_and_follows_them() -> None:
     state.columns.t_mem[1] = 40_000
     state.columns.f_mem_forth[1] += 35_000
     own.refresh(np.array([0, 1]))
-    own.bound(chords)
+    own.bound(chords, baseline_of(search.space).heights)
     assert own.kinds[MoveKind.FAILOVER].free.all()
     small, large = sorted(own.kinds[MoveKind.FAILOVER].changes[memory].tolist())
     assert spread()[0] <= small < large <= spread()[1]

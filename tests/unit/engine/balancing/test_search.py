@@ -15,7 +15,7 @@ from ganeti_htools.model.derive import derive
 from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.options import BalancingOptions
 from tests.support.rows import any_cluster
-from tests.support.searches import all_candidates, moves_within, searching
+from tests.support.searches import all_candidates, baseline_of, moves_within, searching
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 CLOSE = 1e-6  # deviations near 0 are off by the root of the last bit
@@ -98,6 +98,7 @@ def test_search_after_moves_equals_a_new_search(seed: int) -> None:
         if targets and trial.codes[0] == FITS:
             settling.settle(state, trial)
             search.note(trial)
+    search.bounds.update(baseline_of(search.space))
     fresh = searching(state)
     for own, again in zip(search.own, fresh.own, strict=True):
         for kind, nodes in own.kinds.items():
