@@ -53,10 +53,16 @@ class MoveKind(Enum):
 
     operations: tuple[Operation, ...]
     plural: str
+    takes_node: bool  # whether it brings the instance to a node that is new to it
+    copies_disks: bool
+    to_primary: bool  # whether the new node becomes the primary
 
     def __new__(cls, title: str, operations: tuple[Operation, ...] = (), plural: str = "") -> "MoveKind":
         kind = object.__new__(cls)
         kind._value_, kind.operations, kind.plural = title, operations, plural
+        kind.takes_node = any(operation.takes_node for operation in operations)
+        kind.copies_disks = any(operation.copies_disks for operation in operations)
+        kind.to_primary = bool(kind.nodes("primary", "secondary", "new")[0] == "new")
         return kind
 
     FAILOVER = "failover", (_FAIL_OVER,), "failovers"
@@ -80,16 +86,6 @@ class MoveKind(Enum):
     MOVE = "move", (_MOVE,), "moves of stopped instances"
 
     @property
-    def takes_node(self) -> bool:
-        """Whether it brings the instance to a node that is new to it."""
-        return any(operation.takes_node for operation in self.operations)
-
-    @property
-    def copies_disks(self) -> bool:
-        """Whether disks are copied."""
-        return any(operation.copies_disks for operation in self.operations)
-
-    @property
     def mirror(self) -> MirrorType:
         """The mirror type of the instances that this kind of move is for."""
         if _FAIL_OVER_TO in self.operations:
@@ -100,11 +96,6 @@ class MoveKind(Enum):
     def mirrored(self) -> bool:
         """Whether it is for instances with a secondary."""
         return self.mirror is MirrorType.INTERNAL
-
-    @property
-    def to_primary(self) -> bool:
-        """Whether the new node becomes the primary."""
-        return bool(self.nodes("primary", "secondary", "new")[0] == "new")
 
     def nodes(self, primary: Node, secondary: Node, new: Node) -> tuple[Node, Node]:
         """Primary and secondary afterwards."""

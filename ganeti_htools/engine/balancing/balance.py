@@ -16,7 +16,7 @@ from ganeti_htools.engine.balancing.time_limit import NEGLIGIBLE, TimeLimit
 from ganeti_htools.engine.rules import affinity, choice, placement_rules, settling
 from ganeti_htools.engine.rules.components import INDEX, WEIGHTS
 from ganeti_htools.model.columns import NOWHERE, Bools
-from ganeti_htools.model.moves import MoveKind
+from ganeti_htools.model.moves import MoveKind, Operation
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 
@@ -169,13 +169,11 @@ def allowed(facts: NodeFacts, batch: Batch, kind: MoveKind, options: BalancingOp
     if kind is MoveKind.FAILOVER_TO:
         may = np.full(len(batch.rows), options.instance_moves)
         return may & (lost | ((s != NOWHERE) & offline[s])) if options.evacuation else may
-    usable = ~offline[s] & options.instance_moves
-    free_to_migrate = lost if options.restricted_migration else np.ones_like(lost)
-    may = {
-        MoveKind.FAILOVER: usable,
-        MoveKind.REPLACE_SECONDARY: np.full_like(lost, options.disk_moves),
-        MoveKind.REPLACE_AND_FAILOVER: free_to_migrate & (options.disk_moves and options.instance_moves),
-        MoveKind.REPLACE_PRIMARY: usable & (options.disk_moves and not options.restricted_migration),
-        MoveKind.FAILOVER_AND_REPLACE: usable & free_to_migrate & options.disk_moves,
-    }[kind]
+    failovers = kind.operations.count(Operation.FAILOVER)
+    wanted = (options.disk_moves or not kind.copies_disks) and (options.instance_moves or not failovers)
+    may = np.full(len(lost), wanted)
+    if kind.operations[0] is Operation.FAILOVER:
+        may &= ~offline[s]
+    if options.restricted_migration and failovers and kind.copies_disks:
+        may &= lost & (failovers == 1)
     return may & (lost | offline[s]) if options.evacuation else may

@@ -39,7 +39,7 @@ class Batch:
         asked = self.asked
 
         def pick(values: Any) -> Any:
-            return values[which] if np.ndim(values) else values
+            return values[which] if isinstance(values, np.ndarray) else values
 
         load = asked.row.load
         loads = Load(pick(load.cpu), pick(load.mem), pick(load.dsk), pick(load.net))

@@ -112,13 +112,12 @@ class ScoreParts:
         """
         old, new, before = touched.old, touched.new, {} if before is None else before
         offline = old.offline
-        some, every = bool(offline.any()), bool(offline.all())
+        number = np.count_nonzero(offline)
+        some, every = number > 0, 0 < number == offline.size
         spreads: dict[int, tuple[Any, Any]] = {}
         rest: Any = 0.0
-        for group, leader in enumerate(self.leaders):
-            if every or (only is not None and group not in only):
-                continue
-            if (pair := changed_values(leader, old, new, before)) is None:
+        for group in () if every else range(len(self.leaders)) if only is None else only:
+            if (pair := changed_values(self.leaders[group], old, new, before)) is None:
                 continue
             x, y = pair
             change = y - x
@@ -127,10 +126,9 @@ class ScoreParts:
                 change, square = np.where(offline, 0.0, change), np.where(offline, 0.0, square)
             spreads[group] = change, square
         for which in self.sums:
-            if (pair := changed_values(which, old, new, before)) is not None:
-                change = self.every[which] * (pair[1] - pair[0])
-                if self.table.aggregates[which] is LOST:
-                    rest = rest + np.where(offline, change, 0.0) if some else rest
-                elif not every:
-                    rest = rest + (np.where(offline, 0.0, change) if some else change)
+            lost = self.table.aggregates[which] is LOST
+            if (every if not lost else not some) or (pair := changed_values(which, old, new, before)) is None:
+                continue
+            change = self.every[which] * (pair[1] - pair[0])
+            rest = rest + (np.where(offline == lost, change, 0.0) if some else change)
         return Effect(spreads, rest)

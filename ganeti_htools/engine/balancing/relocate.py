@@ -30,7 +30,7 @@ def _coded(
 ) -> tuple[Columns, Codes]:
     """Apply a rule; instances with a lost node are judged with force and with ``leniency``."""
     new, codes = rule(*arguments, force=force)
-    if np.any(lost) and (leniency or not force):
+    if (leniency or not force) and np.count_nonzero(lost):
         codes = np.where(lost, rule(*arguments, force=True, **leniency)[1], codes)
     return new, codes
 

@@ -132,15 +132,15 @@ class StepSearch:
 
     def _best_first(self, bounds: Sequence[ScoreBounds]) -> None:
         """Score the most promising moves first, and more if none is that good."""
-        least = min((float(each.least.min(initial=np.inf)) for each in bounds), default=np.inf)
+        lowest = [float(each.least.min(initial=np.inf)) for each in bounds]
+        least = min(lowest, default=np.inf)
         known, hope = list(self.found), self.limit + self.loose - least
         for share in SHARES if hope >= 0 else ():
             self.found = list(known)
             limit = least + share * hope
-            for each in bounds:
-                members = np.flatnonzero(each.least <= min(limit, self.limit + self.loose))
-                if len(members):
-                    self._score(each, members, limit)
+            for each, low in zip(bounds, lowest, strict=True):
+                if low <= (most := min(limit, self.limit + self.loose)):
+                    self._score(each, np.flatnonzero(each.least <= most), limit)
             if self.limit + self.loose <= limit:
                 return
 

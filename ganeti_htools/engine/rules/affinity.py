@@ -64,6 +64,8 @@ def location_exclusion(state: State, scope: Bools) -> float:
 
     Only online nodes in scope count. A primary counts at each location that its node is tagged with.
     """
+    if not state.location_rows:
+        return 0.0
     pairs = _crowds(state, scope, slice(None))
     return float(np.maximum(pairs - 1, 0).sum())
 

@@ -100,7 +100,7 @@ def fails_n1(unallocated: Any, r_mem: Any) -> Any:
 
 
 def _same(one: Any, other: Any) -> bool:
-    return one is other or bool(np.all(np.equal(one, other)))
+    return one is other or not np.count_nonzero(np.not_equal(one, other))
 
 
 def first_reason(codes: Codes, *later: Codes) -> Codes:
@@ -132,7 +132,9 @@ def _codes(
     for limit, name in reversed(limits(old.shape, role, asked.forthcoming, asked.wants, force)):
         if limit in ignored if name == limit.figure else new.aliases.get(name) == limit.figure:
             continue  # the view with forthcoming instances equals the plain one
-        codes = np.where(limit.broken(figure(name), old, new, asked), _CODE[limit.fail], codes)
+        broken = limit.broken(figure(name), old, new, asked)
+        if np.count_nonzero(broken) or np.shape(broken) != codes.shape:
+            codes = np.where(broken, _CODE[limit.fail], codes)
     return np.asarray(codes)
 
 

@@ -182,6 +182,8 @@ TAGS = Limit(Fail.TAGS, "conflicts", AT_MOST, lambda old, _new, _asked: old.conf
 
 
 def _spindle_use(columns: Columns, change: InstanceOnNode) -> Any:
+    if not np.count_nonzero(columns.excl_stor):
+        return 1.0 * change.asked.spindle_use
     return np.where(columns.excl_stor, 0.0, 1.0 * change.asked.spindle_use)
 
 

@@ -7,7 +7,7 @@ in node order with the arithmetic of Ganeti's htools: scores and ties are equal 
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -75,7 +75,7 @@ def node_values(columns: Columns, before: tuple[Columns, NodeValues] | None = No
         ):
             if (first := repeats.values[which]) != which:
                 values.append(values[first])
-            elif before and all(columns[part] is before[0][part] for part in parts):
+            elif before and _untouched(before[0], columns, parts):
                 values.append(before[1][which])
             else:
                 values.append(component.formula(columns, *[columns[part] for part in parts]))
@@ -99,9 +99,16 @@ class ChangedValues:
                 if (first := repeats.values[which]) != which:
                     if first in values:
                         values[which] = values[first]
-                elif not all(old[part] is new[part] for part in parts):
+                elif not _untouched(old, new, parts):
                     values[which] = score_table.components[which].formula(new, *[new[part] for part in parts])
         return cls(values, repeats)
+
+
+def _untouched(old: Columns, new: Columns, parts: Iterable[int]) -> bool:
+    for part in parts:  # noqa: SIM110  # a generator takes several times as long
+        if old[part] is not new[part]:
+            return False
+    return True
 
 
 def distinct_spreads(
@@ -122,7 +129,7 @@ def changed_values(which: int, old: Columns, new: Columns, before: dict[int, Any
     """
     score_table = table(old.shape)
     parts, formula = score_table.parts[which], score_table.components[which].formula
-    if all(old[part] is new[part] for part in parts):
+    if _untouched(old, new, parts):
         return None
     if which not in before:
         before[which] = formula(old, *[old[part] for part in parts])
@@ -284,11 +291,17 @@ def effective_weights(score_table: ComponentTable, counts: Sequence[float]) -> t
     )
 
 
-def statistics(columns: Columns, values: NodeValues, exclusion: float = 0.0) -> Statistics:
-    """Compute the statistics of nodes in order; all 0 without online nodes."""
+def statistics(
+    columns: Columns, values: NodeValues, exclusion: float = 0.0, without: Collection[int] = ()
+) -> Statistics:
+    """Compute the statistics of nodes in order; all 0 without online nodes.
+
+    Components in ``without`` are left out: they are 0, unless they repeat one that is not left out.
+    """
     score_table, offline, counted = table(columns.shape), columns.offline, counted_nodes(columns)
     leaders = values.repeats.leaders
-    row_of = {leader: row for row, leader in enumerate(dict.fromkeys(leaders))}
+    wanted = (leader for which, leader in enumerate(leaders) if which not in without)
+    row_of = {leader: row for row, leader in enumerate(dict.fromkeys(wanted))}
     matrix = np.empty((len(row_of), len(offline)))
     for leader, row in row_of.items():
         matrix[row] = values[leader]
@@ -302,8 +315,8 @@ def statistics(columns: Columns, values: NodeValues, exclusion: float = 0.0) -> 
         return Statistics(score_table, n, tuple(counts), weights, nothing, nothing, leaders)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):  # nodes that report nothing
         some = None if counted is None else counted[list(row_of)]
-        sums, variances, lost = (each.tolist() for each in _moments(matrix, offline, some))
-    rows = (row_of[leader] for leader in leaders)
+        sums, variances, lost = ([*each.tolist(), 0.0] for each in _moments(matrix, offline, some))
+    rows = (row_of.get(leader, -1) for leader in leaders)
     figures = [
         (sums[row], variances[row])
         if aggregate is SPREAD
@@ -328,24 +341,24 @@ def variant_scores(
     leaders = values.repeats.leaders
     for _, new in changes:
         leaders = common_leaders(leaders, new.repeats.leaders)
-    base, number, offline = statistics(columns, values), len(exclusion), columns.offline
+    changing = {which for _, new in changes for which in new.values}
+    base, number, offline = statistics(columns, values, without=changing), len(exclusion), columns.offline
     score_table = base.table
     sums, spreads = list(base.sums), list(base.variances)
     sums[score_table.location_exclusion] = exclusion
     groups: dict[int, list[int]] = {}  # changing components by leader
-    for which in range(len(score_table.aggregates)):
-        if any(which in new.values for _, new in changes):
-            groups.setdefault(leaders[which], []).append(which)
+    for which in sorted(changing):
+        groups.setdefault(leaders[which], []).append(which)
     if groups:
         firsts, counted = [group[0] for group in groups.values()], counted_nodes(columns)
-        matrix = np.empty((len(groups), number, len(offline)))
-        matrix[:] = np.array([values[which] for which in firsts], np.float64)[:, np.newaxis]
+        before = np.array([values[which] for which in firsts], np.float64)
+        matrix = np.repeat(before[:, np.newaxis], number, axis=1)
         for places, new in changes:
             there = np.flatnonzero(places >= 0)
+            at = places[there]
             for row, which in enumerate(firsts):
-                if which in new.values:
-                    values_there = np.broadcast_to(new.values[which], places.shape)
-                    matrix[row, there, places[there]] = values_there[there]
+                if (value := new.values.get(which)) is not None:
+                    matrix[row, there, at] = value[there] if np.size(value) > 1 else value
         found = _moments(matrix, offline, None if counted is None else counted[firsts][:, np.newaxis])
         for group, total, variance, lost in zip(groups.values(), *found, strict=True):
             for which in group:
