@@ -13,14 +13,17 @@ import numpy as np
 from ganeti_htools.engine.balancing.visits import Visited
 from ganeti_htools.model.columns import Floats
 
-# The noise is at first a part of the loss that this share of the losing exchanges does not reach.
-USUAL, COLD = 0.1, 0.01  # and falls to this part of that
+COLD = 0.01  # The noise falls to this part of the first one.
 
 
 class Proposals(Protocol):
     """Exchanges at random, rated: ``changes`` of the score plus price, infinite beyond the limits."""
 
     changes: Floats
+
+    @property
+    def usual(self) -> float:
+        """A loss that exchanges often have, which is the unit of noise."""
 
     def nodes(self, which: int) -> Set[int]:
         """Return the nodes that an exchange touches, in rows."""
@@ -33,6 +36,7 @@ class Exchanges(Protocol):
     """What the search asks of a problem."""
 
     number: tuple[int, int]  # ratings in a round, and exchanges in a rating
+    best_first: bool  # whether the best exchanges of a rating are made first, not those first proposed
 
     @property
     def visits(self) -> Visited:
@@ -50,19 +54,19 @@ class Annealing:
         self.random = np.random.RandomState(seed)  # its numbers are the same in all versions
 
     def round(self, price: float, hot: float) -> Iterator[None]:
-        """Make exchanges; yields after each rating. ``hot`` is the first noise, as a part of the usual."""
+        """Make exchanges; yields after each rating. ``hot`` is the first noise, in usual losses."""
         noise, (ratings, rated) = 0.0, self.exchanges.number
         for number in range(ratings):
             found = self.exchanges.propose(self.random, rated, price)
             changes = found.changes
-            losses = changes[(changes > 0) & (changes < np.inf)]
-            if not number and len(losses):
-                noise = hot * float(np.quantile(losses, USUAL))
+            noise = noise if number else hot * found.usual
             fallen = noise * COLD ** (number / (ratings - 1))
             bars = -fallen * np.log(self.random.random_sample(len(changes)))
             chosen = np.flatnonzero(changes < bars)
+            if self.exchanges.best_first:
+                chosen = chosen[np.argsort(changes[chosen], kind="stable")]
             self.visits.idle += 1
-            self._make(found, chosen[np.argsort(changes[chosen], kind="stable")].tolist(), bars)
+            self._make(found, chosen.tolist(), bars)
             yield
 
     def _make(self, found: Proposals, chosen: Sequence[int], bars: Floats) -> None:

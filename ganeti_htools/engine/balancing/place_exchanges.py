@@ -15,6 +15,7 @@ from ganeti_htools.engine.balancing.way_costs import Costs
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Floats
 
+USUAL = 0.1  # This share of the losing exchanges loses less than usual.
 ROUND, RATED = 32, 2048  # at most: ratings in a round, and exchanges in a rating
 
 
@@ -28,6 +29,8 @@ class Goal(NamedTuple):
 
 class PlaceExchanges:
     """The exchanges from the present places of a search. Without a linear score there are none."""
+
+    best_first = True
 
     def __init__(self, visits: Visits, batches: Sequence[Batch]) -> None:
         self.visits, self.state = visits, visits.state
@@ -99,6 +102,12 @@ class PricedExchanges:
     def __init__(self, places: PlaceExchanges, found: ProposedExchanges, prices: Floats) -> None:
         self.places, self.found, self.prices = places, found, prices
         self.changes = places.rating.changes(found) + prices
+
+    @property
+    def usual(self) -> float:
+        """The usual loss: small, but not of the smallest ones."""
+        losses = self.changes[(self.changes > 0) & (self.changes < np.inf)]
+        return float(np.quantile(losses, USUAL)) if len(losses) else 0.0
 
     def nodes(self, which: int) -> set[int]:
         """Return the nodes that an exchange touches, in rows."""

@@ -15,18 +15,23 @@ from ganeti_htools.engine.balancing.visits import Visit, Visited, unbeaten
 
 STEPS, LONGEST = 4, 8  # steps at each price in the first round, doubled until the longest one
 HOT = (1.0, 0.3, 0.1)  # noise of annealing, by rounds
-# A search ends after so many steps for each instance, or so many in all, without anything better.
+# Usually a search ends after so many steps for each instance, or so many in all, without anything better.
 PATIENCE, FEWEST = 16, 256
 
 
 def wander(
-    tabu: TabuSearch[M], annealing: Annealing, prices: Sequence[float], going: Callable[[float], bool]
+    tabu: TabuSearch[M],
+    annealing: Annealing,
+    prices: Sequence[float],
+    going: Callable[[float], bool],
+    patience: float | None = None,
 ) -> list[Visit]:
-    """Search until nothing better has been found for a while; returns the places that none beats.
+    """Search until so many steps have found nothing better; returns the places that none beats.
 
     ``going`` gets the score before each step.
     """
-    steps, most, idle = STEPS, max(FEWEST, PATIENCE * len(tabu.movable)), 0
+    most = max(FEWEST, PATIENCE * len(tabu.movable)) if patience is None else patience
+    steps, idle = STEPS, 0
 
     def found() -> list[Visit]:
         return unbeaten([*tabu.visits.best, *annealing.visits.best])
