@@ -13,8 +13,6 @@ import numpy as np
 from ganeti_htools.engine.balancing.visits import Visited
 from ganeti_htools.model.columns import Floats
 
-COLD = 0.01  # The noise falls to this part of the first one.
-
 
 class Proposals(Protocol):
     """Exchanges at random, rated: ``changes`` of the score plus price, infinite beyond the limits."""
@@ -32,10 +30,11 @@ class Proposals(Protocol):
         """Make an exchange, if there is room and the change is below the bar."""
 
 
-class Exchanges(Protocol):
+class Proposer(Protocol):
     """What the search asks of a problem."""
 
     number: tuple[int, int]  # ratings in a round, and exchanges in a rating
+    cold: float  # the noise falls to this part of the first one
     best_first: bool  # whether the best exchanges of a rating are made first, not those first proposed
 
     @property
@@ -49,7 +48,7 @@ class Exchanges(Protocol):
 class Annealing:
     """The search. It changes the state of the visits."""
 
-    def __init__(self, exchanges: Exchanges, seed: int = 0) -> None:
+    def __init__(self, exchanges: Proposer, seed: int = 0) -> None:
         self.exchanges, self.visits = exchanges, exchanges.visits
         self.random = np.random.RandomState(seed)  # its numbers are the same in all versions
 
@@ -60,7 +59,7 @@ class Annealing:
             found = self.exchanges.propose(self.random, rated, price)
             changes = found.changes
             noise = noise if number else hot * found.usual
-            fallen = noise * COLD ** (number / (ratings - 1))
+            fallen = noise * self.exchanges.cold ** (number / (ratings - 1))
             bars = -fallen * np.log(self.random.random_sample(len(changes)))
             chosen = np.flatnonzero(changes < bars)
             if self.exchanges.best_first:

@@ -30,6 +30,7 @@ class Goal(NamedTuple):
 class PlaceExchanges:
     """The exchanges from the present places of a search. Without a linear score there are none."""
 
+    cold = 0.01
     best_first = True
 
     def __init__(self, visits: Visits, batches: Sequence[Batch]) -> None:

@@ -1,0 +1,100 @@
+"""The figures of the search for machine reassignment are those of the plain checker, move by move."""
+
+from collections import Counter
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.roadef.checker import costs, violations
+from bench.roadef.exchanges import Exchanges, ProcessExchanges, ProcessMove, ProcessMoves, changes
+from bench.roadef.placement import Placement
+from bench.roadef.problem import Problem
+from bench.roadef.terms import terms_of
+from ganeti_htools.engine.balancing.annealing import Annealing
+from ganeti_htools.engine.balancing.tabu_search import TabuSearch
+from tests.support.roadef import problems
+
+PRICE = 1000.0
+
+
+def excess(problem: Problem, assignment: list[int]) -> int:
+    """Compute how much of resources exceeds capacities; words of the checker have both figures."""
+    found = 0
+    for words in violations(problem, assignment):
+        if " exceed " in words:
+            amount, capacity = words.split(": ")[1].split(" of ")[0], words.split(" exceed ")[1]
+            found += int(amount) - int(capacity)
+    return found
+
+
+def misplaced(problem: Problem, assignment: list[int]) -> int:
+    """Count the violations of services one by one."""
+    counts, services = Counter[tuple[int, int]](), [process.service for process in problem.processes]
+    counts.update(zip(services, assignment, strict=True))
+    found = sum(count - 1 for count in counts.values())
+    for number, service in enumerate(problem.services):
+        places = [each for own, each in zip(services, assignment, strict=True) if own == number]
+        found += max(0, service.spread - len({problem.machines[each].location for each in places}))
+    return found + sum(" is not in neighbourhood " in words for words in violations(problem, assignment))
+
+
+@given(problems(), st.integers(0, 1000))
+def test_figures_after_random_moves_are_those_of_the_checker(problem: Problem, seed: int) -> None:
+    random, terms = np.random.RandomState(seed), terms_of(problem)
+    placement = Placement(terms, terms.home)
+    for _ in range(30):
+        placement.move(random.randint(len(problem.processes)), random.randint(len(problem.machines)))
+        at = placement.at.tolist()
+        assert placement.score == costs(problem, at).total
+        assert placement.misplaced == misplaced(problem, at)
+        assert placement.violation == excess(problem, at) + placement.unit * misplaced(problem, at)
+
+
+@given(problems(), st.integers(0, 1000))
+def test_rated_changes_are_those_of_the_checker(problem: Problem, seed: int) -> None:
+    random, terms = np.random.RandomState(seed), terms_of(problem)
+    needs = {(one, two) for one, service in enumerate(problem.services) for two in service.needs}
+    placement = Placement(terms, terms.home)
+    for _ in range(5):
+        found = ProcessExchanges(placement, 1).propose(random, 20, PRICE).found
+        rated = changes(placement, found, PRICE)
+        before = placement.score + PRICE * placement.violation
+        for which, (one, two, machine) in enumerate(zip(*map(np.ndarray.tolist, found), strict=True)):
+            here = int(placement.at[one])
+            if here == machine:
+                assert rated[which] == np.inf
+                continue
+            back = [(one, here), *([(two, machine)] if two < len(problem.processes) else [])]
+            placement.move(one, machine)
+            if len(back) > 1:
+                placement.move(two, here)
+            pair = int(placement.service[one]), int(placement.service[two])
+            if not {pair, pair[::-1]} & needs:
+                after = placement.score + PRICE * placement.violation
+                assert np.isclose(rated[which], after - before, rtol=1e-9, atol=1e-3)
+            for move in back:
+                placement.move(*move)
+        placement.move(random.randint(len(problem.processes)), random.randint(len(problem.machines)))
+
+
+@given(problems(), st.booleans())
+def test_best_visited_assignment_breaks_no_rule(problem: Problem, tabu: bool) -> None:
+    terms = terms_of(problem)
+    placement = Placement(terms, terms.home)
+    if tabu:
+        search = TabuSearch[ProcessMove](ProcessMoves(placement))
+        for _ in range(20):
+            search.step(PRICE)
+    else:
+        for _ in Annealing(ProcessExchanges(placement, 10)).round(PRICE, 1.0):
+            pass
+    (best,) = placement.best
+    assert list(violations(problem, best.pnode.tolist())) == []
+    assert costs(problem, best.pnode.tolist()).total == best.score
+    assert best.score <= costs(problem, problem.initial).total
+
+
+def test_exchanges_are_taken_by_marks() -> None:
+    found = Exchanges(np.array([1, 2]), np.array([3, 4]), np.array([5, 6])).take(np.array([False, True]))
+    assert [column.tolist() for column in found] == [[2], [4], [6]]
