@@ -30,7 +30,7 @@ class Proposals(Protocol):
         """Make an exchange, if there is room and the change is below the bar."""
 
 
-class Proposer(Protocol):
+class Exchanges(Protocol):
     """What the search asks of a problem."""
 
     number: tuple[int, int]  # ratings in a round, and exchanges in a rating
@@ -48,7 +48,7 @@ class Proposer(Protocol):
 class Annealing:
     """The search. It changes the state of the visits."""
 
-    def __init__(self, exchanges: Proposer, seed: int = 0) -> None:
+    def __init__(self, exchanges: Exchanges, seed: int = 0) -> None:
         self.exchanges, self.visits = exchanges, exchanges.visits
         self.random = np.random.RandomState(seed)  # its numbers are the same in all versions
 

@@ -3,7 +3,7 @@
 A tabu search and simulated annealing take turns, each from its own places. The tabu search finds exchanges
 where single moves lose much, annealing finds more where many small exchanges help. The price falls and rises:
 a low price leads to even clusters, a high price to those that copy little. What the two ask of a problem are
-:class:`.tabu_search.Moves` and :class:`.annealing.Proposer`.
+:class:`.tabu_search.Moves` and :class:`.annealing.Exchanges`.
 """
 
 import itertools
