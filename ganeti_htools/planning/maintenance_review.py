@@ -8,6 +8,7 @@ import numpy as np
 from ganeti_htools.engine.groups.recheck import remaining_move
 from ganeti_htools.engine.maintenance import returning, ways
 from ganeti_htools.engine.redundancy.recoverability import describe_lost
+from ganeti_htools.engine.rules import placement_rules
 from ganeti_htools.execution.jobs import Jobsets
 from ganeti_htools.model.cluster import Node
 from ganeti_htools.model.columns import NOWHERE, Bools
@@ -68,6 +69,10 @@ def follow_rest(
         if why is not None or index is None:
             return f"instance {move.instance}: {why}"
         moving.add(index)
+    for index in np.flatnonzero(placement_rules.apart(after, state)).tolist():
+        return (
+            f"instance {state.cluster.instances[index].name}: {placement_rules.reason_to_stay(state, index)}"
+        )
     return after, moving
 
 

@@ -14,10 +14,20 @@ import numpy as np
 
 from ganeti_htools.engine.allocation.evacuate import MovedInstance
 from ganeti_htools.engine.allocation.leave import leave
+from ganeti_htools.engine.allocation.move_parts import try_operation
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.balancing.balance import score_of
-from ganeti_htools.engine.maintenance.ways import Ways, follow, moved_along, places, start, units
+from ganeti_htools.engine.maintenance.ways import (
+    Ways,
+    follow,
+    moved_along,
+    places,
+    start,
+    units,
+    way_to,
+)
 from ganeti_htools.engine.rules import placement_rules
+from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.moves import MovePart, Operation
@@ -26,7 +36,8 @@ from ganeti_htools.model.state import State
 from ganeti_htools.model.types import EvacMode, MirrorType
 
 STAYING = "it must not be moved"
-_TRIED = 32  # nodes, those with most free memory, of which one or two are tried for a whole set
+_COPIES = "they have several secondaries; --empty copies disks"
+_TRIED = 16  # nodes, of which one or two are tried for a whole set
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,42 +183,56 @@ def _leave_together(
 ) -> Ways:
     """Move members of a set, in place, to where the score is lowest then; returns the parts of each.
 
-    Of equal places the last wins. Raises RequestFailed if there is no place for all.
+    Members without a mirror follow those with one. Of equal places the last wins. Raises RequestFailed if
+    there is no place for all.
     """
-    own = int(state.pnode[unit[0]]), int(state.snode[unit[0]])
-    scope, shut = state.group == state.group[own[0]], leaving | state.columns.offline
+    mates, shut = placement_rules.mates(state, unit[0]), leaving | state.columns.offline
     operations = [_operation(state, unit[0], mode) for mode in _modes(state, unit[0], leaving, secondaries)]
-    rows = np.flatnonzero(scope & ~shut & ~np.isin(np.arange(len(scope)), own))
-    rows = np.sort(rows[np.argsort(-state.columns.unallocated[rows], kind="stable")][:_TRIED])
+    scope = state.group == state.group[state.pnode[unit[0]]]
     best, lowest, why = Ways(), math.inf, "no other node takes instances"
-    for nodes in permutations(rows.tolist(), sum(each.takes_node for each in operations)):
-        tried, ways = state.copy(), _ways(state, unit, operations, nodes)
+    rows = _nodes_to_try(state, unit, mates, scope & ~shut, options)
+    for nodes in permutations(rows, sum(each.takes_node for each in operations)):
+        new, end = iter(nodes), (int(state.pnode[unit[0]]), int(state.snode[unit[0]]))
+        for each in operations:
+            end = each.nodes(*end, next(new) if each.takes_node else NOWHERE)
+        ways: Ways = {index: way_to(state, index, end) or () for index in unit}
+        tried = state.copy()
+        copies = any(part.operation.copies_disks for parts in ways.values() for part in parts)
         failures = (follow(tried, index, parts, shut, options) for index, parts in ways.items())
-        failure = next(filter(None, failures), None)
+        failure = _COPIES if copies and not secondaries else next(filter(None, failures), None)
+        if failure is None and placement_rules.apart(tried, state)[unit].any():
+            failure = "others of them are elsewhere"
         if failure is not None:
             why = failure
         elif (score := score_of(tried, scope)) <= lowest:
             best, lowest = ways, score
     if not best:
-        members = sorted({*unit, *placement_rules.mates(state, unit[0])})
-        names = ", ".join(state.cluster.instances[index].name for index in members)
+        names = ", ".join(state.cluster.instances[index].name for index in sorted({*unit, *mates}))
         raise RequestFailed(f"no place for all of {names}, which stay together: {why}")
     for index, parts in best.items():
         follow(state, index, parts, shut, options, reporter)
     return best
 
 
+def _nodes_to_try(
+    state: State, unit: Sequence[int], mates: Sequence[int], usable: Bools, options: PlacementOptions
+) -> list[int]:
+    """Return the nodes (rows) to try for a set, in order.
+
+    These are first the nodes of members elsewhere, then those that take each member now, then those with most
+    free memory.
+    """
+    free, near = state.columns.unallocated, [row for mate in mates for row in places(state, mate)]
+    rows = np.flatnonzero(usable & ~np.isin(np.arange(len(usable)), places(state, unit[0])))
+    fits = np.ones(len(rows), np.bool_)
+    for index in unit:
+        operation = _operation(state, index, EvacMode.SECONDARY)
+        fits &= try_operation(state, state.instance(index), operation, rows, options).codes == FITS
+    order = np.lexsort((-free[rows], ~fits, ~np.isin(rows, near)))
+    return sorted(rows[order[:_TRIED]].tolist())
+
+
 def _operation(state: State, index: int, mode: EvacMode) -> Operation:
     if state.snode[index] == NOWHERE:
         return Operation.FAILOVER_TO
     return Operation.FAILOVER if mode is EvacMode.PRIMARY else Operation.REPLACE_SECONDARY
-
-
-def _ways(state: State, unit: Sequence[int], operations: Sequence[Operation], nodes: Sequence[int]) -> Ways:
-    """Return the ways of a set: members without a mirror follow those with one."""
-    new, end = iter(nodes), (int(state.pnode[unit[0]]), int(state.snode[unit[0]]))
-    parts = [MovePart(each, next(new) if each.takes_node else NOWHERE) for each in operations]
-    for part in parts:
-        end = part.operation.nodes(*end, part.node)
-    alone = [MovePart(Operation.FAILOVER_TO, end[0])]
-    return {index: alone if state.snode[index] == NOWHERE else parts for index in unit}

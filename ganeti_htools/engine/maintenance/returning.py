@@ -1,7 +1,6 @@
 """Instances that return to their homes, or are balanced, when maintenance ends (``hmaintain(1)``)."""
 
 from collections.abc import Iterable, Mapping
-from itertools import product
 
 import numpy as np
 
@@ -9,17 +8,14 @@ from ganeti_htools.engine.allocation.evacuate import MovedInstance
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.balancing.balance import rebalance
 from ganeti_htools.engine.maintenance.emptying import STAYING, Emptying, fail, stays
-from ganeti_htools.engine.maintenance.ways import follow, moved_along, start, units
+from ganeti_htools.engine.maintenance.ways import Nodes, follow, moved_along, start, units, way_to
 from ganeti_htools.engine.redundancy.health import groups
 from ganeti_htools.engine.redundancy.recoverability import describe_lost, unrecoverable
+from ganeti_htools.engine.rules import placement_rules
 from ganeti_htools.model.columns import NOWHERE, Bools
-from ganeti_htools.model.moves import MovePart, Operation
+from ganeti_htools.model.moves import MovePart
 from ganeti_htools.model.options import BalancingOptions, PlacementOptions
 from ganeti_htools.model.state import State
-from ganeti_htools.model.types import MirrorType
-
-_MOST_PARTS = 3  # from any two nodes to any two others
-Nodes = tuple[int, int]  # rows of primary and secondary, NOWHERE without one
 
 
 def return_home(
@@ -37,7 +33,7 @@ def return_home(
     rows, moved, refused = state.cluster.instances, list[MovedInstance](), list[tuple[int, str]]()
     lost = lost_now(state) if safe else np.zeros(len(rows), np.bool_)
     for unit in units(state, sorted(homes, key=lambda index: -rows[index].mem)):
-        ways = {index: way for index in unit if (way := way_home(state, index, homes[index])) != ()}
+        ways = {index: way for index in unit if (way := way_to(state, index, homes[index])) != ()}
         tried, why, index = state.copy(), None, NOWHERE
         for index, parts in ways.items():
             start(tried, index, reporter)
@@ -52,6 +48,9 @@ def return_home(
                 why = follow(tried, index, parts, state.columns.offline, options, reporter)
             if why is not None:
                 break
+        if why is None and placement_rules.apart(tried, state)[list(ways)].any():
+            why = placement_rules.reason_to_stay(state, index)
+            start(tried, index, reporter)
         now = _after_move(tried, lost, index) if ways and why is None and safe else lost
         if why is None and (new := np.flatnonzero(now & ~lost).tolist()):
             why = describe_lost(tried, new)
@@ -93,32 +92,3 @@ def lost_now(state: State) -> Bools:
     for group in groups(state):
         found |= unrecoverable(state, state.group == group)
     return found
-
-
-def way_home(state: State, index: int, home: Nodes) -> tuple[MovePart, ...] | None:
-    """Return the way with the fewest copies, then the fewest operations; None if there is none."""
-    here = int(state.pnode[index]), int(state.snode[index])
-    primary, secondary = home
-    mirror = state.cluster.instances[index].template.mirror
-    if mirror is not MirrorType.INTERNAL:
-        if here[0] == primary:
-            return ()
-        return (MovePart(Operation.FAILOVER_TO, primary),) if mirror is MirrorType.EXTERNAL else None
-    choices = [MovePart(Operation.FAILOVER), MovePart(Operation.REPLACE_SECONDARY, primary)]
-    if secondary != NOWHERE:
-        choices.append(MovePart(Operation.REPLACE_SECONDARY, secondary))
-    ways = (way for count in range(_MOST_PARTS + 1) for way in product(choices, repeat=count))
-    leading = (way for way in ways if _leads(here, way, home))
-    return min(leading, key=_effort, default=None)
-
-
-def _leads(here: Nodes, way: tuple[MovePart, ...], home: Nodes) -> bool:
-    for part in way:
-        if part.operation is Operation.REPLACE_SECONDARY and part.node in here:
-            return False
-        here = part.operation.nodes(*here, part.node)
-    return here[0] == home[0] and home[1] in (NOWHERE, here[1])
-
-
-def _effort(way: tuple[MovePart, ...]) -> tuple[int, int]:
-    return sum(part.operation.copies_disks for part in way), len(way)

@@ -1,6 +1,7 @@
 """Moves of instances along given ways: part by part, and the members of a set one after the other."""
 
 from collections.abc import Iterable, Sequence
+from itertools import product
 
 import numpy as np
 
@@ -15,7 +16,10 @@ from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.moves import MovePart, Operation
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
+from ganeti_htools.model.types import MirrorType
 
+_MOST_PARTS = 3  # from any two nodes to any two others
+Nodes = tuple[int, int]  # rows of primary and secondary, NOWHERE without one
 Ways = dict[int, Sequence[MovePart]]  # by instance (row), in order
 
 
@@ -53,6 +57,38 @@ def start(state: State, index: int, reporter: Reporter) -> None:
     reporter.starting(state, state.instance(index), state.group == state.group[state.pnode[index]])
 
 
+def way_to(state: State, index: int, end: Nodes) -> tuple[MovePart, ...] | None:
+    """Return the way of an instance (row) to its nodes in the end; None if there is none.
+
+    Of all ways it has the fewest copies, then the fewest operations.
+    """
+    here = int(state.pnode[index]), int(state.snode[index])
+    primary, secondary = end
+    mirror = state.cluster.instances[index].template.mirror
+    if mirror is not MirrorType.INTERNAL:
+        if here[0] == primary:
+            return ()
+        return (MovePart(Operation.FAILOVER_TO, primary),) if mirror is MirrorType.EXTERNAL else None
+    choices = [MovePart(Operation.FAILOVER), MovePart(Operation.REPLACE_SECONDARY, primary)]
+    if secondary != NOWHERE:
+        choices.append(MovePart(Operation.REPLACE_SECONDARY, secondary))
+    ways = (way for count in range(_MOST_PARTS + 1) for way in product(choices, repeat=count))
+    leading = (way for way in ways if _leads(here, way, end))
+    return min(leading, key=_effort, default=None)
+
+
+def _leads(here: Nodes, way: tuple[MovePart, ...], end: Nodes) -> bool:
+    for part in way:
+        if part.operation is Operation.REPLACE_SECONDARY and part.node in here:
+            return False
+        here = part.operation.nodes(*here, part.node)
+    return here[0] == end[0] and end[1] in (NOWHERE, here[1])
+
+
+def _effort(way: tuple[MovePart, ...]) -> tuple[int, int]:
+    return sum(part.operation.copies_disks for part in way), len(way)
+
+
 def follow(
     state: State,
     index: int,
@@ -63,21 +99,17 @@ def follow(
 ) -> str | None:
     """Move an instance along its way, in place. Returns why a part is impossible, or None.
 
-    ``shut`` nodes take no instances. On the way an instance may be without those with which it stays
-    together. Each part is reported, the impossible one is not ended.
+    ``shut`` nodes take no instances. Each part is reported, the impossible one is not ended. The instance may
+    leave those with which it stays together: :func:`.placement_rules.apart` judges the end of all.
     """
-    asked, end = state.instance(index), (int(state.pnode[index]), int(state.snode[index]))
-    for part in parts:
-        end = part.operation.nodes(*end, part.node)
-    if placement_rules.leaves_mates(state, index, *end):
-        return "it would leave those with which it stays together"
+    asked = state.instance(index)
     for part in parts:
         start(state, index, reporter)
         target = part.node if part.operation.takes_node else int(state.snode[index])
         if target == NOWHERE or shut[target]:
             name = "no secondary" if target == NOWHERE else state.cluster.nodes[target].name
             return f"{name} takes no instances"
-        if target == (state.pnode[index]):
+        if target == state.pnode[index]:
             return f"it is on {state.cluster.nodes[target].name} already"
         trial = try_part(placement_rules.without_sets(state), asked, part, options)
         reporter.judged(np.array([target]), trial)

@@ -144,17 +144,19 @@ def in_sets(state: State) -> Bools:
     return found
 
 
-def apart(state: State) -> Bools:
-    """Mark the instances that are not on the nodes of all instances with which they stay together."""
+def apart(state: State, before: State | None = None) -> Bools:
+    """Mark the instances that are not on the nodes of all instances with which they stay together.
+
+    With ``before`` only those that have got such a node since then.
+    """
     found = np.zeros(len(state.pnode), np.bool_)
     if state.rules is not None and state.rules.sets:
         of = state.rules.instances.sets
-        for counts, nodes in (
-            (state.rules.primaries, state.pnode[:, np.newaxis]),
-            (state.rules.secondaries, state.snode[:, np.newaxis]),
-        ):
-            elsewhere = (of != NOWHERE) & (counts[of, nodes] < counts.sum(axis=1)[of])
-            found |= (elsewhere & (nodes != NOWHERE)).any(axis=1)
+        for counts, role in ((state.rules.primaries, "pnode"), (state.rules.secondaries, "snode")):
+            nodes = getattr(state, role)
+            elsewhere = (of != NOWHERE) & (counts[of, nodes[:, np.newaxis]] < counts.sum(axis=1)[of])
+            new = before is None or nodes != getattr(before, role)
+            found |= elsewhere.any(axis=1) & (nodes != NOWHERE) & new
     return found
 
 
@@ -194,18 +196,6 @@ def mates(state: State, index: int) -> list[int]:
         if more | found == found:
             return sorted(found - {index})
         found |= more
-
-
-def leaves_mates(state: State, index: int, primary: int, secondary: int) -> bool:
-    """Whether an instance (row) with these new nodes would not be on those of the instances with which it
-    stays together. NOWHERE stands for no secondary.
-    """
-    if state.rules is None:
-        return False
-    none = np.zeros(0, np.int64)
-    of = InstanceRules(np.zeros((), np.int64), none, state.rules.instances.sets[index])
-    own, new = (int(state.pnode[index]), int(state.snode[index])), None if secondary == NOWHERE else secondary
-    return not allows(state.rules, of, *own, primary, new)
 
 
 def without_sets(state: State) -> State:

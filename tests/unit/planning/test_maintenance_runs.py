@@ -355,3 +355,20 @@ async def test_roll_goes_on_after_any_kill(autojump_clock: MockClock, seed: int)
         nursery.cancel_scope.cancel()
         assert {*worked} == {"one", "two", "three", "four"}
         check_restored(caller)
+
+
+async def test_set_with_a_new_member_does_not_come_home_without_it(autojump_clock: MockClock) -> None:
+    """The member is created after the plan."""
+    async with ganeti() as caller:
+        cluster = caller.world.cluster
+        pair = [replace(instance(name, EXT, "one"), tags=(TOGETHER,)) for name in ("pool-one", "third")]
+        others = [row for row in cluster.instances if row.name != "pool-one"]
+        caller.master.jobs.change(replace(caller.world, cluster=replace(cluster, instances=(*others, *pair))))
+        assert (await caller.squeeze(START)).ending is Ending.DONE
+        now = await caller.read()
+        proposal = HMAINTAIN.propose(now, END, lambda _text: None)
+        check = proposal.review("stop", lambda *_texts: None)
+        assert check(now, proposal.jobs, 0).obstacle is None
+        new = replace(instance("new", EXT, places(now)["third"][0]), tags=(TOGETHER,))
+        why = check(replace(now, instances=(*now.instances, new)), proposal.jobs, 0).obstacle
+        assert why == "instance pool-one: it stays together with others (htools:together:set)"
