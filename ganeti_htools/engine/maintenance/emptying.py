@@ -204,7 +204,7 @@ def _leave_together(
             failure = "others of them are elsewhere"
         if failure is not None:
             why = failure
-        elif (score := score_of(tried, scope)) <= lowest:
+        elif not (score := score_of(tried, scope)) > lowest:  # not a number while a node reports nothing
             best, lowest = ways, score
     if not best:
         names = ", ".join(state.cluster.instances[index].name for index in sorted({*unit, *mates}))

@@ -84,6 +84,13 @@ def test_set_finds_its_only_nodes_among_many() -> None:
     assert [{*move.nodes} for move in plan.moved] == [{2, 3}] * 2
 
 
+def test_set_leaves_while_another_node_reports_nothing() -> None:
+    made = by_hand.cluster(dict.fromkeys(NAMES, 20_000), [member("a", "n0"), member("b", "n0")])
+    nodes = (*made.nodes[:5], replace(made.nodes[5], t_mem=0.0, f_mem=0))
+    plan = emptied(state_of(replace(made, nodes=nodes)), 0)
+    assert [move.instance for move in plan.moved] == [0, 1]
+
+
 def test_member_joins_the_others_on_a_full_node() -> None:
     names = [f"n{number:02}" for number in range(40)]
     rows = [member("a", "n00"), member("b", "n39")]
