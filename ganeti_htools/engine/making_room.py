@@ -35,7 +35,8 @@ from ganeti_htools.model.types import AllocPolicy
 
 MOST_MOVES = 6  # of plans that are searched completely, without a limit
 LONGEST = 30  # moves of a plan, without a limit
-PATIENCE = 5_000  # moves that are tried
+PATIENCE = 5_000  # moves that are tried; a placement counts as well where there are many pairs of nodes
+PAIRS = 10_000  # pairs of nodes whose search takes as long as a try
 TARGETS = 6  # nodes, or pairs of nodes, that are relieved by trial
 _NEVER = 1 << 30  # departures, where none suffice
 
@@ -187,6 +188,12 @@ class _Newcomer:
         """Whether it needs a secondary."""
         return self.request.placement.count == 2
 
+    @property
+    def pairs(self) -> int:
+        """The number of pairs that a placement looks at: of primary and secondary, or of node and loss."""
+        some = self.mirrored or self.options.capacity
+        return sum(len(nodes) ** 2 for _, nodes in self.groups) if some else 0
+
     def placed(self, state: State, remarks: bool = False) -> PlacedInstance:
         """Place the instance on a copy of a state. With ``remarks`` a refusal names what is missing."""
         placement = self.request.placement
@@ -263,10 +270,14 @@ class _Search:
             for after in self.after(way, move, left - 1, bases):
                 if left > 1:
                     self.extend(after, left - 1)
-                elif self.newcomer.placed(after.state).nodes:
+                elif self._has_room(after.state):
                     self.best = after
                 if self.ended or not self.is_worth(after.volume):
                     return
+
+    def _has_room(self, state: State) -> bool:
+        self.tries += self.newcomer.pairs // PAIRS
+        return bool(self.newcomer.placed(state).nodes)
 
     def is_worth(self, volume: int) -> bool:
         """Whether a plan that copies so much (MiB) is allowed, and better than the best."""

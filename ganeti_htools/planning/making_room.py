@@ -140,8 +140,9 @@ class RoomPlan(ToolPlan[MakeRoomOptions]):
             return "no moves make room for it"
         copied = "" if limits.copy < 0 else f" that copy at most {limits.copy} MiB"
         if room.ended:
-            tried = f"the search ended after {making_room.PATIENCE} tries"
-            return f"found no room: {tried}; no plan of {counted(room.searched, 'move')}{copied} makes any"
+            tried = f"found no room: the search ended after {making_room.PATIENCE} tries"
+            none = f"; no plan of at most {counted(room.searched, 'move')}{copied} makes any"
+            return tried + (none if room.searched else "")
         return f"no plan of at most {counted(room.searched, 'move')}{copied} makes room for it"
 
     def jobs(self) -> Jobsets:

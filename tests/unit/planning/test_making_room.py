@@ -1,12 +1,14 @@
 """Plans that make room: their review, what is left of their limits, and what they claim."""
 
 from dataclasses import replace
+from unittest import mock
 
 import orjson
 import pytest
 
 from ganeti_htools.cli.report.room import text
 from ganeti_htools.engine import making_room
+from ganeti_htools.engine.decide import place
 from ganeti_htools.engine.making_room import LONGEST
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError, RequestFailed
@@ -70,6 +72,24 @@ def test_room_is_made_by_more_moves_than_are_searched(monkeypatch: pytest.Monkey
     assert "another plan may do with 5 moves, or copy less" in text({**found, "at_least": 5})
     with pytest.raises(RequestFailed, match="no plan of at most 8 moves"):
         plan(cluster, replace(options, max_moves=8))
+
+
+def test_search_ends_early_where_places_have_many_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule of tags refuses all nodes, so each move could make room."""
+    tags, names = ("htools:apart:x",), [f"n{number}" for number in range(9)]
+    rows = [by_hand.instance(f"i{name}", DiskTemplate.EXT, name, mem=100, tags=tags) for name in names]
+    rows += [replace(row, name=f"other-{row.name}", tags=()) for row in rows]
+    request = messages.allocate("new", "drbd", memory=200, disks=[1024], tags=tags)
+    options = replace(OPTIONS, request=orjson.dumps(request).decode())
+    monkeypatch.setattr(making_room, "PATIENCE", 60)
+    cluster, counts = by_hand.cluster(dict.fromkeys(names, 5_000), rows), []
+    for pairs in (10_000, 1):
+        monkeypatch.setattr(making_room, "PAIRS", pairs)
+        with mock.patch.object(making_room, "place", wraps=place) as spy:
+            with pytest.raises(RequestFailed, match="the search ended after 60 tries"):
+                plan(cluster, options)
+            counts.append(spy.call_count)
+    assert counts[1] < 10 < 30 < counts[0]
 
 
 NEW = by_hand.instance("new", DiskTemplate.EXT, "n1", mem=100)
