@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.capacity.bulk_search import BulkSearch, InstanceNodes, Known, NodeKey, NodeOutcome
-from ganeti_htools.engine.capacity.pair_amounts import Amounts, PairAmounts
+from ganeti_htools.engine.capacity.pair_amounts import PairAmounts, PairFigures
 from ganeti_htools.engine.capacity.pair_bounds import PairWeights, pair_bounds
 from ganeti_htools.engine.capacity.pair_kinds import AsSecondary, PairKinds
 from ganeti_htools.engine.rules import node_rules
@@ -18,7 +18,7 @@ from ganeti_htools.model.columns import NOWHERE, SINGLE, Bools, Floats, Ints, so
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
 
-# Amounts of pairs that are so few are found out about all at once.
+# Figures of pairs that are so few are found out about all at once.
 USUAL = 16
 
 # Where there are more kinds of pairs, bounds tell which ones to score.
@@ -127,7 +127,7 @@ class PairSearch(BulkSearch):
                 if second := outcome.secondary.get(self.amounts.known[number]):
                     yield NodeKey(self.like[at], second.figures)
 
-    def find_out_second(self, wanted: Mapping[NodeKey, Collection[Amounts]]) -> None:
+    def find_out_second(self, wanted: Mapping[NodeKey, Collection[PairFigures]]) -> None:
         """Find the outcome of nodes as secondary in pairs with these amounts."""
         keys, amounts = zip(*((key, each) for key, some in wanted.items() for each in some), strict=True)
         outcomes, old = [self.known[key] for key in keys], self._nodes(keys)

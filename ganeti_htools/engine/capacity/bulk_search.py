@@ -62,7 +62,7 @@ class NodeOutcome:
     """The outcome of a node with certain figures if an instance comes.
 
     ``now`` are the node's contributions to the components. ``secondary`` has an outcome for each
-    :class:`.Amounts` of a pair in which the node may be secondary.
+    :class:`.PairFigures` of a pair in which the node may be secondary.
     """
 
     now: Floats

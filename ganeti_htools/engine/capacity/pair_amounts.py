@@ -10,7 +10,7 @@ from ganeti_htools.model.columns import sorted_unique
 from ganeti_htools.model.state import RequestedInstance, State
 
 
-class Amounts(NamedTuple):
+class PairFigures(NamedTuple):
     """The amounts that a secondary keeps free for a primary, and the number of locations that both share.
 
     ``memory`` is in MiB. ``classes`` are custom classes, empty unless the instance demands any.
@@ -37,10 +37,10 @@ class PairAmounts:
             self.numbers = np.searchsorted(different, mixed)
             split = (divmod(each, size) for each in different.tolist())
             met = [(*met[number], amount) for number, amount in split]
-        self.known = [Amounts(memory, together, tuple(classes)) for memory, together, *classes in met]
+        self.known = [PairFigures(memory, together, tuple(classes)) for memory, together, *classes in met]
         self.number = {amounts: number for number, amounts in enumerate(self.known)}
 
-    def of(self, nodes: InstanceNodes) -> Amounts:
+    def of(self, nodes: InstanceNodes) -> PairFigures:
         """The amounts of a pair."""
         return self.known[int(self.numbers[nodes])]
 
@@ -51,7 +51,7 @@ class PairAmounts:
         for peers, kept in zip(state.class_peers, asked.secondary_classes, strict=True):
             peers[nodes] += kept
         classes = tuple(map(sum, zip(before.classes, asked.secondary_classes, strict=False)))
-        after = Amounts(before.memory + asked.secondary_mem, before.shared, classes)
+        after = PairFigures(before.memory + asked.secondary_mem, before.shared, classes)
         self.numbers[nodes] = self.number.setdefault(after, len(self.known))
         if self.numbers[nodes] == len(self.known):
             self.known.append(after)
