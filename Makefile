@@ -25,7 +25,7 @@ help:
 	@echo "make demo          the daemon and the iallocator at work on an embedded cluster"
 	@echo "make test          linters, type checker and tests"
 	@echo "make check         linters, type checker and unit tests without searches: for every change on the way"
-	@echo "make coverage      the same, and the branches that the tests cover, 95 % at least"
+	@echo "make coverage      the same, and the branches that the tests cover, 96 % at least"
 	@echo "make test-long     more cases, then those tests that search at random, again and again, never the same (ROUNDS=20)"
 	@echo "make lint          linters and type checker"
 	@echo "make test-lowest   the tests that use dependencies, with the lowest supported versions of these"
@@ -64,11 +64,15 @@ $(VENV)/.developer: $(VENV)/.installed
 test: lint
 	$(BIN)/python $(PYTEST)
 
-# The floor is just below the present coverage. Programs that tests start count as well.
+# The floor is just below the present coverage. Programs that tests start count as well, but those of tests that
+# measuring disturbs: they may write no files, or count their processes.
+UNMEASURED := --ignore=tests/daemon/test_unprivileged.py --deselect=tests/daemon/test_absence.py::test_executable_notices_that_the_daemon_ends_meanwhile
+coverage: export COVERAGE_FILE := $(CURDIR)/.cache/coverage/data
 coverage: lint
-	$(BIN)/coverage run $(PYTEST)
+	@rm -rf .cache/coverage && install -d -m 1777 .cache/coverage  # programs of other users write there
+	$(BIN)/coverage run $(PYTEST) $(UNMEASURED)
 	@$(BIN)/coverage combine --quiet
-	@$(BIN)/coverage report --format=total --fail-under=95
+	@$(BIN)/coverage report --format=total --fail-under=96
 
 check: lint
 	$(BIN)/python $(PYTEST) -m "not long and not searching" tests/unit

@@ -75,7 +75,7 @@ def test_socket_without_a_name_gets_no_sign() -> None:
 def test_little_is_imported_before_the_sign() -> None:
     code = "import sys, htoolsd.__main__"
     code += "; assert not {'argparse', 'dataclasses', 'trio', 'numpy', 'ganeti_htools'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-c", code], check=True, env={})
 
 
 def test_all_programs_know_the_sign_by_the_same_name() -> None:
