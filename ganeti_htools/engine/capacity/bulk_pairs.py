@@ -129,12 +129,13 @@ class PairSearch(BulkSearch):
 
     def find_out_second(self, wanted: Mapping[NodeKey, Collection[PairFigures]]) -> None:
         """Find the outcome of nodes as secondary in pairs with these amounts."""
-        keys, amounts = zip(*((key, each) for key, some in wanted.items() for each in some), strict=True)
-        outcomes, old = [self.known[key] for key in keys], self._nodes(keys)
+        amounts = [each for some in wanted.values() for each in some]
+        which = np.repeat(np.arange(len(wanted)), [len(some) for some in wanted.values()])
+        outcomes, old = [self.known[key] for key in wanted], self._nodes(list(wanted)).take(which)
         memory, shared, *classes = np.array([(each.memory, each.shared, *each.classes) for each in amounts]).T
         new, codes = node_rules.add_secondary(old, self.asked, memory, peers=classes)
         rows, number = [*self.spreads, *self.counts], len(self.spreads)
-        x = np.array([outcome.now for outcome in outcomes])[:, rows].T
+        x = np.array([outcome.now for outcome in outcomes])[which][:, rows].T
         y = self.values([self.which[row] for row in rows], new)
         change, squares = y - x, y[:number] * y[:number] - x[:number] * x[:number]
         for row, at in self.counts.items():
@@ -142,8 +143,8 @@ class PairSearch(BulkSearch):
                 change[number + at] += shared
         table = AsSecondary(codes[np.newaxis], change[:number], squares, change[number:])
         arrivals = self.arrivals(np.concatenate(table), new)
-        for outcome, each, arrival in zip(outcomes, amounts, arrivals, strict=True):
-            outcome.secondary[each] = arrival
+        for at, each, arrival in zip(which.tolist(), amounts, arrivals, strict=True):
+            outcomes[at].secondary[each] = arrival
 
     def with_secondaries(self, numbers: Mapping[int, Collection[int]]) -> list[NodeOutcome]:
         """The outcomes of candidates, with those as secondary in pairs with these amounts (numbers)."""

@@ -118,14 +118,11 @@ class PairKinds:
 
     def _move(self, position: int, row: int, new: Ints) -> None:
         """Give a node another row, and its pairs as secondary other columns."""
-        height, width = self.number.shape
         new[position] = 0
-        as_primary = np.bincount(self.column[:, position], minlength=width)
+        as_primary = np.bincount(self.column[:, position], minlength=self.number.shape[1])
         self.number[self.row[position]] -= as_primary
         self.number[row] += as_primary
         self.row[position] = row
         for columns, sign in ((self.column[position], -1), (new, 1)):
-            for column in np.flatnonzero(np.bincount(columns)).tolist():
-                primaries = self.row[columns == column]
-                self.number[:, column] += sign * np.bincount(primaries, minlength=height)
+            np.add.at(self.number, (self.row, columns), sign)
         self.column[position] = new
