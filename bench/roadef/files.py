@@ -110,19 +110,3 @@ def read_assignment(path: Path, processes: int, machines: int) -> list[int]:
 def assignment_text(machines: Sequence[int]) -> str:
     """Write the machines of processes as a file of the challenge has them."""
     return " ".join(map(str, machines)) + "\n"
-
-
-def model_text(problem: Problem) -> str:
-    """Write a problem, without the assignment, as a model file of the challenge has it."""
-    lines = [
-        [len(problem.resources)], *([int(each.transient), each.load_weight] for each in problem.resources),
-        [len(problem.machines)],
-        *([each.neighbourhood, each.location, *each.capacity, *each.safety_capacity, *each.move_costs]
-          for each in problem.machines),
-        [len(problem.services)], *([each.spread, len(each.needs), *each.needs] for each in problem.services),
-        [len(problem.processes)],
-        *([each.service, *each.requirement, each.move_cost] for each in problem.processes),
-        [len(problem.balances)], *(list(each) for each in problem.balances),
-        list(problem.weights),
-    ]  # fmt: skip
-    return "".join(" ".join(map(str, line)) + "\n" for line in lines)

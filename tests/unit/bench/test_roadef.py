@@ -5,11 +5,28 @@ from pathlib import Path
 import pytest
 
 from bench.roadef.checker import Costs, costs, violations
-from bench.roadef.files import FileError, assignment_text, model_text, read_problem
+from bench.roadef.files import FileError, assignment_text, read_problem
 from bench.roadef.generator import Size, generated
+from bench.roadef.problem import Problem
 from bench.roadef.rows import BEST, OWN
 from bench.roadef.search import search
 from tests.support.roadef import BY_HAND
+
+
+def model_text(problem: Problem) -> str:
+    """Write a problem, without the assignment, as a model file of the challenge has it."""
+    lines = [
+        [len(problem.resources)], *([int(each.transient), each.load_weight] for each in problem.resources),
+        [len(problem.machines)],
+        *([each.neighbourhood, each.location, *each.capacity, *each.safety_capacity, *each.move_costs]
+          for each in problem.machines),
+        [len(problem.services)], *([each.spread, len(each.needs), *each.needs] for each in problem.services),
+        [len(problem.processes)],
+        *([each.service, *each.requirement, each.move_cost] for each in problem.processes),
+        [len(problem.balances)], *(list(each) for each in problem.balances),
+        list(problem.weights),
+    ]  # fmt: skip
+    return "".join(" ".join(map(str, line)) + "\n" for line in lines)
 
 
 def written(directory: Path, model: str, assignment: str) -> tuple[Path, Path]:
