@@ -8,6 +8,7 @@ percent-encoded.
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import lru_cache
 
 from ganeti_htools.backends import values
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk, Node
@@ -23,6 +24,7 @@ _DECODED = re.compile(r"%([0-9A-Fa-f]{2})")
 _FLAGS = {"Y": True, "N": False}
 
 
+@lru_cache(1024)  # many disks share a unit, which is one object then
 def parse_unit(kind: str, key: str) -> DesiredUnit | None:
     """Return the unit of a type and key; None for a type that holds no disks. Raises DataError."""
     if kind == IGNORED:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ganeti_htools.backends import iallocator
+from ganeti_htools.backends.documents import without_garbage_collection
 from ganeti_htools.backends.inventory_tags import malformed_inventories, with_tagged_inventories
 from ganeti_htools.cli.cluster import load, save, with_load
 from ganeti_htools.cli.report import tables
@@ -34,6 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return execute(HAIL, run, argv)
 
 
+@without_garbage_collection()
 def run(line: CommandLine) -> None:
     """Read, decide, answer. Raises HtoolsError."""
     if not line.arguments:

@@ -183,7 +183,7 @@ class Instance:
         return Demand(
             self.mem,
             self.vcpus,
-            tuple(disk.size for disk in self.disks),
+            tuple([disk.size for disk in self.disks]),
             self.template,
             self.spindle_use,
             self.spindles,

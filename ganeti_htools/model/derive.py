@@ -35,7 +35,7 @@ from ganeti_htools.model.tag_columns import (
     location_columns,
     location_scores,
 )
-from ganeti_htools.model.units import Units, space_of
+from ganeti_htools.model.units import Units, spaces_of
 from ganeti_htools.model.units_in_use import nodes_seeing, units_in_use
 
 
@@ -220,8 +220,9 @@ def _disk(
     nodes: Sequence[Node], placed: HostedInstances, figures: Figures, units: Units, held: NodeReservations
 ) -> dict[str, Any]:
     columns: dict[str, Any] = {}
+    spaces = [spaces_of(node, units) for node in nodes]
     for unit in range(len(units.local)):
-        space = [space_of(node, units, unit) for node in nodes]
+        space = [each[unit] for each in spaces]
         free = counted = _ints(room for _, room in space) - held.disk[unit]
         if placed.forthcoming.any():
             coming = placed.on_both(figures.disk[:, unit], placed.forthcoming)

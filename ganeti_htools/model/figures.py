@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import Bools, Ints
+from ganeti_htools.model.needs_table import NeedsTable, tabulate_needs
 from ganeti_htools.model.placement_tags import has_rules
 from ganeti_htools.model.policy import Demand, IPolicy
 from ganeti_htools.model.types import DiskTemplate, Status
-from ganeti_htools.model.units import SINGLE, Needs, Units, needs_of
+from ganeti_htools.model.units import SINGLE, Units
 
 TEMPLATE_CODE = {template: code for code, template in enumerate(DiskTemplate)}
 
@@ -105,36 +106,31 @@ def tabulate(
     if len(demands) > len(rows) + len(fresh):
         return tabulate(rows, units=units)  # forget the demands of instances long gone
     if len(fresh):
-        needs = [needs_of(rows[row], units) for row in fresh.tolist()]
-        pairs = zip(fresh.tolist(), needs, strict=True)
-        values[fresh] = np.array([_record(rows[row], need, demands) for row, need in pairs], FIELDS)
-        disk[fresh], wants[fresh] = [need.disk for need in needs], [need.wants for need in needs]
-        if units.classes:
-            classes[fresh], kept[fresh] = (
-                [need.classes for need in needs],
-                [need.secondary_classes for need in needs],
-            )
+        new = [rows[row] for row in fresh.tolist()]
+        needs = tabulate_needs(new, units)
+        values[fresh] = _records(new, needs, demands)
+        disk[fresh], wants[fresh] = needs.disk, needs.wants
+        classes[fresh], kept[fresh] = needs.classes, needs.secondary_classes
     positions = {id(row): position for position, row in enumerate(rows)}
     wanted = frozenset(policies)
     verdicts = {key: of for key, of in known.verdicts.items() if key[0] in wanted} if known else {}
     return Figures(tuple(rows), values, units, disk, wants, classes, kept, demands, positions, verdicts)
 
 
-def _record(row: Instance, needs: Needs, demands: dict[Demand, int]) -> tuple[object, ...]:
-    load = row.load
-    return (
-        row.mem,
-        row.mem if row.uses_memory else 0,
-        row.mem if row.uses_secondary_memory else 0,
-        row.dsk,
-        0 if row.status is Status.OFFLINE else row.vcpus,
-        needs.spindles or 0,
-        needs.spindles is None,
-        row.spindle_use if needs.wants[0] else 0,
-        TEMPLATE_CODE[row.template],
-        row.forthcoming,
-        bool(row.tags),
-        has_rules(row.tags),
-        (load.cpu, load.mem, load.dsk, load.net),
-        demands.setdefault(row.demand, len(demands)),
-    )
+def _records(rows: Sequence[Instance], needs: NeedsTable, demands: dict[Demand, int]) -> NDArray[np.void]:
+    records = np.empty(len(rows), FIELDS)
+    records["mem"] = [row.mem for row in rows]
+    records["record_mem"] = [row.mem if row.uses_memory else 0 for row in rows]
+    records["secondary_mem"] = [row.mem if row.uses_secondary_memory else 0 for row in rows]
+    records["dsk"] = [row.dsk for row in rows]
+    records["vcpus"] = [0 if row.status is Status.OFFLINE else row.vcpus for row in rows]
+    records["spindles"], records["vague"] = needs.spindles, needs.vague
+    records["spindle_use"] = np.where(needs.wants[:, 0], [row.spindle_use for row in rows], 0)
+    records["template"] = [TEMPLATE_CODE[row.template] for row in rows]
+    records["forthcoming"] = [row.forthcoming for row in rows]
+    records["tagged"] = [bool(row.tags) for row in rows]
+    records["ruled"] = [has_rules(row.tags) for row in rows]
+    loads = ((row.load.cpu, row.load.mem, row.load.dsk, row.load.net) for row in rows)
+    records["load"] = np.array(list(loads), np.float64)
+    records["demand"] = [demands.setdefault(row.demand, len(demands)) for row in rows]
+    return records

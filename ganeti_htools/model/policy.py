@@ -4,6 +4,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ganeti_htools.model.types import DiskTemplate, Fail
 
@@ -48,8 +49,7 @@ DEFAULT_IPOLICY = IPolicy(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
+class Demand(NamedTuple):
     """Figures of an instance that a policy limits. ``spindles`` (of all disks) is None if unknown."""
 
     memory: int

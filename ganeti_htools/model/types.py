@@ -36,6 +36,8 @@ class DiskTemplate(Enum):
     EXT = "ext"
     GLUSTER = "gluster"
 
+    __hash__ = object.__hash__  # hashed for each disk, and Enum's own is written in Python
+
     @property
     def mirror(self) -> MirrorType:
         """Whether and how an instance with this template can move."""

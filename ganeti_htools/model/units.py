@@ -56,7 +56,7 @@ class Units(NamedTuple):
         return unit
 
     def disk_needs(self, disk: Disk, template: DiskTemplate) -> list[tuple[DesiredUnit, int]]:
-        """Return the space (MiB) that a disk takes of its unit and, if mirrored, of the unit of its
+        """Return the space (MiB) that a disk takes of its unit and then, if mirrored, of the unit of its
         metadata.
         """
         unit = self.unit_of(disk, template)
@@ -120,13 +120,16 @@ def needs_of(row: Instance, units: Units) -> Needs:
     needs = _of_storage(row, units)
     if not units.classes:
         return needs
+    amounts, kept = class_needs(row, units)
+    wants = (*needs.wants, *(amount > 0 for amount in amounts))
+    return needs._replace(wants=wants, classes=amounts, secondary_classes=kept)
+
+
+def class_needs(row: Instance, units: Units) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the amounts of each custom class that an instance takes, and that its secondary keeps free."""
     demands = tags.demands(row.tags) if row.status is not Status.OFFLINE else {}
     amounts = tuple(demands.get(name, 0) for name in units.classes)
-    return needs._replace(
-        wants=(*needs.wants, *(amount > 0 for amount in amounts)),
-        classes=amounts,
-        secondary_classes=amounts if row.uses_secondary_memory else (0,) * len(amounts),
-    )
+    return amounts, amounts if row.uses_secondary_memory else (0,) * len(amounts)
 
 
 def _of_storage(row: Instance, units: Units) -> Needs:
@@ -152,15 +155,15 @@ def _of_storage(row: Instance, units: Units) -> Needs:
 SINGLE = Units((DesiredUnit(StorageType.LVM_VG, ""),))
 
 
-def space_of(node: Node, units: Units, unit: int) -> tuple[float, int]:
-    """Return total and free space (MiB) of a unit on a node; 0 if the node lacks it.
+def spaces_of(node: Node, units: Units) -> list[tuple[float, int]]:
+    """Return total and free space (MiB) of each local unit on a node; 0 of units that the node lacks.
 
     A node that reports no units has the default one.
     """
     if node.storage is None:
-        return (node.t_dsk, node.f_dsk) if unit == 0 else (0.0, 0)
-    there = unit_on(node, units, units.local[unit])
-    return (float(there.total), there.free) if there else (0.0, 0)
+        return [(node.t_dsk, node.f_dsk), *[(0.0, 0)] * (len(units.local) - 1)]
+    there = {unit.desired: (float(unit.total), unit.free) for unit in node.storage}
+    return [there.get(unit, (0.0, 0)) for unit in units.local]
 
 
 def unit_on(node: Node, units: Units, wanted: DesiredUnit) -> Unit | None:

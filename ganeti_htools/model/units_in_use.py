@@ -92,14 +92,15 @@ def default_units(cluster: Cluster) -> tuple[DesiredUnit, ...]:
     A volume group for mirrored disks counts as a volume group.
     """
     firsts: dict[StorageType, Counter[DesiredUnit]] = {}
-    for node in cluster.nodes:
+    # Many nodes list the same units.
+    lists = Counter(tuple(unit.desired for unit in node.storage or ()) for node in cluster.nodes)
+    for listed, number in lists.items():
         met: dict[StorageType, DesiredUnit] = {}
-        for unit in node.storage or ():
-            kind, key = unit.desired
+        for kind, key in listed:
             kind = StorageType.LVM_VG if kind is StorageType.DRBD else kind
             met.setdefault(kind, DesiredUnit(kind, key))
         for kind, first in met.items():
-            firsts.setdefault(kind, Counter())[first] += 1
+            firsts.setdefault(kind, Counter())[first] += number
     told = {unit.type: unit for unit in cluster.default_units}
     found = {kind: counted.most_common(1)[0][0] for kind, counted in firsts.items()}
     return tuple((found | told).values())

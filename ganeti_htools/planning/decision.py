@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ganeti_htools.backends import incremental
+from ganeti_htools.backends.documents import without_garbage_collection
 from ganeti_htools.backends.inventory_tags import malformed_inventories, with_tagged_inventories
 from ganeti_htools.engine.allocation.evacuate import Evacuation
 from ganeti_htools.engine.decide import Decision, decide, not_enabled
@@ -108,6 +109,7 @@ class Cache:
         self.alone: tuple[tuple[Cluster, Request, PlacementOptions], Places] | None = None
 
 
+@without_garbage_collection()
 def respond(
     data: bytes,
     options: PlacementOptions,

@@ -38,27 +38,27 @@ GOOD = Demand(150, 3, (15, 15), DiskTemplate.DRBD, 3, 3)
     ],
 )
 def test_policy_refuses_figures_out_of_bounds(change: dict[str, object], reason: Fail | None) -> None:
-    assert violation(replace(GOOD, **change), POLICY, exclusive=False) is reason  # type: ignore[arg-type]
+    assert violation(GOOD._replace(**change), POLICY, exclusive=False) is reason  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("spindles", "reason"), [(None, Fail.SPINDLES), (1, Fail.SPINDLES), (4, None)])
 def test_with_exclusive_storage_spindles_count(spindles: int | None, reason: Fail | None) -> None:
-    demand = replace(GOOD, spindles=spindles, spindle_use=99)
+    demand = GOOD._replace(spindles=spindles, spindle_use=99)
     assert violation(demand, POLICY, exclusive=True) is reason
 
 
 def test_one_interval_has_to_match() -> None:
     policy = replace(POLICY, minmax=(*POLICY.minmax, LARGE))
-    assert violation(replace(GOOD, memory=1500), policy, exclusive=False) is None
-    assert violation(replace(GOOD, memory=500), policy, exclusive=False) is Fail.MEM
-    between = replace(GOOD, memory=1500, vcpus=9)
+    assert violation(GOOD._replace(memory=1500), policy, exclusive=False) is None
+    assert violation(GOOD._replace(memory=500), policy, exclusive=False) is Fail.MEM
+    between = GOOD._replace(memory=1500, vcpus=9)
     assert violation(between, policy, exclusive=False) is Fail.MEM  # the first interval says why
 
 
 def test_without_intervals_any_size_will_do() -> None:
     policy = replace(POLICY, minmax=())
-    assert violation(replace(GOOD, memory=1 << 40), policy, exclusive=True) is None
-    assert violation(replace(GOOD, template=DiskTemplate.EXT), policy, exclusive=True) is Fail.DISK
+    assert violation(GOOD._replace(memory=1 << 40), policy, exclusive=True) is None
+    assert violation(GOOD._replace(template=DiskTemplate.EXT), policy, exclusive=True) is Fail.DISK
 
 
 def test_the_default_is_ganetis() -> None:
@@ -66,6 +66,6 @@ def test_the_default_is_ganetis() -> None:
     large = Demand(32768, 8, (1024 * 1024,) * 16, DiskTemplate.GLUSTER, 12, None)
     for demand in (small, large):
         assert violation(demand, DEFAULT_IPOLICY, exclusive=False) is None
-    assert violation(replace(small, memory=127), DEFAULT_IPOLICY, exclusive=False) is Fail.MEM
-    assert violation(replace(large, spindle_use=13), DEFAULT_IPOLICY, exclusive=False) is Fail.SPINDLES
+    assert violation(small._replace(memory=127), DEFAULT_IPOLICY, exclusive=False) is Fail.MEM
+    assert violation(large._replace(spindle_use=13), DEFAULT_IPOLICY, exclusive=False) is Fail.SPINDLES
     assert (DEFAULT_IPOLICY.vcpu_ratio, DEFAULT_IPOLICY.spindle_ratio) == (4.0, 32.0)

@@ -6,7 +6,7 @@ from ganeti_htools.model.cluster import Cluster, Disk, Instance, Node
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.model.units import Units, needs_of, space_of, with_free
+from ganeti_htools.model.units import Units, needs_of, spaces_of, with_free
 from ganeti_htools.model.units_in_use import nodes_seeing, units_in_use
 from tests.support import by_hand
 
@@ -203,7 +203,7 @@ class TestSpace:
 
     def test_node_without_report_has_the_default_unit(self) -> None:
         units = units_in_use(self.mixed)
-        found = [[space_of(node, units, each) for each in (0, 1)] for node in self.mixed.nodes]
+        found = [spaces_of(node, units) for node in self.mixed.nodes]
         assert found == [[(1000.0, 400), (50.0, -5)], [(70.0, 7), (0.0, 0)]]
 
     def test_columns_have_figures_of_each_unit(self) -> None:
