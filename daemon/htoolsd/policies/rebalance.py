@@ -47,9 +47,9 @@ def plan(cluster: Cluster, settings: RebalanceSettings, bounds: PlanBounds, prog
         bounds.group,
     )
     options = replace(options, copying=_copying(settings, bounds))
-    proposal = HBAL.propose(cluster, options, progress)
+    state = HBAL.state_of(cluster, options)
+    proposal = HBAL.plan(state, options, progress).proposal()
     steps = proposal.found["steps"]
-    state = view.state_of(cluster, options.view)
     _, scope = select(state, bounds.group)
     movable = view.movable(state, options.view, sets=True)
     safe = steps[: safe_moves(state, scope, movable, steps_of(proposal.jobs), bounds.reserve)]
@@ -63,7 +63,7 @@ def plan(cluster: Cluster, settings: RebalanceSettings, bounds: PlanBounds, prog
     if len(copies) < len(steps):
         options = replace(options, balancing=replace(options.balancing, max_length=len(copies)))
         first = {**proposal.found, "steps": steps[: len(copies)]}
-        proposal = HBAL.restore(HBAL.state_of(cluster, options), options, first).proposal()
+        proposal = HBAL.restore(state, options, first).proposal()
     gain = proposal.score["before"] - proposal.score["after"]
     few = f"the plan would improve the score by {fixed(gain, 8)}, less than min_gain, {settings.min_gain:g}"
     whole = _guarded(proposal, options, bounds)
