@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ganeti_htools.engine.groups.loads import group_loads
+from ganeti_htools.engine.groups.loads import GroupLoads, group_loads
 from ganeti_htools.engine.groups.outcome import Progress, RegroupingLimits, RegroupingOutcome
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.routes import copied_on_leaving, nodes_after, route_out
@@ -53,6 +53,7 @@ def _levelled(
     """Return the cluster when no move gains enough. ``again``: a moved instance may move once more."""
     search = _Search(
         start,
+        group_loads(start.state, start.rules.groups),
         limits,
         least,
         np.array(
@@ -80,11 +81,12 @@ def _rows(now: Regrouping) -> range:
 class _Search:
     """A search for moves.
 
-    ``movable`` marks instances, ``copied`` is the MiB that each copies to change its group, ``least`` the
-    gain a move needs. ``vain`` marks failed moves (instances by groups).
+    ``loads`` are those at the start. ``movable`` marks instances, ``copied`` is the MiB that each copies to
+    change its group, ``least`` the gain a move needs. ``vain`` marks failed moves (instances by groups).
     """
 
     start: Regrouping
+    loads: GroupLoads
     limits: RegroupingLimits
     least: float
     movable: Bools
@@ -96,7 +98,7 @@ class _Search:
 
         Of equal gains the move that copies least wins.
         """
-        loads, state = group_loads(now.state, now.rules.groups), now.state
+        loads, state = self.loads.after(now.state), now.state
         able = self.movable & self._allowed(now)
         if not again:
             able[[each.instance for each in now.moved]] = False

@@ -7,7 +7,7 @@ even. (Ganeti's design "Synchronising htools to Ganeti 2.3", "Load balancing".)
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -116,6 +116,10 @@ class GroupLoads:
         gains[:, source] = 0
         return gains
 
+    def after(self, state: State) -> "GroupLoads":
+        """Compute the loads of a later state, in which instances have moved."""
+        return replace(self, loads=_loads(state, self.names, self.mine, self.groups))
+
     @property
     def outliers(self) -> list[tuple[int, str]]:
         """Groups (rows), each with a component in which its relative load is far from the mean."""
@@ -135,24 +139,27 @@ def _change(deviation: Floats, change: Floats) -> Floats:
 def group_loads(state: State, groups: frozenset[int]) -> GroupLoads:
     """Compute the loads of groups (rows): dynamic ones if any is known, else virtual CPUs and memory."""
     columns, up, values = state.columns, ~state.columns.offline, state.figures.values
-    size = len(state.cluster.groups)
-    rows = [group for group in sorted(groups) if (up & (state.group == group)).any()]
+    rows = tuple(group for group in sorted(groups) if (up & (state.group == group)).any())
     capacities = [columns.t_cpu * columns.cpu_speed, columns.t_mem, up, up]
     if has_dynamic_load(state):
         names, mine = DYNAMIC, values["load"].T * np.where(state.snode == NOWHERE, 1, DISKS_TWICE)
-        loads = [columns.load_cpu, columns.load_mem, columns.load_dsk, columns.load_net]
     else:
         names, mine = STATIC, np.array([values["vcpus"], values["record_mem"]], np.float64)
-        there = mine * ~values["forthcoming"]
-        loads = [np.bincount(state.pnode, amounts, len(up)).astype(np.float64) for amounts in there]
+    mine = mine * ~values["forthcoming"]
+    capacity = _by_group(state, [each * up for each in capacities[: len(names)]], rows)
+    return GroupLoads(names, rows, _loads(state, names, mine, rows), capacity, mine)
 
-    def by_group(figures: Sequence[Any]) -> Floats:
-        return np.array([np.bincount(state.group, figure, size)[rows] for figure in figures])
 
-    return GroupLoads(
-        names,
-        tuple(rows),
-        by_group(loads),
-        by_group([each * up for each in capacities[: len(names)]]),
-        mine * ~values["forthcoming"],
-    )
+def _loads(state: State, names: tuple[str, ...], mine: Floats, rows: tuple[int, ...]) -> Floats:
+    columns = state.columns
+    if names is DYNAMIC:
+        loads = [columns.load_cpu, columns.load_mem, columns.load_dsk, columns.load_net]
+    else:
+        loads = [np.bincount(state.pnode, amounts, len(state.group)).astype(np.float64) for amounts in mine]
+    return _by_group(state, loads, rows)
+
+
+def _by_group(state: State, figures: Sequence[Any], rows: tuple[int, ...]) -> Floats:
+    """Sum figures of nodes by group (figures by groups)."""
+    size, some = len(state.cluster.groups), list(rows)
+    return np.array([np.bincount(state.group, figure, size)[some] for figure in figures])
