@@ -1,6 +1,7 @@
 """Places for a new mirrored instance: the best of all pairs that keeps the cluster redundant."""
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from ganeti_htools.engine.redundancy.simulate import NewInstances
 from ganeti_htools.engine.rules import placements
 from ganeti_htools.engine.rules.node_rules import FITS, Codes
 from ganeti_htools.engine.rules.score import Statistics
+from ganeti_htools.engine.rules.trial import BLOCK
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
@@ -79,26 +81,41 @@ def best_redundant(
     place: pairs that are rejected on the way are not allowed any more. After so many tries as
     :data:`.PATIENCE` says a pair speaks for all with its primary.
     """
-    left = np.where(allowed, scores, np.inf)
+    lowest = _lowest_of_rows(scores, allowed)
     refuted, fatal, tries = np.zeros_like(allowed), NOWHERE, 0
     while allowed.any():
-        p, s = divmod(last_lowest(left.ravel()), len(secondaries))
+        p = last_lowest(lowest)
+        s = last_lowest(np.where(allowed[p], scores[p], np.inf))
         if redundancy is None:
             return p, s
         if not refuted[p, s]:
             fatal = redundancy.fatal_loss(asked, int(primaries[p]), int(secondaries[s]))
             if fatal == NOWHERE:
                 return p, s
-            rows, columns = _next_best(np.where(refuted, np.inf, left))
+            rows, columns = _next_best(np.where(allowed & ~refuted, scores, np.inf))
             found = redundancy.refuted(NewInstances.of(asked, primaries[rows], secondaries[columns]))
             refuted[rows[found], columns[found]] = True
         tries += 1
         if tries == PATIENCE and redundancy.fatal_alone(fatal):
             allowed[:] = False
             break
-        rejected = (p, s) if tries < PATIENCE else (p, slice(None))
-        allowed[rejected], left[rejected] = False, np.inf
+        allowed[p, s if tries < PATIENCE else slice(None)] = False
+        lowest[p] = np.where(allowed[p], scores[p], np.inf).min()
     return None
+
+
+def _row_blocks(shape: tuple[int, int]) -> Iterator[slice]:
+    """Yield blocks of rows whose arrays stay in the processor's cache."""
+    rows = max(1, BLOCK // max(1, shape[1]))
+    return (slice(start, start + rows) for start in range(0, shape[0], rows))
+
+
+def _lowest_of_rows(scores: Floats, allowed: Bools) -> Floats:
+    """Find the lowest score among the allowed pairs of each primary; infinite without any."""
+    lowest = np.empty(len(scores))
+    for block in _row_blocks(scores.shape):
+        lowest[block] = np.where(allowed[block], scores[block], np.inf).min(axis=1, initial=np.inf)
+    return lowest
 
 
 def _next_best(scores: Floats) -> tuple[Ints, Ints]:
@@ -116,7 +133,7 @@ def _judged(
     """Compute scores and codes of all pairs, primaries by secondaries; FITS for a node with itself."""
     rows = primaries[:, np.newaxis]
     trial = placements.allocate_pairs(state, asked, rows, secondaries, 0, force)
-    scores, codes = np.array(trial.scores(base)), np.array(trial.codes)
+    scores, codes = trial.scores(base), np.array(trial.codes)
     # Few pairs have instances in common; the secondary then also keeps their memory free.
     peers = _peers(state, primaries, secondaries)
     if len(peers[0]):
@@ -141,6 +158,10 @@ def _dropped(scores: Floats, fits: Bools, allowed: Bools) -> int:
     """Count the pairs that would be better than the first redundant pair with the same primary."""
     if np.array_equal(fits, allowed):
         return 0
+    return sum(_dropped_in(scores[block], fits[block], allowed[block]) for block in _row_blocks(scores.shape))
+
+
+def _dropped_in(scores: Floats, fits: Bools, allowed: Bools) -> int:
     redundant = np.where(allowed, scores, np.inf)
     best = redundant.min(axis=1, keepdims=True)
     last = scores.shape[1] - 1 - np.argmin(redundant[:, ::-1], axis=1)[:, np.newaxis]
