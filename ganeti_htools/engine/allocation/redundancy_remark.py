@@ -27,9 +27,9 @@ def redundancy_remark(state: State, asked: RequestedInstance, nodes: Ints, optio
     if len(broken):
         return _broken_now(redundancy, broken)
     bounds = redundancy.bounds
-    lost, heirs = bounds.pairs
+    _, heirs, needed = bounds.load.pairs
     expected = np.zeros(len(state.group), np.int64)
-    np.maximum.at(expected, heirs, bounds.load[lost, heirs])
+    np.maximum.at(expected, heirs, needed)
     _, codes = node_rules.add_primary(state.columns.take(nodes), asked, np.int64(0), np.int64(0))
     nodes = nodes[codes == FITS] if (codes == FITS).any() else nodes
     missing = asked.record_mem + expected[nodes] + 1 - bounds.free[nodes]
@@ -49,8 +49,8 @@ def redundancy_remark(state: State, asked: RequestedInstance, nodes: Ints, optio
 def _broken_now(redundancy: Assessment, broken: Ints) -> str:
     """Describe the nodes that cannot be lost without a new instance, one of them in detail."""
     state, bounds = redundancy.state, redundancy.bounds
-    lost, heirs = bounds.pairs
-    missing = bounds.load[lost, heirs] + 1 - bounds.free[heirs]
+    lost, heirs, needed = bounds.load.pairs
+    missing = needed + 1 - bounds.free[heirs]
     short = np.flatnonzero(np.isin(lost, broken) & (missing > 0))
     node, found = int(broken[0]), [THING]
     if len(short):
@@ -95,7 +95,7 @@ def _not_back(redundancy: Assessment, state: State, node: int) -> str:
 
 def _scarce(redundancy: RedundancyBounds, broken: Ints) -> Iterator[tuple[int, str]]:
     """Yield, for each custom class, a lost node and the node that lacks least for what would fail over."""
-    state, (lost, heirs) = redundancy.state, redundancy.pairs
+    state, (lost, heirs, _) = redundancy.state, redundancy.load.pairs
     for each in redundancy.classes:
         missing = each.missing(state.columns, lost, heirs)
         short = np.flatnonzero(np.isin(lost, broken) & (missing > 0))

@@ -153,7 +153,7 @@ def optimal_score(state: State, scope: Bools) -> float:
     rest = total - max(sizes, default=0.0)
     if len(sizes) < 2 or not rest > 0:
         return 0.0
-    reserved = float(state.peers[:, scope].sum())
+    reserved = float(state.peers.sum(axis=0)[scope].sum())
     return float(WEIGHTS[INDEX["reserved_mem_rtotal"]] * (reserved / rest - reserved / total))
 
 

@@ -52,6 +52,7 @@ class Batch:
 FIGURES = ("mem", "record_mem", "secondary_mem", "vcpus", "spindles", "spindle_use")
 # One amount for each storage unit or custom class.
 AMOUNTS = ("disk", "classes", "secondary_classes")
+_TOGETHER = 512  # nodes whose reservations are sorted at once: those of all are large
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +76,11 @@ class NodeFacts:
         counts = state.tag_counts[:, nodes]
         self.present[:, nodes] = self.tag_sets.counts(counts > 0)
         self.others[:, nodes] = self.tag_sets.counts(counts > 1)
-        self.reserved[:, nodes] = _two_largest(state.peers[:, nodes])
-        for kept, peers in zip(self.kept, state.class_peers, strict=True):
-            kept[:, nodes] = _two_largest(peers[:, nodes])
+        for start in range(0, len(nodes), _TOGETHER):
+            some = nodes[start : start + _TOGETHER]
+            self.reserved[:, some] = _two_largest(state.peers[:, some])
+            for kept, peers in zip(self.kept, state.class_peers, strict=True):
+                kept[:, some] = _two_largest(peers[:, some])
 
     def kept_without(self, batch: Batch, p: Ints, s: Ints) -> tuple[Ints, list[Ints]]:
         """Compute what each secondary keeps free for the worst of its peers without the instance.

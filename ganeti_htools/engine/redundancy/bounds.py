@@ -17,6 +17,7 @@ from ganeti_htools.engine.redundancy.demand import (
     displaced_demand,
     spindles_of,
 )
+from ganeti_htools.engine.redundancy.failover_load import FailoverLoad
 from ganeti_htools.engine.redundancy.fatal_losses import fatal_losses
 from ganeti_htools.engine.redundancy.packing_bounds import TargetRoom, surely_found, surely_missing
 from ganeti_htools.engine.redundancy.rule import DRBD, bound, bound_to_nodes
@@ -39,8 +40,7 @@ class RedundancyBounds:
     """The bounds that hold for every placement on a state.
 
     ``checked`` are the nodes whose loss counts, ``fatal`` those whose loss is certainly not survived.
-    Instances of ``p`` need ``load[p, s]`` MiB of memory on ``s`` after the loss of ``p``; ``pairs`` are the
-    rows ``p`` and ``s`` that share instances. ``mirrored`` are the rows of instances that fail over,
+    ``mirrored`` are the rows of instances that fail over, ``load`` is the memory that they need for that,
     ``classes`` what they need of custom classes. ``demand`` is that of all other instances.
     """
 
@@ -48,8 +48,7 @@ class RedundancyBounds:
     scope: Bools
     checked: Bools
     fatal: Bools
-    load: Ints
-    pairs: tuple[Ints, Ints]
+    load: FailoverLoad
     mirrored: Ints
     demand: DisplacedDemand
     classes: tuple[ClassLoad, ...]
@@ -71,9 +70,9 @@ class RedundancyBounds:
         Less than any amount where no instance fails over.
         """
         expected = np.full(len(self.free), np.iinfo(np.int64).min)
-        lost, partners = self.pairs
+        lost, partners, needed = self.load.pairs
         counts = self.checked[lost]
-        np.maximum.at(expected, partners[counts], self.load[lost, partners][counts])
+        np.maximum.at(expected, partners[counts], needed[counts])
         return expected
 
     def admissible(self, asked: RequestedInstance, primaries: Ints, secondaries: Ints | None) -> Bools:
@@ -83,7 +82,7 @@ class RedundancyBounds:
             return np.zeros(
                 (len(primaries),) if secondaries is None else (len(primaries), len(secondaries)), np.bool_
             )
-        lost, partners = self.pairs
+        lost, partners, needed = self.load.pairs
         good: Bools = self.free - asked.record_mem > self.expected
         if not asked.local:  # takes spindles all the same, and may leave too few for others to fail over
             columns = self.state.columns
@@ -100,7 +99,7 @@ class RedundancyBounds:
         row, column = np.full(size, NOWHERE), np.full(size, NOWHERE)
         row[primaries], column[secondaries] = np.arange(len(primaries)), np.arange(len(secondaries))
         tight = self.checked[lost] & (row[lost] != NOWHERE) & (column[partners] != NOWHERE)
-        tight &= self.free[partners] - self.load[lost, partners] <= asked.record_mem
+        tight &= self.free[partners] - needed <= asked.record_mem
         admissible[row[lost[tight]], column[partners[tight]]] = False
         if self.state.allowed_migrations is not None and not asked.forthcoming:
             migrates = self.state.allowed_migrations[primaries[:, np.newaxis], secondaries]
@@ -161,7 +160,7 @@ class RedundancyBounds:
             if len(rows):
                 lost = rows[:, np.newaxis]
                 # A new mirrored instance may fail over to any node.
-                left = room.memory[targets] - self.load[lost, targets] - moved_mem * (lost == primary)
+                left = room.memory[targets] - self.load.between(lost, targets) - moved_mem * (lost == primary)
                 classes = tuple(
                     load.room(self.state.columns, lost, targets, asked, primaries) for load in self.classes
                 )
@@ -250,7 +249,7 @@ class RedundancyBounds:
         """Whether the demand of a lost node certainly does not find room in its group."""
         mates = self.scope & (self.state.group == self.state.group[node])
         mates[node] = False
-        left = room.memory - self.load[node]
+        left = room.memory - self.load.between(node, np.arange(len(mates)))
         return surely_missing(demand, node, room.on(np.flatnonzero(mates), left[mates]))
 
     def find_fatal(self) -> None:
@@ -268,12 +267,9 @@ def bounds(state: State, scope: Bools, checked: Bools) -> RedundancyBounds:
         rows = np.flatnonzero(settled)
         settled[rows[bound_to_nodes(state, rows, scope)]] = False
     mirrored = np.flatnonzero(settled & (state.template == DRBD) & (state.snode != NOWHERE))
-    lost, partners = state.pnode[mirrored], state.snode[mirrored]
-    load = np.zeros((size, size), np.int64)
-    np.add.at(load, (lost, partners), state.record_mem[mirrored])
-    pairs = sorted_unique(lost * size + partners)
-    lost, partners = pairs // size, pairs % size
-    stuck = MEMORY.relation.broken(columns.unallocated[partners] - load[lost, partners], 0)
+    load = FailoverLoad.of(state.pnode[mirrored], state.snode[mirrored], state.record_mem[mirrored], size)
+    lost, partners, needed = load.pairs
+    stuck = MEMORY.relation.broken(columns.unallocated[partners] - needed, 0)
     classes = class_loads(state, mirrored)
     for each in classes:
         stuck |= each.missing(columns, lost, partners) > 0
@@ -282,7 +278,7 @@ def bounds(state: State, scope: Bools, checked: Bools) -> RedundancyBounds:
     fatal = fatal_losses(state, settled, mirrored, scope)
     fatal[lost[stuck]] = True
     demand = displaced_demand(state, settled)
-    found = RedundancyBounds(state, scope, checked, fatal, load, (lost, partners), mirrored, demand, classes)
+    found = RedundancyBounds(state, scope, checked, fatal, load, mirrored, demand, classes)
     found.find_fatal()
     return found
 

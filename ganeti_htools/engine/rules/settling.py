@@ -67,6 +67,9 @@ def _count(state: State, asked: RequestedInstance, pnode: int, snode: int, sign:
     if not asked.forthcoming and state.settled_tag_counts is not state.tag_counts:
         state.settled_tag_counts[asked.tags, pnode] += sign
     if snode != NOWHERE and not asked.forthcoming:
+        if state.shares_peers:
+            state.peers, state.class_peers = state.peers.copy(), tuple(map(np.copy, state.class_peers))
+            state.shares_peers = False
         state.peers[pnode, snode] += sign * asked.secondary_mem
         for peers, kept in zip(state.class_peers, asked.secondary_classes, strict=True):
             peers[pnode, snode] += sign * kept

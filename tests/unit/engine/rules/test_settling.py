@@ -1,11 +1,15 @@
 """A placement carried out changes the state to the one that would be derived afterwards."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from ganeti_htools.engine.rules import placements, settling
 from ganeti_htools.model.cluster import Load
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.state import State
+from ganeti_htools.model.tags import demand
 from ganeti_htools.model.types import DiskTemplate
 from tests.support.by_hand import cluster, instance
 
@@ -49,6 +53,20 @@ def test_an_instance_that_fails_over_changes_the_roles_of_its_nodes() -> None:
     assert settling.settle(state, trial.only(0)) == 0
     assert_equal(state, derive(cluster(NODES, [instance("one", DiskTemplate.DRBD, "b", "a")])))
     assert_equal(before, derive(cluster(NODES, [instance("one", DiskTemplate.DRBD, "a", "b")])))
+
+
+def test_copy_without_peers_has_its_own_once_an_instance_moves_there() -> None:
+    described = cluster(
+        NODES, [replace(instance("one", DiskTemplate.DRBD, "a", "b"), tags=(demand("CUSTOM_GPU", 2),))]
+    )
+    nodes = tuple(replace(node, inventories=(("CUSTOM_GPU", Inventory(8)),)) for node in described.nodes)
+    state = derive(replace(described, nodes=nodes))
+    other = state.copy(peers=False)
+    assert other.peers is state.peers
+    settling.settle(other, placements.failover(other, other.instance(0), EVERYWHERE).only(0))
+    for before, after in ((state.peers, other.peers), (state.class_peers[0], other.class_peers[0])):
+        assert np.argwhere(before).tolist() == [[0, 1]]
+        assert np.argwhere(after).tolist() == [[1, 0]]
 
 
 def test_instance_without_primary_is_mirrored_and_nowhere() -> None:
