@@ -74,5 +74,8 @@ def disk_of(fields: Fields, template: DiskTemplate) -> Disk:
 def _named(fields: Fields, key: str, kind: StorageType) -> DesiredUnit | None:
     if not fields.has(key):
         return None
-    name, place = fields.text(key), (fields.owner, f"key '{key}'")
-    return values.read(lambda name: units.parse_unit(kind.value, name), name, *place)
+    name = fields.text(key)
+    try:
+        return units.parse_unit(kind.value, name)
+    except DataError as error:
+        raise DataError(f"{fields.owner}: key '{key}': {error}") from error
