@@ -49,7 +49,7 @@ def _space(rows: Sequence[Instance], owner: Ints, size: Ints, units: Units) -> t
     ``owner`` and ``size`` are of their disks. Also returns which units instances take, and which disks are on
     the default volume group.
     """
-    # Few disks have another template, unit or group of the metadata than all disks before.
+    # Many disks have few different templates, units and groups of their metadata.
     kinds: dict[tuple[DiskTemplate, DesiredUnit | None, str | None], int] = {}
     named = ((row.template, disk.unit, disk.metavg) for row in rows for disk in row.disks)
     kind = np.array([kinds.setdefault(each, len(kinds)) for each in named], np.int64)

@@ -114,7 +114,7 @@ class State:
     Columns of instances are in row order. ``pnode`` and ``snode`` are node rows. ``stamp`` orders the
     instances of a node by arrival; a node is emptied from its latest arrival on.
     ``peers[p, s]`` is the memory (MiB) that secondary ``s`` keeps free in case ``p`` fails; ``class_peers``
-    has the same for each custom resource class. ``shares_peers``: both belong to another state, too.
+    has the same for each custom resource class. ``shares_peers``: both also belong to another state.
     ``tag_counts[t, n]`` counts the primaries of node ``n`` with exclusion tag ``t``; ``settled_tag_counts``
     leaves out forthcoming ones.
     ``allowed_migrations[n, m]`` is False where migration tags forbid migrations from ``n`` to ``m``. It is
