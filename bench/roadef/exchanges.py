@@ -56,11 +56,17 @@ class Rated:
 class ProcessExchanges:
     """Exchanges at random, for annealing."""
 
-    cold = 0.03
     best_first = False  # by far worse where machines are nearly full
 
     def __init__(self, placement: Placement, ratings: int) -> None:
-        self.visits, self.number = placement, (ratings, RATED)
+        self.visits, self.number = placement, (ratings, RATED, RATED)
+
+    def begin(self) -> None:
+        """Begin a round."""
+
+    def end(self) -> None:
+        """End a round: visit its last places."""
+        self.visits.keep()
 
     def propose(self, random: np.random.RandomState, number: int, price: float) -> Rated:
         """Propose up to so many exchanges."""

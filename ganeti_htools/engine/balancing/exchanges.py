@@ -2,7 +2,8 @@
 
 An exchange changes the nodes of one instance, or two instances exchange their primaries or their secondaries.
 :mod:`.linear_score` has what an instance adds to its nodes. Beside that counts the memory that nodes keep
-free. What the rating leaves out (N+1, tags) and whether there is room is for the rules to find.
+free. Exchanges without room for memory, what is kept free of it, and disks get no rating. What is left out
+(tags, other limits) is for the rules to find.
 """
 
 from typing import NamedTuple
@@ -10,14 +11,19 @@ from typing import NamedTuple
 import numpy as np
 
 from ganeti_htools.engine.balancing.linear_score import PRIMARY, SECONDARY, LinearScore
+from ganeti_htools.engine.rules.affinity import TagSets
 from ganeti_htools.engine.rules.components import COMPONENTS, SPREAD
-from ganeti_htools.model.columns import NOWHERE, Floats, Ints
+from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
 
 # What changes, and how often that is proposed: most often what many single moves do not find.
 _SECONDARIES, _PRIMARIES, _NEW_SECONDARY, _NEW_PRIMARY, _ROLES = range(5)
 _KINDS = np.repeat(np.arange(5), (3, 2, 1, 1, 1))
 # The weight of the spread of memory that nodes keep free.
 _EVEN = sum(each.weight for each in COMPONENTS if each.aggregate is SPREAD and each.figures == ("r_mem",))
+# Of each of two instances: role and sign of the nodes that it leaves, then of those that it comes to.
+_ROLE = np.array([PRIMARY, SECONDARY] * 4)
+_SIGN = np.array([-1.0, -1.0, 1.0, 1.0] * 2)
+_EARLIER = np.tri(5, k=-1, dtype=np.bool_)
 
 
 class ProposedExchanges(NamedTuple):
@@ -28,32 +34,100 @@ class ProposedExchanges(NamedTuple):
     snode: Ints
 
 
-class ExchangeRating:
-    """The rating of exchanges. Instances and nodes are positions in the linear score.
+class Room(NamedTuple):
+    """What nodes have left, and what instances take of it: of memory, then of the disk of each storage unit.
 
-    ``t_mem`` is the memory of the nodes, ``targets`` are those that may be new to instances.
+    ``free`` (nodes by amounts) does without the instances, ``taken`` is by roles, instances and amounts.
     """
 
-    def __init__(self, score: LinearScore, t_mem: Floats, targets: Ints) -> None:
-        self.score, self.t_mem, self.targets = score, t_mem, targets
-        self.usable = np.zeros(len(t_mem) + 1, np.bool_)  # the last entry stands for NOWHERE
+    free: Floats
+    taken: Floats
+
+
+class Tags(NamedTuple):
+    """Exclusion tags: the set of each instance, the tags of the sets, and primaries with tags (by nodes)."""
+
+    sets: Ints
+    of_sets: TagSets
+    counts: Ints
+
+
+class ExchangeRating:
+    """The rating of exchanges from present places. Instances and nodes are positions in the linear score.
+
+    ``t_mem`` is the memory of the nodes, ``targets`` are those that may be new to instances. The last entry
+    of arrays by nodes stands for NOWHERE.
+    """
+
+    def __init__(self, score: LinearScore, t_mem: Floats, targets: Ints, room: Room, tags: Tags) -> None:
+        self.score, self.targets, nodes = score, targets, len(t_mem)
+        self.tags = tags
+        self.usable = np.zeros(nodes + 1, np.bool_)
         self.usable[targets] = True
+        self.t_mem = np.where(self.usable, np.append(t_mem, 1.0), np.inf)
+        self.per_mib = np.append(score.per_mib, 0.0)
+        self.memory = np.where(score.snode == NOWHERE, 0.0, score.memory)
         self.weights = np.array([spread.weight for spread in score.spreads])
-        self.counted = np.array([spread.counted for spread in score.spreads]).T
-        self.number = np.maximum(self.counted.sum(axis=0), 1)
-        # Effects by instances, nodes and spreads, in both roles.
-        self.effects = np.array([spread.effects for spread in score.spreads]).transpose(1, 2, 3, 0).copy()
-        self.base = np.array([spread.values for spread in score.spreads]).T.copy()
+        self.number = np.array([max(int(spread.counted.sum()), 1) for spread in score.spreads])
+        self.spreads = len(self.weights)
+        # Effects by roles, instances, nodes and figures: those of the spreads, then the amounts.
+        self.effects = np.zeros((2, len(score.rows), nodes + 1, self.spreads + room.free.shape[1]))
+        self.base = np.zeros((nodes + 1, self.effects.shape[3]))
+        for which, spread in enumerate(score.spreads):
+            self.effects[:, :, :nodes, which], self.base[:nodes, which] = spread.effects, spread.values
+        self.effects[:, :, :nodes, self.spreads :] = -room.taken[:, :, np.newaxis]
+        self.base[:nodes, self.spreads :] = room.free
+        self.rest = np.zeros((2, len(score.rows), nodes + 1))
+        self.rest[:, :, :nodes] = score.rest_effects
+        self.together = np.zeros((nodes + 1, nodes + 1))
+        self.together[:nodes, :nodes] = score.together
 
     def at(self, pnode: Ints, snode: Ints) -> None:
         """Take over the present places of the instances (positions)."""
-        self.pnode, self.snode = pnode, snode
-        everyone, mirrored = np.arange(len(pnode)), np.flatnonzero(snode != NOWHERE)
-        self.values, self.kept = self.base.copy(), self.score.kept.copy()
+        self.pnode, self.snode = pnode.copy(), snode.copy()
+        everyone, nodes = np.arange(len(pnode)), len(self.base) - 1
+        self.values, self.kept = self.base.copy(), np.zeros((nodes + 1, nodes + 1))
         np.add.at(self.values, pnode, self.effects[PRIMARY, everyone, pnode])
-        np.add.at(self.values, snode[mirrored], self.effects[SECONDARY, mirrored, snode[mirrored]])
-        np.add.at(self.kept, (pnode[mirrored], snode[mirrored]), self.score.memory[mirrored])
-        self.now = float(self._scores(self.values[np.newaxis], self.kept.max(axis=0)[np.newaxis])[0])
+        np.add.at(self.values, snode, self.effects[SECONDARY, everyone, snode])
+        self.kept[:nodes, :nodes] = self.score.kept.T
+        np.add.at(self.kept, (snode, pnode), self.memory)
+        self.counts = self.tags.counts.copy()
+        for index in np.flatnonzero(pnode != self.score.pnode).tolist():
+            self._tag(index, int(self.score.pnode[index]), -1)
+            self._tag(index, int(pnode[index]), 1)
+        at = self.rest[PRIMARY, everyone, pnode], self.rest[SECONDARY, everyone, snode]
+        self.alone = float(sum(map(np.sum, at)) + self.together[pnode, snode].sum())
+        self._count()
+
+    def make(self, found: ProposedExchanges, which: int) -> None:
+        """Make an exchange."""
+        for index in dict.fromkeys(found.instances[:, which].tolist()):
+            at = found.instances[:, which].tolist().index(index)
+            for sign in (-1.0, 1.0):
+                p, s = self.pnode[index], self.snode[index]
+                self.values[p] += sign * self.effects[PRIMARY, index, p]
+                self.values[s] += sign * self.effects[SECONDARY, index, s]
+                self.kept[s, p] += sign * self.memory[index]
+                self.alone += sign * float(
+                    self.rest[PRIMARY, index, p] + self.rest[SECONDARY, index, s] + self.together[p, s]
+                )
+                self._tag(index, int(p), int(sign))
+                self.pnode[index], self.snode[index] = found.pnode[at, which], found.snode[at, which]
+        self._count()
+
+    def _tag(self, index: int, node: int, change: int) -> None:
+        self.counts[self.tags.of_sets.members(int(self.tags.sets[index])), node] += change
+
+    def _count(self) -> None:
+        """Count what the places of all instances lead to."""
+        values = self.values[:, : self.spreads]
+        self.sums, self.squares = values.sum(axis=0), (values * values).sum(axis=0)
+        self.largest = self.kept.max(axis=1)
+        self.present, self.others = (self.tags.of_sets.counts(self.counts > most) for most in (0, 1))
+        shares = self.largest / self.t_mem
+        self.shares = np.array([shares.sum(), (shares * shares).sum()])
+        self.now = float(self._scores(self.sums, self.squares, self.shares))
+        self.total = self.now + float(self.largest @ self.per_mib) + self.alone
 
     def propose(self, random: np.random.RandomState, number: int) -> ProposedExchanges:
         """Propose exchanges at random: so many, without those that change nothing or cannot be."""
@@ -75,35 +149,60 @@ class ExchangeRating:
         good &= ((places[1] == NOWHERE) | self.usable[places[1]]).all(axis=0)
         return ProposedExchanges(*(pair[:, good] for pair in (np.stack([one, two]), *places)))
 
-    def changes(self, found: ProposedExchanges) -> Floats:
-        """Compute the changes of the score."""
-        everyone = np.arange(found.instances.shape[1])
-        values = np.repeat(self.values[np.newaxis], len(everyone), axis=0)
-        moved = list[tuple[Ints, Ints, Floats]]()
-        for which, index in enumerate(found.instances):
-            counts = np.ones(len(index)) if not which else (index != found.instances[0]).astype(np.float64)
-            before, after = (self.pnode[index], self.snode[index]), (found.pnode[which], found.snode[which])
-            for sign, (p, s) in ((-counts, before), (counts, after)):
-                mirrored = sign * (s != NOWHERE)
-                values[everyone, p] += sign[:, np.newaxis] * self.effects[PRIMARY, index, p]
-                values[everyone, s] += mirrored[:, np.newaxis] * self.effects[SECONDARY, index, s]
-                moved.append((p, s, mirrored * self.score.memory[index]))
-        largest = np.repeat(self.kept.max(axis=0)[np.newaxis], len(everyone), axis=0)
-        for _, node, _ in moved:
-            kept = self.kept.T[node]
-            for p, s, memory in moved:
-                kept[everyone, p] += memory * (s == node)
-            some = np.flatnonzero(node != NOWHERE)
-            largest[some, node[some]] = kept[some].max(axis=1, initial=0.0)
-        changes: Floats = self._scores(values, largest) - self.now
-        return changes
+    def nodes(self, found: ProposedExchanges) -> Ints:
+        """Return all nodes of exchanges (exchanges by 5); some are there twice, or NOWHERE."""
+        (one, two), came = found.instances, found.pnode[0]
+        p, s = self.pnode[one], self.snode[one]
+        new = np.where((came != p) & (came != s), came, found.snode[0])
+        return np.stack([p, s, self.pnode[two], self.snode[two], new], axis=1)
 
-    def _scores(self, values: Floats, largest: Floats) -> Floats:
-        """Compute scores of values (by nodes and spreads) and of the memory kept free (by nodes)."""
-        values = values * self.counted
-        means = values.sum(axis=1) / self.number
-        variances = (values * values).sum(axis=1) / self.number - means * means
-        scores = np.sqrt(np.maximum(variances, 0.0)) @ self.weights
-        shares = largest[:, self.targets] / self.t_mem[self.targets]
-        result: Floats = scores + largest @ self.score.per_mib + _EVEN * shares.std(axis=1)
-        return result
+    def changes(self, found: ProposedExchanges) -> Floats:
+        """Compute the changes of the score, infinite without room."""
+        (one, two), nodes = found.instances, self.nodes(found)
+        instances = np.stack([one, one, one, one, two, two, two, two], axis=1)
+        (p, other_p), (s, other_s) = found.pnode, found.snode
+        places = np.stack([*nodes.T[:2], p, s, *nodes.T[2:4], other_p, other_s], axis=1)
+        signs = np.where(np.arange(8) < 4, _SIGN, _SIGN * (one != two)[:, np.newaxis])
+        first = ~((nodes[:, :, np.newaxis] == nodes[:, np.newaxis]) & _EARLIER).any(axis=2)
+        where = _ROLE, instances, places
+        alike = (nodes[:, :, np.newaxis] == places[:, np.newaxis]).astype(np.float64)
+        added = alike @ (self.effects[where] * signs[:, :, np.newaxis])
+        before = self.values[nodes]
+        counted = added[:, :, : self.spreads] * first[:, :, np.newaxis]
+        sums = self.sums + counted.sum(axis=1)
+        squares = (counted * (2 * before + added)[:, :, : self.spreads]).sum(axis=1) + self.squares
+        kept, everyone = self.kept[nodes], np.arange(len(nodes))
+        for at in (1, 3, 5, 7):
+            memory = signs[:, at] * self.memory[instances[:, at]]
+            kept[everyone, :, places[:, at - 1]] += alike[:, :, at] * memory[:, np.newaxis]
+        largest, was, t_mem = kept.max(axis=2), self.largest[nodes], self.t_mem[nodes]
+        share, old = largest / t_mem, was / t_mem
+        more = np.stack([share - old, share * share - old * old], axis=2) * first[:, :, np.newaxis]
+        result: Floats = self._scores(sums, squares, (self.shares + more.sum(axis=1)).T) - self.now
+        result += ((largest - was) * self.per_mib[nodes] * first).sum(axis=1)
+        result += (self.rest[where] * signs).sum(axis=1)
+        result += (self.together[places[:, ::2], places[:, 1::2]] * signs[:, ::2]).sum(axis=1)
+        taken, left = added[:, :, self.spreads :], (before + added)[:, :, self.spreads :]
+        taken[:, :, 0] -= largest - was
+        left[:, :, 0] -= largest
+        fits = ((left >= 0) | (taken >= 0)).all(axis=(1, 2)) & ~self._conflicts(found)
+        return np.where(fits, result, np.inf)
+
+    def _conflicts(self, found: ProposedExchanges) -> Bools:
+        """Mark the exchanges after which a new primary shares an exclusion tag with another one.
+
+        If two sets of tags overlap in part, their instances do not exchange their primaries.
+        """
+        sets, was = self.tags.sets[found.instances], self.pnode[found.instances]
+        alike = (sets[0] == sets[1]) & (found.instances[0] != found.instances[1])
+        there = sets, found.pnode
+        conflicts = np.where(alike & (was[::-1] == found.pnode), self.others[there], self.present[there])
+        return np.asarray(((conflicts > 0) & (was != found.pnode)).any(axis=0))
+
+    def _scores(self, sums: Floats, squares: Floats, shares: Floats) -> Floats:
+        """Compute the parts of scores that are deviations."""
+        means = sums / self.number
+        result = np.sqrt(np.maximum(squares / self.number - means * means, 0.0)) @ self.weights
+        mean, square = shares / len(self.targets)
+        even: Floats = result + _EVEN * np.sqrt(np.maximum(square - mean * mean, 0.0))
+        return even

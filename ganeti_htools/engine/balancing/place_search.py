@@ -8,12 +8,14 @@ a low price leads to even clusters, a high price to those that copy little. What
 
 import itertools
 from collections.abc import Callable, Sequence
+from contextlib import closing
 
 from ganeti_htools.engine.balancing.annealing import Annealing
 from ganeti_htools.engine.balancing.tabu_search import M, TabuSearch
 from ganeti_htools.engine.balancing.visits import Visit, Visited, unbeaten
 
 STEPS, LONGEST = 4, 8  # steps at each price in the first round, doubled until the longest one
+LENGTHIEST = 1 / 8  # rounds of annealing become longer likewise, up to this for each instance
 HOT = (1.0, 0.3, 0.1)  # noise of annealing, by rounds
 # Usually a search ends after so many steps for each instance, or so many in all, without anything better.
 PATIENCE, FEWEST = 16, 256
@@ -31,7 +33,7 @@ def wander(
     ``going`` gets the score before each step.
     """
     most = max(FEWEST, PATIENCE * len(tabu.movable)) if patience is None else patience
-    steps, idle = STEPS, 0
+    steps, length, idle = STEPS, 1, 0
 
     def found() -> list[Visit]:
         return unbeaten([*tabu.visits.best, *annealing.visits.best])
@@ -49,7 +51,10 @@ def wander(
                 tabu.step(price)
         steps = min(2 * steps, LONGEST, max(STEPS, len(tabu.movable)))
         for price in prices[::-1]:
-            for _ in annealing.round(price, hot):
-                if not goes_on(annealing.visits):
-                    return found()
+            with closing(annealing.round(price, hot, length)) as ratings:
+                ended = not all(going(annealing.visits.score) for _ in ratings)
+            if ended:
+                return found()
+            idle *= annealing.visits.idle > 0
+        length = min(2 * length, max(1, int(LENGTHIEST * len(tabu.movable))))
     return found()

@@ -1,6 +1,6 @@
 """Places that a search visits on its way, with their score and what it costs to get there."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -22,6 +22,11 @@ class Visit(NamedTuple):
     costs: Costs
     pnode: Ints
     snode: Ints
+
+
+def beaten(score: float, costs: Costs, visits: Iterable[Visit]) -> bool:
+    """Whether one of the visits is as good in both score and charge."""
+    return any(costs.charge >= each.costs.charge and score >= each.score for each in visits)
 
 
 def unbeaten(visits: Iterable[Visit]) -> list[Visit]:
@@ -69,20 +74,26 @@ class Visits:
         return self.baseline.score
 
     def settle(self, *trials: Trial) -> None:
-        """Make moves."""
-        for trial in trials:
-            settling.settle(self.state, trial)
-        if not trials:
-            return
-        touched = {int(change.rows[0]) for trial in trials for change in trial.changes}
-        self.space.facts.refresh(np.array(sorted(touched)))
+        """Make moves, and count what they lead to."""
+        self.place(*trials)
         self.baseline, self.total = self._figures()
 
+    def place(self, *trials: Trial) -> None:
+        """Make moves on different nodes."""
+        for trial in trials:
+            settling.settle(self.state, trial)
+        touched = {int(change.rows[0]) for trial in trials for change in trial.changes}
+        self.space.facts.refresh(np.array(sorted(touched), np.int64))
+
     def keep(self) -> None:
-        """Keep the present places if no visited ones beat them."""
-        if not any(self.total.charge >= each.costs.charge and self.score >= each.score for each in self.best):
-            visit = Visit(self.score, self.total, self.state.pnode.copy(), self.state.snode.copy())
-            self.best, self.idle = unbeaten([*self.best, visit]), 0
+        """Keep the present places if they are within the limits and no visited ones beat them."""
+        if self.total.within(self.limits) and not beaten(self.score, self.total, self.best):
+            self.take([Visit(self.score, self.total, self.state.pnode.copy(), self.state.snode.copy())])
+
+    def take(self, visits: Sequence[Visit]) -> None:
+        """Take over visits, none of which is beaten so far."""
+        if visits:
+            self.best, self.idle = unbeaten([*self.best, *visits]), 0
 
     def _figures(self) -> tuple[Baseline, Costs]:
         pnode, snode = self.state.pnode, self.state.snode

@@ -23,6 +23,10 @@ class TagSets(NamedTuple):
         tags = np.array([tag for each in sets for tag in each], np.int64)
         return cls(tags, np.cumsum([len(each) for each in sets]))
 
+    def members(self, number: int) -> Ints:
+        """Return the tags of a set."""
+        return self.tags[self.ends[number - 1] if number else 0 : self.ends[number]]
+
     def counts(self, marks: Bools) -> Ints:
         """Count the marked tags of each set; the first axis of ``marks`` is that of tags."""
         sums = np.zeros((len(self.tags) + 1, *marks.shape[1:]), np.int64)

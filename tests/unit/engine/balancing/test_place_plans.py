@@ -15,12 +15,12 @@ from tests.support.rows import generated
 
 
 def test_instances_that_find_no_way_at_the_end_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    state = derive(generated(5, Shape(nodes=5, instances=20, templates={"drbd": 1}, fill=0.8)))
+    state = derive(generated(12, Shape(nodes=7, instances=60, templates={"drbd": 1}, fill=0.9)))
     scope, options = np.ones(len(state.group), np.bool_), BalancingOptions()
     plans = PlacePlans(state, scope, options, CopyingOptions(), None)
-    calls = iter(range(150))
+    calls = iter(range(700))
     steps = rebalance(state, scope, options, None)[1]
-    *_, most_even = plans.search(steps, [1e-3, FREE], lambda _score: next(calls, None) is not None)
+    found = plans.search(steps, [1e-3, FREE], lambda _score: next(calls, None) is not None)[-15:]
 
     def left(visit: Visit) -> int:
         """Count the instances that a plan does not bring to their places."""
@@ -28,6 +28,6 @@ def test_instances_that_find_no_way_at_the_end_go_first(monkeypatch: pytest.Monk
         replay = plans.replay(visit)
         return sum(replay.place(index) != goal for index, goal in goals.items())
 
-    assert left(most_even) == 0
+    few = sum(map(left, found))
     monkeypatch.setattr(place_plans, "ATTEMPTS", 1)
-    assert left(most_even) > 0
+    assert sum(map(left, found)) > few
