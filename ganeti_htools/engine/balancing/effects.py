@@ -87,13 +87,14 @@ class ScoreParts:
         """Compute the present statistics of the nodes in scope."""
         columns = self.columns()
         values, offline = node_values(columns), columns.offline
-        spreads: Floats = np.stack([values[which] for which in self.leaders])[:, ~offline]
+        online: Any = ~offline if offline.any() else slice(None)
+        spreads: Floats = np.stack([values[which] for which in self.leaders])[:, online]
         spreads -= self.centre[:, np.newaxis]
         if self.counted is not None:
             spreads *= self.counted
         aggregates = self.table.aggregates
         rest = sum(
-            self.every[which] * float(values[which][offline if aggregates[which] is LOST else ~offline].sum())
+            self.every[which] * float(values[which][offline if aggregates[which] is LOST else online].sum())
             for which in self.sums
         )
         squares = np.einsum("ij,ij->i", spreads, spreads)
@@ -117,7 +118,7 @@ class ScoreParts:
         spreads: dict[int, tuple[Any, Any]] = {}
         rest: Any = 0.0
         for group in () if every else range(len(self.leaders)) if only is None else only:
-            if (pair := changed_values(self.leaders[group], old, new, before)) is None:
+            if (pair := changed_values(self.table, self.leaders[group], old, new, before)) is None:
                 continue
             x, y = pair
             change = y - x
@@ -127,7 +128,9 @@ class ScoreParts:
             spreads[group] = change, square
         for which in self.sums:
             lost = self.table.aggregates[which] is LOST
-            if (every if not lost else not some) or (pair := changed_values(which, old, new, before)) is None:
+            if every if not lost else not some:
+                continue
+            if (pair := changed_values(self.table, which, old, new, before)) is None:
                 continue
             change = self.every[which] * (pair[1] - pair[0])
             rest = rest + (np.where(offline == lost, change, 0.0) if some else change)

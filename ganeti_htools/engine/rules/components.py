@@ -38,8 +38,8 @@ class Component:
     * ``divisors`` are the columns that it divides by.
     * ``proportional``: an instance changes a node by an amount of the instance times a unit of the node,
       whatever else the node has.
-    * ``counted`` selects the online nodes that count. Placements on other nodes must not change their
-      contribution.
+    * ``counted`` selects the online nodes of a spread that count. Placements on other nodes must not change
+      their contribution.
     * Components with the same word in ``shared`` share their weight, those that count any node (Ganeti's
       design "multi-storage htools", "Balancing").
     """
@@ -187,6 +187,8 @@ def table(shape: Shape = SINGLE) -> ComponentTable:
     """Build the table of the components of columns of a shape."""
     found, names = components(shape), columns_type(shape)._fields
     assert all(set(component.figures) <= set(columns_type(shape).changing()) for component in found)
+    partial = tuple(which for which, each in enumerate(found) if each.counted is not _everywhere)
+    assert all(found[which].aggregate is SPREAD for which in partial)
     (location_exclusion,) = (which for which, component in enumerate(found) if component.aggregate is CLUSTER)
     return ComponentTable(
         found,
@@ -195,7 +197,7 @@ def table(shape: Shape = SINGLE) -> ComponentTable:
         tuple(tuple(map(names.index, component.figures)) for component in found),
         {component.name: which for which, component in reversed(list(enumerate(found)))},
         location_exclusion,
-        tuple(which for which, component in enumerate(found) if component.counted is not _everywhere),
+        partial,
     )
 
 

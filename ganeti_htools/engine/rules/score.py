@@ -7,7 +7,7 @@ in node order with the arithmetic of Ganeti's htools: scores and ties are equal 
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -122,12 +122,13 @@ def distinct_spreads(
     return found
 
 
-def changed_values(which: int, old: Columns, new: Columns, before: dict[int, Any]) -> tuple[Any, Any] | None:
+def changed_values(
+    score_table: ComponentTable, which: int, old: Columns, new: Columns, before: dict[int, Any]
+) -> tuple[Any, Any] | None:
     """Compute a component's values before and after; None if its columns are untouched.
 
     ``before`` keeps the values of ``old`` by component.
     """
-    score_table = table(old.shape)
     parts, formula = score_table.parts[which], score_table.components[which].formula
     if _untouched(old, new, parts):
         return None
@@ -242,20 +243,6 @@ def common_leaders(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, .
     return tuple(first.setdefault(pair, which) for which, pair in enumerate(pairs))
 
 
-def _moments(values: Floats, offline: Bools, counted: Bools | None) -> tuple[Floats, Floats, Floats]:
-    """Compute sums and variances of the counted online nodes, and sums of the offline nodes; 0 without any.
-
-    The last axis is that of nodes, which are added up in order.
-    """
-    if not offline.any():
-        _, sums, variances = Deviation.of(values, counted)
-        return sums, variances, np.zeros(values.shape[:-1])
-    online = ~offline
-    at = None if counted is None else counted[..., online]
-    _, sums, variances = Deviation.of(values[..., online], at)
-    return sums, variances, in_order(values[..., offline])
-
-
 def counted_nodes(columns: Columns) -> Bools | None:
     """Find the nodes that each component counts while they are online (components by nodes); None if all."""
     score_table = table(columns.shape)
@@ -291,41 +278,57 @@ def effective_weights(score_table: ComponentTable, counts: Sequence[float]) -> t
     )
 
 
-def statistics(
-    columns: Columns, values: NodeValues, exclusion: float = 0.0, without: Collection[int] = ()
-) -> Statistics:
-    """Compute the statistics of nodes in order; all 0 without online nodes.
-
-    Components in ``without`` are left out: they are 0, unless they repeat one that is not left out.
-    """
-    score_table, offline, counted = table(columns.shape), columns.offline, counted_nodes(columns)
+def statistics(columns: Columns, values: NodeValues, exclusion: float = 0.0) -> Statistics:
+    """Compute the statistics of nodes in order; all 0 without online nodes."""
     leaders = values.repeats.leaders
-    wanted = (leader for which, leader in enumerate(leaders) if which not in without)
-    row_of = {leader: row for row, leader in enumerate(dict.fromkeys(wanted))}
-    matrix = np.empty((len(row_of), len(offline)))
-    for leader, row in row_of.items():
-        matrix[row] = values[leader]
+    return _statistics(columns, _matrix(columns, values, leaders), leaders, exclusion)
+
+
+@lru_cache(maxsize=256)
+def _rows(shape: Shape, leaders: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """Find the leading components: spreads, sums over online nodes, and sums over offline nodes."""
+    rows: tuple[list[int], ...] = [], [], []
+    for which in sorted(set(leaders)):
+        aggregate = table(shape).aggregates[which]
+        rows[0 if aggregate is SPREAD else 2 if aggregate is LOST else 1].append(which)
+    return tuple(map(tuple, rows))
+
+
+def _matrix(columns: Columns, values: NodeValues, leaders: tuple[int, ...], *variants: int) -> Floats:
+    """Put the values of leading components together (:func:`_rows` by variants, if any, by nodes)."""
+    firsts = sum(_rows(columns.shape, leaders), ())
+    matrix = np.empty((len(firsts), *variants, len(columns.offline)))
+    for row, which in enumerate(firsts):
+        matrix[row] = values[which]
+    return matrix
+
+
+@np.errstate(invalid="ignore", divide="ignore", over="ignore")  # nodes that report nothing
+def _statistics(columns: Columns, matrix: Floats, leaders: tuple[int, ...], exclusion: Any) -> Statistics:
+    """Compute the statistics of such a matrix, whose nodes are added up in order."""
+    score_table, offline, counted = table(columns.shape), columns.offline, counted_nodes(columns)
     counts = node_counts(columns, counted)
-    n, weights, nothing = (
-        float(np.count_nonzero(~offline)),
-        effective_weights(score_table, counts),
-        (0.0,) * len(counts),
-    )
+    n, weights = float(np.count_nonzero(~offline)), effective_weights(score_table, counts)
     if not n:
+        nothing = (0.0,) * len(counts)
         return Statistics(score_table, n, tuple(counts), weights, nothing, nothing, leaders)
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):  # nodes that report nothing
-        some = None if counted is None else counted[list(row_of)]
-        sums, variances, lost = ([*each.tolist(), 0.0] for each in _moments(matrix, offline, some))
-    rows = (row_of.get(leader, -1) for leader in leaders)
-    figures = [
-        (sums[row], variances[row])
-        if aggregate is SPREAD
-        else ((lost if aggregate is LOST else sums)[row], 0.0)
-        for row, aggregate in zip(rows, score_table.aggregates, strict=True)
-    ]
+    spreads, totals, lost = _rows(columns.shape, leaders)
+    online: Any = ~offline if offline.any() else slice(None)
+    first, last = len(spreads), len(spreads) + len(totals)
+    if counted is not None:
+        counted = counted[list(spreads)].reshape(first, *(1,) * (matrix.ndim - 2), -1)[..., online]
+    _, *moments = Deviation.of(matrix[:first][..., online], counted)
+    figures = dict(zip(spreads, zip(*map(_entries, moments), strict=True), strict=True))
+    for rows, values in ((totals, matrix[first:last][..., online]), (lost, matrix[last:][..., offline])):
+        figures.update(zip(rows, ((total, 0.0) for total in _entries(in_order(values))), strict=True))
     figures[score_table.location_exclusion] = exclusion, 0.0
-    totals, spreads = zip(*figures, strict=True)
-    return Statistics(score_table, n, tuple(counts), weights, totals, spreads, leaders)
+    sums, variances = zip(*map(figures.__getitem__, leaders), strict=True)
+    return Statistics(score_table, n, tuple(counts), weights, sums, variances, leaders)
+
+
+def _entries(values: Floats) -> Any:
+    """Split values by rows: into numbers, or into arrays over variants."""
+    return values.tolist() if values.ndim < 2 else values
 
 
 def variant_scores(
@@ -341,30 +344,15 @@ def variant_scores(
     leaders = values.repeats.leaders
     for _, new in changes:
         leaders = common_leaders(leaders, new.repeats.leaders)
-    changing = {which for _, new in changes for which in new.values}
-    base, number, offline = statistics(columns, values, without=changing), len(exclusion), columns.offline
-    score_table = base.table
-    sums, spreads = list(base.sums), list(base.variances)
-    sums[score_table.location_exclusion] = exclusion
-    groups: dict[int, list[int]] = {}  # changing components by leader
-    for which in sorted(changing):
-        groups.setdefault(leaders[which], []).append(which)
-    if groups:
-        firsts, counted = [group[0] for group in groups.values()], counted_nodes(columns)
-        before = np.array([values[which] for which in firsts], np.float64)
-        matrix = np.repeat(before[:, np.newaxis], number, axis=1)
-        for places, new in changes:
-            there = np.flatnonzero(places >= 0)
-            at = places[there]
-            for row, which in enumerate(firsts):
-                if (value := new.values.get(which)) is not None:
-                    matrix[row, there, at] = value[there] if np.size(value) > 1 else value
-        found = _moments(matrix, offline, None if counted is None else counted[firsts][:, np.newaxis])
-        for group, total, variance, lost in zip(groups.values(), *found, strict=True):
-            for which in group:
-                sums[which] = lost if score_table.aggregates[which] is LOST else total
-                spreads[which] = variance if score_table.aggregates[which] is SPREAD else 0.0
-    scores: Floats = replace(base, sums=tuple(sums), variances=tuple(spreads), leaders=leaders).score()
+    matrix = _matrix(columns, values, leaders, len(exclusion))
+    firsts = sum(_rows(columns.shape, leaders), ())
+    for places, new in changes:
+        there = np.flatnonzero(places >= 0)
+        at = places[there]
+        for row, which in enumerate(firsts):
+            if (value := new.values.get(which)) is not None:
+                matrix[row, there, at] = value[there] if np.size(value) > 1 else value
+    scores: Floats = _statistics(columns, matrix, leaders, exclusion).score()
     return scores
 
 
