@@ -73,9 +73,10 @@ class NodeFacts:
     def refresh(self, nodes: Ints) -> None:
         """Update the figures of nodes that moves have touched."""
         state = self.state
-        counts = state.tag_counts[:, nodes]
-        self.present[:, nodes] = self.tag_sets.counts(counts > 0)
-        self.others[:, nodes] = self.tag_sets.counts(counts > 1)
+        if len(self.present) > 1:  # the first set is empty
+            counts = state.tag_counts[:, nodes]
+            self.present[:, nodes] = self.tag_sets.counts(counts > 0)
+            self.others[:, nodes] = self.tag_sets.counts(counts > 1)
         for start in range(0, len(nodes), _TOGETHER):
             some = nodes[start : start + _TOGETHER]
             self.reserved[:, some] = _two_largest(state.peers[:, some])
@@ -108,10 +109,11 @@ def _without(kept: Ints, largest: Ints, own: Any) -> Ints:
 
 
 def _two_largest(peers: Ints) -> Ints:
-    if len(peers) == 1:
-        return np.concatenate([np.zeros_like(peers), peers])
-    largest: Ints = np.partition(peers, -2, axis=0)[-2:]
-    return largest
+    kept = peers.T.copy()
+    places = np.arange(len(kept)), kept.argmax(axis=1)
+    first = kept[places]
+    kept[places] = 0
+    return np.stack([kept.max(axis=1), first])
 
 
 def batches_of(state: State, movable: Bools, unmirrored: bool = False) -> tuple[list[Batch], NodeFacts]:

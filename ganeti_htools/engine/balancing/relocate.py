@@ -35,6 +35,11 @@ def _coded(
     return new, codes
 
 
+def _of_sets(figures: Ints, sets: Ints, nodes: Ints) -> Any:
+    """Look up the figures of sets of tags on nodes; 0 if there is only the first set, which is empty."""
+    return figures[sets, nodes] if len(figures) > 1 else 0
+
+
 def _as_secondary(
     state: State, primary: Ints | None, secondary: Ints
 ) -> Callable[..., tuple[Columns, Codes]]:
@@ -64,13 +69,15 @@ def own_node_changes(
     p, s = state.pnode[batch.rows], state.snode[batch.rows]
     old_p = columns.take(p)
     lost = old_p.offline
-    desired_p = facts.unmet[batch.desires, p]
-    others = facts.others[batch.tags, p]
+    desired_p = _of_sets(facts.unmet, batch.desires, p)
+    others = _of_sets(facts.others, batch.tags, p)
     located = bool(state.location_rows)
     together: Any = affinity.shared_locations(state, p, s) * (s != NOWHERE) if located else 0
     bare_p = node_rules.remove_primary(old_p, asked, others, together + desired_p)
 
     def passing(kind: MoveKind, codes: Codes) -> Codes:
+        if state.allowed_migrations is None:
+            return codes
         return np.where(migrates(state, kind, p, s, new), codes, _BARRED)
 
     if not asked.mirrored:
@@ -79,7 +86,8 @@ def own_node_changes(
     old_s = columns.take(s)
     sources = node_rules.copy_codes(old_p, asked), node_rules.copy_codes(old_s, asked)
     bare_s = node_rules.remove_secondary(old_s, asked, *facts.kept_without(batch, p, s))
-    conflicts, desired_s = facts.present[batch.tags, s], facts.unmet[batch.desires, s]
+    conflicts = _of_sets(facts.present, batch.tags, s)
+    desired_s = _of_sets(facts.unmet, batch.desires, s)
     beside = {"primary": p, "new": new} if located else {}
     leaves_p, leaves_s = NodeChange(p, old_p, bare_p), NodeChange(s, old_s, bare_s)
     known: dict[str | None, tuple[NodeChange, Codes]] = {}
@@ -172,7 +180,8 @@ def new_node_change(
     old = state.columns.take(new)
     if apart:
         if kind.to_primary:
-            conflicts, location = facts.present[batch.tags, new], facts.unmet[batch.desires, new]
+            conflicts = _of_sets(facts.present, batch.tags, new)
+            location = _of_sets(facts.unmet, batch.desires, new)
             came, codes = node_rules.add_primary(old, asked, conflicts, location, force=force)
         else:
             came, codes = node_rules.add_secondary(old, asked, 0, force=force)
@@ -180,13 +189,13 @@ def new_node_change(
     p, s = state.pnode[batch.rows], state.snode[batch.rows]
     lost = leave_lost(state, batch.rows, kind)
     if kind.to_primary:
-        location = facts.unmet[batch.desires, new]
+        location = _of_sets(facts.unmet, batch.desires, new)
         if state.location_rows and not kind.mirrored:
             location = location + affinity.shared_locations(state, p, s) * (s != NOWHERE)
         elif state.location_rows:
             other = p if kind is MoveKind.REPLACE_AND_FAILOVER else s
             location = location + affinity.shared_locations(state, other, new)
-        arguments = old, asked, facts.present[batch.tags, new], location
+        arguments = old, asked, _of_sets(facts.present, batch.tags, new), location
         came, codes = _coded(node_rules.add_primary, *arguments, force=force, lost=lost)
     else:
         rule = _as_secondary(state, p if kind is MoveKind.REPLACE_SECONDARY else s, new)

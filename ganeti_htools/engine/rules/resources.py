@@ -56,6 +56,11 @@ def _added(_columns: Columns, used: Any, amount: Any, sign: int) -> Any:
     return used + amount if sign > 0 else used - amount
 
 
+def _counted(_columns: Columns, number: Any, amount: Any, sign: int) -> Any:
+    """Count what the instance adds; the same object if that is nothing."""
+    return number if type(amount) is int and amount == 0 else _added(_columns, number, amount, sign)
+
+
 def _taken(_columns: Columns, free: Any, amount: Any, sign: int) -> Any:
     return free - amount if sign > 0 else free + amount
 
@@ -119,7 +124,7 @@ class Resource(NamedTuple):
     @property
     def is_sum(self) -> bool:
         """Whether instances add amounts to the column, or take them, whatever else the node has."""
-        return self.after in (_added, _taken, _disk_taken)
+        return self.after in (_added, _counted, _taken, _disk_taken)
 
     def views(self, shape: Shape, forthcoming: bool) -> tuple[str, ...]:
         """Find the columns that an instance changes."""
@@ -237,14 +242,16 @@ def resources(shape: Shape) -> tuple[Resource, ...]:
             "r_mem", (SECONDARY,), lambda _c, change: change.reserved, _reserved, (KEPT_MEMORY, RESERVE)
         ),
         Resource("u_cpu", (PRIMARY,), lambda _c, change: change.asked.vcpus, limits=(CPU_RATIO, *vcpus)),
-        Resource("conflicts", (PRIMARY,), lambda _c, change: change.conflicts, limits=(TAGS,), everyone=True),
+        Resource(
+            "conflicts", (PRIMARY,), lambda _c, change: change.conflicts, _counted, (TAGS,), everyone=True
+        ),
         Resource("load_cpu", (PRIMARY,), lambda _c, change: change.asked.row.load.cpu),
         Resource("load_mem", (PRIMARY,), lambda _c, change: change.asked.row.load.mem),
         Resource("load_dsk", BOTH, lambda _c, change: change.asked.row.load.dsk),
         Resource("load_net", (PRIMARY,), lambda _c, change: change.asked.row.load.net),
         Resource("primaries", (PRIMARY,), lambda _c, _change: 1),
         Resource("secondaries", (SECONDARY,), lambda _c, _change: 1),
-        Resource("location", (PRIMARY,), lambda _c, change: change.location),
+        Resource("location", (PRIMARY,), lambda _c, change: change.location, _counted),
         *(each for which in range(len(shape.classes)) for each in _class(shape, which)),
     )
 

@@ -105,7 +105,7 @@ def test_the_disk_of_a_lost_primary_is_there() -> None:
 def test_forthcoming_instance_changes_only_views_that_count_it() -> None:
     state = alone()
     old = state.columns.take([0])
-    new, _ = add_primary(old, state.requested_instance(replace(NEW, forthcoming=True)), 0, 0)
+    new, _ = add_primary(old, state.requested_instance(replace(NEW, forthcoming=True)), 1, 0)
     changed = {name for name in old._fields if getattr(new, name) is not getattr(old, name)}
     assert changed == {
         *("f_mem_forth", "f_dsk_forth", "f_spindles_forth", "u_cpu_forth", "inst_spindles_forth", "conflicts")
