@@ -107,6 +107,9 @@ def test_no_move_scores_below_bounds_of_earlier_steps(
                 found = failovers(space, baseline, each, everyone)
                 assert (bounds.least[found.members] <= found.scores + baseline.doubt).all()
                 continue
+            for key, best in each.new.best.items():
+                lowest = each.new.lines[key].min(axis=1)[each.new.classes]
+                assert np.array_equal(best, lowest, equal_nan=True)
             for members, places in bounds.promising(everyone, None):
                 found, _ = relocations(space, baseline, each, members, places)
                 at, classes = np.searchsorted(space.targets, found.new), each.new.classes[found.members]

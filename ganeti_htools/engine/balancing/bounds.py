@@ -60,14 +60,16 @@ def bounds_of(space: SearchSpace, candidates: MoveCandidates) -> ScoreBounds:
     elif location_exclusion is not None and kind.to_primary:
         base += location_exclusion[:, space.targets].min(axis=1)
     if new is None:
-        return ScoreBounds(candidates, candidates.free, base, np.where(candidates.free, base, np.inf))
-    if len(new.lines) == 1:
+        forced, least = candidates.free, base
+    elif len(new.lines) == 1:
         (force,) = new.lines
-        forced, least = np.full(len(base), force), new.best[force][new.classes]
+        forced, least = np.full(len(base), force), base + new.best[force]
     else:
         forced = leave_lost(state, candidates.batch.rows, kind) | space.force
-        least = np.where(forced, new.best[True][new.classes], new.best[False][new.classes])
-    return ScoreBounds(candidates, forced, base, np.where(candidates.free, base + least, np.inf))
+        least = base + np.where(forced, new.best[True], new.best[False])
+    if not candidates.free.all():
+        least = np.where(candidates.free, least, np.inf)
+    return ScoreBounds(candidates, forced, base, least)
 
 
 def _joined(found: Sequence[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:

@@ -46,9 +46,10 @@ class Span(NamedTuple):
     @classmethod
     def of(cls, squares: Floats, changes: Floats, where: Any = True) -> "Span":
         """Compute the ranges of some parts (spreads by parts)."""
+        every = np.all(where)
         return cls(
             *(
-                end.reduce(np.where(where, values, initial), axis=-1, initial=initial)
+                end.reduce(values if every else np.where(where, values, initial), axis=-1, initial=initial)
                 for values in (squares, changes)
                 for end, initial in ((np.minimum, np.inf), (np.maximum, -np.inf))
             )

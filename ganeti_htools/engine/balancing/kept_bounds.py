@@ -62,4 +62,4 @@ def _spans(own: OwnNodesByKind, new: Mapping[bool, NewNodes]) -> tuple[Span, Spa
     """Find the ranges of own and new parts for each kind of moves (kinds by spreads)."""
     nothing = Span(*np.zeros((4, own.span.low.shape[-1])))
     spans = [new[kind.to_primary].span if kind.takes_node and new else nothing for kind in own.kinds]
-    return own.span, Span(*map(np.stack, zip(*spans, strict=True)))
+    return own.span, Span(*np.array(spans).swapaxes(0, 1))

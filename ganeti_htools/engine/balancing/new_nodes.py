@@ -27,7 +27,7 @@ class NewNodes:
     changes are kept for each pair (``pairs``, classes by nodes). ``rest`` is the change of all other
     components for each pair. ``prices`` (without and with force) equal ``rest`` where an instance fits, and
     are infinite elsewhere. ``lines`` are the new parts of linear bounds (:mod:`.chords`), with these prices,
-    and ``best`` the lowest for each class. ``span`` covers all of them; its ``low`` is the lowest one.
+    and ``best`` the lowest for each member. ``span`` covers all of them; its ``low`` is the lowest one.
     """
 
     def __init__(
@@ -57,7 +57,8 @@ class NewNodes:
         self._units = np.array(list(self.units.values())).reshape(len(self.regular), shape[1])
         self._amounts = amounts = np.array(list(self.amounts.values())).reshape(len(self.regular), shape[0])
         self._extremes = np.stack([amounts.min(axis=1, keepdims=True), amounts.max(axis=1, keepdims=True)])
-        self.lines, self.best = {force: np.empty(shape) for force in forces}, dict[bool, Floats]()
+        self.lines = {force: np.empty(shape) for force in forces}
+        self.best, self._least = dict[bool, Floats](), dict[bool, Floats]()  # by members, by classes
         self.span, self._low = Span.none(len(parts.leaders)), np.empty((len(parts.leaders), shape[1]))
         self._chords: Chords | None = None
         self._stale = list[Ints | slice]()
@@ -106,12 +107,24 @@ class NewNodes:
             above = 2 * (heights[:, places] - chords.means[:, np.newaxis])
             line = self._linear(chords, above, places)
             for force, prices in self.prices.items():
-                self.lines[force][:, places] = line + prices[:, places]
+                self._put(force, places, line + prices[:, places])
             self._extend(chords, above, places)
         if self._stale:
-            self.best = {force: lines.min(axis=1) for force, lines in self.lines.items()}
+            self.best = {force: least[self.classes] for force, least in self._least.items()}
             self.span = self.span._replace(low=self._low.min(axis=1))
         self._stale = []
+
+    def _put(self, force: bool, places: Ints | slice, new: Floats) -> None:
+        """Replace the lines of targets in these places."""
+        lines = self.lines[force]
+        if isinstance(places, slice):
+            lines[:], self._least[force] = new, new.min(axis=1)
+            return
+        least, gone = self._least[force], lines[:, places].min(axis=1)
+        lines[:, places] = new
+        risen = ~(gone > least)  # the lowest line was a replaced one
+        np.minimum(least, new.min(axis=1), out=least)
+        least[risen] = lines[risen].min(axis=1)
 
     def _extend(self, chords: Chords, above: Floats, places: Ints | slice) -> None:
         """Extend the span by changes of targets in these places, ``above`` the mean by half of that."""
@@ -136,8 +149,8 @@ class NewNodes:
 
     def _linear(self, chords: Chords, above: Floats, places: Ints | slice) -> Floats:
         """Compute the spreads' part of bounds for each class on these targets."""
-        result: Floats = np.zeros((len(self.rest), above.shape[1]))
-        own = 1 - 1 / chords.numbers
+        shape, own = (len(self.rest), above.shape[1]), 1 - 1 / chords.numbers
+        result: Floats = np.empty(shape) if len(self.regular) else np.zeros(shape)
         if len(self.regular):
             units, left = self._units[:, places], self._left
             steep = chords.slopes[self.regular, np.newaxis] * units

@@ -7,7 +7,7 @@ import numpy as np
 
 from ganeti_htools.engine.balancing.batches import Batch, NodeFacts
 from ganeti_htools.engine.balancing.chords import Chords, Span
-from ganeti_htools.engine.balancing.effects import Effect, ScoreParts, added
+from ganeti_htools.engine.balancing.effects import Effect, ScoreParts
 from ganeti_htools.engine.balancing.new_nodes import NewNodes
 from ganeti_htools.engine.balancing.node_products import NodeProducts
 from ganeti_htools.engine.balancing.relocate import own_node_changes
@@ -68,45 +68,53 @@ class OwnNodesByKind:
         self.span = Span.none(number, spreads)
         irregular = {which for each in new.values() for which in each.pairs} if new else range(spreads)
         regular = [which for which in range(spreads) if which not in irregular]
-        self._irregular = np.array(sorted(irregular), np.int64)[:, np.newaxis]
+        self._irregular = sorted(irregular)
         self.products = NodeProducts(facts.state, batch, kinds, new, regular)
         self._chords: Chords | None = None
-        self._stale = list[Ints]()
+        self._stale = list[tuple[Ints, Floats]]()  # members with changes and squares
         everyone = np.arange(size)
         for start in range(0, size, BLOCK):
             self.refresh(everyone[start : start + BLOCK])
 
     def refresh(self, members: Ints) -> None:
         """Compute the changes of members of the batch anew."""
-        batch, some = self.batch.take(members), self._irregular[:, 0]
+        batch, every = self.batch.take(members), self.every
+        found = own_node_changes(self.facts, batch, self.kinds, self.force)
         effects, before = dict[NodeChange, Effect](), dict[int, dict[int, Any]]()
-        for kind, (touched, codes) in own_node_changes(self.facts, batch, self.kinds, self.force).items():
+        rest = np.zeros((len(found), len(members)))
+        figures = np.zeros((2, *every.changes.shape[:2], len(members)))  # changes and squares
+        for row, (touched, _) in enumerate(found.values()):
             for node in touched:
                 if node not in effects:
                     known = before.setdefault(id(node.old), {})
-                    effects[node] = self.parts.effect(node, some.tolist(), known)
-            own, found, may = self.kinds[kind], [effects[node] for node in touched], self.may(batch, kind)
-            own.may[members], own.free[members] = may, may & (codes == FITS)
-            own.rest[members] = sum(effect.rest for effect in found)
-            changes, squares = added(found, len(own.changes), len(members))
-            own.changes[self._irregular, members] = changes[some]
-            own.squares[self._irregular, members] = squares[some]
-        self._stale.append(members)
+                    effects[node] = self.parts.effect(node, self._irregular, known)
+                rest[row] += effects[node].rest
+                for which, (change, square) in effects[node].spreads.items():
+                    figures[0, row, which] += change
+                    figures[1, row, which] += square
+        may = np.array([self.may(batch, kind) for kind in found])
+        every.rest[:, members], every.may[:, members] = rest, may
+        every.free[:, members] = may & (np.array([codes for _, codes in found.values()]) == FITS)
+        self._stale.append((members, figures))
 
     def bound(self, chords: Chords, heights: Floats) -> None:
         """Bring the members' parts of bounds and their ranges up to date.
 
         ``heights`` are those of the nodes that may be new (:class:`.Totals`).
         """
-        every, stale = self.every, list[Ints | slice](self._stale)
-        for members in self._stale:
-            at = slice(None), self.products.spreads[:, np.newaxis], members
-            every.changes[at], every.squares[at] = self.products.changes(members, heights)
+        every = self.every
+        for members, figures in self._stale:
+            figures[:, :, self.products.spreads] = self.products.changes(members, heights)
+            every.changes[:, :, members], every.squares[:, :, members] = figures
+            if chords is self._chords:
+                self._extend(chords, members, *figures)
         if chords is not self._chords:
-            self._chords, self.span, stale = chords, Span.none(*self.span.low.shape), [slice(None)]
-        for some in stale:
-            changes = every.changes[:, :, some]
-            about = chords.squares(changes, every.squares[:, :, some])
-            every.base[:, some] = np.einsum("i,kij->kj", chords.slopes, about) + every.rest[:, some]
-            self.span = self.span.covering(Span.of(about, changes, every.free[:, np.newaxis, some]))
+            self._chords, self.span = chords, Span.none(*self.span.low.shape)
+            self._extend(chords, slice(None), every.changes, every.squares)
         self._stale = []
+
+    def _extend(self, chords: Chords, members: Ints | slice, changes: Floats, squares: Floats) -> None:
+        """Compute the parts of bounds of members, with their changes (kinds by spreads by members)."""
+        about, every = chords.squares(changes, squares), self.every
+        every.base[:, members] = np.einsum("i,kij->kj", chords.slopes, about) + every.rest[:, members]
+        self.span = self.span.covering(Span.of(about, changes, every.free[:, np.newaxis, members]))
