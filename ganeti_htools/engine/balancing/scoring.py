@@ -141,10 +141,10 @@ def failovers(
 
 def relocations(
     space: SearchSpace, baseline: Baseline, candidates: MoveCandidates, members: Ints, places: Ints
-) -> tuple[ScoredMoves, Ints]:
+) -> tuple[ScoredMoves, Bools]:
     """Score possible moves of members to new nodes, given by their places among the targets.
 
-    Also returns the moves with an inexact score. Their new node already keeps something free for the
+    Also marks the moves with an inexact score. Their new node already keeps something free for the
     instance's other node, which the score neglects.
     """
     state, batch, kind = space.facts.state, candidates.batch, candidates.kind
@@ -154,7 +154,8 @@ def relocations(
     p, s = state.pnode[batch.rows[members]], state.snode[batch.rows[members]]
     good = (new != p) & (new != s) & migrates(state, kind, p, s, new)
     good &= obeys(state, kind, batch.rows[members], p, s, new)
-    members, places, new, p, s = members[good], places[good], new[good], p[good], s[good]
+    if not good.all():
+        members, places, new, p, s = members[good], places[good], new[good], p[good], s[good]
     came = arriving.changes(arriving.classes[members], places)
     changes = own.changes[:, members] + came
     squares = own.squares[:, members] + came * (came + 2 * baseline.heights[:, places])
@@ -168,9 +169,11 @@ def relocations(
     scores = baseline.scores(changes, squares, rest)
     found = ScoredMoves(batch, kind, members, new, scores, changes, squares)
     if not kind.mirrored:
-        return found, np.zeros(0, np.int64)
-    shared = sum((peers[after] > 0 for peers in state.class_peers), state.peers[after] > 0)
-    return found, np.flatnonzero(shared)
+        return found, np.zeros(len(new), np.bool_)
+    shared: Bools = state.peers[after] > 0
+    for peers in state.class_peers:
+        shared |= peers[after] > 0
+    return found, shared
 
 
 def exact(space: SearchSpace, baseline: Baseline, trial: Trial) -> tuple[Floats, Floats, Floats]:

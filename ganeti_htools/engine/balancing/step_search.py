@@ -18,7 +18,7 @@ from ganeti_htools.engine.balancing.scoring import (
 )
 from ganeti_htools.engine.rules.components import COMPONENTS, COUNT, SPREAD
 from ganeti_htools.engine.rules.trial import Trial
-from ganeti_htools.model.columns import NOWHERE, Ints
+from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
 
 # Cost of memory kept free, per share of a node's memory: by its spread, and in total.
 _EVEN, _TOTAL = (
@@ -63,6 +63,7 @@ class StepSearch:
         self.scored = 0
         self.loose = 0.0
         self.found: list[ScoredMoves] = []
+        self.doubtful: list[ScoredMoves] = []  # with inexact scores (scoring.relocations)
 
     @property
     def limit(self) -> float:
@@ -109,6 +110,7 @@ class StepSearch:
         else:
             for each_bounds in bounds:
                 self._score(each_bounds, np.flatnonzero(each_bounds.candidates.free), np.inf)
+            self._settle_doubts()
 
     def _looseness(self, candidates: Sequence[MoveCandidates]) -> float:
         """Compute by how much a move can be better than its rating; infinite if that is unknown.
@@ -141,6 +143,7 @@ class StepSearch:
             for each, low in zip(bounds, lowest, strict=True):
                 if low <= (most := min(limit, self.limit + self.loose)):
                     self._score(each, np.flatnonzero(each.least <= most), limit)
+            self._settle_doubts()
             if self.limit + self.loose <= limit:
                 return
 
@@ -152,16 +155,23 @@ class StepSearch:
         for chosen, places in self._promising(bounds, members, limit):
             self.scored += len(chosen)
             found, doubtful = relocations(self.space, self.baseline, bounds.candidates, chosen, places)
-            if math.isfinite(self.loose):
-                least = np.fmin.reduce(np.delete(found.scores, doubtful), initial=np.inf)
-                doubtful = doubtful[
-                    found.scores[doubtful] <= min(self.bound, least) + self.slack + self.loose
-                ]
-            if len(doubtful):
-                trial = found.take(doubtful).trial(self.space)
-                figures = exact(self.space, self.baseline, trial)
-                found.scores[doubtful], found.changes[:, doubtful], found.squares[:, doubtful] = figures
+            if doubtful.any():
+                self.doubtful.append(found.take(doubtful & self._may_win(found.scores)))
+                found = found.take(~doubtful)
             self._keep(found)
+
+    def _settle_doubts(self) -> None:
+        """Score doubtful moves by the rules, if they may be the best."""
+        for found in self.doubtful:
+            found = found.take(self._may_win(found.scores))
+            if len(found.members):
+                scores, changes, squares = exact(self.space, self.baseline, found.trial(self.space))
+                self._keep(found._replace(scores=scores, changes=changes, squares=squares))
+        self.doubtful = []
+
+    def _may_win(self, scores: Floats) -> Bools:
+        """Find the inexact scores that may be the best; all if the inaccuracy is unknown."""
+        return ~(scores > self.limit + self.loose)
 
     def _promising(self, bounds: ScoreBounds, members: Ints, limit: float) -> Iterator[tuple[Ints, Ints]]:
         if math.isfinite(self.loose):
