@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganeti_htools.engine.balancing.balance import Step, stepwise
+from ganeti_htools.engine.balancing.balance import Step, score_of, stepwise
 from ganeti_htools.engine.squeezing.power_group import TO_THE_END
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.derive import derive
@@ -54,6 +54,17 @@ def test_rough_steps_are_the_same_moves(case: tuple[State, Instance], lost: int)
     exact, rough = (list(stepwise(state.copy(), scope, TO_THE_END, rough=each)) for each in (False, True))
     assert [replace(step, score=0.0) for step in rough] == [replace(step, score=0.0) for step in exact]
     assert [step.score for step in rough] == pytest.approx([step.score for step in exact], abs=1e-6)
+
+
+@settings(max_examples=15, deadline=None)
+@given(case=cases, lost=st.integers(0, 2), options=st.sampled_from((OPTIONS, BalancingOptions())))
+def test_step_has_the_score_of_the_state_to_the_last_bit(
+    case: tuple[State, Instance], lost: int, options: BalancingOptions
+) -> None:
+    state, scope = case[0].copy(), np.ones(len(case[0].group), np.bool_)
+    state.columns.offline[:lost] = True
+    for step in stepwise(state, scope, options):
+        assert step.with_next or step.score == score_of(state, scope)
 
 
 def check_steps(state: State) -> None:

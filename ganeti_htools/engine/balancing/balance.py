@@ -75,8 +75,15 @@ def stepwise(
     if options.disk_moves and (options.disk_moves_factor is not None or time_limit):
         cheap = search_of(facts, batches, scope, without_copies)
 
+    # Without a second choice, the score of a step is computed once the step has been made.
+    later = not (rough or cheap or time_limit or sets)
+
     def best_of(search: Search, options: BalancingOptions) -> tuple[BestMove, ...]:
-        best = time_limit.best(search, current) if time_limit else search.best(current, rough=rough)
+        if time_limit:
+            best = time_limit.best(search, current)
+        else:
+            enough = sufficient_score(current, options) if later else current if rough else None
+            best = search.best(current, rough=rough, enough=enough)
         if sets is None:
             return (best,) if best else ()
         left = math.inf if options.max_length < 0 else options.max_length - number
@@ -104,12 +111,13 @@ def stepwise(
         for each in (cheap, sets):
             if each:
                 each.note(*trials)
-        current = best[-1].score
+        current = search.score() if later else best[-1].score
         number += len(best)
         for move in best:
             nodes = int(move.trial.pnode[0]), int(move.trial.snode[0])
             index = move.trial.asked.index
-            yield Step(index, move.kind, move.node, *nodes, move.score, move is not best[-1])
+            score = current if move is best[-1] else move.score
+            yield Step(index, move.kind, move.node, *nodes, score, move is not best[-1])
 
 
 def search_of(facts: NodeFacts, batches: Sequence[Batch], scope: Bools, options: BalancingOptions) -> Search:
@@ -134,6 +142,11 @@ def gains(current: float, score: float, options: BalancingOptions) -> bool:
     """Whether a step from one score to another is worth making."""
     enough = current > options.min_gain_limit or current - score >= options.min_gain
     return score < current and enough
+
+
+def sufficient_score(current: float, options: BalancingOptions) -> float:
+    """Compute the score below which a step gains enough."""
+    return current if current > options.min_gain_limit else current - max(0.0, options.min_gain)
 
 
 def score_of(state: State, scope: Bools) -> float:

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from ganeti_htools.engine.balancing.baseline import Baseline
 from ganeti_htools.engine.balancing.batches import Batch, NodeFacts
 from ganeti_htools.engine.balancing.kept_bounds import KeptBounds
 from ganeti_htools.engine.balancing.new_nodes import NewNodes
@@ -29,6 +30,7 @@ from ganeti_htools.engine.balancing.scoring import (
 )
 from ganeti_htools.engine.balancing.step_search import MoveReport, StepSearch
 from ganeti_htools.engine.balancing.ties import CLOSE, BestMove, best_of
+from ganeti_htools.engine.rules.score import statistics
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.moves import KINDS
@@ -59,12 +61,14 @@ class Search:
             }
             self.new.append(new)
             self.own.append(OwnNodesByKind(facts, parts, batch, kinds, force, may, new))
+        self.baseline: Baseline | None = None  # once it is needed
         self.bounds = KeptBounds(self.own, self.new, sum(len(batch.rows) for batch in batches))
 
     def note(self, *trials: Trial) -> None:
         """Update the search after moves that have been settled."""
         nodes = np.array(sorted({int(node.rows[0]) for trial in trials for node in trial.changes}))
         self.space.facts.refresh(nodes)
+        self.baseline = None
         concerned = np.zeros(len(self.space.scope) + 1, np.bool_)  # the last entry stands for NOWHERE
         concerned[nodes] = True
         there = concerned[self.state.pnode] | concerned[self.state.snode]
@@ -76,26 +80,34 @@ class Search:
                 each.refresh(nodes)
 
     @np.errstate(invalid="ignore", divide="ignore", over="ignore")  # nodes that report nothing
+    def score(self) -> float:
+        """Compute the present score from nothing."""
+        baseline = self.baseline = self.baseline or self.space.baseline()
+        columns = self.space.parts.columns()
+        return float(statistics(columns, baseline.values, baseline.location_exclusion).score())
+
+    @np.errstate(invalid="ignore", divide="ignore", over="ignore")  # nodes that report nothing
     def best(
         self,
         current: float,
         barred: Bools | None = None,
         report: MoveReport | None = None,
         rough: bool = False,
+        enough: float | None = None,
     ) -> BestMove | None:
         """Find the move that leaves the lowest score below the ``current`` one; of equal ones the first.
 
         The order is that of instances; a failover comes before all other moves, then new nodes in order, and
         for each new node the kinds in the order of their table. Instances that are ``barred`` stay.
-        ``report`` gets each move. With ``rough``, ``current`` and a clear winner's score are right to about
-        1e-8 only.
+        ``report`` gets each move. With ``rough``, ``current`` is right to about 1e-8 only. So is the score of
+        a single best move that is clearly better than ``enough``.
         """
-        baseline = self.space.baseline()
+        baseline = self.baseline = self.baseline or self.space.baseline()
         self.bounds.update(baseline)
         search = StepSearch(self.space, baseline, current, CLOSE if rough else 0.0, report)
         found = search.moves(list(self.candidates(barred)))
         self.bounds.passed += search.scored
-        return best_of(self.space, baseline, found, search.limit, current if rough else None)
+        return best_of(self.space, baseline, found, search.limit, enough)
 
     def candidates(self, barred: Bools | None = None) -> Iterator[MoveCandidates]:
         """Yield all moves that may be made now, by batch and kind."""

@@ -33,51 +33,42 @@ def best_of(
     baseline: Baseline,
     found: Sequence[ScoredMoves],
     limit: float,
-    current: float | None = None,
+    enough: float | None = None,
 ) -> BestMove | None:
     """Find the best move by scores computed from nothing, among moves with a score of at most ``limit``.
 
-    If only one move is clearly better than ``current``, its score is the given one.
+    A single best move that is clearly better than ``enough`` keeps the given score.
     """
-    state = space.facts.state
-    if current is not None and (clear := _clear(space, found, limit, current)):
-        return clear
+    state, near = space.facts.state, _near(space, baseline, found, limit)
+    if enough is not None and len(near) == 1 and len(near[0][0].members) == 1:
+        ((moves, trial),) = near
+        score = float(moves.scores[0])
+        if trial.codes[0] == FITS and clearly_lower(score, enough):
+            asked = state.instance(int(moves.batch.rows[moves.members[0]]))
+            return BestMove(replace(trial, asked=asked), moves.kind, int(moves.new[0]), score)
     nodes, columns = space.parts.rows, space.parts.columns()
     lowest: tuple[float, int, int, int] = (np.inf, 0, 0, 0)
     best: BestMove | None = None
-    for near, trial in _near(space, baseline, found, limit):
-        rows = near.batch.rows[near.members]
+    for moves, trial in near:
+        rows = moves.batch.rows[moves.members]
         exclusion = np.broadcast_to(baseline.location_exclusion + trial.location_exclusion, trial.codes.shape)
         scores = choice.fresh_scores(trial.changes, nodes, columns, baseline.values, exclusion)
         scores = np.where(trial.codes == FITS, scores, np.inf)
         least = np.fmin.reduce(scores)
         ranks = [
-            ((float(least), int(rows[i]), int(near.new[i]), RANK[near.kind]), i)
+            ((float(least), int(rows[i]), int(moves.new[i]), RANK[moves.kind]), i)
             for i in np.flatnonzero(scores == least).tolist()
         ]
         if ranks and np.isfinite(least) and min(ranks)[0] < lowest:
             lowest, i = min(ranks)
             trial = replace(trial.only(i), asked=state.instance(int(rows[i])))
-            best = BestMove(trial, near.kind, int(near.new[i]), lowest[0])
+            best = BestMove(trial, moves.kind, int(moves.new[i]), lowest[0])
     return best
 
 
 def clearly_lower(score: float, current: float) -> bool:
     """Whether a score is lower whatever the last bits of both are."""
     return score < current - CLOSE * (1.0 + abs(current))
-
-
-def _clear(space: SearchSpace, found: Sequence[ScoredMoves], limit: float, current: float) -> BestMove | None:
-    """Find the only move with a score near the lowest, if it is clearly lower than the ``current`` one."""
-    near = [each for each in (moves.take(moves.scores <= limit) for moves in found) if len(each.members)]
-    if len(near) != 1 or len(near[0].members) != 1 or not clearly_lower(float(near[0].scores[0]), current):
-        return None
-    (move,) = near
-    index = int(move.batch.rows[move.members[0]])
-    trial = replace(move.trial(space), asked=space.facts.state.instance(index))
-    if trial.codes[0] != FITS:
-        return None
-    return BestMove(trial, move.kind, int(move.new[0]), float(move.scores[0]))
 
 
 def _near(

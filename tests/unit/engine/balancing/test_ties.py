@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.balancing.balance import score_of
-from ganeti_htools.engine.balancing.ties import best_of
+from ganeti_htools.engine.balancing.ties import BestMove, best_of
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.moves import RANK, MoveKind
@@ -32,6 +32,25 @@ def test_the_first_instance_goes_to_the_first_node() -> None:
     assert (best.trial.asked.index, best.kind, best.node) == (0, MoveKind.FAILOVER_TO, 1)
     assert best.trial.pnode.tolist() == [1]
     assert best.score < score
+
+
+def test_single_best_move_is_scored_from_nothing_unless_it_is_clearly_better() -> None:
+    rows = [instance("a", DiskTemplate.EXT, "n0"), instance("b", DiskTemplate.EXT, "n0")]
+    state = derive(by_hand.cluster(dict.fromkeys(("n0", "n1"), 9000), rows))
+    search = searching(state)
+    moves = moves_within(search, score_of(state, search.space.scope), 0.0)[0].take([0])
+    inexact, baseline = moves._replace(scores=moves.scores + 1e-9), baseline_of(search.space)
+    given = float(inexact.scores[0])
+
+    def best(enough: float | None) -> BestMove:
+        found = best_of(search.space, baseline, [inexact], np.inf, enough)
+        assert found is not None
+        return found
+
+    assert best(given + 1e-6).score == given
+    close, fresh = best(given), best(None)
+    settling.settle(state, close.trial)
+    assert close.score == fresh.score == score_of(state, search.space.scope) != given
 
 
 def test_no_best_move_above_the_limit() -> None:
