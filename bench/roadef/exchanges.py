@@ -8,9 +8,9 @@ import numpy as np
 from bench.roadef.placement import Placement
 from ganeti_htools.model.columns import Bools, Floats, Ints
 
-RATED = 2048  # exchanges in a rating
+FIRST, FEWEST, MOST = 512, 64, 4096  # exchanges in a rating
+CHANGE, MADE = 1.1, (0.12, 0.24)  # the number changes unless so many are made, for each machine
 SHIFTS, HOME = 0.3, 0.05  # the part of them that moves one process only, and the part that moves one home
-THRIFT = 2.0  # a price of annealing on what stays in use at homes, as it keeps others from moving
 USUAL = 0.1  # the usual loss, for each unit of an average process
 NEAR, OTHERS = 48, 16  # processes in a step of the tabu search
 PLACES = 1 << 15  # and places
@@ -34,9 +34,9 @@ class Exchanges(NamedTuple):
 class Rated:
     """Exchanges with their ``changes`` of the cost plus price on violations."""
 
-    def __init__(self, placement: Placement, found: Exchanges, price: float, thrift: float = 0.0) -> None:
-        self.placement, self.found = placement, found
-        self.changes = changes(placement, found, price, thrift)
+    def __init__(self, placement: Placement, found: Exchanges, price: float) -> None:
+        self.placement, self.found, self.made = placement, found, 0
+        self.changes = changes(placement, found, price)
         self.usual = USUAL * placement.process_size
 
     def nodes(self, which: int) -> set[int]:
@@ -50,16 +50,23 @@ class Rated:
         placement.move(one, int(self.found.machine[which]))
         if two < len(placement.at):
             placement.move(two, here)
+        self.made += 1
         return True
 
 
 class ProcessExchanges:
-    """Exchanges at random, for annealing."""
+    """Exchanges at random, for annealing at one noise.
 
+    Exchanges of a rating touch different machines: the fewer are good enough, the more are rated.
+    """
+
+    cold = 1.0
     best_first = False  # by far worse where machines are nearly full
 
     def __init__(self, placement: Placement, ratings: int) -> None:
-        self.visits, self.number = placement, (ratings, RATED, RATED)
+        self.visits, self.number = placement, (ratings, MOST, MOST)
+        self.rated = float(FIRST)
+        self.last: Rated | None = None
 
     def begin(self) -> None:
         """Begin a round."""
@@ -71,14 +78,23 @@ class ProcessExchanges:
     def propose(self, random: np.random.RandomState, number: int, price: float) -> Rated:
         """Propose up to so many exchanges."""
         self.visits.keep()
-        at = self.visits.at
+        at, number = self.visits.at, min(number, self._enough())
         one, two = random.randint(len(at), size=(2, number))
         shifts = int(SHIFTS * number)
         machine = at[two]
         machine[:shifts] = random.randint(len(self.visits.sums), size=shifts)
         two[:shifts] = len(at)
         machine[: int(HOME * number)] = self.visits.home[one[: int(HOME * number)]]
-        return Rated(self.visits, Exchanges(one, two, machine), price, THRIFT)
+        self.last = Rated(self.visits, Exchanges(one, two, machine), price)
+        return self.last
+
+    def _enough(self) -> int:
+        """Compute how many exchanges to rate, by how many of the last rating were made."""
+        if self.last:
+            few, many = (part * len(self.visits.sums) for part in MADE)
+            factor = CHANGE if self.last.made < few else 1 / CHANGE if self.last.made > many else 1.0
+            self.rated = min(MOST, max(FEWEST, self.rated * factor))
+        return int(self.rated)
 
 
 class ProcessMove(NamedTuple):
@@ -133,15 +149,14 @@ class ProcessMoves:
         self.visits.keep()
 
 
-def changes(placement: Placement, found: Exchanges, price: float, thrift: float = 0.0) -> Floats:
-    """Compute the changes of the cost plus a price on violations, and one on what stays in use at homes.
+def changes(placement: Placement, found: Exchanges, price: float) -> Floats:
+    """Compute the changes of the cost plus a price on violations.
 
     Where one service of an exchange needs the other one, its violations are as of two separate moves.
     """
     one, two, there = found
     terms, here = placement.terms, placement.at.take(one)
     weights = terms.weights[0] + price * terms.weights[1]
-    costs = placement.process_cost + thrift * placement.transient.sum(axis=1)
     net = placement.added.take(one, axis=0)
     net -= placement.added.take(two, axis=0)
     come = placement.sums.take(there, axis=0)
@@ -162,7 +177,7 @@ def changes(placement: Placement, found: Exchanges, price: float, thrift: float 
         away = np.zeros(len(one), np.int64)
         away[returns] -= 1
         away[goes] += 1
-        ways += away * costs.take(process)
+        ways += away * placement.process_cost.take(process)
         ways += real * (terms.machine_cost[home, new] - terms.machine_cost[home, old])
         moved.append(away)
         misplaced += ~alike * _misplaced(placement, placement.service.take(process), old, new)

@@ -14,9 +14,9 @@ class Placement:
     """An assignment, which may violate limits: what the search visits. It keeps the best that does not.
 
     The violations of services are numbers: processes beside another one of their service, locations that are
-    missing, and services that are missing in a neighbourhood of one that needs them. Each counts as a small
-    part of an average process that finds no room. The last row of services is an empty one, that of the empty
-    process in the last row of processes.
+    missing, and services that are missing in a neighbourhood of one that needs them. Each counts as one
+    ``unit``, at first a small part of an average process that finds no room. The last row of services is an
+    empty one, that of the empty process in the last row of processes.
     """
 
     def __init__(self, terms: Terms, assignment: Ints) -> None:

@@ -1,8 +1,10 @@
 """The figures of the search for machine reassignment are those of the plain checker, move by move."""
 
+import itertools
 from collections import Counter
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -93,6 +95,65 @@ def test_best_visited_assignment_breaks_no_rule(problem: Problem, tabu: bool) ->
     assert list(violations(problem, best.pnode.tolist())) == []
     assert costs(problem, best.pnode.tolist()).total == best.score
     assert best.score <= costs(problem, problem.initial).total
+
+
+@given(problems(), st.integers(0, 1000))
+def test_part_is_solved_as_by_trying_all_its_assignments(problem: Problem, seed: int) -> None:
+    highs = pytest.importorskip("bench.roadef.highs", exc_type=ImportError)
+    random, placement = np.random.RandomState(seed), visited(problem, seed)
+    machines = np.sort(random.permutation(len(problem.machines))[:3])
+    free = random.permutation(np.flatnonzero(np.isin(placement.at, machines)))[:4]
+    expected, at = placement.score, placement.at.tolist()
+    for each in itertools.product(machines.tolist(), repeat=len(free)):
+        for process, machine in zip(free.tolist(), each, strict=True):
+            at[process] = machine
+        if next(violations(problem, at), None) is None:
+            expected = min(expected, costs(problem, at).total)
+    solved = highs.solve_part(placement, free, machines, 60, 0.0)
+    assert solved.proved
+    for process, machine in zip(free.tolist(), solved.assignment.tolist(), strict=True):
+        placement.move(process, machine)
+    assert list(violations(problem, placement.at.tolist())) == []
+    assert np.isclose(placement.score, expected, rtol=1e-9)
+
+
+@given(problems(), st.integers(0, 1000))
+def test_refilled_machines_break_no_rule_and_cost_no_more(problem: Problem, seed: int) -> None:
+    refill = pytest.importorskip("bench.roadef.refill", exc_type=ImportError)
+    placement = visited(problem, seed)
+    search, score = refill.Refill(placement, seed), placement.score
+    for share in refill.SHARES:
+        free, machines = search.choose(share, 6)
+        assert len(free) <= 6
+        assert set(placement.at[free].tolist()) <= set(machines.tolist())
+    for _ in range(5):
+        search.step()
+        assert list(violations(problem, placement.at.tolist())) == []
+        assert placement.score <= score
+        score = placement.score
+    assert placement.best[0].score == score
+
+
+def visited(problem: Problem, seed: int) -> Placement:
+    """Return the best of some places that annealing visits."""
+    terms = terms_of(problem)
+    placement = Placement(terms, terms.home)
+    for _ in Annealing(ProcessExchanges(placement, 10), seed).round(PRICE, 1.0):
+        pass
+    return Placement(terms, placement.best[0].pnode)
+
+
+@given(problems())
+def test_more_exchanges_are_rated_where_fewer_are_made(problem: Problem) -> None:
+    terms, random = terms_of(problem), np.random.RandomState(0)
+    exchanges = ProcessExchanges(Placement(terms, terms.home), 10)
+    first = exchanges.propose(random, 5000, PRICE)
+    second = exchanges.propose(random, 5000, PRICE)
+    second.made = len(terms.base)
+    third = exchanges.propose(random, 5000, PRICE)
+    assert len(second.changes) > len(first.changes)
+    assert len(third.changes) < len(second.changes)
+    assert len(exchanges.propose(random, 20, PRICE).changes) == 20
 
 
 def test_exchanges_are_taken_by_marks() -> None:

@@ -13,7 +13,6 @@ import numpy as np
 from ganeti_htools.engine.balancing.visits import Visited
 from ganeti_htools.model.columns import Floats
 
-COLD = 0.03  # the noise falls to this part of the first one
 SCARCE = 2  # exchanges to be made, of a rating that should have had more
 
 
@@ -37,6 +36,7 @@ class Exchanges(Protocol):
     """What the search asks of a problem."""
 
     number: tuple[int, int, int]  # ratings in a round, and exchanges in a rating, at least and at most
+    cold: float  # the noise falls to this part of the first one
     best_first: bool  # whether the best exchanges of a rating are made first, not those first proposed
 
     @property
@@ -84,7 +84,7 @@ class Annealing:
             found = self.exchanges.propose(self.random, rated, price)
             changes = found.changes
             noise = noise if number else hot * found.usual
-            fallen = noise * COLD ** (number / (ratings - 1))
+            fallen = noise * self.exchanges.cold ** (number / (ratings - 1))
             bars = -fallen * np.log(self.random.random_sample(len(changes)))
             chosen = np.flatnonzero(changes < bars)
             if self.exchanges.best_first:

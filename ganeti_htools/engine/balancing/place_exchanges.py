@@ -26,6 +26,7 @@ ROUND, FEWEST, MOST = 128, 32, 256  # ratings in a round, and exchanges in a rat
 class PlaceExchanges:
     """The exchanges from the present places of a search. Without a linear score there are none."""
 
+    cold = 0.03
     best_first = True
 
     def __init__(self, visits: Visits, batches: Sequence[Batch]) -> None:

@@ -1,5 +1,6 @@
 """Files, checker and search of the machine reassignment problem of ROADEF/EURO 2012."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from bench.roadef.files import FileError, assignment_text, read_problem
 from bench.roadef.generator import Size, generated
 from bench.roadef.problem import Problem
 from bench.roadef.rows import BEST, OWN
-from bench.roadef.search import search
+from bench.roadef.search import CHEAP, DEAR, WAVES, price, search
 from tests.support.roadef import BY_HAND
 
 
@@ -125,6 +126,24 @@ def test_search_comes_close_to_the_best_known_of_a_small_problem() -> None:
     found = search(problem, 2.0)
     assert list(violations(problem, found)) == []
     assert costs(problem, found).total <= 1.01 * BEST["a1_1"]
+
+
+def test_search_without_highs_breaks_no_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "bench.roadef.refill", None)
+    problem = generated(5, Size(4, 16, 10))
+    found = search(problem, 0.5)
+    assert list(violations(problem, found)) == []
+    assert costs(problem, found).total < costs(problem, problem.initial).total
+
+
+def test_price_rises_in_waves_from_lowest_prices_that_rise() -> None:
+    waves = [[price((wave + part / 10) / WAVES) for part in range(10)] for wave in range(WAVES)]
+    for wave in waves:
+        assert wave == sorted(wave)
+        assert wave[-1] == pytest.approx(DEAR)
+    lowest = [wave[0] for wave in waves]
+    assert lowest == sorted(set(lowest))
+    assert (lowest[0], price(1.0)) == pytest.approx(CHEAP)
 
 
 def test_search_comes_close_to_what_highs_proves() -> None:
