@@ -16,8 +16,8 @@ from ganeti_htools.model.columns import Floats, Ints
 SHARES = 1.0, 0.3, 0.1  # of the processes on the machines
 FIRST, FEWEST = 30, 8  # processes: in the first part, in any
 GROWTH = 1.1  # of the number after a part proved best in half of its time; a part without proof lowers it
-SECONDS, LONGEST = 0.1, 3.0  # the time of a part: at first, and at most
-IDLE = 60  # parts without a gain, after which the time doubles
+SECONDS, LONGEST = 0.2, 3.0  # the time of a part: at first, and at most
+IDLE = 40  # parts without a gain, after which the time doubles
 GAP = 1e-4  # between the cost and the bound of a part
 
 

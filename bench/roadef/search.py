@@ -1,64 +1,82 @@
-"""The search: annealing from the first assignment, a few times, then the best one's machines are refilled.
+"""The search: annealing from the first assignment, a few times, then turns from the best assignment found.
 
-The noise of annealing falls, while the price on violations rises in waves. At a low price processes find
-their way between full machines, at a high one they settle within the limits. The lowest price of a wave rises
-too.
+In a turn annealing begins less hot, and then machines are refilled. The noise of annealing falls, while the
+price on violations rises in waves. At a low price processes find their way between full machines, at a high
+one they settle within the limits. The lowest price of a wave rises too.
 """
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import NamedTuple
 
 from bench.roadef.exchanges import ProcessExchanges, ProcessMoves
 from bench.roadef.placement import Placement
 from bench.roadef.problem import Problem
-from bench.roadef.terms import Terms, terms_of
+from bench.roadef.terms import terms_of
 from ganeti_htools.engine.balancing.annealing import Annealing
 from ganeti_htools.engine.balancing.tabu_search import TabuSearch
 from ganeti_htools.engine.balancing.visits import Visit
 
-ANNEALED, STARTS = 0.6, 3  # the part of the time for annealing, and how often it begins anew
-HOT, COLD = 10.0, 0.01  # the first noise, in usual losses, and the part of it that is left at the end
-CHEAP, DEAR = (20.0, 1e4), 1e6  # lowest prices of the first and the last wave, and the highest price
-WAVES, RISING = 8, 0.8  # waves of prices, and the part of a wave in which the price rises
+
+class Cooling(NamedTuple):
+    """How annealing cools down: the noise, in usual losses, and the lowest price of waves."""
+
+    noise: tuple[float, float]  # at first and in the end
+    cheap: float  # the lowest price of the first wave
+    waves: int
+
+
+FIRST, AGAIN = Cooling((10.0, 0.1), 20.0, 8), Cooling((3.0, 0.1), 50.0, 3)
+DEAR, LAST = 1e6, 1e4  # the highest price, and the lowest one in the end
+RISING = 0.8  # the part of a wave in which the price rises
 HARDER = 3.0  # a misplaced process counts so much more if a wave has left one
 RATINGS = 16  # at one noise and price
+# The parts of the time: of each start, of annealing in each turn, of refilling in each turn.
+STARTS, TURNS = 3, 2
+START, WARM, REFILL = 0.1, 0.15, 0.2
 
 
 def search(problem: Problem, seconds: float, seed: int = 0) -> list[int]:
     """Search for so many seconds of a processor; returns the machines of processes."""
-    began, terms = time.process_time(), terms_of(problem)
+    began, terms, ends = time.process_time(), terms_of(problem), 0.0
 
-    def parts(first: float, last: float) -> Iterator[float]:
-        while (part := ((time.process_time() - began) / seconds - first) / (last - first)) < 1:
+    def parts(length: float) -> Iterator[float]:
+        nonlocal ends
+        first, ends = ends, ends + length
+        while (part := ((time.process_time() - began) / seconds - first) / length) < 1:
             yield max(0.0, part)
 
-    length, found = ANNEALED / STARTS, list[Visit]()
-    for start in range(STARTS):
-        time_left = parts(start * length, (start + 1) * length)
-        found.append(_annealed(terms, time_left, STARTS * seed + start))
-    placement = Placement(terms, min(found, key=lambda visit: visit.score).pnode)
-    improve = _improvement(placement, seed)
-    for _ in parts(ANNEALED, 1.0):
-        improve()
-    return list(map(int, placement.best[0].pnode))
+    seeds = itertools.count(seed * (STARTS + TURNS))
+    starts = (
+        _annealed(Placement(terms, terms.home), FIRST, parts(START), next(seeds)) for _ in range(STARTS)
+    )
+    best = min(starts, key=lambda visit: visit.score)
+    for _ in range(TURNS):
+        best = _annealed(Placement(terms, best.pnode), AGAIN, parts(WARM), next(seeds))
+        placement = Placement(terms, best.pnode)
+        improve = _improvement(placement, seed)
+        for _ in parts(REFILL):
+            improve()
+        best = placement.best[0]
+    return list(map(int, best.pnode))
 
 
-def price(part: float) -> float:
+def price(cooling: Cooling, part: float) -> float:
     """Compute the price on violations after a part of the time of annealing."""
-    low = CHEAP[0] * (CHEAP[1] / CHEAP[0]) ** part
-    return float(low * (DEAR / low) ** min(1.0, part * WAVES % 1 / RISING))
+    low = cooling.cheap * (LAST / cooling.cheap) ** part
+    return float(low * (DEAR / low) ** min(1.0, part * cooling.waves % 1 / RISING))
 
 
-def _annealed(terms: Terms, parts: Iterator[float], seed: int) -> Visit:
-    """Find the best assignment that annealing visits."""
-    placement, wave = Placement(terms, terms.home), 0
-    annealing = Annealing(ProcessExchanges(placement, RATINGS), seed)
+def _annealed(placement: Placement, cooling: Cooling, parts: Iterator[float], seed: int) -> Visit:
+    """Find the best assignment that annealing visits, the first one included."""
+    annealing, wave, (hot, cold) = Annealing(ProcessExchanges(placement, RATINGS), seed), 0, cooling.noise
     for part in parts:
-        if int(part * WAVES) > wave:
+        if int(part * cooling.waves) > wave:
             wave += 1
             placement.unit *= HARDER if placement.misplaced else 1.0
-        for _ in annealing.round(price(part), HOT * COLD**part):
+        for _ in annealing.round(price(cooling, part), hot * (cold / hot) ** part):
             pass
     return placement.best[0]
 

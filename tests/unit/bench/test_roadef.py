@@ -10,7 +10,7 @@ from bench.roadef.files import FileError, assignment_text, read_problem
 from bench.roadef.generator import Size, generated
 from bench.roadef.problem import Problem
 from bench.roadef.rows import BEST, OWN
-from bench.roadef.search import CHEAP, DEAR, WAVES, price, search
+from bench.roadef.search import AGAIN, DEAR, FIRST, LAST, Cooling, price, search
 from tests.support.roadef import BY_HAND
 
 
@@ -136,14 +136,18 @@ def test_search_without_highs_breaks_no_rule(monkeypatch: pytest.MonkeyPatch) ->
     assert costs(problem, found).total < costs(problem, problem.initial).total
 
 
-def test_price_rises_in_waves_from_lowest_prices_that_rise() -> None:
-    waves = [[price((wave + part / 10) / WAVES) for part in range(10)] for wave in range(WAVES)]
+@pytest.mark.parametrize("cooling", [FIRST, AGAIN])
+def test_price_rises_in_waves_from_lowest_prices_that_rise(cooling: Cooling) -> None:
+    waves = [
+        [price(cooling, (wave + part / 10) / cooling.waves) for part in range(10)]
+        for wave in range(cooling.waves)
+    ]
     for wave in waves:
-        assert wave == sorted(wave)
-        assert wave[-1] == pytest.approx(DEAR)
+        assert wave[:8] == sorted(set(wave[:8]))
+        assert wave[8:] == pytest.approx([DEAR, DEAR])
     lowest = [wave[0] for wave in waves]
     assert lowest == sorted(set(lowest))
-    assert (lowest[0], price(1.0)) == pytest.approx(CHEAP)
+    assert (lowest[0], price(cooling, 1.0)) == pytest.approx((cooling.cheap, LAST))
 
 
 def test_search_comes_close_to_what_highs_proves() -> None:
