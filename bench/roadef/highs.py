@@ -46,8 +46,10 @@ def solve_part(placement: Placement, free: Ints, machines: Ints, seconds: float,
     size, present = program.places.size, placement.at[free][:, None] == machines
     highs.setSolution(size, np.arange(size, dtype=np.int32), present.ravel().astype(np.float64))
     highs.run()
-    info, values = highs.getInfo(), np.array(highs.getSolution().col_value)
-    found = machines[values[:size].reshape(present.shape).argmax(axis=1)]
+    info, solution = highs.getInfo(), highs.getSolution()
+    # The time may end before HiGHS has read the present places.
+    values = np.array(solution.col_value)[:size].reshape(present.shape) if solution.value_valid else present
+    found = machines[values.argmax(axis=1)]
     proved = highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
     return Solved(info.objective_function_value, info.mip_dual_bound, found, proved)
 

@@ -15,7 +15,7 @@ from bench.roadef.problem import Problem
 from bench.roadef.terms import terms_of
 from ganeti_htools.engine.balancing.annealing import Annealing
 from ganeti_htools.engine.balancing.tabu_search import TabuSearch
-from tests.support.roadef import problems
+from tests.support.roadef import BY_HAND, problems
 
 PRICE = 1000.0
 
@@ -115,6 +115,14 @@ def test_part_is_solved_as_by_trying_all_its_assignments(problem: Problem, seed:
         placement.move(process, machine)
     assert list(violations(problem, placement.at.tolist())) == []
     assert np.isclose(placement.score, expected, rtol=1e-9)
+
+
+def test_part_without_time_stays_where_it_is() -> None:
+    highs = pytest.importorskip("bench.roadef.highs", exc_type=ImportError)
+    terms = terms_of(BY_HAND)
+    placement = Placement(terms, terms.home)
+    solved = highs.solve_part(placement, np.arange(3), np.arange(3), 0.0, 0.0)
+    assert solved.assignment.tolist() == list(BY_HAND.initial)
 
 
 @given(problems(), st.integers(0, 1000))
