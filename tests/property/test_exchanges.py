@@ -21,10 +21,10 @@ from tests.support.rows import generated
 UNLIMITED = Costs(np.inf, np.inf, np.inf)
 
 
-def start(state: State) -> tuple[Visits, list[Batch]]:
+def start(state: State, limits: Costs = UNLIMITED) -> tuple[Visits, list[Batch]]:
     scope = np.ones(len(state.group), np.bool_)
     batches, facts = batches_of(state, candidates(state, scope, None))
-    return Visits(SearchSpace.of(facts, scope, force=False), Homes(state, Weights()), UNLIMITED), batches
+    return Visits(SearchSpace.of(facts, scope, force=False), Homes(state, Weights()), limits), batches
 
 
 def places_after(exchanges: PlaceExchanges, found: ProposedExchanges, which: int) -> list[tuple[int, ...]]:
@@ -106,3 +106,30 @@ def test_exchanges_without_room_are_those_that_the_rules_refuse(shape: Shape) ->
         assert None in (score_after(state.copy(), order) for order in (places, places[::-1]))
         refused += 1
     assert refused > 3
+
+
+def test_places_at_the_end_of_a_round_are_within_the_limits_when_the_rules_refuse_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    visits, batches = start(derive(generated(3, SHAPES[0])), Costs(np.inf, np.inf, 1))
+    exchanges = PlaceExchanges(visits, batches)
+    found, changes = proposed(exchanges)
+    rating, homes = exchanges.rating, visits.homes
+    moves = homes.costs(exchanges.rows[found.instances], found.pnode, found.snode).moves.max(axis=0)
+    alone = (found.instances[0] == found.instances[1]) & (moves == 1) & np.isfinite(changes)
+    first, *others = np.flatnonzero(alone).tolist()
+    away = int(found.instances[0, first])
+    other = next(which for which in others if found.instances[0, which] != away)
+    home = rating.pnode.copy(), rating.snode.copy()
+    exchanges.make(found, first)
+    exchanges.end()
+    assert visits.total.moves == 1
+
+    exchanges.begin()
+    rating.at(*home)
+    exchanges.make(found, other)
+    lead, row = exchanges._lead, exchanges.rows[away]
+    monkeypatch.setattr(exchanges, "_lead", lambda *goal: goal[0] != row and lead(*goal))
+    exchanges.end()
+    assert visits.total.moves == 1
+    assert (visits.state.pnode[row], visits.state.snode[row]) != (homes.pnode[row], homes.snode[row])

@@ -106,8 +106,8 @@ class PlaceExchanges:
         return prices
 
     def end(self) -> None:
-        """Lead instances to the places at the end of a round; those that the rules refuse stay."""
-        rows, state = self.rows, self.state
+        """Lead instances to the places at the end of a round; those that the rules or limits refuse stay."""
+        rows, state, self.total = self.rows, self.state, self.visits.total
         pnode, snode = self.nodes[self.rating.pnode], self.nodes[self.rating.snode]
         new = (pnode != state.pnode[rows]) | (snode != state.snode[rows])
         goals = np.stack([rows, pnode, snode], axis=1)[new].tolist()
@@ -121,8 +121,13 @@ class PlaceExchanges:
         self.visits.keep()
 
     def _lead(self, row: int, *goal: int) -> bool:
-        """Move an instance to a place if it can go there."""
-        batch, member = self.member[row]
+        """Move an instance to a place if it can go there within the limits."""
+        state, (batch, member) = self.state, self.member[row]
+        places = np.array([[row, state.pnode[row], state.snode[row]], [row, *goal]]).T
+        change = (cost[1] - cost[0] for cost in self.visits.homes.costs(*places))
+        total = Costs(*(figure + more for figure, more in zip(self.total, change, strict=True)))
+        if not total.within(self.visits.limits):
+            return False
         targets = np.array([node for node in goal if node != NOWHERE])
         space = self.visits.space._replace(targets=targets)
         block = place_scores(space, self.visits.baseline, batch.take(np.array([member])))
@@ -130,6 +135,7 @@ class PlaceExchanges:
         fits = bool(block.scores[0, *place] < np.inf)
         if fits:
             self.visits.place(block.trial(0, *place))
+            self.total = total
         return fits
 
 

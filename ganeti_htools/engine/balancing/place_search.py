@@ -19,6 +19,7 @@ LENGTHIEST = 1 / 8  # rounds of annealing become longer likewise, up to this for
 HOT = (1.0, 0.3, 0.1)  # noise of annealing, by rounds
 # Usually a search ends after so many steps for each instance, or so many in all, without anything better.
 PATIENCE, FEWEST = 16, 256
+RATINGS = 8  # ratings of annealing that count as a step; a step of the tabu search takes about as long
 
 
 def wander(
@@ -33,14 +34,14 @@ def wander(
     ``going`` gets the score before each step.
     """
     most = max(FEWEST, PATIENCE * len(tabu.movable)) if patience is None else patience
-    steps, length, idle = STEPS, 1, 0
+    steps, length, idle = STEPS, 1, 0.0
 
     def found() -> list[Visit]:
         return unbeaten([*tabu.visits.best, *annealing.visits.best])
 
     def goes_on(visits: Visited) -> bool:
         nonlocal idle
-        idle = idle + 1 if visits.idle else 0
+        idle = idle + 1 if visits.idle else 0.0
         return idle <= most and going(visits.score)
 
     for hot in itertools.cycle(HOT if len(tabu.movable) else ()):
@@ -55,6 +56,7 @@ def wander(
                 ended = not all(going(annealing.visits.score) for _ in ratings)
             if ended:
                 return found()
-            idle *= annealing.visits.idle > 0
+            rated = length * annealing.exchanges.number[0] / RATINGS
+            idle = idle + rated if annealing.visits.idle else 0.0
         length = min(2 * length, max(1, int(LENGTHIEST * len(tabu.movable))))
     return found()

@@ -1,7 +1,8 @@
 """The search of final places with a price on copying."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from ganeti_htools.engine.balancing.balance import candidates, score_of
 from ganeti_htools.engine.balancing.batches import Batch, batches_of
 from ganeti_htools.engine.balancing.place_exchanges import PlaceExchanges
 from ganeti_htools.engine.balancing.place_moves import PlaceMoves
-from ganeti_htools.engine.balancing.place_search import wander
+from ganeti_htools.engine.balancing.place_search import FEWEST, RATINGS, wander
 from ganeti_htools.engine.balancing.scoring import SearchSpace
 from ganeti_htools.engine.balancing.tabu_search import TabuSearch
 from ganeti_htools.engine.balancing.visits import Visit, Visits
@@ -65,7 +66,7 @@ def test_score_and_costs_are_those_of_the_present_places(tabu: bool) -> None:
         if tabu
         else Annealing(PlaceExchanges(visits, batches)).round(1e-6, 1.0)
     )
-    for _ in steps:
+    for _ in (*steps, None):  # also after the end of a round
         assert visits.score == pytest.approx(score_of(visits.state, visits.space.scope), abs=1e-8)
         costs = visits.homes.costs(rows, visits.state.pnode, visits.state.snode)
         assert visits.total == Costs(*(figures.sum() for figures in costs))
@@ -86,6 +87,30 @@ def test_instances_stay_away_from_places_that_cannot_be_reached() -> None:
     assert len(found) > 2
     for visit in found:
         assert (visit.pnode == homes.pnode).all()
+
+
+class Idle:
+    """A search, and its problem, that never finds anything better."""
+
+    def __init__(self) -> None:
+        self.movable, self.number = np.arange(16), (128, 32, 256)
+        self.visits, self.exchanges, self.rated = self, self, 0
+        self.idle, self.score, self.best = 1, 0.0, list[Visit]()
+
+    def step(self, _price: float) -> None:
+        """Find nothing."""
+
+    def round(self, _price: float, _hot: float, length: int) -> Iterator[None]:
+        """Rate exchanges, and find nothing."""
+        for _ in range(128 * length):
+            self.rated += 1
+            yield
+
+
+def test_ratings_without_anything_better_count_as_steps() -> None:
+    tabu, annealing = Idle(), Idle()
+    assert not wander(cast(Any, tabu), cast(Any, annealing), [1.0], lambda _score: True)
+    assert 0 < annealing.rated < FEWEST * RATINGS
 
 
 def test_large_clusters_are_searched_in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
