@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 N = TypeVar("N", int, float)
 
-EVALUATIONS = 400  # steps of the search for plans that copy little, without a time limit
+# Steps of the search for plans that copy little, without a time limit: two turns at 8 prices.
+EVALUATIONS = 3300
 
 
 @dataclass(frozen=True, slots=True)
