@@ -27,21 +27,27 @@ copyings = st.builds(
 
 
 def rounds(number: int) -> Callable[[float], bool]:
-    """Go on for so many moves."""
+    """Go on for so many steps; a turn begins with the 64 of a tabu search, then annealing has 1024."""
     counter = itertools.count()
     return lambda _score: next(counter) < number
 
 
 @settings(max_examples=5)
-@given(case=cases, options=balancings, copying=copyings, chosen=st.integers(0, 3))
+@given(
+    case=cases,
+    options=balancings,
+    copying=copyings,
+    chosen=st.integers(0, 3),
+    number=st.sampled_from([15, 300]),
+)
 def test_plans_can_be_made_and_none_is_beaten(
-    case: tuple[State, Instance], options: BalancingOptions, copying: CopyingOptions, chosen: int
+    case: tuple[State, Instance], options: BalancingOptions, copying: CopyingOptions, chosen: int, number: int
 ) -> None:
     state, _ = case
     scope = np.ones(len(state.group), np.bool_)
     movable = np.arange(len(state.pnode)) % 4 != chosen
     before = state.copy()
-    found = front(state, scope, options, copying, movable, rounds(15))
+    found = front(state, scope, options, copying, movable, rounds(number))
     assert found.plans[0].length == 0
     for plan in spread(found, 4):
         rated = RatedPlan(tuple(plan.steps), plan.score, plan.copied, state)
@@ -56,6 +62,6 @@ def test_plans_can_be_made_and_none_is_beaten(
             plan.weighted <= found.usual.weighted and plan.figures[1] <= found.usual.figures[1]
             for plan in found.plans
         )
-    assert front(state, scope, options, copying, movable, rounds(15)) == found
+    assert front(state, scope, options, copying, movable, rounds(number)) == found
     assert (state.pnode == before.pnode).all()
     assert (state.snode == before.snode).all()

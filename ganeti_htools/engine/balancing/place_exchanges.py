@@ -6,6 +6,7 @@ on paper, the places on the way count as visited.
 """
 
 from collections.abc import Sequence
+from operator import add
 
 import numpy as np
 
@@ -94,14 +95,13 @@ class PlaceExchanges:
         """Compute the prices of exchanges; infinite beyond the limits."""
         rating, homes, rows = self.rating, self.visits.homes, self.rows[found.instances]
         counts = np.stack([np.ones(rows.shape[1], np.bool_), rows[0] != rows[1]])
-        was = rows, self.nodes[rating.pnode[found.instances]], self.nodes[rating.snode[found.instances]]
-        goal = rows, self.nodes[found.pnode], self.nodes[found.snode]
-        added = homes.charge(*goal) - homes.charge(*was)
-        prices: Floats = price * added.sum(axis=0, where=counts)
+        was = self.nodes[rating.pnode[found.instances]], self.nodes[rating.snode[found.instances]]
+        way = rows, was, (self.nodes[found.pnode], self.nodes[found.snode])
+        prices: Floats = price * homes.added_charge(*way).sum(axis=0, where=counts)
         if self.visits.limited:
             present = homes.costs(self.rows, self.nodes[rating.pnode], self.nodes[rating.snode])
-            figures = zip(present, homes.costs(*was), homes.costs(*goal), strict=True)
-            then = (total.sum() + (cost - now).sum(axis=0, where=counts) for total, now, cost in figures)
+            changes = zip(present, homes.change(*way), strict=True)
+            then = (figures.sum() + change.sum(axis=0, where=counts) for figures, change in changes)
             prices = np.where(Costs(*then).within(self.visits.limits), prices, np.inf)
         return prices
 
@@ -123,9 +123,8 @@ class PlaceExchanges:
     def _lead(self, row: int, *goal: int) -> bool:
         """Move an instance to a place if it can go there within the limits."""
         state, (batch, member) = self.state, self.member[row]
-        places = np.array([[row, state.pnode[row], state.snode[row]], [row, *goal]]).T
-        change = (cost[1] - cost[0] for cost in self.visits.homes.costs(*places))
-        total = Costs(*(figure + more for figure, more in zip(self.total, change, strict=True)))
+        was = state.pnode[row], state.snode[row]
+        total = Costs(*map(add, self.total, self.visits.homes.change(row, was, goal)))
         if not total.within(self.visits.limits):
             return False
         targets = np.array([node for node in goal if node != NOWHERE])

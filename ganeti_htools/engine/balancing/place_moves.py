@@ -1,6 +1,7 @@
 """Moves of instances to the best of their places, for a tabu search (:mod:`.tabu_search`)."""
 
 from collections.abc import Sequence
+from operator import add
 from typing import NamedTuple
 
 import numpy as np
@@ -84,15 +85,13 @@ class PlaceMoves:
         """Compute the prices of places of a block; infinite for present ones, and beyond the limits."""
         visits, rows = self.visits, block.batch.rows
         p, s = self.state.pnode[rows], self.state.snode[rows]
-        was = rows[:, np.newaxis, np.newaxis], p[:, np.newaxis, np.newaxis], s[:, np.newaxis, np.newaxis]
-        targets = visits.space.targets
+        targets, members = visits.space.targets, (slice(None), np.newaxis, np.newaxis)
         secondaries = targets if block.secondary is not None else np.array([NOWHERE])
-        goal = was[0], targets[:, np.newaxis], secondaries
-        prices: Floats = price * (visits.homes.charge(*goal) - visits.homes.charge(*was))
+        way = rows[members], (p[members], s[members]), (targets[:, np.newaxis], secondaries)
+        prices: Floats = price * visits.homes.added_charge(*way)
         if visits.limited:
-            figures = zip(visits.total, visits.homes.costs(*was), visits.homes.costs(*goal), strict=True)
-            then = Costs(*(total - now + cost for total, now, cost in figures))
-            prices = np.where(then.within(visits.limits), prices, np.inf)
+            then = map(add, visits.total, visits.homes.change(*way))
+            prices = np.where(Costs(*then).within(visits.limits), prices, np.inf)
         at = self.position[p], self.position[s] if block.secondary is not None else np.zeros_like(s)
         here = np.flatnonzero((at[0] >= 0) & (at[1] >= 0))
         prices[here, at[0][here], at[1][here]] = np.inf

@@ -4,6 +4,7 @@ A home is the place before the plan. The cost of a place does not depend on how 
 instance that has left its home may go on to another place, or return, for the difference.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -73,6 +74,15 @@ class Homes:
         home = self.pnode[rows]
         return np.where((home == pnode) | self.migrations[home, pnode], charge, np.inf)
 
+    def change(self, rows: Any, was: Sequence[Any], goal: Sequence[Any]) -> Costs:
+        """Compute how costs change if instances go from places to others (primaries and secondaries)."""
+        figures = zip(self.costs(rows, *was), self.costs(rows, *goal), strict=True)
+        return Costs(*(_change(*each) for each in figures))
+
+    def added_charge(self, rows: Ints, was: Sequence[Ints], goal: Sequence[Ints]) -> Floats:
+        """Compute the same of the charge alone; infinite for goals as :meth:`charge` has it."""
+        return _change(self.charge(rows, *was), self.charge(rows, *goal))
+
     def roles(self, rows: Ints, nodes: Ints) -> Ints:
         """Return the roles that nodes (rows) have at the homes of instances (rows)."""
         return np.where(nodes == self.pnode[rows], 0, np.where(nodes == self.snode[rows], 1, 2))
@@ -90,3 +100,9 @@ class Homes:
         weighted = self.weights.disk * copies * self.disk[rows] + migrations * self.migration[rows]
         charge = self.factor[rows] * weighted
         return Costs(copied, charge, moved + (mirrored & new_p & new_s))
+
+
+def _change(was: Floats, goal: Floats) -> Floats:
+    """Compute a change of costs. Only a longer way led to a place out of reach: it is free to leave."""
+    change: Floats = goal - np.where(np.isinf(was), 0.0, was)
+    return change

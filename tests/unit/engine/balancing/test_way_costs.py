@@ -61,3 +61,15 @@ def test_nodes_to_which_an_instance_must_not_migrate_from_home_cost_infinitely_m
     state.allowed_migrations[0, 2] = False
     charge = Homes(state, Weights()).charge(np.array([2, 2, 2]), np.array([0, 2, 3]), np.full(3, NOWHERE))
     assert np.isinf(charge).tolist() == [False, True, False]
+
+
+def test_a_place_out_of_reach_is_free_to_leave() -> None:
+    reachable = np.ones((3, 3, 3), np.bool_)
+    reachable[0, 2, 1] = False
+    homes, row = Homes(state_of(), Weights(), reachable), np.array([0])
+    far, near, home = ((np.array([p]), np.array([s])) for p, s in ((2, 1), (0, 2), (0, 1)))
+    assert homes.added_charge(row, far, far) == np.inf
+    assert homes.added_charge(row, far, near) == homes.charge(row, *near)
+    assert homes.added_charge(row, near, home) == -homes.charge(row, *near)
+    assert homes.change(row, far, home).charge == 0
+    assert homes.change(row, near, home).copied == -homes.costs(row, *near).copied
