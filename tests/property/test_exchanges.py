@@ -55,6 +55,7 @@ SHAPES = [
     Shape(nodes=4, instances=16, templates={"ext": 1}, fill=0.3),
     Shape(nodes=7, instances=30, fill=0.3, tags=("location",)),
     Shape(nodes=8, instances=40, fill=0.6, offline=1),
+    Shape(nodes=8, instances=40, fill=0.3, offline=1, tags=("exclusion", "location")),
 ]
 
 

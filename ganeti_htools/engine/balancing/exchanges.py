@@ -1,9 +1,9 @@
 """Exchanges of instances, at random, rated at once by the parts of the score that are sums over instances.
 
 An exchange changes the nodes of one instance, or two instances exchange their primaries or their secondaries.
-:mod:`.linear_score` has what an instance adds to its nodes. Beside that counts the memory that nodes keep
-free. Exchanges without room for memory, what is kept free of it, and disks get no rating. What is left out
-(tags, other limits) is for the rules to find.
+:mod:`.linear_score` has what an instance adds to its nodes. Beside that count the memory that nodes keep
+free, and exclusion tags on nodes and at locations. Exchanges without room for memory, what is kept free of
+it, and disks get no rating. What is left out (other tags and limits) is for the rules to find.
 """
 
 from typing import NamedTuple
@@ -12,7 +12,7 @@ import numpy as np
 
 from ganeti_htools.engine.balancing.linear_score import PRIMARY, SECONDARY, LinearScore
 from ganeti_htools.engine.rules.affinity import TagSets
-from ganeti_htools.engine.rules.components import COMPONENTS, SPREAD
+from ganeti_htools.engine.rules.components import COMPONENTS, INDEX, LOCATION_EXCLUSION, SPREAD, WEIGHTS
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
 
 # What changes, and how often that is proposed: most often what many single moves do not find.
@@ -20,6 +20,8 @@ _SECONDARIES, _PRIMARIES, _NEW_SECONDARY, _NEW_PRIMARY, _ROLES = range(5)
 _KINDS = np.repeat(np.arange(5), (3, 2, 1, 1, 1))
 # The weight of the spread of memory that nodes keep free.
 _EVEN = sum(each.weight for each in COMPONENTS if each.aggregate is SPREAD and each.figures == ("r_mem",))
+# The scores of a conflict of exclusion tags on a node, and at a location.
+PER_CONFLICT, PER_CROWD = WEIGHTS[INDEX["pri_tags_score"]], WEIGHTS[LOCATION_EXCLUSION]
 # Of each of two instances: role and sign of the nodes that it leaves, then of those that it comes to.
 _ROLE = np.array([PRIMARY, SECONDARY] * 4)
 _SIGN = np.array([-1.0, -1.0, 1.0, 1.0] * 2)
@@ -45,11 +47,15 @@ class Room(NamedTuple):
 
 
 class Tags(NamedTuple):
-    """Exclusion tags: the set of each instance, the tags of the sets, and primaries with tags (by nodes)."""
+    """Exclusion tags: the set of each instance, the tags of the sets, and primaries with tags (by nodes).
+
+    ``locations`` marks the location tags that count at nodes (nodes by tags, the last row for NOWHERE).
+    """
 
     sets: Ints
     of_sets: TagSets
     counts: Ints
+    locations: Bools
 
 
 class ExchangeRating:
@@ -124,10 +130,14 @@ class ExchangeRating:
         self.sums, self.squares = values.sum(axis=0), (values * values).sum(axis=0)
         self.largest = self.kept.max(axis=1)
         self.present, self.others = (self.tags.of_sets.counts(self.counts > most) for most in (0, 1))
+        crowds = self.counts @ self.tags.locations[:-1]
+        self.crowded, self.shared = (self.tags.of_sets.counts(crowds > most) for most in (0, 1))
         shares = self.largest / self.t_mem
         self.shares = np.array([shares.sum(), (shares * shares).sum()])
         self.now = float(self._scores(self.sums, self.squares, self.shares))
-        self.total = self.now + float(self.largest @ self.per_mib) + self.alone
+        conflicts = np.maximum(self.counts - 1, 0).sum(axis=0) @ self.usable[:-1]
+        exclusion = PER_CONFLICT * conflicts + PER_CROWD * np.maximum(crowds - 1, 0).sum()
+        self.total = self.now + float(exclusion + self.largest @ self.per_mib) + self.alone
 
     def propose(self, random: np.random.RandomState, number: int) -> ProposedExchanges:
         """Propose exchanges at random: so many, without those that change nothing or cannot be."""
@@ -185,19 +195,25 @@ class ExchangeRating:
         taken, left = added[:, :, self.spreads :], (before + added)[:, :, self.spreads :]
         taken[:, :, 0] -= largest - was
         left[:, :, 0] -= largest
-        fits = ((left >= 0) | (taken >= 0)).all(axis=(1, 2)) & ~self._conflicts(found)
-        return np.where(fits, result, np.inf)
+        fits = ((left >= 0) | (taken >= 0)).all(axis=(1, 2))
+        return np.where(fits, result + self._exclusion(found), np.inf)
 
-    def _conflicts(self, found: ProposedExchanges) -> Bools:
-        """Mark the exchanges after which a new primary shares an exclusion tag with another one.
+    def _exclusion(self, found: ProposedExchanges) -> Floats:
+        """Compute what exclusion tags change; infinite if a new primary shares a tag with another one.
 
         If two sets of tags overlap in part, their instances do not exchange their primaries.
         """
         sets, was = self.tags.sets[found.instances], self.pnode[found.instances]
-        alike = (sets[0] == sets[1]) & (found.instances[0] != found.instances[1])
-        there = sets, found.pnode
-        conflicts = np.where(alike & (was[::-1] == found.pnode), self.others[there], self.present[there])
-        return np.asarray(((conflicts > 0) & (was != found.pnode)).any(axis=0))
+        two = found.instances[0] != found.instances[1]
+        swapped = (sets[0] == sets[1]) & two & (was[::-1] == found.pnode)
+        moved = (was != found.pnode) & np.stack([np.ones_like(two), two])
+        there, here = (sets, found.pnode), (sets, was)
+        conflicts = np.where(swapped, self.others[there], self.present[there])
+        old, new = self.tags.locations[was], self.tags.locations[found.pnode]
+        shared = (self.crowded[sets] * (new & ~old) - self.shared[sets] * (old & ~new)).sum(axis=2)
+        change = PER_CROWD * shared * ~swapped - PER_CONFLICT * self.others[here] * self.usable[was]
+        result: Floats = np.where(conflicts > 0, np.inf, change).sum(axis=0, where=moved)
+        return result
 
     def _scores(self, sums: Floats, squares: Floats, shares: Floats) -> Floats:
         """Compute the parts of scores that are deviations."""

@@ -65,8 +65,10 @@ class PlaceExchanges:
         sets = np.zeros(len(self.state.pnode), np.int64)
         for batch in batches:
             sets[batch.rows] = batch.tags
-        facts = self.visits.space.facts
-        return Tags(sets[self.rows], facts.tag_sets, self.state.tag_counts[:, self.nodes[:-1]])
+        state, nodes = self.state, self.nodes[:-1]
+        locations = np.zeros((len(self.nodes), state.location_tags.shape[1]), np.bool_)
+        locations[:-1] = state.location_tags[nodes] & ~state.columns.offline[nodes, np.newaxis]
+        return Tags(sets[self.rows], self.visits.space.facts.tag_sets, state.tag_counts[:, nodes], locations)
 
     def begin(self) -> None:
         """Begin a round at the present places."""
