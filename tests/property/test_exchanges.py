@@ -1,5 +1,7 @@
 """Exchanges of instances have the score of the state that they lead to."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -107,6 +109,20 @@ def test_exchanges_without_room_are_those_that_the_rules_refuse(shape: Shape) ->
         assert None in (score_after(state.copy(), order) for order in (places, places[::-1]))
         refused += 1
     assert refused > 3
+
+
+def test_primaries_with_an_exclusion_tag_do_not_change_places() -> None:
+    exchanges = PlaceExchanges(*start(derive(generated(4, Shape(6, 30, tags=("exclusion",))))))
+    exchanges.begin()
+    rating, number = exchanges.rating, 0
+    for one, two in itertools.combinations(range(len(rating.pnode)), 2):
+        tags, nodes = rating.tags.sets[[one, two]], rating.pnode[[one, two]]
+        if tags[0] == tags[1] != 0 and nodes[0] != nodes[1]:
+            instances, goal = np.array([[one], [two]]), nodes[::-1, np.newaxis]
+            exchange = ProposedExchanges(instances, goal, rating.snode[instances])
+            assert np.isinf(rating.changes(exchange)).all()
+            number += 1
+    assert number > 3
 
 
 def test_places_at_the_end_of_a_round_are_within_the_limits_when_the_rules_refuse_some(

@@ -199,20 +199,18 @@ class ExchangeRating:
         return np.where(fits, result + self._exclusion(found), np.inf)
 
     def _exclusion(self, found: ProposedExchanges) -> Floats:
-        """Compute what exclusion tags change; infinite if a new primary shares a tag with another one.
+        """Compute what exclusion tags change; infinite if a new primary shares a tag with a present one.
 
-        If two sets of tags overlap in part, their instances do not exchange their primaries.
+        So instances with a tag do not exchange their primaries: neither could go first.
         """
         sets, was = self.tags.sets[found.instances], self.pnode[found.instances]
         two = found.instances[0] != found.instances[1]
-        swapped = (sets[0] == sets[1]) & two & (was[::-1] == found.pnode)
         moved = (was != found.pnode) & np.stack([np.ones_like(two), two])
-        there, here = (sets, found.pnode), (sets, was)
-        conflicts = np.where(swapped, self.others[there], self.present[there])
         old, new = self.tags.locations[was], self.tags.locations[found.pnode]
         shared = (self.crowded[sets] * (new & ~old) - self.shared[sets] * (old & ~new)).sum(axis=2)
-        change = PER_CROWD * shared * ~swapped - PER_CONFLICT * self.others[here] * self.usable[was]
-        result: Floats = np.where(conflicts > 0, np.inf, change).sum(axis=0, where=moved)
+        change = PER_CROWD * shared - PER_CONFLICT * self.others[sets, was] * self.usable[was]
+        conflicts = self.present[sets, found.pnode] > 0
+        result: Floats = np.where(conflicts, np.inf, change).sum(axis=0, where=moved)
         return result
 
     def _scores(self, sums: Floats, squares: Floats, shares: Floats) -> Floats:
