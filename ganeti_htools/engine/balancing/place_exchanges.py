@@ -20,6 +20,7 @@ from ganeti_htools.model.columns import NOWHERE, Floats, Ints, by_unit
 
 # The usual loss is a part of what this share of the losing exchanges loses at most.
 USUAL, PART = 0.1, 0.3
+DIGITS = 9  # of changes and scores: machines differ in the last ones
 AGREES = 1e-6  # the score on paper with that by the rules
 ROUND, FEWEST, MOST = 128, 32, 256  # ratings in a round, and exchanges in a rating
 
@@ -82,7 +83,7 @@ class PlaceExchanges:
         pnode, snode = self.nodes[self.rating.pnode], self.nodes[self.rating.snode]
         figures = self.visits.homes.costs(self.rows, pnode, snode)
         costs = Costs(*(float(figure.sum()) for figure in figures))
-        score = self.rating.total + self.rest
+        score = round(self.rating.total + self.rest, DIGITS)
         if not beaten(score, costs, [*self.noted, *self.visits.best]):
             visit = Visit(score, costs, self.state.pnode.copy(), self.state.snode.copy())
             visit.pnode[self.rows], visit.snode[self.rows] = pnode, snode
@@ -145,7 +146,7 @@ class PricedExchanges:
 
     def __init__(self, places: PlaceExchanges, found: ProposedExchanges, prices: Floats) -> None:
         self.places, self.found = places, found
-        self.changes = places.rating.changes(found) + prices
+        self.changes = (places.rating.changes(found) + prices).round(DIGITS)
         self.touched = places.rating.nodes(found).tolist()
 
     @property
