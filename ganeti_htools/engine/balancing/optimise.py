@@ -3,21 +3,23 @@
 Sets that stay together move as in the greedy plan. Its steps up to the last one of a set come first.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 import numpy as np
 
 from ganeti_htools.engine.balancing.balance import Step, rebalance, score_of
 from ganeti_htools.engine.balancing.place_plans import FREE, NEGLIGIBLE, PlacePlans
 from ganeti_htools.engine.balancing.replay import RatedPlan
+from ganeti_htools.engine.balancing.visits import Visit
 from ganeti_htools.engine.balancing.ways import volume_of
 from ganeti_htools.engine.rules import placement_rules
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.options import BalancingOptions, CopyingOptions
 from ganeti_htools.model.state import State
 
-PLANS = 8  # places to which plans are made, the most even first, until one is better than the greedy plan
+CLOSE = 1e-6  # A plan with a score so close to that of its places has reached them.
 
 
 def optimise(
@@ -42,14 +44,22 @@ def optimise(
             options = replace(options, max_length=options.max_length - len(first))
     free = ~sets if movable is None else movable & ~sets
     places, volume = PlacePlans(start, scope, options, CopyingOptions(), free), _volume(state, first)
-    prices = [NEGLIGIBLE * greedy.score / max(1, greedy.volume), FREE]
-    for visit in places.search(steps[len(first) :], prices, going)[: -PLANS - 1 : -1]:
+    low = NEGLIGIBLE * greedy.score / max(1, greedy.volume)
+    prices = [10 * low, low, FREE]
+    best = greedy
+    for visit in _sparser(places.search(steps[len(first) :], prices, going)[::-1]):
         plan = places.replay(visit).plan()
         if plan:
             plan = replace(plan, steps=(*first, *plan.steps), volume=volume + plan.volume)
-            if plan.rank < greedy.rank:
-                return greedy, plan
-    return greedy, greedy
+            best = min(best, plan, key=attrgetter("rank"))
+            if best is plan and plan.score <= visit.score + CLOSE:
+                break
+    return greedy, best
+
+
+def _sparser(visits: Sequence[Visit]) -> Iterator[Visit]:
+    """Yield the first visits, then fewer and fewer: close ones have the same obstacles on the way."""
+    yield from (visits[at] for at in (0, *(1 << power for power in range(len(visits)))) if at < len(visits))
 
 
 def _volume(state: State, steps: Sequence[Step]) -> int:
