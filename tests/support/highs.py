@@ -20,6 +20,7 @@ def least_value(score: LinearScore, costs: PlaceCosts, budget: float, close: flo
     """Compute a lower bound, within ``close``, of the least value of mixtures of places within a budget."""
     model, inf = highspy.Highs(), highspy.kHighsInf
     model.setOptionValue("output_flag", False)
+    model.setOptionValue("threads", 1)  # in one process HiGHS always runs with as many threads as at first
     size, places = len(score.nodes), _places(score, costs)
     who, p, s = places.T
     mirrored, spreads = s != NOWHERE, score.spreads
