@@ -43,7 +43,7 @@ class Rated:
         """Return the machines that an exchange touches."""
         return {int(self.placement.at[self.found.one[which]]), int(self.found.machine[which])}
 
-    def make(self, which: int, _bar: float) -> bool:
+    def make(self, which: int) -> None:
         """Make an exchange. Its change is as rated while nothing else has moved to or from its machines."""
         placement, one, two = self.placement, int(self.found.one[which]), int(self.found.two[which])
         here = int(placement.at[one])
@@ -51,7 +51,6 @@ class Rated:
         if two < len(placement.at):
             placement.move(two, here)
         self.made += 1
-        return True
 
 
 class ProcessExchanges:
@@ -64,7 +63,7 @@ class ProcessExchanges:
     best_first = False  # by far worse where machines are nearly full
 
     def __init__(self, placement: Placement, ratings: int) -> None:
-        self.visits, self.number = placement, (ratings, MOST, MOST)
+        self.visits, self.ratings, self.number = placement, ratings, (MOST, MOST)
         self.rated = float(FIRST)
         self.last: Rated | None = None
 

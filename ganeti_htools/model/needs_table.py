@@ -44,7 +44,7 @@ def tabulate_needs(rows: Sequence[Instance], units: Units) -> NeedsTable:
 
 
 def _space(rows: Sequence[Instance], owner: Ints, size: Ints, units: Units) -> tuple[Ints, Bools, Bools]:
-    """Sum the space (MiB) that instances take of each unit: local ones, pools, and all others of their disks.
+    """Sum the space (MiB) that instances take of local units, then of pools, then of other units.
 
     ``owner`` and ``size`` are of their disks. Also returns which units instances take, and which disks are on
     the default volume group.

@@ -1,8 +1,8 @@
 """Simulated annealing of exchanges that lower the score plus a price (Kirkpatrick et al. 1983).
 
 Many exchanges at random are rated at once. Those that gain are made, and others that lose little by a noise
-that falls. The problem has the last word on each: there must be room for every move, and the score must be
-good enough.
+that falls. Exchanges made after one rating touch different nodes. Each exchange changes the worth of others,
+so fewer are rated while many are good enough.
 """
 
 from collections.abc import Generator, Sequence, Set
@@ -13,7 +13,7 @@ import numpy as np
 from ganeti_htools.engine.balancing.visits import Visited
 from ganeti_htools.model.columns import Floats
 
-SCARCE = 2  # exchanges to be made, of a rating that should have had more
+SCARCE = 2  # good exchanges; after fewer the next rating is twice as large
 
 
 class Proposals(Protocol):
@@ -26,16 +26,17 @@ class Proposals(Protocol):
         """A loss that exchanges often have, which is the unit of noise."""
 
     def nodes(self, which: int) -> Set[int]:
-        """Return the nodes that an exchange touches, in rows."""
+        """Return numbers of the nodes that an exchange touches."""
 
-    def make(self, which: int, bar: float) -> bool:
-        """Make an exchange, if there is room and the change is below the bar."""
+    def make(self, which: int) -> None:
+        """Make an exchange."""
 
 
 class Exchanges(Protocol):
     """What the search asks of a problem."""
 
-    number: tuple[int, int, int]  # ratings in a round, and exchanges in a rating, at least and at most
+    ratings: int  # in a round
+    number: tuple[int, int]  # exchanges in a rating, at least and at most
     cold: float  # the noise falls to this part of the first one
     best_first: bool  # whether the best exchanges of a rating are made first, not those first proposed
 
@@ -63,23 +64,20 @@ class Annealing:
     def round(self, price: float, hot: float, length: int = 1) -> Generator[None, None, None]:
         """Make exchanges; yields after each rating. ``hot`` is the first noise, in usual losses.
 
-        ``length`` multiplies the ratings. A rating has fewer exchanges while many are to be made, since each
-        changes what the others are worth. A round that is closed ends where it is.
+        ``length`` multiplies the ratings. A round that is closed ends where it is.
         """
-        ratings, fewest, most = self.exchanges.number
         self.visits.idle += 1
-        if not ratings:
+        if not self.exchanges.ratings:
             return
         self.exchanges.begin()
         try:
-            yield from self._ratings(price, hot, length * ratings, fewest, most)
+            yield from self._ratings(price, hot, length * self.exchanges.ratings)
         finally:
             self.exchanges.end()
 
-    def _ratings(
-        self, price: float, hot: float, ratings: int, fewest: int, most: int
-    ) -> Generator[None, None, None]:
-        noise, rated = 0.0, fewest
+    def _ratings(self, price: float, hot: float, ratings: int) -> Generator[None, None, None]:
+        noise, (fewest, most) = 0.0, self.exchanges.number
+        rated = fewest
         for number in range(ratings):
             found = self.exchanges.propose(self.random, rated, price)
             changes = found.changes
@@ -89,19 +87,20 @@ class Annealing:
             chosen = np.flatnonzero(changes < bars)
             if self.exchanges.best_first:
                 chosen = chosen[np.argsort(changes[chosen], kind="stable")]
-            made = self._make(found, chosen.tolist(), bars)
+            made = self._make(found, chosen.tolist())
             if len(chosen) > 2 * made:
                 rated = max(fewest, rated // 2)
             elif len(chosen) < SCARCE:
                 rated = min(most, 2 * rated)
             yield
 
-    def _make(self, found: Proposals, chosen: Sequence[int], bars: Floats) -> int:
-        """Make some exchanges that lose less than their bars, each on nodes that no other touches."""
+    def _make(self, found: Proposals, chosen: Sequence[int]) -> int:
+        """Make some exchanges, each on nodes that no other touches, and return how many."""
         touched, number = set[int](), 0
         for which in chosen:
             nodes = found.nodes(which)
             if number < self.visits.at_once and not nodes & touched:
                 touched |= nodes
-                number += found.make(which, float(bars[which]))
+                found.make(which)
+                number += 1
         return number

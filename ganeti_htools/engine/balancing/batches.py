@@ -52,7 +52,7 @@ class Batch:
 FIGURES = ("mem", "record_mem", "secondary_mem", "vcpus", "spindles", "spindle_use")
 # One amount for each storage unit or custom class.
 AMOUNTS = ("disk", "classes", "secondary_classes")
-_TOGETHER = 512  # nodes whose reservations are sorted at once: those of all are large
+_TOGETHER = 512  # nodes whose reservations are copied at once: those of all are large
 
 
 @dataclass(frozen=True, slots=True)

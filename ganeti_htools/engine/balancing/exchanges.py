@@ -22,7 +22,7 @@ _KINDS = np.repeat(np.arange(5), (3, 2, 1, 1, 1))
 _EVEN = sum(each.weight for each in COMPONENTS if each.aggregate is SPREAD and each.figures == ("r_mem",))
 # The scores of a conflict of exclusion tags on a node, and at a location.
 PER_CONFLICT, PER_CROWD = WEIGHTS[INDEX["pri_tags_score"]], WEIGHTS[LOCATION_EXCLUSION]
-# Of each of two instances: role and sign of the nodes that it leaves, then of those that it comes to.
+# Roles and signs of an instance's old nodes, then of its new ones; the same for a second instance.
 _ROLE = np.array([PRIMARY, SECONDARY] * 4)
 _SIGN = np.array([-1.0, -1.0, 1.0, 1.0] * 2)
 _EARLIER = np.tri(5, k=-1, dtype=np.bool_)
@@ -37,9 +37,9 @@ class ProposedExchanges(NamedTuple):
 
 
 class Room(NamedTuple):
-    """What nodes have left, and what instances take of it: of memory, then of the disk of each storage unit.
+    """Amounts that are free on nodes, and amounts of instances: memory, then the disk of each storage unit.
 
-    ``free`` (nodes by amounts) does without the instances, ``taken`` is by roles, instances and amounts.
+    ``free`` (nodes by amounts) is without the instances. ``taken`` is by roles, instances and amounts.
     """
 
     free: Floats
@@ -66,8 +66,7 @@ class ExchangeRating:
     """
 
     def __init__(self, score: LinearScore, t_mem: Floats, targets: Ints, room: Room, tags: Tags) -> None:
-        self.score, self.targets, nodes = score, targets, len(t_mem)
-        self.tags = tags
+        self.score, self.targets, self.tags, nodes = score, targets, tags, len(t_mem)
         self.usable = np.zeros(nodes + 1, np.bool_)
         self.usable[targets] = True
         self.t_mem = np.where(self.usable, np.append(t_mem, 1.0), np.inf)
@@ -107,19 +106,22 @@ class ExchangeRating:
 
     def make(self, found: ProposedExchanges, which: int) -> None:
         """Make an exchange."""
-        for index in dict.fromkeys(found.instances[:, which].tolist()):
-            at = found.instances[:, which].tolist().index(index)
-            for sign in (-1.0, 1.0):
-                p, s = self.pnode[index], self.snode[index]
-                self.values[p] += sign * self.effects[PRIMARY, index, p]
-                self.values[s] += sign * self.effects[SECONDARY, index, s]
-                self.kept[s, p] += sign * self.memory[index]
-                self.alone += sign * float(
-                    self.rest[PRIMARY, index, p] + self.rest[SECONDARY, index, s] + self.together[p, s]
-                )
-                self._tag(index, int(p), int(sign))
-                self.pnode[index], self.snode[index] = found.pnode[at, which], found.snode[at, which]
+        places = zip(*(each[:, which].tolist() for each in found), strict=True)
+        for index, *place in dict.fromkeys(places):
+            self._put(index, -1)
+            self.pnode[index], self.snode[index] = place
+            self._put(index, 1)
         self._count()
+
+    def _put(self, index: int, sign: int) -> None:
+        """Put an instance on its nodes (1), or take it off them (-1)."""
+        p, s = int(self.pnode[index]), int(self.snode[index])
+        self.values[p] += sign * self.effects[PRIMARY, index, p]
+        self.values[s] += sign * self.effects[SECONDARY, index, s]
+        self.kept[s, p] += sign * self.memory[index]
+        rest = self.rest[PRIMARY, index, p] + self.rest[SECONDARY, index, s] + self.together[p, s]
+        self.alone += sign * float(rest)
+        self._tag(index, p, sign)
 
     def _tag(self, index: int, node: int, change: int) -> None:
         self.counts[self.tags.of_sets.members(int(self.tags.sets[index])), node] += change

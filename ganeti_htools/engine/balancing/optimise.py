@@ -19,7 +19,7 @@ from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.options import BalancingOptions, CopyingOptions
 from ganeti_htools.model.state import State
 
-CLOSE = 1e-6  # A plan with a score so close to that of its places has reached them.
+CLOSE = 1e-6  # the scores of places and of a plan that reaches them
 
 
 def optimise(
@@ -59,7 +59,10 @@ def optimise(
 
 def _sparser(visits: Sequence[Visit]) -> Iterator[Visit]:
     """Yield the first visits, then fewer and fewer: close ones have the same obstacles on the way."""
-    yield from (visits[at] for at in (0, *(1 << power for power in range(len(visits)))) if at < len(visits))
+    at = 0
+    while at < len(visits):
+        yield visits[at]
+        at = 2 * at or 1
 
 
 def _volume(state: State, steps: Sequence[Step]) -> int:

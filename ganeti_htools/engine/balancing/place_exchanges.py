@@ -18,7 +18,7 @@ from ganeti_htools.engine.balancing.visits import Visit, Visits, beaten, unbeate
 from ganeti_htools.engine.balancing.way_costs import Costs
 from ganeti_htools.model.columns import NOWHERE, Floats, Ints, by_unit
 
-# The usual loss is a part of what this share of the losing exchanges loses at most.
+# The usual loss: this quantile of the losses, and a part of it.
 USUAL, PART = 0.1, 0.3
 DIGITS = 9  # of changes and scores: machines differ in the last ones
 AGREES = 1e-6  # the score on paper with that by the rules
@@ -38,9 +38,9 @@ class PlaceExchanges:
         }
         movable = np.zeros(len(state.pnode), np.bool_)
         movable[list(self.member)] = True
-        self.number = 0, 0, 0
+        self.ratings, self.number = 0, (FEWEST, MOST)
         if score := linear_score(state, visits.space.scope, movable, unmirrored=True):
-            self.number = ROUND, FEWEST, MOST
+            self.ratings = ROUND
             state.allowed_migrations = None  # only migrations from homes count, which prices know
             self.rows = score.rows
             self.nodes = np.append(score.nodes, NOWHERE)  # the last entry stands for NOWHERE
@@ -159,7 +159,6 @@ class PricedExchanges:
         """Return the nodes that an exchange touches, as positions."""
         return set(self.touched[which]) - {NOWHERE}
 
-    def make(self, which: int, _bar: float) -> bool:
+    def make(self, which: int) -> None:
         """Make an exchange, on paper."""
         self.places.make(self.found, which)
-        return True

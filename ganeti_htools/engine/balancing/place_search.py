@@ -15,7 +15,7 @@ from ganeti_htools.engine.balancing.tabu_search import M, TabuSearch
 from ganeti_htools.engine.balancing.visits import Visit, Visited, unbeaten
 
 STEPS, LONGEST = 4, 8  # steps at each price in the first round, doubled until the longest one
-LENGTHIEST = 1 / 8  # rounds of annealing become longer likewise, up to this for each instance
+LENGTHIEST = 1 / 8  # rounds of annealing grow as well: at most this length, for each instance
 HOT = (1.0, 0.3, 0.1)  # noise of annealing, by rounds
 # Usually a search ends after so many steps for each instance, or so many in all, without anything better.
 PATIENCE, FEWEST = 16, 256
@@ -27,13 +27,12 @@ def wander(
     annealing: Annealing,
     prices: Sequence[float],
     going: Callable[[float], bool],
-    patience: float | None = None,
 ) -> list[Visit]:
     """Search until so many steps have found nothing better; returns the places that none beats.
 
     ``going`` gets the score before each step.
     """
-    most = max(FEWEST, PATIENCE * len(tabu.movable)) if patience is None else patience
+    most = max(FEWEST, PATIENCE * len(tabu.movable))
     steps, length, idle = STEPS, 1, 0.0
 
     def found() -> list[Visit]:
@@ -56,7 +55,7 @@ def wander(
                 ended = not all(going(annealing.visits.score) for _ in ratings)
             if ended:
                 return found()
-            rated = length * annealing.exchanges.number[0] / RATINGS
+            rated = length * annealing.exchanges.ratings / RATINGS
             idle = idle + rated if annealing.visits.idle else 0.0
         length = min(2 * length, max(1, int(LENGTHIEST * len(tabu.movable))))
     return found()

@@ -91,7 +91,7 @@ class Visits:
             self.take([Visit(self.score, self.total, self.state.pnode.copy(), self.state.snode.copy())])
 
     def take(self, visits: Sequence[Visit]) -> None:
-        """Take over visits, none of which is beaten so far."""
+        """Take over visits that are not beaten so far."""
         if visits:
             self.best, self.idle = unbeaten([*self.best, *visits]), 0
 

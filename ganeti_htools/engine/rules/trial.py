@@ -72,11 +72,6 @@ class Trial:
                 scores[block] = changed.score()
             return scores
 
-    def reverse(self, pnode: int, snode: int) -> "Trial":
-        """Return the trial that takes the instance back to its nodes (rows) before this one is settled."""
-        changes = tuple(replace(each, old=each.new, new=each.old) for each in self.changes)
-        return Trial(self.asked, self.codes, np.array([pnode]), np.array([snode]), changes)
-
     def only(self, candidate: int) -> "Trial":
         """Select one candidate, ready to be settled."""
         return self if self.codes.size == 1 else self.take(slice(candidate, candidate + 1))

@@ -93,7 +93,7 @@ class Idle:
     """A search, and its problem, that never finds anything better."""
 
     def __init__(self) -> None:
-        self.movable, self.number = np.arange(16), (128, 32, 256)
+        self.movable, self.ratings = np.arange(16), 128
         self.visits, self.exchanges, self.rated = self, self, 0
         self.idle, self.score, self.best = 1, 0.0, list[Visit]()
 
@@ -102,7 +102,7 @@ class Idle:
 
     def round(self, _price: float, _hot: float, length: int) -> Iterator[None]:
         """Rate exchanges, and find nothing."""
-        for _ in range(128 * length):
+        for _ in range(self.ratings * length):
             self.rated += 1
             yield
 
