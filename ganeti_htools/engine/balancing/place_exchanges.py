@@ -41,7 +41,6 @@ class PlaceExchanges:
         self.ratings, self.number = 0, (FEWEST, MOST)
         if score := linear_score(state, visits.space.scope, movable, unmirrored=True):
             self.ratings = ROUND
-            state.allowed_migrations = None  # only migrations from homes count, which prices know
             self.rows = score.rows
             self.nodes = np.append(score.nodes, NOWHERE)  # the last entry stands for NOWHERE
             self.position = np.full(len(state.group) + 1, NOWHERE)

@@ -68,7 +68,8 @@ class PlaceScores(NamedTuple):
 def place_scores(space: SearchSpace, baseline: Baseline, batch: Batch) -> PlaceScores:
     """Compute the scores of all places of the instances of a batch.
 
-    What is possible is judged for the place alone: on the way there, more may be in the way.
+    What is possible is judged for the place alone: on the way there, more may be in the way. Migrations are
+    not judged, as an instance does not come from its present nodes but from its home (:mod:`.way_costs`).
     """
     facts, targets = space.facts, space.targets
     state = facts.state
@@ -98,8 +99,6 @@ def place_scores(space: SearchSpace, baseline: Baseline, batch: Batch) -> PlaceS
         location = location + affinity.shared_locations(state, targets[:, np.newaxis], targets)
     primary, codes = coded(node_rules.add_primary, before, lifted.asked, conflicts[..., np.newaxis], location)
     possible = (codes == FITS) | stays
-    if state.allowed_migrations is not None:
-        possible = possible & (stays | state.allowed_migrations[p][:, targets, np.newaxis])
     touched = [*own, NodeChange(targets, before, primary)]
     secondary = None
     if batch.asked.mirrored:

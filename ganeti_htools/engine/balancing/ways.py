@@ -2,8 +2,8 @@
 that little is copied.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -79,20 +79,29 @@ def shortest(state: State, goals: Mapping[int, NodePair]) -> tuple[int, int]:
 def exchanged_goals(
     state: State, batches: Sequence[Batch], goals: Mapping[int, NodePair]
 ) -> dict[int, NodePair]:
-    """Exchange goals between equal instances where that copies less."""
+    """Exchange goals between equal instances, which may go to the same nodes, where that copies less."""
     result = dict(goals)
     for batch in batches:
         classes, _ = instance_classes(batch)
-        groups: dict[tuple[int, bool], list[int]] = {}
+        groups: dict[tuple[Any, ...], list[int]] = {}
         for index, number in zip(batch.rows.tolist(), classes.tolist(), strict=True):
             if index in goals:
                 running = state.cluster.instances[index].status.running
-                groups.setdefault((number, running), []).append(index)
+                groups.setdefault((number, running, *_bounds(state, index)), []).append(index)
         for members in groups.values():
             dealt = _dealt(state, members, goals)
             if shortest(state, dealt) < shortest(state, {index: goals[index] for index in members}):
                 result |= dealt
     return result
+
+
+def _bounds(state: State, index: int) -> Iterator[bytes]:
+    """Yield what limits the nodes to which an instance may go: migration tags of its primary, and rules."""
+    if state.allowed_migrations is not None:
+        yield state.allowed_migrations[state.pnode[index]].tobytes()
+    if state.rules is not None:
+        rules = state.rules.instances.take(np.array([index]))
+        yield from (figures.tobytes() for figures in (rules.choice, rules.distances, rules.sets))
 
 
 def _dealt(state: State, members: Sequence[int], goals: Mapping[int, NodePair]) -> dict[int, NodePair]:

@@ -94,3 +94,29 @@ def test_equal_instances_exchange_goals() -> None:
     }
     near = {0: (1, 0), 1: (2, 5), 2: (0, 5)}
     assert exchanged_goals(state, batches, near) == near
+
+
+MIGRATION = ("htools:migration:cpu", "htools:allowmigration:cpu:old::cpu:new")
+
+
+@pytest.mark.parametrize("ruled", [False, True])
+def test_equal_instances_keep_goals_that_tags_forbid_to_others(ruled: bool) -> None:
+    rows = [
+        instance("a", DRBD, "n0", "n1"),
+        instance("b", DRBD, "n2", "n3", tags=("htools:node:n2", "htools:node:n5") if ruled else ()),
+    ]
+    described = by_hand.cluster(NODES, rows)
+    if not ruled:  # new nodes: n0, n1, n3; an instance on them does not go to old ones
+        tags = {
+            node.name: ("cpu:new" if node.name in ("n0", "n1", "n3") else "cpu:old",)
+            for node in described.nodes
+        }
+        nodes = tuple(replace(node, tags=tags[node.name]) for node in described.nodes)
+        described = replace(described, nodes=nodes, tags=MIGRATION)
+    state = derive(described)
+    batches, _ = batches_of(state, np.ones(2, np.bool_))
+    goals = {0: (3, 2), 1: (5, 0)} if not ruled else {0: (3, 2), 1: (5, 2)}
+    assert exchanged_goals(state, batches, goals) == goals
+    free = derive(by_hand.cluster(NODES, [replace(row, tags=()) for row in rows]))
+    batches, _ = batches_of(free, np.ones(2, np.bool_))
+    assert exchanged_goals(free, batches, goals) == {0: goals[1], 1: goals[0]}
