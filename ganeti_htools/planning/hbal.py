@@ -1,8 +1,6 @@
 """Plans of ``hbal``: moves that balance node groups (``hbal(1)``)."""
 
-import itertools
 import math
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,6 +21,7 @@ from ganeti_htools.model.state import State
 from ganeti_htools.planning import steps, view
 from ganeti_htools.planning.jobsets import BalancingMove, Names, cost_of, jobs_of, jobsets
 from ganeti_htools.planning.node_groups import select, worst_first
+from ganeti_htools.planning.patience import SearchSteps, SearchTime
 from ganeti_htools.planning.plan import (
     OnChange,
     Progress,
@@ -35,6 +34,7 @@ from ganeti_htools.planning.plan import (
 )
 
 if TYPE_CHECKING:
+    from ganeti_htools.engine.balancing.patience import Patience
     from ganeti_htools.engine.balancing.priced_plans import PricedPlan
     from ganeti_htools.engine.balancing.replay import RatedPlan
 
@@ -43,6 +43,8 @@ N = TypeVar("N", int, float)
 
 # Steps of the search for plans that copy little, without a time limit: two turns at 8 prices.
 EVALUATIONS = 3300
+# With a time limit, plans as long as the first one for which --optimise keeps time: its own are longer.
+FEW = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,10 +375,10 @@ def _copying_little(
     """Find plans that none beats in both score and copying, and choose one; with ``front`` only if it is
     picked. Raises DataError if there is none with this number. Sets that stay together do not move.
     """
-    from ganeti_htools.engine.balancing.front import choose, front, spread  # seldom needed
+    from ganeti_htools.engine.balancing.front import PLANS, choose, front, spread  # seldom needed
 
     copying, movable = options.copying, movable & ~placement_rules.in_sets(state)
-    found = front(state, scope, options.balancing, copying, movable, _patience(options, progress))
+    found = front(state, scope, options.balancing, copying, movable, _patience(options, PLANS, progress))
     shown = spread(found, copying.front) if copying.front else []
     if copying.pick > len(shown):
         raise DataError(f"pick: there is no plan {copying.pick}; the number of plans is {len(shown)}")
@@ -404,19 +406,11 @@ def plan_row(number: int, plan: "PricedPlan") -> dict[str, Any]:
     }
 
 
-def _patience(options: HbalOptions, progress: Progress) -> Callable[[float], bool]:
-    """Make the function that ends a search: after a number of steps, or after the time of the options."""
-    end, counter = math.inf, itertools.count()
-
-    def going(score: float) -> bool:
-        nonlocal end
-        progress(f"searching, score {fixed(score, 8)}")
-        if not options.optimise:
-            return next(counter) < EVALUATIONS
-        end = min(end, time.monotonic() + options.optimise)
-        return time.monotonic() < end
-
-    return going
+def _patience(options: HbalOptions, plans: int, progress: Progress) -> "Patience":
+    """Limit a search with so many plans: by the time of the options, or by a number of steps."""
+    if options.optimise:
+        return SearchTime(options.optimise, plans, progress)
+    return SearchSteps(EVALUATIONS, progress)
 
 
 def _optimised(
@@ -425,7 +419,7 @@ def _optimised(
     """Find the greedy plan, and the best plan in the given time."""
     from ganeti_htools.engine.balancing.optimise import optimise  # seldom needed
 
-    return optimise(state, scope, options.balancing, movable, _patience(options, progress))
+    return optimise(state, scope, options.balancing, movable, _patience(options, FEW, progress))
 
 
 def _group_obstacle(

@@ -1,7 +1,6 @@
 """Plans of a front can be made, keep to all limits, cost what they say, and none beats another."""
 
 import itertools
-from collections.abc import Callable
 
 import numpy as np
 from hypothesis import given, settings
@@ -15,6 +14,7 @@ from ganeti_htools.model.options import BalancingOptions, CopyingOptions
 from ganeti_htools.model.state import State
 from tests.property.narrow import cases
 from tests.property.test_optimise import balancings, check_steps
+from tests.support.patience import Steps
 
 copyings = st.builds(
     CopyingOptions,
@@ -24,12 +24,6 @@ copyings = st.builds(
     max_moves=st.sampled_from([-1, -1, 1, 3]),
     max_time=st.sampled_from([-1.0, -1.0, 300.0]),
 )
-
-
-def rounds(number: int) -> Callable[[float], bool]:
-    """Go on for so many steps; a turn begins with the 64 of a tabu search, then annealing has 1024."""
-    counter = itertools.count()
-    return lambda _score: next(counter) < number
 
 
 @settings(max_examples=5)
@@ -47,7 +41,7 @@ def test_plans_can_be_made_and_none_is_beaten(
     scope = np.ones(len(state.group), np.bool_)
     movable = np.arange(len(state.pnode)) % 4 != chosen
     before = state.copy()
-    found = front(state, scope, options, copying, movable, rounds(number))
+    found = front(state, scope, options, copying, movable, Steps(number))
     assert found.plans[0].length == 0
     for plan in spread(found, 4):
         rated = RatedPlan(tuple(plan.steps), plan.score, plan.copied, state)
@@ -62,6 +56,6 @@ def test_plans_can_be_made_and_none_is_beaten(
             plan.weighted <= found.usual.weighted and plan.figures[1] <= found.usual.figures[1]
             for plan in found.plans
         )
-    assert front(state, scope, options, copying, movable, rounds(number)) == found
+    assert front(state, scope, options, copying, movable, Steps(number)) == found
     assert (state.pnode == before.pnode).all()
     assert (state.snode == before.snode).all()

@@ -1,8 +1,5 @@
 """An optimised plan is never worse than the greedy one, keeps to the options, can be made step by step."""
 
-import itertools
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -20,6 +17,7 @@ from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 from tests.property.narrow import cases
+from tests.support.patience import Steps
 
 CLOSE = 1e-6  # deviations near 0 are off by the root of the last bit
 
@@ -33,12 +31,6 @@ balancings = st.builds(
     min_gain=st.sampled_from([0.0, 0.01]),
     max_length=st.sampled_from([-1, -1, 0, 1, 3]),
 )
-
-
-def rounds(number: int) -> Callable[[float], bool]:
-    """Go on for so many steps; a turn begins with the 16 of a tabu search, then annealing has 256."""
-    counter = itertools.count()
-    return lambda _score: next(counter) < number
 
 
 def check_steps(state: State, plan: RatedPlan, options: BalancingOptions) -> State:
@@ -72,7 +64,7 @@ def test_optimised_plan_can_be_made_and_is_never_worse(
     scope = np.ones(len(state.group), np.bool_)
     movable = np.arange(len(state.pnode)) % 4 != chosen
     before = state.copy()
-    greedy, best = optimise(state, scope, options, movable, rounds(number))
+    greedy, best = optimise(state, scope, options, movable, Steps(number))
     assert best.rank <= greedy.rank
     assert greedy.steps == tuple(rebalance(state, scope, options, movable)[1])
     for plan in (greedy, best):
@@ -81,6 +73,6 @@ def test_optimised_plan_can_be_made_and_is_never_worse(
         assert (after.snode == plan.after.snode).all()
         assert {step.instance for step in plan.steps} <= set(np.flatnonzero(movable).tolist())
         assert options.max_length < 0 or len(plan.steps) <= options.max_length
-    assert optimise(state, scope, options, movable, rounds(number)) == (greedy, best)
+    assert optimise(state, scope, options, movable, Steps(number)) == (greedy, best)
     assert (state.pnode == before.pnode).all()
     assert (state.snode == before.snode).all()

@@ -26,8 +26,9 @@ from ganeti_htools.model.derive import derive
 from ganeti_htools.model.options import BalancingOptions, CopyingOptions
 from ganeti_htools.model.state import State
 from tests.property.narrow import cases
-from tests.property.test_optimise import balancings, rounds
+from tests.property.test_optimise import balancings
 from tests.support.clusters import Shape, cluster
+from tests.support.patience import Steps
 from tests.support.text_format import text
 
 MOST = 150  # placements that are tried
@@ -159,7 +160,7 @@ def test_no_plan_is_below_the_bound_of_what_it_copies(
 ) -> None:
     state, _ = case
     scope = np.ones(len(state.group), np.bool_)
-    plans = front(state, scope, options, CopyingOptions(most_even=True), None, rounds(15)).plans
+    plans = front(state, scope, options, CopyingOptions(most_even=True), None, Steps(15)).plans
     with mock.patch.object(score_bound, "ROUNDS", 12):
         bounds = score_bounds(state, scope, options, None, [plan.weighted for plan in plans])
     for plan, bound in zip(plans, bounds or [], strict=bounds is not None):

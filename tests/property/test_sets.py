@@ -25,6 +25,7 @@ from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from tests.property import narrow
 from tests.support.classes import with_classes
+from tests.support.patience import Steps
 from tests.support.placement_rules import TOGETHER, violations, with_rules
 
 OPTIONS = BalancingOptions(min_gain=0.0, min_gain_limit=0.0)
@@ -200,10 +201,10 @@ def test_sets_are_apart_only_between_their_own_steps(
 @settings(max_examples=20, deadline=None)
 @given(described=cases, most=st.integers(-1, 8))
 def test_optimised_plan_moves_sets_as_the_greedy_one(described: Cluster, most: int) -> None:
-    state, rounds = derive(described), iter(range(10))
+    state = derive(described)
     options = replace(OPTIONS, max_length=most)
     scope = np.ones(len(state.group), np.bool_)
-    greedy, best = optimise(state, scope, options, None, lambda _score: next(rounds, None) is not None)
+    greedy, best = optimise(state, scope, options, None, Steps(10))
     assert best.rank <= greedy.rank
     assert most < 0 or len(best.steps) <= most
     now = check_way(described, best.steps)

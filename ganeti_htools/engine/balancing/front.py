@@ -4,10 +4,12 @@ The usual plan is the start of a search of final places (:mod:`.place_search`). 
 that no others beat. The first steps of a plan are a plan too, so every plan found gives many.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from ganeti_htools.engine.balancing.balance import Step, rebalance, score_of
+from ganeti_htools.engine.balancing.patience import Patience
 from ganeti_htools.engine.balancing.place_plans import FREE, NEGLIGIBLE, PlacePlans
 from ganeti_htools.engine.balancing.priced_plans import PricedPlan, priced_plans
 from ganeti_htools.engine.balancing.replay import DIGITS
@@ -38,12 +40,9 @@ def front(
     options: BalancingOptions,
     copying: CopyingOptions,
     movable: Bools | None,
-    going: Callable[[float], bool],
+    patience: Patience,
 ) -> Front:
-    """Compute the front. ``going`` gets the present score of the search and decides whether it goes on.
-
-    Equal answers lead to equal plans.
-    """
+    """Compute the front."""
     score = score_of(state, scope)
 
     def priced(steps: Sequence[Step]) -> Iterator[PricedPlan]:
@@ -53,9 +52,8 @@ def front(
     found = [plan for plan in usual if plan.within(copying, options)]
     prices = [1.0] if copying.priced else _prices(usual)
     places = PlacePlans(state, scope, options, copying, movable)
-    visits = places.search(found[-1].steps, prices, going)
-    for visit in _promising(visits, usual[-1]):
-        found += (plan for plan in priced(places.replay(visit).steps) if plan.within(copying, options))
+    for _, replay in places.plans(found[-1].steps, prices, patience, partial(_promising, usual[-1])):
+        found += (plan for plan in priced(replay.steps) if plan.within(copying, options))
     return Front(usual[-1], _unbeaten(found))
 
 
@@ -72,7 +70,8 @@ def choose(found: Front, copying: CopyingOptions) -> PricedPlan:
 def spread(found: Front, number: int) -> list[PricedPlan]:
     """Select up to so many plans, evenly spread, without "no move"; see :func:`_evenly`."""
     figures = [plan.figures for plan in found.plans]
-    return [found.plans[at] for at in _evenly(figures, found.usual.figures, number) if found.plans[at].length]
+    chosen = sorted(_evenly(figures, found.usual.figures, number))
+    return [found.plans[at] for at in chosen if found.plans[at].length]
 
 
 def _unbeaten(plans: Iterable[PricedPlan]) -> list[PricedPlan]:
@@ -84,8 +83,8 @@ def _unbeaten(plans: Iterable[PricedPlan]) -> list[PricedPlan]:
     return result
 
 
-def _promising(visits: Sequence[Visit], usual: PricedPlan) -> list[Visit]:
-    """Select places for plans, evenly spread."""
+def _promising(usual: PricedPlan, visits: Sequence[Visit]) -> list[Visit]:
+    """Select places for plans, evenly spread, the most important ones first."""
     figures = [(visit.costs.charge, visit.score) for visit in visits]
     return [visits[at] for at in _evenly(figures, (usual.charge, usual.score), PLANS)]
 
@@ -93,11 +92,9 @@ def _promising(visits: Sequence[Visit], usual: PricedPlan) -> list[Visit]:
 def _evenly(figures: Sequence[tuple[float, float]], usual: tuple[float, float], number: int) -> list[int]:
     """Choose among rising costs with falling scores: up to so many, evenly spread in both.
 
-    If there is room for them: the lowest score, the lowest score at the costs of the ``usual`` plan, and the
-    lowest costs at its score.
+    The first, if there is room for them: the lowest score, the lowest score at the costs of the ``usual``
+    plan, and the lowest costs at its score.
     """
-    if len(figures) <= number:
-        return list(range(len(figures)))
     (cheapest, worst), (dearest, best) = figures[0], figures[-1]
     length = [
         (cost - cheapest) / ((dearest - cheapest) or 1) + (worst - score) / ((worst - best) or 1)
@@ -108,7 +105,9 @@ def _evenly(figures: Sequence[tuple[float, float]], usual: tuple[float, float], 
     chosen += [at for at, (_, score) in enumerate(figures) if score <= usual[1]][:1]
     goals = [2 * part / number for part in range(number, 0, -1)]
     chosen += [min(range(len(figures)), key=lambda at: abs(length[at] - goal)) for goal in goals]
-    return sorted(list(dict.fromkeys(chosen))[:number])
+    if len(figures) <= number:
+        chosen += range(len(figures))
+    return list(dict.fromkeys(chosen))[:number]
 
 
 def _prices(usual: Sequence[PricedPlan]) -> list[float]:

@@ -3,13 +3,14 @@
 Sets that stay together move as in the greedy plan. Its steps up to the last one of a set come first.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from operator import attrgetter
 
 import numpy as np
 
 from ganeti_htools.engine.balancing.balance import Step, rebalance, score_of
+from ganeti_htools.engine.balancing.patience import Patience
 from ganeti_htools.engine.balancing.place_plans import FREE, NEGLIGIBLE, PlacePlans
 from ganeti_htools.engine.balancing.replay import RatedPlan
 from ganeti_htools.engine.balancing.visits import Visit
@@ -27,12 +28,11 @@ def optimise(
     scope: Bools,
     options: BalancingOptions,
     movable: Bools | None,
-    going: Callable[[float], bool],
+    patience: Patience,
 ) -> tuple[RatedPlan, RatedPlan]:
     """Compute the greedy plan and the best plan found, which may be the same.
 
-    Both obey the options. ``going`` gets the best score so far and decides whether to look for one more move;
-    equal answers lead to equal plans.
+    Both obey the options.
     """
     found, steps = rebalance(state, scope, options, movable)
     greedy = RatedPlan(tuple(steps), score_of(found, scope), _volume(state, steps), found.copy())
@@ -47,21 +47,22 @@ def optimise(
     low = NEGLIGIBLE * greedy.score / max(1, greedy.volume)
     prices = [10 * low, low, FREE]
     best = greedy
-    for visit in _sparser(places.search(steps[len(first) :], prices, going)[::-1]):
-        plan = places.replay(visit).plan()
+    plans = places.plans(steps[len(first) :], prices, patience, _sparser)
+    for number, (visit, replay) in enumerate(plans):
+        plan = replay.plan()
         if plan:
             plan = replace(plan, steps=(*first, *plan.steps), volume=volume + plan.volume)
             best = min(best, plan, key=attrgetter("rank"))
-            if best is plan and plan.score <= visit.score + CLOSE:
+            if number and best is plan and plan.score <= visit.score + CLOSE:
                 break
     return greedy, best
 
 
 def _sparser(visits: Sequence[Visit]) -> Iterator[Visit]:
-    """Yield the first visits, then fewer and fewer: close ones have the same obstacles on the way."""
+    """Yield the last visits, then fewer and fewer: close ones have the same obstacles on the way."""
     at = 0
     while at < len(visits):
-        yield visits[at]
+        yield visits[-1 - at]
         at = 2 * at or 1
 
 

@@ -3,7 +3,7 @@
 import itertools
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from operator import itemgetter
@@ -14,6 +14,7 @@ from ganeti_htools.engine.balancing.annealing import Annealing
 from ganeti_htools.engine.balancing.balance import Step, allowed, candidates, score_of
 from ganeti_htools.engine.balancing.baseline import Baseline
 from ganeti_htools.engine.balancing.batches import Batch
+from ganeti_htools.engine.balancing.patience import Patience
 from ganeti_htools.engine.balancing.place_exchanges import PlaceExchanges
 from ganeti_htools.engine.balancing.place_moves import PlaceMoves
 from ganeti_htools.engine.balancing.place_search import wander
@@ -60,10 +61,18 @@ class PlacePlans:
         self.limits = _limits(state, copying, options)
         self.ranks = dict[tuple[int, NodePair], tuple[bool, float]]()
 
-    def search(
-        self, begun: Sequence[Step], prices: Sequence[float], going: Callable[[float], bool]
-    ) -> list[Visit]:
-        """Search places from where these steps end; returns those that none beats, the cheapest first."""
+    def plans(
+        self,
+        begun: Sequence[Step],
+        prices: Sequence[float],
+        patience: Patience,
+        choose: Callable[[list[Visit]], Iterable[Visit]],
+    ) -> Iterator[tuple[Visit, Replay]]:
+        """Search places from where some steps end, and yield places with plans that lead there.
+
+        The first places are those where the steps end: their plan shows how long one takes. Then come those
+        that ``choose`` yields of the places that none beats (the cheapest first).
+        """
 
         def start() -> tuple[Visits, Sequence[Batch]]:
             replay = Replay(self.state, self.scope, self.anywhere, self.concerned)
@@ -73,17 +82,23 @@ class PlacePlans:
             return Visits(space, self.homes, self.limits), replay.batches
 
         tabu, annealing = TabuSearch(PlaceMoves(*start())), Annealing(PlaceExchanges(*start()))
-        return wander(tabu, annealing, prices, going)
+        if tabu.visits.best and patience.plans():
+            (visit,) = tabu.visits.best
+            yield visit, self.replay(visit, patience)
+        for visit in choose(wander(tabu, annealing, prices, patience.searches)):
+            if not patience.plans():
+                return
+            yield visit, self.replay(visit, patience)
 
-    def replay(self, visit: Visit) -> Replay:
+    def replay(self, visit: Visit, patience: Patience) -> Replay:
         """Make a plan to places. Instances that could not go there go first in another attempt."""
         goals = exchanged_goals(self.state, self.home.batches, goals_of(self.state, visit))
         order = sorted(goals, key=lambda index: (self._rank(index, goals[index]), index))
         attempts = list[tuple[int, Replay]]()
-        while len(attempts) < ATTEMPTS:
+        while True:
             replay, stuck = self._attempt(order, goals)
             attempts.append((len(stuck), replay))
-            if not stuck:
+            if not stuck or len(attempts) == ATTEMPTS or not patience.plans():
                 break
             order = [*stuck, *(index for index in order if index not in stuck)]
         return min(attempts, key=itemgetter(0))[1]

@@ -1,7 +1,5 @@
 """Plans that copy little."""
 
-import itertools
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -18,15 +16,11 @@ from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
 from tests.support.by_hand import instance
 from tests.support.clusters import Shape
+from tests.support.patience import Steps
 from tests.support.rows import generated
 
 OPTIONS, FREE = BalancingOptions(), CopyingOptions()
 DRBD = Shape(nodes=6, instances=30, templates={"drbd": 1})
-
-
-def rounds(number: int) -> Callable[[float], bool]:
-    counter = itertools.count()
-    return lambda _score: next(counter) < number
 
 
 def state_of(shape: Shape = DRBD) -> State:
@@ -39,7 +33,7 @@ def found_in(
     copying: CopyingOptions = FREE,
     number: int = 40,
 ) -> Front:
-    return front(state, np.ones(len(state.group), np.bool_), options, copying, None, rounds(number))
+    return front(state, np.ones(len(state.group), np.bool_), options, copying, None, Steps(number))
 
 
 def plan(weighted: float, score: float, length: int = 1) -> PricedPlan:

@@ -1,5 +1,3 @@
-import itertools
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +14,7 @@ from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
 from tests.support.by_hand import instance
 from tests.support.clusters import Shape, cluster
+from tests.support.patience import Steps
 from tests.support.text_format import text as text_of
 
 DRBD, EXT = DiskTemplate.DRBD, DiskTemplate.EXT
@@ -23,11 +22,6 @@ DRBD, EXT = DiskTemplate.DRBD, DiskTemplate.EXT
 
 def everyone(state: State) -> Bools:
     return np.ones(len(state.group), np.bool_)
-
-
-def rounds(number: int) -> Callable[[float], bool]:
-    counter = itertools.count()
-    return lambda _score: next(counter) < number
 
 
 def places(state: State, plan: RatedPlan) -> dict[str, list[str]]:
@@ -49,7 +43,7 @@ def test_two_instances_change_places() -> None:
         for name, mem in sizes.items()
     ]
     state = derive(by_hand.cluster({"n0": 20_000, "n1": 20_000}, rows))
-    greedy, best = optimise(state, everyone(state), BalancingOptions(min_gain=0), None, rounds(40))
+    greedy, best = optimise(state, everyone(state), BalancingOptions(min_gain=0), None, Steps(40))
     assert not greedy.steps
     assert len(best.steps) == 2
     assert {len(nodes) for nodes in places(state, best).values()} == {1}
@@ -62,7 +56,7 @@ def test_two_instances_change_places() -> None:
 
 def test_no_move_without_time() -> None:
     state = derive(text.parse(text_of(cluster(1, Shape(nodes=5, instances=20))), "generated"))
-    greedy, best = optimise(state, everyone(state), BalancingOptions(), None, rounds(0))
+    greedy, best = optimise(state, everyone(state), BalancingOptions(), None, Steps(0))
     assert greedy.steps
     assert best.score == greedy.score
     assert best.rank <= greedy.rank
@@ -71,7 +65,7 @@ def test_no_move_without_time() -> None:
 def test_more_rounds_are_never_worse() -> None:
     state = derive(text.parse(text_of(cluster(2, Shape(nodes=5, instances=25, templates={"drbd": 1}))), "x"))
     plans = [
-        optimise(state, everyone(state), BalancingOptions(), None, rounds(number)) for number in (0, 5, 15)
+        optimise(state, everyone(state), BalancingOptions(), None, Steps(number)) for number in (0, 5, 15)
     ]
     ranks = [best.rank for _, best in plans]
     assert sorted(ranks, reverse=True) == ranks
@@ -81,7 +75,7 @@ def test_more_rounds_are_never_worse() -> None:
 
 def test_instances_that_move_more_than_once_go_directly() -> None:
     state = derive(text.parse(text_of(cluster(2, Shape(nodes=5, instances=25, templates={"drbd": 1}))), "x"))
-    _, best = optimise(state, everyone(state), BalancingOptions(), None, rounds(20))
+    _, best = optimise(state, everyone(state), BalancingOptions(), None, Steps(20))
     for row in {step.instance for step in best.steps}:
         steps = [step for step in best.steps if step.instance == row]
         before = {int(state.pnode[row]), int(state.snode[row])}
@@ -94,7 +88,7 @@ def test_lost_nodes_are_left_once() -> None:
     described = by_hand.cluster({f"n{i}": 20_000 for i in range(5)}, rows)
     lost = tuple(replace(node, offline=node.name == "n0") for node in described.nodes)
     state = derive(replace(described, nodes=lost))
-    greedy, best = optimise(state, everyone(state), BalancingOptions(evacuation=True), None, rounds(30))
+    greedy, best = optimise(state, everyone(state), BalancingOptions(evacuation=True), None, Steps(30))
     assert best.score < greedy.score
     assert not {step.kind for step in best.steps} & {MoveKind.REPLACE_AND_FAILOVER}
     assert {step.instance for step in best.steps} == set(range(6))
