@@ -3,6 +3,7 @@
 import heapq
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -37,8 +38,16 @@ Move = tuple[str, int]  # an operation of a way, and its new node
 Ways = dict[NodePair, tuple[float, list[Move]]]  # costs and moves, by the place
 
 
-def ways(row: Instance, home: NodePair, nodes: Sequence[int]) -> Ways:
-    """The cheapest ways to all places by failovers and replaced secondaries, or straight to a primary."""
+def ways(state: State, index: int, nodes: Sequence[int], limited: bool) -> Ways:
+    """The cheapest ways to all places by failovers and replaced secondaries, or straight to a primary.
+
+    ``limited``: only those that rules about nodes and migration tags allow.
+    """
+    row, home = state.cluster.instances[index], (int(state.pnode[index]), int(state.snode[index]))
+    if limited and state.rules is not None:
+        eligible = state.rules.eligible[state.rules.instances.choice[index]]
+        nodes = [node for node in nodes if eligible[node] or node in home]
+    migrations = state.allowed_migrations if limited else None
     memory = row.mem if row.status.running else 0
     factor = tags.price_factor(row.tags)
     found: Ways = {}
@@ -54,6 +63,8 @@ def ways(row: Instance, home: NodePair, nodes: Sequence[int]) -> Ways:
         else:
             more = [(row.dsk, (p, node), ("r", node)) for node in nodes if node not in place]
             more.append((memory, (s, p), ("f", NOWHERE)))
+        if migrations is not None:
+            more = [each for each in more if each[1][0] == p or migrations[p, each[1][0]]]
         for add, then, move in more:
             heapq.heappush(waiting, (cost + factor * add, then, [*moves, move]))
     return found
@@ -93,7 +104,7 @@ def few(state: State, scope: Bools, nodes: Sequence[int], limit: int) -> dict[in
     number = 1
     for index in sorted(index for batch in batches for index in batch.rows.tolist()):
         home = int(state.pnode[index]), int(state.snode[index])
-        there = ways(state.cluster.instances[index], home, [*{*nodes, *home} - {NOWHERE}])
+        there = ways(state, index, [*{*nodes, *home} - {NOWHERE}], limited=True)
         if number * len(there) <= limit:
             found[index], number = there, number * len(there)
     return found
@@ -124,9 +135,33 @@ def test_no_placement_within_a_budget_is_below_the_bound(
 @settings(max_examples=8)
 def test_whole_instances_count_and_no_placement_is_below_the_bound(seed: int, part: float) -> None:
     """Instances have the usual load of 1, so numbers of instances on nodes are whole."""
-    shape = Shape(3, 3 + seed % 2, templates=({"drbd": 1}, {"drbd": 3, "ext": 1})[seed % 3 > 0])
-    state = derive(text_backend.parse(text(cluster(seed, shape)), "test"))
-    scope = np.ones(3, np.bool_)
+    check(seed, part, ())
+
+
+@pytest.mark.parametrize("tags", [("migration",), ("exclusion", "location")])
+@given(seed=st.integers(0, 1 << 30), part=st.floats(0, 1.1))
+@settings(max_examples=8)
+def test_no_placement_that_tags_allow_is_below_the_bound(
+    tags: tuple[str, ...], seed: int, part: float
+) -> None:
+    check(seed, part, tags)
+
+
+def crowded(seed: int, tags: tuple[str, ...]) -> State:
+    """A small cluster. With exclusion tags most instances have the same one; there are two locations."""
+    shape = Shape(3, 3 + seed % 2, templates=({"drbd": 1}, {"drbd": 3, "ext": 1})[seed % 3 > 0], tags=tags)
+    data = cluster(seed, shape)
+    if "exclusion" in tags:
+        for number, node in enumerate(data["nodes"].values()):
+            node["tags"] = [f"rack:r{number % 2}"]
+        for number, row in enumerate(data["instances"].values()):
+            row["tags"] = ["service:s0"] if number != seed % 5 else []
+    return derive(text_backend.parse(text(data), "test"))
+
+
+def check(seed: int, part: float, tags: tuple[str, ...]) -> None:
+    """Try all placements of a small cluster."""
+    state, scope = crowded(seed, tags), np.ones(3, np.bool_)
     found = list(all_placements(state, scope, few(state, scope, range(3), 1500)))
     budget = part * max(cost for cost, _ in found) if part <= 1 else math.inf
     with mock.patch.object(score_bound, "ROUNDS", 12):
@@ -147,7 +182,7 @@ def test_costs_are_those_of_the_cheapest_ways(case: tuple[State, Instance]) -> N
     nodes = range(len(state.group))
     for which, index in enumerate(score.rows.tolist()):
         home = int(state.pnode[index]), int(state.snode[index])
-        for (p, s), (least, _) in ways(state.cluster.instances[index], home, nodes).items():
+        for (p, s), (least, _) in ways(state, index, nodes, limited=False).items():
             cost = costs.parts[PRIMARY, which, p] - ((p, s) == home) * costs.detour[which]
             cost += costs.parts[SECONDARY, which, s] if s != NOWHERE else 0.0
             assert cost == pytest.approx(least)
@@ -165,3 +200,15 @@ def test_no_plan_is_below_the_bound_of_what_it_copies(
         bounds = score_bounds(state, scope, options, None, [plan.weighted for plan in plans])
     for plan, bound in zip(plans, bounds or [], strict=bounds is not None):
         assert bound <= plan.score + 1e-9
+
+
+def test_bound_is_lower_without_the_tags() -> None:
+    def bound(state: State) -> float:
+        (found,) = score_bounds(state, np.ones(3, np.bool_), BalancingOptions(), None, [math.inf]) or [0.0]
+        return found
+
+    state = replace(crowded(2, ()), allowed_migrations=np.eye(3, dtype=np.bool_))
+    assert bound(replace(state, allowed_migrations=None)) < bound(state) - 1.0
+    state = crowded(4, ("exclusion", "location"))
+    none = np.zeros_like(state.settled_tag_counts)
+    assert bound(replace(state, settled_tag_counts=none)) == pytest.approx(bound(state) - 1.0)

@@ -7,7 +7,8 @@ node. Beside them there are the memory that secondaries keep free, the largest s
 score, which depends on the instance's place only.
 
 All other components are left out. None is below 0, so the result is a lower bound of the score: deviations
-that are not proportional, nodes that fail N+1, and conflicts of exclusion tags on nodes and at locations.
+that are not proportional, nodes that fail N+1, and conflicts of exclusion tags on nodes and at locations. Of
+the latter there is a least number: each instance of a tag beyond the first one at a location is a conflict.
 
 A convex function does not know that an instance is whole. Two facts tell.
 
@@ -35,7 +36,16 @@ import numpy as np
 from ganeti_htools.engine.balancing.batches import Batch, NodeFacts, batches_of
 from ganeti_htools.engine.balancing.scoring import PER_LOCATION
 from ganeti_htools.engine.rules import affinity, node_rules
-from ganeti_htools.engine.rules.components import COMPONENTS, COUNT, LOST, SPREAD, Component, table
+from ganeti_htools.engine.rules.components import (
+    COMPONENTS,
+    COUNT,
+    LOCATION_EXCLUSION,
+    LOST,
+    SPREAD,
+    WEIGHTS,
+    Component,
+    table,
+)
 from ganeti_htools.engine.rules.score import counted_nodes, effective_weights, node_counts
 from ganeti_htools.model.columns import FORTHCOMING, NOWHERE, Bools, Columns, Floats, Ints
 from ganeti_htools.model.state import State
@@ -146,6 +156,7 @@ def linear_score(state: State, scope: Bools, movable: Bools, unmirrored: bool = 
     unmet, shared = _locations(facts, batches, nodes)
     rest_effects[PRIMARY] += unmet
     rest += PER_LOCATION * float(columns.location[online].sum())
+    rest += _least_crowds(state, nodes[online])
     rest -= float(unmet[np.arange(len(rows)), pnode].sum() + shared[pnode[mirrored], snode[mirrored]].sum())
     # Forthcoming instances do not count; it is enough to know that others add at least 0.
     together = shared * (not any(batch.asked.mirrored and batch.asked.forthcoming for batch in batches))
@@ -196,6 +207,16 @@ def _locations(facts: NodeFacts, batches: Iterable[Batch], nodes: Ints) -> tuple
     unmet = [facts.unmet[batch.desires][:, nodes] * (not batch.asked.forthcoming) for batch in batches]
     shared = affinity.shared_locations(facts.state, nodes[:, np.newaxis], nodes) * online[:, np.newaxis]
     return PER_LOCATION * np.concatenate(unmet) * online, PER_LOCATION * shared
+
+
+def _least_crowds(state: State, nodes: Ints) -> float:
+    """Compute the least score of exclusion tags at locations: more instances with a tag than locations.
+
+    Instances of online nodes stay on these ``nodes`` (rows), which all have some number of locations or more.
+    """
+    located = state.location_tags[nodes]
+    counts = state.settled_tag_counts[:, nodes].sum(axis=1) * located.sum(axis=1).min()
+    return WEIGHTS[LOCATION_EXCLUSION] * float(np.maximum(counts - located.any(axis=0).sum(), 0).sum())
 
 
 def _secondary_memory(batch: Batch) -> Any:

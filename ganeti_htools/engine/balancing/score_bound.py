@@ -136,9 +136,9 @@ def bounds_of(score: LinearScore, costs: PlaceCosts, budgets: Sequence[float]) -
 
 
 def costs_of(state: State, score: LinearScore, options: BalancingOptions) -> PlaceCosts:
-    """Compute the least costs of places, and which nodes options leave to instances.
+    """Compute the least costs of places, and which nodes are left to instances.
 
-    Instances only go to online nodes.
+    These are online, and options, rules and migration tags allow them.
     """
     rows = [state.cluster.instances[row] for row in score.rows.tolist()]
     factors = np.array([tags.price_factor(row.tags) for row in rows], np.float64)
@@ -146,7 +146,8 @@ def costs_of(state: State, score: LinearScore, options: BalancingOptions) -> Pla
     memory = factors * np.array([row.mem if row.status.running else 0 for row in rows], np.float64)
     mirrored = score.snode != NOWHERE
     # An instance without mirror is copied itself.
-    memory = np.where([row.template.mirror is MirrorType.NONE for row in rows], disk, memory)
+    copied = np.array([row.template.mirror is MirrorType.NONE for row in rows])
+    memory = np.where(copied, disk, memory)
     disk = np.where(mirrored, disk, 0.0)[:, np.newaxis]
     online = ~state.columns.offline[score.nodes]
     primary, secondary = (
@@ -155,10 +156,26 @@ def costs_of(state: State, score: LinearScore, options: BalancingOptions) -> Pla
     new = disk * ~(primary | secondary)
     detour = np.where(mirrored, np.minimum(disk[:, 0], memory), 0.0)
     parts = new + np.where(primary, 0.0, memory[:, np.newaxis]), new + detour[:, np.newaxis] * secondary
-    reached = primary | secondary | (online & (~mirrored[:, np.newaxis] | options.disk_moves))
-    return PlaceCosts(
-        np.array(parts), detour, np.array([reached if options.instance_moves else primary, reached])
-    )
+    reached = online & (~mirrored[:, np.newaxis] | options.disk_moves)
+    if state.rules is not None:
+        reached &= state.rules.eligible[state.rules.instances.choice[score.rows]][:, score.nodes]
+    reached |= primary | secondary
+    serving = reached if options.instance_moves else primary
+    if state.allowed_migrations is not None:
+        migrations = _closure(state.allowed_migrations[np.ix_(score.nodes, score.nodes)])
+        serving = serving & (migrations[score.pnode] | copied[:, np.newaxis])
+    return PlaceCosts(np.array(parts), detour, np.array([serving, reached]))
+
+
+def _closure(direct: Bools) -> Bools:
+    """Find all that several steps lead to, or none."""
+    found: Bools = direct | np.eye(len(direct), dtype=np.bool_)
+    while True:
+        steps = found.astype(np.float32)
+        further = steps @ steps > 0
+        if (further == found).all():
+            return found
+        found = further
 
 
 class Relaxation:
