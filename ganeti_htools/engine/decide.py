@@ -74,7 +74,7 @@ def decide(
                 if (row.template, row.dsk) == (placement.instance.template, placement.instance.dsk):
                     group = state.cluster.groups[int(state.group[state.pnode[there]])]
                     placement = replace(placement, group=group.uuid)
-            pools, state = pool_room(state), state.copy(peers=False)
+            pools, state = pool_room(state), state.copy()
             placed = place(state, placement, options, is_dedicated(state, request), reporter, pools)
             if not placed.nodes:
                 raise RequestFailed(placed.info)

@@ -114,7 +114,7 @@ class State:
     Columns of instances are in row order. ``pnode`` and ``snode`` are node rows. ``stamp`` orders the
     instances of a node by arrival; a node is emptied from its latest arrival on.
     ``peers[p, s]`` is the memory (MiB) that secondary ``s`` keeps free in case ``p`` fails; ``class_peers``
-    has the same for each custom resource class. ``shares_peers``: both also belong to another state.
+    has the same for each custom resource class. Both are read-only if another state may share them.
     ``tag_counts[t, n]`` counts the primaries of node ``n`` with exclusion tag ``t``; ``settled_tag_counts``
     leaves out forthcoming ones.
     ``allowed_migrations[n, m]`` is False where migration tags forbid migrations from ``n`` to ``m``. It is
@@ -149,7 +149,6 @@ class State:
     location_rows: dict[str, int]
     rules: PlacementRules | None = None
     in_maintenance: Bools | None = None
-    shares_peers: bool = False
 
     @property
     def binds(self) -> bool:
@@ -161,12 +160,13 @@ class State:
         """Whether nodes differ for an instance in more than free amounts: in units, classes or rules."""
         return self.columns.shape.binds or self.rules is not None
 
-    def copy(self, peers: bool = True) -> "State":
-        """Return a copy; changes of the copy do not affect this state.
+    def copy(self) -> "State":
+        """Return a copy; changes of one do not affect the other.
 
-        Without ``peers`` the copy shares what nodes keep free for each other, which is large, until an
-        instance with a secondary is placed or moved there. This state must not change meanwhile.
+        Both share what nodes keep free for each other, which is large, until that changes in one of them.
         """
+        for kept in (self.peers, *self.class_peers):
+            kept.flags.writeable = False
         tag_counts = self.tag_counts.copy()
         alike = self.settled_tag_counts is self.tag_counts
         return replace(
@@ -175,9 +175,6 @@ class State:
             pnode=self.pnode.copy(),
             snode=self.snode.copy(),
             stamp=self.stamp.copy(),
-            peers=self.peers.copy() if peers else self.peers,
-            class_peers=tuple(map(np.copy, self.class_peers)) if peers else self.class_peers,
-            shares_peers=not peers,
             tag_counts=tag_counts,
             settled_tag_counts=tag_counts if alike else self.settled_tag_counts.copy(),
             rules=self.rules and self.rules.copy(),
@@ -215,7 +212,6 @@ class State:
             forthcoming=self.forthcoming[instances],
             peers=self.peers[np.ix_(nodes, nodes)],
             class_peers=tuple(peers[np.ix_(nodes, nodes)] for peers in self.class_peers),
-            shares_peers=False,
             tag_counts=tag_counts,
             settled_tag_counts=tag_counts if alike else self.settled_tag_counts[:, nodes],
             allowed_migrations=None

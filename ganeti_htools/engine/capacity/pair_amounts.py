@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ganeti_htools.engine.capacity.bulk_search import InstanceNodes
-from ganeti_htools.engine.rules import affinity
+from ganeti_htools.engine.rules import affinity, settling
 from ganeti_htools.model.columns import sorted_unique
 from ganeti_htools.model.state import RequestedInstance, State
 
@@ -46,10 +46,8 @@ class PairAmounts:
 
     def add(self, nodes: InstanceNodes) -> None:
         """Add the instance to a pair, here and in the state."""
-        state, asked, before = self.state, self.asked, self.of(nodes)
-        state.peers[nodes] += asked.secondary_mem
-        for peers, kept in zip(state.class_peers, asked.secondary_classes, strict=True):
-            peers[nodes] += kept
+        asked, before = self.asked, self.of(nodes)
+        settling.reserve(self.state, asked, *nodes)
         classes = tuple(map(sum, zip(before.classes, asked.secondary_classes, strict=False)))
         after = PairFigures(before.memory + asked.secondary_mem, before.shared, classes)
         self.numbers[nodes] = self.number.setdefault(after, len(self.known))

@@ -216,7 +216,7 @@ class Regrouping:
     def _gone(self, index: int, parts: Sequence[MovePart]) -> State | Fail:
         """Return the state after an instance's route, or the reason against it."""
         asked = self.state.instance(index)
-        after = self.state.copy(peers=False)
+        after = self.state.copy()
         for part in parts:
             trial = try_part(after, asked, part, PlacementOptions())
             code = int(trial.codes.ravel()[0])

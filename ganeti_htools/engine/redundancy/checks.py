@@ -9,7 +9,7 @@ from ganeti_htools.engine.redundancy.assessment import Assessment, assess
 from ganeti_htools.engine.redundancy.recoverability import unrecoverable
 from ganeti_htools.engine.redundancy.rule import can_be_lost
 from ganeti_htools.engine.redundancy.simulate import NewInstances
-from ganeti_htools.engine.rules import placements
+from ganeti_htools.engine.rules import placements, settling
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
@@ -55,10 +55,7 @@ class SecondaryCheck(Check):
         state, cache = self.before.state.copy(), self.before.cache
         for change in trial.changes:
             state.columns.put(int(change.rows[0]), change.new)
-        if not asked.forthcoming:
-            state.peers[pair] += asked.secondary_mem
-            for peers, kept in zip(state.class_peers, asked.secondary_classes, strict=True):
-                peers[pair] += kept
+        settling.reserve(state, asked, primary, secondary)
         nodes = self.before.bounds.unproved(replace(asked, record_mem=0), primary).tolist()
         for node in cache.suspects_first(nodes):
             if not can_be_lost(state, node, self.before.bounds.scope):

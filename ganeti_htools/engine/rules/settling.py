@@ -66,15 +66,21 @@ def _count(state: State, asked: RequestedInstance, pnode: int, snode: int, sign:
     state.tag_counts[asked.tags, pnode] += sign
     if not asked.forthcoming and state.settled_tag_counts is not state.tag_counts:
         state.settled_tag_counts[asked.tags, pnode] += sign
-    if snode != NOWHERE and not asked.forthcoming:
-        if state.shares_peers:
-            state.peers, state.class_peers = state.peers.copy(), tuple(map(np.copy, state.class_peers))
-            state.shares_peers = False
-        state.peers[pnode, snode] += sign * asked.secondary_mem
-        for peers, kept in zip(state.class_peers, asked.secondary_classes, strict=True):
-            peers[pnode, snode] += sign * kept
+    if snode != NOWHERE:
+        reserve(state, asked, pnode, snode, sign)
     if state.rules is not None:
         state.rules.count(placement_rules.rules_of(state, asked), pnode, snode, sign)
+
+
+def reserve(state: State, asked: RequestedInstance, pnode: int, snode: int, sign: int = 1) -> None:
+    """Count what a secondary keeps free in case its primary fails, in place; -1 takes it off."""
+    if asked.forthcoming:
+        return
+    if not state.peers.flags.writeable:
+        state.peers, state.class_peers = state.peers.copy(), tuple(map(np.copy, state.class_peers))
+    state.peers[pnode, snode] += sign * asked.secondary_mem
+    for peers, kept in zip(state.class_peers, asked.secondary_classes, strict=True):
+        peers[pnode, snode] += sign * kept
 
 
 def add_rows(

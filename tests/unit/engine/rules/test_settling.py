@@ -55,13 +55,13 @@ def test_an_instance_that_fails_over_changes_the_roles_of_its_nodes() -> None:
     assert_equal(before, derive(cluster(NODES, [instance("one", DiskTemplate.DRBD, "a", "b")])))
 
 
-def test_copy_without_peers_has_its_own_once_an_instance_moves_there() -> None:
+def test_copy_has_its_own_reserves_once_an_instance_moves_there() -> None:
     described = cluster(
         NODES, [replace(instance("one", DiskTemplate.DRBD, "a", "b"), tags=(demand("CUSTOM_GPU", 2),))]
     )
     nodes = tuple(replace(node, inventories=(("CUSTOM_GPU", Inventory(8)),)) for node in described.nodes)
     state = derive(replace(described, nodes=nodes))
-    other = state.copy(peers=False)
+    other = state.copy()
     assert other.peers is state.peers
     settling.settle(other, placements.failover(other, other.instance(0), EVERYWHERE).only(0))
     for before, after in ((state.peers, other.peers), (state.class_peers[0], other.class_peers[0])):
