@@ -1,5 +1,6 @@
 """The method ``decide``: one decision at a time, in a worker thread, so that the cache needs no lock."""
 
+import gc
 import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
@@ -115,6 +116,7 @@ class Decisions:
             self._counts.given_up += 1
             self._cache = Cache()  # the hung thread keeps using the old cache
             cast(DecisionAttempt, self._turn.give_up()).scope.cancel()
+            gc.enable()  # the hung thread switched it off
 
     def stop(self) -> None:
         """Refuse all decisions that have not begun."""

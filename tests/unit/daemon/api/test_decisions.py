@@ -10,6 +10,7 @@ import structlog
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from ganeti_htools.backends.documents import without_garbage_collection
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError
@@ -333,6 +334,21 @@ async def test_gives_up_an_abandoned_decision(engine: Engine, decisions: Decisio
     await trio.sleep(0.01)
     decisions.give_up_late()
     assert counts(decisions) == {"abandoned": 1, "given_up": 1, "lost": 1}
+
+
+async def test_collects_garbage_beside_a_hung_decision(
+    engine: Engine, decisions: Decisions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subject, "respond", without_garbage_collection()(engine.respond))
+    decisions.configure(1000, 0.001, 1000)
+    async with trio.open_nursery() as client:
+        client.start_soon(decisions.decide, {"request": "stuck"}, None)
+        assert await engine.next_begun() == b"stuck"
+        assert not gc.isenabled()
+        client.cancel_scope.cancel()
+    await trio.sleep(0.01)
+    decisions.give_up_late()
+    assert gc.isenabled()
 
 
 async def test_logs_decisions(engine: Engine, decisions: Decisions) -> None:
