@@ -55,6 +55,7 @@ def copying_of(line: CommandLine) -> CopyingOptions:
         bandwidth=line.bandwidth,
         front=line.front,
         pick=line.pick,
+        most_even=bool(line.price) and not any(line.price),
     )
 
 

@@ -4,8 +4,9 @@ The usual plan is the start of a search of final places (:mod:`.place_search`). 
 that no others beat. The first steps of a plan are a plan too, so every plan found gives many.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import NamedTuple
 
 from ganeti_htools.engine.balancing.balance import Step, rebalance, score_of
@@ -25,9 +26,10 @@ STEEP = 0.1
 
 
 class Front(NamedTuple):
-    """The usual plan, and plans that no plan found beats, the one that copies least first.
+    """The usual plan, and plans that no plan found beats, the cheapest first.
 
-    The first is "no move". The usual plan may exceed limits of the options; the others keep to them.
+    They are compared by score and by the data to copy, or by its price. The first is "no move". The usual
+    plan may exceed limits of the options; the others keep to them.
     """
 
     usual: PricedPlan
@@ -54,7 +56,7 @@ def front(
     places = PlacePlans(state, scope, options, copying, movable)
     for _, replay in places.plans(found[-1].steps, prices, patience, partial(_promising, usual[-1])):
         found += (plan for plan in priced(replay.steps) if plan.within(copying, options))
-    return Front(usual[-1], _unbeaten(found))
+    return Front(usual[-1], _unbeaten(found, attrgetter("charge" if copying.priced else "weighted")))
 
 
 def choose(found: Front, copying: CopyingOptions) -> PricedPlan:
@@ -74,10 +76,10 @@ def spread(found: Front, number: int) -> list[PricedPlan]:
     return [found.plans[at] for at in chosen if found.plans[at].length]
 
 
-def _unbeaten(plans: Iterable[PricedPlan]) -> list[PricedPlan]:
-    """Select the plans that no other beats in both figures, the one that copies least first."""
+def _unbeaten(plans: Iterable[PricedPlan], cost: Callable[[PricedPlan], float]) -> list[PricedPlan]:
+    """Select the plans that no other beats in both cost and score, the cheapest first."""
     result = list[PricedPlan]()
-    for plan in sorted(plans, key=lambda plan: (*plan.figures, plan.length)):
+    for plan in sorted(plans, key=lambda plan: (cost(plan), plan.figures[1], plan.length)):
         if not result or plan.figures[1] < result[-1].figures[1]:
             result.append(plan)
     return result

@@ -47,7 +47,7 @@ class PlaceMoves:
         self.batch, self.member = np.full(self.size[0], NOWHERE), np.zeros(self.size[0], np.int64)
         for number, batch in enumerate(batches):
             self.batch[batch.rows], self.member[batch.rows] = number, np.arange(len(batch.rows))
-        self.movable = np.flatnonzero(self.batch != NOWHERE)
+        self.movable = np.flatnonzero(self.batch != NOWHERE) if len(targets) else np.zeros(0, np.int64)
         fraction = min(1.0, PLACES / (NEAR + OTHERS) / max(1, len(targets)) ** 2)
         self.number = max(1, int(fraction * NEAR)), max(1, int(fraction * OTHERS))
         self.position = np.full(self.size[1] + 1, NOWHERE)  # the last entry stands for NOWHERE

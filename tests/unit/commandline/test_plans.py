@@ -1,6 +1,6 @@
 from dataclasses import asdict
 
-from ganeti_htools.commandline.plans import balancing_of, execution_of, view_of
+from ganeti_htools.commandline.plans import balancing_of, copying_of, execution_of, view_of
 from ganeti_htools.commandline.programs import HBAL
 from ganeti_htools.commandline.reading import obey
 from ganeti_htools.model.options import BalancingOptions
@@ -42,3 +42,9 @@ def test_each_option_of_view() -> None:
         ],
     )
     assert view_of(line) == View(("node1",), ("a", "b"), 0.5, 3.0, 7, ("i",), ("j",), True)
+
+
+def test_free_copying_chooses_the_most_even_plan() -> None:
+    assert copying_of(obey(HBAL, ["--price=0"])).most_even
+    assert not copying_of(obey(HBAL, ["--price=0,1"])).most_even
+    assert not copying_of(obey(HBAL, [])).wanted

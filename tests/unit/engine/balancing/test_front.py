@@ -7,7 +7,7 @@ import pytest
 
 from ganeti_htools.engine.balancing.balance import rebalance
 from ganeti_htools.engine.balancing.front import Front, choose, front, spread
-from ganeti_htools.engine.balancing.priced_plans import PricedPlan
+from ganeti_htools.engine.balancing.priced_plans import PricedPlan, priced_plans
 from ganeti_htools.engine.balancing.recheck import named, obstacle
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.options import BalancingOptions, CopyingOptions
@@ -114,6 +114,31 @@ def test_a_price_chooses_the_lowest_sum() -> None:
         failovers = (chosen.charge / price * (1 << 20) - chosen.copied) / 1024
         assert failovers == pytest.approx(round(failovers), abs=1e-6)
         assert all(chosen.score + chosen.charge <= each.score + each.charge + 1e-7 for each in found.plans)
+
+
+@pytest.mark.parametrize(
+    "copying",
+    [
+        CopyingOptions(price=0.0, price_memory=100.0),
+        CopyingOptions(price=0.0, price_failover=1.0),
+        CopyingOptions(price=1.0, price_memory=0.0),
+    ],
+)
+def test_free_kinds_of_copying_do_not_count(copying: CopyingOptions) -> None:
+    state = state_of(replace(DRBD, down=0.5))
+    found = found_in(state, copying=copying, number=20)
+    chosen = choose(found, copying)
+    usual = priced_plans(state, copying, found.plans[0].score, found.usual.steps)
+    assert chosen.score + chosen.charge <= min(each.score + each.charge for each in usual) + 1e-7
+    costs = [each.charge for each in found.plans]
+    assert costs == sorted(costs)
+
+
+def test_nothing_moves_where_no_node_is_online() -> None:
+    described = state_of().cluster
+    nodes = tuple(replace(node, offline=True) for node in described.nodes)
+    found = found_in(derive(replace(described, nodes=nodes)))
+    assert [each.length for each in found.plans] == [0]
 
 
 def test_choice_by_score() -> None:
