@@ -51,7 +51,7 @@ def test_plans_can_be_made_and_none_is_beaten(
         assert obstacle(state.copy(), scope, list(named(state, plan.steps)), options, movable) is None
         assert plan.within(copying, options)
         assert {step.instance for step in plan.steps} <= set(np.flatnonzero(movable).tolist())
-    for one, other in itertools.permutations(found.plans, 2):
+    for one, other in itertools.permutations(found.plans[1:], 2):
         assert cost(one) > cost(other) or round(one.score, DIGITS) > round(other.score, DIGITS)
     if found.usual.within(copying, options):
         assert any(

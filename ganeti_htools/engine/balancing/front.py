@@ -28,8 +28,8 @@ STEEP = 0.1
 class Front(NamedTuple):
     """The usual plan, and plans that no plan found beats, the cheapest first.
 
-    They are compared by score and by the data to copy, or by its price. The first is "no move". The usual
-    plan may exceed limits of the options; the others keep to them.
+    They are compared by score and by the data to copy, or by its price. The first is "no move", even if
+    another one costs nothing. The usual plan may exceed limits of the options; the others keep to them.
     """
 
     usual: PricedPlan
@@ -77,9 +77,9 @@ def spread(found: Front, number: int) -> list[PricedPlan]:
 
 
 def _unbeaten(plans: Iterable[PricedPlan], cost: Callable[[PricedPlan], float]) -> list[PricedPlan]:
-    """Select the plans that no other beats in both cost and score, the cheapest first."""
+    """Select the plans that no other beats in both cost and score, the cheapest first, and "no move"."""
     result = list[PricedPlan]()
-    for plan in sorted(plans, key=lambda plan: (cost(plan), plan.figures[1], plan.length)):
+    for plan in sorted(plans, key=lambda plan: (plan.length > 0, cost(plan), plan.figures[1], plan.length)):
         if not result or plan.figures[1] < result[-1].figures[1]:
             result.append(plan)
     return result
