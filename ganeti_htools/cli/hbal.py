@@ -13,6 +13,7 @@ from ganeti_htools.cli.cluster import make_state, read_cluster, save
 from ganeti_htools.cli.report import balance as balance_report
 from ganeti_htools.cli.report import health, tables
 from ganeti_htools.cli.report.balance import After, Before, GroupReport, StepLines
+from ganeti_htools.cli.report.layout import wrapped
 from ganeti_htools.cli.report.page import check_page, write_page
 from ganeti_htools.cli.report.records import policy_record
 from ganeti_htools.cli.report.script import give_commands, job_script
@@ -137,7 +138,7 @@ def _balance(
             part = with_bounds(part, options)
         after = _after(part, before)
         if not balanced:
-            tell(*balance_report.about_plan(before, after, line.verbose))
+            tell(*map(wrapped, balance_report.about_plan(before, after, line.verbose)))
             if options.repair_rules:
                 tell(health.broken_rules_text(part.after, broken_rules(part.after)).rstrip())
         stranded = _stranded(part, options, line)
@@ -149,7 +150,7 @@ def _balance(
     moves = [move for part in plan.parts for move in part.moves]
     if any(report.planned for report in reports):
         if line.all_groups and moves and line.verbose > 0:
-            tell(f"All groups: {balance_report.cost_line(plan.cost())}")
+            tell(wrapped(f"All groups: {balance_report.cost_line(plan.cost())}"))
         first = options.first_job_group
         title = "First set of jobs:" if first else "Commands to run to reach the above solution:"
         give_commands(line, title, lambda: job_script(plan.jobs()), tell)

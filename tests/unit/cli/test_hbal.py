@@ -94,19 +94,11 @@ def test_explain_lists_every_move(
         assert " n2:n0 r:n2 f " in out
 
 
-@pytest.mark.parametrize("columns", [60, 200])
-def test_explained_moves_fit_the_terminal(tmp_path: Path, columns: int) -> None:
+def piped_and_shown(tmp_path: Path, columns: int, *options: str) -> tuple[str, str]:
+    """The output of hbal in a pipe, and on a terminal of so many columns."""
     path = tmp_path / "cluster.data"
     path.write_text(text_of(cluster(2, Shape(nodes=5, instances=20, templates={"drbd": 1}))))
-    command = [
-        sys.executable,
-        "-m",
-        "ganeti_htools.cli.hbal",
-        "-t",
-        str(path),
-        "--explain",
-        "inst16.example.org",
-    ]
+    command = [sys.executable, "-m", "ganeti_htools.cli.hbal", "-t", str(path), *options]
     piped = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (24, columns))
@@ -117,14 +109,27 @@ def test_explained_moves_fit_the_terminal(tmp_path: Path, columns: int) -> None:
         while more := os.read(ours, 1 << 16):
             shown += more
     os.close(ours)
-    rows, usual = (shown.decode().splitlines(), piped.splitlines())
+    return piped, shown.decode()
+
+
+@pytest.mark.parametrize("columns", [60, 200])
+def test_explained_moves_fit_the_terminal(tmp_path: Path, columns: int) -> None:
+    piped, shown = piped_and_shown(tmp_path, columns, "--explain", "inst16.example.org")
+    rows, usual = (shown.splitlines(), piped.splitlines())
     assert max(map(len, rows)) <= columns
     assert max(map(len, usual)) <= 80
-    assert shown.decode().split() == piped.split()
+    assert shown.split() == piped.split()
     moves = [row for row in usual if row.startswith(" node")]
     scores = [float(row[row.index(".") - 2 :].split()[0]) for row in moves]
     assert len(scores) > 5
     assert scores == sorted(scores)
+
+
+def test_cost_of_a_plan_fits_the_terminal(tmp_path: Path) -> None:
+    piped, shown = piped_and_shown(tmp_path, 80, "--max-moves=5")
+    assert max(map(len, piped.splitlines())) > 80
+    assert max(map(len, shown.splitlines())) <= 80
+    assert shown.split() == piped.split()
 
 
 def test_explain_without_finite_scores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
