@@ -85,7 +85,11 @@ def _bandwidth(text: str) -> int:
 
 
 def _plans(text: str) -> int:
-    found = values.whole(text or "10")
+    return _plan(text or "10")
+
+
+def _plan(text: str) -> int:
+    found = values.whole(text)
     if not found:
         raise DataError("expected a number above 0, not 0")
     return found
@@ -152,6 +156,7 @@ DURATION = Kind(values.duration, "TIME", "float")
 PRICES = Kind(_prices, "DISKS[,MEMORY[,FAILOVER]]", "string")
 BANDWIDTH = Kind(_bandwidth, "RATE", "integer")
 PLANS = Kind(_plans, "N", "integer")
+PLAN = Kind(_plan, "K", "integer")
 CHOICE = Kind(_yes_no, "CHOICE", "choices=yes,no")
 PRIORITY = Kind(_priority, "PRIO", "choices=low,normal,high")
 REACTION = Kind(_reaction, "WHAT", "choices=replan,stop")

@@ -231,7 +231,7 @@ class CommandLine(Values):
     front = value(
         kinds.PLANS, 0, "show up to N plans, from cheap to even", takes=Takes.OPTIONAL, in_full=True
     )
-    pick = value(kinds.PLANS, 0, "make plan K of --front", metavar="K", in_full=True)
+    pick = value(kinds.PLAN, 0, "make plan K of --front", in_full=True)
     no_instance_moves = switch("only change secondary nodes, which does not touch running instances")
     evac_mode = switch("only move instances off offline and drained nodes", "E")
     restricted_migration = switch("migrate only off offline and drained nodes")

@@ -1,5 +1,7 @@
 from dataclasses import asdict
 
+import pytest
+
 from ganeti_htools.commandline.plans import balancing_of, copying_of, execution_of, view_of
 from ganeti_htools.commandline.programs import HBAL
 from ganeti_htools.commandline.reading import obey
@@ -42,6 +44,12 @@ def test_each_option_of_view() -> None:
         ],
     )
     assert view_of(line) == View(("node1",), ("a", "b"), 0.5, 3.0, 7, ("i",), ("j",), True)
+
+
+def test_plan_to_pick_has_no_default() -> None:
+    assert copying_of(obey(HBAL, ["--front", "--pick=3"])).front == 10
+    with pytest.raises(SystemExit):
+        obey(HBAL, ["--front", "--pick="])
 
 
 def test_free_copying_chooses_the_most_even_plan() -> None:
