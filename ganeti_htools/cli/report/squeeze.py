@@ -71,7 +71,7 @@ def refusals(plan: SqueezePlan) -> list[str]:
     if plan.power.action is not Action.NOTHING or not plan.power.enough:
         return []
     kept = power_report.refusals(plan.state, plan.power, plan.options.allowed)
-    return ["no node can be spared:", *(f"  {text}" for text in kept)]
+    return ["no node can be spared:", *(f"  {text}" for text in kept)] if kept else []
 
 
 def details(plan: SqueezePlan, verbose: int) -> Iterator[str]:

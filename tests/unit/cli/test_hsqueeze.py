@@ -147,6 +147,11 @@ def test_replaced_nodes_are_listed_after_new_ones(tmp_path: Path, capsys: pytest
     ]
 
 
+def test_group_without_nodes_needs_no_reasons(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, "g|u|preferred||\n\n\n\n") == 0
+    assert capsys.readouterr() == ("'No action'\n", "")
+
+
 def test_reports_no_action(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, LOOSE, "-C", "--target-resources=70", "--minimal-resources=0") == 0
     told = capsys.readouterr().out
