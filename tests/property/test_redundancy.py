@@ -141,7 +141,7 @@ def test_a_place_that_was_found_is_the_best_that_is_redundant(case: tuple[State,
         assert lost(other, redundancy)
 
 
-@settings(max_examples=20)
+@settings(max_examples=60)
 @given(case=cases)
 def test_with_a_secondary_more(case: tuple[State, Instance]) -> None:
     state, _ = case
@@ -159,9 +159,7 @@ def test_with_a_secondary_more(case: tuple[State, Instance]) -> None:
             after = state.copy()
             for touched in chosen.changes:
                 after.columns.put(int(touched.rows[0]), touched.new)
-            after.peers[pair] += 0 if asked.forthcoming else asked.secondary_mem
-            for peers, kept in zip(after.class_peers, asked.secondary_classes, strict=True):
-                peers[pair] += 0 if asked.forthcoming else kept
+            settling.reserve(after, asked, primary, secondary)
             admitted = bool(check.admissible(asked, *pair)[0, 0])
             assert (admitted and check.fatal_loss(asked, primary, secondary) == NOWHERE) == (
                 not lost(after, before)
