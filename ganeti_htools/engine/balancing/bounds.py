@@ -40,8 +40,11 @@ class ScoreBounds(NamedTuple):
             some = members[self.forced[members] == force]
             for start in range(0, len(some), width):
                 block = some[start : start + width]
-                bounds = lines[classes[block]] + self.base[block, np.newaxis]
-                which, places = np.nonzero(bounds <= limit() if limit else np.isfinite(bounds))
+                bounds = lines.take(classes[block], axis=0)
+                bounds += self.base[block, np.newaxis]
+                # Several times as fast as the indices of a matrix.
+                flat = np.flatnonzero(bounds <= limit() if limit else np.isfinite(bounds))
+                which, places = np.divmod(flat, len(new.targets))
                 found.append((block[which], places))
                 if sum(len(each) for each, _ in found) >= BATCH:
                     yield _joined(found)

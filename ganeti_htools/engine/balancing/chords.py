@@ -79,4 +79,7 @@ class Chords(NamedTuple):
     def squares(self, changes: Floats, squares: Floats) -> Floats:
         """Compute z - c^2/n of parts (spreads by parts), from their squares about the centre."""
         means, numbers = self.means[:, np.newaxis], self.numbers[:, np.newaxis]
-        return squares - changes * (2 * means + changes / numbers)
+        drop: Floats = changes / numbers
+        drop += 2 * means
+        drop *= changes
+        return np.subtract(squares, drop, out=drop)

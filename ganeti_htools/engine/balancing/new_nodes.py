@@ -121,7 +121,7 @@ class NewNodes:
             lines[:], self._least[force] = new, new.min(axis=1)
             return
         least, gone = self._least[force], lines[:, places].min(axis=1)
-        lines[:, places] = new
+        lines[:, places] = new = np.asfortranarray(new)  # minima over few targets are several times as fast
         risen = ~(gone > least)  # the lowest line was a replaced one
         np.minimum(least, new.min(axis=1), out=least)
         least[risen] = lines[risen].min(axis=1)
@@ -168,7 +168,7 @@ class NewNodes:
     def changes(self, classes: Ints, places: Ints) -> Floats:
         """Compute the changes of the sums with instances of these classes on targets in these places."""
         result: Floats = np.zeros((len(self._low), len(classes)))
-        result[self.regular] = self._amounts[:, classes] * self._units[:, places]
+        result[self.regular] = self._amounts.take(classes, axis=1) * self._units.take(places, axis=1)
         for which, changes in self.pairs.items():
             result[which] = changes[classes, places]
         return result
