@@ -144,8 +144,8 @@ def relocations(
 ) -> tuple[ScoredMoves, Bools]:
     """Score possible moves of members to new nodes, given by their places among the targets.
 
-    Also marks the moves with an inexact score. Their new node already keeps something free for the
-    instance's other node, which the score neglects.
+    Also marks the moves with an inexact score. Their secondary already keeps something free for the
+    instance's new primary, which the score neglects, and which may count.
     """
     state, batch, kind = space.facts.state, candidates.batch, candidates.kind
     own, arriving = candidates.own, candidates.new
@@ -157,8 +157,8 @@ def relocations(
     if not good.all():
         members, places, new, p, s = members[good], places[good], new[good], p[good], s[good]
     came = arriving.changes(arriving.classes[members], places)
-    changes = own.changes[:, members] + came
-    squares = own.squares[:, members] + came * (came + 2 * baseline.heights[:, places])
+    changes = own.changes.take(members, axis=1) + came
+    squares = own.squares.take(members, axis=1) + came * (came + 2 * baseline.heights.take(places, axis=1))
     rest = own.rest[members] + arriving.rest[arriving.classes[members], places]
     after = kind.nodes(p, s, new)
     if candidates.location_exclusion is not None and kind is not MoveKind.REPLACE_SECONDARY:
@@ -170,10 +170,14 @@ def relocations(
     found = ScoredMoves(batch, kind, members, new, scores, changes, squares)
     if not kind.mirrored:
         return found, np.zeros(len(new), np.bool_)
-    shared: Bools = state.peers[after] > 0
+    kept = state.peers[after]
+    doubtful: Bools = kept > 0
+    if kind is not MoveKind.REPLACE_PRIMARY:  # a new secondary may keep free more for others anyway
+        own_memory: Any = batch.asked.secondary_mem
+        doubtful &= kept + own_memory[members] > state.columns.r_mem[after[1]]
     for peers in state.class_peers:
-        shared |= peers[after] > 0
-    return found, shared
+        doubtful |= peers[after] > 0
+    return found, doubtful
 
 
 def exact(space: SearchSpace, baseline: Baseline, trial: Trial) -> tuple[Floats, Floats, Floats]:

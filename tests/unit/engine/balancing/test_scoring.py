@@ -68,6 +68,24 @@ def test_fast_scores_equal_exact_ones(seed: int) -> None:
             assert (baseline.score_doubts(changes, squares) >= 0).all()
 
 
+@pytest.mark.parametrize(("largest", "doubted"), [(3000, False), (2000, True)])
+def test_memory_kept_for_the_primary_is_in_doubt_unless_more_is_kept_for_others(
+    largest: int, doubted: bool
+) -> None:
+    rows = [
+        instance("moves", DRBD, "n0", "n2", mem=1000),
+        instance("beside", DRBD, "n0", "n1", mem=1500),
+        instance("large", DRBD, "n2", "n1", mem=largest),
+    ]
+    state = derive(by_hand.cluster(dict.fromkeys(("n0", "n1", "n2"), 20_000), rows))
+    search = searching(state)
+    (each,) = (each for each in all_candidates(search) if each.kind is MoveKind.REPLACE_SECONDARY)
+    found, doubtful = relocations(search.space, baseline_of(search.space), each, np.array([0]), np.array([1]))
+    assert doubtful.tolist() == [doubted]
+    exactly = found.scores[0] == pytest.approx(score_after(search, found, 0), abs=CLOSE)
+    assert exactly is not doubted
+
+
 def test_instances_that_exclude_each_other_in_a_location() -> None:
     racks = {"n0": "rack:1", "n1": "rack:1", "n2": "rack:2", "n3": "rack:2"}
     nodes = tuple(by_hand.node(name, tags=(rack,)) for name, rack in racks.items())
