@@ -12,7 +12,7 @@ from ganeti_htools.model.columns import Bools
 
 OLDEST = 24  # steps for which slopes are kept
 # Slopes are chosen anew when bounds have let pass so many moves for each instance.
-PASSED = 1.0
+PASSED = 2.0
 
 
 class KeptBounds:

@@ -28,7 +28,7 @@ from ganeti_htools.engine.balancing.scoring import (
     SearchSpace,
     location_exclusion_changes,
 )
-from ganeti_htools.engine.balancing.step_search import MoveReport, StepSearch
+from ganeti_htools.engine.balancing.step_search import LEAST, MoveReport, StepSearch
 from ganeti_htools.engine.balancing.ties import CLOSE, BestMove, best_of
 from ganeti_htools.engine.rules.score import statistics
 from ganeti_htools.engine.rules.trial import Trial
@@ -61,6 +61,7 @@ class Search:
             }
             self.new.append(new)
             self.own.append(OwnNodesByKind(facts, parts, batch, kinds, force, may, new))
+        self.share = LEAST  # of the highest possible gain, where the next step begins
         self.baseline: Baseline | None = None  # once it is needed
         self.bounds = KeptBounds(self.own, self.new, sum(len(batch.rows) for batch in batches))
 
@@ -104,9 +105,10 @@ class Search:
         """
         baseline = self.baseline = self.baseline or self.space.baseline()
         self.bounds.update(baseline)
-        search = StepSearch(self.space, baseline, current, CLOSE if rough else 0.0, report)
+        search = StepSearch(self.space, baseline, current, CLOSE if rough else 0.0, report, self.share)
         found = search.moves(list(self.candidates(barred)))
         self.bounds.passed += search.scored
+        self.share = search.share
         return best_of(self.space, baseline, found, search.limit, enough)
 
     def candidates(self, barred: Bools | None = None) -> Iterator[MoveCandidates]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 
 import numpy as np
 
@@ -25,8 +26,9 @@ _EVEN, _TOTAL = (
     sum(each.weight for each in COMPONENTS if each.aggregate is aggregate and each.figures == ("r_mem",))
     for aggregate in (SPREAD, COUNT)
 )
-# Shares of the highest possible gain of a move.
-SHARES = (1 / 1024, 1 / 32, 1.0)
+# Shares of the highest possible gain of a move: a search begins between both, and goes on with all of it.
+LEAST, MOST = 1 / 1024, 1 / 32
+AMPLE = 1.5  # times the share that one step needed: where the next one begins
 
 
 def worth(nodes: float) -> float:
@@ -46,8 +48,9 @@ class StepSearch:
     """The search for moves that leave a score of at most ``loss`` above the lower of ``current`` and the
     best.
 
-    ``bound`` is the lowest known score. With a ``report`` no
-    move is ruled out by bounds: each allowed move is judged by itself, and reported.
+    ``bound`` is the lowest known score. ``share`` is the share of the highest possible gain to begin with,
+    and after the search the one for the next step. With a ``report`` no move is ruled out by bounds: each
+    allowed move is judged by itself, and reported.
     """
 
     def __init__(
@@ -57,8 +60,9 @@ class StepSearch:
         current: float,
         loss: float = 0.0,
         report: MoveReport | None = None,
+        share: float = LEAST,
     ) -> None:
-        self.space, self.baseline, self.report = space, baseline, report
+        self.space, self.baseline, self.report, self.share = space, baseline, report, share
         self.bound, self.slack = current, baseline.doubt + TINY * abs(current) + loss
         self.scored = 0
         self.loose = 0.0
@@ -135,16 +139,19 @@ class StepSearch:
     def _best_first(self, bounds: Sequence[ScoreBounds]) -> None:
         """Score the most promising moves first, and more if none is that good."""
         lowest = [float(each.least.min(initial=np.inf)) for each in bounds]
+        best_first = sorted(zip(lowest, bounds, strict=True), key=itemgetter(0))
         least = min(lowest, default=np.inf)
         known, hope = list(self.found), self.limit + self.loose - least
-        for share in SHARES if hope >= 0 else ():
+        for share in sorted({self.share, MOST, 1.0}) if hope >= 0 else ():
             self.found = list(known)
             limit = least + share * hope
-            for each, low in zip(bounds, lowest, strict=True):
+            for low, each in best_first:
                 if low <= (most := min(limit, self.limit + self.loose)):
                     self._score(each, np.flatnonzero(each.least <= most), limit)
             self._settle_doubts()
             if self.limit + self.loose <= limit:
+                needed = (self.limit + self.loose - least) / hope if hope else 0.0
+                self.share = min(MOST, max(LEAST, AMPLE * needed))
                 return
 
     def _score(self, bounds: ScoreBounds, members: Ints, limit: float) -> None:

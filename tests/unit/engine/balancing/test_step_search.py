@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.balancing.balance import score_of
-from ganeti_htools.engine.balancing.step_search import StepSearch, worth
+from ganeti_htools.engine.balancing.step_search import LEAST, MOST, StepSearch, worth
 from ganeti_htools.engine.rules.components import INDEX, WEIGHTS
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.types import DiskTemplate
@@ -61,6 +61,25 @@ def test_finds_the_best_move_and_few_others(seed: int) -> None:
     found = some.moves(list(search.candidates()))
     assert some.bound == pytest.approx(min(score, scores.min(initial=np.inf)), abs=1e-7)
     assert all((each.scores <= some.limit).all() for each in found)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_finds_the_same_moves_whatever_the_first_share(seed: int) -> None:
+    state = derive(any_cluster(random.Random(seed)))
+    search = searching(state)
+    score, baseline, found = score_of(state, search.space.scope), baseline_of(search.space), []
+    for share in (LEAST, MOST, 1.0):
+        step = StepSearch(search.space, baseline, score, share=share)
+        moves = step.moves(list(search.candidates()))
+        found.append(
+            {
+                (each.kind, *move)
+                for each in moves
+                for move in zip(each.batch.rows[each.members].tolist(), each.new.tolist(), strict=True)
+            }
+        )
+        assert LEAST <= step.share <= MOST
+    assert found[0] == found[1] == found[2]
 
 
 def test_step_search_reports_each_move() -> None:
