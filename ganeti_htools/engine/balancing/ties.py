@@ -95,10 +95,11 @@ def _ties(baseline: Baseline, near: Sequence[ScoredMoves], most: int) -> list[Sc
     changes, squares = (np.hstack(values) for values in zip(*(each[5:] for each in near), strict=True))
     rounding, doubts = TINY * np.abs(scores), baseline.score_doubts(changes, squares)
     ties = _lowest(scores, rounding + doubts.sum(axis=0))
-    ties = ties[np.lexsort((owner[ties], ranks[ties], new[ties], rows[ties]))[:most]]
-    # A spread that none of them changes is the same for all.
-    changing = changes[:, ties].any(axis=1) | squares[:, ties].any(axis=1)
-    ties = ties[_lowest(scores[ties], (rounding + doubts[changing].sum(axis=0))[ties])]
+    if len(ties) > 1:
+        ties = ties[np.lexsort((owner[ties], ranks[ties], new[ties], rows[ties]))[:most]]
+        # A spread that none of them changes is the same for all.
+        changing = changes[:, ties].any(axis=1) | squares[:, ties].any(axis=1)
+        ties = ties[_lowest(scores[ties], (rounding + doubts[changing].sum(axis=0))[ties])]
     starts = np.cumsum([0, *sizes[:-1]])
     chosen = [np.sort(ties[owner[ties] == which]) - start for which, start in enumerate(starts)]
     return [each.take(at) for each, at in zip(near, chosen, strict=True) if len(at)]

@@ -133,7 +133,7 @@ def _codes(
         if limit in ignored if name == limit.figure else new.aliases.get(name) == limit.figure:
             continue  # the view with forthcoming instances equals the plain one
         broken = limit.broken(figure(name), old, new, asked)
-        if np.count_nonzero(broken) or np.shape(broken) != codes.shape:
+        if np.count_nonzero(broken) or broken.shape != codes.shape:
             codes = np.where(broken, _CODE[limit.fail], codes)
     return np.asarray(codes)
 
