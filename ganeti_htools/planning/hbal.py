@@ -43,8 +43,8 @@ N = TypeVar("N", int, float)
 
 # Steps of the search for plans that copy little, without a time limit: two turns at 8 prices.
 EVALUATIONS = 3300
-# With a time limit, plans as long as the first one for which --optimise keeps time: its own are longer.
-FEW = 8
+# With a time limit, plans for which --optimise keeps time.
+FEW = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,7 +378,8 @@ def _copying_little(
     from ganeti_htools.engine.balancing.front import PLANS, choose, front, spread  # seldom needed
 
     copying, movable = options.copying, movable & ~placement_rules.in_sets(state)
-    found = front(state, scope, options.balancing, copying, movable, _patience(options, PLANS, progress))
+    # The most even plan, whose time counts, takes longest. Of the others the first ones matter most.
+    found = front(state, scope, options.balancing, copying, movable, _patience(options, PLANS // 4, progress))
     shown = spread(found, copying.front) if copying.front else []
     if copying.pick > len(shown):
         raise DataError(f"pick: there is no plan {copying.pick}; the number of plans is {len(shown)}")

@@ -28,30 +28,37 @@ class SearchSteps:
 
 
 class SearchTime:
-    """A search that leaves time for so many plans as long as the last one: ``seconds`` for all."""
+    """A search that leaves time for so many plans as long as the last one: ``seconds`` for all.
+
+    The longest pause of the search counts too: rounds end with moves by the rules.
+    """
 
     def __init__(self, seconds: float, plans: int, progress: Progress) -> None:
         self.seconds, self.number, self.progress = seconds, plans, progress
-        self.end, self.begun, self.last = time.monotonic() + seconds, math.nan, 0.0
+        self.end, self.asked, self.planning = time.monotonic() + seconds, math.inf, False
+        self.plan, self.pause = 0.0, 0.0
 
     def searches(self, score: float) -> bool:
         """Whether there is time for a step, and for the plans afterwards."""
         _show(self.progress, score)
-        now = self._measure()
-        self.begun = math.nan
-        return now + min(self.number * self.last, KEPT * self.seconds) < self.end
+        self._measure(planning=False)
+        kept = self.number * self.plan + self.pause
+        return self.asked + min(kept, KEPT * self.seconds) < self.end
 
     def plans(self) -> bool:
         """Whether there is time for a plan."""
-        self.begun = self._measure()
-        return self.begun + self.last < self.end
+        self._measure(planning=True)
+        return self.asked + self.plan < self.end
 
-    def _measure(self) -> float:
-        """Measure how long a plan took if one was begun; returns the time."""
+    def _measure(self, planning: bool) -> None:
+        """Measure the time since the last question: of a plan if one was begun."""
         now = time.monotonic()
-        if not math.isnan(self.begun):
-            self.last = now - self.begun
-        return now
+        passed = now - self.asked
+        if self.planning:
+            self.plan = passed
+        else:
+            self.pause = max(self.pause, passed)
+        self.asked, self.planning = now, planning
 
 
 def _show(progress: Progress, score: float) -> None:

@@ -47,23 +47,20 @@ def optimise(
     low = NEGLIGIBLE * greedy.score / max(1, greedy.volume)
     prices = [10 * low, low, FREE]
     best = greedy
-    plans = places.plans(steps[len(first) :], prices, patience, _sparser)
-    for number, (visit, replay) in enumerate(plans):
-        plan = replay.plan()
+
+    def better(visits: Sequence[Visit]) -> Iterator[Visit]:
+        """Yield the last visits, then fewer and fewer: close ones have the same obstacles on the way."""
+        at = 0
+        while at < len(visits) and visits[-1 - at].score + CLOSE < best.score:
+            yield visits[-1 - at]
+            at = 2 * at or 1
+
+    for _, replay in places.plans(steps[len(first) :], prices, patience, better):
+        plan = replay.shortened().plan()
         if plan:
             plan = replace(plan, steps=(*first, *plan.steps), volume=volume + plan.volume)
             best = min(best, plan, key=attrgetter("rank"))
-            if number and best is plan and plan.score <= visit.score + CLOSE:
-                break
     return greedy, best
-
-
-def _sparser(visits: Sequence[Visit]) -> Iterator[Visit]:
-    """Yield the last visits, then fewer and fewer: close ones have the same obstacles on the way."""
-    at = 0
-    while at < len(visits):
-        yield visits[-1 - at]
-        at = 2 * at or 1
 
 
 def _volume(state: State, steps: Sequence[Step]) -> int:

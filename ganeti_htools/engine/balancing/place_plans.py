@@ -70,8 +70,8 @@ class PlacePlans:
     ) -> Iterator[tuple[Visit, Replay]]:
         """Search places from where some steps end, and yield places with plans that lead there.
 
-        The first places are those where the steps end: their plan shows how long one takes. Then come those
-        that ``choose`` yields of the places that none beats (the cheapest first).
+        The most even places get a plan before the search and after each round, which also shows how long one
+        takes. At last come those that ``choose`` yields of the places that none beats (the cheapest first).
         """
 
         def start() -> tuple[Visits, Sequence[Batch]]:
@@ -82,13 +82,19 @@ class PlacePlans:
             return Visits(space, self.homes, self.limits), replay.batches
 
         tabu, annealing = TabuSearch(PlaceMoves(*start())), Annealing(PlaceExchanges(*start()))
-        if tabu.visits.best and patience.plans():
-            (visit,) = tabu.visits.best
-            yield visit, self.replay(visit, patience)
-        for visit in choose(wander(tabu, annealing, prices, patience.searches)):
-            if not patience.plans():
-                return
-            yield visit, self.replay(visit, patience)
+
+        def promising() -> Iterator[Visit]:
+            found = tabu.visits.best
+            yield from found
+            for found in wander(tabu, annealing, prices, patience.searches):
+                yield from found[-1:]
+            yield from choose(found)
+
+        made = list[Visit]()
+        for visit in promising():
+            if not any(visit is each for each in made) and patience.plans():
+                made.append(visit)
+                yield visit, self.replay(visit, patience)
 
     def replay(self, visit: Visit, patience: Patience) -> Replay:
         """Make a plan to places. Instances that could not go there go first in another attempt."""

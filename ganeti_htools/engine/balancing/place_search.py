@@ -7,7 +7,7 @@ a low price leads to even clusters, a high price to those that copy little. What
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 
 from ganeti_htools.engine.balancing.annealing import Annealing
@@ -27,10 +27,10 @@ def wander(
     annealing: Annealing,
     prices: Sequence[float],
     going: Callable[[float], bool],
-) -> list[Visit]:
-    """Search until so many steps have found nothing better; returns the places that none beats.
+) -> Iterator[list[Visit]]:
+    """Search until so many steps have found nothing better.
 
-    ``going`` gets the score before each step.
+    Yields the places that none beats after each round and at last. ``going`` gets the score before each step.
     """
     most = max(FEWEST, PATIENCE * len(tabu.movable))
     steps, length, idle = STEPS, 1, 0.0
@@ -47,15 +47,18 @@ def wander(
         for price in (*prices, *prices[::-1]):
             for _ in range(steps):
                 if not goes_on(tabu.visits):
-                    return found()
+                    yield found()
+                    return
                 tabu.step(price)
         steps = min(2 * steps, LONGEST, max(STEPS, len(tabu.movable)))
         for price in prices[::-1]:
             with closing(annealing.round(price, hot, length)) as ratings:
                 ended = not all(going(annealing.visits.score) for _ in ratings)
             if ended:
-                return found()
+                yield found()
+                return
             rated = length * annealing.exchanges.ratings / RATINGS
             idle = idle + rated if annealing.visits.idle else 0.0
         length = min(2 * length, max(1, int(LENGTHIEST * len(tabu.movable))))
-    return found()
+        yield found()
+    yield found()

@@ -50,7 +50,7 @@ class Replay:
     """Moves made one after the other on a copy of a state, each only if it is possible then."""
 
     def __init__(self, state: State, scope: Bools, options: BalancingOptions, concerned: Bools) -> None:
-        self.start, self.state = state, state.copy()
+        self.start, self.state, self.concerned = state, state.copy(), concerned
         self.scope, self.options, self.steps = scope, options, list[Step]()
         self.batches, self.facts = batches_of(self.state, concerned, options.unmirrored)
         self.targets = np.flatnonzero(scope & ~state.columns.offline).tolist()
@@ -106,6 +106,19 @@ class Replay:
     def place(self, index: int) -> NodePair:
         """Return the present nodes of an instance."""
         return int(self.state.pnode[index]), int(self.state.snode[index])
+
+    def shortened(self) -> "Replay":
+        """Return the moves up to the lowest score, within the length that the options allow."""
+        most = self.options.max_length
+        steps = self.steps[:most] if most >= 0 else self.steps
+        scores = [round(step.score, DIGITS) for step in steps]
+        length = scores.index(min(scores)) + 1 if scores else 0
+        if length == len(self.steps):
+            return self
+        replay = Replay(self.start, self.scope, self.options, self.concerned)
+        for step in steps[:length]:
+            replay.make(step.instance, step.kind, step.node, step.with_next)
+        return replay
 
     def plan(self) -> RatedPlan | None:
         """Build the plan of the moves made; None if it is longer than the options allow."""

@@ -34,27 +34,30 @@ def test_steps_are_counted_and_all_plans_made() -> None:
     assert shown[0] == "searching, score 1.50000000"
 
 
+def searched(search: SearchTime, wait: Wait) -> int:
+    """Search in steps of a second; returns their number."""
+    number = 0
+    while search.searches(1.0):
+        wait(1)
+        number += 1
+    return number
+
+
 def test_search_leaves_time_for_plans_as_long_as_the_last_one(wait: Wait) -> None:
     search = SearchTime(100, 4, silent)
     assert search.plans()
     wait(5)
-    assert search.searches(1.0)
-    wait(74)
-    assert search.searches(1.0)
-    wait(1)  # 20 s are left
-    assert not search.searches(1.0)
+    assert searched(search, wait) == 100 - 5 - 4 * 5 - 1
     assert search.plans()
-    wait(10)
-    assert not search.plans()  # a plan takes 10 s by now
+    wait(12)
+    assert not search.plans()  # 9 s are left, but a plan takes 12 s by now
 
 
-def test_pauses_of_the_search_are_no_plans(wait: Wait) -> None:
+def test_search_leaves_time_for_its_longest_pause(wait: Wait) -> None:
     search = SearchTime(100, 4, silent)
     assert search.searches(1.0)
-    wait(60)
-    assert search.searches(1.0)
-    wait(39)
-    assert search.searches(1.0)
+    wait(15)
+    assert searched(search, wait) == 100 - 15 - 15
     assert search.plans()
 
 
@@ -62,11 +65,7 @@ def test_long_plans_leave_most_of_the_time_to_the_search(wait: Wait) -> None:
     search = SearchTime(100, 24, silent)
     assert search.plans()
     wait(20)
-    assert search.searches(1.0)
-    wait(49)
-    assert search.searches(1.0)
-    wait(1)
-    assert not search.searches(1.0)
+    assert searched(search, wait) == 100 - 20 - 30
 
 
 def test_time_begins_with_the_usual_plan(wait: Wait) -> None:

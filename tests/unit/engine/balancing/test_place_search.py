@@ -39,7 +39,8 @@ def wandering(limits: Costs = UNLIMITED, reachable: Bools | None = None) -> list
     prices = [1e-3, 1e-5, 1e-7]
     tabu = TabuSearch(PlaceMoves(*start(limits, reachable)))
     annealing = Annealing(PlaceExchanges(*start(limits, reachable)))
-    return wander(tabu, annealing, prices, lambda _score: next(counter) < 60)
+    *_, found = wander(tabu, annealing, prices, lambda _score: next(counter) < 60)
+    return found
 
 
 def test_found_places_are_those_that_none_beats() -> None:
@@ -109,7 +110,8 @@ class Idle:
 
 def test_ratings_without_anything_better_count_as_steps() -> None:
     tabu, annealing = Idle(), Idle()
-    assert not wander(cast(Any, tabu), cast(Any, annealing), [1.0], lambda _score: True)
+    *_, found = wander(cast(Any, tabu), cast(Any, annealing), [1.0], lambda _score: True)
+    assert not found
     assert 0 < annealing.rated < FEWEST * RATINGS
 
 
