@@ -148,9 +148,15 @@ def test_no_placement_that_tags_allow_is_below_the_bound(
 
 
 def crowded(seed: int, tags: tuple[str, ...]) -> State:
-    """A small cluster. With exclusion tags most instances have the same one; there are two locations."""
+    """A small cluster. With exclusion tags most instances have the same one; there are two locations.
+
+    With migration tags any nodes are the old ones.
+    """
     shape = Shape(3, 3 + seed % 2, templates=({"drbd": 1}, {"drbd": 3, "ext": 1})[seed % 3 > 0], tags=tags)
     data = cluster(seed, shape)
+    if "migration" in tags:
+        for number, node in enumerate(data["nodes"].values()):
+            node["tags"] = ["cpu:old" if seed >> number & 1 else "cpu:new"]
     if "exclusion" in tags:
         for number, node in enumerate(data["nodes"].values()):
             node["tags"] = [f"rack:r{number % 2}"]

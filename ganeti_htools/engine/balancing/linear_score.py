@@ -51,6 +51,7 @@ from ganeti_htools.model.columns import FORTHCOMING, NOWHERE, Bools, Columns, Fl
 from ganeti_htools.model.state import State
 
 PRIMARY, SECONDARY = 0, 1  # positions of the roles in arrays
+LIMITS = 16  # different sets of nodes that may be primaries of instances; more are not looked at
 LARGEST = 1 << 20  # instances times nodes, 300 nodes with 3,000 instances: 0.1 to 0.3 GiB
 # Sums over nodes that are never below 0.
 _AT_LEAST_0 = {"n1_cnt", "pri_tags_score", "location_score"}
@@ -242,11 +243,13 @@ def _same(spread: Spread, other: Spread) -> bool:
     return all(np.array_equal(one, two) for one, two in pairs)
 
 
-def least_deviation(score: LinearScore, spread: Spread) -> float:
+def least_deviation(score: LinearScore, spread: Spread, serving: Bools) -> float:
     """Compute the least deviation of a spread whose values are whole units beside fixed parts; otherwise 0.
 
     It holds for all instances on online nodes. An instance elsewhere lowers it by at most what it would add
-    to an online node, divided by the root of their number.
+    to an online node, divided by the root of their number. ``serving`` (instances by nodes) marks the nodes
+    that may be primaries: some nodes get at least the units of primaries that cannot leave them. The sum of
+    squares is a convex function of their units, so they get just these if one more costs as much.
     """
     here = spread.effects[:, :, spread.counted]
     units = np.rint(here[:, :, 0])
@@ -254,16 +257,33 @@ def least_deviation(score: LinearScore, spread: Spread) -> float:
         return 0.0
     unit = int(np.gcd.reduce(units.astype(np.int64).ravel()))
     total = float(units[PRIMARY].sum() + units[SECONDARY, score.snode != NOWHERE].sum())
-    fixed = spread.values[spread.counted]
+    fixed, number = spread.values[spread.counted], round(total / unit)
     mean = (fixed.sum() + total) / len(fixed)
-    numbers = np.rint((mean - fixed) / unit)
-    while (missing := round(total / unit - numbers.sum())) != 0:
+    least = _least_squares(fixed, number, unit, mean)
+    limits = np.unique(serving, axis=0)
+    for nodes in limits if len(limits) <= LIMITS and not units[SECONDARY].any() else ():
+        bound = ~(serving & ~(nodes & spread.counted)).any(axis=1)
+        here, most = nodes[spread.counted], round(float(units[PRIMARY, bound].sum()) / unit)
+        if bound.any() and not here.all():
+            squares = [
+                _least_squares(fixed[here], some, unit, mean)
+                + _least_squares(fixed[~here], number - some, unit, mean)
+                for some in (most, most + 1)
+            ]
+            least = max(least, squares[0]) if squares[0] <= squares[1] else least
+    least = float(np.sqrt(least / len(fixed)))
+    return max(0.0, least * (1 - 1e-12) - 1e-12 * (1 + abs(spread.centre)))
+
+
+def _least_squares(fixed: Floats, number: int, unit: int, mean: float) -> float:
+    """Compute the least sum of squared distances from the mean when nodes get so many units."""
+    numbers = np.rint(((fixed.sum() + unit * number) / len(fixed) - fixed) / unit)
+    while (missing := round(number - numbers.sum())) != 0:
         sign = 1 if missing > 0 else -1
         dearer = 2 * sign * (fixed + unit * numbers - mean) + unit
         numbers[dearer.argmin()] += sign
     distances = fixed + unit * numbers - mean
-    least = float(np.sqrt((distances * distances).mean()))
-    return max(0.0, least * (1 - 1e-12) - 1e-12 * (1 + abs(spread.centre)))
+    return float((distances * distances).sum())
 
 
 class Shares(NamedTuple):

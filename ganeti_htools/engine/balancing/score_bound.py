@@ -128,8 +128,9 @@ def bounds_of(score: LinearScore, costs: PlaceCosts, budgets: Sequence[float]) -
         last = relaxation.start()
         for budget in guides:
             found = list(relaxation.ascend(last, budget, rounds))
-            lines += [(relaxation.value(dual), dual.price) for dual in found]
             last = found[-1]
+            found.append(relaxation.whole(last))
+            lines += [(relaxation.value(dual), dual.price) for dual in found]
     return [
         max(value - (price and price * budget * (1 + EXACT)) for value, price in lines) for budget in budgets
     ]
@@ -197,7 +198,7 @@ class Relaxation:
         )
         self.rest, self.least = score.rest_effects.copy(), np.zeros(len(spreads))
         for which, spread in enumerate(spreads):
-            self.least[which] = least_deviation(score, spread)
+            self.least[which] = least_deviation(score, spread, costs.reach[PRIMARY])
             if self.least[which]:
                 lost = np.abs(spread.effects).max(axis=2, keepdims=True) * ~spread.counted
                 self.rest -= spread.weight / np.sqrt(self.numbers[which]) * lost
@@ -254,6 +255,10 @@ class Relaxation:
         most = np.maximum(lengths, 0.0) / np.sqrt(self.numbers) * (1 - 1e-12)
         slopes *= np.minimum(1.0, most / np.maximum(norms, 1e-300))[:, np.newaxis]
         return Dual(slopes, kept, price)
+
+    def whole(self, dual: Dual) -> Dual:
+        """Leave the weights of spreads in whole units to their least deviations."""
+        return dual._replace(slopes=np.where(self.least[:, np.newaxis] > 0, 0.0, dual.slopes))
 
     def left(self, kept: Floats) -> tuple[Floats, float]:
         """Compute the weights that are left by the shares, and the part of the shares that can be paid."""

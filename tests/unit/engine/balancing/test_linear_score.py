@@ -42,6 +42,11 @@ def model(seed: int) -> tuple[State, LinearScore]:
     return state, score
 
 
+def everywhere(score: LinearScore) -> Bools:
+    """All nodes may be primaries of all instances."""
+    return np.ones((len(score.rows), len(score.nodes)), np.bool_)
+
+
 def values_at(score: LinearScore, pnode: Ints, snode: Ints) -> list[Floats]:
     """The values of each spread once the instances are on these nodes."""
     everyone, mirrored = np.arange(len(pnode)), snode != NOWHERE
@@ -117,7 +122,7 @@ def test_nodes_keep_the_shares_of_single_instances(seed: int) -> None:
 def test_no_whole_numbers_of_instances_are_more_even_than_the_least_deviation(seed: int) -> None:
     _, score = model(seed)
     rng = np.random.default_rng(seed)
-    least = [least_deviation(score, spread) for spread in score.spreads]
+    least = [least_deviation(score, spread, everywhere(score)) for spread in score.spreads]
     assert any(least)
     for _ in range(50):
         pnode = rng.permutation(np.arange(len(score.rows)) % NODES)
@@ -128,13 +133,27 @@ def test_no_whole_numbers_of_instances_are_more_even_than_the_least_deviation(se
             assert deviation(values, spread.counted) >= low - 1e-9
 
 
+def of_primaries(score: LinearScore, serving: Bools) -> float:
+    """The least deviation of numbers of primaries."""
+    least = (
+        least_deviation(score, each, serving) for each in score.spreads if not each.effects[SECONDARY].any()
+    )
+    return min(least, key=lambda low: low == 0)
+
+
 def test_least_deviation_of_33_equal_primaries_on_8_nodes() -> None:
     _, score = model(0)
-    primaries = min(
-        (least_deviation(score, each) for each in score.spreads if not each.effects[SECONDARY].any()),
-        key=lambda low: low == 0,
-    )
-    assert primaries == pytest.approx(np.std([5, 4, 4, 4, 4, 4, 4, 4]))
+    assert of_primaries(score, everywhere(score)) == pytest.approx(np.std([5, 4, 4, 4, 4, 4, 4, 4]))
+
+
+@pytest.mark.parametrize(
+    ("number", "values"), [(21, [6, 5, 5, 5, 3, 3, 3, 3]), (9, [5, 4, 4, 4, 4, 4, 4, 4])]
+)
+def test_primaries_that_cannot_leave_some_nodes_are_there(number: int, values: list[int]) -> None:
+    _, score = model(0)
+    serving = everywhere(score)
+    serving[:number, 4:] = False
+    assert of_primaries(score, serving) == pytest.approx(np.std(values))
 
 
 def test_a_sum_whose_least_value_is_unknown_is_refused() -> None:
