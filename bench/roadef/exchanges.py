@@ -44,7 +44,11 @@ class Rated:
         return {int(self.placement.at[self.found.one[which]]), int(self.found.machine[which])}
 
     def make(self, which: int) -> None:
-        """Make an exchange. Its change is as rated while nothing else has moved to or from its machines."""
+        """Make an exchange.
+
+        Its change is as rated while nothing else has moved to or from its machines, and no process of its
+        services, of those they need, or of those that need them. Annealing ensures only the first.
+        """
         placement, one, two = self.placement, int(self.found.one[which]), int(self.found.two[which])
         here = int(placement.at[one])
         placement.move(one, int(self.found.machine[which]))
