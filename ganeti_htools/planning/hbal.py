@@ -34,7 +34,7 @@ from ganeti_htools.planning.plan import (
 )
 
 if TYPE_CHECKING:
-    from ganeti_htools.engine.balancing.patience import Patience
+    from ganeti_htools.engine.balancing.patience import SearchPatience
     from ganeti_htools.engine.balancing.priced_plans import PricedPlan
     from ganeti_htools.engine.balancing.replay import RatedPlan
 
@@ -407,7 +407,7 @@ def plan_row(number: int, plan: "PricedPlan") -> dict[str, Any]:
     }
 
 
-def _patience(options: HbalOptions, plans: int, progress: Progress) -> "Patience":
+def _patience(options: HbalOptions, plans: int, progress: Progress) -> "SearchPatience":
     """Limit a search with so many plans: by the time of the options, or by a number of steps."""
     if options.optimise:
         return SearchTime(options.optimise, plans, progress)

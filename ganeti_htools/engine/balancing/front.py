@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from ganeti_htools.engine.balancing.balance import Step, rebalance, score_of
-from ganeti_htools.engine.balancing.patience import Patience
+from ganeti_htools.engine.balancing.patience import SearchPatience
 from ganeti_htools.engine.balancing.place_plans import FREE, NEGLIGIBLE, PlacePlans
 from ganeti_htools.engine.balancing.priced_plans import PricedPlan, priced_plans
 from ganeti_htools.engine.balancing.replay import DIGITS
@@ -42,7 +42,7 @@ def front(
     options: BalancingOptions,
     copying: CopyingOptions,
     movable: Bools | None,
-    patience: Patience,
+    patience: SearchPatience,
 ) -> Front:
     """Compute the front."""
     score = score_of(state, scope)

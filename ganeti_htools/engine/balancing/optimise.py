@@ -10,7 +10,7 @@ from operator import attrgetter
 import numpy as np
 
 from ganeti_htools.engine.balancing.balance import Step, rebalance, score_of
-from ganeti_htools.engine.balancing.patience import Patience
+from ganeti_htools.engine.balancing.patience import SearchPatience
 from ganeti_htools.engine.balancing.place_plans import FREE, NEGLIGIBLE, PlacePlans
 from ganeti_htools.engine.balancing.replay import RatedPlan
 from ganeti_htools.engine.balancing.visits import Visit
@@ -28,7 +28,7 @@ def optimise(
     scope: Bools,
     options: BalancingOptions,
     movable: Bools | None,
-    patience: Patience,
+    patience: SearchPatience,
 ) -> tuple[RatedPlan, RatedPlan]:
     """Compute the greedy plan and the best plan found, which may be the same.
 

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 
-class Patience(Protocol):
+class SearchPatience(Protocol):
     """Decides whether to go on. Equal answers lead to equal plans."""
 
     def searches(self, score: float) -> bool:

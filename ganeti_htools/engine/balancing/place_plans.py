@@ -14,7 +14,7 @@ from ganeti_htools.engine.balancing.annealing import Annealing
 from ganeti_htools.engine.balancing.balance import Step, allowed, candidates, score_of
 from ganeti_htools.engine.balancing.baseline import Baseline
 from ganeti_htools.engine.balancing.batches import Batch
-from ganeti_htools.engine.balancing.patience import Patience
+from ganeti_htools.engine.balancing.patience import SearchPatience
 from ganeti_htools.engine.balancing.place_exchanges import PlaceExchanges
 from ganeti_htools.engine.balancing.place_moves import PlaceMoves
 from ganeti_htools.engine.balancing.place_search import wander
@@ -65,7 +65,7 @@ class PlacePlans:
         self,
         begun: Sequence[Step],
         prices: Sequence[float],
-        patience: Patience,
+        patience: SearchPatience,
         choose: Callable[[list[Visit]], Iterable[Visit]],
     ) -> Iterator[tuple[Visit, Replay]]:
         """Search places from where some steps end, and yield places with plans that lead there.
@@ -96,7 +96,7 @@ class PlacePlans:
                 made.append(visit)
                 yield visit, self.replay(visit, patience)
 
-    def replay(self, visit: Visit, patience: Patience) -> Replay:
+    def replay(self, visit: Visit, patience: SearchPatience) -> Replay:
         """Make a plan to places. Instances that could not go there go first in another attempt."""
         goals = exchanged_goals(self.state, self.home.batches, goals_of(self.state, visit))
         order = sorted(goals, key=lambda index: (self._rank(index, goals[index]), index))
