@@ -76,7 +76,8 @@ class HbalOptions(ToolOptions):
         copying = self.copying
         if copying.wanted and (self.repair_rules or self.ranks_groups):
             raise DataError(
-                "copying: expected one group, and neither repair-rules nor all-groups nor worst-group"
+                "front, price and limits (max-copy, max-moves, max-time): expected one group, and neither"
+                " repair-rules nor all-groups nor worst-group"
             )
         if copying.front and copying.priced:
             raise DataError("expected front or a price: a price chooses one plan of the front")

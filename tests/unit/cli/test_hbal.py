@@ -296,7 +296,7 @@ def test_well_balanced_groups_have_no_plan(tmp_path: Path, capsys: pytest.Captur
         (["--price=1", "--avoid-disk-moves=2"], "prices and limits of copying cannot go with"),
         (["--pick=1"], "--pick chooses a plan of --front: it needs both"),
         (["--front", "-L", "-X"], "--front shows plans: with --exec, --pick chooses the one to carry out"),
-        (["--front", "--all-groups"], "copying: expected one group, and neither repair-rules nor"),
+        (["--front", "--all-groups"], "expected one group, and neither repair-rules nor"),
         (["--front", "--price=1"], "expected front or a price"),
         (["--front=2", "--pick=3"], "pick: expected a number up to 2"),
         (["--all-groups", "--explain=a"], "--explain is about one instance, in the group of --group"),
