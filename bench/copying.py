@@ -73,7 +73,7 @@ FULL_ROWS = [row for row in _ROWS if row not in ROWS]
 
 TITLE = f"""hbal for {SECONDS} s: the usual plan, --optimise, and --front. Scores, and GiB to copy.
 Above best: by how much --optimise's score is at most above that of the best plan that copies as little.
-By HiGHS: the same by the optimum that it proves for mixtures of places (small clusters of bench-full).
+By HiGHS: the same by the optimum that it proves for parts of instances (small clusters of bench-full).
 At usual GiB: the lowest score of plans that copy no more than the usual one.
 At usual score: the least GiB of plans that are as even."""
 HEADER = [
