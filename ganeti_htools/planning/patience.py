@@ -1,4 +1,4 @@
-"""How long balancing searches: a number of steps, or a time, of which a part is kept for making plans."""
+"""The length of a search: a number of steps, or a time, of which a part is kept for making plans."""
 
 import math
 import time

@@ -1,4 +1,4 @@
-"""How long a search lasts, and how many plans are made of what it finds: for its caller to decide."""
+"""The length of a search, and the number of plans made of what it finds: the caller decides."""
 
 from typing import Protocol
 

@@ -1,4 +1,4 @@
-"""How long balancing searches."""
+"""The length of a search."""
 
 import time
 from collections.abc import Callable
