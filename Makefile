@@ -61,8 +61,11 @@ $(VENV)/.developer: $(VENV)/.installed
 	@.ci/venv .venv-lowest --constraint constraints-lowest.txt --editable '.[test]'
 	@touch $@
 
-test: lint
-	$(BIN)/python $(PYTEST)
+# The tests run even if the linters fail.
+LINT_AND = $(MAKE) --no-print-directory lint; linted=$$?;
+
+test: $(VENV)/.developer
+	@$(LINT_AND) $(BIN)/python $(PYTEST) && exit $$linted
 
 # The floor is just below the present coverage. Programs that tests start count as well, but those of tests that
 # measuring disturbs: they may write no files, or count their processes.
@@ -74,8 +77,8 @@ coverage: lint
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report --format=total --fail-under=96
 
-check: lint
-	$(BIN)/python $(PYTEST) -m "not long and not searching" tests/unit
+check: $(VENV)/.developer
+	@$(LINT_AND) $(BIN)/python $(PYTEST) -m "not long and not searching" tests/unit && exit $$linted
 
 lint: $(VENV)/.developer
 	$(BIN)/ruff check --quiet
