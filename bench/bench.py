@@ -2,8 +2,8 @@
 
 And, with nothing to compare with, what balancing copies (``copying.py``), node groups (``regroup.py``),
 following a cluster (``sync.py``), claims (``claims.py``), the history (``history.py``), the ledger
-(``ledger.py``), a day under policies (``policies.py``), overload (``overload.py``), growth with the
-cluster (``scaling.py``) and the problems of a challenge by our search (``roadef``).
+(``ledger.py``), a day under policies (``policies.py``), overload (``overload.py``), and growth with the
+cluster (``scaling.py``).
 """
 
 import argparse
@@ -28,7 +28,6 @@ from bench import (  # noqa: E402
     sync,
     tools,
 )
-from bench.roadef import rows as roadef  # noqa: E402
 from bench.timing import Table  # noqa: E402
 
 
@@ -63,7 +62,6 @@ def main() -> None:
         policies,
         overload,
         scaling,
-        roadef,
     )
     for part in parts:
         rows = [*part.ROWS, *(part.FULL_ROWS if options.full else [])]

@@ -22,14 +22,11 @@ from ganeti_htools.model.columns import NOWHERE, Floats, Ints, by_unit
 USUAL, PART = 0.1, 0.3
 DIGITS = 9  # of changes and scores: machines differ in the last ones
 AGREES = 1e-6  # the score on paper with that by the rules
-ROUND, FEWEST, MOST = 128, 32, 256  # ratings in a round, and exchanges in a rating
+ROUND = 128  # ratings in a round
 
 
 class PlaceExchanges:
     """The exchanges from the present places of a search. Without a linear score there are none."""
-
-    cold = 0.03
-    best_first = True
 
     def __init__(self, visits: Visits, batches: Sequence[Batch]) -> None:
         self.visits, self.state, state = visits, visits.state, visits.state
@@ -38,7 +35,7 @@ class PlaceExchanges:
         }
         movable = np.zeros(len(state.pnode), np.bool_)
         movable[list(self.member)] = True
-        self.ratings, self.number = 0, (FEWEST, MOST)
+        self.ratings = 0
         if score := linear_score(state, visits.space.scope, movable, unmirrored=True):
             self.ratings = ROUND
             self.rows = score.rows

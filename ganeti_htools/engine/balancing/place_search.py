@@ -2,8 +2,7 @@
 
 A tabu search and simulated annealing take turns, each from its own places. The tabu search finds exchanges
 where single moves lose much, annealing finds more where many small exchanges help. The price falls and rises:
-a low price leads to even clusters, a high price to those that copy little. What the two ask of a problem are
-:class:`.tabu_search.Moves` and :class:`.annealing.Exchanges`.
+a low price leads to even clusters, a high price to those that copy little.
 """
 
 import itertools
@@ -11,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 
 from ganeti_htools.engine.balancing.annealing import Annealing
-from ganeti_htools.engine.balancing.tabu_search import M, TabuSearch
-from ganeti_htools.engine.balancing.visits import Visit, Visited, unbeaten
+from ganeti_htools.engine.balancing.tabu_search import TabuSearch
+from ganeti_htools.engine.balancing.visits import Visit, Visits, unbeaten
 
 STEPS, LONGEST = 4, 8  # steps at each price in the first round, doubled until the longest one
 LENGTHIEST = 1 / 8  # rounds of annealing grow as well: at most this length, for each instance
@@ -23,7 +22,7 @@ RATINGS = 8  # ratings of annealing that count as a step; a step of the tabu sea
 
 
 def wander(
-    tabu: TabuSearch[M],
+    tabu: TabuSearch,
     annealing: Annealing,
     prices: Sequence[float],
     going: Callable[[float], bool],
@@ -38,7 +37,7 @@ def wander(
     def found() -> list[Visit]:
         return unbeaten([*tabu.visits.best, *annealing.visits.best])
 
-    def goes_on(visits: Visited) -> bool:
+    def goes_on(visits: Visits) -> bool:
         nonlocal idle
         idle = idle + 1 if visits.idle else 0.0
         return idle <= most and going(visits.score)

@@ -6,61 +6,19 @@ step looks at all places of the instances on the nodes of the last move, and of 
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.visits import Visited
-from ganeti_htools.model.columns import Bools, Ints
+from ganeti_htools.engine.balancing.place_moves import PlaceMove, PlaceMoves
 
 # Steps for which a moved instance stays, at least; a varying number breaks cycles.
 STAY, VARIATION = 8, 5
 
 
-class Move(Protocol):
-    """A move of an instance to the best of its other places."""
-
-    @property
-    def value(self) -> float:
-        """The score plus the price there."""
-
-    @property
-    def instance(self) -> int:
-        """The instance, in rows."""
-
-    @property
-    def nodes(self) -> Sequence[int]:
-        """The nodes that it touches, in rows."""
-
-
-M = TypeVar("M", bound=Move)
-
-
-class Moves(Protocol[M]):
-    """What the search asks of a problem."""
-
-    size: tuple[int, int]  # instances and nodes
-    movable: Ints  # instances, in rows
-    number: tuple[int, int]  # instances in a step: on the nodes of the last move, and others at random
-
-    @property
-    def visits(self) -> Visited:
-        """The places that the search visits."""
-
-    def on(self, rows: Ints, nodes: Bools) -> Bools:
-        """Mark the instances (rows) on marked nodes. The last mark is for those that are on no node."""
-
-    def best(self, rows: Ints, price: float) -> list[M]:
-        """Find the best place of each of some instances other than the present one; the best first."""
-
-    def make(self, moves: Sequence[M]) -> None:
-        """Make moves that touch different nodes."""
-
-
-class TabuSearch(Generic[M]):
+class TabuSearch:
     """The search. It changes the state of the visits."""
 
-    def __init__(self, moves: Moves[M], seed: int = 0) -> None:
+    def __init__(self, moves: PlaceMoves, seed: int = 0) -> None:
         self.moves, self.visits, self.movable = moves, moves.visits, moves.movable
         size, nodes = moves.size
         self.until, self.stay = np.zeros(size, np.int64), min(STAY, len(self.movable) // 3)
@@ -86,7 +44,7 @@ class TabuSearch(Generic[M]):
             self.until[[move.instance for move in made]] = self.clock + self.stay + self.clock % VARIATION
             self.moves.make(made)
 
-    def _apart(self, moves: Sequence[M]) -> Iterator[M]:
+    def _apart(self, moves: Sequence[PlaceMove]) -> Iterator[PlaceMove]:
         """Yield moves in order, a few, each on nodes that no other touches, and note the nodes."""
         number = 0
         for move in moves:

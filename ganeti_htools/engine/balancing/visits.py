@@ -1,7 +1,7 @@
 """Places that a search visits on its way, with their score and what it costs to get there."""
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,24 +38,12 @@ def unbeaten(visits: Iterable[Visit]) -> list[Visit]:
     return best
 
 
-class Visited(Protocol):
-    """The present places of a search, and the ``best`` that it has visited: those that none beats.
+class Visits:
+    """The present places of a search, their ``total`` costs, and the ``best`` visited: those that none beats.
 
     ``idle`` counts the steps since places were found that none beats. ``at_once`` moves are made together, on
     different nodes.
     """
-
-    idle: int
-    best: list[Visit]
-    at_once: int
-
-    @property
-    def score(self) -> float:
-        """The score of the present places."""
-
-
-class Visits:
-    """The places that a search of a cluster visits (:class:`Visited`), with their ``total`` costs."""
 
     def __init__(self, space: SearchSpace, homes: Homes, limits: Costs) -> None:
         self.space, self.homes, self.limits = space, homes, limits
