@@ -40,7 +40,6 @@ class CommandLine(Values):
         metavar="UNIT",
         completion="string",
         field="simulate",
-        in_full=True,
     )
     ialloc_src = value(kinds.FILE, None, "read the cluster from this iallocator request", "I", local=True)
     master = value(
@@ -51,7 +50,7 @@ class CommandLine(Values):
     )
     rapi_ca = value(kinds.FILE, None, "trust only the certificates (PEM) in this file for the remote API")
     rapi_credentials = value(
-        kinds.FILE, None, "take user and password for the remote API from this file (netrc)", in_full=True
+        kinds.FILE, None, "take user and password for the remote API from this file (netrc)"
     )
     state_of_record = switch(
         "with -m, use the configured memory of instances, not the memory that they run with"
@@ -137,7 +136,7 @@ class CommandLine(Values):
         long="explain",
         field="explain",
     )
-    storage = switch("show the storage units of the nodes, and the pools", in_full=True)
+    storage = switch("show the storage units of the nodes, and the pools")
     what_if_lost = value(
         kinds.NODE,
         None,
@@ -156,9 +155,7 @@ class CommandLine(Values):
     )
     json = switch("print only the report, as a JSON document")
     wide = switch("do not fit reports to the terminal")
-    html = value(
-        kinds.FILE, None, "also write the report to this file, as a page for a browser", in_full=True
-    )
+    html = value(kinds.FILE, None, "also write the report to this file, as a page for a browser")
     save = value(Kind(str, "FILE", "none"), None, "save the cluster before and after to FILE.*", "S")
     output_dir = value(kinds.DIRECTORY, ".", "write files to this directory", "d")
 
@@ -167,7 +164,7 @@ class CommandLine(Values):
     no_capacity_checks = switch("do not check global N+1 redundancy")
     accept_existing_errors = switch("accept N+1 failures that exist already, but no new ones")
     restrict_allocation_to = value(kinds.NODES, None, "allocate only on these nodes", metavar="NODE,...")
-    inter_group = switch("evacuate to other groups if the own group has no room", in_full=True)
+    inter_group = switch("evacuate to other groups if the own group has no room")
 
     make_room = switch("only show the fewest moves after which a new instance has a place")
 
@@ -176,12 +173,8 @@ class CommandLine(Values):
         kinds.TEMPLATE, None, "disk template of the instances (default: the first that the cluster allows)"
     )
     storage_unit = value(kinds.STORAGE_UNIT, None, "put the disks on this storage unit or pool: TYPE,KEY")
-    disk = repeated(
-        kinds.DISK, "give the standard size this disk: SIZE[,TYPE,KEY]; may be repeated", in_full=True
-    )
-    resource = repeated(
-        kinds.DEMAND, "demand this of a custom resource class: CLASS:AMOUNT; may be repeated", in_full=True
-    )
+    disk = repeated(kinds.DISK, "give the standard size this disk: SIZE[,TYPE,KEY]; may be repeated")
+    resource = repeated(kinds.DEMAND, "demand this of a custom resource class: CLASS:AMOUNT; may be repeated")
     spindle_use = value(
         kinds.COUNT,
         None,
@@ -205,8 +198,8 @@ class CommandLine(Values):
 
     # Balancing.
     group = value(Kind(str, "ID", "onegroup"), None, "only this node group (name or UUID)", "G")
-    worst_group = switch("balance the node group with the worst score that can be improved", in_full=True)
-    all_groups = switch("balance all node groups in turn, the worst score first", in_full=True)
+    worst_group = switch("balance the node group with the worst score that can be improved")
+    all_groups = switch("balance all node groups in turn, the worst score first")
     max_length = value(kinds.STEPS, -1, "stop after N steps", "l")
     min_score = value(
         kinds.NUMBER, 1e-9, "stop when the score is this close to the best possible", "e", metavar="EPSILON"
@@ -223,15 +216,11 @@ class CommandLine(Values):
     long_solution_threshold = value(kinds.DURATION, 1000.0, "a plan is long from this duration on")
     repair_rules = switch("only make moves that repair broken rules of tags")
     optimise = value(kinds.DURATION, 0.0, "look for a better plan for this time")
-    price = value(kinds.PRICES, _NO_PRICES, "copy a TiB only where the score falls by so much", in_full=True)
-    max_time = value(kinds.DURATION, -1.0, "copy for at most this time", metavar="DURATION", in_full=True)
-    bandwidth = value(
-        kinds.BANDWIDTH, 100, "Mbit/s between nodes without htools:bandwidth tags", in_full=True
-    )
-    front = value(
-        kinds.PLANS, 0, "show up to N plans, from cheap to even", takes=Takes.OPTIONAL, in_full=True
-    )
-    pick = value(kinds.PLAN, 0, "make plan K of --front", in_full=True)
+    price = value(kinds.PRICES, _NO_PRICES, "copy a TiB only where the score falls by so much")
+    max_time = value(kinds.DURATION, -1.0, "copy for at most this time", metavar="DURATION")
+    bandwidth = value(kinds.BANDWIDTH, 100, "Mbit/s between nodes without htools:bandwidth tags")
+    front = value(kinds.PLANS, 0, "show up to N plans, from cheap to even", takes=Takes.OPTIONAL)
+    pick = value(kinds.PLAN, 0, "make plan K of --front")
     no_instance_moves = switch("only change secondary nodes, which does not touch running instances")
     evac_mode = switch("only move instances off offline and drained nodes", "E")
     restricted_migration = switch("migrate only off offline and drained nodes")
@@ -265,8 +254,8 @@ class CommandLine(Values):
     groups = value(kinds.COUNT, 1, "empty N node groups")
     reserve = value(kinds.NUMBER, 0.0, "keep FACTOR standard instances free in each group that stays in use")
     allow_plain = switch("also move plain and file instances, which are stopped while their disks are copied")
-    max_moves = value(kinds.COUNT, -1, "make at most N moves", in_full=True)
-    max_copy = value(kinds.SIZE, -1, "copy at most SIZE of disks and memory", in_full=True)
+    max_moves = value(kinds.COUNT, -1, "make at most N moves")
+    max_copy = value(kinds.SIZE, -1, "copy at most SIZE of disks and memory")
 
     # Reboots.
     node_tags = value(kinds.TAGS, None, "only nodes that have one of these tags")
@@ -310,7 +299,8 @@ class CommandLine(Values):
 class Program(NamedTuple):
     """A program: what it does, its options, and its arguments as ``--help-completion`` describes them.
 
-    ``actions`` are the words of which the program needs one, each with its meaning.
+    ``actions`` are the words of which the program needs one, each with its meaning. ``added`` are options
+    that Ganeti's program lacks. They do not change what an abbreviation means there.
     """
 
     name: str
@@ -318,11 +308,22 @@ class Program(NamedTuple):
     options: tuple[Option[Any], ...]
     arguments: tuple[str, ...] = ()
     actions: tuple[tuple[str, str], ...] = ()
+    added: tuple[Option[Any], ...] = ()
 
     @property
     def all_options(self) -> tuple[Option[Any], ...]:
-        """Its own options and those of every program."""
-        return (*self.options, CommandLine.version, CommandLine.help, CommandLine.help_completion)
+        """Its own options, those added, and those of every program."""
+        common = CommandLine.version, CommandLine.help, CommandLine.help_completion
+        return (*self.options, *self.added, *common)
+
+    def named(self, name: str) -> list[Option[Any]]:
+        """Return the option of this long name, or the options that it abbreviates, if possible Ganeti's."""
+        options = [option for option in self.all_options if option.long.startswith(name)]
+        return (
+            [option for option in options if option.long == name]
+            or [option for option in options if option not in self.added]
+            or options
+        )
 
 
 LOCAL = frozenset(

@@ -56,9 +56,8 @@ class Option(Generic[T]):
     """An option. On a command line its attribute is the value; on the class of the command line, the option.
 
     ``update`` makes the new value from the old one and the argument, which is empty if it was left out.
-    It raises DataError. Two options with the same ``field`` change the same value. An option with ``in_full``
-    cannot be abbreviated, so that abbreviations of older options stay unique. ``local`` options describe data
-    that only the program itself can read.
+    It raises DataError. Two options with the same ``field`` change the same value. ``local``
+    options describe data that only the program itself can read.
     """
 
     def __init__(
@@ -73,7 +72,6 @@ class Option(Generic[T]):
         completion: str = "none",
         long: str = "",
         field: str = "",
-        in_full: bool = False,
         local: bool = False,
     ) -> None:
         self.default = default
@@ -85,7 +83,6 @@ class Option(Generic[T]):
         self.completion = completion
         self.long = long
         self.field = field
-        self.in_full = in_full
         self.local = local
 
     def __set_name__(self, owner: type[Values], name: str) -> None:

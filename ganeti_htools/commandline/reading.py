@@ -1,9 +1,9 @@
 """Command lines, read as GNU getopt and Ganeti's tools read them.
 
-Options and arguments may be mixed, up to ``--``; long options may be shortened to a unique prefix;
-``-vv`` is ``-v -v``; an optional argument must be attached (``-pname``,
-``--print-nodes=name``). Ganeti gives every iallocator parameter a value, so an empty one
-(``--mond-xen=``) is accepted where none is required.
+Options and arguments may be mixed, up to ``--``; long options may be shortened to a prefix that is unique
+among the options of Ganeti's tool, or else among ours; ``-vv`` is ``-v -v``; an optional argument must be
+attached (``-pname``, ``--print-nodes=name``). Ganeti gives every iallocator parameter a value, so an empty
+one (``--mond-xen=``) is accepted where none is required.
 """
 
 import sys
@@ -75,14 +75,13 @@ def _split(program: Program, argv: Sequence[str]) -> tuple[list[Occurrence], lis
                 arguments.append(word)
         except UsageError as error:
             errors.append(f"{error}\n")
+    errors.sort(key=lambda error: error.startswith("unrecognized"))
     return occurrences, arguments, errors
 
 
 def _long(program: Program, word: str, rest: list[str]) -> Occurrence:
     name, attached, argument = word.removeprefix("--").partition("=")
-    options = [option for option in program.all_options if option.long == name] or [
-        option for option in program.all_options if option.long.startswith(name) and not option.in_full
-    ]
+    options = program.named(name)
     if not options:
         raise UsageError(f"unrecognized option `{word}'")
     if len(options) > 1:

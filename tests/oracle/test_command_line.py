@@ -1,13 +1,15 @@
-"""Command lines are understood as Debian's hail understands them."""
+"""Command lines are understood as Debian's tools understand them."""
 
+import re
 import subprocess
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ganeti_htools.commandline.programs import HAIL
+from ganeti_htools.commandline.programs import HAIL, PROGRAMS
 from ganeti_htools.commandline.reading import Reply, read
+from tests.oracle.programs import theirs
 from tests.support.oracle import Oracle
 
 pytestmark = pytest.mark.oracle
@@ -28,17 +30,17 @@ WORDS = [
 def test_any_command_line(oracle: Oracle, argv: list[str]) -> None:
     command = [str(oracle.hail), *argv]
     result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    theirs, ours = result.stderr.splitlines(), read(HAIL, argv)
+    said, ours = result.stderr.splitlines(), read(HAIL, argv)
     if not isinstance(ours, Reply):
-        assert not theirs[0].startswith(("Command line error", "Error while parsing command line arguments"))
+        assert not said[0].startswith(("Command line error", "Error while parsing command line arguments"))
         assert result.returncode == 1  # there is no request
         return
     assert result.returncode == ours.status
     mine = ours.text.splitlines()
     if ours.status == 1:
-        assert mine[0] == theirs[0]
+        assert mine[0] == said[0]
     else:
-        assert errors(mine) == errors(theirs)
+        assert errors(mine) == errors(said)
 
 
 def errors(lines: list[str]) -> set[str]:
@@ -48,8 +50,28 @@ def errors(lines: list[str]) -> set[str]:
     return {line for line in told if not line.startswith(" ")}
 
 
-def test_completion_tells_of_all_their_options(oracle: Oracle) -> None:
-    result = subprocess.run([oracle.hail, "--help-completion"], capture_output=True, text=True, check=True)
-    ours = read(HAIL, ["--help-completion"])
+TOOLS = sorted(PROGRAMS.keys() - {"hmaintain", "hregroup"})
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_options_are_theirs_and_completed_so_except_those_added(oracle: Oracle, tool: str) -> None:
+    ours = read(PROGRAMS[tool]._replace(added=()), ["--help-completion"])
     assert isinstance(ours, Reply)
-    assert set(result.stdout.splitlines()) <= set(ours.text.splitlines())
+    assert theirs(oracle, tool, ["--help-completion"]).out == ours.text
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_every_prefix_of_their_options_is_as_ambiguous_as_theirs(oracle: Oracle, tool: str) -> None:
+    options = PROGRAMS[tool]._replace(added=()).all_options
+    prefixes = {o.long[:end] for o in options for end in range(1, len(o.long) + 1)}
+    argv = ["--foo", *(f"--{prefix}=x" for prefix in sorted(prefixes))]
+    ours = read(PROGRAMS[tool], argv)
+    assert isinstance(ours, Reply)
+    assert candidates(ours.text) == candidates(theirs(oracle, tool, argv).err)
+
+
+def candidates(text: str) -> list[str]:
+    """The lines about errors. Of an option that may be meant the name only."""
+    lines = text.partition("\n\n")[0].splitlines()
+    found = (re.match(r"(\S.*)| +(?:-\S.*? +)?(--[a-z-]+)", line) for line in lines)
+    return [one[1] or one[2] for one in found if one]

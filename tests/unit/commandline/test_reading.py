@@ -82,7 +82,7 @@ def test_what_is_given_is_understood(argv: tuple[str, ...], expected: CommandLin
         (("--verbose=3",), "option `--verbose' doesn't allow an argument\n"),
         (
             ("--foo", "-z", "x", "-t"),
-            "unrecognized option `--foo'\nunrecognized option `-z'\noption `-t' req",
+            "option `-t' requires an argument FILE\nunrecognized option `--foo'\nunrecognized option `-z'\n",
         ),
         (
             ("--ignore",),
@@ -107,9 +107,9 @@ def test_storage_belongs_to_a_simulated_group() -> None:
     )
 
 
-def test_an_option_that_cannot_be_shortened_leaves_older_ones_unique() -> None:
-    assert line("--simulat=a") == CommandLine(simulate=("a",))
-    assert "unrecognized option `--simulate-st=b'" in reply("--simulate=a", "--simulate-st=b").text
+def test_an_abbreviation_means_an_option_of_ganeti_or_else_one_of_ours() -> None:
+    assert line("--simulat=a", "--simulate-st=b") == CommandLine(simulate=("a;b",))
+    assert "option `--max' is ambiguous" in reply("--max=1").text
 
 
 def test_usage_is_a_table_of_options_in_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
