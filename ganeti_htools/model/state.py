@@ -266,7 +266,14 @@ class State:
 
     def primaries_of(self, node: int) -> Ints:
         """Return the rows of a node's primaries, without forthcoming ones, latest arrival first."""
-        here = np.flatnonzero((self.pnode == node) & ~self.forthcoming)
+        return self._latest_first(self.pnode == node)
+
+    def secondaries_of(self, node: int) -> Ints:
+        """Return the rows of a node's secondaries, as those of its primaries: a move renews both."""
+        return self._latest_first(self.snode == node)
+
+    def _latest_first(self, which: Bools) -> Ints:
+        here = np.flatnonzero(which & ~self.forthcoming)
         return here[np.argsort(-self.stamp[here], kind="stable")]
 
     def names(self, rows: Iterable[int]) -> list[str]:

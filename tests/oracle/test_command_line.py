@@ -73,5 +73,5 @@ def test_every_prefix_of_their_options_is_as_ambiguous_as_theirs(oracle: Oracle,
 def candidates(text: str) -> list[str]:
     """The lines about errors. Of an option that may be meant the name only."""
     lines = text.partition("\n\n")[0].splitlines()
-    found = (re.match(r"(\S.*)| +(?:-\S.*? +)?(--[a-z-]+)", line) for line in lines)
+    found = (re.match(r"(\S.*)| +(?:-\w.*? +)?(--[a-z-]+)", line) for line in lines)
     return [one[1] or one[2] for one in found if one]

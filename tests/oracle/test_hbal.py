@@ -35,7 +35,14 @@ CHANCES: tuple[tuple[float, tuple[str, ...]], ...] = (
 
 
 def _arguments(rng: random.Random, described: Cluster, tmp_path: Path) -> list[str]:
-    arguments = ["-t", write(tmp_path, described), "-G", rng.choice(described.groups).uuid, "-p", "-C"]
+    arguments = [
+        "-t",
+        write(tmp_path, described),
+        "-G",
+        rng.choice(described.groups).uuid,
+        "-p+plist,slist",
+        "-C",
+    ]
     arguments += [word for chance, words in CHANCES if rng.random() < chance for word in words]
     arguments += some_offline(rng, described)
     names = [row.name for row in described.instances]

@@ -61,7 +61,7 @@ def options(rng: random.Random) -> list[str]:
     switches = ("--no-capacity-checks", "--independent-groups", "--accept-existing-errors")
     chosen = [switch for switch in switches if rng.random() < 0.3]
     more: Sequence[Sequence[str]] = ([], ["-l", "7"], ["--max-cpu", "2.5"], ["--min-disk", "0.05"])
-    form = rng.choice((["--machine-readable"], [], ["-v", "-v", "-v", "-p"]))
+    form = rng.choice((["--machine-readable"], [], ["-v", "-v", "-v", "-p+plist,slist"]))
     return [*chosen, *rng.choice(more), *form, "--disk-template", rng.choice(TEMPLATES)]
 
 

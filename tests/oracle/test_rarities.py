@@ -63,7 +63,7 @@ MAIN: dict[str, Callable[[Sequence[str]], int]] = {
     "hsqueeze": hsqueeze.main,
 }
 OPTIONS = {
-    "hbal": ["-C", "-p", "-v", "-v", "-v"],
+    "hbal": ["-C", "-p+plist,slist", "-v", "-v", "-v"],
     "hcheck": ["--machine-readable"],
     "hsqueeze": ["-v", "-C", "--minimal-resources=0", "--target-resources=8"],
 }
@@ -117,5 +117,5 @@ def test_hail(oracle: Oracle, tmp_path: Path, kind: str, seed: int, zero: bool, 
 def test_hbal_with_tags(oracle: Oracle, tmp_path: Path, seed: int) -> None:
     data = with_rarities(seed, case(seed).data, zero=False, spindles=True)
     described = rows(data)
-    arguments = ["-t", write(tmp_path, described), "-G", described.groups[0].uuid, "-C", "-p"]
+    arguments = ["-t", write(tmp_path, described), "-G", described.groups[0].uuid, "-C", "-p+plist,slist"]
     assert told(ours(hbal.main, arguments)) == told(theirs(oracle, "hbal", arguments))

@@ -65,10 +65,6 @@ def _disk_ratio(state: State) -> Floats:
     return np.where(total == 0, 1.0, free / total)
 
 
-def _secondaries_of(state: State, node: int) -> Ints:
-    return np.flatnonzero((state.snode == node) & ~state.forthcoming)[::-1]
-
-
 def _lists(header: str, of: Callable[[State, int], Ints]) -> _Field:
     def cells(state: State) -> list[str]:
         return [_list(map(str, of(state, node).tolist())) for node in range(len(state.cluster.nodes))]
@@ -128,7 +124,7 @@ _FIELDS = {
     "pcnt": _ints("pcnt", 3, lambda state: state.columns.primaries),
     "scnt": _ints("scnt", 3, lambda state: state.columns.secondaries),
     "plist": _lists("primaries", State.primaries_of),
-    "slist": _lists("secondaries", _secondaries_of),
+    "slist": _lists("secondaries", State.secondaries_of),
     "pfmem": _floats("p_fmem", 6, 4, lambda state: state.columns.unallocated / state.columns.t_mem),
     "pfdsk": _floats("p_fdsk", 6, 4, _disk_ratio),
     "rcpu": _floats("r_cpu", 5, 2, lambda state: state.columns.u_cpu / state.columns.t_cpu),

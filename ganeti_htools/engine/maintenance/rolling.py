@@ -114,7 +114,7 @@ def node_graph(state: State, members: Bools, offline: bool) -> NodeGraph:
 def _sharing_a_secondary(state: State) -> Iterator[tuple[int, int]]:
     """Yield pairs of nodes that each have an instance with the same secondary."""
     for node in range(len(state.group)):
-        primaries = dict.fromkeys(state.pnode[_secondaries_of(state, node)].tolist())
+        primaries = dict.fromkeys(state.pnode[state.secondaries_of(node)].tolist())
         yield from product(primaries, primaries)
 
 
@@ -242,15 +242,9 @@ def _migrated(state: State, rows: Sequence[int]) -> State:
     return state
 
 
-def _secondaries_of(state: State, node: int) -> Ints:
-    """Return settled instances with that secondary, latest arrival first."""
-    here = np.flatnonzero((state.snode == node) & ~state.forthcoming)
-    return here[np.argsort(-state.stamp[here], kind="stable")]
-
-
 def _relocate_secondaries(state: State, node: int, targets: Bools) -> Stranded | None:
     rows, fixed = np.flatnonzero(targets), placement_rules.fixed(state)
-    for index in _secondaries_of(state, node).tolist():
+    for index in state.secondaries_of(node).tolist():
         if fixed[index]:
             continue
         asked, primary = state.instance(index), int(state.pnode[index])
