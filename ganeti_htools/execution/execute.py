@@ -21,6 +21,7 @@ from ganeti_htools.luxi.framing import FramingError
 from ganeti_htools.luxi.jobs import PATIENCE, GivenUpError, Patience
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.nursery import open_nursery
 
 Read = Callable[[], Awaitable[Cluster]]
 # Claims what jobs need, or releases the claims if there are no jobs. Returns why the plan has to be reviewed
@@ -130,7 +131,7 @@ async def _review(
     """Review the rest of the plan, or replace it. Returns ending and reason if the run ends instead."""
     run = queue.run
     review: Review | tuple[Ending, str] = Review()
-    async with trio.open_nursery() as nursery:
+    async with open_nursery() as nursery:
         nursery.start_soon(_cancel_when, stop, nursery.cancel_scope)
         review = await _review_now(queue, read, check, answers)
         nursery.cancel_scope.cancel()

@@ -8,6 +8,7 @@ import trio
 from ganeti_htools.luxi import queries
 from ganeti_htools.luxi.client import LuxiClient
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.nursery import open_nursery
 
 Answers = Callable[[str], Awaitable[bool]]  # whether the node daemon at an address answers
 
@@ -42,7 +43,7 @@ async def expect(ganeti: LuxiClient, nodes: Iterable[str], answers: Answers) -> 
         if not await answers(address):
             silent.append(name)
 
-    async with trio.open_nursery() as nursery:
+    async with open_nursery() as nursery:
         for row in await queries.query(ganeti, "node", ("name", "pip"), wanted):
             if "pip" in row.values:
                 nursery.start_soon(look, row.values["name"], row.values["pip"])

@@ -15,6 +15,7 @@ from ganeti_htools import streams
 from ganeti_htools.backends import text, values
 from ganeti_htools.files import read_text
 from ganeti_htools.model.errors import DataError, HtoolsError
+from ganeti_htools.nursery import open_nursery
 from ganeti_htools.simulator.connections import Faults, listen, serve_client
 from ganeti_htools.simulator.control import Control, Mastership
 from ganeti_htools.simulator.jobs import JobBehaviour, Jobs
@@ -39,8 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             behaviour.fail(pattern)
         gc.freeze()  # spares full collections the cluster
         trio.run(_run, world, behaviour, Faults(options.slow), options.socket, options.control)
-    except* HtoolsError as errors:
-        print(f"htools-simulator: {_first(errors)}", file=sys.stderr)
+    except HtoolsError as error:
+        print(f"htools-simulator: {error}", file=sys.stderr)
         status = 1
     return status
 
@@ -99,7 +100,7 @@ async def _run(
     mastership = Mastership()
     with ExitStack() as sockets:
         controls = [] if control_path is None else [sockets.enter_context(listen(control_path))]
-        async with trio.open_nursery() as nursery:
+        async with open_nursery() as nursery:
             jobs = Jobs(nursery, world, behaviour)
             luxid, control = Luxid(jobs), Control(jobs, faults, mastership)
             heeded = streams.heeded(signal.SIGINT, signal.SIGHUP)
@@ -119,18 +120,11 @@ async def _serve_luxi(path: str, luxid: Luxid, faults: Faults, mastership: Maste
         await mastership.until(True)
         with listen(path) as listener:
             print(f"htools-simulator: serving on {path}", flush=True)
-            async with trio.open_nursery() as clients:
+            async with open_nursery() as clients:
                 talk = partial(serve_client, answer=luxid.answer, faults=faults)
                 clients.start_soon(trio.serve_listeners, talk, [listener])
                 await mastership.until(False)
                 clients.cancel_scope.cancel()
-
-
-def _first(error: BaseException) -> BaseException:
-    """Return one of the errors that ended the tasks."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 if __name__ == "__main__":

@@ -16,13 +16,16 @@ from ganeti_htools.simulator.world import World
 
 
 class Simulated:
-    """A master, its jobs, and the faults of its connections. Without ``there``, connections fail."""
+    """A master, its jobs, and the faults of its connections. Without ``there``, connections fail.
+
+    ``answer`` answers requests; tests may replace it.
+    """
 
     def __init__(self, nursery: trio.Nursery, world: World, seconds: float) -> None:
         self.jobs = Jobs(nursery, world, JobBehaviour(seconds))
         self.trouble = Faults()
         self.there = True
-        self._luxid = Luxid(self.jobs)
+        self.answer = Luxid(self.jobs).answer
         self._nursery = nursery
         self._streams: list[trio.abc.Stream] = []
 
@@ -32,7 +35,7 @@ class Simulated:
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         ours, theirs = memory_stream_pair()
         self._streams.append(theirs)
-        self._nursery.start_soon(serve_client, theirs, self._luxid.answer, self.trouble)
+        self._nursery.start_soon(serve_client, theirs, lambda message: self.answer(message), self.trouble)
         return ours
 
     async def go(self) -> None:

@@ -14,13 +14,16 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SOURCES = {"ganeti_htools": ROOT / "ganeti_htools", "htoolsd": ROOT / "daemon" / "htoolsd"}
 
-_LIBRARY = "model engine backends luxi client sources execution planning pages files streams sockets version"
+_LIBRARY = (
+    "model engine backends luxi client sources execution planning pages files nursery streams sockets version"
+)
 
 # The packages that each package may import besides itself; the lowest packages come first. Names are below
 # ganeti_htools unless they begin with htoolsd. A name includes everything below it, and may name one module.
 MAY_IMPORT = {
     "model": "",
     "version": "",
+    "nursery": "",
     "streams": "",
     "sockets": "",
     "files": "model",
@@ -43,9 +46,9 @@ MAY_IMPORT = {
     "luxi": "model",
     "backends": "model luxi",
     "client": "model backends luxi sockets",
-    "simulator": "model engine backends luxi files sockets streams version",
+    "simulator": "model engine backends luxi files nursery sockets streams version",
     "sources": "model backends luxi client files",
-    "execution": "model engine.repair luxi",
+    "execution": "model engine.repair luxi nursery",
     "planning": "model engine backends luxi execution sources version",
     "pages": "model engine planning version",
     "commandline": "model backends version sources planning",
@@ -57,11 +60,11 @@ MAY_IMPORT = {
     "cli": f"{_LIBRARY} commandline cli.glossary cli.terminal cli.report cli.cluster cli.runs",
     "htoolsd.reservations": "model",
     "htoolsd.config_keys": "model",
-    "htoolsd.socket": "model backends luxi client sockets htoolsd.config_keys",
-    "htoolsd.sync": "model backends luxi sources files htoolsd.reservations",
+    "htoolsd.socket": "model backends luxi client nursery sockets htoolsd.config_keys",
+    "htoolsd.sync": "model backends luxi sources files nursery htoolsd.reservations",
     "htoolsd.plans": f"{_LIBRARY} htoolsd.sync htoolsd.claims",
     "htoolsd.history": _LIBRARY,
-    "htoolsd.notify": "model files execution htoolsd.config_keys htoolsd.history",
+    "htoolsd.notify": "model files nursery execution htoolsd.config_keys htoolsd.history",
     "htoolsd.ledger": "backends model files htoolsd.reservations",
     "htoolsd.ledger.state_copies": "htoolsd.ledger",
     "htoolsd.metrics": f"{_LIBRARY} commandline htoolsd.plans htoolsd.sync",

@@ -12,6 +12,7 @@ import trio
 from ganeti_htools.client.protocol import RefusalError
 from ganeti_htools.luxi.framing import Decoder
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.nursery import open_nursery
 from ganeti_htools.pages.style import POLICY
 from htoolsd.http.requests import HTML, Answer, Request, refuse_action, refuse_host, refuse_token
 from htoolsd.http.settings import Address, HttpSettings, address, read_token
@@ -69,10 +70,10 @@ class HttpListener:
 
     async def run(self) -> None:
         """Serve until cancelled. Requests under way are answered after a change of the settings."""
-        async with trio.open_nursery() as clients:
+        async with open_nursery() as clients:
             while True:
                 self._changed = trio.Event()
-                async with trio.open_nursery() as nursery:
+                async with open_nursery() as nursery:
                     if self._settings.listen:
                         nursery.start_soon(self._listen, self._settings, clients)
                     await self._changed.wait()
@@ -105,7 +106,8 @@ class HttpListener:
                 acceptor.close()
         listener = trio.SocketListener(_bind(where))
         _log.info("HTTP listening", listen=settings.listen)
-        await trio.serve_listeners(serve, [listener], handler_nursery=clients)
+        async with open_nursery():
+            await trio.serve_listeners(serve, [listener], handler_nursery=clients)
 
     async def _client(self, names: Collection[str], token: bytes | None, stream: trio.SocketStream) -> None:
         from htoolsd.http.conversation import converse  # importing h11 takes time, and few daemons need it

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import trio
 
 from ganeti_htools.model.errors import on_one_line
+from ganeti_htools.nursery import open_nursery
 from htoolsd.notify.settings import NotifySettings
 
 _KEPT = 4096  # bytes of what a program prints on standard error
@@ -55,7 +56,7 @@ async def _run(program: str, message: bytes, patience: float) -> Delivery:
     assert process.stderr is not None
     try:
         with trio.move_on_after(patience) as deadline:
-            async with trio.open_nursery() as nursery:
+            async with open_nursery() as nursery:
                 nursery.start_soon(_feed, process.stdin, message)
                 nursery.start_soon(_collect, process.stderr, printed, nursery.cancel_scope)
                 await process.wait()

@@ -30,6 +30,7 @@ from ganeti_htools.luxi.jobs import Patience
 from ganeti_htools.luxi.past_jobs import plan_entry
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.errors import DataError, HtoolsError
+from ganeti_htools.nursery import open_nursery
 from ganeti_htools.planning.plan import OnChange
 from ganeti_htools.sources.source import describe_silent
 from htoolsd.claims.plan_claims import PlanClaims
@@ -158,7 +159,7 @@ class Plans:
         """Carry out plans until they are stopped and have ended. Started once the recorded plans are read."""
         await self._read_recorded()
         self._sync.on_role_lost(self._interrupt)
-        async with trio.open_nursery() as self._executions, trio.open_nursery() as self._traces:
+        async with open_nursery() as self._executions, open_nursery() as self._traces:
             for plan in self._plans.values():
                 if plan.run.current:
                     self._traces.start_soon(self._trace, plan)

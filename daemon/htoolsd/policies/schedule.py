@@ -24,6 +24,7 @@ from ganeti_htools.execution.run import Ending
 from ganeti_htools.luxi.past_jobs import past_jobs, plan_entry
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.nursery import open_nursery
 from ganeti_htools.planning import power_jobs
 from ganeti_htools.planning.plan import Proposal
 from htoolsd.ledger.state_copies import StateCopies
@@ -173,7 +174,7 @@ class Policies:
         for name in self._active():
             self._log_if_off(name)
         try:
-            async with trio.open_nursery() as nursery:
+            async with open_nursery() as nursery:
                 nursery.start_soon(self._watch)
                 while True:
                     await self._round()

@@ -17,6 +17,7 @@ import trio
 from ganeti_htools import streams
 from ganeti_htools.luxi.queries import default_socket
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.nursery import open_nursery
 from ganeti_htools.sources.ssconf import Ssconf, this_node
 from ganeti_htools.version import VERSION
 from htoolsd.api.candidates import CandidateMethods
@@ -298,7 +299,7 @@ async def _run(
         async with stream:
             await server.serve(SocketPeer(stream.socket))
 
-    async with trio.open_nursery() as nursery:
+    async with open_nursery() as nursery:
         await nursery.start(handle_signals, stop, reloader(config, read_config, use, reload))
         nursery.start_soon(watch, decisions)
         await nursery.start(access.run)
@@ -306,8 +307,8 @@ async def _run(
         nursery.start_soon(ledger.run)
         nursery.start_soon(copies.run)
         with finishing:
-            async with trio.open_nursery() as clients:
-                async with trio.open_nursery() as planning:
+            async with open_nursery() as clients:
+                async with open_nursery() as planning:
                     await planning.start(plans.run)
                     await nursery.start(claim_writer.run)
                     notify("READY=1")

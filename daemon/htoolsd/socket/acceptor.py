@@ -6,6 +6,7 @@ from functools import partial
 import structlog
 import trio
 
+from ganeti_htools.nursery import open_nursery
 from htoolsd.socket.listening import ListeningSocket, StartError
 
 _log = structlog.get_logger()
@@ -28,7 +29,7 @@ class Acceptor:
         """Accept clients until cancelled; serve each in its own task."""
         while True:
             listening = trio.SocketListener(trio.socket.from_stdlib_socket(self._listener.socket))
-            async with trio.open_nursery() as nursery:
+            async with open_nursery() as nursery:
                 nursery.start_soon(partial(trio.serve_listeners, serve, [listening], handler_nursery=clients))
                 self._listener = await self._next_socket()
                 nursery.cancel_scope.cancel()

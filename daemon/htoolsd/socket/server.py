@@ -10,6 +10,7 @@ from structlog.contextvars import bind_contextvars
 from ganeti_htools.client.protocol import Call, Refusal, RefusalError, decode_call, failure, success
 from ganeti_htools.luxi.framing import Decoder
 from ganeti_htools.model.errors import untraced
+from ganeti_htools.nursery import open_nursery
 from htoolsd.socket.access import Access
 from htoolsd.socket.clients import Clients, ConnectedClient, ConnectionLimits
 from htoolsd.socket.incoming import Incoming
@@ -145,7 +146,7 @@ class Server:
 
     async def _answer_unless_gone(self, peer: Peer, call: Call, file: PassedFile | None) -> bytes | None:
         answer = None
-        async with trio.open_nursery() as nursery:
+        async with open_nursery() as nursery:
 
             async def cancel_when_gone() -> None:
                 await peer.vanished()

@@ -12,6 +12,7 @@ import trio
 from ganeti_htools.backends import values
 from ganeti_htools.model.errors import DataError, on_one_line
 from ganeti_htools.model.known_storage import UnitSpace
+from ganeti_htools.nursery import open_nursery
 
 _PATIENCE = 30.0  # seconds of a command
 _LONGEST = 4096  # bytes of each of its outputs
@@ -26,7 +27,7 @@ async def probe(command: Sequence[str], patience: float = _PATIENCE) -> UnitSpac
     process: trio.Process | None = None
     with trio.move_on_after(patience) as waiting:
         try:
-            async with trio.open_nursery() as nursery:
+            async with open_nursery() as nursery:
                 run = partial(
                     trio.run_process,
                     command,
@@ -42,8 +43,8 @@ async def probe(command: Sequence[str], patience: float = _PATIENCE) -> UnitSpac
                 for stream, output in ((process.stdout, printed), (process.stderr, complaint)):
                     assert stream is not None
                     nursery.start_soon(_collect, stream, output, nursery.cancel_scope)
-        except* OSError as errors:
-            raise DataError(f"{command[0]}: {_first(errors).strerror}") from None
+        except OSError as error:
+            raise DataError(f"{command[0]}: {error.strerror}") from None
     if waiting.cancelled_caught:
         if process is not None:  # it may have ended, with children that keep its output open
             await _kill(process)
@@ -69,11 +70,6 @@ async def _collect(stream: trio.abc.ReceiveStream, output: bytearray, enough: tr
         output += part
         if len(output) > _LONGEST:
             enough.cancel()
-
-
-def _first(errors: BaseExceptionGroup[OSError]) -> OSError:
-    first = errors.exceptions[0]
-    return first if isinstance(first, OSError) else _first(first)
 
 
 def _read(name: str, output: bytearray) -> UnitSpace:

@@ -20,6 +20,7 @@ from ganeti_htools.model.cluster import Cluster, Disk, Instance
 from ganeti_htools.model.errors import DataError, HtoolsError, on_one_line
 from ganeti_htools.model.known_storage import DisksByInstance, UnitSpace, queryable_types
 from ganeti_htools.model.storage import DesiredUnit, Pool
+from ganeti_htools.nursery import open_nursery
 from ganeti_htools.sources.storage_jobs import INSTANCES, NODES, SECONDS, query_disk_locations, query_units
 from htoolsd.sync.model import Model
 from htoolsd.sync.node_storage import (
@@ -175,7 +176,7 @@ class StoragePolls:
             except DataError as error:
                 _log.warning("pool not probed", pool=str(unit), error=str(error))
 
-        async with trio.open_nursery() as nursery:
+        async with open_nursery() as nursery:
             for unit in due:
                 nursery.start_soon(measure, unit)
         again = now - max(0.0, self.settings.seconds - RETRY)  # of a probe that failed

@@ -20,6 +20,7 @@ from ganeti_htools.luxi.client import PATIENCE, AnswerError, LuxiClient, LuxiErr
 from ganeti_htools.luxi.queries import QueryRow
 from ganeti_htools.model.errors import HtoolsError, on_one_line
 from ganeti_htools.model.ganeti_version import rules_of
+from ganeti_htools.nursery import open_nursery
 from htoolsd.reservations import Reservations, update_reservations
 from htoolsd.sync.acting import ActingRight
 from htoolsd.sync.job_queue import (
@@ -209,7 +210,7 @@ class Sync:
     async def poll_all(self) -> None:
         """Return once everything has been polled after the call. Raises NotSyncedError."""
         if self.master is not False:
-            async with trio.open_nursery() as nursery:
+            async with open_nursery() as nursery:
                 for trigger in self._triggers.values():
                     nursery.start_soon(trigger.rerun)
         if not self.master:
@@ -229,7 +230,7 @@ class Sync:
     async def _follow(self) -> None:
         while True:
             await self._until(True)
-            async with trio.open_nursery() as reign:
+            async with open_nursery() as reign:
                 reign.start_soon(self._poll, CONFIGURATION, self._ask_configuration)
                 reign.start_soon(self._poll, LIVE, self._ask_live)
                 reign.start_soon(self.storage.run)

@@ -17,6 +17,7 @@ from ganeti_htools.commandline.line import LOCAL, CommandLine
 from ganeti_htools.execution.record import INTERRUPTED, run_from_record
 from ganeti_htools.execution.review import Say
 from ganeti_htools.model.errors import HtoolsError, UsageError
+from ganeti_htools.nursery import open_nursery
 from ganeti_htools.planning.options import to_json
 from ganeti_htools.planning.view import is_called
 from ganeti_htools.sources.source import Source, describe_silent, read
@@ -106,7 +107,7 @@ async def _follow(path: str, number: str, begin: Callable[[], None], say: Say) -
     heeded = trio.open_signal_receiver(signal.SIGINT) if streams.heeded(signal.SIGINT) else nullcontext()
     with messages.progress() as live, heeded as signals:
         await trio.to_thread.run_sync(begin)
-        async with trio.open_nursery() as nursery:
+        async with open_nursery() as nursery:
             if signals is not None:
                 nursery.start_soon(
                     _handle_interrupts, signals, lambda now: _cancel(path, number, now), nursery

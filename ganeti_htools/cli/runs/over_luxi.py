@@ -24,6 +24,7 @@ from ganeti_htools.luxi.client import LuxiClient, LuxiError
 from ganeti_htools.luxi.opcodes import sources
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError, HtoolsError
+from ganeti_htools.nursery import open_nursery
 from ganeti_htools.planning.view import is_called
 from ganeti_htools.sources import storage_jobs
 
@@ -144,7 +145,7 @@ async def _carry_out(
         cluster = None
         heeded = streams.heeded(signal.SIGINT, signal.SIGHUP)
         with messages.progress() as live, trio.open_signal_receiver(signal.SIGTERM, *heeded) as signals:
-            async with trio.open_nursery() as nursery:
+            async with open_nursery() as nursery:
                 nursery.start_soon(_handle_signals, signals, stop, nursery.cancel_scope)
                 await execute(
                     run, ganeti, read, check, event_reporter(run, say, _warn, live), stop, time.time_ns

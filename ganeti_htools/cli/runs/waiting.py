@@ -15,6 +15,7 @@ import trio
 from ganeti_htools.cli.terminal.messages import say
 from ganeti_htools.commandline.kinds import Hours
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.nursery import open_nursery
 
 _DAY = 24 * 60
 _LOOK = 30.0  # seconds between looks at the clock, which may be set meanwhile
@@ -62,7 +63,7 @@ async def _pause(nodes: Sequence[str]) -> None:
     key = "press Enter, or " if sys.stdin is not None and sys.stdin.isatty() else ""
     with trio.open_signal_receiver(signal.SIGUSR1) as signals:
         say(f"{', '.join(nodes)}: empty; to go on, {key}kill -USR1 {os.getpid()}\n")
-        async with trio.open_nursery() as nursery:
+        async with open_nursery() as nursery:
             if key:
                 nursery.start_soon(_await_enter, nursery.cancel_scope)
             async for _ in signals:

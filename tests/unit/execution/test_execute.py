@@ -10,7 +10,7 @@ from trio.testing import MockClock
 from ganeti_htools.backends import luxi
 from ganeti_htools.execution.events import Away, Changed, Event, News, Submitted, Submitting
 from ganeti_htools.execution.execute import execute
-from ganeti_htools.execution.jobs import Job, Jobsets, opcodes_of
+from ganeti_htools.execution.jobs import Job, Jobsets, JobVerdict, opcodes_of
 from ganeti_htools.execution.queue import trace
 from ganeti_htools.execution.review import Review
 from ganeti_htools.execution.run import Ending, Run
@@ -25,7 +25,7 @@ from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.moves import MoveKind, NamedStep
 from ganeti_htools.simulator.world import lose_node
 from tests.support.simulated import Simulated, simulated
-from tests.support.worlds import world
+from tests.support.worlds import delay, world
 
 PATIENCE = Patience(answer=30, away=300, late=10)
 
@@ -320,3 +320,61 @@ async def test_starting_node_is_awaited(autojump_clock: MockClock) -> None:
         assert len(reasons) == 2
         assert "two" in str(reasons[0])
         assert reasons[1] is None
+
+
+async def _with_trouble(trouble: str, at: int) -> int:
+    """Carry out a plan with every kind of request. luxid does not answer request number ``at``.
+
+    Return the number of requests.
+    """
+    awaiting = replace(SHARED, awaits=("three",))
+    failing = replace(STUCK, retry=lambda _error: MIRRORED)
+    again = Job("again", (delay(1),), ())
+    slow = replace(
+        again, title="slow", judge=lambda _results: JobVerdict("too slow"), retry=lambda _error: again
+    )
+    requests = 0
+    async with simulated(world()) as (master, client), trio.open_nursery() as nursery:
+        master.jobs.behaviour.fail("stuck")
+        answer_of_luxid = master.answer
+
+        async def answer(message: bytes) -> tuple[bytes, bool]:
+            nonlocal requests
+            requests += 1
+            if requests == at:
+                if trouble == "late":
+                    await trio.sleep(1000)
+                if trouble == "away":
+                    master.there = False
+                    nursery.start_soon(come_back)
+                raise trio.BrokenResourceError
+            return await answer_of_luxid(message)
+
+        async def come_back() -> None:
+            await trio.sleep(PATIENCE.away / 2)
+            master.there = True
+
+        async def answers(_address: str) -> bool:
+            return True
+
+        master.answer = answer
+        caller, run = Caller(master, client), new([[awaiting], [failing], [slow]])
+        await execute(
+            *(run, client, caller.read, caller.check, caller.tell, caller.stop),
+            *(lambda: 1, PATIENCE, answers),
+        )
+        assert (run.ending, run.reason) == (Ending.DONE, ""), at
+        assert [task.job.title for task in run.tasks] == [
+            *(SHARED.title, STUCK.title, MIRRORED.title, "slow", "again")
+        ], at
+        assert len(master.states()) == len(run.tasks), at
+    return requests
+
+
+@pytest.mark.parametrize("trouble", ["away", "closing", "late"])
+async def test_plan_goes_on_after_luxid_did_not_answer_one_request(
+    autojump_clock: MockClock, trouble: str
+) -> None:
+    """Whichever request that is."""
+    for at in range(1, await _with_trouble(trouble, 0) + 1):
+        await _with_trouble(trouble, at)

@@ -1,0 +1,53 @@
+"""The HTTP listener goes on, whatever happens to its socket."""
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from structlog.testing import capture_logs
+
+from htoolsd.http.listener import HttpListener
+from htoolsd.http.settings import HttpSettings
+from htoolsd.socket.access import Access
+from htoolsd.socket.clients import ConnectionLimits
+from htoolsd.socket.roles import RoleSettings
+
+LIMITS = ConnectionLimits(connections=10, per_user=10, message=1 << 20, idle=1, write=1)
+
+
+async def nothing(*_: object) -> Any:
+    return {}
+
+
+@pytest.mark.parametrize("unix", [False, True])
+async def test_listens_again_after_an_error_of_its_socket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unix: bool
+) -> None:
+    (tmp_path / "token").write_text("0123456789abcdef\n")
+    (tmp_path / "token").chmod(0o600)
+    listening = 0
+
+    async def fail(_serve: object, listeners: list[trio.SocketListener], **_keywords: object) -> None:
+        nonlocal listening
+        listening += 1
+        if listening == 3:
+            scope.cancel()
+        for listener in listeners:
+            await listener.aclose()
+        raise ExceptionGroup("tasks", [OSError(5, "Input/output error")])
+
+    monkeypatch.setattr("htoolsd.http.listener._RETRY", 0.01)
+    monkeypatch.setattr(trio, "serve_listeners", fail)
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    settings = HttpSettings(listen=f"127.0.0.1:{port}", token_file=str(tmp_path / "token"))
+    if unix:
+        settings = HttpSettings(listen=f"unix:{tmp_path}/socket")
+    http = HttpListener(settings, LIMITS, Access(RoleSettings()), nothing, nothing, nothing)
+    with capture_logs() as lines, trio.CancelScope() as scope:
+        await http.run()
+    assert [(line["event"], line["error"]) for line in lines if line["log_level"] == "error"] == [
+        ("HTTP not listening", "Input/output error")
+    ]
