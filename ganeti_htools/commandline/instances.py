@@ -12,8 +12,9 @@ from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.policy import ISpec
 from ganeti_htools.model.resource_classes import no_node_has
 from ganeti_htools.model.state import State
-from ganeti_htools.model.storage import DesiredUnit, holds
+from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, StorageType, holds
 from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.model.units_in_use import known_pools
 
 
 class RequestedSizes(NamedTuple):
@@ -42,6 +43,9 @@ def requested_instances(state: State, line: CommandLine) -> tuple[RequestedSizes
     )
     for unit in units:
         _check_unit(state, template, unit)
+    default = state.units.unit_of(Disk(0), template)
+    if default not in state.units.local and state.lacks_unit(template):
+        raise HtoolsError(f"no node has {default}, where disks of disk template {template.value} are")
     for name, _ in line.resource:
         if name not in state.units.classes:
             raise HtoolsError(no_node_has(name, state.units.classes))
@@ -53,15 +57,23 @@ def requested_instances(state: State, line: CommandLine) -> tuple[RequestedSizes
 def _template(state: State, units: Sequence[DesiredUnit]) -> DiskTemplate:
     """Find the first disk template that the cluster and its policy enable, for the requested units.
 
-    Where nodes report storage units, but nothing says what the cluster enables, templates with disks come
-    first. Raises HtoolsError if there is none.
+    Where nodes report storage units, templates whose unit no node has come last. If nothing says what the
+    cluster enables, templates whose storage is known come first, and the one without disks after all others.
+    Raises HtoolsError if there is none.
     """
     allowed, enabled = state.cluster.ipolicy.disk_templates, state.cluster.enabled_templates
     found = [each for each in (allowed if enabled is None else enabled) if each in allowed]
     if not found:
         raise HtoolsError("null list of disk templates received from cluster")
-    if enabled is None and state.units.reported:
-        found.sort(key=lambda each: each is DiskTemplate.DISKLESS)
+    if state.units.reported:
+        pools = known_pools(state.cluster, state.units)
+        known = {StorageType.LVM_VG, StorageType.FILE, *(pool.type for pool in pools)}
+
+        def rank(each: DiskTemplate) -> tuple[bool, bool, bool]:
+            without = enabled is None and each is DiskTemplate.DISKLESS
+            return state.lacks_unit(each), without, enabled is None and TYPE_OF[each] not in known
+
+        found.sort(key=rank)
     fitting = [each for each in found if all(holds(unit, each) for unit in units)]
     if not fitting:
         raise HtoolsError(f"no enabled disk template is on {' and '.join(map(str, dict.fromkeys(units)))}")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.model import tags
-from ganeti_htools.model.cluster import Cluster, Instance, Node
+from ganeti_htools.model.cluster import Cluster, Disk, Instance, Node
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints, by_unit
 from ganeti_htools.model.disk_defaults import with_disk_defaults
 from ganeti_htools.model.figures import Figures
@@ -254,6 +254,13 @@ class State:
             classes=needs.classes,
             secondary_classes=needs.secondary_classes,
         )
+
+    def lacks_unit(self, template: DiskTemplate) -> bool:
+        """Whether no node has the unit of a template's disks, although nodes would report it."""
+        unit = self.units.unit_of(Disk(0), template)
+        if self.units.reported and unit in self.units.local:
+            return not by_unit(self.columns, "t_dsk")[self.units.local.index(unit)].any()
+        return unit.type.local and unit.type in self.units.reported_types
 
     def with_disk_defaults(self, group: int, asked: RequestedInstance) -> RequestedInstance:
         """Return a new instance with the disk defaults of a group (row). Instances of the cluster are

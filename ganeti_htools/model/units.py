@@ -19,10 +19,11 @@ class Units(NamedTuple):
     """The units of a cluster.
 
     ``local`` are the units on nodes, the default volume group first. ``pools`` are the pools that some
-    nodes do not see. ``reported_types`` are the types whose units nodes report; disks of other local types
-    take no space. ``mirrored`` are the volume groups with a separate unit for DRBD disks. ``defaults`` are
-    the units of disks without a named unit. ``classes`` are the custom resource classes that some node has,
-    ``limited`` the classes that Ganeti counts and of which some node limits the amount of one instance.
+    nodes do not see. ``reported_types`` are the types whose units nodes report, or would report if they had
+    any; disks of other local types take no space. ``mirrored`` are the volume groups with a separate unit for
+    DRBD disks. ``defaults`` are the units of disks without a named unit. ``classes`` are the custom resource
+    classes that some node has, ``limited`` the classes that Ganeti counts and of which some node limits the
+    amount of one instance.
     """
 
     local: tuple[DesiredUnit, ...]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.disk_defaults import with_disk_defaults
 from ganeti_htools.model.resource_classes import is_own
-from ganeti_htools.model.storage import TYPE_NAMES, DesiredUnit, StorageType
+from ganeti_htools.model.storage import TYPE_NAMES, TYPE_OF, DesiredUnit, StorageType
 from ganeti_htools.model.units import SINGLE, Units
 
 POOL_TAG = "htools:storage:"
@@ -31,9 +31,16 @@ def _reported_units(cluster: Cluster) -> Units:
         return SINGLE._replace(defaults=cluster.default_units)
     told = _reported(cluster)
     mirrored = frozenset(unit.key for unit in told if unit.type is StorageType.DRBD)
-    types = frozenset(unit.type for unit in told) | {StorageType.LVM_VG}
+    types = frozenset(unit.type for unit in told) | {StorageType.LVM_VG} | _asked_types(cluster)
     units = SINGLE._replace(reported_types=types, mirrored=mirrored, defaults=default_units(cluster))
     return units._replace(local=_local(units.default(StorageType.LVM_VG), told))
+
+
+def _asked_types(cluster: Cluster) -> frozenset[StorageType]:
+    """Return the types whose units nodes would report: Ganeti is asked for the enabled ones only."""
+    if cluster.enabled_templates is None:
+        return frozenset(StorageType)
+    return frozenset(TYPE_OF[template] for template in cluster.enabled_templates)
 
 
 def _reported(cluster: Cluster) -> set[DesiredUnit]:

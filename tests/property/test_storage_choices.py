@@ -97,6 +97,8 @@ def anew(rng: random.Random, state: State, name: str = "new") -> Instance:
     """A new instance with disks on any units that nodes have, or on the default one."""
     template = rng.choice(TEMPLATES)
     units = [unit for unit in state.units.local if unit.type is TYPE_OF[template]]
+    if not units and template is DiskTemplate.FILE and rng.random() < 0.8:  # no node has room for it
+        template = DiskTemplate.EXT
     metadata = [None, *(unit.key for unit in units)] if template is DiskTemplate.DRBD else [None]
     disks = tuple(
         Disk(rng.choice((1024, 5000, 20480)), 1, rng.choice((None, *units)), rng.choice(metadata))

@@ -71,9 +71,11 @@ def is_source(cluster: Cluster, node: Node) -> bool:
 
 
 def counted(cluster: Cluster, unit: DesiredUnit) -> bool:
-    """Whether a unit on nodes limits anything: nodes tell units of its type."""
+    """Whether a unit on nodes limits anything: nodes tell units of its type, or were asked for them."""
     types = {each.type for each in listed(cluster)} | {StorageType.LVM_VG}
-    return unit.type.local and unit.type in types
+    enabled = cluster.enabled_templates
+    asked = told(cluster) and (enabled is None or unit.type in [TYPE_OF[each] for each in enabled])
+    return unit.type.local and (unit.type in types or asked)
 
 
 def free_on(cluster: Cluster, node: Node) -> dict[DesiredUnit, int]:

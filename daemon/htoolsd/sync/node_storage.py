@@ -14,6 +14,7 @@ from ganeti_htools.model.known_storage import (
     DisksByInstance,
     UnitReports,
     UnitSpace,
+    queryable_types,
     units_to_query,
     with_disks,
     with_shared_units,
@@ -41,8 +42,9 @@ class KnownStorage:
     """Storage as it is known now. ``generation`` counts the changes.
 
     ``reports`` count once they are ``complete``. Otherwise nodes without a report would seem to have only the
-    default unit. ``pools`` are those of the daemon's configuration. ``probes`` are measurements of pools.
-    ``shared`` are the pools that one node reported for all nodes.
+    default unit. ``kinds`` are the types that nodes were asked for; the reports do not count while Ganeti
+    enables another one. ``pools`` are those of the daemon's configuration. ``probes`` are measurements of
+    pools. ``shared`` are the pools that one node reported for all nodes.
     """
 
     disks: DisksByInstance = field(default_factory=dict)
@@ -51,6 +53,7 @@ class KnownStorage:
     pools: tuple[Pool, ...] = ()
     probes: Mapping[DesiredUnit, StorageReport] = field(default_factory=dict)
     complete: bool = False
+    kinds: Set[StorageType] = frozenset(REPORTED)
     generation: int = 0
 
     @property
@@ -68,8 +71,9 @@ def revise_storage(
     complete: bool | None = None,
     probes: Mapping[DesiredUnit, StorageReport] | None = None,
     shared: StorageReport | None = None,
+    kinds: Set[StorageType] | None = None,
 ) -> KnownStorage:
-    """Return the storage with other disks, reports, pools or probes.
+    """Return the storage with other disks, reports, types, pools or probes.
 
     It has the next generation if anything changed.
     """
@@ -81,6 +85,7 @@ def revise_storage(
         probes=known.probes if probes is None else probes,
         shared=known.shared if shared is None else shared,
         complete=known.complete if complete is None else complete,
+        kinds=known.kinds if kinds is None else kinds,
     )
     return new if new == known else replace(new, generation=known.generation + 1)
 
@@ -149,7 +154,7 @@ def with_current_storage(
     cluster = with_disks(cluster, known.disks)
     if known.pools:
         cluster = replace(cluster, pools=tuple(_current_pools(cluster, known)))
-    if not (known.reports and known.complete):
+    if not (known.reports and known.complete and known.kinds >= {*queryable_types(cluster)}):
         return cluster
     used, up = used_storage(cluster), {node.name for node in cluster.nodes if node.t_mem}
     rooms = {

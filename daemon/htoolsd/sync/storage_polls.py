@@ -244,6 +244,9 @@ class StoragePolls:
         now, cluster = trio.current_time(), self._model().cluster
         if cluster is None:
             return
+        kinds = queryable_types(cluster)
+        if not self._model().storage.kinds >= {*kinds}:
+            await self._forget(self._model().storage.disks)
         names = [node.name for node in cluster.nodes if node.t_mem]
         self._nodes_asked = {name: when for name, when in self._nodes_asked.items() if name in set(names)}
         due = [
@@ -264,7 +267,7 @@ class StoragePolls:
             return
         await self._poll_configuration()
         before, pools_before = self._used(), self._used_of_pools()
-        kinds, outdated = queryable_types(cluster), now - self._shared_asked >= self.settings.seconds
+        outdated = now - self._shared_asked >= self.settings.seconds
         reports, pools, wrong = await query_units(client, some, kinds, SECONDS, outdated)
         await self._poll_configuration()
         _log_problems(wrong)
@@ -277,7 +280,7 @@ class StoragePolls:
             self._shared_asked = now
             shared = _least_report(pools, pools_before, self._used_of_pools(), now)
             known = revise_storage(known, shared=shared)
-        await self._update(known)
+        await self._update(revise_storage(known, kinds=frozenset(kinds)))
         self._unfinished = True
 
     def _used_of_pools(self) -> Mapping[DesiredUnit, int]:

@@ -72,14 +72,15 @@ def best_place(
 def has_room(alone: GroupState, group: int, number: int) -> bool:
     """Whether this number of standard instances, by the policy of the group (row), can be placed.
 
-    They get the first disk template that the policy enables.
+    They get the first disk template of the policy whose storage unit the group has.
     """
     if not number:
         return True
     policy = alone.state.policies[group]
-    if not policy.disk_templates:
+    template = next((each for each in policy.disk_templates if not alone.state.lacks_unit(each)), None)
+    if template is None:
         return False
-    kind = InstanceKind(policy.disk_templates[0], policy.std.spindle_use)
+    kind = InstanceKind(template, policy.std.spindle_use)
     size = InstanceSize(policy.std.memory_size, policy.std.disk_size, policy.std.cpu_count)
     row = with_disk_defaults(alone.state.cluster.groups[group], kind.instance(size))
     for _ in range(number):

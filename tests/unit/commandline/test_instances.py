@@ -33,13 +33,24 @@ def template(cluster: Cluster, unit: DesiredUnit | None = None) -> DiskTemplate:
 
 
 def test_the_template_is_the_first_that_the_policy_enables() -> None:
-    assert template(with_templates(FILE, PLAIN)) is FILE
+    assert template(replace(NO_UNITS, ipolicy=with_templates(FILE, PLAIN).ipolicy)) is FILE
+
+
+def test_the_template_is_one_whose_storage_nodes_have() -> None:
+    shared = DiskTemplate.SHARED_FILE
+    assert template(with_templates(FILE, shared, DRBD, PLAIN)) is DRBD
+    assert template(with_templates(FILE, shared, RBD, PLAIN)) is RBD
+    assert template(with_templates(FILE, DiskTemplate.DISKLESS, shared)) is shared
+    assert template(with_templates(FILE, RBD, PLAIN, enabled=(FILE, PLAIN))) is PLAIN
+    assert template(with_templates(shared, PLAIN, enabled=(shared, PLAIN))) is shared
+    empty = simu.parse(["p,2,1t,64g,4;file,/srv,0;lvm-vg,ssdvg,1t"])
+    assert template(replace(empty, ipolicy=with_templates(FILE, PLAIN).ipolicy)) is PLAIN
 
 
 def test_template_has_a_disk_where_units_are_declared() -> None:
     diskless = DiskTemplate.DISKLESS
     allowed = with_templates(diskless, FILE, PLAIN)
-    assert template(allowed) is FILE
+    assert template(allowed) is PLAIN
     assert template(replace(NO_UNITS, ipolicy=allowed.ipolicy)) is diskless
     assert template(with_templates(diskless)) is diskless
     assert template(with_templates(diskless, PLAIN, enabled=(diskless, PLAIN))) is diskless
@@ -55,7 +66,7 @@ def test_refuses_template_that_is_not_enabled() -> None:
 
 
 def test_where_the_cluster_tells_its_order_counts() -> None:
-    assert template(with_templates(FILE, PLAIN, enabled=(RBD, PLAIN, FILE))) is PLAIN
+    assert template(with_templates(DRBD, PLAIN, enabled=(RBD, PLAIN, DRBD))) is PLAIN
 
 
 def test_of_the_enabled_ones_it_is_the_first_for_the_unit() -> None:
@@ -88,6 +99,7 @@ def test_disks_of_the_standard_size() -> None:
         ),
         (UNITS, CommandLine(disk_template=RBD, storage_unit=SSD), "template rbd cannot be on lvm-vg/ssdvg"),
         (UNITS, CommandLine(disk_template=PLAIN, storage_unit=MIRRORED), "cannot be on drbd8/mirrored"),
+        (UNITS, CommandLine(disk_template=FILE), "no node has file, where disks of disk template file are"),
         (UNITS, CommandLine(disk_template=PLAIN, disk=((1, VMS),)), "template plain cannot be on rados/vms"),
         (UNITS, CommandLine(disk_template=PLAIN, disk=((1, SSD._replace(key="x")),)), "no node has lvm-vg/x"),
         (NO_UNITS, CommandLine(disk_template=PLAIN, storage_unit=SSD), "no node tells its storage units"),

@@ -89,9 +89,14 @@ class TestSurvey:
         assert units_in_use(cluster(node("node1", unit(XEN)), instances=(placed,))).local == (XEN, SSD)
         assert units_in_use(cluster(node("node1", unit(XEN))), [placed]).local == (XEN, SSD)
 
-    def test_types_that_no_node_tells_have_no_unit(self) -> None:
-        on_file = instance(DiskTemplate.FILE, Disk(10))
-        assert units_in_use(cluster(node("node1", unit(XEN)), instances=(on_file,))).local == (XEN,)
+    def test_unit_that_no_node_has_is_in_use_unless_ganeti_was_not_asked(self) -> None:
+        rows = (instance(DiskTemplate.FILE, Disk(10)), instance(DiskTemplate.DRBD, Disk(10, None, MIRRORED)))
+        found = cluster(node("node1", unit(XEN)), instances=rows)
+        nameless = DesiredUnit(StorageType.FILE, "")
+        assert units_in_use(found).local == (XEN, MIRRORED, nameless)
+        asked = replace(found, enabled_templates=(DiskTemplate.PLAIN, DiskTemplate.FILE))
+        assert units_in_use(asked).local == (XEN, nameless)
+        assert units_in_use(replace(found, enabled_templates=(DiskTemplate.PLAIN,))).local == (XEN,)
 
     def test_only_pools_that_some_do_not_see_matter(self) -> None:
         seeing = [node("node1", unit(XEN), unit(POOL)), node("node2", unit(POOL))]

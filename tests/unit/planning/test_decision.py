@@ -119,6 +119,21 @@ def test_known_units_without_room_refuse() -> None:
     assert UNJUDGED not in refused["info"]
 
 
+def test_template_whose_unit_no_node_reports_is_refused_where_it_was_asked_for() -> None:
+    data = cluster(3, shape(fill=0.3))
+    request = messages.allocate("new.example.org", "file")
+    storage = [{"sunit": ["lvm-vg", "xenvg", []], "free": 50_000, "total": 90_000}]
+    nodes = {name: node | {"storage": storage} for name, node in data["nodes"].items()}
+    refused = answer(text(data | {"nodes": nodes}, request))
+    assert not refused["success"]
+    assert "file is unknown: no node has it; known: lvm-vg/xenvg" in refused["info"]
+    known = rows(data | {"nodes": nodes}, request)
+    live = replace(known, enabled_templates=(DiskTemplate.FILE, DiskTemplate.PLAIN))
+    assert not answer(text(data, request), Known(live, 0.0))["success"]
+    unasked = replace(live, nodes=tuple(replace(node, storage=None) for node in live.nodes))
+    assert answer(text(data, request), Known(unasked, 0.0))["success"]
+
+
 @pytest.mark.parametrize("template", ["drbd", "plain"])
 def test_without_figures_nothing_with_local_disks_is_placed(template: str) -> None:
     data = cluster(3, shape(fill=0.3))

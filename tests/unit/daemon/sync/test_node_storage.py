@@ -81,6 +81,13 @@ def test_reports_count_when_complete() -> None:
     assert with_current_storage(cluster(), known) == cluster()
 
 
+def test_reports_count_when_nodes_were_asked_for_all_enabled_types() -> None:
+    known = KnownStorage({}, {"one": report(1, 1)}, complete=True, kinds={LVM})
+    assert with_current_storage(cluster(), known) == cluster()
+    only_volumes = replace(cluster(), enabled_templates=TEMPLATES[:1])
+    assert with_current_storage(only_volumes, known).nodes[0].storage == (Unit(HDD, 9000, 1),)
+
+
 def test_silent_node_has_no_units() -> None:
     known = KnownStorage({}, {"one": report(1, 1), "gone": report(1, 1)}, complete=True)
     start = cluster()

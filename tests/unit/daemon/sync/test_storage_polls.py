@@ -22,6 +22,7 @@ from tests.support.worlds import delay, replace_disks, role
 from tests.unit.simulator.test_storage_units import HDD, SSD, world
 from tests.unit.simulator.test_storage_units import units as units_of
 
+LVM_VG = StorageType.LVM_VG
 ALWAYS, NEEDED = StoragePollSettings("always", 600), StoragePollSettings("when-needed", 600)
 UNITS, DISKS = "OP_NODE_QUERY_STORAGE", "OP_INSTANCE_QUERY_DATA"
 
@@ -176,6 +177,21 @@ async def test_polls_begin_when_a_request_names_another_unit(
         sync.storage.request_units()
         await trio.sleep(60)
         assert asked(luxid) == [UNITS]
+
+
+async def test_nodes_are_asked_again_when_another_type_is_enabled(autojump_clock: MockClock) -> None:
+    start = single()
+
+    def enabling(*templates: DiskTemplate) -> World:
+        policy = replace(start.cluster.ipolicy, disk_templates=templates)
+        return replace(start, cluster=replace(start.cluster, ipolicy=policy))
+
+    async with ganeti(enabling(DiskTemplate.DRBD)) as luxid, following(luxid, ALWAYS) as sync:
+        await trio.sleep(60)
+        assert units(sync)["one"] == {Unit(HDD, 9000, 8000)}
+        luxid.jobs.change(enabling(DiskTemplate.DRBD, DiskTemplate.FILE))
+        await trio.sleep(60)
+        assert {unit.desired.type for unit in units(sync)["one"] or ()} == {LVM_VG, StorageType.FILE}
 
 
 async def test_free_space_follows_the_disks(autojump_clock: MockClock, tmp_path: Path) -> None:
