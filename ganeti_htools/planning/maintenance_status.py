@@ -6,8 +6,6 @@ import numpy as np
 
 from ganeti_htools.engine.maintenance.returning import lost_now
 from ganeti_htools.engine.maintenance.ways import way_to
-from ganeti_htools.engine.redundancy.health import groups
-from ganeti_htools.engine.redundancy.recoverability import nodes_of_unrecoverable
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.maintenance_tags import maintenance_of
@@ -41,16 +39,14 @@ def rolls(cluster: Cluster) -> list[dict[str, Any]]:
 def maintenance_status(state: State) -> dict[str, Any]:
     """Report the nodes in maintenance, and the online nodes that could not be lost now, as JSON."""
     cluster, lost = state.cluster, lost_now(state)
-    fragile = np.zeros(len(state.group), np.bool_)
-    for group in groups(state):
-        fragile |= nodes_of_unrecoverable(state, state.group == group, lost)
+    hosts = np.isin(np.arange(len(state.group)), state.pnode[lost])
     return {
         "nodes": [
             facts | _node(state, state.nodes[facts["name"]]) for facts in nodes_in_maintenance(cluster)
         ],
         "rolls": rolls(cluster),
         "away": _away(state),
-        "fragile": state.names(np.flatnonzero(fragile).tolist()),
+        "fragile": state.names(np.flatnonzero(hosts & ~state.columns.offline).tolist()),
     }
 
 

@@ -2,12 +2,15 @@
 
 Known differences, left out here: where a group is named in a cluster of several and where a group is
 changed, the original's check of redundancy looks at wrong instances; where all nodes have exclusive
-storage it forgets the groups not chosen; an evacuation without target groups is worded otherwise.
+storage it forgets the groups not chosen; an evacuation without target groups is worded otherwise, and
+fails over to nodes that take no instances.
 """
 
 import json
+import random
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +74,26 @@ def _survives_saving(case: Case) -> bool:
     return len(case.data["nodegroups"]) == 1 or not dedicated or case.request["type"] != "allocate"
 
 
+def refused_failovers(asked: Case) -> list[str]:
+    """Instances of an evacuation that would have to start on a secondary that takes no instances."""
+    mode, nodes = asked.request.get("evac_mode"), asked.data["nodes"]
+    closed = {name for name, node in nodes.items() if node["offline"] or node["drained"]}
+
+    def refused(instance: Any) -> bool:
+        primary, secondary = instance["nodes"]
+        return secondary in closed and (mode == "primary-only" or mode == "all" and primary in closed)
+
+    rows = asked.data["instances"]
+    names = asked.request["instances"] if mode else ()
+    return [name for name in names if rows[name]["disk_template"] == "drbd" and refused(rows[name])]
+
+
+def without(asked: Case, names: list[str]) -> Case:
+    """The case without these instances in its request."""
+    left = [name for name in asked.request.get("instances", ()) if name not in names]
+    return replace(asked, request=asked.request | {"instances": left}) if names else asked
+
+
 def scores(oracle: Oracle, case: Case, saved: Path) -> list[float]:
     """The score of each group of a saved cluster, by Debian's hbal."""
     found = []
@@ -85,11 +108,34 @@ def scores(oracle: Oracle, case: Case, saved: Path) -> list[float]:
 @pytest.mark.parametrize("seed", one_by_one(600))
 def test_same_decision(oracle: Oracle, seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = case(seed)
+    asked = without(asked, refused_failovers(asked))
     both = Both(oracle, asked, tmp_path, capsys)
     assert comparable(both.answer) == comparable(both.expected)
     if both.answer["success"] and _survives_saving(asked):
         after = [scores(oracle, asked, path.with_suffix(".post-ialloc")) for path in (both.ours, both.theirs)]
         assert all(ours <= theirs for ours, theirs in zip(*after, strict=True))
+
+
+@pytest.mark.parametrize("seed", one_by_one(88))
+def test_evacuation_fails_where_the_secondary_takes_no_instances(
+    oracle: Oracle, seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All others move as if these had not been asked for."""
+    asked, rng = case(seed, "node-evacuate"), random.Random(seed)
+    drained = rng.sample([*asked.data["nodes"]], 2)
+    nodes = {name: row | {"drained": name in drained} for name, row in asked.data["nodes"].items()}
+    asked = replace(asked, data=asked.data | {"nodes": nodes})
+    names = refused_failovers(asked)
+    both = Both(oracle, without(asked, names), tmp_path, capsys)
+    assert comparable(both.answer) == comparable(both.expected)
+    if names:
+        request = tmp_path / "request"
+        request.write_text(asked.text)
+        assert main([str(request), *asked.options]) == 0
+        moved, failed, jobs = json.loads(capsys.readouterr().out)["result"]
+        others = both.answer["result"]
+        assert [moved, jobs] == [others[0], others[2]]
+        assert {name for name, _ in failed} == {*names, *(name for name, _ in others[1])}
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,10 @@ def fail_over(
     state: State, asked: RequestedInstance, options: PlacementOptions, reporter: Reporter = SILENT
 ) -> None:
     """Start a mirrored instance on its secondary, in place. Raises RequestFailed if it must not be."""
+    target = state.snode[[asked.index]]
+    if state.columns.offline[target[0]]:
+        reporter.rejecting(target, "takes no instances")
+        raise RequestFailed(f"its secondary {state.cluster.nodes[target[0]].name} takes no instances")
     trial = placements.failover(state, asked, np.ones(len(state.group), np.bool_), options.ignore_soft_errors)
     reporter.judged(trial.pnode, trial)
     if trial.codes[0] != FITS:

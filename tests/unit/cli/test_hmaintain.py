@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.cli import hmaintain
+from ganeti_htools.cli import hcheck, hmaintain
 
 # node1 is the master. On node2 there is something of everything.
 FILE = """\
@@ -253,6 +253,17 @@ def test_second_start_keeps_the_first_home(run: Run) -> None:
     status, out, _ = run("end", "node1", "-C", tags=(SET, SET), at="node4.org", home="htools:home:node2.org")
     assert status == 0
     assert "pool" not in out
+
+
+def test_status_names_the_nodes_that_hcheck_names(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The mirror of mail is on a node in maintenance, so mail does not come back without node1."""
+    _, out, _ = run("status", tags=("", SET), at="node4.org")
+    assert "Without node1.org not all instances would come back now" in out
+    hcheck.main(["-t", str(tmp_path / "cluster"), "--what-if-lost=any", "--json"])
+    losses = json.loads(capsys.readouterr().out)["lost"]
+    assert [loss["node"] for loss in losses if not loss["survived"]] == ["node1.org"]
 
 
 def test_status(run: Run) -> None:

@@ -1,6 +1,7 @@
 """One instance leaves its primary, its secondary or both: the parts of the move, or the reason against."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.moves import MovePart, Operation
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
+from ganeti_htools.model.tags import MAINTENANCE
 from ganeti_htools.model.types import DiskTemplate, EvacMode
 from tests.support.by_hand import cluster, instance
 
@@ -104,6 +106,17 @@ def test_instance_that_cannot_leave_stays(index: int, mode: EvacMode, targets: s
         left(state, index, mode, targets)
     assert str(failure.value) == why
     assert (int(state.pnode[index]), int(state.snode[index])) == before
+
+
+@pytest.mark.parametrize("change", [{"offline": True}, {"tags": (MAINTENANCE,)}])
+@pytest.mark.parametrize(("mode", "closed"), [(EvacMode.PRIMARY, "b"), (EvacMode.ALL, "ab")])
+def test_mirrored_instance_stays_when_its_secondary_takes_no_instances(
+    change: dict[str, Any], mode: EvacMode, closed: str
+) -> None:
+    made = state_of().cluster
+    nodes = [replace(row, **change) if row.name in closed else row for row in made.nodes]
+    with pytest.raises(RequestFailed, match=r"its secondary b takes no instances$"):
+        left(derive(replace(made, nodes=tuple(nodes))), DRBD, mode)
 
 
 def test_a_mirrored_instance_without_a_secondary_cannot_leave() -> None:
