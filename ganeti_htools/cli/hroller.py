@@ -3,6 +3,8 @@
 import sys
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from ganeti_htools.cli.cluster import load, make_state, save
 from ganeti_htools.cli.report import reboots
 from ganeti_htools.cli.terminal.messages import progress, warn
@@ -15,6 +17,7 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
+from ganeti_htools.model.wording import shorten_names
 from ganeti_htools.planning import view
 
 
@@ -30,6 +33,10 @@ def run(line: CommandLine) -> None:
     _look_for_master(cluster, line.force)
     save(line, "original", "before hroller run", lambda: view.without_options(state, cluster))
     members = _members(state, line)
+    if line.full_evacuation or not line.offline_maintenance:
+        stuck = rolling.stuck(state) & members[state.pnode]
+        _warn_of(state, stuck)
+        members[state.pnode[stuck]] &= not line.json  # Debian's text has them
     graph = rolling.node_graph(state, members, line.offline_maintenance)
     if line.verbose > 2 and not line.json:
         print(f"Node Graph: {reboots.graph(graph)}")
@@ -65,6 +72,16 @@ def _look_for_master(cluster: Cluster, force: bool) -> None:
         if not force:
             raise HtoolsError(problem)
         warn(f"Warning: {problem}")
+
+
+def _warn_of(state: State, stuck: Bools) -> None:
+    """Warn of instances that cannot fail over while their nodes are rebooted."""
+    rows = np.flatnonzero(stuck)
+    if len(rows):
+        names = shorten_names([state.cluster.instances[row].name for row in rows])
+        nodes = shorten_names(state.names(dict.fromkeys(state.pnode[rows].tolist())))
+        which = "its secondary takes" if len(rows) == 1 else "their secondaries take"
+        warn(f"Warning: {names} cannot leave {nodes}: {which} no instances")
 
 
 def _list(names: Iterable[str]) -> str:

@@ -81,7 +81,7 @@ def refused_failovers(asked: Case) -> list[str]:
 
     def refused(instance: Any) -> bool:
         primary, secondary = instance["nodes"]
-        return secondary in closed and (mode == "primary-only" or mode == "all" and primary in closed)
+        return secondary in closed and (mode == "primary-only" or (mode == "all" and primary in closed))
 
     rows = asked.data["instances"]
     names = asked.request["instances"] if mode else ()

@@ -7,7 +7,8 @@ each group everything is moved back.
 
 As with Ganeti's htools, instances go to the first node of their group with room, in input order, and
 migration tags are not looked at. The nodes between the first and the last to be rebooted are emptied
-along with them, even if they themselves are not to be rebooted.
+along with them, even if they themselves are not to be rebooted, unless instances would then go to a node
+that is rebooted with them or takes no instances.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -92,6 +93,12 @@ def without_secondary(state: State) -> Bools:
     return alone
 
 
+def stuck(state: State) -> Bools:
+    """Mark mirrored instances that cannot leave their primary: the secondary takes no instances."""
+    off: Bools = ~without_secondary(state) & ~state.forthcoming & ~placement_rules.fixed(state)
+    return off & state.columns.offline[state.snode]
+
+
 def node_graph(state: State, members: Bools, offline: bool) -> NodeGraph:
     """Return the graph of nodes that must not be down together. Raises HtoolsError without nodes."""
     rows = np.flatnonzero(members)
@@ -130,11 +137,35 @@ def reboot_groups(
 
     Raises HtoolsError if instances that must move have no room.
     """
-    state, groups = replace(state, allowed_migrations=None), []
+    state = replace(state, allowed_migrations=None)
+    groups = _groups(state, members, classes, maintenance, progress)
+    if any(goes_astray(state, group) for group in groups):
+        members = members.copy()
+        members[state.pnode[stuck(state)]] = False
+        classes = [[node for node in rows if members[node]] for rows in classes]
+        groups = _groups(state, members, classes, maintenance, progress)
+    return _master_last(state, sorted(groups, key=lambda group: -len(group.nodes)))
+
+
+def _groups(
+    state: State, members: Bools, classes: Classes, maintenance: Maintenance, progress: Progress
+) -> list[RebootGroup]:
+    groups = []
     for nodes, moved in _parts(state, classes, maintenance, progress):
         chosen = tuple(node for node in nodes if members[node])
         groups.append(RebootGroup(chosen, tuple(_relocations(state, moved))))
-    return _master_last(state, sorted(groups, key=lambda group: -len(group.nodes)))
+    return groups
+
+
+def goes_astray(state: State, group: RebootGroup) -> bool:
+    """Whether an instance goes to a node of the group, or to one that takes no instances."""
+    closed = state.columns.offline.copy()
+    closed[list(group.nodes)] = True
+    return any(
+        closed[new] and NOWHERE != new != old[each.instance]
+        for each in group.relocations
+        for new, old in ((each.pnode, state.pnode), (each.snode, state.snode))
+    )
 
 
 def _parts(

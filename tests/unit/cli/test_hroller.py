@@ -2,12 +2,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ganeti_htools.backends import text
 from ganeti_htools.cli import hroller
 from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.tags import MAINTENANCE
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
 from tests.support.by_hand import instance
@@ -95,6 +97,40 @@ def test_the_report_as_json(tmp_path: Path, described: Cluster, capsys: pytest.C
             {"instance": "b", "primary": "n1"},
         ],
     }
+
+
+@pytest.mark.parametrize("options", [[], ["--skip-non-redundant"]])
+@pytest.mark.parametrize("change", [{"offline": True}, {"tags": (MAINTENANCE,)}])
+def test_warns_of_instance_whose_secondary_takes_none_and_leaves_it_out_of_json(
+    options: Sequence[str],
+    change: dict[str, Any],
+    tmp_path: Path,
+    described: Cluster,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = described.nodes
+    closed = replace(described, nodes=(rows[0], replace(rows[1], **change), *rows[2:]))
+    warning = "Warning: a cannot leave n0: its secondary takes no instances\n"
+    assert run(tmp_path, closed, "--no-headers", *options) == 0
+    printed = capsys.readouterr()
+    assert ("n0" in printed.out.replace("\n", ",").split(","), printed.err) == (True, warning)
+    assert run(tmp_path, closed, "--json", *options) == 0
+    printed = capsys.readouterr()
+    nodes = {node for group in json.loads(printed.out)["groups"] for node in group["nodes"]}
+    assert (nodes, printed.err) == ({"n3"} if options else {"n2", "n3"}, warning)
+    assert run(tmp_path, closed, "--json", "--offline-maintenance", *options) == 0
+    printed = capsys.readouterr()
+    assert ("n0" in printed.out, printed.err) == (True, "")
+
+
+def test_full_evacuation_moves_nothing_to_a_node_of_the_same_group(
+    tmp_path: Path, described: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The instance of n1, which is not rebooted, stays there."""
+    mirrored = replace(described, instances=(instance("a", DiskTemplate.DRBD, "n1", "n0"),))
+    options = "--node-tags=red", "--full-evacuation", "--print-moves", "--no-headers"
+    assert run(tmp_path, mirrored, *options) == 0
+    assert lines(capsys) == ["n3,n0", "  a n1 n2"]
 
 
 def test_what_was_loaded_is_saved(
