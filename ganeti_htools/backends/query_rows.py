@@ -10,6 +10,7 @@ from ganeti_htools.backends.iallocator import ipolicy
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Nic, Node, check
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.ganeti_version import reported_version
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.types import AllocPolicy
 
 
@@ -30,9 +31,24 @@ def cluster(info: Fields, groups: list[Group], nodes: list[Node], instances: lis
         candidate_pool=info.count("candidate_pool_size") if info.has("candidate_pool_size") else None,
         ganeti=reported_version(info.text("software_version")) if info.has("software_version") else None,
         iallocator=info.text("default_iallocator") if info.has("default_iallocator") else "",
+        iallocator_options=_iallocator_options(info),
     )
     check(made)
     return made
+
+
+def _iallocator_options(info: Fields) -> PlacementOptions:
+    """Read the parameters with which Ganeti calls the iallocator; ``hail(1)`` has their meaning."""
+    key = "default_iallocator_params"
+    given = info.object(key).values if info.has(key) else {}
+    nodes = given.get("restrict-allocation-to")
+    return PlacementOptions(
+        capacity="no-capacity-checks" not in given,
+        accept_existing="accept-existing-errors" in given,
+        ignore_soft_errors="ignore-soft-errors" in given,
+        restrict_to=tuple(str(nodes).split(",")) if nodes else None,
+        inter_group="inter-group" in given,
+    )
 
 
 def _led(node: Node, master: bool, hypervisor: str) -> Node:

@@ -97,11 +97,11 @@ async def _next(
     """Prepare the next jobset to fit the cluster. Returns ending and reason if the run ends instead."""
     run, late = queue.run, None
     await claim(())
-    failed = [task for task in run.tasks if task.failed]
+    failed = [task for task in run.tasks if task.fatal]
     if failed:
         others = [_retry(run, task) for task in failed]
         if None in others:
-            return Ending.FAILED, "; ".join(_failure(task) for task in failed)
+            return _ending(run)
         retries = [other for other in others if other is not None]
         if any(other.opcodes == task.job.opcodes for other, task in zip(retries, failed, strict=True)):
             with trio.move_on_after(_PAUSE):
@@ -110,19 +110,25 @@ async def _next(
             task.repeated = True
         run.rest = [retries, *run.rest]
     if not run.rest:
-        return Ending.DONE, ""
+        return _ending(run)
     for _ in range(_MAX_REVIEWS):
         ended = await _review(queue, read, check, stop, answers)
         if ended is not None:
             return ended
         if not run.rest:
-            return Ending.DONE, ""
+            return _ending(run)
         if why := over():
             return Ending.STOPPED, why
         late = await claim(run.rest[0])
         if late is None:
             return None, ""
     return Ending.CHANGED, f"{late}, {_MAX_REVIEWS} times in a row"
+
+
+def _ending(run: Run) -> tuple[Ending, str]:
+    """Return the ending of a run that submits no more jobs, and its reason."""
+    failures = "; ".join(_failure(task) for task in run.failed)
+    return (Ending.FAILED, failures) if failures else (Ending.DONE, "")
 
 
 async def _review(

@@ -37,6 +37,7 @@ class Job:
     * ``judge``: judges the results of the opcodes.
     * ``retry``: returns the job to try after a failure with this error, None for none.
     * ``awaits``: nodes whose daemons have to answer before the job is submitted.
+    * ``independent``: a failure concerns its instance only; later jobs are submitted nevertheless.
     * ``room``: the new instance, on its future nodes, for which the job's plan makes room.
     """
 
@@ -51,6 +52,7 @@ class Job:
     judge: Callable[[Any], JobVerdict] | None = None
     retry: "Callable[[str], Job | None] | None" = None
     awaits: tuple[str, ...] = ()
+    independent: bool = False
     room: Instance | None = None
 
     @property

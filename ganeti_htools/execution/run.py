@@ -36,6 +36,11 @@ class Task:
         return self.error is not None and not self.repeated
 
     @property
+    def fatal(self) -> bool:
+        """Whether its failure ends the run: no later job is submitted."""
+        return self.failed and not (self.job.independent and self.status is JobStatus.ERROR)
+
+    @property
     def done(self) -> bool:
         """Whether the job has succeeded."""
         return self.status is JobStatus.SUCCESS and self.error is None
@@ -82,6 +87,11 @@ class Run:
     def current(self) -> list[Task]:
         """Tasks that have not ended."""
         return [task for task in self.tasks if not task.over]
+
+    @property
+    def failed(self) -> list[Task]:
+        """Tasks that have failed."""
+        return [task for task in self.tasks if task.failed]
 
     @property
     def switches(self) -> bool:

@@ -40,7 +40,7 @@ STORAGE_KEYS = (
 )
 INFO_KEYS = (
     *("name", "master", "tags", "ipolicy", "default_hypervisor", "candidate_pool_size"),
-    *("software_version", "default_iallocator"),
+    *("software_version", "default_iallocator", "default_iallocator_params"),
     *STORAGE_KEYS,
 )
 

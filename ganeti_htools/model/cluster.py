@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.ganeti_version import GanetiVersion
 from ganeti_htools.model.inventory import Inventories, Inventory
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.policy import DEFAULT_IPOLICY, Demand, IPolicy
 from ganeti_htools.model.storage import DesiredUnit, Pool, Unit
 from ganeti_htools.model.tags import MAINTENANCE
@@ -199,7 +200,8 @@ class Cluster:
     ``pools`` has the sizes of pools that no node reports. ``pool_settings`` are the inventories that
     administrators set for pools: reserved amounts, and limits of the amount of one instance.
     ``candidate_pool`` is the number of master candidates that Ganeti wants, and ``ganeti`` is its version;
-    None if unknown. ``iallocator`` is the default one, empty without one.
+    None if unknown. ``iallocator`` is the default one, empty without one; Ganeti calls it with
+    ``iallocator_options``.
 
     ``standby`` has nodes that stopped reporting, with their last figures and without their instances.
     ``moving`` has instances on the nodes to which they will move; only rules of tags look at it.
@@ -219,6 +221,7 @@ class Cluster:
     moving: tuple[Instance, ...] = ()
     ganeti: GanetiVersion | None = None
     iallocator: str = ""
+    iallocator_options: PlacementOptions = field(default_factory=PlacementOptions)
 
 
 def template_not_enabled(cluster: Cluster, template: DiskTemplate) -> str | None:

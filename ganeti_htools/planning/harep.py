@@ -6,22 +6,25 @@ is going on, has failed or was cut off is left alone by every harep.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import dropwhile
 from math import nan
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
 import numpy as np
 
+from ganeti_htools.engine.allocation.move_parts import carry_out
 from ganeti_htools.engine.balancing.balance import score_of
+from ganeti_htools.engine.decide import decide
 from ganeti_htools.engine.repair.authorisation import Allowed, Suspended
 from ganeti_htools.engine.repair.damage import Damage, RepairScope
 from ganeti_htools.engine.repair.records import Outcome, Repair, RepairType
 from ganeti_htools.engine.repair.states import Condition
 from ganeti_htools.execution.jobs import Job, Jobsets
 from ganeti_htools.execution.review import Check, Review, Say
-from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.errors import DataError
-from ganeti_htools.model.moves import MoveKind, NamedMove, Operation
+from ganeti_htools.model.cluster import Cluster, Instance
+from ganeti_htools.model.errors import DataError, RequestFailed
+from ganeti_htools.model.moves import MoveKind, MovePart, NamedMove, Operation
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import steps, view
 from ganeti_htools.planning.node_work import both, tag_instance, untag_instance
@@ -35,7 +38,7 @@ from ganeti_htools.planning.plan import (
     replan,
     unwatched,
 )
-from ganeti_htools.planning.repairs import RepairNeed, repair_needs, work_of
+from ganeti_htools.planning.repairs import RepairNeed, repair_needs, request_of, work_of
 
 _MOVES = (RepairType.FAILOVER, RepairType.MIGRATE)  # quick, and instances that are down wait for them
 
@@ -137,21 +140,32 @@ class RepairPlan(ToolPlan[RepairOptions]):
 
         def check(cluster: Cluster, rest: Jobsets, _made: int) -> Review:
             state = state_of(cluster, options)
-            obstacle = _obstacle(plan(state, options).repairs, rest[0][0])
+            now = plan(state, options)
+            obstacle = _obstacle(now, rest[0][0])
             if obstacle is None:
                 return Review()
+            if on_change == "stop":
+                left = list(dropwhile(lambda jobs: _planned(now, jobs[0]) is None, rest))
+                urgent = left and _obstacle(now, left[0][0]) is not None
+                return Review(obstacle, None if urgent else left)
             new = replan(obstacle, on_change, say, watched, lambda _progress: plan(state, self.options))
             return Review(obstacle, new.jobs() if new is not None else None)
 
         return check
 
 
-def _obstacle(now: tuple[PlannedRepair, ...], job: Job) -> str | None:
-    """Return why a repair's job is not the next one any more, or None. ``now`` is what a plan has now."""
-    found = next((each for each in now if each.job.opcodes == job.opcodes), None)
+def _obstacle(now: RepairPlan, job: Job) -> str | None:
+    """Return why a repair's job is not the next one any more, or None. ``now`` is the present plan."""
+    found = _planned(now, job)
     if found is None:
-        return f"{job.title} is not needed or not allowed any more"
-    return f"{now[0].title} is more urgent" if now[0].urgent > found.urgent else None
+        why = now.refused.get(str(job.opcodes[0]["name"]))
+        return f"{job.title}: {why}" if why else f"{job.title} is not needed any more"
+    first = now.repairs[0]
+    return f"{first.title} is more urgent" if first.urgent > found.urgent else None
+
+
+def _planned(now: RepairPlan, job: Job) -> PlannedRepair | None:
+    return next((each for each in now.repairs if each.job.opcodes == job.opcodes), None)
 
 
 def state_of(cluster: Cluster, options: RepairOptions) -> State:
@@ -165,15 +179,20 @@ def plan(state: State, options: RepairOptions, _progress: Progress = lambda _tex
     group = None if options.group is None else view.group(state, options.group, "unknown node group")
     chosen = view.named_instances(cluster, options.view)
     repairs, refused = list[PlannedRepair](), dict[str, str]()
-    for need in repair_needs(cluster, options.now, RepairScope(options.migrate_drained, options.shared)):
-        if need.damage is None or group not in (None, state.group[state.nodes[need.row.pnode]]):
+    scope, after = RepairScope(options.migrate_drained, options.shared), state
+    damaged = [(each, each.damage) for each in repair_needs(cluster, options.now, scope) if each.damage]
+    for need, damage in sorted(damaged, key=lambda each: _order(each[1])):
+        if group not in (None, state.group[state.nodes[need.row.pnode]]):
             continue
-        why = _refusal(need, need.damage, *chosen)
-        if why is None:
-            repairs.append(PlannedRepair(need, need.damage, _job(need, need.damage, cluster, options.now)))
-        else:
+        if (why := _refusal(need, damage, *chosen)) is not None:
             refused[need.name] = why
-    repairs.sort(key=lambda each: not each.urgent)
+            continue
+        try:
+            after = _repaired(after, need.row, damage)
+        except RequestFailed as error:
+            refused[need.name] = f"{damage.repair.value} finds no node: {error}"
+        else:
+            repairs.append(PlannedRepair(need, damage, _job(need, damage, cluster, options.now)))
     most = options.most if options.most >= 0 else None
     return RepairPlan(state, options, tuple(repairs[:most]), refused)
 
@@ -199,6 +218,21 @@ def _refusal(need: RepairNeed, damage: Damage, selected: set[str], excluded: set
     return f"no tag allows {damage.repair.value}"
 
 
+def _order(damage: Damage) -> tuple[bool, int]:
+    """Return the place of a repair: quick ones first, the most destructive ones last."""
+    return damage.repair not in _MOVES, damage.repair.risk
+
+
+def _repaired(state: State, row: Instance, damage: Damage) -> State:
+    """Return the state after a repair. Raises RequestFailed if the iallocator finds no nodes for it."""
+    request, options = request_of(damage, row), state.cluster.iallocator_options
+    if request is not None:
+        return decide(state, request, options).state
+    asked, state = state.instance(state.cluster.instances.index(row)), state.copy()
+    carry_out(state, asked, MovePart(Operation.FAILOVER), options)
+    return state
+
+
 def _job(need: RepairNeed, damage: Damage, cluster: Cluster, now: int) -> Job:
     """Make the job of a repair, with its record, which replaces earlier ones."""
     record = Repair(damage.repair, str(uuid5(NAMESPACE_OID, f"{need.name} {now}")), now)
@@ -209,7 +243,8 @@ def _job(need: RepairNeed, damage: Damage, cluster: Cluster, now: int) -> Job:
         untag_instance(need.name, failed, *need.state.then(Condition.HEALTHY, record).outdated),
         tag_instance(need.name, succeeded),
     )
-    return Job(f"{need.name}: {damage.repair.value}", *work, _move(need, damage))
+    title = f"{need.name}: {damage.repair.value}"
+    return Job(title, *work, _move(need, damage), independent=True)
 
 
 def _move(need: RepairNeed, damage: Damage) -> NamedMove | None:

@@ -9,6 +9,7 @@ from ganeti_htools.engine.repair.records import RepairType
 from ganeti_htools.engine.repair.states import RepairState, initial_state
 from ganeti_htools.luxi import opcodes
 from ganeti_htools.model.cluster import Cluster, Instance
+from ganeti_htools.model.request import Allocate, Placement, Relocate, Request
 from ganeti_htools.planning.node_work import Work
 
 _USUAL_IALLOCATOR = "hail"  # where the cluster has no default
@@ -42,6 +43,16 @@ def repair_needs(cluster: Cluster, now: float, scope: RepairScope) -> list[Repai
         )
         for instance in cluster.instances
     ]
+
+
+def request_of(damage: Damage, row: Instance) -> Request | None:
+    """Return the iallocator request that Ganeti makes during a repair; None if it makes none."""
+    if damage.repair is RepairType.REINSTALL:
+        return Allocate(Placement(row, row.template.required_nodes))
+    leaving = (
+        row.snode if damage.repair is RepairType.FIX_STORAGE else row.pnode if damage.elsewhere else None
+    )
+    return None if leaving is None else Relocate(row.name, 1, (leaving,))
 
 
 def work_of(damage: Damage, instance: str, iallocator: str) -> list[Work]:

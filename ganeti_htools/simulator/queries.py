@@ -164,6 +164,7 @@ def cluster_info(world: World) -> dict[str, Any]:
         # With KVM, htools would replace the memory that nodes use themselves by a constant.
         "default_hypervisor": "fake",
         "default_iallocator": "hail",
+        "default_iallocator_params": {},
         "enabled_hypervisors": ["fake"],
         "ipolicy": tables.ipolicy(cluster.ipolicy),
         "candidate_pool_size": world.candidate_pool,

@@ -42,6 +42,7 @@ INSTANCES = {
     "rep-suspended": ("plain", LOST, "suspend"),
 }
 POLICY = ("policy-one", "policy-two")  # mirrored; tagged in the policy's test only
+HALVED = ("half-tied", "half-free")  # have lost their secondary; rules forbid the first another one
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +55,7 @@ def lost() -> Iterator[None]:
         commands.append([*ADD, *SMALL, "-t", template, "-s", "1G", "-n", nodes, *more, tags, name])
     mirrored = "-t", "drbd", "-s", "1G", "-n", f"{LOST}:node3"
     commands += [[*ADD, *SMALL, *mirrored, name] for name in POLICY]
+    commands += [[*ADD, *SMALL, "-t", "drbd", "-s", "1G", "-n", f"node3:{LOST}", name] for name in HALVED]
     before = volumes()
     # While the mirrored instance has one node only, N+1 would refuse every new place.
     run(["gnt-cluster", "modify", "--default-iallocator-params=no-capacity-checks="])
@@ -61,7 +63,7 @@ def lost() -> Iterator[None]:
     switch_off(LOST)
     run(["gnt-node", "modify", "--offline=yes", "--auto-promote", LOST])
     yield
-    names = [name for (name,) in table("gnt-instance", "name") if name in (*INSTANCES, *POLICY)]
+    names = [name for (name,) in table("gnt-instance", "name") if name in (*INSTANCES, *POLICY, *HALVED)]
     run(*(["gnt-instance", "remove", "-f", "--ignore-failures", name] for name in names))
     switch_on(LOST)
     run(["gnt-node", "modify", "--force", "--offline=no", LOST])
@@ -103,11 +105,11 @@ def failures(after: int) -> list[tuple[int, str]]:
     return [(number, str(result)) for number, status, result in rows if number > after and status == "error"]
 
 
-def settings(mode: str) -> str:
-    """The configuration of a policy that repairs one of its instances in a day."""
+def settings(mode: str, moves: int = 1) -> str:
+    """The configuration of a policy that makes so many repairs in a day."""
     return (
         f'config_seconds = 1\nlive_seconds = 20\n[repair]\nmode = "{mode}"\ngroups = ["default"]\n'
-        f"moves_per_day = 1\nexclude_instances = {[*INSTANCES]}\n"
+        f"moves_per_day = {moves}\nexclude_instances = {[*INSTANCES]}\n"
     )
 
 
@@ -150,6 +152,29 @@ def test_policy_fails_over_what_its_budget_allows() -> None:
     assert [job.summary for job in jobs(after=last)] == [work]
     assert sorted(nodes_of(name)[0] for name in POLICY) == [LOST, "node3"]
     run(*(["gnt-instance", "remove", "-f", "--ignore-failures", name] for name in POLICY))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("lost")
+def test_impossible_repair_does_not_hold_others_back() -> None:
+    """Ganeti is not even asked for it, and the policy does not pause."""
+    tied, free = HALVED
+    allowing = {"OP_ID": "OP_TAGS_SET", "kind": "instance", "tags": [f"{PREFIX}fix-storage"]}
+    here = [f"htools:node:{name}" for name in ("node3", LOST)]
+    carry_out({**allowing, "name": tied, "tags": [*allowing["tags"], *here]}, {**allowing, "name": free})
+    last = jobs()[-1].number
+    with Daemon(settings("act", moves=9)) as daemon:
+        daemon.refresh()
+        begun = decides(daemon, "begun")
+        assert begun["reason"].startswith(f"fix-storage of {free}, ")
+        wait_until(lambda: states(daemon)[begun["plan"]] == "done")
+        daemon.refresh()
+        wait_until_held_back(daemon, f"{tied}: fix-storage finds no node: ")
+    assert [job.summary for job in jobs(after=last)] == [
+        f"TAGS_SET,INSTANCE_REPLACE_DISKS({free}),TAGS_DEL,TAGS_SET"
+    ]
+    assert nodes_of(free)[1] != LOST
+    run(*(["gnt-instance", "remove", "-f", "--ignore-failures", name] for name in HALVED))
 
 
 @pytest.mark.usefixtures("lost")

@@ -159,7 +159,9 @@ def _of_policies(policies: Iterable[Mapping[str, Any]]) -> Iterator[Attention]:
     for policy in policies:
         if policy["mode"] != "off" and policy["health"] == "switched off":
             name, why = policy["name"], policy["error"]
-            text = f"policy {name} has switched itself off after failed plans: {why}"
+            groups = policy["off"]
+            where = f" in group{'s' * (len(groups) > 1)} {first_names(groups)}" if all(groups) else ""
+            text = f"policy {name} has switched itself off{where} after failed plans: {why}"
             yield Attention("policy", text, f"htoolsctl run --forget-failures {name}", [name])
         if groups := policy["lacking"]:
             lack = f"group {groups[0]} lacks" if len(groups) == 1 else f"{first_names(groups)} lack"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from ganeti_htools.model.wording import counted
 from htoolsd.policies.memory import PolicyMemory, Rounds
 from htoolsd.policies.remedy import Need, PlanBounds
 from htoolsd.policies.settings import WEEKDAYS, PolicySettings
@@ -108,11 +109,11 @@ def _mode(settings: PolicySettings, _memory: PolicyMemory, _situation: Situation
 
 
 def _failures(settings: PolicySettings, memory: PolicyMemory, situation: Situation) -> str | None:
-    if memory.is_off(settings):
-        plans = "plan" if memory.failed == 1 else "plans"
-        return f"switched off after {memory.failed} failed {plans}; the last error: {memory.error}"
-    if memory.failed and situation.now < memory.rests_until:
-        return f"pauses for {memory.rests_until - situation.now:.0f} s after a failed plan: {memory.error}"
+    failed, error, rests_until = memory.failures_of(situation.group)
+    if failed >= settings.failures:
+        return f"switched off after {counted(failed, 'failed plan')}; the last error: {error}"
+    if situation.now < rests_until:
+        return f"pauses for {rests_until - situation.now:.0f} s after a failed plan: {error}"
     return None
 
 

@@ -67,9 +67,9 @@ def policy_to_json(
         "last": [asdict(decision) for decision in last],
         "next": due,
         "left": memory.rest_of_day(settings, now)._asdict(),
-        "failed": memory.failed,
-        "error": memory.error or None,
-        "off": memory.is_off(settings),
+        "failed": memory.worst.failed,
+        "error": memory.worst.error or None,
+        "off": bool(memory.groups_off(settings)),
     }
 
 
@@ -78,7 +78,8 @@ def policy_summary(
 ) -> dict[str, Any]:
     """Return a policy's mode, health and last decision as JSON.
 
-    Of the decisions of the last round, one that was not held back is preferred. ``lacking`` are the node
+    Of the decisions of the last round, one that was not held back is preferred. ``off`` are the node groups
+    in which failed plans have switched the policy off. ``lacking`` are the node
     groups that lack minimal resources although all their standby nodes are up.
     """
     begin = max((each.time for each in last), default=now) - settings.every_seconds / 2
@@ -88,7 +89,8 @@ def policy_summary(
         "name": name,
         "mode": settings.mode,
         "health": memory.health(settings, now),
-        "error": memory.error or None,
+        "error": memory.worst.error or None,
+        "off": memory.groups_off(settings),
         "last": newest and {key: getattr(newest, key) for key in _SUMMARY},
         "lacking": [each.group for each in last if each.reason == NO_STANDBY],
     }

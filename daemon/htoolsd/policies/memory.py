@@ -68,18 +68,29 @@ class Rounds(NamedTuple):
     online: str = ""
 
 
+class Failures(NamedTuple):
+    """The plans that failed in a row in a node group: their number, and the error of the last one.
+
+    The policy pauses there until ``rests_until``.
+    """
+
+    failed: int = 0
+    error: str = ""
+    rests_until: float = 0.0
+
+
+_ANYWHERE = ""  # the group of failures that older daemons counted for all groups
+
+
 @dataclass(slots=True)
 class PolicyMemory:
     """Memory of one policy.
 
-    ``failed`` counts plans that failed in a row, ``error`` is the error of the last one. The policy pauses
-    until ``rests_until``. ``rounds`` are by title of the remedy and name of the node group.
+    ``failures`` are by name of the node group, ``rounds`` by title of the remedy and name of the group.
     """
 
     spent: list[Expense] = field(default_factory=list)
-    failed: int = 0
-    error: str = ""
-    rests_until: float = 0.0
+    failures: dict[str, Failures] = field(default_factory=dict)
     rounds: dict[str, dict[str, Rounds]] = field(default_factory=dict)
 
     def rounds_of(self, title: str, group: str) -> Rounds:
@@ -107,19 +118,29 @@ class PolicyMemory:
         rest = self.rest_of_day(settings, now)
         return Budget(min(settings.max_moves, rest.moves), min(settings.max_mib, rest.mib))
 
-    def count_failure(self, settings: PolicySettings, now: float, error: str) -> None:
-        """Count a plan that failed, and pause."""
-        self.failed += 1
-        self.error = error
-        self.rests_until = now + self._pause(settings)
+    @property
+    def worst(self) -> Failures:
+        """The failures of the group with the most."""
+        return max(
+            self.failures.values(), key=lambda each: (each.failed, each.rests_until), default=Failures()
+        )
 
-    def _pause(self, settings: PolicySettings) -> float:
-        return settings.back_off_seconds * 2.0 ** min(self.failed - 1, _MAX_DOUBLINGS)
+    def failures_of(self, group: str) -> Failures:
+        """Return the failures that hold the policy back in a group."""
+        return max(self.failures.get(name, Failures()) for name in (group, _ANYWHERE))
+
+    def count_failure(self, settings: PolicySettings, now: float, error: str, group: str) -> None:
+        """Count a plan that failed in a group, and pause there."""
+        failed = self.failures_of(group).failed + 1
+        self.failures[group] = Failures(failed, error, now + _pause(settings, failed))
 
     def clamp_times(self, now: float, settings: PolicySettings) -> None:
         """Replace times in the future by ``now``. They come from a clock that was wrong."""
         self.spent = [each._replace(time=min(each.time, now)) for each in self.spent]
-        self.rests_until = min(self.rests_until, now + self._pause(settings))
+        self.failures = {
+            group: each._replace(rests_until=min(each.rests_until, now + _pause(settings, each.failed)))
+            for group, each in self.failures.items()
+        }
         self.rounds = {
             title: {
                 group: each._replace(last=min(each.last, now), acted=min(each.acted, now))
@@ -128,19 +149,30 @@ class PolicyMemory:
             for title, groups in self.rounds.items()
         }
 
-    def is_off(self, settings: PolicySettings) -> bool:
-        """Whether failed plans have switched the policy off."""
-        return self.failed >= settings.failures
+    def groups_off(self, settings: PolicySettings) -> list[str]:
+        """Return the groups in which failed plans have switched the policy off."""
+        return [group for group, each in self.failures.items() if each.failed >= settings.failures]
 
     def health(self, settings: PolicySettings, now: float) -> str:
         """Return the policy's health: ``healthy``, ``pauses`` or ``switched off``."""
-        if self.is_off(settings):
+        if self.groups_off(settings):
             return "switched off"
-        return "pauses" if self.failed and now < self.rests_until else "healthy"
+        pauses = any(now < each.rests_until for each in self.failures.values())
+        return "pauses" if pauses else "healthy"
 
-    def forget_failures(self) -> None:
-        """Reset the count of failed plans."""
-        self.failed, self.error, self.rests_until = 0, "", 0.0
+    def keep_failures(self, groups: Collection[str]) -> None:
+        """Forget the failed plans in all other groups."""
+        kept = (_ANYWHERE, *groups)
+        self.failures = {group: each for group, each in self.failures.items() if group in kept}
+
+    def forget_failures(self, group: str) -> None:
+        """Forget the failed plans in a group."""
+        for name in (group, _ANYWHERE):
+            self.failures.pop(name, None)
+
+
+def _pause(settings: PolicySettings, failed: int) -> float:
+    return settings.back_off_seconds * 2.0 ** min(failed - 1, _MAX_DOUBLINGS)
 
 
 class Charge(NamedTuple):
@@ -241,13 +273,8 @@ def _number(value: object) -> bool:
     return type(value) in (int, float)
 
 
-_MEMORY: Shape = {
-    "spent": [[(int, float, str)]],
-    "failed": int,
-    "error": str,
-    "rests_until": _number,
-    "rounds": dict,
-}
+_FAILURES: Shape = {"failed": int, "error": str, "rests_until": _number}
+_MEMORY: Shape = {**_FAILURES, "spent": [[(int, float, str)]], "rounds": dict}
 _ROUNDS: tuple[Shape, Shape] = [(bool, _number)], [str]  # figures, texts
 _FIGURES = 4
 
@@ -255,9 +282,8 @@ _FIGURES = 4
 def _memory_to_json(memory: PolicyMemory) -> dict[str, Any]:
     return {
         "spent": [list(each) for each in memory.spent],
-        "failed": memory.failed,
-        "error": memory.error,
-        "rests_until": memory.rests_until,
+        **memory.worst._asdict(),  # for older daemons
+        "failures": {group: each._asdict() for group, each in memory.failures.items()},
         "rounds": {
             title: {group: list(each) for group, each in rounds.items()}
             for title, rounds in memory.rounds.items()
@@ -273,11 +299,16 @@ def _memory_from_json(document: Mapping[str, Any]) -> PolicyMemory:
     if not all(_are_rounds(each) for groups in rounds.values() for each in groups.values()):
         raise ValueError("rounds: expected lists of numbers, booleans and strings")
     spent: Iterable[Any] = document["spent"]
+    failures: Mapping[str, Any] = document.get("failures", {_ANYWHERE: document})
+    if not all(fits(each, _FAILURES) for each in failures.values()):
+        raise ValueError(f"failures: expected {', '.join(_FAILURES)} of each group")
     return PolicyMemory(
         [Expense(*each) for each in spent],
-        document["failed"],
-        document["error"],
-        document["rests_until"],
+        {
+            group: Failures(each["failed"], each["error"], each["rests_until"])
+            for group, each in failures.items()
+            if each["failed"]
+        },
         {title: {group: Rounds(*each) for group, each in groups.items()} for title, groups in rounds.items()},
     )
 

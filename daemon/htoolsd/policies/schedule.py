@@ -96,11 +96,14 @@ class Policies:
 
     def forget_failures(self, name: str) -> None:
         """Switch a policy on again that failed plans have switched off."""
-        self._memory(name).forget_failures()
+        self._memory(name).failures.clear()
         self._save_soon()
 
     def ended(self, plan: Plan) -> None:
-        """Count whether a policy's plan that has ended failed, and end cool-downs that it did not cause."""
+        """Count whether a policy's plan that has ended failed, and end cool-downs that it did not cause.
+
+        Repairs that failed do not count: their instances have a record, so they are not tried again.
+        """
         name = str(plan.facts.get("policy"))
         if name not in POLICIES or plan.ended is None:
             return
@@ -110,13 +113,16 @@ class Policies:
             instances = [job.step.instance for jobs in rest for job in jobs if job.step is not None]
             self._inputs.memory.content.release(charge, instances, power_jobs.nodes_to_mark(rest))
         memory = self._memory(name)
-        if plan.run.ending is Ending.DONE:
-            memory.forget_failures()
-        elif plan.run.ending in (Ending.FAILED, Ending.LOST):
-            memory.count_failure(
-                self._inputs.settings[name], self._inputs.clock(), plan.error or "unknown error"
-            )
-            self._log_if_off(name)
+        settings, now, failed = self._inputs.settings[name], self._inputs.clock(), plan.run.failed
+        bounds = plan.facts.get("bounds")
+        for group in [bounds["group"]] if bounds else plan.facts["groups"]:
+            if plan.run.ending is Ending.DONE:
+                memory.forget_failures(group)
+            elif plan.run.ending is Ending.LOST or (
+                plan.run.ending is Ending.FAILED and (not failed or any(task.fatal for task in failed))
+            ):
+                memory.count_failure(settings, now, plan.error or "unknown error", group)
+                self._log_if_off(name)
         self._save_soon()
 
     # Reports
@@ -161,8 +167,9 @@ class Policies:
 
     def _log_if_off(self, name: str) -> None:
         memory = self._memory(name)
-        if memory.is_off(self._inputs.settings[name]):
-            _log.error("policy switched off", policy=name, failed=memory.failed, error=memory.error)
+        if groups := memory.groups_off(self._inputs.settings[name]):
+            failed, error, _ = memory.worst
+            _log.error("policy switched off", policy=name, groups=groups, failed=failed, error=error)
 
     # The schedule
 
@@ -306,6 +313,7 @@ class Policies:
             self._decide(remedy, trigger, None, HELD, str(error))
             return
         situations = [with_next_round(inputs.settings[remedy.policy], each) for each in found]
+        self._memory(remedy.policy).keep_failures({group.name for group in cluster.groups})
         self._memory(remedy.policy).rounds[remedy.title] = {each.group: each.rounds for each in situations}
         memory.dirty = True
         last = self._last[remedy.title]

@@ -23,6 +23,7 @@ from ganeti_htools.luxi.opcodes import Signature
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.moves import MoveKind, NamedStep
+from ganeti_htools.simulator.jobs import MOST_RUNNING
 from ganeti_htools.simulator.world import lose_node
 from tests.support.simulated import Simulated, simulated
 from tests.support.worlds import delay, world
@@ -161,6 +162,29 @@ async def test_run_stops_while_ganeti_is_away(autojump_clock: MockClock) -> None
         run = await caller.carry_out(new())
         assert run.ending is Ending.STOPPED
         assert trio.current_time() - began < 30
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_run_goes_on_after_a_failure_of_an_independent_job(
+    autojump_clock: MockClock, cancelled: bool
+) -> None:
+    """Not after one that somebody has cancelled."""
+    async with simulated(world()) as (master, client):
+        caller = Caller(master, client)
+        if cancelled:
+            master.jobs.submit([[delay(100)] for _ in range(MOST_RUNNING)])
+
+            def cancel(event: Event) -> None:
+                if isinstance(event, Submitted) and event.tasks[0].number is not None:
+                    master.jobs.cancel(event.tasks[0].number)
+
+            caller.react = cancel
+        else:
+            master.jobs.behaviour.fail("shared")
+        run = await caller.carry_out(new([[replace(SHARED, independent=True)], [MIRRORED]]))
+        assert run.ending is Ending.FAILED
+        assert [task.done for task in run.tasks] == ([False] if cancelled else [False, True])
+        assert "shared: one => three" in run.reason
 
 
 async def test_jobs_go_on_after_cancellation(autojump_clock: MockClock) -> None:

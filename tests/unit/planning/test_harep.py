@@ -8,14 +8,14 @@ import pytest
 from ganeti_htools.engine.repair.authorisation import Allowed
 from ganeti_htools.engine.repair.records import RepairType, parse
 from ganeti_htools.engine.repair.states import Condition, initial_state
-from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.model.tags import AUTOREPAIR
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning import harep
 from ganeti_htools.planning.harep import HAREP, RepairOptions, RepairPlan
 from ganeti_htools.planning.view import View
-from tests.support.worlds import instance, world
+from tests.support.worlds import ANY, instance, world
 
 NOW = RepairOptions(now=1000)
 REINSTALL = f"{AUTOREPAIR}reinstall"
@@ -27,6 +27,7 @@ def broken(*tags: str, cluster_tags: tuple[str, ...] = (REINSTALL,), **node: Any
     changes = {"offline": True} | node
     return replace(
         rows,
+        groups=(Group("default", "uuid", ipolicy=ANY),),
         tags=cluster_tags,
         iallocator="chooser",
         nodes=tuple(replace(row, **changes) if row.name == "one" else row for row in rows.nodes),
@@ -130,8 +131,8 @@ def reviewed(cluster: Cluster, first: int = 0) -> str | None:
 
 def test_review_stops_repairs_that_are_not_the_next_ones_any_more() -> None:
     assert reviewed(broken()) is None
-    assert reviewed(broken(offline=False)) == "mirrored: failover is not needed or not allowed any more"
-    assert reviewed(broken(cluster_tags=())) == "mirrored: failover is not needed or not allowed any more"
+    assert reviewed(broken(offline=False)) == "mirrored: failover is not needed any more"
+    assert reviewed(broken(cluster_tags=())) == "mirrored: failover: no tag allows failover"
     # Of a job that moved somebody else nothing is to be seen; a new loss goes first.
     assert reviewed(broken("htools:fixed"), 1) is None
     assert reviewed(broken(), 1) == "failover of mirrored is more urgent"
@@ -144,6 +145,28 @@ def test_replans_if_wanted() -> None:
     assert found.plan is not None
     assert [job.title for [job] in found.plan] == ["halved: fix-storage", "stuck: reinstall"]
     assert "New plan: repairs" in said
+
+
+@pytest.mark.parametrize("pool", [DiskTemplate.DRBD, DiskTemplate.EXT])
+def test_refuses_repairs_for_which_no_node_is_left(pool: DiskTemplate) -> None:
+    rows = broken()
+    place = ("three", "one") if pool is DiskTemplate.DRBD else ("one",)
+    tied = replace(instance("halved", pool, *place), tags=tuple(f"htools:node:{each}" for each in place))
+    plan = planned(replace(rows, instances=(*rows.instances[1:], tied)), replace(NOW, shared=True))
+    assert "mirrored: failover" in titles(plan)
+    kind = "fix-storage" if pool is DiskTemplate.DRBD else "failover"
+    assert plan.refused["halved"].startswith(f"{kind} finds no node: ")
+
+
+def test_stopping_review_leaves_out_only_repairs_that_are_not_possible_any_more() -> None:
+    plan = planned(broken())
+    now = broken(f"{AUTOREPAIR}suspend")
+    found = plan.review("stop", lambda *_lines: None)(now, plan.jobs(), 0)
+    assert found.obstacle == "mirrored: failover: tags suspend its repairs"
+    assert found.plan is not None
+    assert [job.title for [job] in found.plan] == ["halved: fix-storage", "stuck: reinstall"]
+    found = plan.review("stop", lambda *_lines: None)(broken(cluster_tags=()), plan.jobs(), 0)
+    assert found.plan == []
 
 
 def test_restored_plan_is_the_same_or_refused() -> None:

@@ -187,11 +187,11 @@ def test_failed_plan_needs_attention_until_somebody_looks() -> None:
 
 def test_proposals_wait_for_a_person_and_come_last() -> None:
     squeeze = {"name": "squeeze", "mode": "act", "health": "switched off", "error": "job 1 failed"}
-    off = [{**squeeze, "lacking": ["rack1"]}]
+    off = [{**squeeze, "off": ["rack2"], "lacking": ["rack1"]}]
     status = {**STATUS, "policies": off}
     found = attention(status, None, [plan(PlanState.PLANNED, policy="squeeze")], NOW)
     assert [f"{each.text}; next: {each.command}" for each in found] == [
-        "policy squeeze has switched itself off after failed plans: job 1 failed;"
+        "policy squeeze has switched itself off in group rack2 after failed plans: job 1 failed;"
         " next: htoolsctl run --forget-failures squeeze",
         "not enough standby nodes: group rack1 lacks minimal resources with all of them up;"
         " next: hsqueeze -D -v -v",

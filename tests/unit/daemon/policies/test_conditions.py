@@ -156,16 +156,26 @@ def test_spent_budget_returns_after_a_day() -> None:
 
 def test_pauses_after_a_failed_plan_and_switches_off_after_several() -> None:
     memory, settings = PolicyMemory(), replace(ACTING, back_off_seconds=100, failures=3)
-    memory.count_failure(settings, NOW, "no")
+    memory.count_failure(settings, NOW, "no", "rack1")
     assert held(settings, memory) == {"failures": "pauses for 100 s after a failed plan: no"}
     assert held(settings, memory, now=NOW + 100) == {}
-    memory.count_failure(settings, NOW, "no")
+    memory.count_failure(settings, NOW, "no", "rack1")
     assert held(settings, memory, now=NOW + 199) == {"failures": "pauses for 1 s after a failed plan: no"}
-    memory.count_failure(settings, NOW, "never")
+    memory.count_failure(settings, NOW, "never", "rack1")
     off = {"failures": "switched off after 3 failed plans; the last error: never"}
     assert held(settings, memory, now=NOW + 1e9) == off
-    memory.forget_failures()
+    memory.forget_failures("rack1")
     assert held(settings, memory) == {}
+
+
+def test_failures_in_one_group_do_not_count_in_others() -> None:
+    memory, settings = PolicyMemory(), replace(ACTING, failures=1)
+    memory.count_failure(settings, NOW, "no", "rack2")
+    assert held(settings, memory) == {}
+    assert memory.health(settings, NOW) == "switched off"
+    assert memory.groups_off(settings) == ["rack2"]
+    memory.keep_failures(["rack1"])
+    assert memory.health(settings, NOW) == "healthy"
 
 
 def rounds(*scores: float, n1: int = 0, apart: float = 600.0, **seen: Any) -> list[bool]:

@@ -8,14 +8,23 @@ import pytest
 import structlog
 
 from ganeti_htools.model.errors import HtoolsError
-from htoolsd.policies.memory import Expense, PolicyMemories, PolicyMemory, Rounds, read, resting, to_text
+from htoolsd.policies.memory import (
+    Expense,
+    Failures,
+    PolicyMemories,
+    PolicyMemory,
+    Rounds,
+    read,
+    resting,
+    to_text,
+)
 from htoolsd.policies.settings import PolicySettings
 
 
 def test_reads_what_it_wrote(tmp_path: Path) -> None:
     one = Rounds(1, False, 5.5, 0.0, "drift", "node1,node2")
     rounds = {"power up": {"rack1": one}, "power down": {"rack1": Rounds(3, True)}}
-    memory = PolicyMemory([Expense(1.5, 2, 3)], 1, "no", 7.5, rounds)
+    memory = PolicyMemory([Expense(1.5, 2, 3)], {"rack1": Failures(1, "no", 7.5)}, rounds)
     known = PolicyMemories({"squeeze": memory}, {"web": 2.5}, {"node1": 3.5})
     (tmp_path / "kept").write_text(to_text(known))
     assert read(str(tmp_path / "kept")) == known
@@ -40,6 +49,15 @@ def test_reads_rounds_from_the_memory(tmp_path: Path) -> None:
     assert known.memories["rebalance"].rounds_of("rebalance", "rack1") == Rounds(1, False, 2.5)
 
 
+def test_failures_that_an_older_daemon_counted_hold_in_all_groups(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text(written(failed=3, error="no", rests_until=9.5))
+    memory = read(str(tmp_path / "kept")).memories["rebalance"]
+    assert memory.failures_of("rack1") == Failures(3, "no", 9.5)
+    memory.keep_failures(["rack1"])
+    memory.forget_failures("rack1")
+    assert memory.failures == {}
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -49,6 +67,8 @@ def test_reads_rounds_from_the_memory(tmp_path: Path) -> None:
         '{"version": 1, "policies": {"x": {}}, "moved": {}, "switched": {}}',
         '{"version": 1, "policies": 5}',
         written(rounds={"rebalance": 5}),
+        written(failures=[]),
+        written(failures={"rack1": {"failed": 1}}),
         written(rounds={"rebalance": {"rack1": ["1", False, 0, 0]}}),
         written(rounds={"rebalance": {"rack1": [1, False, 0, 0, 0]}}),
     ],
@@ -79,12 +99,12 @@ def test_forgets_old_cool_downs() -> None:
 
 def test_future_times_become_the_present() -> None:
     rounds = {"rebalance": {"rack1": Rounds(2, True, 9e9, 9e9)}}
-    memory = PolicyMemory([Expense(9e9, 2, 3), Expense(5.0, 1, 1)], 2, "no", 9e9, rounds)
+    memory = PolicyMemory([Expense(9e9, 2, 3), Expense(5.0, 1, 1)], {"rack1": Failures(2, "no", 9e9)}, rounds)
     known = PolicyMemories({"rebalance": memory}, {"web": 9e9, "mail": 7.0}, {"node1": 9e9})
     known.clamp_times(10.0, {"rebalance": PolicySettings(back_off_seconds=100.0)})
     assert (known.moved, known.switched) == ({"web": 10.0, "mail": 7.0}, {"node1": 10.0})
     assert [each.time for each in memory.spent] == [10.0, 5.0]
-    assert memory.rests_until == 210.0
+    assert memory.worst.rests_until == 210.0
     assert memory.rounds_of("rebalance", "rack1") == Rounds(2, True, 10.0, 10.0)
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import trio
 from trio.testing import MockClock
 
-from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.tags import AUTOREPAIR
+from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.simulator.world import initial_world, with_role
 from htoolsd.policies.memory import Budget
 from htoolsd.policies.remedies import ORDER
@@ -15,7 +16,7 @@ from htoolsd.policies.repair import REPAIR
 from htoolsd.policies.settings import RepairSettings
 from tests.support.policies import needed, planned
 from tests.support.policies_at_work import working
-from tests.support.worlds import world
+from tests.support.worlds import ANY, instance, world
 
 ACT = RepairSettings(mode="act")
 
@@ -24,6 +25,7 @@ def broken(*tags: str, drained: bool = False) -> Cluster:
     """The world with the first node offline or drained; these tags are on the cluster."""
     rows = world().cluster
     one, *others = rows.nodes
+    rows = replace(rows, groups=(Group("default", "uuid", ipolicy=ANY),))
     return replace(rows, nodes=(replace(one, offline=True, drained=drained), *others), tags=tags)
 
 
@@ -96,7 +98,7 @@ async def test_failed_repair_is_not_tried_again(autojump_clock: MockClock, tmp_p
         assert plan.state == "failed"
         await trio.sleep(60)
         await daemon.sync.poll_all()
-        assert daemon.told("repair")["failed"] == 1
+        assert daemon.told("repair")["failed"] == 0
         decision = await daemon.decided("repair")
         while decision.outcome == "begun":
             await daemon.over()
@@ -104,3 +106,48 @@ async def test_failed_repair_is_not_tried_again(autojump_clock: MockClock, tmp_p
             await daemon.sync.poll_all()
             decision = await daemon.decided("repair")
         assert "stuck: a repair has failed, or goes on: " in decision.reason
+
+
+async def test_other_repairs_go_on_after_one_that_fails(autojump_clock: MockClock, tmp_path: Path) -> None:
+    """The failed one has its record, and the policy does not pause."""
+    rows = broken(f"{AUTOREPAIR}failover")
+    second = instance("second", DiskTemplate.DRBD, "one", "three")
+    rows = replace(rows, instances=(*rows.instances, second))
+    lost = with_role(initial_world(rows), "one", offline=True, drained=False)
+    async with working(tmp_path, world=lost, repair=ACT) as daemon:
+        daemon.luxid.jobs.behaviour.fail(r"FAILOVER\(mirrored", times=1)
+        both = "failover of mirrored, failover of second, 0 MiB"
+        assert (await daemon.decided("repair")).reason == both
+        plan = await daemon.over()
+        assert (plan.state, [task.failed for task in plan.run.tasks]) == ("failed", [True, False])
+        assert "(mirrored: failover): " in (plan.error or "")
+        await trio.sleep(60)
+        await daemon.sync.poll_all()
+        decision = await daemon.decided("repair")
+        assert (decision.outcome, decision.reason) == ("begun", "fix-storage of second, 500 MiB")
+        await daemon.over()
+        await trio.sleep(60)
+        await daemon.sync.poll_all()
+        why = (await daemon.decided("repair")).reason
+        assert "mirrored: a repair has failed, or goes on: " in why
+
+
+async def test_impossible_repair_does_not_hold_others_back(autojump_clock: MockClock, tmp_path: Path) -> None:
+    """The lost node and the primary are the only ones that tags allow."""
+    rows = broken(f"{AUTOREPAIR}failover")
+    tied = replace(
+        instance("tied", DiskTemplate.DRBD, "three", "one"), tags=("htools:node:three", "htools:node:one")
+    )
+    rows = replace(rows, instances=(tied, *rows.instances))
+    lost = with_role(initial_world(rows), "one", offline=True, drained=False)
+    async with working(tmp_path, world=lost, repair=ACT) as daemon:
+        assert (await daemon.decided("repair")).reason == "failover of mirrored, 0 MiB"
+        assert (await daemon.over()).state == "done"
+        await trio.sleep(60)
+        await daemon.sync.poll_all()
+        assert (await daemon.decided("repair")).reason == "fix-storage of mirrored, 500 MiB"
+        assert (await daemon.over()).state == "done"
+        await trio.sleep(60)
+        await daemon.sync.poll_all()
+        assert "tied: fix-storage finds no node: " in (await daemon.decided("repair")).reason
+        assert daemon.submitted == 2
