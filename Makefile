@@ -54,7 +54,7 @@ $(VENV)/.installed: setup.cfg pyproject.toml .ci/venv
 	@touch $@
 
 $(VENV)/.developer: $(VENV)/.installed
-	@.ci/venv $(VENV) --editable '.[bench,test,lint]'
+	@.ci/venv $(VENV) --editable '.[test,lint]'
 	@touch $@
 
 .venv-lowest/.developer: setup.cfg pyproject.toml .ci/venv constraints-lowest.txt
@@ -130,10 +130,10 @@ integration-3.1:
 soak: $(VENV)/.developer
 	HTOOLSD_SOAK_SECONDS=$$(awk 'BEGIN { print $(HOURS) * 3600 }') HTOOLSD_TEST_PATIENCE=300 $(BIN)/python -m pytest -n 0 --capture=no tests/daemon/test_soak.py
 
-bench: $(VENV)/.installed
+bench: $(VENV)/.developer
 	@$(BIN)/python bench/bench.py
 
-bench-full: $(VENV)/.installed
+bench-full: $(VENV)/.developer
 	@$(BIN)/python bench/bench.py --full
 
 # PREFIX, DESTDIR and PYTHON as usual. The test of the manual pages is that of mandoc (`mandoc -T lint`).

@@ -13,19 +13,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bench.score_bound import costs_of, score_bounds
 from bench.timing import BIN, duration, progress, run, verdict
 from ganeti_htools.backends import text as text_backend
 from ganeti_htools.engine.balancing.balance import candidates
 from ganeti_htools.engine.balancing.linear_score import linear_score
-from ganeti_htools.engine.balancing.score_bound import costs_of
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.options import BalancingOptions
+from ganeti_htools.model.state import State
 from tests.support.clusters import Shape, cluster
+from tests.support.highs import least_value
 from tests.support.storage_units import with_four_units
 from tests.support.text_format import text
 
 SECONDS = 15  # of the search; the whole process takes up to 20
 CLUSTERS = 40
+OPTIONS = BalancingOptions()
 SEED = 3000
 SOLVED = 2_500  # places in models for HiGHS, at most
 TEMPLATES = (
@@ -114,26 +117,28 @@ def rival(report: Any) -> Point:
     )
 
 
-def by_highs(path: Path, best: Point) -> str:
-    """Return by how much a plan is at most above the best one, in percent; empty without HiGHS.
+def above(best: Point, least: float) -> str:
+    """Return by how much a plan is above a least score, in percent."""
+    return f"{100 * (best.score / least - 1):.0f} %" if least > 0 else "?"
 
-    HiGHS knows nothing of whole instances, and proves the least score of mixtures of places.
-    """
-    try:
-        from tests.support.highs import least_value
-    except ImportError:
-        return ""
-    state, options = derive(text_backend.parse(path.read_text(), str(path))), BalancingOptions()
+
+def by_bound(state: State, best: Point) -> str:
+    """Return by how much a plan is at most above the best one, by the proved bound."""
+    (least,) = score_bounds(state, np.ones(len(state.group), np.bool_), OPTIONS, None, [best.mib]) or [0.0]
+    return above(best, least)
+
+
+def by_highs(state: State, best: Point) -> str:
+    """Return the same by HiGHS, which knows nothing of whole instances; empty if too large."""
     scope = np.ones(len(state.group), np.bool_)
     score = linear_score(state, scope, candidates(state, scope, None))
     if score is None or len(score.rows) * len(score.nodes) ** 2 > SOLVED:
         return ""
-    least = least_value(score, costs_of(state, score, options), best.mib)
-    return f"{100 * (best.score / least - 1):.0f} %" if least > 0 else "?"
+    return above(best, least_value(score, costs_of(state, score, OPTIONS), best.mib))
 
 
-def measure(row: Row, path: Path) -> tuple[Point, Point, str, Point, Point, float]:
-    """Return the usual plan, that of --optimise with its bound, the two plans of --front, and its time."""
+def measure(row: Row, path: Path) -> tuple[Point, Point, Point, Point, float]:
+    """Return the usual plan, that of --optimise, the two plans of --front, and its time."""
     row.write(path)
     command: list[str | Path] = [BIN / "hbal", "-t", path, "--json", f"--optimise={SECONDS}"]
     progress(row.work)
@@ -146,8 +151,7 @@ def measure(row: Row, path: Path) -> tuple[Point, Point, str, Point, Point, floa
         (plan for plan in plans if plan.score <= usual.score + 1e-8), key=lambda plan: plan.mib, default=usual
     )
     best = Point(optimised["score"]["after"], optimised["cost"]["disk_mib"] + optimised["cost"]["memory_mib"])
-    bound = optimised.get("bound")
-    return usual, best, f"{bound['percent']:.0f} %" if bound else "?", even, cheap, ended.seconds
+    return usual, best, even, cheap, ended.seconds
 
 
 def lines(rows: Sequence[Row]) -> list[list[str]]:
@@ -155,15 +159,17 @@ def lines(rows: Sequence[Row]) -> list[list[str]]:
     table, lower, parts = [HEADER], list[bool](), list[float]()
     with tempfile.TemporaryDirectory(prefix="htoolsd-bench-") as directory:
         for row in rows:
-            usual, optimised, above, even, cheap, seconds = measure(row, Path(directory) / "cluster")
+            path = Path(directory) / "cluster"
+            usual, optimised, even, cheap, seconds = measure(row, path)
+            state = derive(text_backend.parse(path.read_text(), str(path)))
+            solved = by_highs(state, optimised) if row in FULL_ROWS else ""
             part = cheap.mib / usual.mib if usual.mib else 1.0
-            solved = by_highs(Path(directory) / "cluster", optimised) if row in FULL_ROWS else ""
             if usual.mib:
                 lower.append(even.score < usual.score - 1e-8)
                 parts.append(part)
             worse = even.score > usual.score + 1e-8 or cheap.mib > usual.mib
             cells = [
-                *map(str, (usual, optimised, above, solved, even, cheap)),
+                *map(str, (usual, optimised, by_bound(state, optimised), solved, even, cheap)),
                 f"{part:.2f}",
                 duration(seconds),
             ]

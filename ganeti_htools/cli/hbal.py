@@ -132,10 +132,6 @@ def _balance(
         before = _before(state, name, scope, line, tell)
         balanced = not options.repair_rules and _is_balanced(before, line, tell)
         part = GroupPlan(state, name, scope, (), state) if balanced else _plan(before, options, answer, tell)
-        if (line.verbose > 1 or line.json) and (options.optimise or options.copying.wanted):
-            from ganeti_htools.planning.score_bounds import with_bounds  # seldom needed
-
-            part = with_bounds(part, options)
         after = _after(part, before)
         if not balanced:
             tell(*map(wrapped, balance_report.about_plan(before, after, line.verbose)))

@@ -102,8 +102,7 @@ class GroupPlan:
     """The moves in one node group, whose nodes are in ``scope``, from ``state`` to ``after``.
 
     ``greedy`` are the moves of the greedy plan, None if this is the greedy plan. ``front`` are the plans to
-    pick from, as JSON (:func:`plan_row`). ``bound`` is the bound of the score, as JSON
-    (:mod:`.planning.score_bounds`), None unless it was computed.
+    pick from, as JSON (:func:`plan_row`).
     """
 
     state: State
@@ -113,7 +112,6 @@ class GroupPlan:
     after: State
     greedy: Sequence[BalancingMove] | None = None
     front: Sequence[Mapping[str, Any]] = ()
-    bound: Mapping[str, Any] | None = None
 
     @property
     def score_before(self) -> float:

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench import score_bound
+from bench.score_bound import costs_of, score_bounds
 from ganeti_htools.backends import text as text_backend
-from ganeti_htools.engine.balancing import score_bound
 from ganeti_htools.engine.balancing.balance import candidates, score_of
 from ganeti_htools.engine.balancing.batches import batches_of
 from ganeti_htools.engine.balancing.front import front
 from ganeti_htools.engine.balancing.linear_score import PRIMARY, SECONDARY, linear_score
-from ganeti_htools.engine.balancing.score_bound import costs_of, score_bounds
 from ganeti_htools.engine.balancing.ways import NodePair
 from ganeti_htools.engine.rules import placements, settling
 from ganeti_htools.model import tags

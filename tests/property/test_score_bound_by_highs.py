@@ -1,19 +1,18 @@
-"""Bounds of scores compared with the optimum that an independent solver proves; skipped without HiGHS."""
+"""Bounds of scores compared with the optimum that an independent solver proves."""
 
 import numpy as np
 import pytest
 
+from bench.score_bound import PlaceCosts, Relaxation, costs_of, no_shares
 from ganeti_htools.backends import text as text_backend
 from ganeti_htools.engine.balancing.balance import candidates
-from ganeti_htools.engine.balancing.linear_score import LinearScore, linear_score, no_shares
-from ganeti_htools.engine.balancing.score_bound import PlaceCosts, Relaxation, costs_of
+from ganeti_htools.engine.balancing.linear_score import LinearScore, linear_score
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.options import BalancingOptions
 from tests.support.clusters import MIXED, Shape, cluster
+from tests.support.highs import least_value
 from tests.support.storage_units import with_four_units
 from tests.support.text_format import text
-
-pytest.importorskip("highspy")
 
 ROUNDS = 100
 CLOSE = 1e-4  # of the solver's optimum
@@ -34,8 +33,6 @@ def model(seed: int, nodes: int, instances: int) -> tuple[LinearScore, PlaceCost
 @pytest.mark.parametrize("part", [0.02, 0.1, 0.3])
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_bound_of_mixtures_of_places_is_close_to_the_proved_optimum(seed: int, part: float) -> None:
-    from tests.support.highs import least_value
-
     score, costs = model(seed, 8, 40)
     budget = part * float(costs.parts.max(axis=2).sum())  # of what it costs to bring all to new nodes
     relaxation = Relaxation(score, costs, no_shares(score))

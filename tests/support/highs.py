@@ -9,8 +9,8 @@ from typing import Any
 import highspy
 import numpy as np
 
+from bench.score_bound import PlaceCosts
 from ganeti_htools.engine.balancing.linear_score import PRIMARY, SECONDARY, LinearScore
-from ganeti_htools.engine.balancing.score_bound import PlaceCosts
 from ganeti_htools.model.columns import NOWHERE
 
 MEMORY = 1024.0  # MiB in the unit of the model, in which numbers are of one size

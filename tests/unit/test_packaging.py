@@ -19,14 +19,14 @@ def test_every_package_is_listed() -> None:
 
 
 def test_debian_13_has_every_package_that_we_need() -> None:
-    """The list for its suite names them as Debian does."""
+    """The list for its suite names them as Debian does. HiGHS is for one test, which is left out there."""
     config = configparser.ConfigParser()
     config.read(TOP / "setup.cfg")
     extras = config["options.extras_require"]
     wanted = config["options"]["install_requires"] + extras["postgresql"] + extras["test"]
     lists = re.findall(r"python3-\{(.*)\}", (TOP / ".ci/test-debian-13").read_text())
     installed = {name for names in lists for name in names.split(",")}
-    assert {re.split(r"[\[>]", line)[0] for line in wanted.split()} == installed
+    assert {re.split(r"[\[>]", line)[0] for line in wanted.split()} == installed | {"highspy"}
 
 
 def test_wheels_satisfy_every_requirement() -> None:

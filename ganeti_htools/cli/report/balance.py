@@ -156,9 +156,6 @@ def about_plan(before: Before, after: After, verbose: int) -> Iterator[str]:
         if greedy is not None:
             yield brief("Greedy plan:   ", greedy, before.score)
             yield brief("Optimised plan:", made, before.score)
-        if after.plan.bound:
-            least, above = fixed(after.plan.bound["score"], 8), _above(after.plan.bound)
-            yield f"Best score possible with this copying: at least {least}; this plan: at most {above} above"
         if made and verbose == 2:
             yield changes(before.figures, after.figures)
 
@@ -216,22 +213,15 @@ def front_table(plans: Sequence[Mapping[str, Any]]) -> str:
 def _front(plans: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """Return the header and the cells of the plans to pick from."""
     weighted = any(plan["weighted_mib"] != plan["disk_mib"] + plan["memory_mib"] for plan in plans)
-    bounded = any("bound" in plan for plan in plans)
     header = ["Plan", "Score", "Moves", "GiB", "Time", *(["Weighted GiB"] if weighted else [])]
-    header += ["Above best, at most"] if bounded else []
     rows = []
     for plan in plans:
         copied = plan["disk_mib"] + plan["memory_mib"]
         cells = [str(plan["plan"]), fixed(float(plan["score"]), 8), str(plan["moves"]), layout.gib(copied)]
         cells.append(_duration(plan["seconds"]))
         cells += [layout.gib(plan["weighted_mib"])] if weighted else []
-        rows.append([*cells, _above(plan["bound"])] if bounded else cells)
+        rows.append(cells)
     return header, rows
-
-
-def _above(bound: Mapping[str, Any] | None) -> str:
-    """Format by how much a plan is at most above the best score possible."""
-    return f"{bound['percent']:.1f} %" if bound else "?"
 
 
 def page_front(groups: Sequence[GroupReport]) -> "Iterator[Markup]":
@@ -343,7 +333,6 @@ def _document(group: GroupReport, jobsets_before: int) -> dict[str, Any]:
         "left_on_offline_nodes": [each._asdict() for each in stranded],
         **({} if greedy is None else {"greedy": _rival(greedy, before.score)}),
         **({"front": front} if front else {}),
-        **({"bound": after.plan.bound} if after.plan.bound else {}),
     }
 
 

@@ -1,4 +1,4 @@
-"""The score as a function of the places of instances, as far as it is convex, and what whole numbers add.
+"""The score as a function of the places of instances, as far as it is convex.
 
 An instance changes the value of a proportional component on each of its nodes by a fixed amount, whatever
 else the node has. So these values are sums over instances, and a weighted standard deviation of them is
@@ -6,29 +6,11 @@ convex. The amounts follow from what :mod:`ganeti_htools.engine.rules.node_rules
 node. Beside them there are the memory that secondaries keep free, the largest sum of a peer, and the location
 score, which depends on the instance's place only.
 
-All other components are left out. None is below 0, so the result is a lower bound of the score: deviations
-that are not proportional, nodes that fail N+1, and conflicts of exclusion tags on nodes and at locations. Of
-the latter there is a least number: each instance of a tag beyond the first one at a location is a conflict.
-
-A convex function does not know that an instance is whole. Two facts tell.
-
-*Whole units* (:func:`least_deviation`). Where instances add multiples of a unit to the values of all online
-nodes, the values are fixed parts and whole units with a known sum. Their least deviation is exact: starting
-from the nearest numbers, add or take units where they cost least, which is optimal for a sum of convex
-functions. Instances on offline nodes take their units from the sum. That lowers the least deviation by at
-most these units / sqrt(n), n the number of online nodes: one node could have them too.
-
-*Memory of single instances* (:class:`Shares`). Let d be a combination of two deviations' values that no
-primary lowers, a(i, s) >= 0 what instance i as a secondary on node s adds to it, A(s) the sum of these, and
-B(s) the same sum, each times the instance's memory. The memory r(s) that node s keeps free is at least that
-of each, so r(s) A(s) >= B(s). With the largest memory R of an instance and any level b(s) > 0 follows
-r(s) b(s) >= B(s) - R max(0, A(s) - b(s)). For A(s) <= b(s), because r(s) b(s) >= r(s) A(s). Otherwise, if
-r(s) >= R, because R b(s) >= B(s) - R (A(s) - b(s)); else because r(s) b(s) = r(s) A(s) - r(s) (A(s) - b(s)).
-The level is chosen so that A(s) - b(s) is at most the distance of d(s) from the mean. So a sum of these r(s)
-with factors f(s) loses at most |f R / b| sqrt(n) times the deviation of d, which is at most the sum of both.
+All other components are left out, none of which is below 0: deviations that are not proportional, nodes that
+fail N+1, and conflicts of exclusion tags on nodes and at locations.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,12 +19,8 @@ from ganeti_htools.engine.balancing.batches import Batch, NodeFacts, batches_of
 from ganeti_htools.engine.balancing.scoring import PER_LOCATION
 from ganeti_htools.engine.rules import affinity, node_rules
 from ganeti_htools.engine.rules.components import (
-    COMPONENTS,
-    COUNT,
-    LOCATION_EXCLUSION,
     LOST,
     SPREAD,
-    WEIGHTS,
     Component,
     table,
 )
@@ -51,26 +29,8 @@ from ganeti_htools.model.columns import FORTHCOMING, NOWHERE, Bools, Columns, Fl
 from ganeti_htools.model.state import State
 
 PRIMARY, SECONDARY = 0, 1  # positions of the roles in arrays
-LIMITS = 16  # different sets of nodes that may be primaries of instances; more are not looked at
 LARGEST = 1 << 20  # instances times nodes, 300 nodes with 3,000 instances: 0.1 to 0.3 GiB
-# Sums over nodes that are never below 0.
-_AT_LEAST_0 = {"n1_cnt", "pri_tags_score", "location_score"}
-_RESERVED = "reserved_mem_rtotal"  # in proportion to the memory that nodes keep free
-
-
-def check(components: Iterable[Component]) -> None:
-    """Check that each sum over nodes is proportional or known. Raises ValueError with the names of others."""
-    unknown = [
-        each.name
-        for each in components
-        if each.aggregate in (COUNT, LOST) and not each.proportional
-        if each.name not in _AT_LEAST_0 | {_RESERVED}
-    ]
-    if unknown:
-        raise ValueError(f"bounds of scores do not know the least value of {', '.join(unknown)}")
-
-
-check(COMPONENTS)
+RESERVED = "reserved_mem_rtotal"  # in proportion to the memory that nodes keep free
 
 
 class Spread(NamedTuple):
@@ -134,7 +94,7 @@ def linear_score(state: State, scope: Bools, movable: Bools, unmirrored: bool = 
     spreads, rest, rest_effects = list[Spread](), 0.0, np.zeros((2, len(rows), len(nodes)))
     per_mib = np.zeros(len(nodes))
     for which, (component, weight) in enumerate(zip(score_table.components, weights, strict=True)):
-        if component.name == _RESERVED:
+        if component.name == RESERVED:
             rate = component.formula(columns, 1) - component.formula(columns, 0)
             per_mib = np.where(online, weight * rate, 0.0)
         if not (weight and component.proportional and component.figures) or unclear & {*component.figures}:
@@ -157,7 +117,6 @@ def linear_score(state: State, scope: Bools, movable: Bools, unmirrored: bool = 
     unmet, shared = _locations(facts, batches, nodes)
     rest_effects[PRIMARY] += unmet
     rest += PER_LOCATION * float(columns.location[online].sum())
-    rest += _least_crowds(state, nodes[online])
     rest -= float(unmet[np.arange(len(rows)), pnode].sum() + shared[pnode[mirrored], snode[mirrored]].sum())
     # Forthcoming instances do not count; it is enough to know that others add at least 0.
     together = shared * (not any(batch.asked.mirrored and batch.asked.forthcoming for batch in batches))
@@ -210,16 +169,6 @@ def _locations(facts: NodeFacts, batches: Iterable[Batch], nodes: Ints) -> tuple
     return PER_LOCATION * np.concatenate(unmet) * online, PER_LOCATION * shared
 
 
-def _least_crowds(state: State, nodes: Ints) -> float:
-    """Compute the least score of exclusion tags at locations: more instances with a tag than locations.
-
-    Instances of online nodes stay on these ``nodes`` (rows), which all have some number of locations or more.
-    """
-    located = state.location_tags[nodes]
-    counts = state.settled_tag_counts[:, nodes].sum(axis=1) * located.sum(axis=1).min()
-    return WEIGHTS[LOCATION_EXCLUSION] * float(np.maximum(counts - located.any(axis=0).sum(), 0).sum())
-
-
 def _secondary_memory(batch: Batch) -> Any:
     kept = batch.asked.mirrored and not batch.asked.forthcoming
     return batch.asked.secondary_mem if kept else np.zeros(len(batch.rows))
@@ -241,102 +190,3 @@ def _merged(spreads: Iterable[Spread]) -> list[Spread]:
 def _same(spread: Spread, other: Spread) -> bool:
     pairs: Any = zip(spread[1:], other[1:], strict=True)
     return all(np.array_equal(one, two) for one, two in pairs)
-
-
-def least_deviation(score: LinearScore, spread: Spread, serving: Bools) -> float:
-    """Compute the least deviation of a spread whose values are whole units beside fixed parts; otherwise 0.
-
-    It holds for all instances on online nodes. An instance elsewhere lowers it by at most what it would add
-    to an online node, divided by the root of their number. ``serving`` (instances by nodes) marks the nodes
-    that may be primaries: some nodes get at least the units of primaries that cannot leave them. The sum of
-    squares is a convex function of their units, so they get just these if one more costs as much.
-    """
-    here = spread.effects[:, :, spread.counted]
-    units = np.rint(here[:, :, 0])
-    if not here.size or (here != units[:, :, np.newaxis]).any() or not units.any() or (units < 0).any():
-        return 0.0
-    unit = int(np.gcd.reduce(units.astype(np.int64).ravel()))
-    total = float(units[PRIMARY].sum() + units[SECONDARY, score.snode != NOWHERE].sum())
-    fixed, number = spread.values[spread.counted], round(total / unit)
-    mean = (fixed.sum() + total) / len(fixed)
-    least = _least_squares(fixed, number, unit, mean)
-    limits = np.unique(serving, axis=0)
-    for nodes in limits if len(limits) <= LIMITS and not units[SECONDARY].any() else ():
-        bound = ~(serving & ~(nodes & spread.counted)).any(axis=1)
-        here, most = nodes[spread.counted], round(float(units[PRIMARY, bound].sum()) / unit)
-        if bound.any() and not here.all():
-            squares = [
-                _least_squares(fixed[here], some, unit, mean)
-                + _least_squares(fixed[~here], number - some, unit, mean)
-                for some in (most, most + 1)
-            ]
-            least = max(least, squares[0]) if squares[0] <= squares[1] else least
-    least = float(np.sqrt(least / len(fixed)))
-    return max(0.0, least * (1 - 1e-12) - 1e-12 * (1 + abs(spread.centre)))
-
-
-def _least_squares(fixed: Floats, number: int, unit: int, mean: float) -> float:
-    """Compute the least sum of squared distances from the mean when nodes get so many units."""
-    numbers = np.rint(((fixed.sum() + unit * number) / len(fixed) - fixed) / unit)
-    while (missing := round(number - numbers.sum())) != 0:
-        sign = 1 if missing > 0 else -1
-        dearer = 2 * sign * (fixed + unit * numbers - mean) + unit
-        numbers[dearer.argmin()] += sign
-    distances = fixed + unit * numbers - mean
-    return float((distances * distances).sum())
-
-
-class Shares(NamedTuple):
-    """The memory of single instances: ``parts[i, s]`` of it counts on node s if instance i is a secondary.
-
-    That costs ``excess`` (by node) of the weights of the spreads ``one`` and (times ``factor``) ``other``.
-    """
-
-    parts: Floats
-    excess: Floats
-    one: int
-    other: int
-    factor: float
-
-
-def no_shares(score: LinearScore) -> Shares:
-    """Return no shares, which cost nothing."""
-    return Shares(np.zeros((len(score.rows), len(score.nodes))), np.zeros(len(score.nodes)), 0, NOWHERE, 0.0)
-
-
-def best_shares(score: LinearScore) -> Shares:
-    """Choose the combination of spreads that gives single instances most memory."""
-    spreads, memory, best, most = score.spreads, score.memory, no_shares(score), 0.0
-    for one, other, factor, added, values in _combinations(spreads):
-        counted = spreads[one].counted
-        level = values[counted].sum() + added.max(axis=2).sum()
-        levels = np.where(counted, level / counted.sum() - values, 0.0)
-        inverse = np.where(levels > 0, 1 / np.where(levels > 0, levels, 1.0), 0.0)
-        parts, excess = added[SECONDARY] * inverse, memory.max() * inverse
-        gain = float((memory[:, np.newaxis] * parts * score.per_mib).mean(axis=1).sum())
-        if gain > most:
-            best, most = Shares(parts, excess, one, other, factor), gain
-    return best
-
-
-def _combinations(spreads: Sequence[Spread]) -> Iterator[tuple[int, int, float, Floats, Floats]]:
-    """Yield combinations of a spread less a part of another one that secondaries do not change.
-
-    Each with what instances add to the values, which is never below 0, and the values without them.
-    """
-    for one, first in enumerate(spreads):
-        sign = -1.0 if first.effects.sum() < 0 else 1.0
-        added, values = sign * first.effects, sign * first.values
-        if (added < 0).any() or not added[SECONDARY].any():
-            continue
-        yield one, NOWHERE, 0.0, added, values
-        for other, second in enumerate(spreads):
-            less = second.effects[PRIMARY]
-            if second.effects[SECONDARY].any() or (less < 0).any() or not less.any():
-                continue
-            if (second.counted != first.counted).any():
-                continue
-            factor = float((added[PRIMARY][less > 0] / less[less > 0]).min())
-            rest = added - factor * second.effects
-            if factor > 0 and (rest >= 0).all():
-                yield one, other, factor, rest, values - factor * second.values

@@ -15,11 +15,31 @@ Any choice of them is valid. It is improved by accelerated ascent: an instance t
 to exp(-value / width), with less and less width, and the values of this mixture are the direction. What the
 ascent finds needs no proof.
 
+*Whole numbers.* A convex function does not know that an instance is whole. Two facts tell.
+
+*Whole units* (:func:`least_deviation`). Where instances add multiples of a unit to the values of all online
+nodes, the values are fixed parts and whole units with a known sum. Their least deviation is exact: starting
+from the nearest numbers, add or take units where they cost least, which is optimal for a sum of convex
+functions. Instances on offline nodes take their units from the sum. That lowers the least deviation by at
+most these units / sqrt(n), n the number of online nodes: one node could have them too.
+
+*Memory of single instances* (:class:`Shares`). Let d be a combination of two deviations' values that no
+primary lowers, a(i, s) >= 0 what instance i as a secondary on node s adds to it, A(s) the sum of these, and
+B(s) the same sum, each times the instance's memory. The memory r(s) that node s keeps free is at least that
+of each, so r(s) A(s) >= B(s). With the largest memory R of an instance and any level b(s) > 0 follows
+r(s) b(s) >= B(s) - R max(0, A(s) - b(s)). For A(s) <= b(s), because r(s) b(s) >= r(s) A(s). Otherwise, if
+r(s) >= R, because R b(s) >= B(s) - R (A(s) - b(s)); else because r(s) b(s) = r(s) A(s) - r(s) (A(s) - b(s)).
+The level is chosen so that A(s) - b(s) is at most the distance of d(s) from the mean. So a sum of these r(s)
+with factors f(s) loses at most |f R / b| sqrt(n) times the deviation of d, which is at most the sum of both.
+
+*Exclusion tags.* Each instance of a tag beyond the first one at a location is a conflict, so there is a
+least number of conflicts.
+
 *Rounding.* A bound is lowered by all rounding errors there may be: the number of operations in a row, times
 the sum of the absolute values of all terms, times 2 ** -50.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,17 +47,23 @@ import numpy as np
 from ganeti_htools.engine.balancing.balance import candidates
 from ganeti_htools.engine.balancing.linear_score import (
     PRIMARY,
+    RESERVED,
     SECONDARY,
     LinearScore,
-    Shares,
-    best_shares,
-    least_deviation,
+    Spread,
     linear_score,
-    no_shares,
 )
 from ganeti_htools.engine.rules import placement_rules
+from ganeti_htools.engine.rules.components import (
+    COMPONENTS,
+    COUNT,
+    LOCATION_EXCLUSION,
+    LOST,
+    WEIGHTS,
+    Component,
+)
 from ganeti_htools.model import tags
-from ganeti_htools.model.columns import NOWHERE, Bools, Floats, sorted_unique
+from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints, sorted_unique
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import MirrorType
@@ -45,11 +71,31 @@ from ganeti_htools.model.types import MirrorType
 # Work in pairs of nodes and instances: for all budgets, and of a round beside its pairs.
 WORK, ROUND = 1 << 28, 1 << 15
 BLOCK = 1 << 15  # of them at a time
+LIMITS = 16  # different sets of nodes that may be primaries of instances; more are not looked at
 WIDTHS = (0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
 ROUNDS = 80  # at most, for each width
 STEP = 5.0
 EXACT = 2.0**-50  # relative rounding error of an operation, and more
 BARRED = 1e9  # the value of places that cannot be reached
+
+
+# Sums over nodes that are never below 0.
+_AT_LEAST_0 = {"n1_cnt", "pri_tags_score", "location_score"}
+
+
+def check(components: Iterable[Component]) -> None:
+    """Check that each sum over nodes is proportional or known. Raises ValueError with the names of others."""
+    unknown = [
+        each.name
+        for each in components
+        if each.aggregate in (COUNT, LOST) and not each.proportional
+        if each.name not in _AT_LEAST_0 | {RESERVED}
+    ]
+    if unknown:
+        raise ValueError(f"bounds of scores do not know the least value of {', '.join(unknown)}")
+
+
+check(COMPONENTS)
 
 
 class PlaceCosts(NamedTuple):
@@ -63,6 +109,19 @@ class PlaceCosts(NamedTuple):
     parts: Floats
     detour: Floats
     reach: Bools
+
+
+class Shares(NamedTuple):
+    """The memory of single instances: ``parts[i, s]`` of it counts on node s if instance i is a secondary.
+
+    That costs ``excess`` (by node) of the weights of the spreads ``one`` and (times ``factor``) ``other``.
+    """
+
+    parts: Floats
+    excess: Floats
+    one: int
+    other: int
+    factor: float
 
 
 class Dual(NamedTuple):
@@ -101,6 +160,8 @@ def score_bounds(
     score = linear_score(state, scope, movers(state, scope, options, movable), options.unmirrored)
     if score is None:
         return None
+    nodes = score.nodes[~state.columns.offline[score.nodes]]
+    score = score._replace(rest=score.rest + least_crowds(state, nodes))
     return bounds_of(score, costs_of(state, score, options), budgets)
 
 
@@ -372,3 +433,99 @@ def _averages(kept: Floats, sums: Floats) -> Floats:
     last = (falling > levels).sum(axis=0) - 1
     found: Floats = np.maximum(kept - levels[last, np.arange(kept.shape[1])], 0.0)
     return found * np.where(sums > 0, (1 - 1e-12) * sums / np.maximum(found.sum(axis=0), 1e-300), 0.0)
+
+
+def least_crowds(state: State, nodes: Ints) -> float:
+    """Compute the least score of exclusion tags at locations: more instances with a tag than locations.
+
+    Instances of online nodes stay on these ``nodes`` (rows), which all have some number of locations or more.
+    """
+    located = state.location_tags[nodes]
+    counts = state.settled_tag_counts[:, nodes].sum(axis=1) * located.sum(axis=1).min()
+    return WEIGHTS[LOCATION_EXCLUSION] * float(np.maximum(counts - located.any(axis=0).sum(), 0).sum())
+
+
+def least_deviation(score: LinearScore, spread: Spread, serving: Bools) -> float:
+    """Compute the least deviation of a spread whose values are whole units beside fixed parts; otherwise 0.
+
+    It holds for all instances on online nodes. An instance elsewhere lowers it by at most what it would add
+    to an online node, divided by the root of their number. ``serving`` (instances by nodes) marks the nodes
+    that may be primaries: some nodes get at least the units of primaries that cannot leave them. The sum of
+    squares is a convex function of their units, so they get just these if one more costs as much.
+    """
+    here = spread.effects[:, :, spread.counted]
+    units = np.rint(here[:, :, 0])
+    if not here.size or (here != units[:, :, np.newaxis]).any() or not units.any() or (units < 0).any():
+        return 0.0
+    unit = int(np.gcd.reduce(units.astype(np.int64).ravel()))
+    total = float(units[PRIMARY].sum() + units[SECONDARY, score.snode != NOWHERE].sum())
+    fixed, number = spread.values[spread.counted], round(total / unit)
+    mean = (fixed.sum() + total) / len(fixed)
+    least = _least_squares(fixed, number, unit, mean)
+    limits = np.unique(serving, axis=0)
+    for nodes in limits if len(limits) <= LIMITS and not units[SECONDARY].any() else ():
+        bound = ~(serving & ~(nodes & spread.counted)).any(axis=1)
+        here, most = nodes[spread.counted], round(float(units[PRIMARY, bound].sum()) / unit)
+        if bound.any() and not here.all():
+            squares = [
+                _least_squares(fixed[here], some, unit, mean)
+                + _least_squares(fixed[~here], number - some, unit, mean)
+                for some in (most, most + 1)
+            ]
+            least = max(least, squares[0]) if squares[0] <= squares[1] else least
+    least = float(np.sqrt(least / len(fixed)))
+    return max(0.0, least * (1 - 1e-12) - 1e-12 * (1 + abs(spread.centre)))
+
+
+def _least_squares(fixed: Floats, number: int, unit: int, mean: float) -> float:
+    """Compute the least sum of squared distances from the mean when nodes get so many units."""
+    numbers = np.rint(((fixed.sum() + unit * number) / len(fixed) - fixed) / unit)
+    while (missing := round(number - numbers.sum())) != 0:
+        sign = 1 if missing > 0 else -1
+        dearer = 2 * sign * (fixed + unit * numbers - mean) + unit
+        numbers[dearer.argmin()] += sign
+    distances = fixed + unit * numbers - mean
+    return float((distances * distances).sum())
+
+
+def no_shares(score: LinearScore) -> Shares:
+    """Return no shares, which cost nothing."""
+    return Shares(np.zeros((len(score.rows), len(score.nodes))), np.zeros(len(score.nodes)), 0, NOWHERE, 0.0)
+
+
+def best_shares(score: LinearScore) -> Shares:
+    """Choose the combination of spreads that gives single instances most memory."""
+    spreads, memory, best, most = score.spreads, score.memory, no_shares(score), 0.0
+    for one, other, factor, added, values in _combinations(spreads):
+        counted = spreads[one].counted
+        level = values[counted].sum() + added.max(axis=2).sum()
+        levels = np.where(counted, level / counted.sum() - values, 0.0)
+        inverse = np.where(levels > 0, 1 / np.where(levels > 0, levels, 1.0), 0.0)
+        parts, excess = added[SECONDARY] * inverse, memory.max() * inverse
+        gain = float((memory[:, np.newaxis] * parts * score.per_mib).mean(axis=1).sum())
+        if gain > most:
+            best, most = Shares(parts, excess, one, other, factor), gain
+    return best
+
+
+def _combinations(spreads: Sequence[Spread]) -> Iterator[tuple[int, int, float, Floats, Floats]]:
+    """Yield combinations of a spread less a part of another one that secondaries do not change.
+
+    Each with what instances add to the values, which is never below 0, and the values without them.
+    """
+    for one, first in enumerate(spreads):
+        sign = -1.0 if first.effects.sum() < 0 else 1.0
+        added, values = sign * first.effects, sign * first.values
+        if (added < 0).any() or not added[SECONDARY].any():
+            continue
+        yield one, NOWHERE, 0.0, added, values
+        for other, second in enumerate(spreads):
+            less = second.effects[PRIMARY]
+            if second.effects[SECONDARY].any() or (less < 0).any() or not less.any():
+                continue
+            if (second.counted != first.counted).any():
+                continue
+            factor = float((added[PRIMARY][less > 0] / less[less > 0]).min())
+            rest = added - factor * second.effects
+            if factor > 0 and (rest >= 0).all():
+                yield one, other, factor, rest, values - factor * second.values
