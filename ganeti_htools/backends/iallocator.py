@@ -143,7 +143,8 @@ def node(name: str, values: Any, hypervisor: str | None, warnings: list[str]) ->
     fields = Fields(f"invalid data for node '{name}'", values)
     params = Fields(fields.owner, fields.object("ndparams").values)
     exclusive = params.boolean("exclusive_storage")
-    live = not fields.boolean("offline") and (not fields.has("vm_capable") or fields.boolean("vm_capable"))
+    capable = not fields.has("vm_capable") or fields.boolean("vm_capable")
+    live = not fields.boolean("offline") and capable
 
     def unless_missing(key: str, default: int) -> int:
         if not live:

@@ -111,7 +111,8 @@ def node(fields: Fields, group: str, exclusive: bool, spindles: int, cpu_speed: 
         return fields.boolean(key) if fields.has(key) else None
 
     # Only nodes that run instances report their figures.
-    live = not fields.boolean("offline") and flag("vm_capable") is not False
+    capable = flag("vm_capable") is not False
+    live = not fields.boolean("offline") and capable
     drained = fields.boolean("drained")
     found = Node(
         fields.text("name"),

@@ -92,7 +92,8 @@ def _check(state: State, movable: Bools, line: CommandLine) -> int:
     if line.machine_readable:
         print(key_lines("HCHECK", [("OK", "1")]), end="")
     elif line.verbose >= 1 and not line.json:
-        print(f"Rules of Ganeti {rules_of(state.cluster.ganeti).name}")
+        if line.verbose > 1:
+            print(f"Rules of Ganeti {rules_of(state.cluster.ganeti).name}")
         if state.rules is not None:
             print(health.broken_rules_text(state, broken_rules(state)), end="")
     return int(simulate)

@@ -55,7 +55,8 @@ def run(line: CommandLine) -> None:
     statistics = overview.statistics(state)
     score = fixed(float(statistics.score()), 8)
     print(f"Cluster coefficients:\n{tables.components(statistics)}Cluster score: {score}")
-    print(f"Rules of Ganeti {rules_of(cluster.ganeti).name}")
+    if line.verbose > 1:
+        print(f"Rules of Ganeti {rules_of(cluster.ganeti).name}")
 
 
 def _storage(state: State) -> dict[str, Any]:

@@ -59,12 +59,14 @@ def run(line: CommandLine) -> None:
     report, allocations = {"cluster": cluster_json(state, initial)}, list[Allocation]()
     for mode, wish in ((TIERED, tiers), (STANDARD, fixed_size)):
         allocation = _allocation(mode, state, wish, scope, line)
-        _describe(allocation, line)
         allocations.append(allocation)
         if line.json:
             report[mode.name.lower()] = allocation_json(allocation)
         else:
-            print(form.spec(allocation), form.results(allocation, initial), sep="", end="", flush=True)
+            print(form.spec(allocation), end="", flush=True)
+        _describe(allocation, line)
+        if not line.json:
+            print(form.results(allocation, initial), end="", flush=True)
     after = allocations[-1].result.state
     write_page(
         line, "hspace: room for new instances", state, after, more=lambda: capacity.page_section(allocations)

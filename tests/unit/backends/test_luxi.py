@@ -216,6 +216,7 @@ def test_fields_that_this_ganeti_does_not_know_have_a_usual_value() -> None:
             node_with({"ndp/exclusive_storage": True}, {"sptotal": MissingReason.UNAVAILABLE}),
             "key 'sptotal': Ganeti says that there is none",
         ),
+        (node_with({"offline": True, "vm_capable": 1}), "key 'vm_capable': Unable to read Bool"),
         (instance_with({"pnode": "node9"}), "Unknown node 'node9' for instance {instance}"),
         (instance_with({"snodes": ["node9"]}), "Unknown node 'node9' for instance {instance}"),
         (instance_with({"status": "fine"}), "Instance '{instance}', error while reading data: key 'status'"),

@@ -45,9 +45,7 @@ def test_the_usual_report(file: str, capsys: pytest.CaptureFixture[str]) -> None
         "Cluster coefficients:\n"
         "   Field "
     )
-    *_, score, rules = out.splitlines()
-    assert score.startswith("Cluster score: ")
-    assert rules == "Rules of Ganeti 3.0"
+    assert out.splitlines()[-1].startswith("Cluster score: ")
     assert err == "  i1.example.org\n"
 
 
