@@ -170,7 +170,7 @@ def _emptied(
         if now.diagnosis(other).good and now.has_room(other, spare)
     }
     targets = {index: [each for each in now.targets(index) if each in ready] for index in rows}
-    first = [index for index in rows if not targets[index]]
+    first, after = [index for index in rows if not targets[index]], now
     for _ in range(0 if first else PATIENCE):
         stuck, after = _moved(now, _in_order(now, targets, first), targets, spare, report)
         if stuck is None:
@@ -179,10 +179,15 @@ def _emptied(
         if first[:1] == [stuck]:
             break
         first = [stuck, *(each for each in first if each != stuck)]
-    return f"instance {names[first[0]]}: {_nowhere(now, first[0], group, closed, ready)}"
+    why = _nowhere(after, first[0], group, closed, ready, spare)
+    others = [names[each.instance] for each in after.moved[len(now.moved) :]]
+    behind = f"; tried after moving {shorten_names(others)}" if others else ""
+    return f"instance {names[first[0]]}: {why}{behind}"
 
 
-def _nowhere(now: Regrouping, index: int, group: int, closed: Collection[int], ready: Collection[int]) -> str:
+def _nowhere(
+    now: Regrouping, index: int, group: int, closed: Collection[int], ready: Collection[int], spare: int
+) -> str:
     """Return the reason why no other group takes an instance."""
     names: dict[str, list[str]] = {}
     refusals, full = [], []
@@ -190,7 +195,7 @@ def _nowhere(now: Regrouping, index: int, group: int, closed: Collection[int], r
         if (refused := now.refusal(index, other)) is not None:
             refusals.append(refused)
             continue
-        if other in ready:
+        if other in ready and not _lacks_reserve(now, index, other, spare):
             full.append(other)
             continue
         if other in closed:
@@ -201,6 +206,12 @@ def _nowhere(now: Regrouping, index: int, group: int, closed: Collection[int], r
     reasons = [no_room(now, index, full)] if full else []
     reasons += [f"{why} {shorten_names(groups)}" for why, groups in names.items()]
     return "; ".join((*reasons, *dict.fromkeys(refusals))) or "there is no other group"
+
+
+def _lacks_reserve(now: Regrouping, index: int, group: int, spare: int) -> bool:
+    """Whether an instance has a place in a group, which has no room for the reserve then."""
+    way, tried = now.route_to(index, group), now.copy()
+    return way is not None and tried.move(index, way) and not tried.has_room(group, spare)
 
 
 def _in_order(now: Regrouping, targets: Mapping[int, Sequence[int]], first: Sequence[int]) -> list[int]:

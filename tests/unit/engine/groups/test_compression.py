@@ -92,3 +92,20 @@ def test_two_groups_are_emptied_into_the_third() -> None:
 def test_the_last_group_with_instances_stays() -> None:
     rows = [instance(f"i{at}", EXT, f"r{at}a", mem=1000) for at in range(2)]
     assert emptied(racks((10_000, 10_000), rows), number=2).done in {(0,), (1,)}
+
+
+def test_refusal_explains_what_several_instances_lack_together() -> None:
+    rows = [instance(f"large{at}", EXT, f"r0{at}", mem=7000) for at in "ab"]
+    rows += [instance(f"there{at}", EXT, f"r1{at}", mem=2000) for at in "ab"]
+    [(_, why)] = emptied(racks((16_000, 16_000), rows), 0).failed
+    lost = "largea, largeb would not come back after the loss of r1a, r1b, unlike now"
+    assert why == f"instance largea: no room in r1 ({lost}); tried after moving largeb"
+
+
+def test_refusal_names_the_reserve_that_the_last_instance_takes() -> None:
+    rows = [instance(f"i{at}", EXT, "r0a", mem=1000) for at in range(2)]
+    state = racks((10_000, 10_000), [*rows, instance("there", EXT, "r1a", mem=1000)])
+    policy = replace(state.policies[1], std=replace(state.policies[1].std, memory_size=3500))
+    state = replace(state, policies=(policy, policy))
+    outcome = compress(state, rules(state), RegroupingLimits(), (0,), 1, 2.0, lambda _: None)
+    assert outcome.failed == ((0, "instance i0: no room for the reserve in r1; tried after moving i1"),)
