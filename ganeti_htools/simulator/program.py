@@ -20,7 +20,7 @@ from ganeti_htools.simulator.connections import Faults, listen, serve_client
 from ganeti_htools.simulator.control import Control, Mastership
 from ganeti_htools.simulator.jobs import JobBehaviour, Jobs
 from ganeti_htools.simulator.luxid import Luxid
-from ganeti_htools.simulator.world import World, initial_world, lose_node
+from ganeti_htools.simulator.world import World, initial_world, lose_node, rbd_pools
 from ganeti_htools.version import VERSION
 
 
@@ -31,6 +31,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     status = 0
     try:
         world = replace(initial_world(text.parse(read_text(options.file), options.file)), name=options.name)
+        for group in world.cluster.groups:
+            if others := sorted({*rbd_pools(world.cluster, group)} - {group.rbd_pool}):
+                print(
+                    f"htools-simulator: Warning: group {group.name} has RBD disks on {', '.join(others)}; as in"
+                    f" Ganeti, they are all reported on its one pool, {group.rbd_pool}",
+                    file=sys.stderr,
+                )
         for name in options.lose:
             if world.node(name) is None:
                 raise HtoolsError(f"--lose={name}: unknown node; expected a node of {options.file}")

@@ -4,10 +4,11 @@ A world is immutable; every change makes a new one. Nodes keep their figures whi
 report them again afterwards.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from ganeti_htools.model.cluster import Cluster, Instance, Node
+from ganeti_htools.model.cluster import Cluster, Group, Instance, Node
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.node_after import node_after
 from ganeti_htools.model.storage import DesiredUnit, StorageType
@@ -101,7 +102,8 @@ def initial_world(cluster: Cluster) -> World:
 
     Files do not distinguish drained from offline: an unused node is drained if it has figures, and offline
     otherwise. A file lacks the figures of an offline node. Once online, such a node is like the first node of
-    its group with figures. If the file has no master, the first node that answers is the master.
+    its group with figures. If the file has no master, the first node that answers is the master. In Ganeti all
+    RBD disks of a group are on its pool, so that is the one that most of the group's disks name.
     """
     unused = [node for node in cluster.nodes if node.offline]
     offline = frozenset(node.name for node in unused if not _reports(node))
@@ -111,8 +113,22 @@ def initial_world(cluster: Cluster) -> World:
     if not masters:
         raise DataError("no node can be the master; expected a node that is not offline")
     units = units_in_use(cluster)
+    groups = tuple(replace(group, rbd_pool=_rbd_pool(cluster, group)) for group in cluster.groups)
+    cluster = replace(cluster, groups=groups)
     figured = (_with_figures(cluster, units, node, answering) for node in unused if node.name in offline)
     return World(cluster, masters[0], drained, offline, units=units).with_nodes(figured)
+
+
+def _rbd_pool(cluster: Cluster, group: Group) -> str | None:
+    found = Counter(rbd_pools(cluster, group)).most_common(1)
+    return found[0][0] if found else group.rbd_pool
+
+
+def rbd_pools(cluster: Cluster, group: Group) -> list[str]:
+    """Return the pool that each RBD disk of a group names."""
+    nodes = {node.name for node in cluster.nodes if node.group == group.uuid}
+    disks = [disk for row in cluster.instances if row.pnode in nodes for disk in row.disks]
+    return [disk.unit.key for disk in disks if disk.unit and disk.unit.type is StorageType.RADOS]
 
 
 def _reports(node: Node) -> bool:

@@ -8,8 +8,8 @@ from ganeti_htools.engine.allocation import shortage
 from ganeti_htools.engine.capacity.counting import Capacity
 from ganeti_htools.engine.capacity.scope import AllocationScope
 from ganeti_htools.engine.capacity.storage import storage_of
-from ganeti_htools.engine.rules import node_rules
-from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes
+from ganeti_htools.engine.rules import instance_policy, node_rules
+from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes, first_reason
 from ganeti_htools.engine.rules.pools import lacking
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import Ints, of_unit
@@ -71,8 +71,8 @@ def _unit(state: State, at: int, unit: DesiredUnit) -> RemainingSpace:
 def _ends_first(before: State, result: Capacity, row: Instance, scope: AllocationScope) -> str | None:
     """Describe the obstacle to one more instance; None if there is none.
 
-    The obstacle is redundancy if a candidate has enough of every resource. Otherwise it is the resource that
-    most nodes now lack, among the nodes that had enough before.
+    The obstacle is redundancy if a candidate has enough of every resource and its policy allows the instance.
+    Otherwise it is what most nodes now lack or forbid, of those that had enough before, if any.
     """
     state, failures = result.state, result.failures
     if scope.closed or not any(failures.values()):
@@ -92,9 +92,9 @@ def _ends_first(before: State, result: Capacity, row: Instance, scope: Allocatio
 
 def _codes(state: State, asked: RequestedInstance, nodes: Ints) -> Codes:
     """The reasons of nodes against an instance: a row for each role, a column for each node."""
-    columns = state.columns.take(nodes)
+    columns, policy = state.columns.take(nodes), instance_policy.codes(state, asked, nodes)
     _, primary = node_rules.add_primary(columns, asked, 0, 0)
     if not asked.mirrored:
-        return np.array([primary])
+        return np.array([first_reason(policy, primary)])
     _, secondary = node_rules.add_secondary(columns, asked, np.zeros(len(nodes), np.int64))
-    return np.array([primary, secondary])
+    return np.array([first_reason(policy, primary), first_reason(policy, secondary)])

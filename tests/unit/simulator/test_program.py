@@ -1,15 +1,20 @@
 """The program, on real sockets."""
 
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ganeti_htools.backends import text
 from ganeti_htools.luxi.framing import encode
+from ganeti_htools.model.cluster import Disk
+from ganeti_htools.model.storage import DesiredUnit, StorageType
+from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.simulator.program import main
 from tests.support.programs import wait_until
 from tests.support.simulators import PATIENCE, ask, raw, simulator
-from tests.support.worlds import delay, migrate, world
+from tests.support.worlds import delay, instance, migrate, world
 
 CLUSTER = world().file_cluster()
 
@@ -38,6 +43,15 @@ def test_program_serves_loses_and_regains_the_role(tmp_path: Path) -> None:
         assert ganeti.process.wait(PATIENCE) == 0
         assert not ganeti.socket.exists()
         assert not ganeti.control.exists()
+
+
+def test_warns_of_a_second_rbd_pool_in_a_group(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    units = (DesiredUnit(StorageType.RADOS, key) for key in ("fast", "fast", "slow"))
+    row = replace(instance("web", DiskTemplate.RBD, "one"), disks=tuple(Disk(1, unit=unit) for unit in units))
+    file = tmp_path / "pools.data"
+    file.write_text(text.dump(replace(CLUSTER, instances=(row,))))
+    assert main([str(file), "--socket=luxi", "--lose=nobody"]) == 1
+    assert "group default has RBD disks on slow; as in Ganeti" in capsys.readouterr().err
 
 
 def test_errors_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

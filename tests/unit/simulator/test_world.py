@@ -2,8 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from ganeti_htools.model.cluster import Cluster, Group
+from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.simulator.world import World, initial_world, lose_node, restore_node, with_role
 from tests.support.worlds import instance, node, world
@@ -34,6 +35,17 @@ def test_offline_node_gets_the_figures_of_its_group() -> None:
     )
     up = with_role(initial_world(rows), "off", offline=False, drained=False).file_cluster().nodes[0]
     assert up == node("off", f_mem=3000, f_dsk=8500)
+
+
+def test_group_has_the_pool_that_most_of_its_rbd_disks_name() -> None:
+    def rbd(name: str, where: str, key: str | None) -> Instance:
+        unit = DesiredUnit(StorageType.RADOS, key) if key else None
+        return replace(instance(name, DiskTemplate.RBD, where), disks=(Disk(1, unit=unit),))
+
+    rows = (rbd("a", "one", "fast"), rbd("b", "one", "slow"), rbd("c", "one", "fast"), rbd("d", "two", None))
+    groups = (Group("first", "uuid"), Group("other", "uuid-2", rbd_pool="vms"))
+    now = initial_world(Cluster(groups, (node("one"), node("two", group="uuid-2")), rows))
+    assert [group.rbd_pool for group in now.cluster.groups] == ["fast", "vms"]
 
 
 def test_refuses_file_without_a_possible_master() -> None:

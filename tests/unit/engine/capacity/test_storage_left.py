@@ -98,3 +98,17 @@ def test_of_a_pool_something_is_told_while_no_node_tells_its_units() -> None:
     found = storage_left(state, standard(state, kind, size, site, None), kind, size, site)
     lacks = "space in rados/vms, which lacks 1 MiB"
     assert found == StorageLeft((), (RemainingSpace("rados", "vms", 5120, 1024),), lacks)
+
+
+def test_policy_that_forbids_the_template_ends_first() -> None:
+    cluster = simu.parse(["p,2,100g,64g,64;lvm-vg,ssdvg,10g"])
+    [group] = cluster.groups
+    policy = replace(group.ipolicy, disk_templates=(DiskTemplate.PLAIN, DiskTemplate.EXT))
+    state = derive(replace(cluster, groups=(replace(group, ipolicy=policy),)))
+    site = chosen_scope(state, PlacementOptions())
+    for template in (DiskTemplate.SHARED_FILE, DiskTemplate.DRBD):
+        kind, size = InstanceKind(template, 1), InstanceSize(128, 1024, 1)
+        found = storage_left(state, standard(state, kind, size, site, None), kind, size, site)
+        assert found
+        allows = f"group {group.name} allows the disk templates plain, ext, asked for {template.value}"
+        assert found.ends_first == f"instance policy; {allows}"
