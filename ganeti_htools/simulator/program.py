@@ -34,8 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for group in world.cluster.groups:
             if others := sorted({*rbd_pools(world.cluster, group)} - {group.rbd_pool}):
                 print(
-                    f"htools-simulator: Warning: group {group.name} has RBD disks on {', '.join(others)}; as in"
-                    f" Ganeti, they are all reported on its one pool, {group.rbd_pool}",
+                    f"htools-simulator: Warning: group {group.name} has RBD disks on {', '.join(others)};"
+                    f" as in Ganeti, they are all reported on its one pool, {group.rbd_pool}",
                     file=sys.stderr,
                 )
         for name in options.lose:

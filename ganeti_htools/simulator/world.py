@@ -102,8 +102,8 @@ def initial_world(cluster: Cluster) -> World:
 
     Files do not distinguish drained from offline: an unused node is drained if it has figures, and offline
     otherwise. A file lacks the figures of an offline node. Once online, such a node is like the first node of
-    its group with figures. If the file has no master, the first node that answers is the master. In Ganeti all
-    RBD disks of a group are on its pool, so that is the one that most of the group's disks name.
+    its group with figures. If the file has no master, the first node that answers is the master. As in Ganeti
+    all RBD disks of a group are on one pool: the one that most of them name.
     """
     unused = [node for node in cluster.nodes if node.offline]
     offline = frozenset(node.name for node in unused if not _reports(node))

@@ -149,6 +149,10 @@ def test_reserved_space_counts_for_both_clusters(unchanged: Both) -> None:
     before = TOTAL - RESERVED - 2 * EACH
     assert ctl(unchanged.a, "inventory", "set", "san.example.org", DISK, "--reserved=300").returncode == 0
     wait_for_space(unchanged, before - 300)
+    shown: Any = ask(str(unchanged.a.socket), "inventory", {"provider": "san.example.org"})
+    disk = shown[0]["inventories"][DISK]
+    assert (disk["total"], disk["reserved"]) == (TOTAL, RESERVED + 300)
+    assert disk["capacity"] == TOTAL - RESERVED - 300
     assert ctl(unchanged.a, "inventory", "set", "san.example.org", DISK, "--reserved=0").returncode == 0
     wait_for_space(unchanged, before)
 

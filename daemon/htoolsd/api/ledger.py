@@ -5,7 +5,7 @@ Answers have generations. A call that changes something may name them, and is re
 """
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,7 +14,7 @@ import trio
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.model.errors import first_names
 from ganeti_htools.model.inventory import Inventory
-from ganeti_htools.model.resource_classes import VCPU
+from ganeti_htools.model.resource_classes import POOL, VCPU
 from htoolsd.api import ledger_arguments as given
 from htoolsd.api import ledger_names as named
 from htoolsd.ledger.records import (
@@ -60,7 +60,7 @@ class LedgerMethods:
     ``cluster`` returns the cluster's name, None while it is not known. Nothing is changed while there is an
     ``obstacle``. ``trigger`` is called after each change, ``cancel`` with each instance whose promise ends.
     ``tag`` writes an inventory of this cluster to a tag; the ledger has followed when it returns.
-    ``limits_vcpus``: see :func:`.desired_state`.
+    ``reserves`` are :func:`.configured_reserves`. ``limits_vcpus``: see :func:`.desired_state`.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class LedgerMethods:
         trigger: Callable[[], object],
         cancel: Callable[[str], object],
         tag: Callable[[str, str, Inventory | None], Awaitable[None]],
+        reserves: Callable[[], Mapping[str, int]] = dict,
         limits_vcpus: Callable[[], bool] = lambda: False,
     ) -> None:
         self._worker = worker
@@ -79,6 +80,7 @@ class LedgerMethods:
         self._trigger = trigger
         self._cancel = cancel
         self._tag = tag
+        self._reserves = reserves
         self._limits_vcpus = limits_vcpus
         self._setting = trio.Lock()
 
@@ -96,7 +98,7 @@ class LedgerMethods:
         role=Role.READ,
     )
     async def inventory(self, args: Args, _file: File) -> object:
-        return list(map(_inventories, await self._standings(args)))
+        return self._inventories(await self._standings(args))
 
     @method(
         "Returns the amount of each resource class that is allocated from resource providers, and their"
@@ -160,7 +162,7 @@ class LedgerMethods:
             provider, inventory = await do(self._worker, check)
             if provider.name.startswith(f"{cluster}/"):
                 await self._tag(provider.name.removeprefix(f"{cluster}/"), resource_class, inventory)
-            return list(map(_inventories, await self._change(write)))
+            return self._inventories(await self._change(write))
 
     @method(
         "Lists the allocations of consumers, by provider. promised: a decision of the daemon has made them."
@@ -242,6 +244,11 @@ class LedgerMethods:
             self._cancel(released.name.removeprefix(f"{cluster}/"))
         return _consumer(released)
 
+    def _inventories(self, standings: Iterable[ProviderUsage]) -> list[dict[str, object]]:
+        """Return inventories as JSON, those of pools with what the configuration reserves."""
+        reserves = self._reserves()
+        return [_inventories(each, reserves.get(each.provider.uuid, 0)) for each in standings]
+
     async def _standings(self, args: Args) -> tuple[ProviderUsage, ...]:
         name, cluster = given.name_if_any(args, "provider"), self._cluster()
 
@@ -282,11 +289,14 @@ def _users(content: LedgerSnapshot, provider: Provider, resource_class: str) -> 
     )
 
 
-def _inventories(standing: ProviderUsage) -> dict[str, object]:
+def _inventories(standing: ProviderUsage, more: int) -> dict[str, object]:
     found = {
         name: {**asdict(inventory), "capacity": inventory.capacity}
         for name, inventory in standing.inventories.items()
     }
+    if POOL in found:
+        pool = standing.inventories[POOL]
+        found[POOL] |= {"total": pool.total + more, "reserved": pool.reserved + more}
     return {**asdict(standing.provider), "inventories": found}
 
 

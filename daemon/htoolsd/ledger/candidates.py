@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from ganeti_htools.model.resource_classes import POOL
+from ganeti_htools.model.resource_classes import POOL, no_node_has
 from ganeti_htools.model.units_in_use import known_pools, nodes_seeing
 from htoolsd.ledger.desired_state import DesiredState
 from htoolsd.ledger.records import Allocations, Amounts, LedgerSnapshot, UnknownError, provider_uuid
@@ -47,8 +47,12 @@ def allocation_candidates(
 
     The best leaves the largest share of its scarcest class, of equal ones of the next class. One node has all
     amounts but that of pool space, for which there is a pool that the node sees; without other amounts a
-    candidate is a pool. What a ``consumer`` (uuid) has counts as free, since a claim replaces it.
+    candidate is a pool. What a ``consumer`` (uuid) has counts as free, since a claim replaces it. Raises
+    UnknownError for a class that no provider has.
     """
+    classes = {name for inventories in snapshot.inventories.values() for name in inventories}
+    if unknown := sorted(wanted.keys() - classes):
+        raise UnknownError(no_node_has(unknown[0], sorted(classes)))
     used = _used(snapshot, consumer)
     on_node = {name: amount for name, amount in wanted.items() if name != POOL}
     on_pool = {name: amount for name, amount in wanted.items() if name == POOL}

@@ -153,6 +153,12 @@ def _configured_pools(desired: DesiredState) -> Iterable[tuple[DesiredUnit, str]
         yield unit, provider_uuid(desired.resources.pool_name(unit))
 
 
+def configured_reserves(desired: DesiredState) -> dict[str, int]:
+    """Return what the configuration reserves (MiB) of pools, by provider; totals in the ledger lack it."""
+    reserves = {pool.unit: pool.reserved for pool in desired.cluster.pools}
+    return {provider: reserves[unit] for unit, provider in _configured_pools(desired)}
+
+
 def _used_by_others(
     desired: DesiredState, snapshot: LedgerSnapshot, provider: str
 ) -> Iterable[tuple[Consumer, int]]:

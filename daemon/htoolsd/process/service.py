@@ -41,6 +41,7 @@ from htoolsd.history import entries
 from htoolsd.history.history import History
 from htoolsd.http.listener import HttpListener
 from htoolsd.ledger.records import file_url
+from htoolsd.ledger.reservations import configured_reserves
 from htoolsd.ledger.state_copies import StateCopies
 from htoolsd.ledger.worker import LedgerWorker
 from htoolsd.metrics.capacity import CapacityCount
@@ -250,6 +251,7 @@ async def _run(
                 reconciler.trigger,
                 claims.cancel,
                 InventoryTags(sync, reconciler.reconcile).write,
+                lambda: configured_reserves(reconciler.synced.desired) if reconciler.synced else {},
                 lambda: reconciler.limits_vcpus,
             ),
             CandidateMethods(ledger, lambda: reconciler.synced),

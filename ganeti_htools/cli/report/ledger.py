@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ganeti_htools.cli.report.layout import fitting_table
-from ganeti_htools.model.resource_classes import is_own
+from ganeti_htools.model.resource_classes import VCPU, is_own
 
 _FIGURES = ("total", "reserved", "min_unit", "max_unit", "step_size", "allocation_ratio", "capacity")
 
@@ -40,8 +40,10 @@ def inventories(told: Any) -> str:
 
 
 def _is_setting(name: str, found: Mapping[str, Any]) -> bool:
-    """Whether an administrator has set something of an inventory."""
-    usual = {**found, "reserved": 0, "min_unit": 1, "max_unit": None, "step_size": 1}
+    """Whether an administrator has set something of an inventory, such as fewer CPUs than the node has."""
+    follows = name == VCPU and found["max_unit"] == max(1, found["total"])
+    most = found["max_unit"] if follows else None
+    usual = {**found, "reserved": 0, "min_unit": 1, "max_unit": most, "step_size": 1}
     return not is_own(name) or found != usual
 
 

@@ -42,6 +42,15 @@ def test_names_settings_that_are_in_no_tag() -> None:
     assert ledger.inventories(told).splitlines()[-1] == note
 
 
+def test_cpus_of_the_node_as_largest_amount_are_no_setting() -> None:
+    usual = {**GPU, "reserved": 0, "tagged": False}
+    for total, most in ((8, 8), (0, 1)):
+        told = [{**NODE, "inventories": {"VCPU": {**usual, "total": total, "max_unit": most}}}]
+        assert "In this ledger only" not in ledger.inventories(told)
+    fewer = [{**NODE, "inventories": {"VCPU": {**usual, "max_unit": 4}}}]
+    assert ledger.inventories(fewer).endswith("set again: c/node1 VCPU")
+
+
 def test_usages() -> None:
     told = [{**POOL, "usages": {"CUSTOM_DISK_MIB": {"used": 1200, "capacity": 1000}}}]
     assert ledger.usages(told).splitlines() == [

@@ -47,6 +47,7 @@ class Client:
             lambda: self.heeded.append(None),
             self.cancelled.append,
             self._tag,
+            dict,
             lambda: self.limits_vcpus,
         )
 
