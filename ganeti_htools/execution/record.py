@@ -14,6 +14,7 @@ from ganeti_htools.execution.shape import Shape
 from ganeti_htools.execution.wording import going_on
 from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.opcodes import Signature
+from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.moves import TITLES, NamedMove, as_carried_out
 
 INTERRUPTED = "interrupted"  # instead of an ending
@@ -36,12 +37,17 @@ def versioned(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def upgraded(stored: Any) -> dict[str, Any]:
-    """Return a document from disk in the newest form, without its version. Raises ValueError."""
+    """Return a document from disk in the newest form, without its version.
+
+    Raises ValueError; HtoolsError for a form that only a newer program knows.
+    """
     if not isinstance(stored, dict):
         raise ValueError("expected an object")
     document: dict[str, Any] = {key: value for key, value in stored.items() if key != "version"}
     version = stored.get("version", 0)
-    if type(version) is not int or not 0 <= version <= VERSION:
+    if type(version) is int and version > VERSION:
+        raise HtoolsError("written by a newer htoolsd; upgrade this one")
+    if type(version) is not int or version < 0:
         raise ValueError(f"version: expected at most {VERSION}, got {version!r:.20}")
     for number in range(version, VERSION):
         document = _UPGRADES[number](document)

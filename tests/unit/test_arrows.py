@@ -60,23 +60,24 @@ MAY_IMPORT = {
     "cli": f"{_LIBRARY} commandline cli.glossary cli.terminal cli.report cli.cluster cli.runs",
     "htoolsd.reservations": "model",
     "htoolsd.config_keys": "model",
+    "htoolsd.damaged_files": "",
     "htoolsd.socket": "model backends luxi client nursery sockets htoolsd.config_keys",
-    "htoolsd.sync": "model backends luxi sources files nursery htoolsd.reservations",
-    "htoolsd.plans": f"{_LIBRARY} htoolsd.sync htoolsd.claims",
-    "htoolsd.history": _LIBRARY,
-    "htoolsd.notify": "model files nursery execution htoolsd.config_keys htoolsd.history",
-    "htoolsd.ledger": "backends model files htoolsd.reservations",
+    "htoolsd.sync": "model backends luxi sources files nursery htoolsd.damaged_files htoolsd.reservations",
+    "htoolsd.plans": f"{_LIBRARY} htoolsd.damaged_files htoolsd.sync htoolsd.claims",
+    "htoolsd.history": f"{_LIBRARY} htoolsd.damaged_files",
+    "htoolsd.notify": "model files nursery execution htoolsd.config_keys htoolsd.damaged_files htoolsd.history",
+    "htoolsd.ledger": "backends model files htoolsd.damaged_files htoolsd.reservations",
     "htoolsd.ledger.state_copies": "htoolsd.ledger",
     "htoolsd.metrics": f"{_LIBRARY} commandline htoolsd.plans htoolsd.sync",
     "htoolsd.claims": f"{_LIBRARY} htoolsd.reservations htoolsd.sync htoolsd.ledger",
     "htoolsd.policies": (
-        f"{_LIBRARY} htoolsd.config_keys htoolsd.sync htoolsd.plans htoolsd.history htoolsd.claims"
-        " htoolsd.ledger.state_copies"
+        f"{_LIBRARY} htoolsd.config_keys htoolsd.damaged_files htoolsd.sync htoolsd.plans htoolsd.history"
+        " htoolsd.claims htoolsd.ledger.state_copies"
     ),
     "htoolsd.report": f"{_LIBRARY} htoolsd.history htoolsd.metrics",
     "htoolsd.http": f"{_LIBRARY} htoolsd.config_keys htoolsd.socket htoolsd.metrics",
     "htoolsd.api": (
-        f"{_LIBRARY} commandline htoolsd.socket htoolsd.sync htoolsd.plans"
+        f"{_LIBRARY} commandline htoolsd.damaged_files htoolsd.socket htoolsd.sync htoolsd.plans"
         " htoolsd.history htoolsd.ledger htoolsd.claims htoolsd.policies htoolsd.metrics"
         " htoolsd.notify htoolsd.report"
     ),

@@ -180,6 +180,12 @@ def _of_files(status: Mapping[str, Any]) -> Iterator[Attention]:
         yield Attention("capacity", text, "htoolsctl usage")
     if history["error"]:
         yield Attention("history", f"the history cannot be written: {history['error']}", _LOG)
+    if history["damaged"]:
+        text = f"damaged entries of the history are left out: {history['damaged']}"
+        yield Attention("history", text, _LOG)
+    if aside := status["set_aside"]:
+        text = f"damaged files were set aside: {first_names(aside)}"
+        yield Attention("damaged", text, join(["ls", "-l", *aside]), aside)
     if reload["error"]:
         text = f"the new configuration was rejected, the old one is in use: {reload['error']}"
         check = join(["htoolsd", "--config", reload["path"], "--check-config"]) if reload["path"] else _LOG

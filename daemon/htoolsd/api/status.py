@@ -2,6 +2,7 @@
 
 import os
 import time
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from htoolsd.api.decisions import Decisions
 from htoolsd.api.reload_status import ReloadStatus
 from htoolsd.claims.claims import Claims
 from htoolsd.claims.reconciler import Reconciler
+from htoolsd.damaged_files import files_set_aside
 from htoolsd.history.history import History
 from htoolsd.ledger.worker import LedgerWorker
 from htoolsd.metrics.capacity import CapacityCount
@@ -30,7 +32,7 @@ from htoolsd.socket.server import Server
 from htoolsd.sync.sync import Sync
 from htoolsd.sync.threads import ROW_BYTES, run_by_size
 
-_PATIENCE = 1.0  # seconds that an answer waits for the health of the node groups
+_PATIENCE = 1.0  # seconds that an answer waits for the health of the node groups, and for the disk
 
 
 def resident_mib() -> float:
@@ -72,6 +74,7 @@ class StatusMethods:
     def __init__(
         self,
         socket: str,
+        state_dir: str,
         server: Server,
         sync: Sync,
         decisions: Decisions,
@@ -86,6 +89,8 @@ class StatusMethods:
         notifier: Notifier,
     ) -> None:
         self._socket = socket
+        self._state_dir = state_dir
+        self._set_aside: list[str] = []
         self._server = server
         self._sync = sync
         self._decisions = decisions
@@ -136,7 +141,16 @@ class StatusMethods:
             "capacity": self._capacity.status(),
             "reload": asdict(self._reload),
             "notify": self._notifier.status(),
+            "set_aside": await self._files_set_aside(),
             "memory_mib": resident_mib(),
         }
         found = attention(status, self._health.special, self._plans.all, time.time())
         return {"attention": [each.to_json() for each in found], **status}
+
+    async def _files_set_aside(self) -> list[str]:
+        """Return the damaged files that were set aside; the last known ones if the disk takes long."""
+        with trio.move_on_after(_PATIENCE), suppress(OSError):
+            self._set_aside = await trio.to_thread.run_sync(
+                files_set_aside, self._state_dir, abandon_on_cancel=True
+            )
+        return self._set_aside

@@ -1,16 +1,16 @@
 """The history on disk: an SQLite database. All functions block and are for one thread at a time."""
 
-import os
 import sqlite3
-import time
 from collections.abc import Sequence
+from contextlib import closing
 
 import orjson
 import structlog
 
 from ganeti_htools.files import make_private_database
 from ganeti_htools.model.errors import HtoolsError
-from htoolsd.history.entries import Document, HistoryEntry, HistoryQuery
+from htoolsd.damaged_files import DATABASE_ERRORS, is_damage, open_to_read, readable_rows, set_aside
+from htoolsd.history.entries import Document, HistoryEntry, HistoryQuery, document_from_bytes
 
 _log = structlog.get_logger()
 
@@ -38,37 +38,58 @@ class NewerError(HtoolsError):
 
 
 class HistoryDatabase:
-    """The history in a file. The methods raise sqlite3.Error."""
+    """The history in a file. The methods raise sqlite3.Error, and UnicodeDecodeError for a damaged file.
+
+    ``damaged`` has the numbers of the entries that cannot be read. Queries leave them out.
+    """
 
     def __init__(self, path: str) -> None:
-        """Open or create the file. A damaged file is renamed. Also raises NewerError."""
+        """Open or create the file. A damaged file is replaced. Also raises NewerError."""
+        self._path = path
+        self.damaged = set[int]()
         try:
             self._connection = _open(path)
-        except sqlite3.OperationalError:
-            raise
-        except sqlite3.DatabaseError as error:
-            copy = f"{path}.damaged-{time.strftime('%Y%m%dT%H%M%S')}"
-            _log.error("history is damaged; a new one is begun", error=str(error), copy=copy)
-            try:
-                os.replace(path, copy)
-            except OSError as unmovable:
-                raise sqlite3.OperationalError(unmovable.strerror) from None
-            self._connection = _open(path)
+        except DATABASE_ERRORS as error:
+            if not is_damage(error):
+                raise
+            self._begin_anew(error)
 
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
+
+    def replace_damaged(self, error: Exception) -> None:
+        """Set the file aside after an error, and begin a new one with the entries that can be read.
+
+        Raises the error if it is not about the content of the file.
+        """
+        if not is_damage(error):
+            raise error
+        self._connection.close()
+        self._begin_anew(error)
+
+    def _begin_anew(self, error: Exception) -> None:
+        try:
+            copy = set_aside(self._path)
+        except OSError as unmovable:
+            raise sqlite3.OperationalError(unmovable.strerror) from None
+        self._connection, self.damaged = _open(self._path), set()
+        kept = 0
+        try:
+            with closing(open_to_read(copy)) as damaged, self._connection as transaction:
+                rows = readable_rows(damaged, "entries", "number, CAST(document AS BLOB)")
+                kept = sum(_copy(transaction, *row) for row in rows)
+        except DATABASE_ERRORS:
+            pass  # nothing can be read, or there is no room for it
+        _log.error("history is damaged; a new one is begun", error=_text(error), copy=copy, kept=kept)
 
     def add(self, entries: Sequence[HistoryEntry]) -> None:
         """Write entries, all or none."""
         with self._connection as transaction:
             for entry in entries:
                 document = entry.to_json()
-                row = entry.time, orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY, default=str)
-                query = "INSERT INTO entries (time, document) VALUES (?, ?)"
-                number = transaction.execute(query, row).lastrowid
-                names = [(kind, name, number) for kind in NAMES for name in set(document[kind])]
-                transaction.executemany("INSERT INTO names VALUES (?, ?, ?)", names)
+                content = orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY, default=str)
+                _insert(transaction, None, content, document)
 
     def find(self, query: HistoryQuery) -> list[Document]:
         """Return the entries of a query, in order (:meth:`.HistoryQuery.matches`)."""
@@ -79,9 +100,20 @@ class HistoryDatabase:
                 named = "SELECT entry FROM names WHERE kind = ? AND (name = ? OR name > ? AND name < ?)"
                 terms.append(f"number IN ({named})")
                 parameters += [kind, name, f"{name}.", f"{name}/"]
-        statement = f"SELECT document FROM entries WHERE {' AND '.join(terms)} ORDER BY number DESC LIMIT ?"
-        rows = self._connection.execute(statement, [*parameters, query.most]).fetchall()
-        return [orjson.loads(document) for (document,) in reversed(rows)]
+        statement = f"SELECT number, CAST(document AS BLOB) FROM entries WHERE {' AND '.join(terms)}"
+        found = list[Document]()
+        for number, content in self._connection.execute(f"{statement} ORDER BY number DESC", parameters):
+            try:
+                found.append(document_from_bytes(content))
+            except ValueError as error:
+                if number not in self.damaged:
+                    _log.error(
+                        "entry of the history is damaged; it is left out", number=number, error=str(error)
+                    )
+                    self.damaged.add(number)
+            if len(found) == query.most:
+                break
+        return found[::-1]
 
     def forget(self, before: float, largest: int) -> None:
         """Delete entries before a time, and the oldest while the file has more than ``largest`` bytes."""
@@ -100,6 +132,31 @@ class HistoryDatabase:
 
     def _one(self, query: str) -> int:
         return int(self._connection.execute(query).fetchone()[0])
+
+
+def _insert(transaction: sqlite3.Connection, number: int | None, content: bytes, document: Document) -> bool:
+    """Write an entry with its names; return False if the number is taken."""
+    row = number, document["time"], content
+    written = transaction.execute("INSERT OR IGNORE INTO entries VALUES (?, ?, ?)", row)
+    if not written.rowcount:
+        return False
+    names = [(kind, name, written.lastrowid) for kind in NAMES for name in set(document[kind])]
+    transaction.executemany("INSERT INTO names VALUES (?, ?, ?)", names)
+    return True
+
+
+def _copy(transaction: sqlite3.Connection, number: int, content: bytes) -> bool:
+    """Write a row of a damaged history; return whether it is an entry that is not there yet."""
+    try:
+        document = document_from_bytes(content)
+    except ValueError:
+        return False
+    return _insert(transaction, number, content, document)
+
+
+def _text(error: Exception) -> str:
+    """Return the message of an error. SQLite may quote bytes that are no UTF-8."""
+    return error.object.decode(errors="replace") if isinstance(error, UnicodeDecodeError) else str(error)
 
 
 def _open(path: str) -> sqlite3.Connection:

@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from ganeti_htools.execution.shape import Shape, fits
 from ganeti_htools.planning.summary import DecisionSummary
 
 Document = dict[str, Any]
@@ -57,6 +58,69 @@ class HistoryQuery:
 
 def _matches(query: str | None, names: Sequence[str]) -> bool:
     return query is None or any(name == query or name.startswith(f"{query}.") for name in names)
+
+
+def _time(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value < 1e11
+
+
+_NUMBER, _TEXT, _CALLER = (int, float), (str, None), {"uid": int}
+_MOVE: Shape = {"instance": str, "from": [str], "to": [str], "status": _TEXT}
+_SCORE: Shape = {"before": (*_NUMBER, None), "after": (*_NUMBER, None)}
+_NAMES: Shape = {"time": _time, "instances": [str], "nodes": [str]}
+_RANKED: Shape = {"instance": str, "groups": [{"group": str, "nodes": [str]}]}
+# What readers need of each kind of entry.
+_SHAPES: Mapping[str, Shape] = {
+    "decision": {
+        "request": str,
+        "places": [[str]],
+        "refusal": _TEXT,
+        "claimant": _TEXT,
+        "ms": _NUMBER,
+        "by": (_CALLER, None),
+        "ranking": [_RANKED],
+        "ages": dict,
+    },
+    "plan": {
+        "id": str,
+        "tool": str,
+        "state": str,
+        "error": _TEXT,
+        "groups": [str],
+        "moves": [_MOVE],
+        "by": _CALLER,
+        "executed_by": (_CALLER, None),
+        "cancelled_by": (_CALLER, None),
+        "policy": _TEXT,
+        "continues": _TEXT,
+    },
+    "policy": {
+        "policy": str,
+        "remedy": str,
+        "trigger": str,
+        "group": _TEXT,
+        "outcome": str,
+        "reason": str,
+        "plan": _TEXT,
+        "score": _SCORE,
+        "moves": [_MOVE],
+    },
+    "call": {"method": str, "arguments": dict, "by": (_CALLER, None)},
+}
+
+
+def document_from_bytes(content: object) -> Document:
+    """Return an entry from its form on disk. Raises ValueError."""
+    if not isinstance(content, bytes):
+        raise ValueError("expected JSON")
+    document: Document = orjson.loads(content)
+    kind = document.get("kind") if isinstance(document, dict) else None
+    if not isinstance(kind, str) or kind not in _SHAPES:
+        raise ValueError("expected an entry of a known kind")
+    shape = {**_NAMES, **_SHAPES[kind]}
+    if not fits(dict.fromkeys(shape) | document, shape):
+        raise ValueError(f"expected a {kind} with {', '.join(shape)}, each of its type")
+    return document
 
 
 def decision(

@@ -5,7 +5,6 @@ memory, as many as fit.
 """
 
 import os
-import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable
@@ -15,6 +14,7 @@ import structlog
 import trio
 
 from ganeti_htools.model.errors import HtoolsError
+from htoolsd.damaged_files import DATABASE_ERRORS
 from htoolsd.history.database import HistoryDatabase
 from htoolsd.history.entries import Document, HistoryEntry, HistoryQuery
 
@@ -56,9 +56,15 @@ class History:
         self._news.set()
 
     def status(self) -> dict[str, Any]:
-        """Return the number of entries that wait to be written, the number of lost ones, and the error."""
-        waiting = len(self._noted) + self._writing
-        return {"path": self._path, "waiting": waiting, "lost": self._lost, "error": self._error}
+        """Return the numbers of entries that wait to be written, are lost and are damaged, and the error."""
+        waiting, database = len(self._noted) + self._writing, self._database
+        return {
+            "path": self._path,
+            "waiting": waiting,
+            "lost": self._lost,
+            "damaged": len(database.damaged) if database is not None else 0,
+            "error": self._error,
+        }
 
     async def run(self) -> None:
         """Write noted entries until cancelled; then write the rest."""
@@ -118,11 +124,15 @@ class History:
             if self._database is None:
                 os.makedirs(os.path.dirname(self._path), 0o750, exist_ok=True)
                 self._database = HistoryDatabase(self._path)
-            return work(self._database)
+            try:
+                return work(self._database)
+            except DATABASE_ERRORS as error:
+                self._database.replace_damaged(error)
+                return work(self._database)
 
         try:
             result = await trio.to_thread.run_sync(run, abandon_on_cancel=last, limiter=self._turn)
-        except (sqlite3.Error, OSError, HtoolsError) as error:
+        except (*DATABASE_ERRORS, OSError, HtoolsError) as error:
             if self._error is None:
                 _log.error("history cannot be written; it is kept in memory", error=str(error))
             self._error = str(error)

@@ -19,7 +19,15 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from ganeti_htools.files import make_private_database
 from ganeti_htools.model.errors import DataError
-from htoolsd.ledger.records import ConflictError, UnavailableError, check_address, display_url, is_file
+from htoolsd.damaged_files import is_damage
+from htoolsd.ledger.records import (
+    ConflictError,
+    DamagedError,
+    UnavailableError,
+    check_address,
+    display_url,
+    is_file,
+)
 
 VERSION = "0003"  # the last one in versions/
 VERSION_TABLE = "ledger_version"
@@ -283,13 +291,14 @@ def _ledger_errors(name: str) -> Iterator[None]:
     except DBAPIError as error:
         if str(getattr(error.orig, "sqlstate", None)).startswith("40"):  # deadlock, serialization failure
             raise ConflictError(f"another client wrote at the same time: {_first_line(error.orig)}") from None
-        raise UnavailableError(f"{name}: {_first_line(error.orig)}") from None
+        damaged = isinstance(error.orig, sqlite3.Error) and is_damage(error.orig)
+        raise (DamagedError if damaged else UnavailableError)(f"{name}: {_first_line(error.orig)}") from None
     except OSError as error:
         raise UnavailableError(f"{name}: {error.strerror or error}") from None
     except (SQLAlchemyError, ImportError) as error:
         raise UnavailableError(f"{name}: {_first_line(error)}") from None
     except (TypeError, ValueError, ArithmeticError) as error:  # of values that no htoolsd has written
-        raise UnavailableError(f"{name}: unusable content: {_first_line(error)}") from None
+        raise DamagedError(f"{name}: unusable content: {_first_line(error)}") from None
 
 
 def _first_line(error: BaseException | None) -> str:

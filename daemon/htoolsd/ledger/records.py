@@ -126,6 +126,10 @@ class UnavailableError(LedgerError):
     """The database cannot be used: missing, locked, full, damaged, or written by a newer program."""
 
 
+class DamagedError(UnavailableError):
+    """The database has content that no htoolsd has written."""
+
+
 class UnknownError(LedgerError):
     """A provider or consumer that the ledger does not have."""
 

@@ -18,8 +18,16 @@ import structlog
 import trio
 
 from ganeti_htools.model.errors import HtoolsError
+from htoolsd.damaged_files import DATABASE_ERRORS
 from htoolsd.ledger.expiry import ClaimEnds
-from htoolsd.ledger.records import ConflictError, LedgerError, UnavailableError, display_url, is_file
+from htoolsd.ledger.records import (
+    ConflictError,
+    DamagedError,
+    LedgerError,
+    UnavailableError,
+    display_url,
+    is_file,
+)
 
 if TYPE_CHECKING:  # importing SQLAlchemy takes long
     from htoolsd.ledger.ledger import Ledger
@@ -119,6 +127,11 @@ class LedgerThread:
         except UnavailableError as error:
             self._note(self.error if self._interrupted else str(error))
             self._close()
+            if isinstance(error, DamagedError) and is_file(self._url):
+                from htoolsd.ledger.damaged_ledger import replace_damaged
+
+                with suppress(OSError, LedgerError, *DATABASE_ERRORS):
+                    replace_damaged(self._url)
             raise
         if self.error is not None:
             self._note(None)

@@ -12,6 +12,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from math import inf
 from typing import Any
 
@@ -22,6 +23,7 @@ import trio
 from ganeti_htools.execution.shape import Shape, fits
 from ganeti_htools.files import read_regular_file, write_text
 from ganeti_htools.model.errors import HtoolsError
+from htoolsd.damaged_files import set_aside
 from htoolsd.history.entries import HistoryEntry
 from htoolsd.notify.deliver import Delivery, deliver
 from htoolsd.notify.events import Announced, Change, Event, EventState, Key, Line, changes, event_of
@@ -224,8 +226,11 @@ class Notifier:
             self._waiting.extendleft(reversed(waiting))
         except FileNotFoundError:
             return
-        except (OSError, ValueError, TypeError, LookupError) as error:
+        except (OSError, ValueError) as error:
             _log.warning("announced conditions cannot be read; they are announced again", error=str(error))
+            if isinstance(error, ValueError):
+                with suppress(OSError):
+                    await trio.to_thread.run_sync(set_aside, self._path)
 
 
 def _number(value: object) -> bool:
@@ -259,7 +264,7 @@ def _to_text(announced: Mapping[Key, Announced], waiting: Iterable[Event]) -> st
 
 
 def _read(path: str) -> tuple[dict[Key, Announced], list[Event]]:
-    """Raises OSError, ValueError, TypeError, LookupError."""
+    """Raises OSError, ValueError."""
     document = orjson.loads(read_regular_file(path, _LARGEST))
     if not fits(document, {"announced": [_ANNOUNCED], "waiting": [_EVENT]}):
         raise ValueError(f"expected {', '.join(_ANNOUNCED)} of conditions, {', '.join(_EVENT)} of events")

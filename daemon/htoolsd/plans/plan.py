@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, cast
@@ -26,9 +27,10 @@ from ganeti_htools.execution.shape import Shape, fits
 from ganeti_htools.execution.wording import complaint, summary
 from ganeti_htools.files import read_regular_file
 from ganeti_htools.luxi.job_queries import JobStatus
-from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.planning.options import to_json
 from ganeti_htools.planning.plan import OnChange, Proposal, new_run
+from htoolsd.damaged_files import set_aside
 
 _LARGEST = 64 << 20  # bytes of a record
 EXPIRY = 86400.0  # seconds after which a plan that nobody has executed is removed
@@ -227,6 +229,8 @@ def _time(value: object) -> bool:
 
 _NUMBER, _TEXT = (int, float, None), (str, None)
 _CALLER: Shape = {"uid": int, "pid": int}
+_ADDED = "executed_by", "cancelled_by", "cost"  # that old records lack
+_OPTIONAL = "policy", "continues"  # facts of some plans, texts
 _RECORD: Shape = {
     "id": is_identifier,
     "tool": str,
@@ -235,6 +239,7 @@ _RECORD: Shape = {
     "groups": [str],
     "options": (dict, None),
     "score": {"before": _NUMBER, "after": _NUMBER},
+    "cost": (dict, None),
     "state": str,
     "error": _TEXT,
     "began": (_time, None),
@@ -248,10 +253,11 @@ _RECORD: Shape = {
 
 
 def plan_from_json(text: bytes) -> Plan:
-    """Return the plan of a file. Raises DataError."""
+    """Return the plan of a file. Raises DataError; HtoolsError for a file of a newer htoolsd."""
     try:
-        document = {"executed_by": None, "cancelled_by": None, **upgraded(orjson.loads(text))}
-        if not fits(document, _RECORD):
+        document: dict[str, Any] = upgraded(orjson.loads(text))
+        document |= {key: None for key in _ADDED if key not in document}
+        if not fits(document, _RECORD) or not all(fits(document.get(key), _TEXT) for key in _OPTIONAL):
             raise ValueError(f"expected {', '.join(_RECORD)}, and each of its type")
         if document["id"] != document["execution"]["run"]:
             raise ValueError("id: expected that of the run")
@@ -275,10 +281,11 @@ def plan_from_json(text: bytes) -> Plan:
     return plan
 
 
-def read_plans(directory: str) -> Iterator[tuple[str, Plan | DataError | OSError]]:
+def read_plans(directory: str) -> Iterator[tuple[str, Plan | HtoolsError | OSError]]:
     """Yield the path of each file in a directory, and its plan or the error.
 
-    A missing directory is created. Temporary files of a killed daemon are removed. Raises OSError.
+    A missing directory is created. Temporary files of a killed daemon are removed. Damaged files are set
+    aside. Raises OSError.
     """
     os.makedirs(directory, 0o750, exist_ok=True)
     for name in sorted(os.listdir(directory)):
@@ -291,5 +298,8 @@ def read_plans(directory: str) -> Iterator[tuple[str, Plan | DataError | OSError
                 yield path, plan
             elif name.endswith(".tmp"):
                 os.unlink(path)
-        except (DataError, OSError) as error:
+        except (HtoolsError, OSError) as error:
+            if isinstance(error, DataError):
+                with suppress(OSError):
+                    set_aside(path)
             yield path, error

@@ -118,7 +118,7 @@ class Plans:
             if content is not None:
                 try:
                     await self.adopt(plan_from_json(content.encode()))
-                except DataError as error:
+                except HtoolsError as error:
                     _log.error("plan cannot be read", path=name, error=str(error))
             elif known is not None:
                 await self._remove([known])

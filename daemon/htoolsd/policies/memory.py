@@ -12,8 +12,6 @@ after a crash. Each step keeps it:
 Times are seconds of the epoch. Only :class:`MemoryFile` has effects.
 """
 
-import os
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -25,6 +23,7 @@ import trio
 from ganeti_htools.execution.shape import Shape, fits
 from ganeti_htools.files import read_regular_file, write_text
 from ganeti_htools.model.errors import HtoolsError
+from htoolsd.damaged_files import set_aside
 from htoolsd.policies.settings import PolicySettings
 
 _log = structlog.get_logger()
@@ -364,12 +363,11 @@ def read(path: str) -> PolicyMemories:
     except HtoolsError as error:
         raise HtoolsError(f"{path}: {error}") from None
     except (ValueError, TypeError, LookupError, AttributeError) as error:
-        copy = f"{path}.damaged-{time.strftime('%Y%m%dT%H%M%S')}"
-        _log.error("policy memory is damaged; policies start with an empty one", error=str(error), copy=copy)
         try:
-            os.replace(path, copy)
+            copy = set_aside(path)
         except OSError as unmovable:
             raise HtoolsError(f"{path}: {unmovable.strerror}") from None
+        _log.error("policy memory is damaged; policies start with an empty one", error=str(error), copy=copy)
         return PolicyMemories()
 
 

@@ -92,7 +92,10 @@ def bounds_from_json(document: Any) -> PlanBounds | None:
         return None
     values: Mapping[str, Any] = {name: document[name] for name in PlanBounds._fields}
     lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-    room, reserve = Budget(**document["room"]), Reserve(**document["reserve"])
+    room, reserve = (
+        kind(*map(document[name].get, kind._fields))
+        for name, kind in (("room", Budget), ("reserve", Reserve))
+    )
     return PlanBounds(**{**values, **lists, "room": room, "reserve": reserve})
 
 

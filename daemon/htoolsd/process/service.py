@@ -213,6 +213,7 @@ async def _run(
     capacity = CapacityCount(lambda: sync.model.available if sync.master else None)
     status = StatusMethods(
         config.socket,
+        config.state_dir,
         server,
         sync,
         decisions,

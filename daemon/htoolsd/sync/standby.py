@@ -6,6 +6,7 @@ therefore up to date whenever the daemon is killed.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 import structlog
@@ -16,6 +17,7 @@ from ganeti_htools.files import read_regular_file, write_text
 from ganeti_htools.model.cluster import Cluster, Node
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.model.without_instances import reports, without_instances
+from htoolsd.damaged_files import set_aside
 
 _log = structlog.get_logger()
 
@@ -65,17 +67,22 @@ class StandbyFile:
         self._error = ""
 
     async def read(self) -> StandbyNodes:
-        """Return the figures in the file; none if it is damaged, since reporting nodes fill it again."""
+        """Return the figures in the file. Nodes whose row is damaged are left out."""
         if not self._path:
             return {}
+        content = b""
         try:
             content = await trio.to_thread.run_sync(read_regular_file, self._path, _LARGEST)
-            return {node.name: node for node in standby.parse(content.decode(), self._path)}
+            nodes = standby.parse(content.decode(), self._path)
         except FileNotFoundError:
             return {}
-        except (OSError, UnicodeDecodeError, DataError) as error:
+        except (OSError, ValueError, DataError) as error:
             _log.error("figures of standby nodes not read", path=self._path, error=str(error))
-            return {}
+            nodes = standby.parse_readable(content.decode(errors="replace"), self._path)
+            if not isinstance(error, OSError):
+                with suppress(OSError):
+                    await trio.to_thread.run_sync(set_aside, self._path)
+        return {node.name: node for node in nodes}
 
     async def write(self, known: StandbyNodes, cluster: Cluster) -> None:
         """Replace the content of the file."""

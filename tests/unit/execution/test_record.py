@@ -16,6 +16,7 @@ from ganeti_htools.execution.record import (
 from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.execution.shape import fits
 from ganeti_htools.luxi.job_queries import JobStatus
+from ganeti_htools.model.errors import HtoolsError
 from tests.unit.execution.test_execute import BACK, MIRRORED, SHARED, new
 
 
@@ -53,10 +54,15 @@ def test_version_0_is_upgraded() -> None:
     assert upgraded(first) == {**first, "options": None}
 
 
-@pytest.mark.parametrize("version", [VERSION + 1, -1, True, "1", None, 1.0, [1]])
-def test_newer_version_is_refused(version: object) -> None:
+@pytest.mark.parametrize("version", [-1, True, "1", None, 1.0, [1]])
+def test_unknown_version_is_refused(version: object) -> None:
     with pytest.raises(ValueError, match=f"version: expected at most {VERSION}"):
         upgraded({"version": version, "execution": {}})
+
+
+def test_newer_version_is_refused() -> None:
+    with pytest.raises(HtoolsError, match="newer htoolsd"):
+        upgraded({"version": VERSION + 1, "execution": {}})
 
 
 @pytest.mark.parametrize("document", [[], None, 7, "text"])

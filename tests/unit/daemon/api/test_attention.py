@@ -22,7 +22,8 @@ STATUS: dict[str, Any] = {
     "groups": [],
     "policies": [{"name": "squeeze", "mode": "act", "health": "healthy", "error": None, "lacking": []}],
     "ledger": {"error": None, "following": None, "beyond": 0},
-    "history": {"error": None},
+    "history": {"error": None, "damaged": 0},
+    "set_aside": [],
     "notify": {"error": None},
     "reload": {"path": "/etc/htoolsd.toml", "error": None, "waiting": []},
     "decisions": {"alone": 0, "last_alone": None, "lost": 0},
@@ -41,6 +42,12 @@ def plan(state: PlanState, **facts: Any) -> Plan:
     run = Run(Signature("hbal", "", "", "beef"), [])
     known = {"tool": "hbal", "groups": ["rack1"], "options": {}}
     return Plan(known | facts, run, state=state, error=facts.get("error"))
+
+
+def test_names_damaged_files() -> None:
+    aside = ["/state/history.sqlite.damaged-20260101T000000"]
+    (found,) = attention({**STATUS, "set_aside": aside}, None, (), NOW)
+    assert (found.text, found.names) == (f"damaged files were set aside: {aside[0]}", aside)
 
 
 def lines(*plans: Plan, of: Cluster | None = None, **changes: Any) -> list[str]:
@@ -84,6 +91,10 @@ def test_nothing_needs_attention() -> None:
         (
             {"history": {"error": "full"}},
             "the history cannot be written: full; next: journalctl -u htoolsd -p warning",
+        ),
+        (
+            {"history": {"damaged": 2}},
+            "damaged entries of the history are left out: 2; next: journalctl -u htoolsd -p warning",
         ),
         (
             {"reload": {"error": "/etc/htoolsd.toml: unknown key 'hold'"}},

@@ -62,6 +62,7 @@ def methods(tmp_path: Path) -> tuple[Method, ...]:
         CandidateMethods(ledger, lambda: reconciler.synced),
         StatusMethods(
             "socket",
+            str(tmp_path),
             server,
             sync,
             decisions,

@@ -48,6 +48,7 @@ async def test_status_has_all_parts_of_the_daemon(autojump_clock: MockClock, tmp
         reconciler, reload = Reconciler(sync, ledger), ReloadStatus()
         status = StatusMethods(
             socket,
+            str(tmp_path),
             server,
             sync,
             decisions,

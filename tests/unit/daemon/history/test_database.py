@@ -1,23 +1,30 @@
 """The history on disk."""
 
+import random
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+import structlog
+import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
 from htoolsd.history import database
 from htoolsd.history.database import HistoryDatabase, NewerError
 from htoolsd.history.entries import HistoryEntry, HistoryQuery
+from htoolsd.history.history import History
+from tests.support.seeds import few
 
 
 def entry(time: float, instances: Sequence[str] = (), nodes: Sequence[str] = (), **more: Any) -> HistoryEntry:
-    return HistoryEntry(time, "decision", partial(dict, instances=list(instances), nodes=list(nodes), **more))
+    names = {"instances": list(instances), "nodes": list(nodes)}
+    return HistoryEntry(time, "call", partial(dict, method="claim", arguments={}, by=None, **names, **more))
 
 
 def times(found: Sequence[Any]) -> list[float]:
@@ -36,8 +43,9 @@ def test_finds_added_entries(tmp_path: Path) -> None:
     first.add([entry(1.0, ["web"], ["node1"], score=0.5, refusal=None)])
     first.close()
     again = HistoryDatabase(str(tmp_path / "history"))
-    told = {"score": 0.5, "refusal": None, "instances": ["web"], "nodes": ["node1"]}
-    assert again.find(HistoryQuery()) == [{"time": 1.0, "kind": "decision", **told}]
+    names = {"instances": ["web"], "nodes": ["node1"]}
+    facts: dict[str, Any] = {"method": "claim", "arguments": {}, "by": None, "score": 0.5, "refusal": None}
+    assert again.find(HistoryQuery()) == [{"time": 1.0, "kind": "call", **facts, **names}]
     again.close()
 
 
@@ -98,6 +106,98 @@ def test_renames_a_damaged_file(tmp_path: Path) -> None:
     found.close()
     (aside,) = tmp_path.glob("history.damaged-*")
     assert aside.read_bytes().startswith(b"no database")
+
+
+SPOILT = b"\0", b"\xff", b"\xd7\x01"  # the bytes that a page is filled with
+MANY = 60  # entries, some of which need several pages
+
+
+def filled(path: Path) -> bytes:
+    """Write a history of some pages, and return the file."""
+    found = HistoryDatabase(str(path))
+    found.add([entry(float(time), ["web"], ["node1"], text="x" * (time * 200)) for time in range(MANY)])
+    found.forget(10.0, 1 << 30)
+    found.close()
+    return path.read_bytes()
+
+
+def use(path: Path) -> int:
+    """Use the history as the daemon does, and return how many of the old entries it still has."""
+    kept = History(str(path), 1e6, 1)
+    kept.configure(1e6, 1)
+
+    async def query(**wanted: Any) -> list[float]:
+        return times(await kept.find(HistoryQuery(most=1000, **wanted)))
+
+    async def run() -> int:
+        await query()
+        for time in (1000.0, 1001.0):
+            kept.note(entry(time, ["web"], ["node1"]))
+            assert (await query(instance="web"))[-1] == time
+        assert (await query(node="node1"))[-2:] == [1000.0, 1001.0]
+        error = kept.status()["error"]  # damage that looks like another state of the file is left alone
+        assert error is None or "newer htoolsd" in error or "readonly" in error, error
+        return len(await query()) - 2
+
+    return trio.run(run)
+
+
+def pages(content: bytes) -> list[Any]:
+    size = int.from_bytes(content[16:18])
+    return [(start, size) for start in range(0, len(content), size)]
+
+
+@pytest.mark.parametrize(
+    "part", [pytest.param(part, marks=pytest.mark.long if part else ()) for part in range(8)]
+)
+def test_damaged_pages_are_left_out_and_the_rest_is_kept(tmp_path: Path, part: int) -> None:
+    content = filled(tmp_path / "whole")
+    with closing(sqlite3.connect(tmp_path / "whole")) as whole:
+        (root,) = whole.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'entries'").fetchone()
+    roots = {0, pages(content)[root - 1][0]}  # without these pages nothing else is found
+    cases = [(page, fill) for page in pages(content) for fill in SPOILT]
+    for number, ((start, size), fill) in enumerate(cases[part::16]):
+        for length in (size, 40):  # the whole page, or its header
+            path = tmp_path / f"{number}-{length}" / "history"
+            path.parent.mkdir()
+            spoilt = bytearray(content)
+            first = start + (100 if not start and length < size else 0)  # after the header of the file
+            spoilt[first : first + length] = (fill * length)[:length]
+            path.write_bytes(spoilt)
+            left = use(path)
+            assert left > 20 or start in roots, (start, fill, length)
+
+
+@pytest.mark.parametrize("seed", few(range(15), 1000))
+def test_damaged_bytes_end_nothing(tmp_path: Path, seed: range) -> None:
+    content = filled(tmp_path / "whole")
+    for number in seed:
+        chance = random.Random(number)
+        spoilt = bytearray(content)
+        for _ in range(chance.choice((1, 1, 3, 30))):
+            spoilt[chance.randrange(chance.choice((100, 4096, len(spoilt))))] = chance.randrange(256)
+        path = tmp_path / f"{number}" / "history"
+        path.parent.mkdir()
+        path.write_bytes(spoilt[: chance.choice((len(spoilt), len(spoilt), chance.randrange(len(spoilt))))])
+        use(path)
+
+
+@pytest.mark.parametrize(
+    "document", ["{", b"\xff", "[]", "null", 7, '{"kind": []}', '{"kind": "plan"}', '{"kind": "lost"}']
+)
+def test_leaves_out_damaged_entries(tmp_path: Path, opened: HistoryDatabase, document: object) -> None:
+    opened.add([entry(1.0), entry(2.0), entry(3.0)])
+    opened.close()
+    with closing(sqlite3.connect(tmp_path / "history")) as spoilt, spoilt:
+        spoilt.execute("UPDATE entries SET document = ? WHERE number = 2", [document])
+    with structlog.testing.capture_logs() as logs:
+        again = HistoryDatabase(str(tmp_path / "history"))
+        for _ in range(2):
+            assert times(again.find(HistoryQuery(most=2))) == [1.0, 3.0]
+        again.close()
+    (line,) = logs
+    assert (line["event"], line["number"]) == ("entry of the history is damaged; it is left out", 2)
+    assert again.damaged == {2}
 
 
 def test_leaves_a_newer_history_alone(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 import trio.testing
 from trio.testing import MockClock
@@ -165,13 +166,16 @@ async def test_events_that_wait_survive_a_restart(tmp_path: Path, mock_clock: Mo
     assert await world.after(10) == [expected]
 
 
-async def test_damaged_file_is_begun_anew(tmp_path: Path, mock_clock: MockClock) -> None:
+@pytest.mark.parametrize("content", [b'{"announced": [{"kind": 1}]}', b"{", b"\xff", b"[]", b"null", b""])
+async def test_damaged_file_is_set_aside(tmp_path: Path, mock_clock: MockClock, content: bytes) -> None:
     world = World(tmp_path, mock_clock)
-    (world.directory / "notified.json").write_text('{"announced": [{"kind": 1}]}')
+    (world.directory / "notified.json").write_bytes(content)
     world.lines = [line("n1", "node2")]
     await world.notifier._load()
     await world.after(0)
     assert await world.after(10) == [["n1 of node2"]]
+    (aside,) = world.directory.glob("notified.json.damaged-*")
+    assert aside.read_bytes() == content
 
 
 async def test_oldest_events_are_dropped_and_counted(tmp_path: Path, mock_clock: MockClock) -> None:

@@ -10,10 +10,13 @@ from typing import Any
 import orjson
 import pytest
 
+from ganeti_htools.cli.report import daemon_plans
 from ganeti_htools.execution.record import VERSION
 from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.luxi.job_queries import JobStatus
-from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.errors import DataError, HtoolsError
+from htoolsd.history import entries
+from htoolsd.history.entries import document_from_bytes
 from htoolsd.plans.plan import Plan, PlanState, plan_from_json, read_plans
 from tests.unit.execution.test_execute import BACK, MIRRORED, SHARED, new
 
@@ -27,6 +30,7 @@ def some_plan(run: Run) -> Plan:
         "made": 1.0,
         "by": {"uid": 0, "pid": 1},
         "score": {"before": 2.0, "after": 1.0},
+        "cost": None,
     }
     return Plan(facts, run)
 
@@ -103,7 +107,7 @@ def test_reads_a_record_without_version() -> None:
 
 
 def test_refuses_a_record_of_a_later_version() -> None:
-    with pytest.raises(DataError, match="not the record of a plan: ValueError: version: expected at most "):
+    with pytest.raises(HtoolsError, match="newer htoolsd"):
         plan_from_json(orjson.dumps({**orjson.loads(begun().text()), "version": VERSION + 1}))
 
 
@@ -167,8 +171,20 @@ STRANGE = [
 ]
 
 
-def test_any_accepted_record_can_be_encoded() -> None:
+def use(plan: Plan) -> None:
+    """Do what the daemon and htoolsctl do with a plan that was read."""
+    told = json.loads(orjson.dumps(plan.to_json()))
+    assert "".join(daemon_plans.description(told)) + daemon_plans.ending(told)
+    assert daemon_plans.table([json.loads(orjson.dumps(plan.summary()))])
+    assert document_from_bytes(orjson.dumps(entries.plan(1.0, plan.to_json()).to_json()))
+    plan.obstacle_to_resuming()
+    plan.has_expired(1e9)
+
+
+def test_any_accepted_record_can_be_used() -> None:
     document = orjson.loads(begun().text())
+    document |= {"cost": {"moves": 1, "mib": 2}, "policy": "rebalance", "continues": "beef"}
+    document |= {"generations": {"nodes": 1}, "on_change": "replan", "wait_for_nodes": False}
     read = 0
     for number, _ in enumerate(parts(document)):
         for strange in STRANGE:
@@ -177,12 +193,13 @@ def test_any_accepted_record_can_be_encoded() -> None:
             owner[key] = strange
             try:
                 plan = plan_from_json(json.dumps(damaged).encode())
-            except DataError:
+            except HtoolsError:
                 continue
             read += 1
             assert plan.id.isalnum()
+            use(plan)
             plan.end(5.0)
-            plan.summary()
+            use(plan)
             assert plan_from_json(plan.text().encode()).text() == plan.text()
     assert read
 
@@ -193,9 +210,14 @@ def test_reads_good_files_beside_bad_ones(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     (tmp_path / "a.json").mkdir()
     (tmp_path / "\udcff.json").write_bytes(b"\xff")
+    newer = orjson.dumps({**orjson.loads(text), "version": VERSION + 1})
+    (tmp_path / "newer.json").write_bytes(newer)
     (tmp_path / "beef.json.0123.tmp").write_text("")
     found = {Path(path).name: plan for path, plan in read_plans(str(tmp_path))}
-    assert found.keys() == {"beef.json", "dead.json", "a.json", "\udcff.json"}
+    assert found.keys() == {"beef.json", "dead.json", "a.json", "\udcff.json", "newer.json"}
     assert isinstance(found["beef.json"], Plan)
     assert str(found["dead.json"]) == "not the record of a plan: id: beef does not match the file's name"
     assert not (tmp_path / "beef.json.0123.tmp").exists()
+    assert (tmp_path / "newer.json").read_bytes() == newer
+    names = {path.name.partition(".damaged-")[0] for path in tmp_path.glob("*.damaged-*")}
+    assert names == {"dead.json", "\udcff.json"}

@@ -1,5 +1,6 @@
 """The figures that nodes last reported are kept while they are silent, also over a restart."""
 
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from ganeti_htools.model.types import DiskTemplate
 from htoolsd.sync.standby import StandbyFile, revise_standby, with_standby
 from tests.support import by_hand
 from tests.support.by_hand import instance
+from tests.support.seeds import few
 
 
 def described(**changes: object) -> Cluster:
@@ -78,10 +80,45 @@ async def test_damaged_file_counts_as_none(tmp_path: Path, content: bytes) -> No
     file = tmp_path / "standby.data"
     file.write_bytes(content)
     assert await StandbyFile(str(file)).read() == {}
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [content]
     cluster = described()
     known = revise_standby({}, None, cluster)
     await StandbyFile(str(file)).write(known, cluster)
     assert await StandbyFile(str(file)).read() == known
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "names"),
+    [
+        (b"n1|10000|", b"n1|1x000|", {"n0", "n2"}),
+        (b"n1|10000|", b"n1|1\xff000|", {"n0", "n2"}),
+        (b"group1|uuid-1|", b"group9|uuid-9|wrong\ngroup1|uuid-1|", {"n0", "n1", "n2"}),
+        (b"|4.0|32.0", b"|4.0|x", {"n0", "n1", "n2"}),
+    ],
+)
+async def test_nodes_with_readable_rows_count(
+    tmp_path: Path, old: bytes, new: bytes, names: set[str]
+) -> None:
+    cluster, file = described(), tmp_path / "standby.data"
+    known = revise_standby({}, None, cluster)
+    await StandbyFile(str(file)).write(known, cluster)
+    file.write_bytes(file.read_bytes().replace(old, new))
+    assert await StandbyFile(str(file)).read() == {name: known[name] for name in names}
+
+
+@pytest.mark.parametrize("seed", few(range(50), 5000))
+async def test_damaged_bytes_end_nothing(tmp_path: Path, seed: range) -> None:
+    cluster, file = described(), tmp_path / "standby.data"
+    await StandbyFile(str(file)).write(revise_standby({}, None, cluster), cluster)
+    whole = file.read_bytes()
+    for number in seed:
+        chance = random.Random(number)
+        spoilt = bytearray(whole)
+        for _ in range(chance.choice((1, 2, 20))):
+            spoilt[chance.randrange(len(spoilt))] = chance.randrange(256)
+        file.write_bytes(spoilt[: chance.choice((len(spoilt), chance.randrange(len(spoilt))))])
+        found = await StandbyFile(str(file)).read()
+        with_standby(cluster, revise_standby(found, None, silent(cluster, "n2")))
 
 
 async def test_unwritable_file_is_logged_once(tmp_path: Path) -> None:
