@@ -60,8 +60,7 @@ def test_files_full_of_damage_are_set_aside_and_named(tmp_path: Path, content: b
         assert {path.rpartition(".damaged-")[0] for path in status["set_aside"]} == set(map(str, spoilt))
         (line,) = (each for each in status["attention"] if each["kind"] == "damaged")
         assert line["names"] == status["set_aside"]
-        assert status["ledger"]["error"] is None
-        assert status["history"]["error"] is None
+        wait_until(lambda: [daemon.status()[part]["error"] for part in ("ledger", "history")] == [None, None])
 
 
 @pytest.mark.parametrize("seeds", few(range(3), 100))

@@ -65,7 +65,9 @@ MAY_IMPORT = {
     "htoolsd.sync": "model backends luxi sources files nursery htoolsd.damaged_files htoolsd.reservations",
     "htoolsd.plans": f"{_LIBRARY} htoolsd.damaged_files htoolsd.sync htoolsd.claims",
     "htoolsd.history": f"{_LIBRARY} htoolsd.damaged_files",
-    "htoolsd.notify": "model files nursery execution htoolsd.config_keys htoolsd.damaged_files htoolsd.history",
+    "htoolsd.notify": (
+        "model files nursery execution htoolsd.config_keys htoolsd.damaged_files htoolsd.history"
+    ),
     "htoolsd.ledger": "backends model files htoolsd.damaged_files htoolsd.reservations",
     "htoolsd.ledger.state_copies": "htoolsd.ledger",
     "htoolsd.metrics": f"{_LIBRARY} commandline htoolsd.plans htoolsd.sync",
