@@ -43,7 +43,7 @@ def parse(answers: ClusterAnswers, before: tuple[ClusterAnswers, Cluster] | None
         Fields("Parsing cluster info", answers.info),
         [query_rows.with_networks(group, networks) for group in groups],
         [known.get(id(row)) or _node(_Fields("Node", row)) for row in answers.nodes],
-        [known.get(id(row)) or _instance(_Fields("Instance", row)) for row in answers.instances],
+        [known.get(id(row)) or instance(row) for row in answers.instances],
     )
 
 
@@ -92,7 +92,9 @@ def _node(fields: Fields) -> Node:
     )
 
 
-def _instance(fields: Fields) -> Instance:
+def instance(row: QueryRow) -> Instance:
+    """Return the instance in a row. Raises DataError."""
+    fields = _Fields("Instance", row)
     secondaries = fields.texts("snodes")
     return Instance(
         fields.text("name"),

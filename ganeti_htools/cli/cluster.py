@@ -24,7 +24,8 @@ def load(line: CommandLine) -> Cluster:
 def read_cluster(line: CommandLine) -> Reading:
     """Read the cluster that the options name, with its dynamic load and its generations.
 
-    Raises HtoolsError; also for silent nodes, if the plan will be carried out.
+    Raises HtoolsError; also for nodes that are silent or whose figures are older than their instances, if the
+    plan will be carried out.
     """
     wanted = source_of(line)
     with during("failed to load data, aborting"):
@@ -34,6 +35,8 @@ def read_cluster(line: CommandLine) -> Reading:
         raise HtoolsError(
             f"{describe_silent(reading.silent)}: nothing is carried out (--wait-for-nodes waits for them)"
         )
+    if reading.updating and line.exec:
+        raise HtoolsError(f"{reading.updating}; nothing is carried out")
     return reading._replace(cluster=with_load(reading.cluster, line))
 
 

@@ -98,7 +98,7 @@ def run(line: CommandLine) -> None:
     if not cluster.instances:
         tell("Cluster is empty, exiting.")
         if line.json:
-            print_json({"nodes": len(cluster.nodes), "instances": 0, "steps": []})
+            print_json({"nodes": len(cluster.nodes), "instances": 0, "steps": []}, cluster)
         write_page(line, _PAGE, state, notes=["The cluster has no instances."])
         return
     _report_cluster(state, line, tell)

@@ -86,7 +86,7 @@ def _check(state: State, movable: Bools, line: CommandLine) -> int:
     if line.json:
         stored = {"storage": storage.faults_json(faults)} if state.units.reported else {}
         broken = {"broken_rules": health.broken_rules_json(state, broken_rules(state))} if state.rules else {}
-        print_json(health.as_json(state, before, after, outlook) | stored | broken)
+        print_json(health.as_json(state, before, after, outlook) | stored | broken, state.cluster)
     elif after or line.machine_readable:
         _print_findings(state, after or before, "FINAL", before, line)
     if line.machine_readable:
@@ -170,7 +170,7 @@ def _rules(state: State, line: CommandLine) -> int:
     options = replace(view_of(line), select_instances=(), exclude_instances=())
     found = check_rules(view.state_of(emptied(state.cluster), options, asked=instances), instances)
     if line.json:
-        print_json(contradictions.as_json(state, found))
+        print_json(contradictions.as_json(state, found), state.cluster)
     elif line.verbose >= 1:
         print(wrapped(contradictions.as_text(state, found)), end="")
     if found.contradictions:
@@ -195,7 +195,7 @@ def _what_if_lost(state: State, line: CommandLine, name: str) -> int:
     groups = sorted({int(state.group[node]) for node in nodes})
     tolerances = {row: redundancy_health.tolerance(state, state.group == row) for row in groups}
     if line.json:
-        print_json(losses.as_json(state, lost, tolerances))
+        print_json(losses.as_json(state, lost, tolerances), state.cluster)
     elif line.verbose >= 1:
         print(wrapped(losses.as_text(state, lost, tolerances, one or line.verbose > 1)), end="")
     if any(loss.lost for loss in lost):

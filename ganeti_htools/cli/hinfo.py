@@ -33,7 +33,7 @@ def run(line: CommandLine) -> None:
         tell(f"Loaded cluster ipolicy: {policy_record(cluster.ipolicy)}")
     state = make_state(cluster, line)
     if line.json:
-        print_json(overview.as_json(state) | ({"storage": _storage(state)} if line.storage else {}))
+        print_json(overview.as_json(state) | ({"storage": _storage(state)} if line.storage else {}), cluster)
         return
     if not cluster.instances and line.verbose > 1:
         print("Cluster is empty.")

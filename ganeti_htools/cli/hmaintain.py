@@ -65,7 +65,7 @@ def run(line: CommandLine) -> int:
     give_commands(line, "Commands to run:", lambda: job_script(plan.jobs()), tell)
     outcome = actions.carry_out(line, plan, answer, tell) if line.exec else None
     if line.json:
-        print_json(maintenance.as_json(plan, outcome))
+        print_json(maintenance.as_json(plan, outcome), plan.state.cluster)
     plans.conclude(outcome)
     if line.exec and line.set_offline:
         actions.act(line, replace(plan.options, action="offline"), tell)
@@ -113,13 +113,15 @@ def _roll(line: CommandLine, nodes: Sequence[str]) -> int:
         replace(_options(line, "start", ()), take_over=False),
     )
     tell = printer(line)
+    cluster = None
     if line.exec:
         left, complete = roll.carry_out(line, options, tell)
     else:
-        left, complete = roll.look(load(line), options), True
+        cluster = load(line)
+        left, complete = roll.look(cluster, options), True
         tell(*map(wrapped, maintenance.about_roll(left)))
     if line.json:
-        print_json(maintenance.roll_json(left))
+        print_json(maintenance.roll_json(left), cluster)
     return 0 if complete and not left.refused else INCOMPLETE
 
 
@@ -152,9 +154,10 @@ def _mark() -> str:
 
 
 def _status(line: CommandLine) -> int:
-    status = maintenance_status(make_state(load(line), line))
+    cluster = load(line)
+    status = maintenance_status(make_state(cluster, line))
     if line.json:
-        print_json(status)
+        print_json(status, cluster)
     else:
         print(*map(wrapped, maintenance.status_text(status)), sep="\n")
     return 0

@@ -70,14 +70,14 @@ def run(line: CommandLine) -> int:
     if line.arguments[0] == GROUPS:
         write_page(line, "hregroup: node groups", state)
         if line.json:
-            print_json(regroup.groups_json(before))
+            print_json(regroup.groups_json(before), state.cluster)
         else:
             tell(wrapped(regroup.groups_text(before).removesuffix("\n")))
         return 0
     if line.explain is not None:
         choices = regroup.choices(before, view.instance(state, line.explain))
         if line.json:
-            print_json(choices)
+            print_json(choices, state.cluster)
         else:
             tell(wrapped(regroup.choices_text(choices).removesuffix("\n")))
         return 0
@@ -92,7 +92,7 @@ def run(line: CommandLine) -> int:
     _show(line, "Final", after)
     outcome = plans.carry_out(line, HREGROUP.name, plan, answer, tell) if line.exec and plan.moves else None
     if line.json:
-        print_json(regroup.as_json(before, options, plan.outcome, plan.moves, outcome))
+        print_json(regroup.as_json(before, options, plan.outcome, plan.moves, outcome), state.cluster)
     plans.conclude(outcome)
     return UNREPAIRED if plan.incomplete else 0
 

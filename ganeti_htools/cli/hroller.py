@@ -56,7 +56,7 @@ def run(line: CommandLine) -> None:
     if line.one_step_only:
         groups = groups[:1]
     if line.json:
-        print_json({"groups": [reboots.group_json(state, group) for group in groups]})
+        print_json({"groups": [reboots.group_json(state, group) for group in groups]}, cluster)
         return
     if not line.no_headers:
         print("'First Reboot Group'" if line.one_step_only else "'Node Reboot Groups'")

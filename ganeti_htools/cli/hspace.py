@@ -72,7 +72,7 @@ def run(line: CommandLine) -> None:
         line, "hspace: room for new instances", state, after, more=lambda: capacity.page_section(allocations)
     )
     if line.json:
-        print_json(report)
+        print_json(report, read)
     elif line.machine_readable:
         print(capacity_keys.end(), end="")
 

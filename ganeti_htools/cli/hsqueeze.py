@@ -87,7 +87,7 @@ def run(line: CommandLine) -> None:
     wanted = line.exec and (plan.power.action is not Action.NOTHING or unfinished)
     outcome = plans.carry_out(line, HSQUEEZE.name, plan, answer, tell) if wanted else None
     if line.json:
-        print_json(squeeze.as_json(plan, outcome))
+        print_json(squeeze.as_json(plan, outcome), reading.cluster)
     plans.conclude(outcome)
     _show(line, "Final", plan.power.state)
     save(line, "squeezed", _SAVED[plan.power.action], plan.power.state.to_cluster)

@@ -26,13 +26,13 @@ NETWORK_FIELDS = ("name", "uuid", "group_list")
 
 # The fields above, divided by how often they are read. For live fields luxid asks all nodes, even for a
 # single field; configuration fields are in its memory (``Ganeti.Query.Node`` and ``Instance``). The status of
-# an instance is read together with the intended status and the node that it belongs to.
+# an instance is read together with its configuration: what it takes of its nodes when these report.
 NODE_LIVE_FIELDS = (
     "name",
     *("mtotal", "mnode", "mfree", "dtotal", "dfree", "ctotal", "cnos", "sptotal", "spfree"),
 )
 NODE_CONFIG_FIELDS = ("name", *(field for field in NODE_FIELDS if field not in NODE_LIVE_FIELDS))
-INSTANCE_LIVE_FIELDS = ("name", "status", "admin_state", "pnode")
+INSTANCE_LIVE_FIELDS = (*INSTANCE_FIELDS, "admin_state")
 INSTANCE_CONFIG_FIELDS = (*(field for field in INSTANCE_FIELDS if field != "status"), "admin_state")
 STORAGE_KEYS = (
     *("enabled_disk_templates", "volume_group_name", "file_storage_dir", "shared_file_storage_dir"),

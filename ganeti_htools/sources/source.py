@@ -50,20 +50,23 @@ class Reading(NamedTuple):
 
     ``inconsistencies`` are lines about figures of a request that do not add up. From htoolsd,
     ``generations`` are those of its tables, and ``silent`` the nodes in use that do not report; the cluster
-    has them as offline.
+    has them as offline. ``updating`` describes nodes whose figures are older than their instances, and why;
+    empty if there are none.
     """
 
     cluster: Cluster
     inconsistencies: tuple[str, ...] = ()
     generations: Mapping[str, int] | None = None
     silent: tuple[str, ...] = ()
+    updating: str = ""
 
 
 def read(source: Source, warn: Warn, verbose: bool = False) -> Reading:
     """Read a cluster, with the inventories in its nodes' tags. Raises HtoolsError.
 
     ``warn`` gets a line for each of these: a server that is not verified, a silent node, htoolsd's data that
-    is too old, an ignored part of a text file; with ``verbose``, also for the age of current data.
+    is too old, figures of nodes that are older than their instances, an ignored part of a text file; with
+    ``verbose``, also for the age of current data.
     """
     reading = _read(source, warn, verbose)
     cluster = with_version(reading.cluster, source.ganeti_version)
@@ -189,10 +192,17 @@ def _from_daemon(path: str, warn: Warn, verbose: bool, fresh: bool) -> Reading:
         remedy = 'the key storage = "when-needed" of htoolsd asks them'
         for line in storage_jobs.volume_group_warnings(cluster, remedy):
             warn(line)
-    if verbose and updating:
-        warn(f"htoolsd: figures of {', '.join(updating)} are being updated: instances have come or gone")
+    why = told.get("updating_error") or "instances have come or gone"
+    older = describe_updating(updating, why) if updating else ""
+    if older and (verbose or fresh):
+        warn(f"Warning: htoolsd: {older}; free memory and disk are computed from what has moved")
     nodes = tuple(replace(node, updating=node.name in updating) for node in cluster.nodes)
-    return Reading(replace(cluster, nodes=nodes), (), told["generations"], tuple(told["silent"]))
+    return Reading(replace(cluster, nodes=nodes), (), told["generations"], tuple(told["silent"]), older)
+
+
+def describe_updating(nodes: Iterable[str], why: str) -> str:
+    """Return the error text about nodes whose figures are older than their instances."""
+    return f"figures of {', '.join(nodes)} are older than their instances: {why}"
 
 
 def describe_silent(silent: Iterable[str]) -> str:

@@ -26,8 +26,9 @@ LIVE_FIELD = {"node": "mfree", "instance": "status"}
 class MemoryGaneti:
     """``asked`` has what was asked, and when.
 
-    While it is ``away``, nobody can connect; while ``stuck``, requests for live data get no answer. In
-    what it says, the first of ``garble`` is replaced by the second.
+    While it is ``away``, nobody can connect; while ``stuck``, requests for live data of all nodes get no
+    answer, and while ``hung`` those of some nodes. In what it says, the first of ``garble`` is replaced by
+    the second.
     """
 
     nursery: trio.Nursery
@@ -35,6 +36,7 @@ class MemoryGaneti:
     master: bool = True
     away: bool = False
     stuck: bool = False
+    hung: bool = False
     garble: tuple[bytes, bytes] = (b"", b"")
     attempts: list[float] = field(default_factory=list)
     asked: list[tuple[float, str]] = field(default_factory=list)
@@ -69,7 +71,8 @@ class MemoryGaneti:
         async def answer(message: bytes) -> tuple[bytes, bool]:
             what = self._name(orjson.loads(message))
             self.asked.append((trio.current_time(), what))
-            if self.stuck and what.startswith("live"):
+            some = what.startswith("live some")
+            if self.hung if some else self.stuck and what.startswith("live"):
                 await trio.sleep_forever()
             said, goes_on = await luxid.answer(message)
             return said.replace(*self.garble) if self.garble[0] else said, goes_on
@@ -81,8 +84,9 @@ class MemoryGaneti:
     def _name(self, request: Any) -> str:
         if request["method"] != "Query":
             return str(request["method"])
-        kind, fields, _ = request["args"]
-        return f"live {kind}" if LIVE_FIELD.get(kind) in fields else str(kind)
+        kind, fields, some = request["args"]
+        live = "live some" if some else "live"
+        return f"{live} {kind}" if LIVE_FIELD.get(kind) in fields else str(kind)
 
 
 @asynccontextmanager

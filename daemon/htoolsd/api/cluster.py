@@ -62,14 +62,19 @@ class ClusterMethods:
         "Returns the cluster: nodes, instances, groups and info as Ganeti answers them over LUXI, with nodes"
         " that are in use but do not report as offline; the age of each kind of data, in seconds, and whether"
         " it is too old; how often each table has changed; the nodes whose figures may be older than their"
-        " instances (updating); and the last known figures of nodes that do not report, without their"
-        " instances, in the text format (standby). Claims and promises count as reserved.",
-        {"fresh": "true to ask Ganeti for the configuration, and the ledger for claims, first; optional"},
+        " instances (updating), so that their free amounts are computed, and why; and the last known figures"
+        " of nodes that do not report, without their instances, in the text format (standby). Claims and"
+        " promises count as reserved.",
+        {
+            "fresh": "true to ask Ganeti for the configuration, nodes whose instances have changed for their"
+            " figures, and the ledger for claims, first; optional"
+        },
         role=Role.READ,
     )
     async def cluster(self, args: Args, _file: File) -> object:
         fresh = flag("cluster", args, "fresh")
         old = await self._sync.poll_configuration() if fresh else None
+        why = await self._sync.poll_updates() if fresh and old is None else old
         if fresh:
             await self._catch_up()
         model = self._sync.model
@@ -82,6 +87,7 @@ class ClusterMethods:
             "standby": _standby(model.cluster),
             "silent": model.silent,
             "updating": model.updating,
+            "updating_error": why,
             "generations": model.generations,
         }
 

@@ -17,7 +17,7 @@ from ganeti_htools.model.errors import DataError, HtoolsError, RequestFailed
 from ganeti_htools.planning.options import from_json, names
 from ganeti_htools.planning.plan import OnChange, Proposal, new_run
 from ganeti_htools.planning.tools import TOOLS
-from ganeti_htools.sources.source import describe_silent
+from ganeti_htools.sources.source import describe_silent, describe_updating
 from htoolsd.plans.plan import Plan, PlanState, new_plan
 from htoolsd.plans.plans import Plans
 from htoolsd.socket.methods import LONGEST as MOST_TEXT
@@ -77,13 +77,22 @@ class PlanMethods:
             raise RefusalError(Refusal.ARGUMENTS, "plan: options: expected an object")
         options = _options(tool, given)
         if args.get("generations") is None:
-            await self._plans.catch_up()
+            await self._catch_up()
         model = self._sync.recent_model(args.get("generations"))
         if model is None or model.available is None:
             raise RefusalError(
                 Refusal.CLUSTER, "the cluster is not known yet, or has changed since; ask again"
             )
         return await self._made(tool, options, model.generations, model.available)
+
+    async def _catch_up(self) -> None:
+        """Have the model count the newest claims, and figures as new as their instances.
+
+        Raises RefusalError.
+        """
+        await self._plans.catch_up()
+        if (why := await self._sync.poll_updates()) is not None:
+            raise RefusalError(Refusal.CLUSTER, describe_updating(self._sync.model.updating, why))
 
     async def _made(
         self, tool: str, options: Any, generations: Mapping[str, int], cluster: Cluster, **facts: str
@@ -119,10 +128,11 @@ class PlanMethods:
 
         So nothing that is submitted comes from the disk.
         """
-        tool, model = plan.facts["tool"], self._sync.model
         if plan.facts["options"] is None:
             why = "was made by an earlier htoolsd in a form that this one does not know"
             raise RefusalError(Refusal.PLAN, f"plan {plan.id} {why}; make a new one")
+        await self._catch_up()
+        tool, model = plan.facts["tool"], self._sync.model
         if tool not in TOOLS or model.available is None:
             raise RefusalError(Refusal.CLUSTER, "the cluster is not known yet; ask again")
         if model.silent:
@@ -186,7 +196,7 @@ class PlanMethods:
         if tool not in TOOLS:
             raise RefusalError(Refusal.PLAN, f"plan {plan.id} is of {tool}, which is not known here")
         options = _options(tool, plan.facts["options"])
-        await self._plans.catch_up()
+        await self._catch_up()
         model = self._sync.model
         if model.available is None:
             raise RefusalError(Refusal.CLUSTER, "the cluster is not known yet; ask again")

@@ -1,12 +1,13 @@
 """The daemon's model of the cluster: Ganeti's configuration, merged with the figures that nodes report.
 
-Both are polled at different rates, so each has tables of its own. A table's generation rises when, and only
+Both are polled at different rates, so each has tables of its own. Between two polls of live data, free
+amounts of nodes follow the instances. A table's generation rises when, and only
 when, something in it changes. Rows that are equal to known ones are the same objects, so only changed rows
 have to be processed again. All data is immutable: new data makes a new model, and the readers of an old one
 are not disturbed.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from operator import attrgetter, is_
@@ -18,11 +19,13 @@ from ganeti_htools.luxi.client import AnswerError
 from ganeti_htools.luxi.queries import NODE_LIVE_FIELDS, ClusterAnswers, MissingReason, QueryRow
 from ganeti_htools.model.cluster import Cluster
 from htoolsd.reservations import Reservations, with_promises_reserved, with_reservations
+from htoolsd.sync.node_figures import FreeChange, free_changes, same_placement, with_free_change
 from htoolsd.sync.node_storage import KnownStorage, with_current_storage
 from htoolsd.sync.standby import StandbyNodes, revise_standby, with_standby
 
 # The kinds of data, each with an age of its own, and the tables of those that are polled.
 CONFIGURATION, LIVE, STORAGE = "configuration", "live", "storage"
+UPDATES = "updates"  # live data of some nodes
 LEDGER = "ledger"
 TABLES = {
     CONFIGURATION: ("cluster", "groups", "networks", "nodes", "instances"),
@@ -34,11 +37,12 @@ _NEEDED = ("mtotal", "mnode", "mfree", "ctotal", "cnos")  # without these a node
 _WANTED = {"up": "running", "down": "ADMIN_down", "offline": "ADMIN_offline"}
 
 Item = TypeVar("Item")
+More = TypeVar("More", bound=Hashable)
 
 # Whether a primary node is offline now, and was when live data was polled.
 Roles = tuple[bool, bool]
-# Rows of ``answers`` by the ``id`` of the two rows that were joined, and the primary node's roles.
-JoinedRows = Mapping[tuple[int, int, Roles], QueryRow]
+# Rows of ``answers`` by the ``id`` of the two rows that were joined, and what else was joined to them.
+JoinedRows = Mapping[tuple[int, int, Hashable], QueryRow]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,8 @@ class Model:
     answers; ``without_reservations`` adds ``storage``; ``cluster`` adds the inventories in tags,
     ``reservations`` and ``standby``. ``available`` is the cluster for plans and tools: promises to its
     instances, which decisions count themselves, are reserved in it. ``silent`` nodes are in use but do not
-    report; they count as offline. ``changed_nodes`` have other instances since the time of a poll.
+    report; they count as offline. ``changed_nodes`` have other instances since the time of a poll. Nodes in
+    ``polled_nodes`` were polled at this time, after the last poll of all nodes.
     """
 
     tables: Mapping[str, ModelTable] = field(default_factory=dict)
@@ -73,6 +78,7 @@ class Model:
     available: Cluster | None = None
     silent: tuple[str, ...] = ()
     changed_nodes: Mapping[str, float] = field(default_factory=dict)
+    polled_nodes: Mapping[str, float] = field(default_factory=dict)
     storage: KnownStorage = field(default_factory=KnownStorage)
     reservations: Reservations = field(default_factory=Reservations)
     standby: StandbyNodes = field(default_factory=dict)
@@ -92,8 +98,11 @@ class Model:
 
     @property
     def updating(self) -> list[str]:
-        """The nodes whose figures may be older than their instances."""
-        return sorted(name for name, when in self.changed_nodes.items() if when > self.asked.get(LIVE, -inf))
+        """The nodes whose figures may be older than their instances. Their free amounts are computed."""
+        last = self.asked.get(LIVE, inf)
+        return sorted(
+            name for name, when in self.changed_nodes.items() if when > self.polled_nodes.get(name, last)
+        )
 
     def ages(self, now: float) -> dict[str, float]:
         """Return the seconds since each kind of data was polled."""
@@ -103,8 +112,21 @@ class Model:
         return {kind: round(now - when, 3) for kind, when in asked.items()}
 
 
-def set_tables(model: Model, kind: str, tables: Mapping[str, Sequence[QueryRow]], asked: float) -> Model:
-    """Return the model after a poll for all tables of a kind. Raises AnswerError, DataError."""
+def set_tables(
+    model: Model,
+    kind: str,
+    tables: Mapping[str, Sequence[QueryRow]],
+    asked: float,
+    nodes: Collection[str] | None = None,
+) -> Model:
+    """Return the model after a poll for all tables of a kind. Raises AnswerError, DataError.
+
+    With ``nodes``, live data of these nodes only was polled, and of the instances that have them as primary.
+    """
+    if nodes is not None:
+        if asked < model.asked[LIVE]:
+            return model  # all nodes were polled meanwhile
+        tables = _with_other_rows(model, tables, nodes)
     new_tables = {
         name: _revised(name, model.tables.get(name, ModelTable()), tables[name]) for name in TABLES[kind]
     }
@@ -112,12 +134,19 @@ def set_tables(model: Model, kind: str, tables: Mapping[str, Sequence[QueryRow]]
         model.tables.get(name, ModelTable()).generation == table.generation
         for name, table in new_tables.items()
     )
-    times = {**model.asked, kind: asked}
+    times = model.asked if nodes is not None else {**model.asked, kind: asked}
+    polled = {} if kind == LIVE and nodes is None else model.polled_nodes
     changed = {name: when for name, when in model.changed_nodes.items() if when > times.get(LIVE, -inf)}
     if kind == CONFIGURATION:
-        nodes = _nodes_with_changes(model.tables.get("instances"), new_tables["instances"])
-        changed |= dict.fromkeys(nodes, asked)
-    new = replace(model, tables={**model.tables, **new_tables}, asked=times, changed_nodes=changed)
+        changes = _nodes_with_changes(model.tables.get("instances"), new_tables["instances"])
+        changed |= dict.fromkeys(changes, asked)
+    new = replace(
+        model,
+        tables={**model.tables, **new_tables},
+        asked=times,
+        changed_nodes=changed,
+        polled_nodes={**polled, **dict.fromkeys(nodes or (), asked)},
+    )
     return new if same or len(new.asked) < len(TABLES) else _merged(new)
 
 
@@ -129,6 +158,32 @@ def _nodes_with_changes(before: ModelTable | None, now: ModelTable) -> set[str]:
     rows = [row for row in now.rows if id(row) not in old]
     rows += [row for row in before.rows if id(row) not in new]
     return {node for row in rows for node in _nodes(row)}
+
+
+def _with_other_rows(
+    model: Model, tables: Mapping[str, Sequence[QueryRow]], nodes: Collection[str]
+) -> dict[str, Sequence[QueryRow]]:
+    """Return the tables of live data after a poll of some nodes.
+
+    A status that is known stays while the instance takes the same of the same nodes: it may say that the
+    instance runs on another node, which only a poll of all nodes can tell.
+    """
+    merged = dict[str, Sequence[QueryRow]]()
+    for name, rows in tables.items():
+        instances = name == "live_instances"
+        new, kept = _by_name(rows), []
+        for row in model.tables[name].rows:
+            found = new.pop(row.values["name"], None)
+            if found is not None:
+                kept.append(row if instances and _same_report(row, found) else found)
+            elif row.values.get("pnode" if instances else "name") not in nodes:
+                kept.append(row)
+        merged[name] = [*kept, *new.values()]
+    return merged
+
+
+def _same_report(one: QueryRow, other: QueryRow) -> bool:
+    return same_placement(one, other) and one.values.get("admin_state") == other.values.get("admin_state")
 
 
 def _nodes(instance: QueryRow) -> list[str]:
@@ -179,8 +234,16 @@ def _merged(model: Model) -> Model:
         name = instance.values.get("pnode")
         return name in offline, name in then
 
-    nodes, joined_nodes = _join(model, "nodes", before.nodes if before else (), _with_figures, _no_roles)
     instances, joined = _join(model, "instances", before.instances if before else (), _with_status, primary)
+    exclusive = (
+        row.values["name"] for row in tables["nodes"].rows if row.values.get("ndp/exclusive_storage")
+    )
+    changes = free_changes(_by_name(tables["live_instances"].rows), _by_name(instances), exclusive)
+
+    def change(node: QueryRow) -> FreeChange:
+        return changes.get(node.values["name"], (0, 0, 0))
+
+    nodes, joined_nodes = _join(model, "nodes", before.nodes if before else (), _with_figures, change)
     answers = ClusterAnswers(
         nodes,
         instances,
@@ -244,27 +307,23 @@ def _was_offline(live: QueryRow) -> bool:
     return live.missing.get("mtotal") is MissingReason.OFFLINE
 
 
-def _no_roles(_node: QueryRow) -> Roles:
-    return False, False
-
-
 def _join(
     model: Model,
     table: str,
     before: Iterable[QueryRow],
-    join: Callable[[QueryRow, QueryRow | None, Roles], QueryRow],
-    roles: Callable[[QueryRow], Roles],
+    join: Callable[[QueryRow, QueryRow | None, More], QueryRow],
+    more: Callable[[QueryRow], More],
 ) -> tuple[list[QueryRow], JoinedRows]:
-    """Return the rows of a table with their live data, in order and as joined."""
+    """Return the rows of a table with their live data and more, in order and as joined."""
     live_rows, known = _by_name(model.tables[f"live_{table}"].rows), _by_name(before)
-    rows, joined = [], {}
+    rows, joined = [], dict[tuple[int, int, Hashable], QueryRow]()
     for row in model.tables[table].rows:
         name = row.values["name"]
-        live, role = live_rows.get(name), roles(row)
-        key = (id(row), id(live), role)
+        live, extra = live_rows.get(name), more(row)
+        key = (id(row), id(live), extra)
         new = model.joined.get(key)
         if new is None:
-            new = join(row, live, role)
+            new = join(row, live, extra)
             new = old if (old := known.get(name, new)) == new else new
         rows.append(new)
         joined[key] = new
@@ -276,8 +335,8 @@ def _in_use(node: QueryRow) -> bool:
     return not node.values.get("offline") and node.values.get("vm_capable") is not False
 
 
-def _with_figures(node: QueryRow, live: QueryRow | None, _roles: Roles) -> QueryRow:
-    """Return a node with the figures that it reports.
+def _with_figures(node: QueryRow, live: QueryRow | None, change: FreeChange) -> QueryRow:
+    """Return a node with the figures that it reported, and the change of its free amounts since.
 
     Offline if it should report and lacks needed figures.
     """
@@ -285,7 +344,8 @@ def _with_figures(node: QueryRow, live: QueryRow | None, _roles: Roles) -> Query
         return QueryRow(node.values, {**node.missing, **dict.fromkeys(_FIGURES, MissingReason.OFFLINE)})
     if live is None:
         live = QueryRow({}, dict.fromkeys(_FIGURES, MissingReason.NO_DATA))
-    values, missing = {**live.values, **node.values}, {**live.missing, **node.missing}
+    values = {**with_free_change(live.values, change), **node.values}
+    missing = {**live.missing, **node.missing}
     needed = (*_NEEDED, "sptotal") if node.values.get("ndp/exclusive_storage") else _NEEDED
     # Figures that this version of Ganeti does not know are not needed.
     lacks = any(missing.get(name, MissingReason.UNKNOWN) is not MissingReason.UNKNOWN for name in needed)

@@ -2,12 +2,12 @@
 
 The configuration is polled every few seconds, since luxid has it in memory. For live data luxid asks every
 node. Live data is therefore polled rarely, and in addition when jobs have ended, when nodes appear, and on
-request. Both kinds have connections of their own, since a node that does not answer may block luxid for
-minutes.
+request. The nodes whose instances have changed are polled at once. Each of these polls has a connection of
+its own, since a node that does not answer may block luxid for minutes.
 """
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -21,6 +21,7 @@ from ganeti_htools.luxi.queries import QueryRow
 from ganeti_htools.model.errors import HtoolsError, on_one_line
 from ganeti_htools.model.ganeti_version import rules_of
 from ganeti_htools.nursery import open_nursery
+from ganeti_htools.sources.source import describe_updating
 from htoolsd.reservations import Reservations, update_reservations
 from htoolsd.sync.acting import ActingRight
 from htoolsd.sync.job_queue import (
@@ -36,6 +37,7 @@ from htoolsd.sync.job_queue import (
 from htoolsd.sync.model import (
     CONFIGURATION,
     LIVE,
+    UPDATES,
     Model,
     nodes_without_live_data,
     set_reservations,
@@ -53,7 +55,7 @@ from htoolsd.sync.trigger import Trigger
 _log = structlog.get_logger()
 
 CONFIGURATION_PATIENCE = 60.0  # seconds for an answer for which luxid asks no nodes
-FRESH_PATIENCE = 10.0  # seconds that a client waits at most for the newest configuration
+FRESH_PATIENCE = 10.0  # seconds that a client waits at most for each kind of the newest data
 RETRY = 30.0  # seconds until the next attempt after a poll has failed
 _BUSY = 30  # jobs that end all the time cause at most this many times the usual polls for live data
 _RECENT = 10  # models that are kept, so that a client can refer to the one that it has read
@@ -95,8 +97,8 @@ class Sync:
         self._connect = connect
         self._show_status = show_status
         self._summary = ""
-        self._triggers = {CONFIGURATION: Trigger(), LIVE: Trigger()}
-        self._polls = {CONFIGURATION: PollStatistics(), LIVE: PollStatistics()}
+        self._triggers = {kind: Trigger() for kind in (CONFIGURATION, LIVE, UPDATES)}
+        self._polls = {kind: PollStatistics() for kind in self._triggers}
         self._requests = table_requests()
         self._changing = trio.Lock()
         self._live_begun = 0.0
@@ -171,8 +173,8 @@ class Sync:
     def set_intervals(self, configuration_seconds: float, live_seconds: float) -> None:
         """Poll at these intervals from now on."""
         self._periods |= {CONFIGURATION: configuration_seconds, LIVE: live_seconds}
-        for kind, trigger in self._triggers.items():
-            trigger.by(trio.current_time() + self._periods[kind])
+        for kind, seconds in self._periods.items():
+            self._triggers[kind].by(trio.current_time() + seconds)
 
     def on_pending_work(self, needed: Callable[[], bool], callback: Callable[[PendingWork], None]) -> None:
         """Call back with the opcodes of unfinished jobs, after each poll at which they are needed."""
@@ -207,17 +209,31 @@ class Sync:
                 return f"configuration: no answer within {FRESH_PATIENCE:g} s"
         return polls.error if self.master else "this is not the master node"
 
+    async def poll_updates(self) -> str | None:
+        """Return once no figures are older than their instances, or the reason why some are.
+
+        Returns after a few seconds in any case.
+        """
+        with trio.move_on_after(FRESH_PATIENCE):
+            while self.master and self.model.updating:
+                await self._triggers[UPDATES].rerun()
+                if (error := self._polls[UPDATES].error) is not None:
+                    return error
+        return f"no answer within {FRESH_PATIENCE:g} s" if self.model.updating else None
+
     async def poll_all(self) -> None:
         """Return once everything has been polled after the call. Raises NotSyncedError."""
         if self.master is not False:
             async with open_nursery() as nursery:
-                for trigger in self._triggers.values():
-                    nursery.start_soon(trigger.rerun)
+                for kind in self._periods:
+                    nursery.start_soon(self._triggers[kind].rerun)
         if not self.master:
             raise NotSyncedError("this is not the master node")
-        for kind, polls in self._polls.items():
-            if polls.error is not None:
-                raise NotSyncedError(f"{kind}: {polls.error}")
+        for kind in self._periods:
+            if (error := self._polls[kind].error) is not None:
+                raise NotSyncedError(f"{kind}: {error}")
+        if (why := await self.poll_updates()) is not None:
+            raise NotSyncedError(describe_updating(self.model.updating, why))
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
@@ -233,6 +249,7 @@ class Sync:
             async with open_nursery() as reign:
                 reign.start_soon(self._poll, CONFIGURATION, self._ask_configuration)
                 reign.start_soon(self._poll, LIVE, self._ask_live)
+                reign.start_soon(self._poll, UPDATES, self._ask_updates)
                 reign.start_soon(self.storage.run)
                 await self._until(False)
                 reign.cancel_scope.cancel()
@@ -266,7 +283,7 @@ class Sync:
                 await trigger.begin()
                 begun = trio.current_time()
                 failed = await self._try(kind, ask(client))
-                period = self._periods[kind]
+                period = self._periods.get(kind, inf)
                 trigger.by(trio.current_time() + min(period, RETRY) if failed else begun + period)
                 trigger.end()
                 self._summarise()
@@ -320,6 +337,8 @@ class Sync:
         await self._set_tables(CONFIGURATION, tables, begun)
         if self.model.answers and not nodes_without_live_data(self.model) <= self._without_live_data:
             self.request_live_data()
+        if self.model.updating:
+            self._triggers[UPDATES].by(asked)
         await self._ask_work(client, self._queue, asked)
 
     async def _ask_work(self, client: LuxiClient, queue: JobQueue, asked: float) -> None:
@@ -340,10 +359,30 @@ class Sync:
         if self.model.answers:
             self._without_live_data = nodes_without_live_data(self.model)
 
-    async def _set_tables(self, kind: str, tables: dict[str, list[QueryRow]], asked: float) -> None:
+    async def _ask_updates(self, client: LuxiClient) -> None:
+        """Ask nodes whose figures are older than their instances. Raises LuxiError, DataError."""
+        nodes, begun = self.model.updating, trio.current_time()
+        if not nodes:
+            return
+        tables = {
+            name: await queries.query(client, kind, fields, ["|", *(["=", key, node] for node in nodes)])
+            for name, kind, fields, key in (
+                ("live_nodes", "node", queries.NODE_LIVE_FIELDS, "name"),
+                ("live_instances", "instance", queries.INSTANCE_LIVE_FIELDS, "pnode"),
+            )
+        }
+        await self._set_tables(LIVE, tables, begun, nodes)
+
+    async def _set_tables(
+        self,
+        kind: str,
+        tables: dict[str, list[QueryRow]],
+        asked: float,
+        nodes: Collection[str] | None = None,
+    ) -> None:
         before = self.model.silent
-        rows = sum(map(len, tables.values()))
-        await self._change(rows, lambda: set_tables(self.model, kind, tables, asked))
+        rows = self._rows() if nodes else sum(map(len, tables.values()))
+        await self._change(rows, lambda: set_tables(self.model, kind, tables, asked, nodes))
         if self.model.silent != before:
             _log.warning("nodes do not report", nodes=self.model.silent)
         self._polled()

@@ -292,7 +292,8 @@ def report(
             "instances": len(state.cluster.instances),
             **({"groups": documents, "cost": cost} if many else documents[0]),
             **({} if outcome is None else {"execution": outcome}),
-        }
+        },
+        state.cluster,
     )
 
 

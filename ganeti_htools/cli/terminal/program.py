@@ -9,6 +9,7 @@ from ganeti_htools import streams
 from ganeti_htools.cli.terminal.messages import say
 from ganeti_htools.commandline.line import CommandLine, Program
 from ganeti_htools.commandline.reading import obey
+from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError, printable
 
 Work = Callable[[CommandLine], int | None]  # the exit status; None is 0
@@ -85,10 +86,16 @@ def printer(line: CommandLine) -> Callable[..., None]:
     return write
 
 
-def print_json(report: object) -> None:
-    """Print a report on standard output as JSON in UTF-8; numbers that are not finite become null."""
+def print_json(report: object, cluster: Cluster | None = None) -> None:
+    """Print a report on standard output as JSON in UTF-8; numbers that are not finite become null.
+
+    An object also names the nodes of the ``cluster`` whose figures are older than their instances.
+    """
     import orjson  # seldom needed
 
+    older = [node.name for node in cluster.nodes if node.updating] if cluster else []
+    if older and isinstance(report, dict):
+        report = report | {"updating": older}
     layout = orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE
     sys.stdout.flush()
     sys.stdout.buffer.write(orjson.dumps(report, option=layout))

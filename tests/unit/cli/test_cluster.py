@@ -1,13 +1,21 @@
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ganeti_htools.backends import simu, text
+from ganeti_htools.cli import hbal, hcheck, hinfo, hmaintain, hregroup, hroller, hspace, hsqueeze
 from ganeti_htools.cli.cluster import load, make_state, save
+from ganeti_htools.cli.runs import by_daemon
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.planning.tools import TOOLS
 from ganeti_htools.sources.installed import with_version
+from ganeti_htools.sources.source import Source, read
+from tests.support.schemas import complaint
+from tests.unit.sources.test_source import NODES, told_by_daemon
 
 FILE = """\
 g|u|preferred||
@@ -91,3 +99,31 @@ def test_error_names_file_that_cannot_be_written(tmp_path: Path) -> None:
             "before balancing",
             lambda: CLUSTER,
         )
+
+
+@pytest.mark.parametrize("tool", [hbal, hcheck, hinfo, hmaintain, hregroup, hroller, hspace, hsqueeze])
+def test_names_nodes_whose_figures_are_older_than_their_instances(
+    tool: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On standard error and in ``--json``; such figures are no base for jobs."""
+    told_by_daemon(monkeypatch, updating=NODES[:1], updating_error="no answer within 10 s")
+    older = f"figures of {NODES[0]} are older than their instances: no answer within 10 s"
+    name = tool.__name__.rpartition(".")[2]
+    action = {"hmaintain": ["status"], "hregroup": ["groups"]}.get(name, [])
+
+    def plan(_line: object, tool: str, options: Any, _generations: object) -> dict[str, Any]:
+        cluster = read(Source(daemon="/socket"), lambda _text: None).cluster
+        return {"found": TOOLS[tool].propose(cluster, options, lambda _text: None).found}
+
+    monkeypatch.setattr(by_daemon, "plan", plan)
+    tool.main([*action, "-D/socket", "--json"])
+    printed = capsys.readouterr()
+    assert (
+        f"Warning: htoolsd: {older}; free memory and disk are computed from what has moved\n" in printed.err
+    )
+    document = json.loads(printed.out)
+    assert document["updating"] == NODES[:1]
+    assert complaint(name, document) is None
+    if name in ("hbal", "hsqueeze"):
+        assert tool.main(["-D/socket", "-X"]) == 1
+        assert capsys.readouterr().err.endswith(f"{older}; nothing is carried out\n")

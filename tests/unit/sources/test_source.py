@@ -133,5 +133,9 @@ def test_what_htoolsd_does_not_know_well_is_warned_of(monkeypatch: pytest.Monkey
     assert warnings == [
         "Warning: htoolsd: live data 7 s old (away)",
         f"Warning: node {NODES[0]} does not report, and is taken for offline",
+        f"Warning: htoolsd: {reading.updating}; free memory and disk are computed from what has moved",
     ]
+    assert reading.updating == (
+        f"figures of {NODES[1]} are older than their instances: instances have come or gone"
+    )
     assert describe_silent(reading.silent) == f"nodes that are in use do not report: {NODES[0]}"

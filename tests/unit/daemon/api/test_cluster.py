@@ -11,8 +11,8 @@ from ganeti_htools.luxi import relayed
 from ganeti_htools.model.inventory import Inventory
 from htoolsd.api.cluster import ClusterMethods
 from htoolsd.reservations import Reservations
-from tests.support.memory_ganeti import following, ganeti
-from tests.support.worlds import role
+from tests.support.memory_ganeti import described, following, ganeti, truth
+from tests.support.worlds import delay, migrate, role
 
 
 async def test_cluster_answer_follows_the_model(autojump_clock: MockClock) -> None:
@@ -45,6 +45,23 @@ async def test_cluster_answer_follows_the_model(autojump_clock: MockClock) -> No
         assert relayed.from_json(told) == sync.model.answers
         assert told["generations"] == sync.model.generations
         assert (await ask("refresh"))["ages"] == {"configuration": 0, "live": 0}
+
+
+async def test_waits_for_figures_as_new_as_the_instances(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid, following(luxid) as sync:
+        await trio.sleep(2)
+        luxid.jobs.submit([[delay(500)], [migrate("mirrored")]])
+        await trio.sleep(1)
+        asked: Any = await ClusterMethods(sync).cluster({"fresh": True}, None)
+        assert (asked["updating"], asked["updating_error"]) == ([], None)
+        assert described(sync) == truth(luxid)
+        luxid.hung = True
+        luxid.jobs.submit([[migrate("mirrored")]])
+        await trio.sleep(1.5)
+        asked = await ClusterMethods(sync).cluster({"fresh": True}, None)
+        assert asked["updating"] == ["one", "two"]
+        assert asked["updating_error"] == "no answer within 10 s"
+        assert described(sync) == truth(luxid)
 
 
 async def test_cluster_answer_has_reservations(autojump_clock: MockClock) -> None:

@@ -17,6 +17,7 @@ from htoolsd.plans.plans import Plans
 from htoolsd.socket.peer import Credentials, caller
 from tests.support.memory_ganeti import following, ganeti
 from tests.support.policies import none_again
+from tests.support.worlds import delay, migrate
 
 
 @asynccontextmanager
@@ -39,6 +40,24 @@ async def test_makes_and_records_a_plan(autojump_clock: MockClock, tmp_path: Pat
         assert (tmp_path / f"{plan['id']}.json").exists()
         listed: Any = await methods.plans({}, None)
         assert [each["id"] for each in listed] == [plan["id"]]
+
+
+async def test_refuses_to_plan_with_figures_older_than_the_instances(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    caller.set(Credentials(pid=1, uid=2, gid=3))
+    async with ganeti() as luxid, following(luxid) as sync:
+        await trio.sleep(2)
+        methods = PlanMethods(Plans(str(tmp_path), sync), sync, none_again)
+        luxid.hung = True
+        luxid.jobs.submit([[delay(500)], [migrate("mirrored")]])
+        await trio.sleep(6)
+        why = r"^figures of one, two are older than their instances: no answer within 10 s$"
+        with pytest.raises(RefusalError, match=why):
+            await made(methods)
+        luxid.hung = False
+        await trio.sleep(300)
+        assert (await made(methods))["state"] == "planned"
 
 
 async def test_finds_a_plan_by_the_beginning_of_its_id(autojump_clock: MockClock, tmp_path: Path) -> None:

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -5,9 +6,12 @@ import pytest
 from ganeti_htools.luxi.client import AnswerError
 from ganeti_htools.luxi.queries import MissingReason, QueryRow
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.types import DiskTemplate, Status
+from ganeti_htools.simulator.logical_units import carry_out
+from ganeti_htools.simulator.world import World
 from htoolsd.sync.model import CONFIGURATION, LIVE, TABLES, Model, set_tables
 from tests.property.test_model import read
-from tests.support.worlds import world
+from tests.support.worlds import migrate, world
 
 
 def model(**changes: Any) -> Model:
@@ -74,3 +78,69 @@ def test_nodes_with_older_figures_are_updating() -> None:
     tables["instances"].pop(0)
     gone = set_tables(before, CONFIGURATION, tables, 5.0)
     assert gone.updating == ["one", "two"]
+
+
+def polled(now: World, *nodes: str) -> dict[str, list[QueryRow]]:
+    """Return what a poll of these nodes reads."""
+    tables, keys = read(now, LIVE), {"live_nodes": "name", "live_instances": "pnode"}
+    return {name: [row for row in tables[name] if row.values[key] in nodes] for name, key in keys.items()}
+
+
+def free(made: Model) -> dict[str, int]:
+    assert made.cluster is not None
+    return {node.name: node.f_mem for node in made.cluster.nodes}
+
+
+def test_poll_of_some_nodes_counts_for_these() -> None:
+    before, moved = model(), carry_out(world(), migrate("mirrored"))[0]
+    after = set_tables(before, CONFIGURATION, read(moved, CONFIGURATION), 5.0)
+    one = set_tables(after, LIVE, polled(moved, "one"), 6.0, ["one"])
+    assert (after.updating, one.updating) == (["one", "two"], ["two"])
+    both = set_tables(one, LIVE, polled(moved, "two"), 7.0, ["two"])
+    assert (both.updating, both.asked[LIVE]) == ([], 0.0)
+    for each in (after, one, both):
+        assert free(each) == {node.name: node.f_mem for node in moved.cluster.nodes}
+    # A poll of all nodes that began before the change ends late.
+    late = set_tables(both, LIVE, read(world(), LIVE), 4.0)
+    assert (late.updating, free(late)) == (["one", "two"], free(both))
+    # A poll of some nodes ends after one of all nodes that began later.
+    full = set_tables(late, LIVE, read(moved, LIVE), 9.0)
+    assert set_tables(full, LIVE, polled(world(), "one", "two"), 8.0, ["one", "two"]) is full
+
+
+@pytest.mark.parametrize("template", [DiskTemplate.DRBD, DiskTemplate.EXT])
+def test_memory_of_an_instance_on_a_wrong_node_is_not_followed(template: DiskTemplate) -> None:
+    """It was not on the primary. Where it was is where the instance is after the clean-up."""
+    name = {DiskTemplate.DRBD: "mirrored", DiskTemplate.EXT: "shared"}[template]
+    start = world()
+    row = start.instance(name)
+    assert row is not None
+    made = Model()
+    for kind in TABLES:
+        made = set_tables(
+            made, kind, read(start.with_instance(replace(row, status=Status.WRONG_NODE)), kind), 0.0
+        )
+    cleaned = replace(row, pnode="two", snode="one" if row.snode else None)
+    assert free(
+        set_tables(made, CONFIGURATION, read(start.with_instance(cleaned), CONFIGURATION), 5.0)
+    ) == free(made)
+
+
+def test_status_of_an_unchanged_instance_stays_after_a_poll_of_some_nodes() -> None:
+    """Ganeti finds an instance on a wrong node only where it asks both."""
+    start = world()
+    row = start.instance("mirrored")
+    assert row is not None
+    wrong = start.with_instance(replace(row, status=Status.WRONG_NODE))
+    made = set_tables(model(), LIVE, read(wrong, LIVE), 1.0)
+    down = start.with_instance(replace(row, status=Status.ERROR_DOWN))
+    after = set_tables(made, LIVE, polled(down, "one"), 2.0, ["one"])
+    assert after.cluster is not None
+    assert after.cluster.instances[0].status is Status.WRONG_NODE
+
+
+def test_row_of_an_instance_that_has_left_a_polled_node_goes() -> None:
+    start = world()
+    gone = replace(start, cluster=replace(start.cluster, instances=start.cluster.instances[1:]))
+    after = set_tables(model(), LIVE, polled(gone, "one"), 1.0, ["one"])
+    assert [row.values["name"] for row in after.tables["live_instances"].rows] == ["shared", "stuck"]

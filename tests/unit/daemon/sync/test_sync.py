@@ -39,7 +39,7 @@ async def test_configuration_changes_are_known_at_the_next_poll(autojump_clock: 
         luxid.jobs.change(luxid.jobs.world.with_instance(replace(shared, mem=2000)))
         await trio.sleep(5)
         assert described(sync) == truth(luxid)
-        assert first.generations | {"instances": 2} == sync.model.generations
+        assert first.generations | {"instances": 2, "live_instances": 2} == sync.model.generations
         assert luxid.times("live node") == [0]
 
 
@@ -53,6 +53,40 @@ async def test_live_data_is_polled_when_jobs_have_ended(autojump_clock: MockCloc
         await trio.sleep(10)
         assert luxid.times("live node") == [0, 155]
         assert described(sync) == truth(luxid)
+
+
+async def test_nodes_of_changed_instances_are_asked_at_once(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid, following(luxid) as sync:
+        await trio.sleep(101)
+        luxid.jobs.submit([[delay(500)], [migrate("mirrored")]])
+        await trio.sleep(5)
+        assert luxid.times("live some node") == luxid.times("live some instance") == [105]
+        assert (sync.model.updating, described(sync)) == ([], truth(luxid))
+        luxid.hung = True
+        luxid.jobs.submit([[migrate("mirrored")]])
+        await trio.sleep(5)
+        assert sync.model.updating == ["one", "two"]
+        assert described(sync) == truth(luxid)
+        assert luxid.times("live node") == [0]
+
+
+async def test_waits_for_figures_or_gives_the_reason(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid, following(luxid) as sync:
+        await trio.sleep(1)
+        assert await sync.poll_updates() is None
+        luxid.jobs.submit([[delay(500)], [migrate("mirrored")]])
+        await trio.sleep(2)
+        await sync.poll_configuration()
+        assert sync.model.updating == ["one", "two"]
+        assert await sync.poll_updates() is None
+        assert sync.model.updating == []
+        luxid.hung = True
+        luxid.jobs.submit([[migrate("mirrored")]])
+        await trio.sleep(2)
+        await sync.poll_configuration()
+        assert await sync.poll_updates() == "no answer within 10 s"
+        await sync.poll_all()
+        assert sync.model.updating == []
 
 
 async def test_short_job_between_two_polls_is_noticed(autojump_clock: MockClock) -> None:
