@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.maintenance.returning import lost_now
-from ganeti_htools.engine.maintenance.ways import way_to
+from ganeti_htools.engine.maintenance.ways import ways_to
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.maintenance_tags import maintenance_of
@@ -57,7 +57,7 @@ def _away(state: State) -> list[str]:
         index
         for index, home in homes_on(state, rows).items()
         if not any(node != NOWHERE and nodes[node].in_maintenance for node in home)
-        and (home[0] == NOWHERE or way_to(state, index, home) != ())
+        and (home[0] == NOWHERE or ways_to(state, index, home) != [()])
     }
     return [state.cluster.instances[index].name for index in sorted(away)]
 
@@ -66,7 +66,11 @@ def _node(state: State, row: int) -> dict[str, Any]:
     node, instances = state.cluster.nodes[row], state.cluster.instances
     facts = maintenance_of(node.tags)
     home = {index: nodes for index, nodes in homes_on(state, [row]).items() if row in nodes}
-    away = [index for index, nodes in home.items() if NOWHERE in nodes[:1] or way_to(state, index, nodes)]
+    away = [
+        index
+        for index, nodes in home.items()
+        if nodes[0] == NOWHERE or ways_to(state, index, nodes) not in ([], [()])
+    ]
     return {
         "drained": facts.drained,
         "runs": list(facts.runs),

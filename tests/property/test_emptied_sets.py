@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from ganeti_htools.engine.allocation.move_parts import try_part
 from ganeti_htools.engine.balancing.balance import score_of
-from ganeti_htools.engine.maintenance.emptying import Emptying, concerned, empty_nodes
+from ganeti_htools.engine.maintenance.emptying import Emptying, concerned, empty_nodes, stays
 from ganeti_htools.engine.maintenance.returning import return_home
+from ganeti_htools.engine.maintenance.ways import follow
 from ganeti_htools.engine.rules import placement_rules, settling
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.cluster import Cluster
@@ -48,12 +49,18 @@ def operations(state: State, index: int, leaving: Bools, empty: bool) -> list[Op
     return [*first, Operation.FAILOVER, *([Operation.REPLACE_SECONDARY] if empty else [])]
 
 
-def ways(state: State, index: int, leaving: Bools, empty: bool) -> Iterator[State]:
-    """The states after each way in which one instance leaves, whatever stays together with it."""
+def ways(state: State, index: int, leaving: Bools, empty: bool, exchange: bool) -> Iterator[State]:
+    """The states after each way in which one instance leaves, whatever stays together with it.
+
+    ``exchange``: a mirrored instance does not fail over to its secondary, which may remain its secondary.
+    """
     needed = operations(state, index, leaving, empty)
     shut, own = leaving | state.columns.offline, {int(state.pnode[index]), int(state.snode[index])}
     group = state.group[state.pnode[index]]
     nodes = [row for row in np.flatnonzero((state.group == group) & ~shut).tolist() if row not in own]
+    if exchange and leaving[state.pnode[index]] and (secondary := int(state.snode[index])) != NOWHERE:
+        needed = [Operation.REPLACE_SECONDARY, Operation.FAILOVER, Operation.REPLACE_SECONDARY]
+        nodes += [] if shut[secondary] else [secondary]
     for chosen in permutations(nodes, sum(each.takes_node for each in needed or ())):
         tried, new = state.copy(), iter(chosen)
         for operation in needed or ():
@@ -67,13 +74,15 @@ def ways(state: State, index: int, leaving: Bools, empty: bool) -> Iterator[Stat
                 yield tried
 
 
-def ends(state: State, members: Sequence[int], leaving: Bools, empty: bool) -> Iterator[State]:
+def ends(
+    state: State, members: Sequence[int], leaving: Bools, empty: bool, exchange: bool = False
+) -> Iterator[State]:
     """The states after each way in which all members leave, one after the other."""
     if not members:
         yield state
         return
-    for after in ways(state, members[0], leaving, empty):
-        yield from ends(after, members[1:], leaving, empty)
+    for after in ways(state, members[0], leaving, empty, exchange):
+        yield from ends(after, members[1:], leaving, empty, exchange)
 
 
 @settings(max_examples=120, deadline=None)
@@ -91,22 +100,57 @@ def test_set_leaves_for_the_best_place(described: Cluster, seed: int, empty: boo
     assume(is_whole(state, members) or (len(rows) == 1 and leaving[state.pnode[rows[0]]]))
     scope = state.group == state.group[state.pnode[rows[0]]]
     rows.sort(key=lambda row: bool(state.snode[row] == NOWHERE))
-    best = min(
-        (score_of(each, scope) for each in ends(state, rows, leaving, empty) if is_whole(each, members)),
-        default=None,
-    )
-    found = empty_nodes(state, leaving, empty, mask(len(state.pnode), members), OPTIONS)
+    best = None
+    for exchange in (False, True)[: 1 + empty]:
+        found = ends(state, rows, leaving, empty, exchange)
+        scores = [score_of(each, scope) for each in found if is_whole(each, members)]
+        best = min(scores, default=None) if best is None else best
+    plan = empty_nodes(state, leaving, empty, mask(len(state.pnode), members), OPTIONS)
     kinds = {described.instances[row].template.mirror for row in members}
     if MirrorType.NONE in kinds or placement_rules.fixed(state)[members].any():
-        assert not found.moved
-        assert {*rows} <= {row for row, _ in found.staying}
+        assert not plan.moved
+        assert {*rows} <= {row for row, _ in plan.staying}
         return
-    assert [each.instance for each in found.moved] == ([] if best is None else rows)
-    assert {row for row, _ in found.refused} >= (set(rows) if best is None else set())
+    assert [each.instance for each in plan.moved] == ([] if best is None else rows)
+    assert {row for row, _ in plan.refused} >= (set(rows) if best is None else set())
     if best is not None:
-        assert is_whole(found.state, members)
-        assert not set(rows) & {*concerned(found.state, leaving, empty)}
-        assert score_of(opened(found.state, state), scope) == pytest.approx(best, abs=1e-8)
+        assert is_whole(plan.state, members)
+        assert not set(rows) & {*concerned(plan.state, leaving, empty)}
+        assert score_of(opened(plan.state, state), scope) == pytest.approx(best, abs=1e-8)
+
+
+def reachable(state: State, index: int, leaving: Bools, parts: int = 3) -> bool:
+    """Whether some parts bring one instance off the nodes."""
+    if index not in concerned(state, leaving, True):
+        return True
+    choices = [MovePart(Operation.FAILOVER)]
+    choices += [MovePart(Operation.REPLACE_SECONDARY, node) for node in range(len(state.group))]
+    for part in choices if parts else ():
+        tried = state.copy()
+        scope = (state.group == state.group[state.pnode[index]]) & ~leaving & ~state.columns.offline
+        if follow(tried, index, [part], ~scope, OPTIONS) is None and reachable(
+            tried, index, leaving, parts - 1
+        ):
+            return True
+    return False
+
+
+@settings(max_examples=150, deadline=None)
+@given(described=cases, seed=st.integers(0, 1 << 40))
+def test_mirrored_instance_leaves_if_any_way_leads_off(described: Cluster, seed: int) -> None:
+    state, rng = derive(described), Random(seed)
+    alone = [
+        row
+        for row in np.flatnonzero(state.snode != NOWHERE).tolist()
+        if state.group[state.pnode[row]] == state.group[state.snode[row]]
+        if not placement_rules.mates(state, row) and stays(state, row) is None
+    ]
+    assume(alone)
+    index = rng.choice(alone)
+    leaving = mask(len(state.group), rng.sample(range(len(state.group)), rng.randint(1, 2)))
+    assume(index in concerned(state, leaving, True))
+    plan = empty_nodes(state, leaving, True, mask(len(state.pnode), [index]), OPTIONS)
+    assert bool(plan.moved) == reachable(state, index, leaving)
 
 
 def opened(after: State, before: State) -> State:

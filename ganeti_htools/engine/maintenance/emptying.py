@@ -6,7 +6,8 @@ together (``htools:together``) go the same way, or stay.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import permutations
 
@@ -18,13 +19,15 @@ from ganeti_htools.engine.allocation.move_parts import try_operation
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.maintenance.ways import (
+    Nodes,
     Ways,
     follow,
+    follow_any,
     moved_along,
     places,
     start,
     units,
-    way_to,
+    ways_to,
 )
 from ganeti_htools.engine.rules import placement_rules
 from ganeti_htools.engine.rules.node_rules import FITS
@@ -75,15 +78,20 @@ def empty_nodes(
         elif not movable[unit].all():
             refused += fail(state, unit, dict.fromkeys(unit, STAYING), reporter)
         else:
-            tried = state.copy()
-            leave_nodes = _leave_together if placement_rules.mates(state, unit[0]) else _leave
-            try:
-                ways = leave_nodes(tried, unit, leaving, secondaries, options, reporter)
-            except RequestFailed as failure:
-                refused += fail(state, unit, dict.fromkeys(unit, str(failure)), reporter)
+            searches = (_leave_together,) if placement_rules.mates(state, unit[0]) else (_leave, _exchange)
+            failure = ""
+            for search in searches:
+                tried = state.copy()
+                try:
+                    ways = search(tried, unit, leaving, secondaries, options, reporter)
+                except RequestFailed as failed:
+                    failure = failure or str(failed)
+                else:
+                    state = tried
+                    moved += moved_along(state, ways)
+                    break
             else:
-                state = tried
-                moved += moved_along(state, ways)
+                refused += fail(state, unit, dict.fromkeys(unit, failure), reporter)
     return Emptying(tuple(moved), closed(state, leaving), tuple(staying), tuple(refused))
 
 
@@ -154,6 +162,40 @@ def _leave(
     return {index: parts}
 
 
+def _exchange(
+    state: State,
+    unit: Sequence[int],
+    leaving: Bools,
+    secondaries: bool,
+    options: PlacementOptions,
+    reporter: Reporter,
+) -> Ways:
+    """Give one instance another primary than its secondary, in place; returns its parts.
+
+    The new primary is the secondary for a while. The old secondary becomes it again where no other node can.
+    Of equal places the last wins. Raises RequestFailed.
+    """
+    (index,), best, lowest = unit, list[MovePart](), math.inf
+    asked, primary, secondary = state.instance(index), int(state.pnode[index]), int(state.snode[index])
+    group, shut = int(state.group[primary]), leaving | state.columns.offline
+    usable = (state.group == group) & ~shut & (secondaries and leaving[primary] and secondary != NOWHERE)
+    others = np.flatnonzero(usable & (np.arange(len(usable)) != secondary))
+    with suppress(RequestFailed):
+        best = leave(state.copy(), asked, EvacMode.ALL, group, others, options)
+    for node in others.tolist() if not best else ():
+        tried, targets = state.copy(), np.flatnonzero(usable & (np.arange(len(usable)) != node))
+        parts = [MovePart(Operation.REPLACE_SECONDARY, node), MovePart(Operation.FAILOVER)]
+        if follow(tried, index, parts, shut, options) is None:
+            with suppress(RequestFailed):
+                parts += leave(tried, asked, EvacMode.SECONDARY, group, targets, options)
+                if not (score := score_of(tried, state.group == group)) > lowest:
+                    best, lowest = parts, score
+    if not best:
+        raise RequestFailed("no other node can be its primary")
+    follow(state, index, best, shut, options, reporter)
+    return {index: best}
+
+
 def _modes(state: State, index: int, leaving: Bools, secondaries: bool) -> list[EvacMode]:
     """Return the roles in which an instance leaves nodes, in order. Raises RequestFailed."""
     primary, secondary = int(state.pnode[index]), int(state.snode[index])
@@ -187,31 +229,58 @@ def _leave_together(
     there is no place for all.
     """
     mates, shut = placement_rules.mates(state, unit[0]), leaving | state.columns.offline
-    operations = [_operation(state, unit[0], mode) for mode in _modes(state, unit[0], leaving, secondaries)]
     scope = state.group == state.group[state.pnode[unit[0]]]
     best, lowest, why = Ways(), math.inf, "no other node takes instances"
     rows = _nodes_to_try(state, unit, mates, scope & ~shut, options)
-    for nodes in permutations(rows, sum(each.takes_node for each in operations)):
-        new, end = iter(nodes), (int(state.pnode[unit[0]]), int(state.snode[unit[0]]))
-        for each in operations:
-            end = each.nodes(*end, next(new) if each.takes_node else NOWHERE)
-        ways: Ways = {index: way_to(state, index, end) or () for index in unit}
-        tried = state.copy()
-        copies = any(part.operation.copies_disks for parts in ways.values() for part in parts)
-        failures = (follow(tried, index, parts, shut, options) for index, parts in ways.items())
-        failure = _COPIES if copies and not secondaries else next(filter(None, failures), None)
-        if failure is None and placement_rules.apart(tried, state)[unit].any():
-            failure = "others of them are elsewhere"
-        if failure is not None:
-            why = failure
-        elif not (score := score_of(tried, scope)) > lowest:  # not a number while a node reports nothing
-            best, lowest = ways, score
-    if not best:
+    for ends in _ends(state, unit[0], rows, leaving, secondaries):
+        for end in ends:
+            tried, made, failure = state.copy(), Ways(), None
+            for index in unit:
+                choices = ways_to(state, index, end) or [()]
+                if not secondaries:
+                    choices = [parts for parts in choices if not any(map(_copies, parts))]
+                parts = follow_any(tried, index, choices, shut, options) if choices else _COPIES
+                if isinstance(parts, str):
+                    failure = parts
+                    break
+                made[index] = parts
+            if failure is None and placement_rules.apart(tried, state)[unit].any():
+                failure = "others of them are elsewhere"
+            if failure is not None:
+                why = failure
+            elif not (score := score_of(tried, scope)) > lowest:  # not a number while a node reports nothing
+                best, lowest = made, score
+        if best:
+            break
+    else:
         names = ", ".join(state.cluster.instances[index].name for index in sorted({*unit, *mates}))
         raise RequestFailed(f"no place for all of {names}, which stay together: {why}")
-    for index, parts in best.items():
-        follow(state, index, parts, shut, options, reporter)
+    for index, way in best.items():
+        follow(state, index, way, shut, options, reporter)
     return best
+
+
+def _copies(part: MovePart) -> bool:
+    return part.operation.copies_disks
+
+
+def _ends(
+    state: State, index: int, rows: Sequence[int], leaving: Bools, secondaries: bool
+) -> Iterator[Iterator[Nodes]]:
+    """Yield possible nodes of an instance in the end, with new nodes of some rows: first with few copies."""
+    primary, secondary = int(state.pnode[index]), int(state.snode[index])
+    operations = [_operation(state, index, mode) for mode in _modes(state, index, leaving, secondaries)]
+
+    def end(nodes: Sequence[int]) -> Nodes:
+        new, there = iter(nodes), (primary, secondary)
+        for each in operations:
+            there = each.nodes(*there, next(new) if each.takes_node else NOWHERE)
+        return there
+
+    yield map(end, permutations(rows, sum(each.takes_node for each in operations)))
+    if secondaries and leaving[primary] and secondary != NOWHERE:
+        old = [] if (leaving | state.columns.offline)[secondary] else [secondary]
+        yield ((new, other) for new, other in permutations([*rows, *old], 2) if new != secondary)
 
 
 def _nodes_to_try(

@@ -8,7 +8,15 @@ from ganeti_htools.engine.allocation.evacuate import MovedInstance
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.balancing.balance import rebalance
 from ganeti_htools.engine.maintenance.emptying import STAYING, Emptying, fail, stays
-from ganeti_htools.engine.maintenance.ways import Nodes, follow, moved_along, start, units, way_to
+from ganeti_htools.engine.maintenance.ways import (
+    Nodes,
+    Ways,
+    follow_any,
+    moved_along,
+    start,
+    units,
+    ways_to,
+)
 from ganeti_htools.engine.redundancy.health import groups
 from ganeti_htools.engine.redundancy.recoverability import describe_lost, unrecoverable
 from ganeti_htools.engine.rules import placement_rules
@@ -33,19 +41,23 @@ def return_home(
     rows, moved, refused = state.cluster.instances, list[MovedInstance](), list[tuple[int, str]]()
     lost = lost_now(state) if safe else np.zeros(len(rows), np.bool_)
     for unit in units(state, sorted(homes, key=lambda index: -rows[index].mem)):
-        ways = {index: way for index in unit if (way := way_to(state, index, homes[index])) != ()}
-        tried, why, index = state.copy(), None, NOWHERE
-        for index, parts in ways.items():
+        ways = {index: found for index in unit if (found := ways_to(state, index, homes[index])) != [()]}
+        tried, why, index, made = state.copy(), None, NOWHERE, Ways()
+        for index, choices in ways.items():
             start(tried, index, reporter)
             why = stays(state, index)
             if why is not None:
                 pass
             elif not movable[index]:
                 why = STAYING
-            elif parts is None:
+            elif not choices:
                 why = "no moves lead home"
             else:
-                why = follow(tried, index, parts, state.columns.offline, options, reporter)
+                parts = follow_any(tried, index, choices, state.columns.offline, options, reporter)
+                if isinstance(parts, str):
+                    why = parts
+                else:
+                    made[index] = parts
             if why is not None:
                 break
         if why is None and placement_rules.apart(tried, state)[list(ways)].any():
@@ -60,7 +72,7 @@ def return_home(
             refused += fail(tried, [index], reasons, reporter)
         else:
             state, lost = tried, now
-            moved += moved_along(state, {index: parts or () for index, parts in ways.items()})
+            moved += moved_along(state, made)
     return Emptying(tuple(moved), state, (), tuple(refused))
 
 

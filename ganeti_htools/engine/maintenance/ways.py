@@ -57,24 +57,25 @@ def start(state: State, index: int, reporter: Reporter) -> None:
     reporter.starting(state, state.instance(index), state.group == state.group[state.pnode[index]])
 
 
-def way_to(state: State, index: int, end: Nodes) -> tuple[MovePart, ...] | None:
-    """Return the way of an instance (row) to its nodes in the end; None if there is none.
+def ways_to(state: State, index: int, end: Nodes) -> list[tuple[MovePart, ...]]:
+    """Return the ways of an instance (row) to its nodes in the end; an empty one if it is there already.
 
-    Of all ways it has the fewest copies, then the fewest operations.
+    Those with the fewest copies come first, then those with the fewest operations.
     """
     here = int(state.pnode[index]), int(state.snode[index])
     primary, secondary = end
     mirror = state.cluster.instances[index].template.mirror
     if mirror is not MirrorType.INTERNAL:
         if here[0] == primary:
-            return ()
-        return (MovePart(Operation.FAILOVER_TO, primary),) if mirror is MirrorType.EXTERNAL else None
+            return [()]
+        return [(MovePart(Operation.FAILOVER_TO, primary),)] if mirror is MirrorType.EXTERNAL else []
+    if _leads(here, (), end):
+        return [()]
     choices = [MovePart(Operation.FAILOVER), MovePart(Operation.REPLACE_SECONDARY, primary)]
     if secondary != NOWHERE:
         choices.append(MovePart(Operation.REPLACE_SECONDARY, secondary))
     ways = (way for count in range(_MOST_PARTS + 1) for way in product(choices, repeat=count))
-    leading = (way for way in ways if _leads(here, way, end))
-    return min(leading, key=_effort, default=None)
+    return sorted((way for way in ways if _leads(here, way, end)), key=_effort)
 
 
 def _leads(here: Nodes, way: tuple[MovePart, ...], end: Nodes) -> bool:
@@ -87,6 +88,24 @@ def _leads(here: Nodes, way: tuple[MovePart, ...], end: Nodes) -> bool:
 
 def _effort(way: tuple[MovePart, ...]) -> tuple[int, int]:
     return sum(part.operation.copies_disks for part in way), len(way)
+
+
+def follow_any(
+    state: State,
+    index: int,
+    ways: Sequence[tuple[MovePart, ...]],
+    shut: Bools,
+    options: PlacementOptions,
+    reporter: Reporter = SILENT,
+) -> tuple[MovePart, ...] | str:
+    """Move an instance along the first possible way, in place. Returns it, or why the first is impossible.
+
+    The arguments are those of :func:`follow`.
+    """
+    trials = ways if len(ways) > 1 else ()
+    possible = (parts for parts in trials if follow(state.copy(), index, parts, shut, options) is None)
+    parts = next(possible, ways[0])
+    return follow(state, index, parts, shut, options, reporter) or parts
 
 
 def follow(
