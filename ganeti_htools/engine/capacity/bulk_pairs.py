@@ -7,7 +7,6 @@ import numpy as np
 
 from ganeti_htools.engine.capacity.bulk_search import BulkSearch, InstanceNodes, Known, NodeKey, NodeOutcome
 from ganeti_htools.engine.capacity.pair_amounts import PairAmounts, PairFigures
-from ganeti_htools.engine.capacity.pair_bounds import PairWeights, pair_bounds
 from ganeti_htools.engine.capacity.pair_kinds import AsSecondary, PairKinds
 from ganeti_htools.engine.rules import node_rules
 from ganeti_htools.engine.rules.components import COUNT, SPREAD, Aggregate, components
@@ -20,9 +19,6 @@ from ganeti_htools.model.types import Fail
 
 # Figures of pairs that are so few are found out about all at once.
 USUAL = 16
-
-# Where there are more kinds of pairs, bounds tell which ones to score.
-PROMISING = 1 << 10
 
 # The components that change with the locations that a pair shares, and how.
 SHARED = [each.name for each in components(SINGLE) if "location" in each.figures]
@@ -44,7 +40,6 @@ class PairSearch(BulkSearch):
         self.amounts = PairAmounts(state, asked)
         super().__init__(state, asked, nodes, known)
         self.spreads, self.counts = self._concerned(SPREAD), self._concerned(COUNT)
-        self.pair_weights = self._pair_weights()
         groups = state.group[nodes]
         self.blocks = [_GroupPairs(self, np.flatnonzero(groups == group)) for group in sorted_unique(groups)]
 
@@ -55,7 +50,7 @@ class PairSearch(BulkSearch):
 
     def best(self) -> InstanceNodes | None:
         """The best pair for the next instance, None without any."""
-        found = [block.best() for block in self._rated(PROMISING)]
+        found = [block.best() for block in self._rated()]
         solutions = [solution for solution in found if solution is not None]
         if not solutions:
             return None
@@ -64,14 +59,14 @@ class PairSearch(BulkSearch):
 
     def scores(self) -> list[Floats]:
         """The scores of the pairs of each group, primaries by secondaries; infinite where they do not fit."""
-        return [block.of_pairs() for block in self._rated(np.inf)]
+        return [block.of_pairs() for block in self._rated()]
 
-    def _rated(self, most: float) -> "list[_GroupPairs]":
-        """The groups, whose pairs have been scored; only the promising ones where there are more kinds."""
+    def _rated(self) -> "list[_GroupPairs]":
+        """The groups, whose pairs have been scored."""
         _, *now = Deviation.of(self.now, self.looked)
         before = Deviation(*(each[:, np.newaxis] for each in (self.sizes, *now)))
         for block in self.blocks:
-            block.rate(before, most)
+            block.rate(before)
         return self.blocks
 
     def settle(self, nodes: InstanceNodes) -> None:
@@ -97,23 +92,6 @@ class PairSearch(BulkSearch):
             if component.aggregate is aggregate and concerned:
                 rows.setdefault(row, len(rows))
         return rows
-
-    def _pair_weights(self) -> PairWeights:
-        """The weights of the parts of a pair's score."""
-        both, rest = np.zeros((len(self.spreads), 1)), 0.0
-        one, sums = np.zeros((2, len(self.which)))
-        for aggregate, row, weight, steady in zip(
-            self.score_table.aggregates, self.row_of, self.weights, self.steady, strict=True
-        ):
-            if aggregate is SPREAD and row in self.spreads:
-                both[self.spreads[row]] += weight
-            elif aggregate is SPREAD:
-                one[row] += weight
-            elif aggregate is COUNT:
-                sums[row] += weight
-            else:
-                rest += weight * steady
-        return PairWeights(both, one, sums, sums[list(self.counts)], rest)
 
     def _find_out(self, keys: Sequence[NodeKey]) -> None:
         super()._find_out(keys)
@@ -184,11 +162,8 @@ class _GroupPairs:
         apart = kinds.number[rows, 1:]
         return np.asarray(np.repeat(codes[:, 1:].ravel(), apart.ravel()))
 
-    def rate(self, before: Deviation, most: float) -> None:
-        """Score the kinds of pairs that fit, given the present statistics.
-
-        With more than ``most`` kinds, only those that bounds do not rule out as the best.
-        """
+    def rate(self, before: Deviation) -> None:
+        """Score the kinds of pairs that fit, given the present statistics."""
         search, kinds, samples = self.search, self.kinds, self.kinds.samples()
         rows = np.flatnonzero(samples != NOWHERE)
         rows = rows[search.codes[samples[rows]] == FITS]
@@ -198,16 +173,6 @@ class _GroupPairs:
         _, sums, variances = before.after(primary.change[:, at], primary.squares[:, at])
         variances = np.fmax(variances, 0.0)  # 0 if it is no number, as with Ganeti's htools
         secondary = [part[:, columns] for part in kinds.second[1:]]
-        if there.size > most:
-            bounds = pair_bounds(
-                search.pair_weights, before, list(search.spreads), sums, variances, *secondary
-            )
-            best = np.argmin(bounds.primaries, keepdims=True)
-            limit = self._scores(sums[:, best], variances[:, best], secondary, there[best]).min()
-            some, others = bounds.within(limit)
-            rows, columns, there = rows[some], columns[others], there[some][:, others]
-            sums, variances = sums[:, some], variances[:, some]
-            secondary = [part[:, others] for part in secondary]
         self.rows, self.columns, self.fits = rows, columns, there
         self.scores = self._scores(sums, variances, secondary, there)
 
