@@ -66,68 +66,44 @@ def tiered(
     for size in sizes:
         if limit is not None and limit <= result.placed:
             break
-        result = _tiers(result, kind, _Level(size, _less(limit, result.placed)), scope)
+        result = _tiers(result, kind, size, scope, limit)
     return result
 
 
-@dataclass(frozen=True, slots=True)
-class _Level:
-    """A size that is tried, at most ``limit`` times."""
-
-    size: InstanceSize
-    limit: int | None
-
-
-def _tiers(before: Capacity, kind: InstanceKind, start: _Level | None, scope: AllocationScope) -> Capacity:
-    """Further tiers, from a size on.
-
-    The limit of a size is that of the one before it less all instances placed so far, not only those of
-    that size: so do Ganeti's htools.
-    """
+def _tiers(
+    before: Capacity, kind: InstanceKind, size: InstanceSize, scope: AllocationScope, limit: int | None
+) -> Capacity:
+    """Further tiers, from a size on, until ``limit`` instances are placed with those before."""
     state, tiers, placed, result = before.state, list(before.tiers), before.placed, None
-    shrinking = Shrinking(state, kind, scope)
-    while start is not None:
-        level: _Level | None = start
-        passed: list[tuple[int | None, SizeRun]] = []
-        while level is not None:
-            failed = None if level is start else shrinking.failed(level.size)
-            if failed is None:
+    shrinking, start = Shrinking(state, kind, scope), size
+    while True:
+        at: InstanceSize | None = start
+        passed: list[SizeRun] = []
+        while at is not None:
+            run = None if at is start else shrinking.failed(at)
+            if run is None:
                 known = shrinking.assessment if scope.guards(kind.mirrored) else None
-                state, filled = _filled(state, kind, level.size, scope, placed, level.limit, known)
-                run = SizeRun(level.size, filled.failures)
+                left = None if limit is None else limit - placed
+                state, filled = _filled(state, kind, at, scope, placed, left, known)
+                run = SizeRun(at, filled.failures)
                 if filled.placed or result is None:
                     passed = []
                     placed += filled.placed
-                    tiers += [(level.size, filled.placed)] * (filled.placed > 0)
+                    tiers += [(at, filled.placed)] * (filled.placed > 0)
                     result = filled.failures
                     shrinking = Shrinking(state, kind, scope, filled.assessment)
-            else:
-                run = _within(failed, level.limit, placed)
-            if level.limit is not None and level.limit <= placed:
+            if limit is not None and limit <= placed:
                 break
-            passed.append((level.limit, run))
-            hopeless = shrinking.hopeless(level.size.least())
-            smaller = None if hopeless else run[run.number - 1].smaller(worst(run.failures))
-            level = None if smaller is None else _Level(smaller, _less(level.limit, placed * run.number))
-        start = None
-        for limit, run in reversed(passed):
-            if (found := shrinking.sidestep(run)) is not None:
-                at, size = found
-                start = _Level(size, _less(limit, placed * (at + 1)))
-                break
+            passed.append(run)
+            hopeless = shrinking.hopeless(at.least())
+            at = None if hopeless else run[run.number - 1].smaller(worst(run.failures))
+        sidesteps = map(shrinking.sidestep, reversed(passed))
+        found = next((each for each in sidesteps if each is not None), None)
+        if found is None:
+            break
+        start = found[1]
     assert result is not None
     return Capacity(state, tuple(tiers), result)
-
-
-def _within(run: SizeRun, limit: int | None, placed: int) -> SizeRun:
-    """The part of a run before the limit of its sizes, which shrinks by what is placed, ends it."""
-    if limit is None or not placed:
-        return run
-    return replace(run, number=min(run.number, max(1, -(-limit // placed) - 1)))
-
-
-def _less(limit: int | None, placed: int) -> int | None:
-    return None if limit is None else limit - placed
 
 
 def _filled(

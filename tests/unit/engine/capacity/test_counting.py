@@ -115,6 +115,14 @@ def test_the_limit_counts_all_tiers() -> None:
     assert tiered(state, DRBD, sizes, site(state), 0).placed == 0
 
 
+@pytest.mark.parametrize("limit", [*range(1, 7), None])
+def test_the_limit_is_the_number_of_instances(limit: int | None) -> None:
+    state = simulated("p,3,4T,64g,32,64")
+    found = tiered(state, PLAIN, [InstanceSize(32768, 1 << 20, 8)], site(state), limit)
+    assert found.placed == min(4, limit or 4)
+    assert len(found.tiers) == (1 if limit in (1, 2) else 2)
+
+
 def test_pairs_stay_in_their_group() -> None:
     state = simulated("p,2,100g,64g,16,64", "p,3,100g,64g,16,64")
     result = standard(state, DRBD, InstanceSize(1024, 10240, 1), site(state), None)
