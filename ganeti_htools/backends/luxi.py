@@ -111,4 +111,5 @@ def instance(row: QueryRow) -> Instance:
         fields.count("be/spindle_use"),
         query_rows.nics(fields),
         forthcoming=fields.boolean("forthcoming"),
+        uuid=fields.text("uuid") if fields.has("uuid") else "",
     )

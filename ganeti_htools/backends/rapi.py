@@ -76,4 +76,5 @@ def _instance(fields: Fields, state_of_record: bool) -> Instance:
         params.count("spindle_use"),
         query_rows.nics(fields) if fields.has("nic.networks") else (),
         forthcoming=fields.values.get("forthcoming") is True,
+        uuid=fields.text("uuid") if fields.has("uuid") else "",
     )

@@ -19,7 +19,7 @@ NODE_FIELDS = (
 INSTANCE_FIELDS = (
     *("name", "disk_usage", "be/memory", "be/vcpus", "status", "pnode", "snodes", "tags"),
     *("be/auto_balance", "disk_template", "be/spindle_use", "disk.sizes", "disk.spindles", "forthcoming"),
-    "nic.networks",
+    *("nic.networks", "uuid"),
 )
 GROUP_FIELDS = ("uuid", "name", "alloc_policy", "ipolicy", "tags", "diskparams")
 NETWORK_FIELDS = ("name", "uuid", "group_list")

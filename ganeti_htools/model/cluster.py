@@ -144,7 +144,8 @@ class Instance:
     """An instance: placed, or requested (``pnode`` is empty).
 
     ``dsk`` is the disk space used on each node, metadata included (MiB). ``snode`` is None without a
-    secondary. ``forthcoming`` instances are reservations and do not run yet.
+    secondary. ``forthcoming`` instances are reservations and do not run yet. ``uuid`` is empty if the source
+    does not have it.
     """
 
     name: str
@@ -162,6 +163,7 @@ class Instance:
     nics: tuple[Nic, ...] = ()
     forthcoming: bool = False
     load: Load = field(default=Load())
+    uuid: str = field(default="", compare=False)
 
     @property
     def spindles(self) -> int | None:

@@ -143,11 +143,6 @@ def instance(state: State, name: str) -> int:
     return names.index(_complete(names, [name], "Unknown instance")[0])
 
 
-def full_names(cluster: Cluster, names: Sequence[str]) -> list[str]:
-    """Complete names of instances that may be cut off at a dot. Raises HtoolsError."""
-    return _complete((each.name for each in cluster.instances), names, "Unknown instance(s)")
-
-
 def across_groups(state: State) -> Bools:
     """Return which instances have their nodes in different groups."""
     group: Bools = (state.snode != NOWHERE) & (state.group[state.pnode] != state.group[state.snode])

@@ -69,6 +69,10 @@ def _group_name(world: World, node: Node) -> str:
     return next(group.name for group in world.cluster.groups if group.uuid == node.group)
 
 
+def _uuid(row: Node | Instance) -> str:
+    return row.uuid or storage_units.object_uuid(row.name)
+
+
 def _primary(instance: Instance) -> str:
     return instance.pnode
 
@@ -80,7 +84,7 @@ def _secondary(instance: Instance) -> str | None:
 NODES = QueryTable(
     {
         "name": field("Node", "text", "Node name", lambda node: node.name),
-        "uuid": field("UUID", "text", "Node UUID", lambda node: storage_units.object_uuid(node.name)),
+        "uuid": field("UUID", "text", "Node UUID", _uuid),
         "pip": Field("PrimaryIP", "text", "Primary IP address", _address),
         "mtotal": _reported(
             "MTotal",
@@ -235,6 +239,7 @@ _STATUS = (
 INSTANCES = QueryTable(
     {
         "name": field("Instance", "text", "Instance name", lambda row: row.name),
+        "uuid": field("UUID", "text", "Instance UUID", _uuid),
         "disk_usage": field(
             "DiskUsage",
             "unit",

@@ -80,7 +80,7 @@ def _instance(name: str, instance: Json) -> dict[str, Cell]:
         "forthcoming": instance.get("forthcoming", False),
         "nic.networks": [nic.get("network") for nic in instance["nics"]],
     }
-    return {key: [0, value] for key, value in values.items()}
+    return {**{key: [0, value] for key, value in values.items()}, "uuid": [3, None]}
 
 
 class _Handler(socketserver.StreamRequestHandler):

@@ -163,6 +163,10 @@ def _of_policies(policies: Iterable[Mapping[str, Any]]) -> Iterator[Attention]:
             where = f" in group{'s' * (len(groups) > 1)} {first_names(groups)}" if all(groups) else ""
             text = f"policy {name} has switched itself off{where} after failed plans: {why}"
             yield Attention("policy", text, f"htoolsctl run --forget-failures {name}", [name])
+        for key, names in policy["unknown"].items() if policy["mode"] != "off" else ():
+            ends = "the policy acts nowhere" if policy["acts_in"] == [] else "left out"
+            text = f"policy {policy['name']}: {key}: no such name: {first_names(names)}; {ends}"
+            yield Attention("unknown", text, f"htoolsctl explain {policy['name']}", names)
         if groups := policy["lacking"]:
             lack = f"group {groups[0]} lacks" if len(groups) == 1 else f"{first_names(groups)} lack"
             text = f"not enough standby nodes: {lack} minimal resources with all of them up"

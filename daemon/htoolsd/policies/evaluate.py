@@ -39,7 +39,7 @@ async def make_plan(inputs: PolicyInputs, remedy: Remedy, cluster: Cluster, boun
     found = await trio.to_thread.run_sync(
         remedy.plan,
         cluster,
-        inputs.settings[remedy.policy],
+        inputs.present_settings(remedy.policy, cluster),
         bounds,
         lambda _text: trio.from_thread.check_cancelled(),
         abandon_on_cancel=True,

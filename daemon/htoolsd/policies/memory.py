@@ -24,6 +24,7 @@ from ganeti_htools.execution.shape import Shape, fits
 from ganeti_htools.files import read_regular_file, write_text
 from ganeti_htools.model.errors import HtoolsError
 from htoolsd.damaged_files import set_aside
+from htoolsd.policies.names import Uuids
 from htoolsd.policies.settings import PolicySettings
 
 _log = structlog.get_logger()
@@ -188,12 +189,13 @@ class PolicyMemories:
     """Memories of all policies by name, and the cool-downs that they share.
 
     ``moved`` has the time of the last move by instance, ``switched`` the time when a node was powered or came
-    back.
+    back. ``uuids`` are those of the objects that settings name (:mod:`htoolsd.policies.names`).
     """
 
     memories: dict[str, PolicyMemory] = field(default_factory=dict)
     moved: dict[str, float] = field(default_factory=dict)
     switched: dict[str, float] = field(default_factory=dict)
+    uuids: Uuids = field(default_factory=dict)
 
     def forget(self, before: float) -> None:
         """Drop cool-downs that began before a time."""
@@ -326,6 +328,7 @@ def to_text(memories: PolicyMemories) -> str:
         "policies": {name: _memory_to_json(memory) for name, memory in memories.memories.items()},
         "moved": memories.moved,
         "switched": memories.switched,
+        "uuids": memories.uuids,
     }
     return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n"
 
@@ -343,6 +346,10 @@ def from_text(content: str | bytes) -> PolicyMemories:
         {str(name): _memory_from_json(each) for name, each in document["policies"].items()},
         {str(name): float(when) for name, when in document["moved"].items()},
         {str(name): float(when) for name, when in document["switched"].items()},
+        {
+            kind: {name: str(uuid) for name, uuid in names.items()}
+            for kind, names in document.get("uuids", {}).items()
+        },
     )
 
 
@@ -416,7 +423,7 @@ class MemoryFile:
     def _use(self, found: PolicyMemories) -> None:
         names = self.content.memories
         known = {name: memory for name, memory in found.memories.items() if name in names}
-        self.content = PolicyMemories(names | known, found.moved, found.switched)
+        self.content = PolicyMemories(names | known, found.moved, found.switched, found.uuids)
 
     async def save(self) -> None:
         """Write the file. Raises HtoolsError."""

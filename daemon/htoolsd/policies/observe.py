@@ -18,6 +18,7 @@ from htoolsd.plans.plan import Plan
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.conditions import Situation
 from htoolsd.policies.memory import DAY, MemoryFile, resting
+from htoolsd.policies.names import named_objects, with_present_names
 from htoolsd.policies.remedy import GroupFacts, Need, PlanBounds, Remedy
 from htoolsd.policies.settings import PolicySettings, Reserve, SqueezeSettings
 from htoolsd.sync.model import Model
@@ -42,6 +43,16 @@ class PolicyInputs:
     settings: dict[str, PolicySettings]
     clock: Callable[[], float]
     turn: trio.CapacityLimiter = field(default_factory=lambda: trio.CapacityLimiter(1))  # to make a plan
+
+    def present_settings(self, policy: str, cluster: Cluster) -> PolicySettings:
+        """Return the settings of a policy with the names that their objects have in the cluster."""
+        settings = self.settings[policy]
+        return with_present_names(settings, named_objects(cluster), self.memory.content.uuids)
+
+    def groups(self, policy: str, cluster: Cluster) -> list[str]:
+        """Return the names of the node groups in which a policy may act."""
+        named = self.present_settings(policy, cluster).groups
+        return [row.name for row in cluster.groups if row.name in named or not self.settings[policy].groups]
 
 
 class GroupMeasure(NamedTuple):
@@ -78,14 +89,16 @@ def measure(
 
 async def observe(inputs: PolicyInputs, remedy: Remedy) -> tuple[Cluster, list[Situation]]:
     """Return the cluster, and the situation of each node group. Raises HtoolsError."""
-    sync, settings = inputs.sync, inputs.settings[remedy.policy]
+    sync = inputs.sync
     model, cluster = sync.model, sync.model.available
     if (why := sync.obstacle()) is not None:
         raise HtoolsError(why)
     if not sync.master or cluster is None:
         raise HtoolsError("the cluster is not known yet" if sync.master else "this is not the master node")
-    if unknown := {*settings.groups} - {group.name for group in cluster.groups}:
-        raise HtoolsError(f"groups: there is no node group {', '.join(sorted(unknown))}")
+    settings = inputs.present_settings(remedy.policy, cluster)
+    if not inputs.groups(remedy.policy, cluster):
+        wanted = " or ".join(inputs.settings[remedy.policy].groups)
+        raise HtoolsError(f"groups: there is no node group {wanted}; the policy acts nowhere")
     async with sync.client() as ganeti:
         paused = await queries.watcher_pause(ganeti)
         jobs = await job_queries.unfinished(ganeti)
@@ -102,6 +115,7 @@ async def observe(inputs: PolicyInputs, remedy: Remedy) -> tuple[Cluster, list[S
         claimed=tuple(sorted(inputs.plans.claims_on_nodes())),
         now=int(now),
     )
+    reserve, reserving = _reserve(inputs.settings), inputs.groups("squeeze", cluster)
     found = []
     for name, score, n1, need in measures:
         group_names = names[name]
@@ -112,7 +126,7 @@ async def observe(inputs: PolicyInputs, remedy: Remedy) -> tuple[Cluster, list[S
             Situation(
                 now,
                 datetime.fromtimestamp(now),
-                shared._replace(group=name, n1=n1, reserve=_reserve(inputs.settings, name)),
+                shared._replace(group=name, n1=n1, reserve=reserve if name in reserving else Reserve(0.0)),
                 score,
                 need,
                 drained=[node.name for node in nodes if _holds_back(remedy, node)],
@@ -138,12 +152,11 @@ def _online(nodes: Sequence[Node], remedy: Remedy) -> list[str]:
     return sorted(node.name for node in nodes if not node.offline or node in powered)
 
 
-def _reserve(settings: Mapping[str, PolicySettings], group: str) -> Reserve:
-    """Return the reserve of ``[squeeze]``, which no policy may use up."""
+def _reserve(settings: Mapping[str, PolicySettings]) -> Reserve:
+    """Return the reserve of ``[squeeze]``, which no policy may use up in its groups."""
     squeeze = settings["squeeze"]
     assert isinstance(squeeze, SqueezeSettings)
-    on = squeeze.mode != "off" and (not squeeze.groups or group in squeeze.groups)
-    return squeeze.reserve if on else Reserve(0.0)
+    return squeeze.reserve if squeeze.mode != "off" else Reserve(0.0)
 
 
 def _with_quiet_groups(situations: Sequence[Situation]) -> list[Situation]:

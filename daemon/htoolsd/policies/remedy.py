@@ -12,12 +12,10 @@ from typing import Any, NamedTuple
 from ganeti_htools.execution.shape import Shape, fits
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools
-from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.moves import as_carried_out
 from ganeti_htools.model.state import State
 from ganeti_htools.model.tags import PINNED
 from ganeti_htools.model.wording import counted
-from ganeti_htools.planning import view
 from ganeti_htools.planning.plan import Progress, Proposal
 from htoolsd.policies.memory import Budget
 from htoolsd.policies.settings import PolicySettings, Reserve
@@ -174,14 +172,7 @@ class Remedy:
 
 
 def fixed_instances(cluster: Cluster, settings: PolicySettings, resting: Iterable[str]) -> tuple[str, ...]:
-    """Return the instances that a policy does not move: excluded, pinned, or moved lately.
-
-    Raises HtoolsError for an excluded name without an instance.
-    """
-    try:
-        excluded = view.full_names(cluster, settings.exclude_instances)
-    except HtoolsError as error:
-        raise HtoolsError(f"exclude_instances: {error}") from None
+    """Return the instances that a policy does not move: excluded, pinned, or moved lately."""
     pinned = {instance.name for instance in cluster.instances if PINNED in instance.tags}
     moved_lately = {instance.name for instance in cluster.instances} & {*resting}
-    return (*excluded, *sorted(pinned | moved_lately))
+    return (*settings.exclude_instances, *sorted(pinned | moved_lately))

@@ -34,6 +34,7 @@ from htoolsd.policies import decision, evaluate, observe, succession
 from htoolsd.policies.conditions import Situation, stop_reason, with_next_round
 from htoolsd.policies.decision import BEGUN, FAILED, HELD, PROPOSED, WOULD, PolicyDecision
 from htoolsd.policies.memory import DAY, Charge, Expense, MemoryFile, PolicyMemory
+from htoolsd.policies.names import named_objects, remembered, unknown_names
 from htoolsd.policies.observe import PolicyInputs
 from htoolsd.policies.remedies import ORDER, POLICIES
 from htoolsd.policies.remedy import Remedy, RemedyPlan
@@ -84,6 +85,7 @@ class Policies:
         """Use these settings from now on."""
         changed = [name for name in POLICIES if settings[name] != self._inputs.settings[name]]
         self._inputs.settings.update(settings)
+        self._remember_names()
         for name in changed:
             self._schedule(name)
         self._wake.set()
@@ -136,7 +138,7 @@ class Policies:
         settings, now = self._inputs.settings, self._inputs.clock()
         return [
             decision.policy_summary(name, settings[name], self._memory(name), self._last_of(name), now)
-            | {"outcomes": dict(self._outcomes[name])}
+            | {"outcomes": dict(self._outcomes[name]), **self._named(name)}
             for name in POLICIES
         ]
 
@@ -156,7 +158,16 @@ class Policies:
         settings, now = self._inputs.settings[name], self._inputs.clock()
         wait = self._due[name] - trio.current_time()
         due = now + wait if wait < inf else None
-        return decision.policy_to_json(name, settings, self._memory(name), self._last_of(name), due, now)
+        report = decision.policy_to_json(name, settings, self._memory(name), self._last_of(name), due, now)
+        return {**report, **self._named(name)}
+
+    def _named(self, name: str) -> dict[str, Any]:
+        """Return as JSON the groups in which a policy may act, and the names that mean nothing."""
+        cluster, settings = self._inputs.sync.model.available, self._inputs.settings[name]
+        if cluster is None:
+            return {"acts_in": None, "unknown": {}}
+        unknown = unknown_names(settings, named_objects(cluster), self._inputs.memory.content.uuids)
+        return {"acts_in": self._inputs.groups(name, cluster), "unknown": unknown}
 
     def _last_of(self, name: str) -> list[PolicyDecision]:
         """Return the last decision of each remedy of a policy about each group."""
@@ -222,6 +233,7 @@ class Policies:
     async def _watch(self) -> None:
         """Note what has moved or come back, and consider active policies after events of the cluster."""
         before, without_n1 = self._inputs.sync.model, set[str]()
+        self._remember_names()
         while True:
             with suppress(HtoolsError):  # the next decision of a policy reports it
                 await self._take_over()
@@ -230,6 +242,7 @@ class Policies:
             if model.cluster is before.cluster:
                 continue
             self._note_changes(before, model)
+            self._remember_names()
             if active := self._active():
                 events = list(observe.node_events(before, model)) if before.cluster is not None else []
                 lost = await _groups_without_n1(model)
@@ -241,8 +254,18 @@ class Policies:
                 for event in events:
                     for name in active:
                         self.request(name, event)
-                await self._inputs.memory.save_changes()
+            await self._inputs.memory.save_changes()
             before = model
+
+    def _remember_names(self) -> None:
+        """Remember which objects settings mean, so that they are found after a renaming."""
+        inputs, content = self._inputs, self._inputs.memory.content
+        cluster = inputs.sync.model.available
+        if cluster is None:
+            return
+        found = remembered(inputs.settings.values(), named_objects(cluster), content.uuids)
+        if found != content.uuids:
+            content.uuids, inputs.memory.dirty = found, True
 
     def _note_changes(self, before: Model, model: Model) -> None:
         if before.cluster is None or model.cluster is None:

@@ -17,7 +17,7 @@ from ganeti_htools.engine.squeezing.power_group import with_power
 from ganeti_htools.engine.squeezing.power_plan import Action, AllowedMoves
 from ganeti_htools.execution.jobs import Jobsets
 from ganeti_htools.execution.review import Check, Review, Say
-from ganeti_htools.model.cluster import Cluster, Node
+from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.planning import hsqueeze, power_jobs, view
 from ganeti_htools.planning.hsqueeze import SqueezeOptions, SqueezePlan
@@ -47,7 +47,7 @@ def options_for(
 ) -> SqueezeOptions:
     """Return hsqueeze's options for a group that is :func:`group_alone` of ``cluster``.
 
-    Without ``bounds`` no instance rests, and no node has to stay up. Raises HtoolsError for unknown names.
+    Without ``bounds`` no instance rests, and no node has to stay up.
     """
     names = {instance.name for instance in group.instances}
     fixed = fixed_instances(cluster, settings, bounds.resting if bounds else ())
@@ -56,8 +56,8 @@ def options_for(
         Execution(on_change="stop", reason="policy squeeze of htoolsd"),
         minimal_resources=settings.minimal_resources,
         target_resources=settings.target_resources,
-        prefer=_of_group(cluster, group, "prefer", settings.prefer),
-        never=_of_group(cluster, group, "never", settings.never),
+        prefer=_of_group(group, settings.prefer),
+        never=_of_group(group, settings.never),
         stay_up=_stay_up(group, bounds) if bounds else {},
         max_nodes=settings.max_nodes,
         allow_drbd=settings.allow_drbd,
@@ -72,19 +72,10 @@ def _stay_up(group: Cluster, bounds: PlanBounds) -> dict[str, str]:
     return {node.name: reasons[node.name] for node in group.nodes if node.name in reasons}
 
 
-def _of_group(cluster: Cluster, group: Cluster, key: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names and tags of nodes at ``key`` that match a node of the group.
-
-    Raises HtoolsError for those that match no node of the cluster.
-    """
-
-    def matches(name: str, node: Node) -> bool:
-        return name in (node.name, *node.tags) or node.name.startswith(f"{name}.")
-
-    for name in names:
-        if not any(matches(name, node) for node in cluster.nodes):
-            raise HtoolsError(f"{key}: {name} is neither a node nor a tag of a node")
-    return tuple(name for name in names if any(matches(name, node) for node in group.nodes))
+def _of_group(group: Cluster, names: Iterable[str]) -> tuple[str, ...]:
+    """Return those of the names and tags of nodes that the group has."""
+    known = {known for node in group.nodes for known in (node.name, *node.tags)}
+    return tuple(name for name in names if name in known)
 
 
 def _rebuild(group: Cluster, options: SqueezeOptions, found: Mapping[str, Any]) -> SqueezePlan:

@@ -63,6 +63,8 @@ def _summary(policy: Mapping[str, Any]) -> Iterator[str]:
     yield f"{policy['name']}: {state}{soon}; {rest} left of the day"
     if policy["error"]:
         yield f"  failed in a row: {policy['failed']}, the last one: {policy['error']}"
+    for key, names in policy["unknown"].items():
+        yield f"  {key}: no such name: {', '.join(names)}"
     for decision in policy["last"]:
         yield f"  {_when(decision['time'])}  {line(decision)}"
 

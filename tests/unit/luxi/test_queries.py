@@ -204,7 +204,7 @@ ASKED = [
     b'"sptotal","spfree","ndp/cpu_speed","powered","master_capable","uuid"],null]}',
     b'{"method":"Query","args":["instance",["name","disk_usage","be/memory","be/vcpus","status","pnode",'
     b'"snodes","tags","be/auto_balance","disk_template","be/spindle_use","disk.sizes","disk.spindles",'
-    b'"forthcoming","nic.networks"],null]}',
+    b'"forthcoming","nic.networks","uuid"],null]}',
     b'{"method":"QueryClusterInfo","args":[]}',
     b'{"method":"Query","args":["group",["uuid","name","alloc_policy","ipolicy","tags","diskparams"],null]}',
     b'{"method":"Query","args":["network",["name","uuid","group_list"],null]}',

@@ -24,6 +24,7 @@ POLICY: dict[str, Any] = {
     "failed": 0,
     "error": None,
     "off": False,
+    "unknown": {},
 }
 GROUP: dict[str, Any] = {
     "group": "rack1",
@@ -43,6 +44,11 @@ def test_a_decision() -> None:
     assert policies.line(DECIDED) == told
     about_none = DECIDED | {"group": "", "plan": None, "score": {"before": None, "after": None}}
     assert policies.line(about_none) == "rebalance (timer) begun: 1 moves, 500 MiB"
+
+
+def test_names_without_an_object_are_listed() -> None:
+    shown = policies.summaries([POLICY | {"unknown": {"never": ["n1", "n2"]}}])
+    assert "  never: no such name: n1, n2" in shown.splitlines()
 
 
 def test_a_policy_that_is_switched_off() -> None:

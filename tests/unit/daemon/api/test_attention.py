@@ -16,11 +16,20 @@ from htoolsd.plans.plan import Plan, PlanState
 from tests.support.worlds import instance, node
 
 NOW = 1e9
+POLICY: dict[str, Any] = {
+    "name": "squeeze",
+    "mode": "act",
+    "health": "healthy",
+    "error": None,
+    "off": [],
+    "lacking": [],
+    "unknown": {},
+}
 STATUS: dict[str, Any] = {
     "luxi": {"state": "reachable", "error": None},
     "cluster": {"master": True, "nodes": 3, "late": False, "silent": [], "obstacle": None},
     "groups": [],
-    "policies": [{"name": "squeeze", "mode": "act", "health": "healthy", "error": None, "lacking": []}],
+    "policies": [POLICY],
     "ledger": {"error": None, "following": None, "beyond": 0},
     "history": {"error": None, "damaged": 0},
     "set_aside": [],
@@ -197,8 +206,8 @@ def test_failed_plan_needs_attention_until_somebody_looks() -> None:
 
 
 def test_proposals_wait_for_a_person_and_come_last() -> None:
-    squeeze = {"name": "squeeze", "mode": "act", "health": "switched off", "error": "job 1 failed"}
-    off = [{**squeeze, "off": ["rack2"], "lacking": ["rack1"]}]
+    failed = {"health": "switched off", "error": "job 1 failed", "off": ["rack2"]}
+    off = [{**POLICY, **failed, "lacking": ["rack1"]}]
     status = {**STATUS, "policies": off}
     found = attention(status, None, [plan(PlanState.PLANNED, policy="squeeze")], NOW)
     assert [f"{each.text}; next: {each.command}" for each in found] == [
@@ -208,6 +217,19 @@ def test_proposals_wait_for_a_person_and_come_last() -> None:
         " next: hsqueeze -D -v -v",
         "plan beef of policy squeeze waits to be executed; next: htoolsctl plan beef",
     ]
+
+
+def test_names_every_unknown_name_in_the_settings_of_a_policy() -> None:
+    unknown = {"groups": ["rack7"], "exclude_instances": ["web", "mail"]}
+    policy = {**POLICY, "unknown": unknown, "acts_in": []}
+    nowhere = attention({**STATUS, "policies": [policy]}, None, [], NOW)
+    assert [each.text for each in nowhere] == [
+        "policy squeeze: groups: no such name: rack7; the policy acts nowhere",
+        "policy squeeze: exclude_instances: no such name: web, mail; the policy acts nowhere",
+    ]
+    somewhere = attention({**STATUS, "policies": [{**policy, "acts_in": ["rack1"]}]}, None, [], NOW)
+    assert somewhere[1].text == "policy squeeze: exclude_instances: no such name: web, mail; left out"
+    assert attention({**STATUS, "policies": [{**policy, "mode": "off"}]}, None, [], NOW) == []
 
 
 def test_lines_have_severity_and_all_names() -> None:

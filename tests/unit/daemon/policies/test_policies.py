@@ -15,6 +15,8 @@ from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.model.tags import MAINTENANCE
 from ganeti_htools.planning import hbal
 from ganeti_htools.planning.hbal import BalancingPlan
+from ganeti_htools.simulator.storage_units import object_uuid
+from ganeti_htools.simulator.world import initial_world
 from htoolsd.history import entries
 from htoolsd.plans.plan import PlanState
 from htoolsd.policies import rebalance
@@ -203,7 +205,32 @@ async def test_does_nothing_on_other_nodes_than_the_master(autojump_clock: MockC
 
 async def test_reports_unknown_node_groups(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with working(tmp_path, rebalance=replace(EAGER, groups=("rack7",))) as daemon:
-        assert (await daemon.decided()).reason == "groups: there is no node group rack7"
+        why = "groups: there is no node group rack7; the policy acts nowhere"
+        assert (await daemon.decided()).reason == why
+        assert (daemon.told()["acts_in"], daemon.told()["unknown"]) == ([], {"groups": ["rack7"]})
+        both = replace(EAGER, groups=("rack7", "default"), exclude_instances=("gone",))
+        daemon.policies.configure(all_off(rebalance=both))
+        assert (await daemon.decided()).outcome == "begun"
+        assert daemon.told()["acts_in"] == ["default"]
+        assert daemon.told()["unknown"] == {"groups": ["rack7"], "exclude_instances": ["gone"]}
+
+
+async def test_renamed_instance_and_group_stay_meant(autojump_clock: MockClock, tmp_path: Path) -> None:
+    """Also by the next daemon."""
+    settings = replace(EAGER, mode="shadow", groups=("default",), exclude_instances=("web0",))
+    async with working(tmp_path, rebalance=settings) as daemon:
+        first = await daemon.decided()
+        assert "web0" not in {move["instance"] for move in first.moves}
+        world = daemon.luxid.jobs.world
+    rows = world.cluster.instances
+    new = [replace(row, name="z", uuid=object_uuid("web0")) if row.name == "web0" else row for row in rows]
+    groups = [replace(row, name="renamed") for row in world.cluster.groups]
+    cluster = replace(world.cluster, groups=tuple(groups), instances=tuple(new))
+    async with working(tmp_path, world=initial_world(cluster), rebalance=settings) as again:
+        found = await again.decided()
+        assert (found.outcome, found.group) == ("would act", "renamed")
+        assert "z" not in {move["instance"] for move in found.moves}
+        assert again.told()["unknown"] == {}
 
 
 async def test_failed_plans_switch_a_policy_off(autojump_clock: MockClock, tmp_path: Path) -> None:
@@ -269,8 +296,7 @@ async def test_explain_changes_nothing(autojump_clock: MockClock, tmp_path: Path
 
 async def test_explains_settings_with_unknown_names(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with working(tmp_path, rebalance=replace(EAGER, exclude_instances=("ghost",))) as daemon:
-        (group,) = (await daemon.policies.explain("rebalance"))["groups"]
-        told = {"condition": "error", "reason": "exclude_instances: Unknown instance(s): ghost"}
-        assert (group["held"], group["moves"], group["powered"]) == ([told], [], [])
-        decision = await daemon.decided()
-        assert (decision.outcome, decision.reason) == ("failed", told["reason"])
+        explained = await daemon.policies.explain("rebalance")
+        assert explained["unknown"] == {"exclude_instances": ["ghost"]}
+        assert explained["groups"][0]["moves"]
+        assert (await daemon.decided()).outcome == "begun"

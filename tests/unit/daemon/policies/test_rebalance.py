@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.errors import DataError, HtoolsError
+from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.tags import PINNED
 from ganeti_htools.planning import hbal
 from htoolsd.policies.memory import Budget
@@ -103,11 +103,6 @@ def test_does_not_move_resting_excluded_or_pinned_instances() -> None:
     assert first not in names(planned(uneven(), replace(EAGER, exclude_instances=(first,))))
     rows = tuple(replace(row, tags=(PINNED,)) for row in uneven().instances)
     assert planned(replace(uneven(), instances=rows)).refusal == "no move improves the score enough"
-
-
-def test_refuses_an_unknown_excluded_instance() -> None:
-    with pytest.raises(HtoolsError, match=r"exclude_instances: Unknown instance\(s\): nobody"):
-        planned(uneven(), replace(EAGER, exclude_instances=("nobody",)))
 
 
 def test_offline_node_with_instances_is_a_cause_of_its_own() -> None:

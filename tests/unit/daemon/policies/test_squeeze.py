@@ -8,7 +8,6 @@ import pytest
 from ganeti_htools.execution.jobs import Jobsets
 from ganeti_htools.execution.review import Review
 from ganeti_htools.model.cluster import Cluster, Disk, Instance
-from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.tags import PINNED
 from ganeti_htools.model.types import DiskTemplate
 from htoolsd.policies.memory import Budget
@@ -96,8 +95,6 @@ def test_keeps_certain_nodes_up() -> None:
     assert set(down(cluster, switched=("a", "b", "c", "gone")).nodes) == {"d"}
     assert set(down(cluster, claimed=("a", "b", "d", "gone")).nodes) == {"c"}
     assert down(cluster, replace(EAGER, prefer=("d",), max_nodes=1)).nodes == ("d",)
-    with pytest.raises(HtoolsError, match="never: nobody is neither a node nor a tag of a node"):
-        down(cluster, replace(EAGER, never=("nobody",)))
 
 
 def test_resting_or_pinned_instances_keep_their_nodes_up() -> None:

@@ -1,0 +1,88 @@
+"""Names in the settings of policies, of objects that come, go and are renamed."""
+
+from dataclasses import replace
+
+import pytest
+
+from ganeti_htools.model.cluster import Cluster, Group
+from ganeti_htools.model.types import DiskTemplate
+from htoolsd.policies.names import (
+    NamedObjects,
+    Uuids,
+    named_objects,
+    remembered,
+    unknown_names,
+    with_present_names,
+)
+from htoolsd.policies.settings import PolicySettings, RebalanceSettings, SqueezeSettings
+from tests.support.worlds import instance, node
+
+SETTINGS = SqueezeSettings(
+    groups=("rack1", "rack9"),
+    exclude_instances=("web.example.com", "mail", "gone"),
+    never=("n1", "role:db", "n9"),
+)
+
+
+def objects(group: str = "rack1", web: str = "web.example.com", n1: str = "n1") -> NamedObjects:
+    """The objects of a cluster, under these names."""
+    rows = [(web, "u-web"), ("mail.example.com", "u-mail")]
+    return named_objects(
+        Cluster(
+            (Group(group, "uuid"), Group("rack2", "uuid-2")),
+            (node(n1, uuid="u-n1"), node("n2", uuid="u-n2", tags=("role:db",))),
+            tuple(replace(instance(name, DiskTemplate.EXT, n1), uuid=uuid) for name, uuid in rows),
+        )
+    )
+
+
+def names(settings: PolicySettings) -> list[tuple[str, ...]]:
+    return [settings.groups, settings.exclude_instances, getattr(settings, "never", ())]
+
+
+def test_names_without_an_object_are_left_out() -> None:
+    unknown = {"groups": ["rack9"], "exclude_instances": ["gone"], "never": ["n9"]}
+    assert unknown_names(SETTINGS, objects(), {}) == unknown
+    present = with_present_names(SETTINGS, objects(), {})
+    assert names(present) == [("rack1",), ("web.example.com", "mail.example.com"), ("n1", "role:db")]
+    assert with_present_names(RebalanceSettings(), objects(), {}) == RebalanceSettings()
+
+
+def test_renamed_objects_stay_meant() -> None:
+    known = remembered([SETTINGS], objects(), {})
+    assert known == {
+        "group": {"rack1": "uuid"},
+        "instance": {"web.example.com": "u-web", "mail": "u-mail"},
+        "node": {"n1": "u-n1"},
+    }
+    now = objects("rack3", "shop", "n3")
+    assert names(with_present_names(SETTINGS, now, known)) == [
+        ("rack3",),
+        ("shop", "mail.example.com"),
+        ("n3", "role:db"),
+    ]
+    assert remembered([SETTINGS], now, known) == known
+    assert unknown_names(SETTINGS, now, known) == unknown_names(SETTINGS, objects(), {})
+
+
+def test_both_are_meant_when_another_object_gets_the_old_name() -> None:
+    known = {"instance": {"mail.example.com": "u-web"}}
+    settings = PolicySettings(exclude_instances=("mail.example.com",))
+    both = ("mail.example.com", "web.example.com")
+    assert with_present_names(settings, objects(), known).exclude_instances == both
+    assert remembered([settings], objects(), known) == known
+
+
+@pytest.mark.parametrize("known", [{}, {"instance": {"mail.example.com": "u-removed"}}])
+def test_new_object_of_a_removed_ones_name_is_meant(known: Uuids) -> None:
+    settings = PolicySettings(exclude_instances=("mail.example.com",))
+    assert with_present_names(settings, objects(), known) == settings
+    assert remembered([settings], objects(), known) == {"instance": {"mail.example.com": "u-mail"}}
+
+
+def test_shortened_name_means_all_instances_that_begin_with_it() -> None:
+    """Rather too many stay than one that is meant moves."""
+    rows = [instance(name, DiskTemplate.EXT, "n1") for name in ("web.a.org", "web.b.org", "webmail.a.org")]
+    found = named_objects(Cluster((Group("default", "uuid"),), (node("n1"),), tuple(rows)))
+    settings = PolicySettings(exclude_instances=("web",))
+    assert with_present_names(settings, found, {}).exclude_instances == ("web.a.org", "web.b.org")
