@@ -42,7 +42,6 @@ def as_json(state: State, found: RuleCheck) -> dict[str, Any]:
                 "instances": _names(state, each.instances),
                 "nodes": state.names(each.nodes),
                 "by_size": each.by_size,
-                "smallest": each.smallest,
             }
             for each in found.contradictions
         ],

@@ -6,10 +6,9 @@ nodes.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -22,16 +21,14 @@ from ganeti_htools.model.placement_tags import TOGETHER, PlacementTags, against,
 from ganeti_htools.model.state import RequestedInstance, State
 
 PATIENCE = 20_000  # places that are tried for instances that share sets
-SELECTIONS = 1_000  # of rules, or of instances, that are tried for the smallest contradiction
 
-T = TypeVar("T", bound=Hashable)
+T = TypeVar("T", int, str)
 
 
 class Contradiction(NamedTuple):
     """Rules, as tags, that some instances (rows) cannot keep all at once, on whichever nodes.
 
-    There are the fewest such rules, and of these the fewest instances. ``smallest``: that is proved;
-    otherwise none of them can be left out. ``nodes`` (rows) are the primaries that the rules leave to at
+    No rule and no instance can be left out. ``nodes`` (rows) are the primaries that the rules leave to at
     least one of the instances. ``by_size``: only room is missing.
     """
 
@@ -39,7 +36,6 @@ class Contradiction(NamedTuple):
     instances: tuple[int, ...]
     nodes: tuple[int, ...]
     by_size: bool
-    smallest: bool
 
 
 class RuleCheck(NamedTuple):
@@ -96,29 +92,22 @@ class _Problem:
         return self.rules[row] - self.allowed.keys()
 
     def contradiction(self, rows: Sequence[int]) -> Contradiction:
-        """Find the smallest contradiction in the rules of instances, which do contradict each other."""
+        """Find a contradiction in the rules of instances, which do contradict each other."""
         patience = iter(range(PATIENCE))
 
         def contradict(some: Iterable[int], rules: Iterable[str]) -> bool:
             return self.possible(some, rules, patience) is False
 
-        members = {
-            rule: frozenset(row for row in rows if rule in self.rules[row]) for rule in self.rules_of(rows)
-        }
-        rules, fewest = _smallest(members, lambda some: contradict(rows, some))
-        few, proved = _smallest(
-            {row: self.shared(row) & rules for row in rows if self.rules[row] & rules},
-            lambda some: contradict(some, rules),
-        )
+        rules = _needed(self.rules_of(rows), lambda some: contradict(rows, some))
+        concerned = [row for row in rows if self.rules[row] & rules]
+        few = _needed(concerned, lambda some: contradict(some, rules))
         left = self._places(few, rules)[1].any(axis=0)
         unsized = replace(self, sized=False).possible(few, rules)
-        smallest = fewest and proved and next(patience, None) is not None
         return Contradiction(
             tuple(sorted(rules)),
             tuple(sorted(few)),
             tuple(np.flatnonzero(left).tolist()),
             unsized is True,
-            smallest,
         )
 
     def possible(
@@ -225,30 +214,9 @@ def _connected(rows: Iterable[int], keys: Callable[[int], Iterable[str]]) -> Ite
             yield sorted(found)
 
 
-def _smallest(
-    elements: Mapping[T, frozenset[Any]], enough: Callable[[frozenset[T]], bool]
-) -> tuple[frozenset[T], bool]:
-    """Find the fewest elements that are enough, as all of them are; also whether that is proved.
-
-    Small selections are tried first. If they are too many, one element after the other is left out.
-    """
-    for some in islice(_selections(elements), SELECTIONS):
-        if enough(some):
-            return some, True
+def _needed(elements: Iterable[T], enough: Callable[[frozenset[T]], bool]) -> frozenset[T]:
+    """Leave out one element after the other, as long as the rest are enough."""
     kept = frozenset(elements)
-    for each in elements:
+    for each in sorted(kept, reverse=True):
         kept = kept - {each} if enough(kept - {each}) else kept
-    return kept, False
-
-
-def _selections(elements: Mapping[T, frozenset[Any]]) -> Iterator[frozenset[T]]:
-    """Yield the selections of elements that are connected by what they have in common, smaller ones first."""
-    waiting = dict.fromkeys(frozenset([each]) for each in elements)
-    while waiting:
-        larger = dict[frozenset[T], None]()
-        for some in waiting:
-            yield some
-            common = frozenset[Any]().union(*(elements[each] for each in some))
-            more = (each for each, values in elements.items() if each not in some and values & common)
-            larger |= dict.fromkeys(some | {each} for each in more)
-        waiting = larger
+    return kept
