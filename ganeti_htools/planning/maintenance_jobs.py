@@ -3,6 +3,7 @@
 What was so before is in a tag before it is changed, so whoever finds the node knows what to undo.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from shlex import join, quote
@@ -142,10 +143,26 @@ def judge_volumes(results: Any) -> JobVerdict:
     except (TypeError, ValueError, LookupError):
         return JobVerdict(note="Ganeti does not report the volumes")
     ours = [(node, volume) for node, volume in left if ".disk" in volume]
-    commands = [f"ssh {quote(node)} lvremove -f {quote(volume)}" for node, volume in ours]
+    commands = [removal_of(node, volume) for node, volume in ours]
     return JobVerdict(
         note=f"volumes that belong to no instance; remove them: {'; '.join(commands)}" if ours else None
     )
+
+
+def removal_of(node: str, volume: str) -> str:
+    """Return the command that removes a volume (GROUP/NAME) from a node."""
+    return f"ssh {quote(node)} lvremove -f {quote(volume)}"
+
+
+_LEFT = re.compile(
+    r"<LogicalVolume\(/dev/([^\s,]+),.* on node (\S+) for instance .*already exists", re.DOTALL
+)
+
+
+def left_volume(error: str) -> tuple[str, str] | None:
+    """Return the node and its volume that a job found in the way of a new one; None for other errors."""
+    found = _LEFT.search(error)
+    return found and (found[2], found[1])
 
 
 def in_sets(jobs: Sequence[Job], most: int = 20) -> Jobsets:

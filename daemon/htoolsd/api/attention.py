@@ -4,11 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from shlex import join
 from typing import Any, NamedTuple
 
-from ganeti_htools.model.cluster import Cluster, Node
+from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.errors import first_names
 from ganeti_htools.model.maintenance_tags import maintenance_of
 from ganeti_htools.model.tags import SQUEEZING, standby
-from ganeti_htools.model.types import Status
+from ganeti_htools.model.types import MirrorType, Status
+from ganeti_htools.planning.maintenance_jobs import left_volume, removal_of
 from htoolsd.notify.events import plan_end
 from htoolsd.plans.plan import Plan, PlanState
 
@@ -38,29 +39,30 @@ class SpecialRows(NamedTuple):
     """The rows of a cluster that may need attention.
 
     ``nodes`` are offline, drained, in maintenance or tagged by hsqueeze, each with the name of its group and
-    the names of its instances. ``down`` are the instances that should run, with their primaries.
+    its instances. ``down`` are the instances that should run. ``iallocator`` chooses nodes for failovers.
     """
 
-    nodes: Sequence[tuple[Node, str, Sequence[str]]]
-    down: Sequence[tuple[str, str]]
+    nodes: Sequence[tuple[Node, str, Sequence[Instance]]]
+    down: Sequence[Instance]
+    iallocator: str
 
 
 def special_rows(cluster: Cluster) -> SpecialRows:
     """Collect the rows that may need attention."""
     groups = {group.uuid: group.name for group in cluster.groups}
     nodes = {
-        node.name: (node, groups[node.group], list[str]())
+        node.name: (node, groups[node.group], list[Instance]())
         for node in cluster.nodes
         if node.closed or node.drained or SQUEEZING in node.tags
     }
     down = []
     for row in cluster.instances:
         if row.status in _DOWN and not row.forthcoming:
-            down.append((row.name, row.pnode))
+            down.append(row)
         for name in (row.pnode, row.snode):
             if name in nodes:
-                nodes[name][2].append(row.name)
-    return SpecialRows(list(nodes.values()), down)
+                nodes[name][2].append(row)
+    return SpecialRows(list(nodes.values()), down, cluster.iallocator or "hail")
 
 
 def attention(
@@ -101,15 +103,33 @@ def _of_ganeti(status: Mapping[str, Any]) -> Iterator[Attention]:
 
 
 def _of_instances(special: SpecialRows, silent: set[str]) -> Iterator[Attention]:
-    lost = silent | {node.name for node, _, _ in special.nodes if node.offline}
-    down: dict[bool, list[str]] = {True: [], False: []}
-    for name, primary in special.down:
-        down[primary in lost].append(name)
-    for offline, verb, where in ((True, "failover", " on nodes that are offline"), (False, "startup", "")):
-        if names := down[offline]:
-            are = "is" if len(names) == 1 else "are"
-            text = f"{first_names(names)} {are} down and should run{where}"
-            yield Attention("down", text, join(["gnt-instance", verb, names[0]]), names)
+    found: dict[str, tuple[list[str], list[str]]] = {}
+    for row in special.down:
+        why, command = _way_up(row, special, silent)
+        found.setdefault(why, ([], command))[0].append(row.name)
+    for why, (names, command) in sorted(found.items(), key=lambda each: not each[0]):
+        are = "is" if len(names) == 1 else "are"
+        yield Attention("down", f"{first_names(names)} {are} down and should run{why}", join(command), names)
+
+
+def _way_up(row: Instance, special: SpecialRows, silent: set[str]) -> tuple[str, list[str]]:
+    """Describe what keeps an instance down, and return the first command on the way up."""
+    drained = {node.name for node, _, _ in special.nodes if node.drained}
+    lost = {node.name for node, _, _ in special.nodes if node.offline} - drained
+    nodes = [name for name in (row.pnode, row.snode) if name is not None]
+    if dead := [name for name in nodes if name in silent]:
+        command = ["gnt-node", "modify", "--offline=yes", "--auto-promote", dead[0]]
+        return f"; {dead[0]} does not report and is not set offline", command
+    if row.pnode not in lost:
+        return "", ["gnt-instance", "startup", row.name]
+    mirror = row.template.mirror
+    if mirror is MirrorType.NONE or row.snode in lost:
+        command = ["gnt-node", "modify", "--offline=no", row.pnode]
+        return f"; {row.pnode} is offline and has to come back: no other node has the data", command
+    if mirror is MirrorType.INTERNAL and row.snode in drained:
+        return f"; its secondary {row.snode} is drained", ["gnt-node", "modify", "--drained=no", row.snode]
+    chosen = ["-I", special.iallocator] if mirror is MirrorType.EXTERNAL else []
+    return " on nodes that are offline", ["gnt-instance", "failover", *chosen, row.name]
 
 
 def _of_groups(groups: Iterable[Mapping[str, Any]]) -> Iterator[Attention]:
@@ -137,6 +157,11 @@ def _of_failed_plans(plans: Iterable[Plan]) -> Iterator[Attention]:
             text = plan_end(plan.id, plan.facts["tool"], plan.state, plan.error)
             command = "plan" if plan.obstacle_to_resuming() else "resume"
             yield Attention("plan", text, f"htoolsctl {command} {plan.id}", [plan.id])
+            for task in plan.run.failed:
+                if left := left_volume(task.error or ""):
+                    node, volume = left
+                    text = f"{node} still has volume {volume} of no instance, with which moves to it fail"
+                    yield Attention("volume", text, removal_of(node, volume), [volume])
 
 
 def _of_nodes(special: SpecialRows, silent: set[str], busy: set[str]) -> Iterator[Attention]:
@@ -147,12 +172,14 @@ def _of_nodes(special: SpecialRows, silent: set[str], busy: set[str]) -> Iterato
     if left := [node.name for node, _, _ in nodes if maintenance_of(node.tags).runs]:
         text = f"{first_names(left)}: an hmaintain works there, or was interrupted"
         yield Attention("maintenance", text, "hmaintain status -D", left)
-    for node, group, names in nodes:
-        if names and node.name not in silent and not node.in_maintenance and SQUEEZING not in node.tags:
+    for node, group, rows in nodes:
+        if rows and node.name not in silent and not node.in_maintenance and SQUEEZING not in node.tags:
             kind = "drained" if node.drained else "on standby" if standby(node.tags) else "offline"
-            command = join(["hbal", "-D", "-E", "-G", group])
-            text = f"{node.name} is {kind} and still has {first_names(names)}"
-            yield Attention("node", text, command, [node.name])
+            text = f"{node.name} is {kind} and still has {first_names([row.name for row in rows])}"
+            way = ["hbal", "-D", "-E", "-G", group]
+            if all(row.template.mirror is MirrorType.NONE for row in rows):  # which stay there
+                way = ["gnt-node", "modify", f"--{'drained' if node.drained else 'offline'}=no", node.name]
+            yield Attention("node", text, join(way), [node.name])
 
 
 def _of_policies(policies: Iterable[Mapping[str, Any]]) -> Iterator[Attention]:

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.execution.run import Run
+from ganeti_htools.execution.jobs import Job
+from ganeti_htools.execution.run import Run, Task
+from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.opcodes import Signature
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.tags import SQUEEZING, STANDBY_AUTO
@@ -167,6 +169,85 @@ def test_cluster_needs_attention(found: Cluster, expected: list[str]) -> None:
     assert len(shown) == len(expected)
     assert all(line.startswith(start) for line, start in zip(shown, expected, strict=True))
     assert lines(of=found, cluster={"master": False}) == []
+
+
+LOST = {"offline": True}
+
+
+@pytest.mark.parametrize(
+    ("template", "nodes", "silent", "why", "command"),
+    [
+        (DiskTemplate.DRBD, (LOST, {}), (), " on nodes that are offline", "gnt-instance failover web"),
+        (
+            DiskTemplate.EXT,
+            (LOST, {}),
+            (),
+            " on nodes that are offline",
+            "gnt-instance failover -I hail web",
+        ),
+        (
+            DiskTemplate.DRBD,
+            (LOST, {}),
+            ("node1",),
+            "; node1 does not report and is not set offline",
+            "gnt-node modify --offline=yes --auto-promote node1",
+        ),
+        (
+            DiskTemplate.DRBD,
+            ({}, LOST),
+            ("node2",),
+            "; node2 does not report and is not set offline",
+            "gnt-node modify --offline=yes --auto-promote node2",
+        ),
+        (DiskTemplate.DRBD, ({}, LOST), (), "", "gnt-instance startup web"),
+        (
+            DiskTemplate.DRBD,
+            (LOST, LOST),
+            (),
+            "; node1 is offline and has to come back: no other node has the data",
+            "gnt-node modify --offline=no node1",
+        ),
+        (
+            DiskTemplate.DRBD,
+            (LOST, {"offline": True, "drained": True}),
+            (),
+            "; its secondary node2 is drained",
+            "gnt-node modify --drained=no node2",
+        ),
+        (
+            DiskTemplate.PLAIN,
+            (LOST, {}),
+            (),
+            "; node1 is offline and has to come back: no other node has the data",
+            "gnt-node modify --offline=no node1",
+        ),
+        (DiskTemplate.PLAIN, ({"offline": True, "drained": True}, {}), (), "", "gnt-instance startup web"),
+    ],
+)
+def test_next_command_of_an_instance_that_is_down_can_work(
+    template: DiskTemplate, nodes: tuple[Any, Any], silent: tuple[str, ...], why: str, command: str
+) -> None:
+    found = cluster(*nodes, status=Status.NODE_DOWN)
+    doubled = template is DiskTemplate.DRBD
+    web = replace(found.instances[0], template=template, snode="node2" if doubled else None)
+    special = special_rows(replace(found, instances=(web,)))
+    status = {**STATUS, "cluster": {**STATUS["cluster"], "silent": list(silent)}}
+    (line,) = (each for each in attention(status, special, (), NOW) if each.kind == "down")
+    assert (line.text, line.command) == (f"web is down and should run{why}", command)
+
+
+def test_volume_in_the_way_of_a_move_is_named() -> None:
+    error = (
+        "Can't create block device <LogicalVolume(/dev/xenvg/0-1.disk0_data, not visible, size=1g)> on node"
+        " node2 for instance web: Can't create block device: LV create failed (exited with exit code 5):  "
+        ' Logical volume "0-1.disk0_data" already exists in volume group "xenvg"'
+    )
+    failed = plan(PlanState.FAILED)
+    failed.run.tasks.append(Task(Job("web", (), ()), "1/1", 7, JobStatus.ERROR, error))
+    assert lines(failed)[1:] == [
+        "node2 still has volume xenvg/0-1.disk0_data of no instance, with which moves to it fail;"
+        " next: ssh node2 lvremove -f xenvg/0-1.disk0_data"
+    ]
 
 
 def test_names_in_commands_are_quoted() -> None:
