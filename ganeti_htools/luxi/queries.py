@@ -26,13 +26,17 @@ NETWORK_FIELDS = ("name", "uuid", "group_list")
 
 # The fields above, divided by how often they are read. For live fields luxid asks all nodes, even for a
 # single field; configuration fields are in its memory (``Ganeti.Query.Node`` and ``Instance``). The status of
-# an instance is read together with its configuration: what it takes of its nodes when these report.
+# an instance is read together with what the instance takes of its nodes at that moment.
 NODE_LIVE_FIELDS = (
     "name",
     *("mtotal", "mnode", "mfree", "dtotal", "dfree", "ctotal", "cnos", "sptotal", "spfree"),
 )
 NODE_CONFIG_FIELDS = ("name", *(field for field in NODE_FIELDS if field not in NODE_LIVE_FIELDS))
-INSTANCE_LIVE_FIELDS = (*INSTANCE_FIELDS, "admin_state")
+PLACEMENT_FIELDS = (
+    *("pnode", "snodes", "be/memory", "disk_usage", "disk_template", "disk.sizes", "disk.spindles"),
+    "forthcoming",
+)
+INSTANCE_LIVE_FIELDS = ("name", "status", "admin_state", *PLACEMENT_FIELDS)
 INSTANCE_CONFIG_FIELDS = (*(field for field in INSTANCE_FIELDS if field != "status"), "admin_state")
 STORAGE_KEYS = (
     *("enabled_disk_templates", "volume_group_name", "file_storage_dir", "shared_file_storage_dir"),

@@ -78,6 +78,17 @@ def _in_words(row: Mapping[str, Any]) -> dict[str, Any]:
     return {"id": row["id"], "status": row["status"], "summary": words}
 
 
+def ended_subjects(queue: JobQueue | None, jobs: Iterable[QueryRow]) -> set[str]:
+    """Return the names of the objects of jobs that have ended since the last poll."""
+    ended = (job.values for job in jobs if queue is not None and job.values.get("status") not in _UNFINISHED)
+    return {
+        text.rpartition("(")[2].removesuffix(")")
+        for row in ended
+        for text in row.get("summary") or ()
+        if isinstance(text, str) and text.endswith(")")
+    }
+
+
 def after_poll(queue: JobQueue | None, jobs: Iterable[QueryRow]) -> tuple[JobQueue, bool]:
     """Return the queue after a poll with these rows, and whether it has become empty since the last poll.
 

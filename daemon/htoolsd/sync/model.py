@@ -18,6 +18,7 @@ from ganeti_htools.backends.inventory_tags import with_tagged_inventories
 from ganeti_htools.luxi.client import AnswerError
 from ganeti_htools.luxi.queries import NODE_LIVE_FIELDS, ClusterAnswers, MissingReason, QueryRow
 from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.types import Status
 from htoolsd.reservations import Reservations, with_promises_reserved, with_reservations
 from htoolsd.sync.node_figures import FreeChange, free_changes, same_placement, with_free_change
 from htoolsd.sync.node_storage import KnownStorage, with_current_storage
@@ -160,14 +161,22 @@ def _nodes_with_changes(before: ModelTable | None, now: ModelTable) -> set[str]:
     return {node for row in rows for node in _nodes(row)}
 
 
+def note_changes(model: Model, instances: Collection[str], when: float) -> Model:
+    """Return the model in which instances have changed at a time; names may be cut off at a dot."""
+    rows = model.tables["instances"].rows if instances else ()
+    changed = [row for row in rows if any(f"{_name(row)}.".startswith(f"{name}.") for name in instances)]
+    nodes = {node for row in changed for node in _nodes(row)}
+    return (
+        replace(model, changed_nodes={**model.changed_nodes, **dict.fromkeys(nodes, when)})
+        if nodes
+        else model
+    )
+
+
 def _with_other_rows(
     model: Model, tables: Mapping[str, Sequence[QueryRow]], nodes: Collection[str]
 ) -> dict[str, Sequence[QueryRow]]:
-    """Return the tables of live data after a poll of some nodes.
-
-    A status that is known stays while the instance takes the same of the same nodes: it may say that the
-    instance runs on another node, which only a poll of all nodes can tell.
-    """
+    """Return the tables of live data after a poll of some nodes."""
     merged = dict[str, Sequence[QueryRow]]()
     for name, rows in tables.items():
         instances = name == "live_instances"
@@ -175,15 +184,21 @@ def _with_other_rows(
         for row in model.tables[name].rows:
             found = new.pop(row.values["name"], None)
             if found is not None:
-                kept.append(row if instances and _same_report(row, found) else found)
+                kept.append(row if instances and _knows_more(row, found, nodes) else found)
             elif row.values.get("pnode" if instances else "name") not in nodes:
                 kept.append(row)
         merged[name] = [*kept, *new.values()]
     return merged
 
 
-def _same_report(one: QueryRow, other: QueryRow) -> bool:
-    return same_placement(one, other) and one.values.get("admin_state") == other.values.get("admin_state")
+def _knows_more(old: QueryRow, new: QueryRow, nodes: Collection[str]) -> bool:
+    """Whether an unchanged instance keeps its status after a poll of some nodes.
+
+    Ganeti says that an instance runs on another node, not that it is down, only if it asks that node.
+    """
+    same = same_placement(old, new) and old.values.get("admin_state") == new.values.get("admin_state")
+    down = new.values.get("status") == Status.ERROR_DOWN.value and not {*_nodes(new)} <= {*nodes}
+    return same and (down or old.values.get("status") == Status.WRONG_NODE.value)
 
 
 def _nodes(instance: QueryRow) -> list[str]:

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Any
 
 from ganeti_htools.backends import luxi
-from ganeti_htools.luxi.queries import QueryRow
+from ganeti_htools.luxi.queries import PLACEMENT_FIELDS, QueryRow
 from ganeti_htools.model.cluster import Instance, Node
 from ganeti_htools.model.node_after import node_after
 from ganeti_htools.model.types import Status
@@ -18,17 +18,20 @@ from ganeti_htools.model.units import SINGLE
 
 # Free amounts that nodes report, with their totals.
 _FREE = {"mfree": "mtotal", "dfree": "dtotal", "spfree": "sptotal"}
-# Fields on which the amounts depend that an instance takes of its nodes.
-_PLACEMENT = (
-    *("pnode", "snodes", "be/memory", "disk_usage", "disk_template", "disk.sizes", "disk.spindles"),
-    "forthcoming",
-)
+# Fields of an instance on which its amounts do not depend.
+_OTHERS: Mapping[str, Any] = {
+    "be/vcpus": 0,
+    "be/auto_balance": True,
+    "be/spindle_use": 0,
+    "tags": [],
+    "nic.networks": [],
+}
 
 # The change (MiB, spindles) of each free amount of a node since its report.
 FreeChange = tuple[int, int, int]
 
 
-_placement = itemgetter(*_PLACEMENT)
+_placement = itemgetter(*PLACEMENT_FIELDS)
 
 
 def same_placement(one: QueryRow, other: QueryRow) -> bool:
@@ -36,7 +39,7 @@ def same_placement(one: QueryRow, other: QueryRow) -> bool:
     try:
         return bool(_placement(one.values) == _placement(other.values))
     except KeyError:  # a field that this version of Ganeti does not have
-        return all(one.values.get(key) == other.values.get(key) for key in _PLACEMENT)
+        return all(one.values.get(key) == other.values.get(key) for key in PLACEMENT_FIELDS)
 
 
 def free_changes(
@@ -59,7 +62,8 @@ def free_changes(
         old, new = then.get(name), now.get(name)
         if old and new and same_placement(old, new) and old.values.get("status") == new.values["status"]:
             continue
-        before, after = old and luxi.instance(old), new and luxi.instance(new)
+        before = old and luxi.instance(QueryRow({**_OTHERS, **old.values}, old.missing))
+        after = new and luxi.instance(new)
         # The figures do not show on which node the memory was.
         known = before is None or before.status is not Status.WRONG_NODE
         if before and after and before.pnode == after.pnode and before.uses_memory and after.uses_memory:

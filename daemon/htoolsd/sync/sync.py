@@ -2,8 +2,8 @@
 
 The configuration is polled every few seconds, since luxid has it in memory. For live data luxid asks every
 node. Live data is therefore polled rarely, and in addition when jobs have ended, when nodes appear, and on
-request. The nodes whose instances have changed are polled at once. Each of these polls has a connection of
-its own, since a node that does not answer may block luxid for minutes.
+request. The nodes of instances that have changed, or of which a job has ended, are polled at once. Each of
+these polls has a connection of its own, since a node that does not answer may block luxid for minutes.
 """
 
 from collections import deque
@@ -30,6 +30,7 @@ from htoolsd.sync.job_queue import (
     JobQueue,
     PendingWork,
     after_poll,
+    ended_subjects,
     opcode_filter,
     pending_work,
     status_filter,
@@ -40,6 +41,7 @@ from htoolsd.sync.model import (
     UPDATES,
     Model,
     nodes_without_live_data,
+    note_changes,
     set_reservations,
     set_storage,
     set_tables,
@@ -331,12 +333,15 @@ class Sync:
         }
         asked = trio.current_time()
         jobs = await queries.query(client, "job", STATUS_FIELDS, status_filter(self._queue))
+        ended = ended_subjects(self._queue, jobs)
         self._queue, became_empty = after_poll(self._queue, jobs)
         if became_empty:
             self._triggers[LIVE].by(self._live_begun + self._periods[LIVE] / _BUSY)
         await self._set_tables(CONFIGURATION, tables, begun)
         if self.model.answers and not nodes_without_live_data(self.model) <= self._without_live_data:
             self.request_live_data()
+        if ended:
+            await self._change(self._rows(), lambda: note_changes(self.model, ended, asked))
         if self.model.updating:
             self._triggers[UPDATES].by(asked)
         await self._ask_work(client, self._queue, asked)

@@ -3,6 +3,7 @@ from htoolsd.sync.job_queue import (
     JobQueue,
     PendingWork,
     after_poll,
+    ended_subjects,
     opcode_filter,
     pending_work,
     status_filter,
@@ -21,6 +22,16 @@ def test_lists_the_first_unfinished_jobs_in_words() -> None:
 
 def jobs(**states: str) -> list[QueryRow]:
     return [QueryRow({"id": int(name[1:]), "status": state}, {}) for name, state in states.items()]
+
+
+def test_ended_jobs_name_their_objects() -> None:
+    rows = [
+        QueryRow({"id": 5, "status": "error", "summary": ["INSTANCE_MIGRATE(web)", "TEST_DELAY"]}, {}),
+        QueryRow({"id": 7, "status": "running", "summary": ["INSTANCE_MIGRATE(db)"]}, {}),
+        QueryRow({"id": 8}, {"status": MissingReason.NO_DATA, "summary": MissingReason.NO_DATA}),
+    ]
+    assert ended_subjects(JobQueue(7, frozenset({5, 7})), rows) == {"web"}
+    assert ended_subjects(None, rows) == set()
 
 
 def test_first_poll_asks_for_all_jobs() -> None:

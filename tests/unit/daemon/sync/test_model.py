@@ -134,9 +134,13 @@ def test_status_of_an_unchanged_instance_stays_after_a_poll_of_some_nodes() -> N
     wrong = start.with_instance(replace(row, status=Status.WRONG_NODE))
     made = set_tables(model(), LIVE, read(wrong, LIVE), 1.0)
     down = start.with_instance(replace(row, status=Status.ERROR_DOWN))
-    after = set_tables(made, LIVE, polled(down, "one"), 2.0, ["one"])
-    assert after.cluster is not None
-    assert after.cluster.instances[0].status is Status.WRONG_NODE
+    for before, known in ((made, Status.WRONG_NODE), (model(), Status.RUNNING)):
+        after = set_tables(before, LIVE, polled(down, "one"), 2.0, ["one"])
+        assert after.cluster is not None
+        assert after.cluster.instances[0].status is known
+    both = set_tables(model(), LIVE, polled(down, "one", "two"), 2.0, ["one", "two"])
+    assert both.cluster is not None
+    assert both.cluster.instances[0].status is Status.ERROR_DOWN
 
 
 def test_row_of_an_instance_that_has_left_a_polled_node_goes() -> None:

@@ -6,11 +6,12 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from ganeti_htools.luxi.client import LAST_PAUSE
+from ganeti_htools.model.types import Status
 from ganeti_htools.simulator.jobs import Jobs
 from ganeti_htools.simulator.world import lose_node, restore_node, with_role
 from htoolsd.sync.sync import RETRY, NotSyncedError
 from tests.support.memory_ganeti import described, following, ganeti, truth
-from tests.support.worlds import delay, migrate, node, world
+from tests.support.worlds import delay, migrate, node, opcode, world
 
 
 async def test_model_equals_the_cluster(autojump_clock: MockClock) -> None:
@@ -67,6 +68,25 @@ async def test_nodes_of_changed_instances_are_asked_at_once(autojump_clock: Mock
         await trio.sleep(5)
         assert sync.model.updating == ["one", "two"]
         assert described(sync) == truth(luxid)
+        assert luxid.times("live node") == [0]
+
+
+async def test_nodes_are_asked_again_when_a_job_on_an_instance_ends(autojump_clock: MockClock) -> None:
+    """The job changes the configuration long before it stops the instance."""
+    async with ganeti(job_seconds=20) as luxid, following(luxid) as sync:
+        await trio.sleep(101)
+        luxid.jobs.submit([[delay(500)], [opcode("INSTANCE_ACTIVATE_DISKS", instance_name="mirrored")]])
+        found, one = luxid.jobs.world.instance("mirrored"), luxid.jobs.world.node("one")
+        assert found is not None
+        assert one is not None
+        luxid.jobs.change(luxid.jobs.world.with_instance(replace(found, status=Status.ERROR_UP)))
+        await trio.sleep(10)
+        assert described(sync) == truth(luxid)
+        stopped = luxid.jobs.world.with_instance(replace(found, status=Status.DOWN))
+        luxid.jobs.change(stopped.with_nodes([replace(one, f_mem=one.f_mem + found.mem)]))
+        await trio.sleep(20)
+        assert described(sync) == truth(luxid)
+        assert luxid.times("live some node") == [105, 125]
         assert luxid.times("live node") == [0]
 
 
