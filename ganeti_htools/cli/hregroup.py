@@ -40,6 +40,8 @@ def _options(line: CommandLine) -> RegroupOptions:
     action: Any = line.arguments[0]
     if action != "compress" and (line.group is not None or line.groups != 1 or line.reserve):
         raise HtoolsError("--group, --groups and --reserve go with compress only")
+    if action != "redistribute" and line.partial:
+        raise HtoolsError("--partial goes with redistribute only")
     return RegroupOptions(
         view_of(line),
         execution_of(line),
@@ -54,6 +56,7 @@ def _options(line: CommandLine) -> RegroupOptions:
         number=line.groups,
         reserve=line.reserve,
         min_gain=line.min_gain,
+        partial=line.partial,
     )
 
 

@@ -253,6 +253,7 @@ class CommandLine(Values):
     )
     groups = value(kinds.COUNT, 1, "empty N node groups")
     reserve = value(kinds.NUMBER, 0.0, "keep FACTOR standard instances free in each group that stays in use")
+    partial = switch("move what can be moved although something keeps the repair from being complete")
     allow_plain = switch("also move plain and file instances, which are stopped while their disks are copied")
     max_moves = value(kinds.COUNT, -1, "make at most N moves")
     max_copy = value(kinds.SIZE, -1, "copy at most SIZE of disks and memory")

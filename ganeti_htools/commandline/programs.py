@@ -320,6 +320,7 @@ HREGROUP = Program(
         Line.empty_group,
         Line.groups,
         Line.reserve,
+        Line.partial,
         Line.allow_plain,
         Line.allow_drbd,
         Line.no_disk_moves,

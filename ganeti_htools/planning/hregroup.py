@@ -43,6 +43,7 @@ class RegroupOptions(ToolOptions):
     """Options of a plan between node groups. Groups are given by name or UUID.
 
     * ``among``: the only groups that give and take instances; all groups if empty.
+    * ``partial``: of a group that cannot be repaired completely, make the possible moves.
     * ``disk_moves``: also move instances whose disks have to be copied.
     * ``allow_plain``: also move instances that have to be stopped for the copy.
     * ``allow_drbd``: also move mirrored instances when balancing.
@@ -63,6 +64,7 @@ class RegroupOptions(ToolOptions):
     number: int = 1
     reserve: float = 0.0
     min_gain: float = 1e-2
+    partial: bool = False
 
 
 @dataclass(frozen=True)
@@ -178,7 +180,7 @@ def plan(state: State, options: RegroupOptions, progress: Progress) -> RegroupPl
 def _outcome(state: State, options: RegroupOptions, progress: Progress) -> RegroupingOutcome:
     rules, limits = rules_of(state, options), RegroupingLimits(options.max_moves, options.max_copy)
     if options.action == "redistribute":
-        return redistribution.redistribute(state, rules, limits, progress)
+        return redistribution.redistribute(state, rules, limits, progress, options.partial)
     if options.action == "compress":
         empty = [_group(state, name) for name in options.empty]
         return compression.compress(state, rules, limits, empty, options.number, options.reserve, progress)

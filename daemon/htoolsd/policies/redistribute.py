@@ -19,7 +19,7 @@ def need(facts: GroupFacts, _settings: RedistributeSettings) -> Need:
 def plan(
     cluster: Cluster, settings: RedistributeSettings, bounds: PlanBounds, progress: Progress
 ) -> RemedyPlan:
-    """Plan the whole repair of the group with the room of quiet groups. Raises HtoolsError."""
+    """Plan the repair of the group with the room of quiet groups. Raises HtoolsError."""
     options = RegroupOptions(
         View(exclude_instances=fixed_instances(cluster, settings, bounds.resting)),
         Execution(on_change="stop", reason="policy redistribute of htoolsd"),
@@ -29,12 +29,13 @@ def plan(
         settings.allow_plain,
         max_moves=bounds.room.moves,
         max_copy=bounds.room.mib,
+        partial=settings.partial,
     )
     proposal = HREGROUP.propose(cluster, options, progress)
     steps = proposal.found["steps"]
     mib = proposal.cost["disk_mib"] + proposal.cost["memory_mib"]
     found = RemedyPlan(options, proposal, len(steps), mib)
-    if bounds.group not in proposal.found["done"]:
+    if bounds.group not in proposal.found["done"] and not (settings.partial and steps):
         reasons = [why for group, why in proposal.found["failed"] if group == bounds.group]
         return found.refused(f"the group cannot be repaired: {'; '.join(reasons) or 'nothing to repair'}")
     names = [step["instance"] for step in steps]

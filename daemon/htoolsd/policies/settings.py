@@ -141,6 +141,7 @@ class SqueezeSettings(PolicySettings):
 class RedistributeSettings(PolicySettings):
     """The keys of ``[redistribute]``. They are also options of ``hregroup(1)``."""
 
+    partial: bool = key(False, "make the possible moves of a group that cannot be repaired completely")
     disk_moves: bool = key(True, "move instances whose disks have to be copied")
     allow_plain: bool = key(False, "move instances that have to be stopped for it")
 

@@ -4,7 +4,7 @@ Instances leave in the order of Ganeti's design "Synchronising htools to Ganeti 
 nodes, then secondaries on nodes that fail N+1, then primaries on these nodes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -43,17 +43,20 @@ class Cause(NamedTuple):
     secondary: bool = True
 
 
-def causes(now: Regrouping, group: int) -> Iterator[list[Cause]]:
-    """Yield sets of instances. The next instance to move is of the first set that has a possible move."""
+def causes(now: Regrouping, group: int, left_out: Collection[int] = ()) -> Iterator[list[Cause]]:
+    """Yield sets of instances. The next instance to move is of the first set that has a possible move.
+
+    ``left_out`` are instances on offline nodes that stay there.
+    """
     state, found = now.state, now.diagnosis(group)
-    if found.stranded:
+    if stranded := [row for row in found.stranded if row not in left_out]:
         # First instances without another group, which need room in their own; then the largest.
         rows = state.cluster.instances
-        first = min(found.stranded, key=lambda row: (bool(now.targets(row)), -rows[row].mem))
+        first = min(stranded, key=lambda row: (bool(now.targets(row)), -rows[row].mem))
         yield [Cause(first, secondary=not state.columns.offline[state.pnode[first]])]
     else:
         moved = {each.instance for each in now.moved}
-        staying = [row for row in found.pressing if row not in moved]
+        staying = [row for row in found.pressing if row not in moved and row not in left_out]
         for place, secondary in ((state.snode, True), (state.pnode, False)):
             pairs = [(int(place[row]), row) for row in staying if place[row] in found.failing]
             lacks = [(row, _lack_without(state, node, row, secondary)) for node, row in pairs]
@@ -72,29 +75,42 @@ def _lack_without(state: State, node: int, row: int, secondary: bool) -> int | N
     return max(0, kept - free - served) if served and kept > free else None
 
 
-def in_the_way(now: Regrouping, group: int) -> str:
-    """Return the reason why no further move helps an unhealthy group."""
+def in_the_way(now: Regrouping, group: int, left_out: Collection[int] = ()) -> str:
+    """Return the reason why no further move helps an unhealthy group; ``left_out`` as in :func:`causes`."""
     state, found = now.state, now.diagnosis(group)
-    first = next(filter(None, causes(now, group)), [])
+    rows = first_causes(now, group, left_out)
     verb = "fails" if len(found.failing) == 1 else "fail"
-    nodes = "" if found.stranded else f"{shorten_names(state.names(found.failing))} {verb} N+1; "
-    if not first:
-        return f"{nodes}no instance can be moved that would help"
-    return nodes + refused(now, min(first, key=lambda each: (each.lack, each.row)).row)
+    nodes = (
+        ""
+        if set(found.stranded) - set(left_out)
+        else f"{shorten_names(state.names(found.failing))} {verb} N+1; "
+    )
+    return nodes + (refused(now, rows[0]) if rows else "no instance can be moved that would help")
+
+
+def first_causes(now: Regrouping, group: int, left_out: Collection[int] = ()) -> list[int]:
+    """Return the instances that should move next, the one that relieves its node most first."""
+    first = next(filter(None, causes(now, group, left_out)), [])
+    return [each.row for each in sorted(first, key=lambda each: (each.lack, each.row))]
 
 
 def refused(now: Regrouping, index: int) -> str:
+    """Name an instance, and the reason why no group takes it."""
+    return f"instance {now.state.cluster.instances[index].name}: {refusal(now, index)}"
+
+
+def refusal(now: Regrouping, index: int) -> str:
     """Return the reason why no group takes an instance."""
-    name, groups = now.state.cluster.instances[index].name, now.state.cluster.groups
+    groups = now.state.cluster.groups
     why = obstacle(now, index)
     if why is not None:
-        return f"instance {name}: {why}"
+        return why
     state, secondary = now.state, int(now.state.snode[index])
     if secondary != NOWHERE and state.columns.offline[state.pnode[index]]:
         fail = now.failure(index, [MovePart(Operation.FAILOVER)])
         if fail is not None:
             taker = state.cluster.nodes[secondary].name
-            return f"instance {name}: its secondary {taker} cannot take it over ({fail.value})"
+            return f"its secondary {taker} cannot take it over ({fail.value})"
     full, ill, others = list(now.homes(index)), list[str](), list[str]()
     for group in sorted_unique(now.state.group).tolist():
         if group in now.homes(index) or group not in now.rules.groups:
@@ -107,7 +123,7 @@ def refused(now: Regrouping, index: int) -> str:
             ill.append(groups[group].name)
     reasons = [no_room(now, index, full)]
     reasons += [f"{shorten_names(ill)} not healthy"] if ill else []
-    return f"instance {name}: {'; '.join((*reasons, *dict.fromkeys(others)))}"
+    return "; ".join((*reasons, *dict.fromkeys(others)))
 
 
 def obstacle(now: Regrouping, index: int) -> str | None:

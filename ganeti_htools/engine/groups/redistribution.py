@@ -1,11 +1,20 @@
 """Repair unhealthy node groups, with the room of other groups if needed (``hregroup(1)``)."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from ganeti_htools.engine.allocation.evacuate import MovedInstance
 from ganeti_htools.engine.allocation.exchange import exchange
 from ganeti_htools.engine.balancing.traffic import copied_by
-from ganeti_htools.engine.groups.causes import Cause, burden, causes, in_the_way, obstacle, refused
+from ganeti_htools.engine.groups.causes import (
+    Cause,
+    burden,
+    causes,
+    first_causes,
+    in_the_way,
+    obstacle,
+    refusal,
+    refused,
+)
 from ganeti_htools.engine.groups.outcome import Progress, RegroupingLimits, RegroupingOutcome, cost
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.routes import routes_within
@@ -19,6 +28,8 @@ from ganeti_htools.model.types import MirrorType
 INSIDE, OUTSIDE = "inside", "outside"
 _REACHES = ((INSIDE,), (INSIDE, OUTSIDE), (OUTSIDE, INSIDE))
 
+_LIMITED = "the limits do not allow so many moves"
+
 # Places tried for an instance while each of them makes a group worse.
 PATIENCE = 16
 
@@ -27,9 +38,11 @@ Report = Callable[[Regrouping], None]
 
 
 def redistribute(
-    state: State, rules: RegroupingRules, limits: RegroupingLimits, progress: Progress
+    state: State, rules: RegroupingRules, limits: RegroupingLimits, progress: Progress, partial: bool = False
 ) -> RegroupingOutcome:
     """Repair each unhealthy group completely or not at all, the worst first.
+
+    With ``partial`` the others then get the moves that relieve them, within the limits.
 
     First, instances that an interrupted change of group left between two groups come to one of them. If one
     cannot, its group counts as failed, even if it is healthy. Failed groups are tried again after other
@@ -58,6 +71,8 @@ def redistribute(
                 failed[group] = found
             else:
                 now = found
+    for group in sorted(failed, key=lambda each: now.diagnosis(each).rank, reverse=True) if partial else ():
+        now, failed[group] = _relieved_partly(now, group, allowed, report)
     apart = {group: _between(now, group) for group in groups}
     done = [
         group
@@ -94,7 +109,7 @@ def _repair(now: Regrouping, group: int, allowed: Allowed, report: Report) -> Re
         found = _relieved(now, group, reaches, report)
         if not isinstance(found, str):
             found = _pruned(now, group, found)
-            return found if allowed(found) else "the limits do not allow so many moves"
+            return found if allowed(found) else _LIMITED
         why = found
     return why
 
@@ -110,10 +125,41 @@ def _relieved(now: Regrouping, group: int, reaches: Sequence[str], report: Repor
     return now
 
 
-def _better(now: Regrouping, group: int, reaches: Sequence[str]) -> Iterator[Regrouping]:
+def _relieved_partly(now: Regrouping, group: int, allowed: Allowed, report: Report) -> tuple[Regrouping, str]:
+    """Return the cluster after all moves that relieve a group, and what is in the way of its repair."""
+    made = -1
+    while len(now.moved) > made:
+        made, stuck, reasons = len(now.moved), set[int](), dict[str, list[str]]()
+        while not now.diagnosis(group).good:
+            report(now)
+            after = next(_better(now, group, _REACHES[1], stuck), None)
+            if after is not None and allowed(after):
+                now = after
+                continue
+            found = now.diagnosis(group)
+            rows = [row for row in first_causes(now, group, stuck) if row in found.stranded]
+            if after is not None:
+                reasons.setdefault(_LIMITED, [])
+            elif rows:
+                name = now.state.cluster.instances[rows[0]].name
+                reasons.setdefault(refusal(now, rows[0]), []).append(name)
+            elif found.failing:
+                reasons.setdefault(in_the_way(now, group, stuck), [])
+            if not rows:
+                break
+            stuck.add(rows[0])
+    return now, "; ".join(
+        f"instance{'s' * (len(names) > 1)} {', '.join(names)}: {why}" if names else why
+        for why, names in reasons.items()
+    )
+
+
+def _better(
+    now: Regrouping, group: int, reaches: Sequence[str], left_out: Collection[int] = ()
+) -> Iterator[Regrouping]:
     """Yield the cluster after each move that makes a group less ill and no group worse, the best first."""
     before = burden(now, group)
-    for those in causes(now, group):
+    for those in causes(now, group, left_out):
         for reach in reaches:
             for cause in sorted(those, key=lambda each: (each.lack, _price(now, each, reach), each.row)):
                 useless, tries = set[tuple[Operation, ...]](), 0

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.types import DiskTemplate
 from htoolsd.policies.memory import Budget
 from htoolsd.policies.redistribute import REDISTRIBUTE
 from htoolsd.policies.remedy import RemedyPlan
@@ -64,6 +65,17 @@ def test_refuses_repairs_beyond_budget_rests_and_exclusions() -> None:
     assert planned(broken(), room=Budget(5, 100)).refusal is not None
     assert planned(broken(), resting=("shared",)).refusal is not None
     assert planned(broken(), replace(EAGER, exclude_instances=("shared",))).refusal is not None
+
+
+def test_moves_what_can_be_moved_if_wanted() -> None:
+    cluster = broken()
+    stuck = replace(cluster.instances[0], name="stuck", template=DiskTemplate.PLAIN)
+    cluster = replace(cluster, instances=(*cluster.instances, stuck))
+    assert str(planned(cluster).refusal).endswith("instance stuck: its disks are on an offline node")
+    found = planned(cluster, replace(EAGER, partial=True))
+    assert (found.refusal, [move["instance"] for move in found.moves_to_json()]) == (None, ["shared"])
+    [moved] = [replace(row, pnode="four") for row in cluster.instances if row.name == "shared"]
+    assert planned(replace(cluster, instances=(moved, stuck)), replace(EAGER, partial=True)).refusal
 
 
 def test_refuses_when_nothing_is_to_repair() -> None:

@@ -35,13 +35,17 @@ def made(
 
 
 def repaired(
-    cluster: Cluster, limits: RegroupingLimits | None = None, among: str = "", **facts: bool
+    cluster: Cluster,
+    limits: RegroupingLimits | None = None,
+    among: str = "",
+    partial: bool = False,
+    **facts: bool,
 ) -> RegroupingOutcome:
     state = derive(cluster)
     rows = {group.uuid: row for row, group in enumerate(cluster.groups)}
     groups = frozenset(rows[letter] for letter in among or rows)
     rules = RegroupingRules(np.ones(len(state.pnode), np.bool_), groups, **facts)
-    return redistribute(state, rules, limits or RegroupingLimits(), lambda _: None)
+    return redistribute(state, rules, limits or RegroupingLimits(), lambda _: None, partial)
 
 
 def ways(cluster: Cluster, outcome: RegroupingOutcome) -> dict[str, str]:
@@ -208,3 +212,34 @@ class TestBetweenGroups:
     def test_instance_between_groups_stays_if_one_is_excluded(self) -> None:
         outcome = repaired(made(ROOMY, [instance("m", DRBD, "a0", "b0")]), among="a")
         assert (outcome.done, outcome.failed, outcome.after.moved) == ((), (), [])
+
+
+STUCK = "its disks are on an offline node"
+
+
+def test_partial_repair_moves_all_but_what_cannot_leave() -> None:
+    rows = [instance(f"p{at}", PLAIN, "a0") for at in range(2)]
+    rows += [instance("e", EXT, "a0"), instance("m", DRBD, "a0", "a1")]
+    cluster = made(ROOMY, rows, "a0")
+    assert ways(cluster, repaired(cluster)) == {}
+    outcome = repaired(cluster, partial=True)
+    assert ways(cluster, outcome).keys() == {"e", "m"}
+    assert (outcome.done, why(outcome)) == ((), f"instances p0, p1: {STUCK}")
+
+
+def test_partial_repair_stays_within_the_limits() -> None:
+    rows = [instance("p", PLAIN, "a0"), *(instance(f"e{at}", EXT, "a0") for at in range(3))]
+    outcome = repaired(made(ROOMY, rows, "a0"), RegroupingLimits(moves=2), partial=True)
+    assert len(outcome.after.moved) == 2
+    assert why(outcome) == f"instance p: {STUCK}; the limits do not allow so many moves"
+
+
+def test_groups_that_can_be_repaired_come_before_partial_repairs() -> None:
+    sizes = {"a0": 10_000, "a1": 2500, "b0": 10_000, "b1": 2500, "c0": 10_000, "c1": 10_000}
+    rows = [instance("p", PLAIN, "a0"), *(instance(f"a{at}", EXT, "a0", mem=3000) for at in range(3))]
+    rows += [instance(f"b{at}", EXT, "b0", mem=3000) for at in range(2)]
+    cluster = made(sizes, rows, "a0")
+    nodes = tuple(replace(row, offline=row.name in ("a0", "b0")) for row in cluster.nodes)
+    outcome = repaired(cluster := replace(cluster, nodes=nodes), partial=True)
+    assert outcome.done == (1,)
+    assert ways(cluster, outcome).keys() == {"a0", "b0", "b1"}
