@@ -37,7 +37,7 @@ VALUES = {
     "hscan": {"bad"},
     "hsqueeze": {"nothing"},
 }
-TOOLS = [name for name, program in PROGRAMS.items() if any(each.long == "json" for each in program.options)]
+TOOLS = [name for name, tool in PROGRAMS.items() if any(each.long == "json" for each in tool.all_options)]
 HTOOLSCTL = [
     f"htoolsctl-{SAME.get(name, name)}"
     for action in htoolsctl._parser()._actions
