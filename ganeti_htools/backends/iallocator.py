@@ -12,6 +12,7 @@ from ganeti_htools.backends.fields import Fields, parse_json
 from ganeti_htools.model import request as wanted
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Group, Instance, Nic, Node, check
 from ganeti_htools.model.errors import DataError, on_one_line
+from ganeti_htools.model.ignored_tags import request_without_ignored, without_ignored
 from ganeti_htools.model.inventory import Inventories
 from ganeti_htools.model.policy import IPolicy, ISpec, MinMax
 from ganeti_htools.model.types import AllocPolicy, DiskTemplate, EvacMode, Status
@@ -86,7 +87,8 @@ def assemble(
     cluster = Cluster(tuple(groups), tuple(nodes), tuple(instances), message.texts("cluster_tags"))
     check(cluster)
     request = Fields("invalid request dict", message.object("request").values)
-    return Message(cluster, _request(request, cluster), tuple(warnings))
+    heeded = request_without_ignored(_request(request, cluster), cluster.tags)
+    return Message(without_ignored(cluster), heeded, tuple(warnings))
 
 
 def default_hypervisor(message: Fields) -> str | None:

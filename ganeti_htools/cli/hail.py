@@ -20,6 +20,7 @@ from ganeti_htools.engine.allocation.exclusive_storage import is_dedicated
 from ganeti_htools.files import read_bytes
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError, UsageError, inconsistency_warning
+from ganeti_htools.model.ignored_tags import request_without_ignored
 from ganeti_htools.model.inconsistencies import inconsistencies
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.request import Allocate, Request
@@ -48,6 +49,7 @@ def run(line: CommandLine) -> None:
     warnings = (*message.warnings, *malformed_inventories(message.cluster))
     if line.text_data is not None or line.simulate:
         cluster, warnings = load(line), ()
+        request = request_without_ignored(request, cluster.tags)
         iallocator.check_known(request, cluster)
     elif not line.ignore_dynu:
         cluster = with_load(cluster, line)

@@ -7,6 +7,7 @@ import numpy as np
 from ganeti_htools.model import tags
 from ganeti_htools.model.columns import NOWHERE, by_unit
 from ganeti_htools.model.errors import on_one_line
+from ganeti_htools.model.ignored_tags import KINDS, unknown_kinds
 from ganeti_htools.model.node_reservations import node_reservations
 from ganeti_htools.model.placement_tags import malformed
 from ganeti_htools.model.state import State
@@ -19,6 +20,7 @@ def inconsistencies(state: State) -> list[str]:
         *_malformed_demands(state),
         *_malformed_prices(state),
         *_malformed_rules(state),
+        *_unknown_kinds(state),
     ]
 
 
@@ -65,3 +67,8 @@ def _malformed_rules(state: State) -> Iterator[str]:
         for tag in malformed(row.tags):
             expected = "a form of htools-tags(7), with names without colon"
             yield on_one_line(f"instance {row.name}: tag {tag} is no rule, expected {expected}")
+
+
+def _unknown_kinds(state: State) -> Iterator[str]:
+    for tag in unknown_kinds(state.cluster.tags):
+        yield on_one_line(f"cluster: tag {tag} ignores nothing, expected one of {', '.join(KINDS)}")

@@ -1,7 +1,9 @@
 """Rules about the nodes of instances, as arrays: derived from tags (:mod:`.placement_tags`)."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -10,6 +12,8 @@ from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.node_usage import HostedInstances
 from ganeti_htools.model.placement_tags import Distance, PlacementTags, against, has_rules, placement_tags
+
+T = TypeVar("T", bound=Any)
 
 # The nodes that rules of one instance allow, as tags say it.
 Choice = tuple[frozenset[str], frozenset[str]]
@@ -27,16 +31,30 @@ class InstanceRules:
     distances: Ints
     sets: Ints
 
+    @property
+    def any(self) -> Bools:
+        """The instances with rules."""
+        numbered = ((of != NOWHERE).any(axis=-1) for of in (self.distances, self.sets))
+        found: Bools = np.logical_or.reduce([self.choice > 0, *numbered])
+        return found
+
     def take(self, rows: Ints) -> "InstanceRules":
         """Select some instances."""
         return InstanceRules(self.choice[rows], self.distances[rows], self.sets[rows])
 
+    def without(self, rows: Sequence[int]) -> "InstanceRules":
+        """Return the rules if some instances had none."""
+        found = InstanceRules(self.choice.copy(), self.distances.copy(), self.sets.copy())
+        found.choice[rows], found.distances[rows], found.sets[rows] = 0, NOWHERE, NOWHERE
+        return found
+
     def followed_by(self, other: "InstanceRules") -> "InstanceRules":
         """Return these instances and then others."""
-        both = zip(
-            (self.choice, self.distances, self.sets), (other.choice, other.distances, other.sets), strict=True
+        return InstanceRules(
+            np.concatenate([self.choice, other.choice]),
+            _joined(self.distances, other.distances),
+            _joined(self.sets, other.sets),
         )
-        return InstanceRules(*map(np.concatenate, both))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +62,7 @@ class PlacementRules:
     """The rules of all instances of a state about their nodes.
 
     * ``choices`` number different sets of allowed nodes, ``eligible`` (choices by nodes) are these nodes.
+      Number 0 allows all nodes.
     * ``distances`` number the sets whose members keep a distance. ``crowds`` (distances by nodes) count the
       primaries of members at the locations of each node.
     * ``near`` (classes by nodes by nodes): nodes that share a location of a class; ``near_of`` is the class
@@ -51,6 +70,7 @@ class PlacementRules:
     * ``sets`` number the sets that stay together; ``primaries`` and ``secondaries`` (sets by nodes) count
       their members.
 
+    Tags with the same members have one number. A tag with one member rules nothing, and has none.
     ``stuck`` marks mirrored instances that could not fail over for their rules when the cluster was read.
     The last row of ``crowds``, ``primaries`` and ``secondaries`` is that of NOWHERE. They change in place.
     """
@@ -117,14 +137,8 @@ class PlacementRules:
     def _numbered(self, parsed: Sequence[PlacementTags]) -> InstanceRules:
         return InstanceRules(
             np.array([self.choices[each.on, each.nodes] for each in parsed], np.int64),
-            _padded(
-                [[self.distances[one] for one in sorted(each.apart)] for each in parsed],
-                self.instances.distances.shape[1],
-            ),
-            _padded(
-                [[self.sets[one] for one in sorted(each.together)] for each in parsed],
-                self.instances.sets.shape[1],
-            ),
+            _padded([_numbers(self.distances, each.apart) for each in parsed]),
+            _padded([_numbers(self.sets, each.together) for each in parsed]),
         )
 
 
@@ -140,27 +154,29 @@ def placement_rules(
     wanted = [*parsed.values(), *(placement_tags(row.tags) for row in requested)]
     if all(each == nothing for each in wanted):
         return None
-    choices = {each: row for row, each in enumerate(dict.fromkeys([nothing[:2], *(w[:2] for w in wanted)]))}
-    distances = {each: row for row, each in enumerate(sorted({one for w in wanted for one in w.apart}))}
-    sets = {each: row for row, each in enumerate(sorted({one for w in wanted for one in w.together}))}
-    classes = sorted({location for location, _ in distances})
+    choices = {nothing[:2]: 0}
+    eligible = [[True] * len(cluster.nodes)]
+    for each in wanted:
+        if each[:2] not in choices:
+            nodes = _eligible(cluster, each)
+            choices[each[:2]] = 0 if all(nodes) else len(eligible)
+            eligible += [] if all(nodes) else [nodes]
+    distances = _numbered_tags([each.apart for each in wanted], lambda each: each[0])
+    sets = _numbered_tags([each.together for each in wanted])
+    classes = sorted({location for location, _ in distances}) or [""]
+    location_of = {which: classes.index(location) for (location, _), which in distances.items()}
+    size = len(cluster.nodes)
     found = PlacementRules(
-        InstanceRules(
-            np.zeros(0, np.int64),
-            np.zeros((0, max(len(each.apart) for each in wanted)), np.int64),
-            np.zeros((0, max(len(each.together) for each in wanted)), np.int64),
-        ),
+        InstanceRules(np.zeros(0, np.int64), np.zeros((0, 0), np.int64), np.zeros((0, 0), np.int64)),
         choices,
-        np.array([_eligible(cluster, PlacementTags(*choice)) for choice in choices], np.bool_),
+        np.array(eligible, np.bool_),
         distances,
-        np.zeros((len(distances) + 1, len(cluster.nodes)), np.int64),
-        np.array([_near(cluster, location) for location in classes], np.bool_).reshape(
-            len(classes), len(cluster.nodes), len(cluster.nodes)
-        ),
-        np.array([classes.index(location) for location, _ in distances] or [0], np.int64),
+        np.zeros((len(location_of) + 1, size), np.int64),
+        np.array([_near(cluster, location) for location in classes], np.bool_).reshape(-1, size, size),
+        np.array([location_of[which] for which in range(len(location_of))] or [0], np.int64),
         sets,
-        np.zeros((len(sets) + 1, len(cluster.nodes)), np.int64),
-        np.zeros((len(sets) + 1, len(cluster.nodes)), np.int64),
+        np.zeros((len({*sets.values()}) + 1, size), np.int64),
+        np.zeros((len({*sets.values()}) + 1, size), np.int64),
         np.zeros(len(cluster.instances), np.bool_),
     )
     rows = found._numbered([parsed.get(row, nothing) for row in range(len(cluster.instances))])
@@ -186,12 +202,40 @@ def _count_moving(rules: PlacementRules, cluster: Cluster) -> None:
             rules.count(counted, nodes[at.pnode], NOWHERE if at.snode is None else nodes[at.snode], sign)
 
 
-def _padded(rows: Sequence[Sequence[int]], most: int) -> Ints:
+def _numbered_tags(
+    tags_of: Sequence[Iterable[T]], kind: Callable[[T], Hashable] = lambda _: None
+) -> dict[T, int]:
+    """Number the tags of two or more instances. Tags of a kind with the same members get the same number."""
+    members = defaultdict[T, list[int]](list)
+    for member, found in enumerate(tags_of):
+        for tag in found:
+            members[tag].append(member)
+    numbers: dict[Hashable, int] = {}
+    return {
+        tag: numbers.setdefault((kind(tag), *members[tag]), len(numbers))
+        for tag in sorted(members)
+        if len(members[tag]) > 1
+    }
+
+
+def _numbers(numbers: Mapping[T, int], tags_of: Iterable[T]) -> list[int]:
+    return sorted({numbers[tag] for tag in tags_of if tag in numbers})
+
+
+def _padded(rows: Sequence[Sequence[int]]) -> Ints:
     """Return rows of different lengths as an array, NOWHERE behind their ends."""
-    found = np.full((len(rows), most), NOWHERE)
+    found = np.full((len(rows), max(map(len, rows), default=0)), NOWHERE)
     for row, values in enumerate(rows):
         found[row, : len(values)] = values
     return found
+
+
+def _joined(one: Ints, other: Ints) -> Ints:
+    """Return the rows of two arrays as one, NOWHERE behind the ends of the shorter rows."""
+    most = max(one.shape[1], other.shape[1])
+    return np.concatenate(
+        [np.pad(each, ((0, 0), (0, most - each.shape[1])), constant_values=NOWHERE) for each in (one, other)]
+    )
 
 
 def _eligible(cluster: Cluster, rules: PlacementTags) -> list[bool]:

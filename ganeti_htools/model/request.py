@@ -1,5 +1,6 @@
 """Requests to an iallocator (Ganeti's design "iallocator"), with names instead of rows."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ganeti_htools.model.cluster import Instance, Nic
@@ -81,16 +82,23 @@ def instances_of(request: Request) -> tuple[str, ...]:
 def anonymous(request: Request) -> Request:
     """Return a request for new instances without names and addresses. Other requests are unchanged."""
 
-    def nobody(placement: Placement) -> Placement:
-        row = placement.instance
-        nics = tuple(Nic(network=nic.network) for nic in row.nics)
-        return replace(placement, instance=replace(row, name="", nics=nics))
+    def nobody(row: Instance) -> Instance:
+        return replace(row, name="", nics=tuple(Nic(network=nic.network) for nic in row.nics))
+
+    return with_new_instances(request, nobody)
+
+
+def with_new_instances(request: Request, change: Callable[[Instance], Instance]) -> Request:
+    """Return a request with changed new instances."""
+
+    def changed(placement: Placement) -> Placement:
+        return replace(placement, instance=change(placement.instance))
 
     match request:
         case Allocate(placement, _):
-            return replace(request, placement=nobody(placement))
+            return replace(request, placement=changed(placement))
         case MultiAllocate(placements):
-            return MultiAllocate(tuple(map(nobody, placements)))
+            return MultiAllocate(tuple(map(changed, placements)))
         case _:
             return request
 

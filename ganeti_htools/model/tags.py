@@ -13,6 +13,7 @@ Squeezing: a run of hsqueeze is at work on the node, or was cut off there (``hsq
 Maintenance: the node takes no instances, like a drained one.
 Setup: the default iallocator of the cluster before ``htoolsctl setup`` (``htoolsctl(1)``).
 Autorepair: which repairs of instances are allowed, and those under way (``harep(1)``).
+Ignore: kinds of instance tags that are switched off.
 Home: the nodes to which an instance returns when their maintenance ends (``hmaintain(1)``).
 """
 
@@ -40,6 +41,7 @@ RESOURCE = "htools:resource:"
 INVENTORY = "htools:inventory:"
 SETUP = "htools:setup:iallocator:"
 AUTOREPAIR = "ganeti:watcher:autorepair:"
+IGNORE = "htools:ignore:"
 MAX_AMOUNT = 1 << 40
 LONGEST = 128  # characters of a tag (``constants.MAX_TAG_LEN``)
 _VALID = re.compile(r"[\w.+*/:@-]+")  # ``objects.TaggableObject.VALID_TAG_RE``

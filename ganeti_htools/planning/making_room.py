@@ -17,6 +17,7 @@ from ganeti_htools.execution.review import Check, Review, Say
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import NOWHERE, sorted_unique
 from ganeti_htools.model.errors import DataError, RequestFailed
+from ganeti_htools.model.ignored_tags import request_without_ignored
 from ganeti_htools.model.moves import NamedStep
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.request import Allocate
@@ -190,14 +191,16 @@ def limits_of(options: MakeRoomOptions) -> RoomLimits:
     return RoomLimits(options.max_moves, options.max_copy)
 
 
-def request_of(options: MakeRoomOptions) -> Allocate:
-    """Parse the request. Raises DataError."""
-    return iallocator.read_allocation(options.request)
+def request_of(options: MakeRoomOptions, cluster: Cluster) -> Allocate:
+    """Parse the request for a cluster. Raises DataError."""
+    request = request_without_ignored(iallocator.read_allocation(options.request), cluster.tags)
+    assert isinstance(request, Allocate)
+    return request
 
 
 def state_of(cluster: Cluster, options: MakeRoomOptions) -> State:
     """Derive the state of the cluster, with the storage units of the new instance. Raises HtoolsError."""
-    return view.state_of(cluster, options.view, asked=(request_of(options).placement.instance,))
+    return view.state_of(cluster, options.view, asked=(request_of(options, cluster).placement.instance,))
 
 
 def find(state: State, request: Allocate, options: MakeRoomOptions, progress: Progress) -> RoomPlan:
@@ -213,7 +216,7 @@ def find(state: State, request: Allocate, options: MakeRoomOptions, progress: Pr
 
 def plan(state: State, options: MakeRoomOptions, progress: Progress) -> RoomPlan:
     """Plan for a state. Raises RequestFailed if no moves make room; HtoolsError for unknown names."""
-    found = find(state, request_of(options), options, progress)
+    found = find(state, request_of(options, state.cluster), options, progress)
     if found.why_not is not None:
         raise RequestFailed(f"{found.instance}: {found.why_not}")
     return found
@@ -221,7 +224,7 @@ def plan(state: State, options: MakeRoomOptions, progress: Progress) -> RoomPlan
 
 def restore(state: State, options: MakeRoomOptions, found: Mapping[str, Any]) -> RoomPlan:
     """Make a plan again from its description. Raises DataError."""
-    request, after = request_of(options), state.copy()
+    request, after = request_of(options, state.cluster), state.copy()
     try:
         made = tuple(steps.retrace(after, view.movable(state, options.view), found["steps"]))
         refusal, volume, ended = found["refusal"] or "", int(found["mib"]), bool(found["search_ended"])

@@ -12,6 +12,7 @@ from ganeti_htools.files import read_bytes, read_text
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.ganeti_version import GanetiVersion
+from ganeti_htools.model.ignored_tags import without_ignored
 from ganeti_htools.model.known_storage import has_several_storage_types
 from ganeti_htools.model.tags import INVENTORY
 from ganeti_htools.sources.installed import with_version
@@ -69,7 +70,7 @@ def read(source: Source, warn: Warn, verbose: bool = False) -> Reading:
     ``verbose``, also for the age of current data.
     """
     reading = _read(source, warn, verbose)
-    cluster = with_version(reading.cluster, source.ganeti_version)
+    cluster = without_ignored(with_version(reading.cluster, source.ganeti_version))
     owners = (cluster.tags, *(node.tags for node in cluster.nodes))
     if not any(tag.startswith(INVENTORY) for tags in owners for tag in tags):
         return reading._replace(cluster=cluster)

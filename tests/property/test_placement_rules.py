@@ -13,7 +13,7 @@ from ganeti_htools.engine.groups.levelling import level
 from ganeti_htools.engine.groups.outcome import RegroupingLimits
 from ganeti_htools.engine.groups.redistribution import redistribute
 from ganeti_htools.engine.groups.rules import RegroupingRules
-from ganeti_htools.engine.redundancy.assessment import assess
+from ganeti_htools.engine.redundancy.assessment import assess, assess_for_requests
 from ganeti_htools.engine.redundancy.rule import Means, can_be_lost, recover
 from ganeti_htools.engine.rules import placement_rules, placements
 from ganeti_htools.engine.rules.broken_rules import broken_rules
@@ -204,6 +204,61 @@ def test_assessment_equals_the_rule(case: tuple[Cluster, Instance]) -> None:
     assessment = assess(state, everyone, PlacementOptions())
     expected = [not can_be_lost(state, node, everyone) for node in range(len(everyone))]
     assert assessment.fragile().tolist() == expected
+
+
+@settings(max_examples=60, deadline=None)
+@given(case=cases)
+def test_loss_that_tags_of_the_nodes_instances_make_fatal_refuses_nobody(
+    case: tuple[Cluster, Instance],
+) -> None:
+    state = derive(case[0])
+    everyone = np.ones(len(state.group), np.bool_)
+    assessment = assess_for_requests(state, everyone, PlacementOptions())
+    fragile, excused = assessment.fragile(), assessment.state.excused
+    for node in range(len(everyone)):
+        here = np.flatnonzero(state.pnode == node).tolist()
+        fatal = not can_be_lost(state, node, everyone)
+        if not fatal:
+            assert not fragile[node]
+            assert not excused & {*here}
+        elif can_be_lost(state.excusing(here), node, everyone):
+            assert not fragile[node]
+            assert excused & {*here}
+
+
+@settings(max_examples=30, deadline=None)
+@given(case=cases, with_tags=st.booleans())
+def test_assessment_of_a_new_instance_equals_the_rule(
+    case: tuple[Cluster, Instance], with_tags: bool
+) -> None:
+    cluster, new = case[0], replace(case[1] if with_tags else without_rules(case[1]), forthcoming=False)
+    state = derive(cluster, (new,))
+    everyone, trial = np.ones(len(state.group), np.bool_), anew(state, new)
+    assessment, asked = assess_for_requests(state, everyone, PlacementOptions()), trial.asked
+    places = np.broadcast_arrays(trial.pnode, trial.snode)
+    alike = np.equal(trial.snode, NOWHERE) | (state.group[trial.pnode] == state.group[trial.snode])
+    for p, s in np.transpose(places)[(trial.codes == FITS) & alike].tolist():
+        pair = np.array([p]), None if s == NOWHERE else np.array([s])
+        placed = assessment.placed(asked, p, s)
+        survived = all(can_be_lost(placed, node, everyone) for node in np.flatnonzero(everyone).tolist())
+        found = bool(assessment.admissible(asked, *pair).all()) and assessment.survives(asked, p, s)
+        assert found == survived
+
+
+@settings(max_examples=40, deadline=None)
+@given(case=cases)
+def test_tags_with_the_same_members_rule_as_one(case: tuple[Cluster, Instance]) -> None:
+    def repeated(row: Instance) -> Instance:
+        more = [tag for tag in row.tags if tag in (APART, SPREAD, TOGETHER)]
+        return replace(row, tags=(*row.tags, *(f"{tag}{number}" for tag in more for number in range(3))))
+
+    cluster, new = case
+    often = replace(cluster, instances=tuple(map(repeated, cluster.instances)))
+    once, several = derive(cluster, (new,)), derive(often, (repeated(new),))
+    assert np.array_equal(anew(once, new).codes, anew(several, repeated(new)).codes)
+    if once.rules is not None and several.rules is not None:
+        assert once.rules.crowds.shape == several.rules.crowds.shape
+        assert once.rules.primaries.shape == several.rules.primaries.shape
 
 
 @settings(max_examples=40, deadline=None)

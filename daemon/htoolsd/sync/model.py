@@ -18,6 +18,7 @@ from ganeti_htools.backends.inventory_tags import with_tagged_inventories
 from ganeti_htools.luxi.client import AnswerError
 from ganeti_htools.luxi.queries import NODE_LIVE_FIELDS, ClusterAnswers, MissingReason, QueryRow
 from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.ignored_tags import without_ignored
 from ganeti_htools.model.types import Status
 from htoolsd.reservations import Reservations, with_promises_reserved, with_reservations
 from htoolsd.sync.node_figures import FreeChange, free_changes, same_placement, with_free_change
@@ -294,7 +295,7 @@ def set_reservations(model: Model, reserved: Reservations) -> Model:
     """Return the model with other reservations."""
     if model.without_reservations is None:
         return replace(model, reservations=reserved)
-    tagged = with_tagged_inventories(model.without_reservations)
+    tagged = with_tagged_inventories(without_ignored(model.without_reservations))
     new = with_standby(with_reservations(tagged, reserved), model.standby)
     cluster = _reuse_rows(new, model.cluster)
     available = with_promises_reserved(cluster, reserved)

@@ -4,14 +4,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ganeti_htools.engine.redundancy.assessment import Assessment, assess
+from ganeti_htools.engine.redundancy.assessment import Assessment, assess_for_requests
 from ganeti_htools.engine.redundancy.bounds import RedundancyBounds
 from ganeti_htools.engine.redundancy.rule import recover
-from ganeti_htools.engine.rules import node_rules
+from ganeti_htools.engine.rules import node_rules, placement_rules
 from ganeti_htools.engine.rules.node_rules import FITS
-from ganeti_htools.model.columns import NOWHERE, Ints, by_unit
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints, by_unit, of_class
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
+from ganeti_htools.model.tags import demand
 from ganeti_htools.model.wording import shorten_names
 
 THING = "N+1 redundancy"
@@ -22,7 +23,7 @@ def redundancy_remark(state: State, asked: RequestedInstance, nodes: Ints, optio
 
     Also names the instances that would not come back, and tells whether that is so without the new one.
     """
-    redundancy = assess(state, np.ones(len(state.group), np.bool_), options)
+    redundancy = assess_for_requests(state, np.ones(len(state.group), np.bool_), options)
     broken = np.flatnonzero(redundancy.fragile())
     if len(broken):
         return _broken_now(redundancy, broken)
@@ -86,11 +87,28 @@ def _tried(redundancy: Assessment, asked: RequestedInstance, nodes: Ints) -> Ite
 
 
 def _not_back(redundancy: Assessment, state: State, node: int) -> str:
-    """Name the instances that do not come back after the loss of a node (row)."""
-    recoveries = recover(state.copy(), node, redundancy.bounds.scope)
-    rows = [recovery.instance for recovery in recoveries if recovery.node == NOWHERE]
-    names = shorten_names([state.cluster.instances[row].name for row in rows])
-    return f"{names} would not come back after the loss of {state.names([node])[0]}"
+    """Name the instances that do not come back after the loss of a node (row), and tags against it."""
+    state, names = state.copy(), []
+    for recovery in recover(state, node, redundancy.bounds.scope):
+        if recovery.node == NOWHERE:
+            found = _tags_against(state, recovery.instance, node, redundancy.bounds.scope)
+            name = state.cluster.instances[recovery.instance].name
+            names.append(f"{name} ({shorten_names(found)})" if found else name)
+    return f"{shorten_names(names)} would not come back after the loss of {state.names([node])[0]}"
+
+
+def _tags_against(state: State, index: int, node: int, scope: Bools) -> list[str]:
+    """Return the tags of an instance (row) that keep it from some nodes after the loss of its node."""
+    asked, nodes = state.instance(index), scope & (state.group == state.group[node])
+    nodes[node] = False
+    rows = np.flatnonzero(nodes)
+    if asked.mirrored:
+        rows = rows[rows == state.snode[index]]
+    found = placement_rules.refusals(state, asked, rows, rows[:0])
+    for which, amount in enumerate(asked.classes):
+        if (getattr(state.columns, of_class("f", which))[rows] < amount).any():
+            found.append(demand(state.units.classes[which], amount))
+    return found
 
 
 def _scarce(redundancy: RedundancyBounds, broken: Ints) -> Iterator[tuple[int, str]]:

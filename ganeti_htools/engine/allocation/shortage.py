@@ -180,7 +180,8 @@ def nearest_miss(
 
 def broken_rules(state: State, asked: RequestedInstance, primaries: Ints, secondaries: Ints) -> str:
     """Describe the rules of tags against these nodes (rows)."""
-    return f"nodes that its tags allow ({placement_rules.refusals(state, asked, primaries, secondaries)})"
+    refusals = placement_rules.refusals(state, asked, primaries, secondaries)
+    return f"nodes that its tags allow ({', '.join(refusals)})"
 
 
 def _shared_tags(state: State, asked: RequestedInstance, nodes: Ints) -> str:

@@ -5,16 +5,16 @@ leaves unproved are simulated, and the rule itself is tried where :mod:`.simulat
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from ganeti_htools.engine.redundancy.bounds import RedundancyBounds, bounds
 from ganeti_htools.engine.redundancy.cache import LossCache
-from ganeti_htools.engine.redundancy.rule import can_be_lost
+from ganeti_htools.engine.redundancy.rule import can_be_lost, recover
 from ganeti_htools.engine.redundancy.simulate import FIGURES, LossBatch, Losses, NewInstances, simulated
-from ganeti_htools.engine.rules import placements, settling
+from ganeti_htools.engine.rules import placement_rules, placements, settling
 from ganeti_htools.engine.rules.components import COMPONENTS
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.options import PlacementOptions
@@ -55,9 +55,13 @@ class Assessment:
         nodes = self.cache.suspects_first(self.bounds.unproved(asked, primary).tolist())
         if not nodes:
             return NOWHERE
+        found, entangled = NOWHERE, self.bounds.entangled
         if self._can_batch(asked):
-            found = self._first_fatal(nodes, asked, primary, secondary)
-        else:
+            found = self._first_fatal(
+                [each for each in nodes if not entangled[each]], asked, primary, secondary
+            )
+            nodes = [each for each in nodes if entangled[each]]
+        if nodes and found == NOWHERE:
             found = self.bounds.surely_fatal(asked, primary, secondary, nodes)
             if found == NOWHERE:
                 placed = self.placed(asked, primary, secondary)
@@ -77,7 +81,8 @@ class Assessment:
         All False where only the rule can tell, for it is slow.
         """
         number = len(new.which)
-        suspects = [node for node in self.cache.suspects if self.bounds.checked[node]][:LIKELY]
+        known = self.bounds.checked & ~self.bounds.entangled
+        suspects = [node for node in self.cache.suspects if known[node]][:LIKELY]
         if not suspects or not number or not all(map(self._can_batch, new.sizes)):
             return np.zeros(number, np.bool_)
         losses = self._losses(suspects)
@@ -99,8 +104,8 @@ class Assessment:
         tight = (bounds.free - came * asked.record_mem <= bounds.expected).any(axis=1)
         number = int(tight.argmax()) if tight.any() else len(primaries)
         nodes = bounds.unproved(asked, *primaries[:number]).tolist() if number else []
-        if not nodes:
-            return number
+        if not nodes or bounds.entangled[nodes].any():
+            return 0 if nodes else number
         losses = self._losses(nodes)
         assert losses is not None
         positions = losses.positions(nodes)
@@ -126,10 +131,21 @@ class Assessment:
         fragile[nodes] = ~self._survived(nodes)
         return fragile
 
+    def fatal_by_tags(self) -> list[int]:
+        """The nodes whose loss is fatal, perhaps for tags of their instances."""
+        state, hosts = self.state, np.zeros(len(self.state.group), np.bool_)
+        hosts[state.pnode[_tagged(state) & (state.pnode != NOWHERE)]] = True
+        fatal = hosts & self.bounds.fatal & self.bounds.checked
+        unsure = [node for node in self.bounds.unproved().tolist() if hosts[node] and not fatal[node]]
+        fatal[unsure] = ~self._survived(unsure)
+        return np.flatnonzero(fatal).tolist()
+
     def _can_batch(self, asked: RequestedInstance) -> bool:
         """Whether losses with a new instance are simulated; otherwise the rule is tried."""
         columns = self.state.columns
-        if asked.forthcoming or len(asked.tags) or not self._simulable:
+        if asked.forthcoming or len(asked.tags) or placement_rules.is_ruled(self.state, asked):
+            return False
+        if not self._simulable:
             return False
         return asked.spindles is not None or not columns.excl_stor.any()
 
@@ -158,21 +174,21 @@ class Assessment:
 
     def _survived(self, nodes: Sequence[int]) -> Bools:
         """Whether the loss of each node is survived as the state is."""
-        survived = [np.zeros(0, np.bool_)]
-        for some in self._parts(nodes):
+        entangled, survived = self.bounds.entangled, dict[int, bool]()
+        for some in self._parts([node for node in nodes if not entangled[node]]):
             losses = self._losses(some)
-            if losses is None:
-                tried = (can_be_lost(self.state, node, self.bounds.scope) for node in some)
-                survived.append(np.array(list(tried), np.bool_))
-            else:
-                survived.append(LossBatch(losses, losses.positions(some)).survived())
-        return np.concatenate(survived)
+            if losses is not None:
+                batch = LossBatch(losses, losses.positions(some))
+                survived |= zip(some, batch.survived().tolist(), strict=True)
+        others = (node for node in nodes if node not in survived)
+        survived |= {node: can_be_lost(self.state, node, self.bounds.scope) for node in others}
+        return np.array([survived[node] for node in nodes], np.bool_)
 
     def _first_fatal(
         self, nodes: Sequence[int], asked: RequestedInstance, primary: int, secondary: int
     ) -> int:
         """The first of some nodes that cannot be lost with a new instance, NOWHERE if all can."""
-        likely = LIKELY if nodes[0] in self.cache.suspects else 0
+        likely = LIKELY if nodes and nodes[0] in self.cache.suspects else 0
         for some in (*self._parts(nodes[:likely]), *self._parts(nodes[likely:])):
             losses = self._losses(some)
             assert losses is not None
@@ -226,3 +242,46 @@ def assess(
     if spared is not None:
         checked = checked & ~spared
     return Assessment(bounds(state, scope, checked), cache or LossCache())
+
+
+def assess_for_requests(
+    state: State,
+    scope: Bools,
+    options: PlacementOptions,
+    spared: Bools | None = None,
+    cache: LossCache | None = None,
+) -> Assessment:
+    """Assess as :func:`assess`, so that tags of a few instances do not refuse all requests.
+
+    A loss that is fatal already, and would not be without the tags of the node's instances, refuses nobody:
+    these instances are excused, that is, judged without their tags.
+    """
+    found = assess(state, scope, options, spared, cache)
+    excused = [row for node in found.fatal_by_tags() for row in _excused(state, node, scope)]
+    if not excused:
+        return found
+    return replace(found, bounds=bounds(state.excusing(excused), scope, found.bounds.checked))
+
+
+def _excused(state: State, node: int, scope: Bools) -> frozenset[int]:
+    """Find the instances (rows) without whose tags the loss of a node is survived; none if it is not.
+
+    Few of them: those that do not come back first, then all that have such tags.
+    """
+    tagged = frozenset(np.flatnonzero(_tagged(state) & (state.pnode == node)).tolist())
+    excused = frozenset[int]()
+    while True:
+        tried = state.excusing(excused)
+        lost = {each.instance for each in recover(tried.copy(), node, scope) if each.node == NOWHERE}
+        if not lost:
+            return excused
+        more = (lost & tagged) - excused or tagged - excused
+        if not more:
+            return more
+        excused |= more
+
+
+def _tagged(state: State) -> Bools:
+    """Mark the instances whose tags limit their nodes."""
+    ruled = state.rules.instances.any if state.rules is not None else np.False_
+    return np.asarray(ruled | state.classes.any(axis=1))

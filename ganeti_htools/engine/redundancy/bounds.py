@@ -4,7 +4,7 @@ The failovers of mirrored instances are exact sums. For the demand of all others
 most losses survived or fatal; :mod:`.simulate` or the rule decides the rest.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,17 +19,24 @@ from ganeti_htools.engine.redundancy.demand import (
 )
 from ganeti_htools.engine.redundancy.failover_load import FailoverLoad
 from ganeti_htools.engine.redundancy.fatal_losses import fatal_losses
-from ganeti_htools.engine.redundancy.packing_bounds import TargetRoom, surely_found, surely_missing
+from ganeti_htools.engine.redundancy.packing_bounds import (
+    TargetRoom,
+    surely_anywhere,
+    surely_found,
+    surely_missing,
+)
 from ganeti_htools.engine.redundancy.rule import DRBD, bound, bound_to_nodes
 from ganeti_htools.engine.rules import placement_rules
 from ganeti_htools.engine.rules.class_limits import refuses
 from ganeti_htools.engine.rules.resources import DISK, MEMORY, SPINDLES, check_hard
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints, availability, sorted_unique
-from ganeti_htools.model.placement_tags import has_rules
 from ganeti_htools.model.state import RequestedInstance, State
 
 # The resources that the sums are made of; property tests compare with the rule.
 check_hard((MEMORY, DISK, SPINDLES), "global N+1 redundancy")
+
+# A proof that the demand of lost nodes finds room.
+Proof = Callable[[DisplacedDemand, Ints, Bools, TargetRoom, Bools], Bools]
 
 # So many of a group's nodes with most free memory are tried as targets before all are.
 ROOMIEST = 8
@@ -62,6 +69,15 @@ class RedundancyBounds:
     def free(self) -> Ints:
         """The free memory of nodes (MiB)."""
         return self.state.columns.unallocated
+
+    @cached_property
+    def entangled(self) -> Bools:
+        """The nodes that are not simulated (:func:`.placement_rules.entangled`)."""
+        return np.logical_or(*self._entangled)
+
+    @cached_property
+    def _entangled(self) -> tuple[Bools, Bools]:
+        return placement_rules.entangled(self.state)
 
     @cached_property
     def expected(self) -> Ints:
@@ -141,14 +157,18 @@ class RedundancyBounds:
     def _unproved_in(
         self, group: int, asked: RequestedInstance | None = None, primaries: Sequence[int] = ()
     ) -> Ints:
-        """The same for the nodes of one group. Nothing is proved of instances with rules about nodes."""
+        """The same for the nodes of one group.
+
+        Of entangled nodes little is proved, and nothing with a new instance that has rules.
+        """
         demand, room = self._after(asked, primaries)
         moved_mem, primary = 0, NOWHERE
         if asked is not None and asked.mirrored:
             moved_mem, [primary] = asked.record_mem, primaries
         mates = np.flatnonzero(self.scope & (self.state.group == group))
-        ruled = placement_rules.hosts(self.state)
-        if asked is not None and has_rules(asked.row.tags):
+        together, ruled = self._entangled
+        if asked is not None and placement_rules.is_ruled(self.state, asked):
+            ruled = placement_rules.hosts(self.state)
             ruled[list(primaries)] = True
         rows = mates[((demand.number > 0) | ruled)[mates] & self.checked[mates]]
         # Nodes with and without exclusive storage may take different instances by the same policy.
@@ -156,16 +176,23 @@ class RedundancyBounds:
         unsure = (demand.recreated[rows] & mixed) | ruled[rows]
         unknown, rows = rows[unsure], rows[~unsure]
         roomiest = mates[np.argsort(room.memory[mates])[-ROOMIEST:]]
+
+        def unproved(rows: Ints, targets: Ints, proof: Proof) -> Ints:
+            if not len(rows):
+                return rows
+            lost = rows[:, np.newaxis]
+            # A new mirrored instance may fail over to any node.
+            left = room.memory[targets] - self.load.between(lost, targets) - moved_mem * (lost == primary)
+            classes = tuple(
+                load.room(self.state.columns, lost, targets, asked, primaries) for load in self.classes
+            )
+            return rows[~_found(self.state, demand, rows, targets, room.on(targets, left, classes), proof)]
+
+        joint = unproved(rows[together[rows]], mates, surely_anywhere)
+        rows = rows[~together[rows]]
         for targets in (roomiest, mates) if len(mates) > ROOMIEST else (mates,):
-            if len(rows):
-                lost = rows[:, np.newaxis]
-                # A new mirrored instance may fail over to any node.
-                left = room.memory[targets] - self.load.between(lost, targets) - moved_mem * (lost == primary)
-                classes = tuple(
-                    load.room(self.state.columns, lost, targets, asked, primaries) for load in self.classes
-                )
-                rows = rows[~_found(self.state, demand, rows, targets, room.on(targets, left, classes))]
-        return np.concatenate([unknown, rows])
+            rows = unproved(rows, targets, surely_found)
+        return np.concatenate([unknown, joint, rows])
 
     def _after(
         self, asked: RequestedInstance | None, primaries: Sequence[int], joins: bool = True
@@ -196,7 +223,7 @@ class RedundancyBounds:
 
     def _bound(self, asked: RequestedInstance, primary: int) -> bool:
         """Whether a new unmirrored instance could not come back anyway, for its storage units or rules."""
-        if self.state.rules is not None and has_rules(asked.row.tags):
+        if placement_rules.is_ruled(self.state, asked):
             return True  # perhaps; the rule decides
         if not self.state.columns.shape.binds:
             return False
@@ -277,6 +304,8 @@ def bounds(state: State, scope: Bools, checked: Bools) -> RedundancyBounds:
         stuck |= ~state.allowed_migrations[lost, partners]
     fatal = fatal_losses(state, settled, mirrored, scope)
     fatal[lost[stuck]] = True
+    refused = state.pnode[mirrored[~placement_rules.can_fail_over(state, mirrored)]]
+    fatal[refused[~np.logical_or(*placement_rules.entangled(state))[refused]]] = True
     demand = displaced_demand(state, settled)
     found = RedundancyBounds(state, scope, checked, fatal, load, mirrored, demand, classes)
     found.find_fatal()
@@ -293,7 +322,7 @@ def unproved_losses(state: State, lost: Ints, takers: Ints) -> Ints:
     demand, room = displaced_demand(state, here), TargetRoom.of(state.columns)
     sure = (
         ~demand.recreated[lost]
-        & ~placement_rules.hosts(state)[lost]
+        & ~np.logical_or(*placement_rules.entangled(state))[lost]
         & ~np.isin(lost, state.pnode[here & (state.template == DRBD)])
     )
     rows = lost[sure]
@@ -306,7 +335,14 @@ def unproved_losses(state: State, lost: Ints, takers: Ints) -> Ints:
     return lost[~sure] if len(takers) else lost
 
 
-def _found(state: State, demand: DisplacedDemand, rows: Ints, targets: Ints, room: TargetRoom) -> Bools:
+def _found(
+    state: State,
+    demand: DisplacedDemand,
+    rows: Ints,
+    targets: Ints,
+    room: TargetRoom,
+    proof: Proof = surely_found,
+) -> Bools:
     """Whether the demand of each row certainly finds room on targets with so much room (rows by targets)."""
     lost = rows[:, np.newaxis]
     reach = targets != lost
@@ -317,7 +353,7 @@ def _found(state: State, demand: DisplacedDemand, rows: Ints, targets: Ints, roo
     sees = availability(state.columns)[len(room.disk) :][: len(demand.pools)]
     for seen, wanted in zip(sees, demand.pools, strict=True):
         reach &= seen[targets] | ~wanted[lost]
-    return surely_found(demand, rows, reach, room, state.columns.excl_stor[targets])
+    return proof(demand, rows, reach, room, state.columns.excl_stor[targets])
 
 
 def _less(values: Ints, rows: Sequence[int], amount: int) -> Ints:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.redundancy.rule import DRBD, SURVIVES
+from ganeti_htools.engine.rules import placement_rules
 from ganeti_htools.engine.rules.class_limits import refused_amounts
 from ganeti_htools.engine.rules.resources import DISK, MEMORY, SPINDLES, check_hard
 from ganeti_htools.model.cluster import MAX_MIB
@@ -55,8 +56,8 @@ class DisplacedDemand:
     are those of exclusive storage, UNKNOWN if an instance does not say. ``shared`` tells whether any instance
     is on shared storage, so that migration tags matter, ``recreated`` whether any is not, so that policies
     matter. ``pools`` tells whether any is on a pool that some nodes do not see (pools by nodes). ``classes``
-    are the amounts of each custom class. ``refused`` marks the nodes that refuse the amounts of any instance
-    (lost nodes by nodes), None if nodes limit none.
+    are the amounts of each custom class. ``refused`` marks the nodes that refuse any instance for its amounts
+    or its rules of tags (lost nodes by nodes), None if there are no such limits.
     """
 
     number: Ints
@@ -141,11 +142,12 @@ def displaced_demand(state: State, settled: Bools) -> DisplacedDemand:
 
 
 def _refusals(state: State, rows: Ints) -> Bools | None:
-    """The nodes that refuse the amounts of some of these instances (rows), by lost nodes."""
-    if not (state.columns.shape.classes or state.columns.shape.limited):
+    """The nodes that refuse some of these instances (rows), by lost nodes."""
+    if not (state.columns.shape.classes or state.columns.shape.limited or state.rules):
         return None
     refused = np.zeros((len(state.group), len(state.group)), np.bool_)
-    np.logical_or.at(refused, state.pnode[rows], refused_amounts(state, rows))
+    each = refused_amounts(state, rows) | ~placement_rules.allowed_primaries(state, rows)
+    np.logical_or.at(refused, state.pnode[rows], each)
     return refused
 
 

@@ -60,6 +60,17 @@ def surely_found(
     return np.asarray(enough | (share.sum(axis=1) - full > 1 + ROUNDING))
 
 
+def surely_anywhere(
+    demand: DisplacedDemand, rows: Ints, reach: Bools, room: TargetRoom, exclusive: Bools
+) -> Bools:
+    """Whether each target but the lost node itself takes the whole demand; arguments as above."""
+    takes = reach & (_shares(room.memory, demand.memory, rows) >= 1)
+    for other in _other_shares(demand, rows, room, exclusive):
+        takes = takes & (other >= 1)
+    others = reach.shape[1] - 1
+    return np.asarray((np.count_nonzero(takes, axis=1) == others) & (others > 0))
+
+
 def _other_shares(demand: DisplacedDemand, rows: Ints, room: TargetRoom, exclusive: Bools) -> Iterator[Any]:
     """The shares of all wanted resources but memory; infinite where a row wants none (rows by targets)."""
     amounts = zip((*room.disk, *room.classes), (*demand.disk, *demand.classes), strict=True)

@@ -92,7 +92,7 @@ def _refusing_rules(state: State, trial: Trial | None) -> str:
     """Return the rules of tags that refuse all candidates; empty if there are other reasons."""
     if trial is None or state.rules is None or (trial.codes != CODE[Fail.RULE]).any():
         return ""
-    return placement_rules.refusals(state, trial.asked, trial.pnode, trial.pnode[:0])
+    return ", ".join(placement_rules.refusals(state, trial.asked, trial.pnode, trial.pnode[:0]))
 
 
 def bound_to_nodes(state: State, rows: Ints, scope: Bools) -> Bools:

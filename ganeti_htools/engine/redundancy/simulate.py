@@ -13,7 +13,7 @@ import numpy as np
 from ganeti_htools.engine.redundancy.cache import LossCache
 from ganeti_htools.engine.redundancy.deltas import SpreadWeights
 from ganeti_htools.engine.redundancy.rule import instances_of
-from ganeti_htools.engine.rules import affinity
+from ganeti_htools.engine.rules import affinity, placement_rules
 from ganeti_htools.engine.rules.choice import CLOSE
 from ganeti_htools.engine.rules.components import COMPONENTS, INDEX, LOCATION_EXCLUSION, WEIGHTS
 from ganeti_htools.engine.rules.deviation import Deviation
@@ -116,11 +116,12 @@ class Losses:
 def simulated(state: State, lost: Ints, scope: Bools, cache: LossCache) -> Losses | None:
     """The losses of nodes (rows in ascending order), each by itself; their failovers must be possible.
 
-    None where only the rule can tell: nodes are told apart by their storage, custom classes or rules of tags,
-    some node has no score, or an instance does not say how many spindles it needs where they count.
+    None where only the rule can tell: nodes are told apart by their storage or custom classes, some node has
+    no score, or an instance does not say how many spindles it needs where they count. Wrong for
+    :func:`.placement_rules.entangled` nodes.
     """
     columns, online = state.columns, ~state.columns.offline
-    if state.differ:
+    if columns.shape.binds:
         return None
     spreads = SpreadWeights.of(columns)
     parts = node_values(columns)
@@ -223,6 +224,9 @@ def _displaced(
         targets &= np.array([delta.allowed for delta in deltas])
     if state.allowed_migrations is not None:
         targets &= state.allowed_migrations[owners] | ~moves[:, np.newaxis]
+    if state.rules is not None:
+        rows = np.array([asked.index for asked in instances], np.int64)
+        targets[rows != NOWHERE] &= placement_rules.allowed_primaries(state, rows[rows != NOWHERE])
     counts = np.array([delta.counts for delta in deltas]).reshape(number, size)
     for at, asked in enumerate(instances):
         if len(asked.desired):

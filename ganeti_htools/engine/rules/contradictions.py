@@ -182,8 +182,8 @@ def _problem(empty: State, instances: Sequence[Instance]) -> _Problem:
                 allowed[rule][row] = False
     for row, instance in enumerate(instances):
         parsed = placement_tags(instance.tags)
-        own = single[parsed.on, parsed.nodes] | set(map(tag_of, parsed.apart))
-        if own := own | {f"{TOGETHER}{name}" for name in parsed.together}:
+        own = single[parsed.on, parsed.nodes] | set(map(tag_of, parsed.apart & known.distances.keys()))
+        if own := own | {f"{TOGETHER}{name}" for name in parsed.together & known.sets.keys()}:
             rules[row] = frozenset(own)
     distances = list(map(distance_of, known.near))
     return _Problem(

@@ -4,7 +4,7 @@ A placement must not break a rule anew. An instance may stay on its own nodes an
 if its rules do not allow them. Force, lost nodes and evacuations change nothing about that.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import Any
 
@@ -85,9 +85,10 @@ def allows(
 def _with_mates(counts: Ints, of: InstanceRules, was: Any, node: Any) -> Any:
     """Whether a node has all members of the sets that are not on the node which the instance leaves."""
     good: Any = np.True_
+    members = counts.sum(axis=1)
     for which in range(of.sets.shape[-1]):
         chosen = of.sets[..., which]
-        elsewhere = counts.sum(axis=1)[chosen] - np.where(np.equal(was, NOWHERE), 0, counts[chosen, was])
+        elsewhere = members[chosen] - np.where(np.equal(was, NOWHERE), 0, counts[chosen, was])
         good = good & (counts[chosen, node] >= elsewhere)
     return good
 
@@ -100,13 +101,30 @@ def bound_by_rules(state: State, rows: Ints, scope: Bools) -> Bools:
     """
     if state.rules is None:
         return np.zeros(len(rows), np.bool_)
+    p = state.pnode[rows, np.newaxis]
+    takers = scope & (state.group == state.group[p]) & (np.arange(len(scope)) != p)
+    possible = takers & allowed_primaries(state, rows)
+    return np.asarray(state.rules.stuck[rows] | (takers.any(axis=1) & ~possible.any(axis=1)))
+
+
+def allowed_primaries(state: State, rows: Ints) -> Bools:
+    """Mark the nodes that rules allow as new primaries (instances by nodes)."""
+    shape = len(rows), len(state.group)
+    if state.rules is None:
+        return np.ones(shape, np.bool_)
     of = state.rules.instances.take(rows)
     each = InstanceRules(of.choice[:, np.newaxis], of.distances[:, np.newaxis], of.sets[:, np.newaxis])
     p, s = state.pnode[rows, np.newaxis], state.snode[rows, np.newaxis]
-    nodes = np.arange(len(scope))
-    takers = scope & (state.group == state.group[p]) & (nodes != p)
-    possible = takers & allows(state.rules, each, p, s, nodes)
-    return np.asarray(state.rules.stuck[rows] | ~possible.any(axis=1))
+    return np.broadcast_to(allows(state.rules, each, p, s, np.arange(shape[1])), shape)
+
+
+def can_fail_over(state: State, rows: Ints) -> Bools:
+    """Mark the mirrored instances (rows) that rules allow to fail over."""
+    if state.rules is None:
+        return np.ones(len(rows), np.bool_)
+    p, s = state.pnode[rows], state.snode[rows]
+    good = allows(state.rules, state.rules.instances.take(rows), p, s, s, p)
+    return np.broadcast_to(good, len(rows))
 
 
 def eligible(state: State, asked: RequestedInstance) -> Bools:
@@ -121,10 +139,44 @@ def hosts(state: State) -> Bools:
     """Mark the nodes that are primaries of instances with rules about their nodes."""
     found = np.zeros(len(state.group), np.bool_)
     if state.rules is not None:
-        of = state.rules.instances
-        ruled = (of.choice > 0) | (of.distances != NOWHERE).any(axis=1) | (of.sets != NOWHERE).any(axis=1)
-        found[state.pnode[ruled & (state.pnode != NOWHERE)]] = True
+        found[state.pnode[state.rules.instances.any & (state.pnode != NOWHERE)]] = True
     return found
+
+
+def is_ruled(state: State, asked: RequestedInstance) -> bool:
+    """Whether an instance has rules about its nodes."""
+    return state.rules is not None and bool(rules_of(state, asked).any[0])
+
+
+def entangled(state: State) -> tuple[Bools, Bools]:
+    """Mark the nodes with primaries of which one that leaves may change what rules allow another.
+
+    Those with unmirrored ones that stay together, each in one set, and all others. Mirrored ones do not
+    matter if they fail over to one node and stay together, or to nodes that keep the distance.
+    """
+    size, rules = len(state.group), state.rules
+    together, others = np.zeros((2, size), np.bool_)
+    if rules is None:
+        return together, others
+    placed = (state.pnode != NOWHERE)[:, np.newaxis]
+    for of, sets in ((rules.instances.distances, False), (rules.instances.sets, True)):
+        rows, at = np.nonzero((of != NOWHERE) & placed)
+        members, counted = defaultdict[tuple[int, int], list[int]](list), of[rows, at].tolist()
+        for row, which, node in zip(rows.tolist(), counted, state.pnode[rows].tolist(), strict=True):
+            members[node, which].append(row)
+        for (node, which), found in members.items():
+            mirrors = state.snode[found]
+            if len(found) < 2:
+                continue
+            if sets:
+                alike, single = (mirrors == mirrors[0]).all(), (of[found] != NOWHERE).sum(axis=1).max() == 1
+                together[node] |= alike and mirrors[0] == NOWHERE
+                others[node] |= not alike or (mirrors[0] == NOWHERE and not single)
+            else:
+                near = rules.near[rules.near_of[which]][:, mirrors]
+                close = near[mirrors].sum() > len(found) or near[node].any()
+                others[node] |= close or (mirrors == NOWHERE).any()
+    return together, others
 
 
 def fixed(state: State) -> Bools:
@@ -178,11 +230,11 @@ def reason_to_stay(state: State, index: int, sets: bool = False) -> str | None:
     return f"it stays together with others ({', '.join(tag for tag in tags if tag.startswith(TOGETHER))})"
 
 
-def refusals(state: State, asked: RequestedInstance, primaries: Ints, secondaries: Ints) -> str:
+def refusals(state: State, asked: RequestedInstance, primaries: Ints, secondaries: Ints) -> list[str]:
     """Return the rules that refuse some of these nodes (rows), the one that refuses most first."""
     found = [tag for node in primaries.tolist() for tag in broken_by(state, asked, node)]
     found += [tag for node in secondaries.tolist() for tag in broken_by(state, asked, secondary=node)]
-    return ", ".join(tag for tag, _ in Counter(found).most_common())
+    return [tag for tag, _ in Counter(found).most_common()]
 
 
 def mates(state: State, index: int) -> list[int]:
@@ -212,17 +264,19 @@ def broken_by(
     """Return the rules of an instance that are against these new nodes (rows), as tags."""
     if state.rules is None:
         return []
-    own, parsed, none = own_nodes(state, asked), placement_tags(asked.row.tags), np.zeros(0, np.int64)
+    own, parsed, known = own_nodes(state, asked), placement_tags(asked.row.tags), state.rules
     new = [state.cluster.nodes[node] for node in (primary, secondary) if node is not None and node not in own]
     found = [*dict.fromkeys(rule for node in new for rule in against(parsed, node))]
-    alone = InstanceRules(np.zeros((), np.int64), none, none)
-    rules = [
-        (tag_of(each), replace(alone, distances=np.array([state.rules.distances[each]])))
-        for each in sorted(parsed.apart)
-    ]
-    rules += [
-        (f"{TOGETHER}{each}", replace(alone, sets=np.array([state.rules.sets[each]])))
-        for each in sorted(parsed.together)
-    ]
-    found += [tag for tag, of in rules if not allows(state.rules, of, *own, primary, secondary)]
-    return found
+    apart, together = (
+        sorted(parsed.apart & known.distances.keys()),
+        sorted(parsed.together & known.sets.keys()),
+    )
+    names = [*map(tag_of, apart), *(f"{TOGETHER}{each}" for each in together)]
+    none = [NOWHERE]
+    each = InstanceRules(
+        np.zeros(len(names), np.int64),
+        np.array([known.distances[one] for one in apart] + none * len(together), np.int64)[:, np.newaxis],
+        np.array(none * len(apart) + [known.sets[one] for one in together], np.int64)[:, np.newaxis],
+    )
+    good = np.broadcast_to(allows(known, each, *own, primary, secondary), len(names))
+    return found + [name for name, kept in zip(names, good.tolist(), strict=True) if not kept]
