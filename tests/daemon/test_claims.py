@@ -3,7 +3,7 @@
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -157,11 +157,6 @@ def decide_without_ledger(daemon: Daemon, path: Path, error: str) -> None:
     ]
 
 
-def garbage(path: Path) -> str:
-    path.write_bytes(b"garbage" * 1000)
-    return "file is not a database"
-
-
 def of_a_newer_version(path: Path) -> str:
     with closing(sqlite3.connect(path)) as ledger:
         ledger.execute("CREATE TABLE ledger_version (version_num TEXT)")
@@ -174,17 +169,15 @@ def newer_version() -> str:
     return f"ledger: schema version 9999 is newer than this htoolsd ({VERSION}); install a newer htoolsd"
 
 
-@pytest.mark.parametrize("spoil", [garbage, of_a_newer_version])
 def test_claim_is_written_later_when_the_ledger_was_unusable(
-    tmp_path: Path, ganeti: Simulator, new: str, spoil: Callable[[Path], str]
+    tmp_path: Path, ganeti: Simulator, new: str
 ) -> None:
     path = tmp_path / "daemon" / "state" / "ledger.sqlite"
     path.parent.mkdir(mode=0o700)
-    error = spoil(path)
+    error = of_a_newer_version(path)
     with running(tmp_path / "daemon", config="config_seconds = 0.05\n") as daemon:
         wait_until(lambda: daemon.told("ledger unavailable"))
         wait_until(lambda: daemon.status()["claims"]["active"])
-        error = error if spoil is of_a_newer_version else f"{path}: {error}"
         decide_without_ledger(daemon, request(tmp_path, new, full_after(EACH)), error)
         path.rename(tmp_path / "spoilt")
         wait_until(lambda: daemon.status()["ledger"]["claims"] == 1)

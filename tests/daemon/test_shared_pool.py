@@ -1,16 +1,19 @@
 """Two clusters with one pool and one PostgreSQL: each daemon counts the use of both."""
 
+import itertools
 import json
+import random
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ganeti_htools.client.calls import ask
+from ganeti_htools.client.calls import CallRefusedError, ask
 from ganeti_htools.model.cluster import Cluster, Disk, Group
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
@@ -61,18 +64,24 @@ def seconds() -> float:
 
 
 @contextmanager
+def follower(directory: Path, data: Cluster, config: str) -> Iterator[Daemon]:
+    """Run a cluster, named as the directory, and its daemon within the block."""
+    directory.mkdir()
+    with (
+        simulator(directory, data, "--name", directory.name, "--job-seconds=0.01"),
+        running(directory, config=config) as daemon,
+    ):
+        yield daemon
+
+
+@contextmanager
 def clusters(
     directory: Path, postgresql: Server, seconds: float, data: Cluster | None = None, total: int = TOTAL
 ) -> Iterator[Both]:
     """Run both clusters with their daemons within the block."""
     config, data = configuration(postgresql.database(), seconds, total), data or rows()
     with ExitStack() as stack:
-        daemons = []
-        for name in "ab":
-            (directory / name).mkdir()
-            stack.enter_context(simulator(directory / name, data, "--name", name, "--job-seconds=0.01"))
-            daemons.append(stack.enter_context(running(directory / name, config=config)))
-        found = Both(*daemons)
+        found = Both(*(stack.enter_context(follower(directory / name, data, config)) for name in "ab"))
         wait_until(
             lambda: all(each.status()["ledger"]["behind_s"] is not None for each in (found.a, found.b))
         )
@@ -216,3 +225,53 @@ def test_clusters_that_race_for_a_pool_fill_it_with_the_ledger(tmp_path: Path, p
         assert not [each["info"] for each in answers if "the ledger" in each["info"]]
         assert sum(each["success"] for each in answers) == room
         assert room * 1024 < both.used() <= room * 1024 + 9
+
+
+def decide_for(daemon: Daemon, seconds: float, seed: int) -> list[Any]:
+    """Decide again and again; release some claims, and let others expire. Return the answers."""
+    chance, end = random.Random(seed), time.monotonic() + seconds
+    answers = list[Any]()
+    for number in itertools.count():
+        if time.monotonic() > end:
+            return answers
+        name = f"new{number}.example.org"
+        answers.append(decide(daemon, name, chance.randrange(200, 1600), claim=True))
+        if answers[-1]["success"] and chance.random() < 0.3:
+            with suppress(CallRefusedError):  # it has expired
+                ask(str(daemon.socket), "release", {"consumer": name})
+    return answers
+
+
+@pytest.mark.parametrize(
+    ("number", "on_server"),
+    [
+        (1, False),
+        (2, True),
+        pytest.param(4, True, marks=pytest.mark.long),
+        pytest.param(8, True, marks=pytest.mark.long),
+    ],
+)
+def test_pool_is_never_beyond_its_capacity_while_claims_end(
+    tmp_path: Path, postgresql: Server, number: int, on_server: bool
+) -> None:
+    ledger = postgresql.database() if on_server else ""
+    config = f"claim_seconds = 0.7\nclaim_wait_seconds = 20.0\n{configuration(ledger, 0.3)}"
+    with ExitStack() as stack, ThreadPoolExecutor(number) as pool:
+        daemons = [
+            stack.enter_context(follower(tmp_path / f"c{each}", replace(rows(), instances=()), config))
+            for each in range(number)
+        ]
+        wait_until(lambda: {each.status()["ledger"]["behind_s"] for each in daemons} == {0})
+        racing = [pool.submit(decide_for, daemon, 6.0, seed) for seed, daemon in enumerate(daemons)]
+        most = 0
+        while not all(each.done() for each in racing):
+            usages: Any = ask(str(daemons[0].socket), "usage", {"provider": "san.example.org"})
+            most = max(most, usages[0]["usages"][DISK]["used"])
+        answers = [answer for each in racing for answer in each.result()]
+        notes = [each["info"] for each in answers if "the ledger" in each["info"]]
+        assert not [each for each in notes if "no answer" not in each]
+        assert most > (TOTAL - RESERVED) / 2
+        if notes:
+            return  # on a busy machine a file may take longer than a decision waits
+        assert most <= TOTAL - RESERVED
+        assert [each.status()["ledger"]["beyond"] for each in daemons] == [0] * number

@@ -1,8 +1,12 @@
 """Claims written to the ledger, and restored from it by the next daemon.
 
-A decision is repeated while other clients claim the same resources, for ``claim_wait_seconds`` at most. Its
-nodes must have the generations on which it rests. Of a pool only the amounts matter. The transaction checks
+A decision is repeated while other clients claim the same resources. Its nodes must have the generations on
+which it rests, for ``claim_wait_seconds`` at most. Of a pool only the amounts matter. The transaction checks
 amounts anyway, so many clusters may change their pool all the time.
+
+A claim that has ended is free in memory at once. In the ledger it becomes ordinary use, until the ledger
+follows what Ganeti shows. A decision that meets room which the ledger still counts brings the ledger in step
+and is repeated.
 
 A claim that could not be written in time is written later, and marked if it exceeds the capacity. Until that
 is done, no decision waits for the ledger.
@@ -65,6 +69,12 @@ class LedgerView(Protocol):
 
     async def reread(self, providers: Collection[str], limit: float) -> None:
         """Read providers (uuids) again, and have decisions count their content. Raises LedgerError."""
+
+    async def poll(self) -> None:
+        """Ask Ganeti for its configuration and jobs."""
+
+    async def reconcile(self) -> None:
+        """Bring the ledger in step with the known cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +143,7 @@ class ClaimWriter:
         """Claim what a decision promised, if there is a claimant.
 
         If another client claimed the resources first, the decision is repeated. After ``until`` (of trio's
-        clock) it stands if its amounts fit.
+        clock) it stands if its amounts fit, and is repeated only if they do not.
         """
         before = self.claims.living
         self.claims.record(response, claimant)
@@ -143,7 +153,7 @@ class ClaimWriter:
         try:
             await self._write(names, {} if late else basis.generations)
         except (ConflictError, CapacityError) as error:
-            if not late and await self._must_repeat(names, basis, error):
+            if await self._must_repeat(names, basis, error):
                 self._take_back({*names, *response.about}, before)
                 return ClaimResult(until=min(until, trio.current_time() + self._wait))
             if isinstance(error, CapacityError):
@@ -200,7 +210,8 @@ class ClaimWriter:
     ) -> bool:
         """Read the providers of a refused claim again; return whether the decision must be repeated.
 
-        A decision whose basis is up to date may exceed the capacity, as rules that are not strict allow.
+        A decision may exceed the capacity, as rules that are not strict allow, if neither the ledger nor
+        Ganeti shows anything else than its basis.
         """
         synced, conflicts = self._view.synced, isinstance(error, ConflictError)
         if synced is None:
@@ -211,8 +222,18 @@ class ClaimWriter:
                 await self._view.reread(concerned, self._limit)
         except LedgerError:
             return conflicts
-        now = self.basis().generations
-        changed = any(now.get(uuid) != basis.generations.get(uuid) for uuid in concerned)
+
+        def is_outdated() -> bool:
+            now = self.basis().generations
+            return any(now.get(uuid) != basis.generations.get(uuid) for uuid in concerned)
+
+        changed = is_outdated()
+        if not changed and not conflicts:
+            with trio.move_on_after(self._wait):
+                await self._view.poll()
+                await self.wait_for_round()
+                await self._view.reconcile()
+            changed = is_outdated()
         if changed and not conflicts:
             self._ledger.claims.conflicts += 1
         return changed or conflicts
@@ -257,7 +278,7 @@ class ClaimWriter:
         self._written |= entries
 
     async def _catch_up(self) -> None:
-        """Write missing entries, and release those of ended claims. Raises LedgerError."""
+        """Write missing entries, and settle those of ended claims. Raises LedgerError."""
         synced = self._view.synced
         if synced is None:
             return
@@ -273,9 +294,9 @@ class ClaimWriter:
         ended = self._written.keys() - self.claims.living.keys() - self._in_progress
         if not entries and not ended:
             return
-        released = [self._written[name].consumer for name in sorted(ended)]
+        settled = [self._written[name].consumer for name in sorted(ended)]
         self._written |= {name: unconfirmed(entry) for name, entry in entries.items()}
-        exceeding = await self._ledger.claims.do(lambda ledger: catch_up(ledger, entries.values(), released))
+        exceeding = await self._ledger.claims.do(lambda ledger: catch_up(ledger, entries.values(), settled))
         for consumer in exceeding:
             _log.warning("claim exceeds the capacity", consumer=consumer.name)
         for name in ended:

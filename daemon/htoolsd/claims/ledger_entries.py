@@ -73,12 +73,12 @@ def write_claims(ledger: "Ledger", entries: Iterable[LedgerEntry], generations: 
 
 
 def catch_up(ledger: "Ledger", entries: Iterable[LedgerEntry], ended: Iterable[Consumer]) -> list[Consumer]:
-    """Write claims even beyond the capacity, and release ended ones; return those that exceed the capacity.
+    """Write claims even beyond the capacity, and settle ended ones; return those that exceed the capacity.
 
     Raises LedgerError.
     """
     for consumer in ended:
-        ledger.release(consumer.uuid)
+        ledger.settle(consumer.uuid)
     written = [ledger.claim(*entry, {}, beyond=True) for entry in entries]
     return [consumer for consumer in written if consumer.beyond]
 

@@ -108,6 +108,13 @@ def release(connection: Connection, consumer: str, generation: int | None = None
     return True
 
 
+def settle(connection: Connection, consumer: str) -> None:
+    """Have the promise to a consumer (uuid) count as use. Its amounts stay until the cluster shows others."""
+    locked = lock_consumer(connection, consumer, None, {"promised": None, "expires": None, "beyond": False})
+    if locked is not None:
+        raise_generations(connection, providers_of(connection, [locked[0]]), {})
+
+
 def providers_of(connection: Connection, consumer_ids: Collection[int]) -> set[int]:
     """Return the ids of the providers with allocations to these consumers (ids)."""
     found: set[int] = set()

@@ -163,6 +163,11 @@ class Ledger:
         with self._database.writing() as connection:
             return allocation.release(connection, consumer, generation)
 
+    def settle(self, consumer: str) -> None:
+        """Have the promise to a consumer count as use, until the ledger follows the cluster."""
+        with self._database.writing() as connection:
+            allocation.settle(connection, consumer)
+
     def expiring(self) -> tuple[Consumer, ...]:
         """Return the claims that have an end. Promises are left to those who made them.
 

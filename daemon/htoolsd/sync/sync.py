@@ -334,6 +334,7 @@ class Sync:
         asked = trio.current_time()
         jobs = await queries.query(client, "job", STATUS_FIELDS, status_filter(self._queue))
         ended = ended_subjects(self._queue, jobs)
+        known = self._queue.unfinished if self._queue else frozenset[int]()
         self._queue, became_empty = after_poll(self._queue, jobs)
         if became_empty:
             self._triggers[LIVE].by(self._live_begun + self._periods[LIVE] / _BUSY)
@@ -344,7 +345,9 @@ class Sync:
             await self._change(self._rows(), lambda: note_changes(self.model, ended, asked))
         if self.model.updating:
             self._triggers[UPDATES].by(asked)
-        await self._ask_work(client, self._queue, asked)
+        # The tables may not show yet what a job did that has just ended: it counts until the next poll.
+        recent = replace(self._queue, unfinished=self._queue.unfinished | known)
+        await self._ask_work(client, recent, begun)
 
     async def _ask_work(self, client: LuxiClient, queue: JobQueue, asked: float) -> None:
         """Pass on the opcodes of unfinished jobs, if they are needed. Raises LuxiError."""

@@ -73,6 +73,9 @@ class Looking:
     async def reconcile(self) -> None:
         self.synced = await self.worker.do(self.look)
 
+    async def poll(self) -> None:
+        pass
+
     async def reread(self, _providers: Collection[str], limit: float) -> None:
         await self.reconcile()
 
@@ -212,6 +215,56 @@ async def test_decides_again_when_capacity_was_taken(path: Path, mock_clock: Moc
         await here.worker.do(lambda ledger: ledger.claim(*held, {}))
         assert await here.decided(promise("new"), last=False) == "again"
         assert "500 of 10000 free" in await here.decided(promise("new"), last=False)
+
+
+async def test_decides_again_when_the_ledger_still_counts_a_claim_that_has_ended(
+    path: Path, mock_clock: MockClock
+) -> None:
+    async with daemon(path) as here:
+        here.writer.configure(2.0)
+        await round_of(here)
+        await here.decided(promise("old", mem=6000))
+        here.claims.cancel("old")
+        assert await here.decided(promise("new", mem=8000), last=False) == "again"
+        assert await here.decided(promise("new", mem=8000), last=False) == ""
+        await round_of(here)
+        assert await here.memory() == {"c/new": 8000}
+
+
+async def test_decides_again_when_ganeti_has_removed_an_instance(path: Path, mock_clock: MockClock) -> None:
+    async with daemon(path, instance("old", DiskTemplate.PLAIN, "a", mem=6000)) as here:
+        here.writer.configure(2.0)
+
+        async def poll() -> None:
+            here.view.cluster = here.view.of()
+
+        here.view.poll = poll  # type: ignore[method-assign]
+        assert await here.decided(promise("new", mem=8000), last=False) == "again"
+        assert await here.decided(promise("new", mem=8000), last=False) == ""
+
+
+async def test_late_decision_does_not_exceed_what_others_have_taken(
+    path: Path, mock_clock: MockClock
+) -> None:
+    async with daemon(path) as here:
+        held = Consumer("x", "x", "claim"), {A: {MEMORY: 9500}}
+        await here.worker.do(lambda ledger: ledger.claim(*held, {}))
+        assert await here.decided(promise("new"), last=True) == "again"
+
+
+async def test_ended_claim_counts_until_the_ledger_follows_ganeti(path: Path, mock_clock: MockClock) -> None:
+    async with daemon(path) as here:
+        await round_of(here)
+        await here.decided(promise("new"), promise("failed"))
+        for name in ("new", "failed"):
+            here.claims.cancel(name)
+        await round_of(here)
+        usage = await here.worker.do(lambda ledger: ledger.usage(A))
+        assert (usage[MEMORY], await here.memory()) == (2000, {})
+        here.view.cluster = here.view.of(promise("new").row)
+        await here.view.reconcile()
+        usage = await here.worker.do(lambda ledger: ledger.usage(A))
+        assert usage[MEMORY] == 1000
 
 
 async def test_claim_beyond_the_capacity_is_written_and_marked(path: Path, mock_clock: MockClock) -> None:
