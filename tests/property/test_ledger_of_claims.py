@@ -107,6 +107,9 @@ class Steps(RuleBasedStateMachine):
     def trigger(self) -> None:
         pass
 
+    async def poll(self) -> None:
+        pass
+
     async def reconcile(self) -> None:
         self.synced = await self.worker.do(self.look)
 
