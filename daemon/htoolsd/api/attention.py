@@ -217,6 +217,8 @@ def _of_files(status: Mapping[str, Any]) -> Iterator[Attention]:
     if aside := status["set_aside"]:
         text = f"damaged files were set aside: {first_names(aside)}"
         yield Attention("damaged", text, join(["ls", "-l", *aside]), aside)
+    if (http := status["http"])["error"]:
+        yield Attention("http", f"HTTP does not listen at {http['listen']}: {http['error']}", _LOG)
     if reload["error"]:
         text = f"the new configuration was rejected, the old one is in use: {reload['error']}"
         check = join(["htoolsd", "--config", reload["path"], "--check-config"]) if reload["path"] else _LOG

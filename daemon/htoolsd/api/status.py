@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -87,6 +88,7 @@ class StatusMethods:
         reload: ReloadStatus,
         capacity: CapacityCount,
         notifier: Notifier,
+        http: Callable[[], Mapping[str, Any]],
     ) -> None:
         self._socket = socket
         self._state_dir = state_dir
@@ -103,6 +105,7 @@ class StatusMethods:
         self._reload = reload
         self._capacity = capacity
         self._notifier = notifier
+        self._http = http
         self._health = HealthCache(sync)
         self._started, self._clock = time.time(), time.monotonic()
 
@@ -141,6 +144,7 @@ class StatusMethods:
             "capacity": self._capacity.status(),
             "reload": asdict(self._reload),
             "notify": self._notifier.status(),
+            "http": self._http(),
             "set_aside": await self._files_set_aside(),
             "memory_mib": resident_mib(),
         }

@@ -60,6 +60,11 @@ class HttpListener:
         self._page = page
         self._changed = trio.Event()
         self._refused = -inf
+        self._error: str | None = None
+
+    def status(self) -> dict[str, Any]:
+        """Return as JSON where it listens (empty: nowhere), and the error if it cannot."""
+        return {"listen": self._settings.listen, "error": self._error}
 
     def configure(self, settings: HttpSettings, limits: ConnectionLimits) -> None:
         """Use other settings soon, and read the token again."""
@@ -72,7 +77,7 @@ class HttpListener:
         """Serve until cancelled. Requests under way are answered after a change of the settings."""
         async with open_nursery() as clients:
             while True:
-                self._changed = trio.Event()
+                self._changed, self._error = trio.Event(), None
                 async with open_nursery() as nursery:
                     if self._settings.listen:
                         nursery.start_soon(self._listen, self._settings, clients)
@@ -88,7 +93,7 @@ class HttpListener:
                 text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
                 if text != logged:
                     _log.error("HTTP not listening", listen=settings.listen, error=text)
-                logged = text
+                logged = self._error = text
             await trio.sleep(_RETRY)
 
     async def _serve(self, settings: HttpSettings, where: Address, clients: trio.Nursery) -> None:
@@ -99,15 +104,19 @@ class HttpListener:
         if token is None:
             listen_again = partial(listen, where.path, "")
             acceptor = Acceptor(listen_again(), listen_again)
-            _log.info("HTTP listening", listen=settings.listen)
+            self._note_listening()
             try:
                 await acceptor.serve(serve, clients)
             finally:
                 acceptor.close()
         listener = trio.SocketListener(_bind(where))
-        _log.info("HTTP listening", listen=settings.listen)
+        self._note_listening()
         async with open_nursery():
             await trio.serve_listeners(serve, [listener], handler_nursery=clients)
+
+    def _note_listening(self) -> None:
+        self._error = None
+        _log.info("HTTP listening", listen=self._settings.listen)
 
     async def _client(self, names: Collection[str], token: bytes | None, stream: trio.SocketStream) -> None:
         from htoolsd.http.conversation import converse  # importing h11 takes time, and few daemons need it

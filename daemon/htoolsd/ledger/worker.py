@@ -41,6 +41,7 @@ LIMIT = 5.0  # seconds that callers wait for a result
 _REST = 5.0  # seconds from a failure until the database is tried again
 _EXPIRY = 5.0  # seconds between two searches for expired claims
 _COUNTING = 1.0  # seconds that the status waits for the counts
+_OPENING = 30.0  # seconds after the start in which the database may not be open yet
 _CLOSING = 2.0  # seconds that the end of the daemon waits for the database
 
 
@@ -159,6 +160,7 @@ class LedgerWorker:
         self._reporting = threading.Lock()
         self._reported = False
         self._defect = ""
+        self._started = time.monotonic()
 
     @property
     def error(self) -> str | None:
@@ -191,7 +193,7 @@ class LedgerWorker:
         try:
             with trio.move_on_after(_COUNTING) as waiting, suppress(LedgerError):
                 counts = await self.do(lambda ledger: ledger.counts(), probe=False)
-            if waiting.cancelled_caught:
+            if waiting.cancelled_caught and (self.opened or time.monotonic() - self._started > _OPENING):
                 error = f"no answer within {_COUNTING:g} s"
         except Exception as defect:  # of ours, or of the database; the status reports it
             error = self._note_defect(defect)

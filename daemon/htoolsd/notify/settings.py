@@ -60,6 +60,8 @@ class NotifySettings:
 
     def problem(self) -> str | None:
         """Return why the program cannot be run, None if it can."""
-        if self.program and not (os.path.isfile(self.program) and os.access(self.program, os.X_OK)):
+        if self.program and not (
+            os.path.isfile(self.program) and os.access(self.program, os.X_OK, effective_ids=True)
+        ):
             return f"{self.program}: expected a program that can be executed"
         return None

@@ -1,6 +1,9 @@
 """The check of a configuration: all its errors at once, and warnings."""
 
-from collections.abc import Mapping
+import os
+import pwd
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from ganeti_htools.model.errors import DataError, HtoolsError
 from htoolsd.config_keys import ConfigError
@@ -9,6 +12,42 @@ from htoolsd.ledger.records import UnavailableError, has_password
 from htoolsd.process.config import Config, exposes_password, load
 from htoolsd.socket.listening import group_number
 from htoolsd.socket.roles import resolve
+
+_USER = "htoolsd"  # of the systemd unit
+
+
+@contextmanager
+def daemon_user(path: str | None, given: Mapping[str, str | None]) -> Iterator[None]:
+    """Let root have only the rights of the daemon's user."""
+    user = _daemon_user(path, given) if os.geteuid() == 0 else None
+    if user is None:
+        yield
+        return
+    groups = os.getgroups()
+    os.setgroups(os.getgrouplist(user.pw_name, user.pw_gid))
+    os.setegid(user.pw_gid)
+    os.seteuid(user.pw_uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+        os.setgroups(groups)
+
+
+def _daemon_user(path: str | None, given: Mapping[str, str | None]) -> pwd.struct_passwd | None:
+    """Return the owner of the state directory, or else the user of the package; None for root."""
+    try:
+        directory = load(path, given).state_dir
+    except ConfigError as error:
+        directory = Config(**error.valid).state_dir
+    except HtoolsError:
+        directory = Config().state_dir
+    try:
+        owner = os.stat(directory).st_uid
+    except OSError:  # the daemon has never run
+        return next((user for user in pwd.getpwall() if user.pw_name == _USER), None)
+    return next((user for user in pwd.getpwall() if user.pw_uid == owner != 0), None)
 
 
 def check(path: str | None, given: Mapping[str, str | None]) -> tuple[list[str], list[str]]:

@@ -96,7 +96,8 @@ def main(argv: Sequence[str] | None = None, signs: Sequence[socket.socket] = ())
         return config
 
     if check:
-        errors, warnings = check_config.check(path, options)
+        with check_config.daemon_user(path, options):
+            errors, warnings = check_config.check(path, options)
         for line in (*(f"warning: {each}" for each in warnings), *errors):
             print_error(line)
         if not errors:
@@ -226,6 +227,7 @@ async def _run(
         reload,
         capacity,
         notifier,
+        lambda: http.status(),
     )
     metrics = MetricsMethods(status.report, sync)
     page = ReportPage(status.report, history, lambda: sync.model.available, cluster_name)

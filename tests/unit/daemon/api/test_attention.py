@@ -36,6 +36,7 @@ STATUS: dict[str, Any] = {
     "history": {"error": None, "damaged": 0},
     "set_aside": [],
     "notify": {"error": None},
+    "http": {"listen": "127.0.0.1:9719", "error": None},
     "reload": {"path": "/etc/htoolsd.toml", "error": None, "waiting": []},
     "decisions": {"alone": 0, "last_alone": None, "lost": 0},
 }
@@ -97,6 +98,11 @@ def test_nothing_needs_attention() -> None:
         (
             {"notify": {"error": "/alarm: exit status 1"}},
             "notifications are not delivered: /alarm: exit status 1; next: htoolsctl notify --test",
+        ),
+        (
+            {"http": {"error": "Address already in use"}},
+            "HTTP does not listen at 127.0.0.1:9719: Address already in use;"
+            " next: journalctl -u htoolsd -p warning",
         ),
         ({"ledger": {"beyond": 2}}, "claims beyond the capacity of their provider: 2; next: htoolsctl usage"),
         (

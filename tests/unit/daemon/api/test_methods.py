@@ -75,6 +75,7 @@ def methods(tmp_path: Path) -> tuple[Method, ...]:
             reload,
             CapacityCount(lambda: None),
             unused_notifier(tmp_path),
+            lambda: {"listen": "", "error": None},
         ),
     )
     return tuple(methods_of(*subjects))

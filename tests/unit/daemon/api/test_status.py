@@ -61,6 +61,7 @@ async def test_status_has_all_parts_of_the_daemon(autojump_clock: MockClock, tmp
             reload,
             CapacityCount(lambda: None),
             unused_notifier(tmp_path),
+            lambda: {"listen": "", "error": None},
         )
         methods.add(*methods_of(status))
         await sync.poll_all()

@@ -51,3 +51,25 @@ async def test_listens_again_after_an_error_of_its_socket(
     assert [(line["event"], line["error"]) for line in lines if line["log_level"] == "error"] == [
         ("HTTP not listening", "Input/output error")
     ]
+
+
+async def test_status_has_the_error_while_it_does_not_listen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("htoolsd.http.listener._RETRY", 0.01)
+    (tmp_path / "token").write_text("0123456789abcdef")
+    (tmp_path / "token").chmod(0o644)
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        listen = f"127.0.0.1:{unused.getsockname()[1]}"
+    settings = HttpSettings(listen=listen, token_file=str(tmp_path / "token"))
+    http = HttpListener(settings, LIMITS, Access(RoleSettings()), nothing, nothing, nothing)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(http.run)
+        while (status := http.status())["error"] is None:
+            await trio.sleep(0.01)
+        assert status["listen"] == listen
+        assert "expected mode 0600" in status["error"]
+        (tmp_path / "token").chmod(0o600)
+        while http.status()["error"] is not None:
+            await trio.sleep(0.01)
+        nursery.cancel_scope.cancel()

@@ -103,6 +103,15 @@ async def test_status_has_counts_and_conflicts(tried: LedgerWorker, tmp_path: Pa
     }
 
 
+async def test_database_that_is_opened_for_the_first_time_is_no_error(
+    tried: LedgerWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("htoolsd.ledger.worker._COUNTING", 0.0)
+    assert (await tried.status())["error"] is None
+    await tried.do(Ledger.providers)
+    assert (await tried.status())["error"] == "no answer within 0 s"
+
+
 async def test_unavailable_database_is_tried_again_later(
     tried: LedgerWorker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,9 @@
+import os
+import pwd
 import re
 from dataclasses import fields
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -15,7 +18,7 @@ from htoolsd.policies.settings import (
     RepairSettings,
     SqueezeSettings,
 )
-from htoolsd.process.check_config import check
+from htoolsd.process.check_config import check, daemon_user
 from htoolsd.process.config import Config, describe, exposes_password, load, reloaded, sample
 from htoolsd.socket.roles import RoleSettings
 
@@ -219,3 +222,27 @@ def test_check_names_all_unknown_users_and_groups(tmp_path: Path) -> None:
         ],
         [],
     )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can take the rights of others")
+def test_check_has_the_rights_of_the_daemons_user() -> None:
+    """The owner of the state directory; only the token is unreadable for it."""
+    user = pwd.getpwnam("nobody")
+    with TemporaryDirectory() as name:
+        folder, token = Path(name), Path(name) / "token"
+        folder.chmod(0o755)
+        token.write_text("0123456789abcdef")
+        token.chmod(0o600)
+        (folder / "state").mkdir()
+        config = folder / "config"
+        config.write_text(
+            f'state_dir = "{folder}/state"\n[http]\nlisten = "127.0.0.1:9"\ntoken_file = "{token}"\n'
+        )
+        with daemon_user(str(config), {}):
+            assert check(str(config), {}) == ([], [])
+        os.chown(folder / "state", user.pw_uid, user.pw_gid)
+        with daemon_user(str(config), {}):
+            assert (os.geteuid(), os.getegid()) == (user.pw_uid, user.pw_gid)
+            errors, _ = check(str(config), {})
+        assert errors == [f"{config}: http: token_file: {token}: Permission denied"]
+        assert os.geteuid() == 0
