@@ -76,9 +76,12 @@ class CapacityCount:
         command = [sys.executable, "-P", "-m", "htoolsd.metrics.count", str(LIMIT)]
         # The packages may be where only the programs look for them.
         environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-        self._complete, error = False, None
+        self._complete = False
         try:
             data = await trio.to_thread.run_sync(encode, cluster)
+            error: str | None = (
+                f"given up after {_LONGEST:.0f} s; some groups keep older figures, or have none"
+            )
             with trio.move_on_after(_LONGEST):
                 done = await trio.run_process(
                     command,
@@ -90,10 +93,7 @@ class CapacityCount:
                 )
                 self._complete = done.returncode == 0
                 self._take(done.stdout)
-                if done.returncode > 0:
-                    error = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-                elif done.returncode not in (0, -signal.SIGPROF):
-                    error = f"ended by {signal.Signals(-done.returncode).name}"
+                error = _error(done.returncode, done.stderr)
         except Exception as failure:  # a defect must not end the daemon
             error = f"{type(failure).__name__}: {on_one_line(str(failure))}"
         if error is not None and error != self._error:
@@ -107,3 +107,12 @@ class CapacityCount:
             present.setdefault(name, {})[figure] = value
         before = {} if self._complete else self._groups
         self._groups = before | {name: before.get(name, {}) | found for name, found in present.items()}
+
+
+def _error(status: int, stderr: bytes) -> str | None:
+    """Return why a process ended too early; None if it has counted all groups."""
+    if status == -signal.SIGPROF:
+        return f"given up after {LIMIT:.0f} s of CPU time; some groups keep older figures, or have none"
+    if status < 0:
+        return f"ended by {signal.Signals(-status).name}"
+    return stderr.decode(errors="replace").strip().rpartition("\n")[2] if status else None

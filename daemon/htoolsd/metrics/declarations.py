@@ -221,6 +221,13 @@ METRICS = (
         ("group",),
         _capacity("free_instances"),
     ),
+    Metric(
+        "htoolsd_capacity_complete",
+        "gauge",
+        "Whether the last count of these two figures reached all groups; 0 if it was given up.",
+        (),
+        lambda status: [] if status["capacity"]["age_s"] is None else [[int(status["capacity"]["complete"])]],
+    ),
     # Decisions and claims
     Metric(
         "htoolsd_decisions_total",

@@ -90,3 +90,13 @@ async def test_failure_is_reported(
         await ended(count)
         assert error in count.status()["error"]
         assert not count.status()["complete"]
+
+
+@pytest.mark.parametrize("limit", ["LIMIT", "_LONGEST"])
+async def test_count_that_was_given_up_is_reported(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    monkeypatch.setattr(capacity, limit, 0.001)
+    async with counting([sample("idle.data")]) as count:
+        count._wanted.set()
+        await ended(count)
+        assert count.status()["error"].startswith("given up after 0 s")
+        assert not count.status()["complete"]
