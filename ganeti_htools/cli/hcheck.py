@@ -30,6 +30,7 @@ from ganeti_htools.model.ganeti_version import rules_of
 from ganeti_htools.model.state import State
 from ganeti_htools.model.without_instances import emptied
 from ganeti_htools.planning import view
+from ganeti_htools.planning.instance_faults import instance_faults
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -67,9 +68,12 @@ def _check(state: State, movable: Bools, line: CommandLine) -> int:
     before = _findings([_group(state, row, capacity, worded) for row in rows], capacity)
     simulate = not (before.healthy or line.no_simulation)
     faults = storage_faults(state)
+    wrong = list(instance_faults(state.cluster.instances, state.cluster.iallocator))
     if line.verbose >= 1 and not line.json:
         for fault in storage.warnings(faults):
             warn(f"Warning: {fault}")
+        for each in wrong:
+            warn(f"Warning: {each.text}; next: {each.command}")
         for group, templates in health.policies_not_enabled(state.cluster).items():
             named = ", ".join(templates)
             warn(f"Warning: group {group}: its policy allows {named}, which the cluster does not enable")
@@ -86,7 +90,9 @@ def _check(state: State, movable: Bools, line: CommandLine) -> int:
     if line.json:
         stored = {"storage": storage.faults_json(faults)} if state.units.reported else {}
         broken = {"broken_rules": health.broken_rules_json(state, broken_rules(state))} if state.rules else {}
-        print_json(health.as_json(state, before, after, outlook) | stored | broken, state.cluster)
+        running = {"instance_faults": [each.to_json() for each in wrong]} if wrong else {}
+        document = health.as_json(state, before, after, outlook)
+        print_json(document | stored | broken | running, state.cluster)
     elif after or line.machine_readable:
         _print_findings(state, after or before, "FINAL", before, line)
     if line.machine_readable:

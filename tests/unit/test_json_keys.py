@@ -19,7 +19,7 @@ from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.maintenance_tags import roll_tag
 from ganeti_htools.model.tags import MAINTENANCE
-from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.model.types import DiskTemplate, Status
 from tests.support import by_hand
 from tests.support.by_hand import instance
 from tests.support.clusters import Shape
@@ -115,6 +115,12 @@ def uneven_units(crowded: bool = False) -> Cluster:
     )
 
 
+def running_when_down() -> Cluster:
+    """A node with an instance that runs although it should be down."""
+    row = replace(instance("a", DRBD, "n0", "n1"), status=Status.ERROR_UP)
+    return by_hand.cluster({"n0": 10_000, "n1": 10_000}, [row])
+
+
 def two_groups() -> Cluster:
     """One node with an instance, and nodes of another group."""
     made = by_hand.cluster({f"n{number}": 10_000 for number in range(3)}, [instance("a", EXT, "n0")])
@@ -164,6 +170,7 @@ def test_hcheck(report: Callable[..., Any]) -> None:
             report(hcheck, "--what-if-lost=n0", cluster=bound_to_node("n0")),
             report(hcheck, cluster=bound_to_node("n1")),
             report(hcheck, "--rules", cluster=bound_to_node("n9")),
+            report(hcheck, cluster=running_when_down()),
         ],
     )
 

@@ -1,5 +1,6 @@
 """Lines that need an administrator's attention, worst first, each with the next command. Pure functions."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from shlex import join
 from typing import Any, NamedTuple
@@ -9,7 +10,9 @@ from ganeti_htools.model.errors import first_names
 from ganeti_htools.model.maintenance_tags import maintenance_of
 from ganeti_htools.model.tags import SQUEEZING, standby
 from ganeti_htools.model.types import MirrorType, Status
+from ganeti_htools.planning.instance_faults import FAULTY, instance_faults
 from ganeti_htools.planning.maintenance_jobs import left_volume, removal_of
+from ganeti_htools.planning.view import is_called
 from htoolsd.notify.events import plan_end
 from htoolsd.plans.plan import Plan, PlanState
 
@@ -39,11 +42,13 @@ class SpecialRows(NamedTuple):
     """The rows of a cluster that may need attention.
 
     ``nodes`` are offline, drained, in maintenance or tagged by hsqueeze, each with the name of its group and
-    its instances. ``down`` are the instances that should run. ``iallocator`` chooses nodes for failovers.
+    its instances. ``down`` are the instances that should run, ``faults`` those that run and should not.
+    ``iallocator`` chooses nodes for failovers.
     """
 
     nodes: Sequence[tuple[Node, str, Sequence[Instance]]]
     down: Sequence[Instance]
+    faults: Sequence[Instance]
     iallocator: str
 
 
@@ -55,14 +60,16 @@ def special_rows(cluster: Cluster) -> SpecialRows:
         for node in cluster.nodes
         if node.closed or node.drained or SQUEEZING in node.tags
     }
-    down = []
+    down, faults = [], []
     for row in cluster.instances:
         if row.status in _DOWN and not row.forthcoming:
             down.append(row)
+        elif row.status in FAULTY:
+            faults.append(row)
         for name in (row.pnode, row.snode):
             if name in nodes:
                 nodes[name][2].append(row)
-    return SpecialRows(list(nodes.values()), down, cluster.iallocator or "hail")
+    return SpecialRows(list(nodes.values()), down, faults, cluster.iallocator or "hail")
 
 
 def attention(
@@ -75,7 +82,7 @@ def attention(
     plans = list(plans)
     found = list(_of_ganeti(status))
     if special is not None and status["cluster"]["master"]:
-        found += _of_instances(special, set(status["cluster"]["silent"]))
+        found += _of_instances(_settled(special, status["cluster"]), set(status["cluster"]["silent"]))
         found += _of_groups(status["groups"] or ())
     found += _of_failed_plans(plans)
     if special is not None and status["cluster"]["master"]:
@@ -102,6 +109,20 @@ def _of_ganeti(status: Mapping[str, Any]) -> Iterator[Attention]:
         yield Attention("silent", text, "gnt-cluster verify", cluster["silent"])
 
 
+def _settled(special: SpecialRows, status: Mapping[str, Any]) -> SpecialRows:
+    """Leave out instances on which a job works, or worked since their node reported.
+
+    Ganeti changes what it wants of an instance before it starts or stops the instance.
+    """
+    busy = {name for job in status["jobs"] for name in re.findall(r"\(([^)]*)\)", job["summary"])}
+
+    def settled(rows: Sequence[Instance]) -> list[Instance]:
+        kept = (row for row in rows if row.pnode not in status["updating"])
+        return [row for row in kept if not any(is_called(row.name, name) for name in busy)]
+
+    return special._replace(down=settled(special.down), faults=settled(special.faults))
+
+
 def _of_instances(special: SpecialRows, silent: set[str]) -> Iterator[Attention]:
     found: dict[str, tuple[list[str], list[str]]] = {}
     for row in special.down:
@@ -110,6 +131,8 @@ def _of_instances(special: SpecialRows, silent: set[str]) -> Iterator[Attention]
     for why, (names, command) in sorted(found.items(), key=lambda each: not each[0]):
         are = "is" if len(names) == 1 else "are"
         yield Attention("down", f"{first_names(names)} {are} down and should run{why}", join(command), names)
+    for fault in instance_faults(special.faults, special.iallocator):
+        yield Attention(*fault)
 
 
 def _way_up(row: Instance, special: SpecialRows, silent: set[str]) -> tuple[str, list[str]]:

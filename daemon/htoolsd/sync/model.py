@@ -164,7 +164,7 @@ def _nodes_with_changes(before: ModelTable | None, now: ModelTable) -> set[str]:
 
 def note_changes(model: Model, instances: Collection[str], when: float) -> Model:
     """Return the model in which instances have changed at a time; names may be cut off at a dot."""
-    rows = model.tables["instances"].rows if instances else ()
+    rows = model.tables["instances"].rows if "instances" in model.tables else ()
     changed = [row for row in rows if any(f"{_name(row)}.".startswith(f"{name}.") for name in instances)]
     nodes = {node for row in changed for node in _nodes(row)}
     return (

@@ -154,6 +154,7 @@ class Sync:
             "instances": len(cluster.instances) if cluster else None,
             "ganeti_rules": rules_of(cluster.ganeti).name if cluster else None,
             "silent": list(self.model.silent),
+            "updating": self.model.updating,
             "ages": self.ages(),
             "late": self.late,
             "generations": self.model.generations,
@@ -333,7 +334,8 @@ class Sync:
         }
         asked = trio.current_time()
         jobs = await queries.query(client, "job", STATUS_FIELDS, status_filter(self._queue))
-        ended = ended_subjects(self._queue, jobs)
+        if ended := ended_subjects(self._queue, jobs):
+            await self._change(self._rows(), lambda: note_changes(self.model, ended, asked))
         known = self._queue.unfinished if self._queue else frozenset[int]()
         self._queue, became_empty = after_poll(self._queue, jobs)
         if became_empty:
@@ -341,8 +343,6 @@ class Sync:
         await self._set_tables(CONFIGURATION, tables, begun)
         if self.model.answers and not nodes_without_live_data(self.model) <= self._without_live_data:
             self.request_live_data()
-        if ended:
-            await self._change(self._rows(), lambda: note_changes(self.model, ended, asked))
         if self.model.updating:
             self._triggers[UPDATES].by(asked)
         # The tables may not show yet what a job did that has just ended: it counts until the next poll.

@@ -7,7 +7,7 @@ import pytest
 from ganeti_htools.backends import simu, text
 from ganeti_htools.cli import hcheck
 from ganeti_htools.model.cluster import Cluster, Group
-from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.planning.group_health import group_health
 from tests.support import by_hand
 from tests.support.by_hand import instance
@@ -304,3 +304,18 @@ def test_redistribution_is_not_tried_in_vain(tmp_path: Path, capsys: pytest.Capt
     for options in (["-v", "--no-simulation"], []):
         run(tmp_path, two_groups(1000), "-O", "n0", *options)
         assert "edistribution" not in capsys.readouterr().out
+
+
+def test_names_instances_that_run_on_a_wrong_node(
+    tmp_path: Path, healthy: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On standard error; what Debian's prints stays."""
+    assert run(tmp_path, healthy) == 0
+    usual = capsys.readouterr().out
+    row = replace(healthy.instances[0], status=Status.WRONG_NODE)
+    assert run(tmp_path, replace(healthy, instances=(row, *healthy.instances[1:]))) == 0
+    out, err = capsys.readouterr()
+    assert (out, err) == (
+        usual,
+        "Warning: m runs on another node than its primary; next: gnt-instance migrate --cleanup m\n",
+    )

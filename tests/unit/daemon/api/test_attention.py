@@ -29,7 +29,15 @@ POLICY: dict[str, Any] = {
 }
 STATUS: dict[str, Any] = {
     "luxi": {"state": "reachable", "error": None},
-    "cluster": {"master": True, "nodes": 3, "late": False, "silent": [], "obstacle": None},
+    "cluster": {
+        "master": True,
+        "nodes": 3,
+        "late": False,
+        "silent": [],
+        "obstacle": None,
+        "updating": [],
+        "jobs": [],
+    },
     "groups": [],
     "policies": [POLICY],
     "ledger": {"error": None, "following": None, "beyond": 0},
@@ -240,6 +248,21 @@ def test_next_command_of_an_instance_that_is_down_can_work(
     status = {**STATUS, "cluster": {**STATUS["cluster"], "silent": list(silent)}}
     (line,) = (each for each in attention(status, special, (), NOW) if each.kind == "down")
     assert (line.text, line.command) == (f"web is down and should run{why}", command)
+
+
+@pytest.mark.parametrize("status", [Status.ERROR_DOWN, Status.WRONG_NODE, Status.ERROR_UP])
+def test_instance_under_a_job_needs_no_attention(status: Status) -> None:
+    """Nor before its node has reported since."""
+    found = cluster(status=status)
+
+    def job(name: str) -> dict[str, Any]:
+        return {"jobs": [{"id": 1, "status": "running", "summary": f"TEST_DELAY, INSTANCE_STARTUP({name})"}]}
+
+    assert len(lines(of=found)) == 1
+    assert len(lines(of=found, cluster=job("webs"))) == 1
+    assert lines(of=found, cluster=job("web")) == []
+    assert lines(of=found, cluster={"updating": ["node1"]}) == []
+    assert len(lines(of=found, cluster={"updating": ["node2"]})) == 1
 
 
 def test_volume_in_the_way_of_a_move_is_named() -> None:
