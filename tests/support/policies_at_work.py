@@ -18,6 +18,7 @@ from htoolsd.policies.decision import PolicyDecision
 from htoolsd.policies.schedule import Policies
 from htoolsd.policies.settings import PolicySettings
 from htoolsd.sync.sync import Sync
+from htoolsd.threads import Computations
 from tests.support.memory_ganeti import MemoryGaneti, following, ganeti
 from tests.support.policies import all_off
 from tests.support.worlds import uneven
@@ -69,6 +70,10 @@ class Working:
     def submitted(self) -> int:
         """How many jobs there are."""
         return len(list(self.luxid.jobs.unarchived()))
+
+    async def explain(self, name: str) -> dict[str, Any]:
+        """What a policy would do now."""
+        return await self.policies.explain(name, Computations(trio.lowlevel.checkpoint))
 
     def told(self, name: str = "rebalance") -> Mapping[str, Any]:
         """What is told of a policy."""

@@ -61,8 +61,11 @@ MAY_IMPORT = {
     "htoolsd.reservations": "model",
     "htoolsd.config_keys": "model",
     "htoolsd.damaged_files": "",
+    "htoolsd.threads": "client",
     "htoolsd.socket": "model backends luxi client nursery sockets htoolsd.config_keys",
-    "htoolsd.sync": "model backends luxi sources files nursery htoolsd.damaged_files htoolsd.reservations",
+    "htoolsd.sync": (
+        "model backends luxi sources files nursery htoolsd.damaged_files htoolsd.reservations htoolsd.threads"
+    ),
     "htoolsd.plans": f"{_LIBRARY} htoolsd.damaged_files htoolsd.sync htoolsd.claims",
     "htoolsd.history": f"{_LIBRARY} htoolsd.damaged_files",
     "htoolsd.notify": (
@@ -73,18 +76,18 @@ MAY_IMPORT = {
     "htoolsd.metrics": f"{_LIBRARY} commandline htoolsd.plans htoolsd.sync",
     "htoolsd.claims": f"{_LIBRARY} htoolsd.reservations htoolsd.sync htoolsd.ledger",
     "htoolsd.policies": (
-        f"{_LIBRARY} htoolsd.config_keys htoolsd.damaged_files htoolsd.sync htoolsd.plans htoolsd.history"
-        " htoolsd.claims htoolsd.ledger.state_copies"
+        f"{_LIBRARY} htoolsd.config_keys htoolsd.damaged_files htoolsd.threads htoolsd.sync htoolsd.plans"
+        " htoolsd.history htoolsd.claims htoolsd.ledger.state_copies"
     ),
     "htoolsd.report": f"{_LIBRARY} htoolsd.history htoolsd.metrics",
     "htoolsd.http": f"{_LIBRARY} htoolsd.config_keys htoolsd.socket htoolsd.metrics",
     "htoolsd.api": (
-        f"{_LIBRARY} commandline htoolsd.damaged_files htoolsd.socket htoolsd.sync htoolsd.plans"
-        " htoolsd.history htoolsd.ledger htoolsd.claims htoolsd.policies htoolsd.metrics"
+        f"{_LIBRARY} commandline htoolsd.damaged_files htoolsd.threads htoolsd.socket htoolsd.sync"
+        " htoolsd.plans htoolsd.history htoolsd.ledger htoolsd.claims htoolsd.policies htoolsd.metrics"
         " htoolsd.notify htoolsd.report"
     ),
     "htoolsd.process": (
-        f"{_LIBRARY} htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.history"
+        f"{_LIBRARY} htoolsd.threads htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.history"
         " htoolsd.api htoolsd.config_keys htoolsd.ledger htoolsd.claims htoolsd.policies htoolsd.metrics"
         " htoolsd.http htoolsd.notify htoolsd.report"
     ),

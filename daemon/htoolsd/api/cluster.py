@@ -18,7 +18,7 @@ from htoolsd.socket.methods import Args, File, flag, method
 from htoolsd.socket.roles import Role
 from htoolsd.sync.model import Model
 from htoolsd.sync.sync import NotSyncedError, Sync
-from htoolsd.sync.threads import ROW_BYTES, run_by_size
+from htoolsd.threads import ROW_BYTES, run_by_size
 
 
 def encode_answers(

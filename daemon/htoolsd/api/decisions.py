@@ -118,6 +118,10 @@ class Decisions:
             cast(DecisionAttempt, self._turn.give_up()).scope.cancel()
             gc.enable()  # the hung thread switched it off
 
+    async def idle(self) -> None:
+        """Return when no decision runs or waits."""
+        await self._turn.idle()
+
     def stop(self) -> None:
         """Refuse all decisions that have not begun."""
         self._turn.stop()

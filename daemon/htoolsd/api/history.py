@@ -3,8 +3,6 @@
 from dataclasses import asdict
 from typing import Any
 
-import trio
-
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.planning.placement_report import placement_report
@@ -13,6 +11,7 @@ from htoolsd.history.history import History
 from htoolsd.socket.methods import Args, File, method
 from htoolsd.socket.roles import Role
 from htoolsd.sync.sync import Sync
+from htoolsd.threads import Computations
 
 MAX_ENTRIES = 10_000  # in an answer
 
@@ -20,9 +19,10 @@ MAX_ENTRIES = 10_000  # in an answer
 class HistoryMethods:
     """Methods about the history. They raise RefusalError."""
 
-    def __init__(self, history: History, sync: Sync) -> None:
+    def __init__(self, history: History, sync: Sync, computations: Computations) -> None:
         self._history = history
         self._sync = sync
+        self._computations = computations
 
     @method(
         "Lists decisions, plans that were made or have ended, decisions of policies, and calls that changed"
@@ -60,7 +60,7 @@ class HistoryMethods:
         if cluster is None:
             raise RefusalError(Refusal.CLUSTER, "the cluster is not known yet")
         try:
-            now = await trio.to_thread.run_sync(placement_report, cluster, name, abandon_on_cancel=True)
+            now = await self._computations.run(lambda _pause: placement_report(cluster, name))
         except HtoolsError as error:
             raise RefusalError(Refusal.ARGUMENTS, f"why: {error}") from None
         entries = await self._history.find(HistoryQuery(instance=now.instance, most=MAX_ENTRIES))

@@ -7,6 +7,7 @@ from htoolsd.policies.schedule import Policies
 from htoolsd.socket.methods import Args, File, flag, method
 from htoolsd.socket.roles import Role
 from htoolsd.sync.sync import Sync
+from htoolsd.threads import Computations
 
 _NAMES = " or ".join(POLICIES)
 
@@ -14,9 +15,10 @@ _NAMES = " or ".join(POLICIES)
 class PolicyMethods:
     """Methods about policies. They raise RefusalError."""
 
-    def __init__(self, policies: Policies, sync: Sync) -> None:
+    def __init__(self, policies: Policies, sync: Sync, computations: Computations) -> None:
         self._policies = policies
         self._sync = sync
+        self._computations = computations
 
     @method(
         "Lists the policies: the mode, the last decision about each node group with its reason, the time of"
@@ -33,7 +35,7 @@ class PolicyMethods:
     )
     async def explain(self, args: Args, _file: File) -> object:
         try:
-            return await self._policies.explain(_policy("explain", args))
+            return await self._policies.explain(_policy("explain", args), self._computations)
         except HtoolsError as error:
             raise RefusalError(Refusal.CLUSTER, str(error)) from None
 

@@ -31,7 +31,7 @@ from htoolsd.socket.methods import Args, File, flag, method
 from htoolsd.socket.roles import Role
 from htoolsd.socket.server import Server
 from htoolsd.sync.sync import Sync
-from htoolsd.sync.threads import ROW_BYTES, run_by_size
+from htoolsd.threads import ROW_BYTES, run_by_size
 
 _PATIENCE = 1.0  # seconds that an answer waits for the health of the node groups, and for the disk
 

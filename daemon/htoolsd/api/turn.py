@@ -22,11 +22,18 @@ class DecisionTurn:
         self._limiter = trio.CapacityLimiter(1)
         self._stopped = False
         self._waits: set[trio.CancelScope] = set()
+        self._undecided = trio.lowlevel.ParkingLot()
 
     @property
     def waiting(self) -> int:
         """The number of waiting decisions."""
         return len(self._waits)
+
+    async def idle(self) -> None:
+        """Return when no decision runs or waits."""
+        await trio.lowlevel.checkpoint()
+        while self.running_since is not None or self._waits:
+            await self._undecided.park()
 
     def stop(self) -> None:
         """Refuse all waiting and later decisions."""
@@ -46,6 +53,7 @@ class DecisionTurn:
                 await self._limiter.acquire_on_behalf_of(borrower)
             finally:
                 self._waits.remove(scope)
+                self._undecided.unpark_all()
         if scope.cancelled_caught:
             if self._stopped:
                 raise RefusalError(Refusal.STOPPING, "htoolsd is stopping")
@@ -59,15 +67,18 @@ class DecisionTurn:
         if borrower in self.hung:
             self.hung.remove(borrower)
         else:
-            self.running_since = None
-            self._limiter.release_on_behalf_of(borrower)
+            self._end(borrower)
 
     def give_up(self) -> object:
         """End the present turn and return its holder. The holder's thread goes on."""
         self.hung.add(self._holder)
-        self.running_since = None
-        self._limiter.release_on_behalf_of(self._holder)
+        self._end(self._holder)
         return self._holder
+
+    def _end(self, borrower: object) -> None:
+        self.running_since = None
+        self._limiter.release_on_behalf_of(borrower)
+        self._undecided.unpark_all()
 
 
 class DecisionAttempt:

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import trio
-
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.planning.plan import Proposal
@@ -36,15 +34,8 @@ async def obstacle_now(inputs: PolicyInputs, remedy: Remedy, group: str) -> str 
 
 async def make_plan(inputs: PolicyInputs, remedy: Remedy, cluster: Cluster, bounds: PlanBounds) -> RemedyPlan:
     """Plan what a remedy would do in a group, one move per jobset. Raises HtoolsError."""
-    found = await trio.to_thread.run_sync(
-        remedy.plan,
-        cluster,
-        inputs.present_settings(remedy.policy, cluster),
-        bounds,
-        lambda _text: trio.from_thread.check_cancelled(),
-        abandon_on_cancel=True,
-        limiter=inputs.turn,
-    )
+    settings = inputs.present_settings(remedy.policy, cluster)
+    found = await inputs.computations.run(lambda pause: remedy.plan(cluster, settings, bounds, pause))
     return replace(found, proposal=in_order(found.proposal))
 
 

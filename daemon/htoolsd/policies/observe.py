@@ -23,6 +23,7 @@ from htoolsd.policies.remedy import GroupFacts, Need, PlanBounds, Remedy
 from htoolsd.policies.settings import PolicySettings, Reserve, SqueezeSettings
 from htoolsd.sync.model import Model
 from htoolsd.sync.sync import Sync
+from htoolsd.threads import Computations
 
 # Opcodes that may change any group unless this parameter names where.
 _ANYWHERE = {
@@ -42,7 +43,7 @@ class PolicyInputs:
     memory: MemoryFile
     settings: dict[str, PolicySettings]
     clock: Callable[[], float]
-    turn: trio.CapacityLimiter = field(default_factory=lambda: trio.CapacityLimiter(1))  # to make a plan
+    computations: Computations = field(default_factory=lambda: Computations(trio.lowlevel.checkpoint))
 
     def present_settings(self, policy: str, cluster: Cluster) -> PolicySettings:
         """Return the settings of a policy with the names that their objects have in the cluster."""
@@ -103,7 +104,7 @@ async def observe(inputs: PolicyInputs, remedy: Remedy) -> tuple[Cluster, list[S
         paused = await queries.watcher_pause(ganeti)
         jobs = await job_queries.unfinished(ganeti)
     now = inputs.clock()
-    measures = await trio.to_thread.run_sync(measure, remedy, settings, cluster, now, abandon_on_cancel=True)
+    measures = await inputs.computations.run(lambda _pause: measure(remedy, settings, cluster, now))
     names, known = _names(cluster), inputs.memory.content
     all_names = frozenset[str]().union(*names.values())
     memory = known.memories[remedy.policy]

@@ -41,6 +41,7 @@ from htoolsd.policies.remedy import Remedy, RemedyPlan
 from htoolsd.policies.settings import PolicySettings
 from htoolsd.sync.model import Model
 from htoolsd.sync.sync import Sync
+from htoolsd.threads import Computations
 
 _log = structlog.get_logger()
 
@@ -142,12 +143,12 @@ class Policies:
             for name in POLICIES
         ]
 
-    async def explain(self, name: str) -> dict[str, Any]:
+    async def explain(self, name: str, computations: Computations) -> dict[str, Any]:
         """Return as JSON what a policy would do now in each group, and what holds it back.
 
-        Raises HtoolsError.
+        Raises HtoolsError, RefusalError.
         """
-        groups = await evaluate.explain_groups(self._inputs, name)
+        groups = await evaluate.explain_groups(replace(self._inputs, computations=computations), name)
         return {**self._to_json(name), "groups": groups}
 
     async def remake_proposal(self, facts: Mapping[str, Any]) -> Proposal:
@@ -245,7 +246,7 @@ class Policies:
             self._remember_names()
             if active := self._active():
                 events = list(observe.node_events(before, model)) if before.cluster is not None else []
-                lost = await _groups_without_n1(model)
+                lost = await _groups_without_n1(model, self._inputs.computations)
                 if lost is not None:
                     events += (
                         f"group {group} has lost N+1 redundancy" for group in sorted(lost - without_n1)
@@ -462,11 +463,12 @@ def _without(taken: Mapping[str, str], situation: Situation) -> Situation:
     return replace(situation, bounds=bounds, conflict=f"{first} comes first" if first else None)
 
 
-async def _groups_without_n1(model: Model) -> set[str] | None:
+async def _groups_without_n1(model: Model, computations: Computations) -> set[str] | None:
     """Return the groups with nodes that fail N+1; None where that cannot be computed."""
-    if model.cluster is None:
+    cluster = model.cluster
+    if cluster is None:
         return None
     try:
-        return await trio.to_thread.run_sync(observe.groups_without_n1, model.cluster, abandon_on_cancel=True)
+        return await computations.run(lambda _pause: observe.groups_without_n1(cluster))
     except HtoolsError:  # the next decision of a policy reports it
         return None

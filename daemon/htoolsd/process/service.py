@@ -71,6 +71,7 @@ from htoolsd.socket.roles import Role
 from htoolsd.socket.server import Server
 from htoolsd.sync.storage_polls import StorageMode, StoragePollSettings
 from htoolsd.sync.sync import Sync
+from htoolsd.threads import LONGEST, Computations
 
 _log = structlog.get_logger()
 
@@ -174,6 +175,7 @@ async def _run(
         history.note,
         claim_writer,
     )
+    computations = Computations(decisions.idle, LONGEST)
     methods = Methods()
     access = Access(config.roles)
 
@@ -245,8 +247,8 @@ async def _run(
                 lambda: access.roles.of(caller.get()) is Role.ACT,
                 server.waiting,
             ),
-            PolicyMethods(policies, sync),
-            HistoryMethods(history, sync),
+            PolicyMethods(policies, sync, computations),
+            HistoryMethods(history, sync, computations),
             LedgerMethods(
                 ledger,
                 cluster_name,
@@ -294,6 +296,7 @@ async def _run(
         acceptor.close()
         accepting.cancel()
         decisions.stop()
+        computations.stop()
         server.stop()
 
     async def accept() -> None:

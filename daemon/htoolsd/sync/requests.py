@@ -17,7 +17,7 @@ from ganeti_htools.luxi.client import LuxiClient
 from ganeti_htools.luxi.framing import decode
 from ganeti_htools.luxi.queries import INFO_KEYS, QueryRow
 from htoolsd.sync.model import CONFIGURATION, LIVE
-from htoolsd.sync.threads import run_by_size
+from htoolsd.threads import run_by_size
 
 # In the order of the queries. An object is read before the objects that it names, so these are known unless
 # they were removed in between.

@@ -35,7 +35,7 @@ from htoolsd.sync.node_storage import (
 )
 from htoolsd.sync.polls import PollStatistics
 from htoolsd.sync.pool_probes import probe
-from htoolsd.sync.threads import run_by_size
+from htoolsd.threads import run_by_size
 
 _log = structlog.get_logger()
 

@@ -51,8 +51,8 @@ from htoolsd.sync.polls import LuxidState, PollStatistics
 from htoolsd.sync.requests import table_requests
 from htoolsd.sync.standby import StandbyFile
 from htoolsd.sync.storage_polls import StoragePolls
-from htoolsd.sync.threads import ROW_BYTES, run_by_size
 from htoolsd.sync.trigger import Trigger
+from htoolsd.threads import ROW_BYTES, run_by_size
 
 _log = structlog.get_logger()
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import trio
 
 from htoolsd.api.candidates import CandidateMethods
 from htoolsd.api.cluster import ClusterMethods
@@ -25,6 +26,7 @@ from htoolsd.socket.clients import ConnectionLimits
 from htoolsd.socket.methods import Method, Methods, methods_of
 from htoolsd.socket.server import Server
 from htoolsd.sync.sync import Sync
+from htoolsd.threads import Computations
 from tests.support.memory_peer import open_access
 from tests.support.notifying import unused_notifier
 from tests.support.policies import all_off, none_again
@@ -38,6 +40,7 @@ async def is_master() -> bool:
 def methods(tmp_path: Path) -> tuple[Method, ...]:
     sync = Sync("nowhere", is_master, 1.0, 1.0)
     plans = Plans(str(tmp_path), sync)
+    computations = Computations(trio.lowlevel.checkpoint)
     policies = Policies(str(tmp_path / "policies"), sync, plans, all_off(), lambda _decision: None)
     history = History(str(tmp_path / "history"), 1.0, 1)
     decisions = Decisions(1.0, 1.0, 1, lambda: (None, {}))
@@ -49,8 +52,8 @@ def methods(tmp_path: Path) -> tuple[Method, ...]:
         decisions,
         ClusterMethods(sync),
         PlanMethods(plans, sync, none_again),
-        PolicyMethods(policies, sync),
-        HistoryMethods(history, sync),
+        PolicyMethods(policies, sync, computations),
+        HistoryMethods(history, sync, computations),
         LedgerMethods(
             ledger,
             lambda: None,

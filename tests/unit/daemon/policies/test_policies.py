@@ -287,7 +287,7 @@ async def test_explain_changes_nothing(autojump_clock: MockClock, tmp_path: Path
         tmp_path, rebalance=replace(EAGER, hold=2, weekdays=("mon",), hours="00:00-00:01")
     ) as daemon:
         for _ in range(3):
-            told = await daemon.policies.explain("rebalance")
+            told = await daemon.explain("rebalance")
             (group,) = told["groups"]
             assert {each["condition"] for each in group["held"]} == {"hours", "hold"}
             assert group["moves"]
@@ -296,7 +296,7 @@ async def test_explain_changes_nothing(autojump_clock: MockClock, tmp_path: Path
 
 async def test_explains_settings_with_unknown_names(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with working(tmp_path, rebalance=replace(EAGER, exclude_instances=("ghost",))) as daemon:
-        explained = await daemon.policies.explain("rebalance")
+        explained = await daemon.explain("rebalance")
         assert explained["unknown"] == {"exclude_instances": ["ghost"]}
         assert explained["groups"][0]["moves"]
         assert (await daemon.decided()).outcome == "begun"

@@ -89,7 +89,7 @@ async def test_moves_by_hand_and_switched_nodes_rest(autojump_clock: MockClock, 
         async with working_on(
             daemon.luxid, tmp_path / "two", rebalance=replace(ACTS, mode="shadow")
         ) as other:
-            explained = await other.policies.explain("rebalance")
+            explained = await other.explain("rebalance")
             assert instance not in {
                 move["instance"] for each in explained["groups"] for move in each["moves"]
             }

@@ -126,7 +126,7 @@ async def test_power_down_yields_to_a_remedy_that_would_act(
         daemon.luxid.jobs.paused = None
         done = await rounds(daemon, "squeeze")
         assert (done[1].remedy, done[1].reason) == ("power down", "rebalance would act in the group")
-        explained = await daemon.policies.explain("squeeze")
+        explained = await daemon.explain("squeeze")
         (down,) = [each for each in explained["groups"] if each["remedy"] == "power down"]
         assert {"condition": "others", "reason": "rebalance would act in the group"} in down["held"]
 

@@ -1,0 +1,69 @@
+"""Work beside the event loop, by class.
+
+A look-up is short; if it is about much data it runs in a thread (:func:`run_by_size`). A computation for a
+caller may be long (:class:`Computations`). All threads share one interpreter with the thread that decides.
+"""
+
+from collections.abc import Awaitable, Callable
+from math import inf
+from typing import TypeVar
+
+import trio
+
+from ganeti_htools.client.protocol import Refusal, RefusalError
+
+ROW_BYTES = 500  # of an object in an answer, about
+LONGEST = 60.0  # seconds for a caller's computation, with the wait for its turn
+_LONG = 50_000  # bytes; more are worked on in a thread, so that the event loop stays free
+
+Result = TypeVar("Result")
+# Long work calls this now and then; it is the place where the work pauses or ends.
+Pause = Callable[[str], None]
+
+
+async def run_by_size(size: int, work: Callable[[], Result], abandon: bool = False) -> Result:
+    """Return the result of work on so many bytes, computed in a thread if they are many.
+
+    With ``abandon``, a cancelled caller does not wait for the thread.
+    """
+    return await trio.to_thread.run_sync(work, abandon_on_cancel=abandon) if size > _LONG else work()
+
+
+class Computations:
+    """Computations in a thread, one at a time. None begins, or goes on after a pause, while somebody decides.
+
+    ``idle`` returns when nobody decides. A computation ends with its caller, after ``longest`` seconds, and
+    when the daemon stops.
+    """
+
+    def __init__(self, idle: Callable[[], Awaitable[None]], longest: float = inf) -> None:
+        self._idle, self._longest = idle, longest
+        self._queue, self._thread = trio.Lock(), trio.CapacityLimiter(1)
+        self._stopped = False
+        self._scopes = set[trio.CancelScope]()
+
+    def stop(self) -> None:
+        """End all computations, and refuse later ones."""
+        self._stopped = True
+        for scope in self._scopes:
+            scope.cancel()
+
+    async def run(self, work: Callable[[Pause], Result]) -> Result:
+        """Return the result of work in a thread. Raises RefusalError, and what the work raises."""
+        with trio.move_on_after(0 if self._stopped else self._longest) as scope:
+            self._scopes.add(scope)
+            try:
+                async with self._queue:
+                    await self._idle()
+                    return await trio.to_thread.run_sync(
+                        work, self._pause, abandon_on_cancel=True, limiter=self._thread
+                    )
+            finally:
+                self._scopes.remove(scope)
+        if self._stopped:
+            raise RefusalError(Refusal.STOPPING, "htoolsd is stopping")
+        raise RefusalError(Refusal.BUSY, f"not computed within {self._longest:g} s; ask again")
+
+    def _pause(self, _news: str) -> None:
+        trio.from_thread.check_cancelled()
+        trio.from_thread.run(self._idle)

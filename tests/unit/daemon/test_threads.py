@@ -1,0 +1,121 @@
+import threading
+from collections.abc import Callable
+
+import pytest
+import trio
+import trio.testing
+
+from ganeti_htools.client.protocol import Refusal, RefusalError
+from htoolsd.api.turn import DecisionTurn
+from htoolsd.threads import Computations, Pause, run_by_size
+
+
+async def test_runs_only_much_work_in_a_thread() -> None:
+    def here() -> bool:
+        return trio.lowlevel.in_trio_run()
+
+    assert await run_by_size(10, here)
+    assert not await run_by_size(10**7, here)
+
+
+def pausing_until(done: threading.Event) -> Callable[[Pause], None]:
+    def work(pause: Pause) -> None:
+        while not done.wait(0.001):
+            pause("")
+
+    return work
+
+
+async def test_nothing_is_computed_while_somebody_decides() -> None:
+    turn, begun, done = DecisionTurn(5.0), list[bool](), threading.Event()
+    computations = Computations(turn.idle)
+    await turn.acquire_on_behalf_of("decision")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(computations.run, lambda _pause: begun.append(True))
+        await trio.testing.wait_all_tasks_blocked()
+        assert not begun
+        turn.release_on_behalf_of("decision")
+    assert begun
+
+    pauses = list[bool]()
+
+    def work(pause: Pause) -> None:
+        while not done.wait(0.001):
+            pauses.append(True)
+            pause("")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(computations.run, work)
+        while not pauses:
+            await trio.sleep(0.001)
+        await turn.acquire_on_behalf_of("decision")
+        await trio.sleep(0.05)  # the pause that was under way
+        number = len(pauses)
+        await trio.sleep(0.05)
+        assert len(pauses) == number
+        turn.release_on_behalf_of("decision")
+        done.set()
+
+
+async def test_waits_behind_decisions_that_wait_for_their_turn() -> None:
+    turn, order = DecisionTurn(5.0), list[str]()
+    computations = Computations(turn.idle)
+
+    async def decide() -> None:
+        await turn.acquire_on_behalf_of("second")
+        order.append("decision")
+        turn.release_on_behalf_of("second")
+
+    await turn.acquire_on_behalf_of("first")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(computations.run, lambda _pause: order.append("computation"))
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(decide)
+        await trio.testing.wait_all_tasks_blocked()
+        turn.release_on_behalf_of("first")
+    assert order == ["decision", "computation"]
+
+
+async def test_goes_on_when_a_hung_decision_is_given_up() -> None:
+    turn = DecisionTurn(5.0)
+    await turn.acquire_on_behalf_of("hung")
+    turn.give_up()
+    assert await Computations(turn.idle).run(lambda _pause: 1) == 1
+
+
+async def test_stop_ends_computations_under_way_and_refuses_others() -> None:
+    computations, done = Computations(trio.lowlevel.checkpoint), threading.Event()
+    refusals = list[Refusal]()
+
+    async def compute() -> None:
+        with pytest.raises(RefusalError) as refused:
+            await computations.run(pausing_until(done))
+        refusals.append(refused.value.kind)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(compute)
+        nursery.start_soon(compute)
+        await trio.sleep(0.01)
+        computations.stop()
+    await compute()
+    assert refusals == [Refusal.STOPPING] * 3
+
+
+async def test_a_computation_that_takes_too_long_is_refused() -> None:
+    with pytest.raises(RefusalError, match=r"not computed within 0.01 s; ask again") as refused:
+        await Computations(trio.lowlevel.checkpoint, 0.01).run(pausing_until(threading.Event()))
+    assert refused.value.kind is Refusal.BUSY
+
+
+async def test_thread_ends_with_its_caller() -> None:
+    ended = threading.Event()
+
+    def work(pause: Pause) -> None:
+        try:
+            pausing_until(threading.Event())(pause)
+        finally:
+            ended.set()
+
+    with trio.move_on_after(0.01):
+        await Computations(trio.lowlevel.checkpoint).run(work)
+    assert await trio.to_thread.run_sync(ended.wait, 5)
