@@ -12,7 +12,8 @@ import pytest
 
 from tests.support import messages
 from tests.support.clusters import Shape, cluster
-from tests.support.programs import PATIENCE, Daemon, connect, request_file, running
+from tests.support.lingering import lingering, within
+from tests.support.programs import PATIENCE, Daemon, connect, request_file, running, wait_until
 
 PROMPT = 1.0  # seconds of the daemon's CPU time; usually 0.2. Others may keep the machine busy.
 MIB = 1 << 20
@@ -128,3 +129,34 @@ def test_decides_while_policies_plan(daemon: Daemon, tmp_path: Path) -> None:
     with connect(daemon.socket) as client, request_file(tmp_path).open() as file:
         socket.send_fds(client, [CALL], [file.fileno()])
         assert b"Request successful" in heard(client)
+
+
+@pytest.mark.parametrize("kind", ["one", "as many as fit", "nested", "unread"])
+@pytest.mark.parametrize("via", ["socket", "HTTP"])
+def test_nobody_waits_for_descriptors_that_are_slow_to_close(tmp_path: Path, via: str, kind: str) -> None:
+    """Not even who stops the daemon. Each close takes 10 minutes."""
+    path, message = tmp_path / "daemon" / "socket", b'{"method":"status","version":1,"args":{}}\x03'
+    if via == "HTTP":
+        path, message = tmp_path / "http", b"GET / HTTP/1.1\r\n\r\n"
+    with running(tmp_path / "daemon", config=f'[http]\nlisten = "unix:{tmp_path}/http"\n') as daemon:
+        wait_until(path.exists)
+        ends, others = zip(*(lingering() for _ in range(2 if kind == "one" else 12)), strict=True)
+        passed = [within(end) for end in ends] if kind == "nested" else ends
+        many = [end.fileno() for end in passed] * (20 if kind == "as many as fit" else 1)
+        for _ in range(8):
+            with connect(path) as client, suppress(BrokenPipeError):
+                if kind == "unread":
+                    client.sendall(b"\x03")
+                socket.send_fds(client, [message], many)
+        with connect(path) as client:
+            socket.send_fds(client, [message], many)
+            for end in {*ends, *passed}:
+                end.close()
+        daemon.status()
+        with connect(path) as client:
+            client.sendall(message)
+            assert heard(client) if via == "socket" else client.recv(1)
+        daemon.signal()
+        assert daemon.wait() == 0
+        for other in others:
+            other.close()

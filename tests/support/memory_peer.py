@@ -1,6 +1,7 @@
 """A client without a socket."""
 
 import os
+import time
 from collections import deque
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import trio.testing
 from htoolsd.socket.access import Access
 from htoolsd.socket.peer import Credentials, PassedFile
 from htoolsd.socket.roles import Role, Roles, RoleSettings
+from tests.support.programs import PATIENCE
 
 
 def open_access() -> Access:
@@ -50,7 +52,7 @@ class MemoryPeer:
 
     def pass_along(self, *descriptors: int) -> None:
         """Send files with the next bytes."""
-        self._files.append([PassedFile(descriptor) for descriptor in descriptors])
+        self._files.append([PassedFile(descriptor, 2) for descriptor in descriptors])
 
     async def say(self, data: bytes) -> None:
         await self.client.send_all(data)
@@ -91,3 +93,11 @@ def is_open(descriptor: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def wait_closed(descriptor: int) -> None:
+    """Wait until a thread has closed a descriptor."""
+    end = time.monotonic() + PATIENCE
+    while is_open(descriptor):
+        assert time.monotonic() < end
+        time.sleep(0.001)

@@ -58,13 +58,15 @@ MAY_IMPORT = {
     "cli.cluster": f"{_LIBRARY} commandline cli.terminal",
     "cli.runs": f"{_LIBRARY} commandline cli.terminal cli.report cli.cluster",
     "cli": f"{_LIBRARY} commandline cli.glossary cli.terminal cli.report cli.cluster cli.runs",
+    "htoolsd.disposal": "",
     "htoolsd.reservations": "model",
     "htoolsd.config_keys": "model",
     "htoolsd.damaged_files": "",
     "htoolsd.threads": "client",
-    "htoolsd.socket": "model backends luxi client nursery sockets htoolsd.config_keys",
+    "htoolsd.socket": "model backends luxi client nursery sockets htoolsd.config_keys htoolsd.disposal",
     "htoolsd.sync": (
-        "model backends luxi sources files nursery htoolsd.damaged_files htoolsd.reservations htoolsd.threads"
+        "model backends luxi sources files nursery"
+        " htoolsd.damaged_files htoolsd.disposal htoolsd.reservations htoolsd.threads"
     ),
     "htoolsd.plans": f"{_LIBRARY} htoolsd.damaged_files htoolsd.sync htoolsd.claims",
     "htoolsd.history": f"{_LIBRARY} htoolsd.damaged_files",
@@ -89,7 +91,7 @@ MAY_IMPORT = {
     "htoolsd.process": (
         f"{_LIBRARY} htoolsd.threads htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.history"
         " htoolsd.api htoolsd.config_keys htoolsd.ledger htoolsd.claims htoolsd.policies htoolsd.metrics"
-        " htoolsd.http htoolsd.notify htoolsd.report"
+        " htoolsd.http htoolsd.notify htoolsd.report htoolsd.disposal"
     ),
     "htoolsd.__main__": "htoolsd.process",
 }

@@ -1,7 +1,5 @@
 """The arguments of ``decide``, and its request."""
 
-import os
-
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.commandline.parameters import parse_options
 from ganeti_htools.files import read_descriptor
@@ -14,15 +12,13 @@ from htoolsd.socket.peer import PassedFile
 
 def read_request(file: PassedFile, largest: int) -> bytes:
     """Return the content of a passed file, which is closed. Raises RefusalError."""
-    descriptor = file.take()
-    if descriptor is None:
-        raise RefusalError(Refusal.FILE, "the request file was closed before it could be read")
-    try:
-        return read_descriptor(descriptor, largest)
-    except OSError as err:
-        raise RefusalError(Refusal.FILE, f"the request cannot be read: {err.strerror}") from None
-    finally:
-        os.close(descriptor)
+    with file.taken() as descriptor:
+        if descriptor is None:
+            raise RefusalError(Refusal.FILE, "the request file was closed before it could be read")
+        try:
+            return read_descriptor(descriptor, largest)
+        except OSError as err:
+            raise RefusalError(Refusal.FILE, f"the request cannot be read: {err.strerror}") from None
 
 
 def understand(args: Args, file: File) -> tuple[PlacementOptions, PassedFile | str]:

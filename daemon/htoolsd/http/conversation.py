@@ -8,6 +8,7 @@ import h11
 import trio
 
 from htoolsd.http.requests import Answer, Request
+from htoolsd.socket.peer import SocketPeer
 
 _HEAD = 1 << 14  # bytes of a request's head
 _CHUNK = 1 << 12
@@ -15,12 +16,12 @@ _LINGER = 1.0  # seconds that an answered client gets to close; without that it 
 
 
 async def converse(
-    stream: trio.SocketStream,
+    peer: SocketPeer,
     read_seconds: float,
     write_seconds: float,
     answer: Callable[[Request], Awaitable[Answer]],
 ) -> None:
-    """Answer one request; the connection is to be closed afterwards. Raises trio.BrokenResourceError.
+    """Answer one request; the connection is to be closed afterwards. Raises OSError, RefusalError.
 
     A client that sends no whole request in time is told so, like one that sends no HTTP.
     """
@@ -28,7 +29,7 @@ async def converse(
     head = False
     try:
         with trio.fail_after(read_seconds):
-            request = await _receive(connection, stream)
+            request = await _receive(connection, peer)
         if request is None:
             return
         head = request.method == "HEAD"
@@ -38,14 +39,22 @@ async def converse(
     except trio.TooSlowError:
         found = Answer(408, f"no request within {read_seconds:g} s\n")
     with trio.move_on_after(write_seconds):
-        await stream.send_all(_encode(connection, found, head))
-        await stream.send_eof()
+        await peer.send(_encode(connection, found, head))
+        peer.end()
         with trio.move_on_after(_LINGER):
-            while await stream.receive_some(_CHUNK):
+            while await _read(peer):
                 pass
 
 
-async def _receive(connection: h11.Connection, stream: trio.SocketStream) -> Request | None:
+async def _read(peer: SocketPeer) -> bytes:
+    """Return the next bytes, empty at the end. Raises OSError, RefusalError."""
+    data, files = await peer.receive(_CHUNK)
+    for file in files:
+        file.close()
+    return data
+
+
+async def _receive(connection: h11.Connection, peer: SocketPeer) -> Request | None:
     """Return the next request, None if the client has left. Raises RemoteProtocolError."""
     while True:
         event = connection.next_event()
@@ -54,7 +63,7 @@ async def _receive(connection: h11.Connection, stream: trio.SocketStream) -> Req
             return Request(event.method.decode("latin-1"), event.target.decode("latin-1"), headers)
         if event is not h11.NEED_DATA:
             return None
-        connection.receive_data(await stream.receive_some(_CHUNK))
+        connection.receive_data(await _read(peer))
 
 
 def _encode(connection: h11.Connection, answer: Answer, head: bool) -> bytes:

@@ -133,17 +133,17 @@ class HttpListener:
                 refused = refuse_host(request, names) or self._refuse_token(request, token)
             return refused or refuse_action(request) or await self._answer(request)
 
-        async with stream:
-            with trio.CancelScope() as client.listening:
-                try:
-                    self._clients.enter(client)
-                    await converse(stream, limits.idle, limits.write, answer)
-                except (RefusalError, trio.BrokenResourceError):
-                    pass  # there are too many clients, or it has left
-                except Exception:  # a defect must not end the daemon
-                    _log.exception("HTTP request failed")
-                finally:
-                    self._clients.leave(client)
+        with trio.CancelScope() as client.listening:
+            try:
+                self._clients.enter(client)
+                await converse(peer, limits.idle, limits.write, answer)
+            except (RefusalError, OSError):
+                pass  # there are too many clients, or it has left
+            except Exception:  # a defect must not end the daemon
+                _log.exception("HTTP request failed")
+            finally:
+                self._clients.leave(client)
+                peer.close()
 
     def _refuse_role(self, peer: SocketPeer, request: Request) -> Answer | None:
         try:

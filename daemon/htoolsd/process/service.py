@@ -2,11 +2,13 @@
 
 import gc
 import os
+import resource
 import signal
 import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 from typing import Any, cast
@@ -37,6 +39,7 @@ from htoolsd.claims.claim_writer import ClaimWriter
 from htoolsd.claims.claims import ClaimMode, Claims
 from htoolsd.claims.plan_claims import PlanClaims
 from htoolsd.claims.reconciler import Reconciler
+from htoolsd.disposal import dispose
 from htoolsd.history import entries
 from htoolsd.history.history import History
 from htoolsd.http.listener import HttpListener
@@ -75,6 +78,7 @@ from htoolsd.threads import LONGEST, Computations
 
 _log = structlog.get_logger()
 
+_DESCRIPTORS = 1 << 16  # that clients may pass, and their closes block, before there is no room for others
 _QUEUE_SECONDS = 30.0  # for the answers to those who waited for the start
 
 
@@ -119,6 +123,8 @@ def main(argv: Sequence[str] | None = None, signs: Sequence[socket.socket] = ())
     # The event loop waits so many seconds for the GIL while a thread computes, about ten times per answer.
     sys.setswitchinterval(0.0005)
     share_arenas()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, _DESCRIPTORS)), hard))
     gc.freeze()  # a full collection stops all threads, so it skips what was imported
     acceptor = Acceptor(listener, partial(new_socket, config.socket, config.group))
     try:
@@ -304,8 +310,8 @@ async def _run(
             await acceptor.serve(client, clients)
 
     async def client(stream: trio.SocketStream) -> None:
-        async with stream:
-            await server.serve(SocketPeer(stream.socket))
+        with closing(SocketPeer(stream.socket)) as peer:
+            await server.serve(peer)
 
     async with open_nursery() as nursery:
         await nursery.start(handle_signals, stop, reloader(config, read_config, use, reload))
@@ -338,8 +344,7 @@ async def _run(
 async def _close_later(signs: Sequence[socket.socket]) -> None:
     """Close the signs of the start: from now on, nobody waits longer than usual."""
     await trio.sleep(_QUEUE_SECONDS)
-    for sign in signs:
-        sign.close()
+    dispose(os.geteuid(), [sign.detach() for sign in signs])  # anybody may have sent something there
 
 
 def _decision_limits(config: Config) -> tuple[float, float, int]:

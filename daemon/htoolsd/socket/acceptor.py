@@ -1,5 +1,6 @@
 """The acceptor of clients; its socket is created again when somebody removes it."""
 
+import os
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -7,6 +8,7 @@ import structlog
 import trio
 
 from ganeti_htools.nursery import open_nursery
+from htoolsd.disposal import dispose
 from htoolsd.socket.listening import ListeningSocket, StartError
 
 _log = structlog.get_logger()
@@ -28,11 +30,17 @@ class Acceptor:
     async def serve(self, serve: Serve, clients: trio.Nursery) -> None:
         """Accept clients until cancelled; serve each in its own task."""
         while True:
-            listening = trio.SocketListener(trio.socket.from_stdlib_socket(self._listener.socket))
-            async with open_nursery() as nursery:
-                nursery.start_soon(partial(trio.serve_listeners, serve, [listening], handler_nursery=clients))
-                self._listener = await self._next_socket()
-                nursery.cancel_scope.cancel()
+            served = self._listener.socket
+            listening = trio.SocketListener(trio.socket.from_stdlib_socket(served.dup()))
+            try:
+                async with open_nursery() as nursery:
+                    nursery.start_soon(
+                        partial(trio.serve_listeners, serve, [listening], handler_nursery=clients)
+                    )
+                    self._listener = await self._next_socket()
+                    nursery.cancel_scope.cancel()
+            finally:  # the last close, since clients may have passed something that nobody has accepted
+                dispose(os.geteuid(), [served.detach()])
 
     def close(self) -> None:
         """Give up the socket's name, and do not create it again. Call it again when the process ends."""

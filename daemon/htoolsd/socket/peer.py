@@ -1,18 +1,21 @@
 """The other end of a connection: bytes in both directions, and open files that the client passes."""
 
 import errno
-import os
 import select
 import socket
 import struct
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Protocol
 
 import trio
 
-_MAX_FILES = 4  # received with one message; the kernel closes more
+from ganeti_htools.client.protocol import Refusal, RefusalError
+from htoolsd.disposal import MOST, dispose, is_blocked
+
 _CHUNK = 1 << 18
 _CREDENTIALS = struct.Struct("iII")
 _SO_PEERGROUPS = 59  # of <asm-generic/socket.h>; Python's module socket lacks it
@@ -20,23 +23,28 @@ _MOST_GROUPS = 1 << 16  # of a process in Linux
 
 
 class PassedFile:
-    """A file descriptor from a client. It is closed once: by its taker, or without one by close()."""
+    """A file descriptor from a client of a user. It is disposed of once: after its use, or without one."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, uid: int) -> None:
         self._descriptor: int | None = descriptor
+        self._uid = uid
         self._taking = threading.Lock()
 
-    def take(self) -> int | None:
-        """Return the descriptor, which the caller closes; None if it is gone. Thread-safe."""
+    @contextmanager
+    def taken(self) -> Iterator[int | None]:
+        """Use the descriptor within a block, and dispose of it; None if it is gone. Thread-safe."""
         with self._taking:
             descriptor, self._descriptor = self._descriptor, None
-            return descriptor
+        try:
+            yield descriptor
+        finally:
+            if descriptor is not None:
+                dispose(self._uid, [descriptor])
 
     def close(self) -> None:
-        """Close the descriptor unless it was taken."""
-        descriptor = self.take()
-        if descriptor is not None:
-            os.close(descriptor)
+        """Dispose of the descriptor unless it was taken."""
+        with self.taken():
+            pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +100,10 @@ class Peer(Protocol):
     credentials: Credentials
 
     async def receive(self) -> tuple[bytes, list[PassedFile]]:
-        """Return the next bytes, empty at the end, and the files that came with them. Raises OSError."""
+        """Return the next bytes, empty at the end, and the files that came with them.
+
+        Raises OSError, and RefusalError for a user whose files cannot be closed.
+        """
 
     async def send(self, data: bytes) -> None:
         """Send all data. Raises OSError."""
@@ -102,22 +113,28 @@ class Peer(Protocol):
 
 
 class SocketPeer:
-    """A client's connection at a Unix socket."""
+    """A client's connection at a socket."""
 
     def __init__(self, sock: trio.socket.SocketType) -> None:
         self._socket = sock
         self.credentials = credentials_of(sock)
 
-    async def receive(self) -> tuple[bytes, list[PassedFile]]:
-        """See Peer."""
+    async def receive(self, most: int = _CHUNK) -> tuple[bytes, list[PassedFile]]:
+        """See Peer. Of the bytes, receive at most so many."""
+        await trio.lowlevel.wait_readable(self._socket)
+        uid = self.credentials.uid
+        if is_blocked(uid):
+            raise RefusalError(Refusal.BUSY, f"files that user {uid} has passed cannot be closed")
+        # There is room for all files: the kernel would close the others here and now.
         data, ancillary, _, _ = await self._socket.recvmsg(
-            _CHUNK, socket.CMSG_SPACE(_MAX_FILES * 4), socket.MSG_CMSG_CLOEXEC
+            most, socket.CMSG_SPACE(MOST * 4), socket.MSG_CMSG_CLOEXEC
         )
         files = []
         for level, kind, payload in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 count = len(payload) // 4
-                files += [PassedFile(number) for number in struct.unpack(f"{count}i", payload[: count * 4])]
+                numbers = struct.unpack(f"{count}i", payload[: count * 4])
+                files += [PassedFile(number, uid) for number in numbers]
         return data, files
 
     async def send(self, data: bytes) -> None:
@@ -125,6 +142,16 @@ class SocketPeer:
         rest = memoryview(data)
         while rest:
             rest = rest[await self._socket.send(rest) :]
+
+    def end(self) -> None:
+        """Send no more. Raises OSError."""
+        self._socket.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        """End the connection. It is disposed of with all files that are on their way."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        dispose(self.credentials.uid, [self._socket.detach()])
 
     async def vanished(self) -> None:
         """See Peer. A client that only ended its sending side still reads; it is not waited for further."""

@@ -3,7 +3,9 @@
 import os
 import struct
 from contextlib import suppress
-from socket import AF_UNIX, SO_PEERCRED, SOCK_STREAM, SOL_SOCKET, socket
+from socket import AF_UNIX, SHUT_RDWR, SO_PEERCRED, SOCK_STREAM, SOL_SOCKET, socket
+
+from htoolsd.disposal import dispose
 
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 
@@ -43,6 +45,8 @@ class ActingRight:
     def close(self) -> None:
         """Give the right up."""
         if self._held is not None:
+            self._held[1].shutdown(SHUT_RDWR)  # from now on nobody can connect
+            self._answer(self._held[1])
             self._held[1].close()
             self._held = None
 
@@ -61,7 +65,9 @@ class ActingRight:
         """Accept those who wanted to know this process, so that others can ask."""
         with suppress(OSError):
             while True:
-                mine.accept()[0].close()
+                asking, _ = mine.accept()
+                _, uid, _ = _CREDENTIALS.unpack(asking.getsockopt(SOL_SOCKET, SO_PEERCRED, _CREDENTIALS.size))
+                dispose(uid, [asking.detach()])
 
     def _holder(self, name: bytes) -> int | None:
         with socket(AF_UNIX, SOCK_STREAM) as asking, suppress(OSError):

@@ -30,7 +30,7 @@ from htoolsd.ledger.worker import LedgerWorker
 from htoolsd.socket.peer import PassedFile
 from htoolsd.sync.sync import Sync
 from tests.support.by_hand import instance
-from tests.support.memory_peer import is_open, open_file
+from tests.support.memory_peer import open_file, wait_closed
 from tests.support.workers import close
 
 AGES = {"configuration": 1.5, "live": 100.0}
@@ -151,9 +151,9 @@ async def test_reads_and_closes_the_request_file(
 ) -> None:
     passed = open_file(tmp_path / "request", "from a file")
     engine.outcomes.put("")
-    await decisions.decide({"arguments": []}, PassedFile(passed))
+    await decisions.decide({"arguments": []}, PassedFile(passed, 2))
     assert engine.begun.get() == b"from a file"
-    assert not is_open(passed)
+    wait_closed(passed)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ async def test_refuses_too_long_messages(
 
 
 async def test_refuses_a_file_together_with_a_text(decisions: Decisions, tmp_path: Path) -> None:
-    file = PassedFile(open_file(tmp_path / "request"))
+    file = PassedFile(open_file(tmp_path / "request"), 2)
     with pytest.raises(RefusalError, match="either a passed file or the argument request"):
         await decisions.decide({"request": ""}, file)
     file.close()
@@ -241,7 +241,7 @@ async def test_claimant_of_a_decision(engine: Engine, tmp_path: Path) -> None:
 
     async def decided(args: dict[str, object], passed: bool) -> int:
         engine.outcomes.put("")
-        file = PassedFile(open_file(tmp_path / "request", "")) if passed else None
+        file = PassedFile(open_file(tmp_path / "request", ""), 2) if passed else None
         await decisions.decide(args, file)
         living = len(claims.promises())
         claims.cancel("new")

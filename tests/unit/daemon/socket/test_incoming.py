@@ -8,7 +8,7 @@ from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.luxi.framing import Decoder
 from htoolsd.socket.incoming import MAX_UNANSWERED, Incoming
 from htoolsd.socket.peer import PassedFile
-from tests.support.memory_peer import is_open, open_file
+from tests.support.memory_peer import is_open, open_file, wait_closed
 
 
 @pytest.fixture
@@ -26,20 +26,20 @@ def test_counts_bytes_until_they_are_answered(incoming: Incoming) -> None:
 
 def test_closes_the_file_of_an_answered_call(incoming: Incoming, tmp_path: Path) -> None:
     descriptor = open_file(tmp_path / "request", "text")
-    incoming.add(b"one\x03", [PassedFile(descriptor)])
+    incoming.add(b"one\x03", [PassedFile(descriptor, 2)])
     assert is_open(descriptor)
     incoming.answered(b"one")
-    assert not is_open(descriptor)
+    wait_closed(descriptor)
     assert incoming.file is None
 
 
 def test_refuses_a_call_with_several_files(incoming: Incoming, tmp_path: Path) -> None:
     first, second = (open_file(tmp_path / name, "text") for name in ("first", "second"))
-    incoming.add(b"o", [PassedFile(first)])
+    incoming.add(b"o", [PassedFile(first, 2)])
     with pytest.raises(RefusalError) as caught:
-        incoming.add(b"ne\x03", [PassedFile(second)])
+        incoming.add(b"ne\x03", [PassedFile(second, 2)])
     assert caught.value.kind is Refusal.FILE
-    assert not is_open(second)
+    wait_closed(second)
     incoming.close_file()
 
 

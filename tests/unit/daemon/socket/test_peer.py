@@ -8,7 +8,8 @@ import pytest
 import trio
 
 from htoolsd.socket.peer import Credentials, SocketPeer, credentials_of
-from tests.support.memory_peer import open_file
+from tests.support.memory_peer import open_file, wait_closed
+from tests.support.programs import PATIENCE
 
 
 @pytest.fixture
@@ -74,24 +75,28 @@ async def test_receives_bytes_with_their_files(
     socket.send_fds(pair[0], [b"message"], [descriptor])
     os.close(descriptor)
     data, (file,) = await peer_of(pair).receive()
-    received = file.take()
-    assert received is not None
     assert data == b"message"
-    assert os.pread(received, 10, 0) == b"hello"
-    assert fcntl.fcntl(received, fcntl.F_GETFD) & fcntl.FD_CLOEXEC
-    os.close(received)
+    with file.taken() as received:
+        assert received is not None
+        assert os.pread(received, 10, 0) == b"hello"
+        assert fcntl.fcntl(received, fcntl.F_GETFD) & fcntl.FD_CLOEXEC
+    with file.taken() as nothing:
+        assert nothing is None
+    wait_closed(received)
 
 
 async def test_closes_files_that_nobody_takes(pair: tuple[socket.socket, socket.socket]) -> None:
-    before = len(os.listdir("/proc/self/fd"))
-    many = [os.open("/dev/null", os.O_RDONLY) for _ in range(100)]
+    many = [os.open("/dev/null", os.O_RDONLY)] * 253
     socket.send_fds(pair[0], [b"x"], many)
-    for descriptor in many:
-        os.close(descriptor)
+    before = len(os.listdir("/proc/self/fd"))
+    os.close(many[0])
     _, files = await peer_of(pair).receive()
+    assert len(files) == 253
     for file in files:
         file.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    with trio.fail_after(PATIENCE):
+        while len(os.listdir("/proc/self/fd")) >= before:
+            await trio.sleep(0.001)
 
 
 async def test_sends_long_answers_completely(pair: tuple[socket.socket, socket.socket]) -> None:

@@ -16,7 +16,7 @@ from htoolsd.socket.clients import ConnectionLimits
 from htoolsd.socket.methods import Args, File, Method, Methods
 from htoolsd.socket.roles import Role, Roles, RoleSettings
 from htoolsd.socket.server import Server
-from tests.support.memory_peer import MemoryPeer, is_open, open_access, open_file
+from tests.support.memory_peer import MemoryPeer, open_access, open_file, wait_closed
 
 LIMITS = ConnectionLimits(connections=2, per_user=2, message=1000, idle=60, write=10)
 
@@ -537,7 +537,7 @@ async def test_passed_file_belongs_to_its_call(tmp_path: Path) -> None:
         peer.pass_along(passed)
         await peer.call("try")
         await peer.hear()
-        assert not is_open(passed)
+        wait_closed(passed)
         await peer.call("try")
         await peer.hear()
         await peer.leave()
@@ -560,7 +560,8 @@ async def test_refuses_several_files_and_closes_them(tmp_path: Path, together: b
             await peer.say(b"}")
         assert refused(await peer.hear()) == ("bad-file", "a call takes at most one file")
         assert await peer.hear() is None
-    assert not any(is_open(descriptor) for descriptor in passed[: 3 if together else 2])
+    for descriptor in passed[: 3 if together else 2]:
+        wait_closed(descriptor)
 
 
 async def test_closes_files_when_clients_fail(tmp_path: Path) -> None:
@@ -579,7 +580,7 @@ async def test_closes_files_when_clients_fail(tmp_path: Path) -> None:
         await trio.testing.wait_all_tasks_blocked()
         await leaver.leave()
         await waiter.leave()
-    assert not any(map(is_open, passed))
+    assert not any(map(wait_closed, passed))
 
 
 @pytest.mark.parametrize(("kind", "level"), [(Refusal.BUSY, "warning"), (Refusal.FILE, "info")])
