@@ -35,8 +35,14 @@ def unit(kind: str, key: str, free: int, total: int) -> Json:
     return {"sunit": [kind, key, []], "free": free, "total": total}
 
 
+def on_no_directory(described: Json) -> Json:
+    """An instance or request; files are on shared storage, since no node has a unit for others."""
+    return described | ({"disk_template": "sharedfile"} if described.get("disk_template") == "file" else {})
+
+
 def with_others(rng: random.Random, data: Json) -> tuple[Json, Json]:
     """The cluster with units and pools besides the one in use; and as Debian's tools are to see it."""
+    data = data | {"instances": {name: on_no_directory(row) for name, row in data["instances"].items()}}
     others = OTHERS[: rng.choice((0, 1, 3))]
     online = [name for name, node in data["nodes"].items() if not node["offline"]]
     silent = set(rng.sample(online, rng.choice((0, len(online) // 2))))
@@ -62,10 +68,13 @@ def with_others(rng: random.Random, data: Json) -> tuple[Json, Json]:
 def test_hail(oracle: Oracle, seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = case(seed)
     data, weighed = with_others(random.Random(seed), asked.data)
+    wanted = on_no_directory(asked.request)
+    if "instances" in wanted and asked.request["type"] == "multi-allocate":
+        wanted = wanted | {"instances": list(map(on_no_directory, wanted["instances"]))}
     answers: list[Any] = []
     for name, each in (("theirs", weighed), ("ours", data)):
         request = tmp_path / name
-        request.write_text(encode(message(each, asked.request)))
+        request.write_text(encode(message(each, wanted)))
         if name == "theirs":
             told = subprocess.run(
                 [oracle.hail, request, *asked.options], capture_output=True, check=True
