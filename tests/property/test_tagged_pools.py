@@ -41,7 +41,8 @@ def states(seed: int) -> tuple[State, State, Instance]:
     )
     plain = replace(made, nodes=nodes, instances=tuple(map(on_pool, made.instances)))
     told = tuple(replace(row, storage=(Unit(DEFAULT, int(row.t_dsk), row.f_dsk),)) for row in nodes)
-    return derive(plain, (new,)), derive(replace(plain, nodes=told), (new,)), new
+    asked = (DiskTemplate.PLAIN, DiskTemplate.DRBD)  # of other units nothing is known either way
+    return derive(plain, (new,)), derive(replace(plain, nodes=told, enabled_templates=asked), (new,)), new
 
 
 @settings(max_examples=10)
