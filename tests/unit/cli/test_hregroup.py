@@ -46,6 +46,14 @@ def test_a_group_is_repaired(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert {row.pnode for row in before.instances} == {"node1.org", "node2.org"}
 
 
+def test_partial_repair_names_what_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, "redistribute", "--exclude-instances=shop.org") == 3
+    assert capsys.readouterr().out.splitlines()[0].startswith("Not repaired: rack1: ")
+    assert run(tmp_path, "redistribute", "--exclude-instances=shop.org", "--partial") == 3
+    move, why, _ = capsys.readouterr().out.splitlines()
+    assert ("mail" in move, why.startswith("Not repaired: rack1: instance shop.org: ")) == (True, True)
+
+
 def test_report_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, "redistribute", "--json") == 0
     told = json.loads(capsys.readouterr().out)
@@ -149,6 +157,7 @@ def test_a_group_that_cannot_be_emptied(tmp_path: Path, capsys: pytest.CaptureFi
         (("squash",), "expected one of the actions groups, redistribute, compress, balance"),
         (("redistribute", "--group=rack1"), "--group, --groups and --reserve go with compress only"),
         (("balance", "--groups=2"), "--group, --groups and --reserve go with compress only"),
+        (("balance", "--partial"), "--partial goes with redistribute only"),
         (("redistribute", "-Grack9"), "Node group rack9 not found"),
         (("compress", "--group=rack9"), "Node group rack9 not found"),
         (

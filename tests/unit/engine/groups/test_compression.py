@@ -13,6 +13,7 @@ from ganeti_htools.engine.groups.rules import RegroupingRules
 from ganeti_htools.model.cluster import Cluster, Group, Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
+from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import AllocPolicy, DiskTemplate
 from tests.support.by_hand import instance, node
 
@@ -109,3 +110,18 @@ def test_refusal_names_the_reserve_that_the_last_instance_takes() -> None:
     state = replace(state, policies=(policy, policy))
     outcome = compress(state, rules(state), RegroupingLimits(), (0,), 1, 2.0, lambda _: None)
     assert outcome.failed == ((0, "instance i0: no room for the reserve in r1; tried after moving i1"),)
+
+
+@pytest.mark.parametrize(("reserve", "number"), [(2, 1), (3, 0)])
+def test_reserve_is_of_the_first_template_whose_storage_the_group_has(reserve: float, number: int) -> None:
+    rows = [instance("moved", EXT, "r0a", mem=1000), instance("there", EXT, "r1a", mem=1000)]
+    cluster = racks((10_000, 10_000), rows).cluster
+    policy = cluster.groups[0].ipolicy
+    templates = (DiskTemplate.FILE, DiskTemplate.PLAIN, EXT)
+    policy = replace(policy, disk_templates=templates, std=replace(policy.std, disk_size=4000))
+    unit = Unit(DesiredUnit(StorageType.LVM_VG, "xenvg"), 5000, 5000)
+    groups = tuple(replace(group, ipolicy=policy) for group in cluster.groups)
+    nodes = tuple(replace(row, storage=(unit,)) for row in cluster.nodes)
+    state = derive(replace(cluster, groups=groups, nodes=nodes))
+    outcome = compress(state, rules(state), RegroupingLimits(), (0,), 1, reserve, lambda _: None)
+    assert len(outcome.done) == number
