@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ganeti_htools.model.cluster import Node
-from ganeti_htools.model.tags import RESOURCE
 
 ON = "htools:on:"
 NODE = "htools:node:"
@@ -36,11 +35,6 @@ class PlacementTags(NamedTuple):
 def has_rules(tags: Iterable[str]) -> bool:
     """Whether an instance has such a tag."""
     return any(tag.startswith(PREFIXES) for tag in tags)
-
-
-def limits_placement(tag: str) -> bool:
-    """Whether an instance's tag limits its nodes: a rule, or a demand for a resource class."""
-    return tag.startswith((*PREFIXES, RESOURCE))
 
 
 def is_fixed(tags: Iterable[str]) -> bool:

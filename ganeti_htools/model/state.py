@@ -18,7 +18,6 @@ from ganeti_htools.model.disk_defaults import with_disk_defaults
 from ganeti_htools.model.figures import Figures
 from ganeti_htools.model.node_reservations import node_reservations
 from ganeti_htools.model.placement_rules import PlacementRules
-from ganeti_htools.model.placement_tags import limits_placement
 from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.model.units import Units, needs_of, taken_of_pools, with_free
@@ -120,8 +119,7 @@ class State:
     leaves out forthcoming ones.
     ``allowed_migrations[n, m]`` is False where migration tags forbid migrations from ``n`` to ``m``. It is
     None without such tags. ``location_tags[n, t]``: node ``n`` has location tag ``t``. ``rules`` are None if
-    no instance has a rule about its nodes, ``in_maintenance`` (by node) if no node is. ``excused`` are the
-    instances (rows) whose tags limit nothing in N+1 (:func:`.assess_for_requests`).
+    no instance has a rule about its nodes, ``in_maintenance`` (by node) if no node is.
     """
 
     cluster: Cluster
@@ -151,7 +149,6 @@ class State:
     location_rows: dict[str, int]
     rules: PlacementRules | None = None
     in_maintenance: Bools | None = None
-    excused: frozenset[int] = frozenset()
 
     @property
     def binds(self) -> bool:
@@ -218,24 +215,11 @@ class State:
             location_tags=self.location_tags[nodes],
             rules=self.rules and self.rules.part(nodes, instances),
             in_maintenance=None if self.in_maintenance is None else self.in_maintenance[nodes],
-            excused=frozenset(at for at, each in enumerate(instances.tolist()) if each in self.excused),
         )
-
-    def excusing(self, rows: Iterable[int]) -> "State":
-        """Return the state in which the tags of instances (rows) limit nothing; it shares arrays."""
-        excused = self.excused | {*rows}
-        some, classes, wants = list(excused), self.classes.copy(), self.wants.copy()
-        classes[some] = 0
-        wants[some, wants.shape[1] - classes.shape[1] :] = False
-        rules = self.rules and replace(self.rules, instances=self.rules.instances.without(some))
-        return replace(self, classes=classes, wants=wants, rules=rules, excused=excused)
 
     def instance(self, index: int) -> RequestedInstance:
         """Return the figures of the instance of a row."""
-        row = self.cluster.instances[index]
-        if index in self.excused:
-            row = replace(row, tags=tuple(tag for tag in row.tags if not limits_placement(tag)))
-        return self.requested_instance(row, index)
+        return self.requested_instance(self.cluster.instances[index], index)
 
     def requested_instance(self, row: Instance, index: int = NOWHERE) -> RequestedInstance:
         """Return the figures of an instance on this state."""

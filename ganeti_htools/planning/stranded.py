@@ -30,22 +30,26 @@ def stranded_instances(
 
     At least one of their nodes that are offline or drained is in scope.
     """
-    split = view.across_groups(state)
     full = 0 <= options.max_length <= steps
     stranded = _on_offline(state, state.pnode, scope) | _on_offline(state, state.snode, scope)
     if not stranded.any():
         return
-    moves = possible_moves(state, scope, stranded & movable & ~split, options)
+    moves = possible_moves(state, scope, stranded & movable, options)
     for index in np.flatnonzero(stranded).tolist():
         nodes = [int(state.pnode[index]), int(state.snode[index])]
         left = [node for node in nodes if node != NOWHERE and state.columns.offline[node]]
-        if split[index]:
-            why = "its nodes are in two node groups"
-        elif not movable[index]:
-            why = placement_rules.reason_to_stay(state, index) or "the options leave it out"
-        else:
-            why = _obstacle(state, index, len(left), moves[index], full)
+        why = reason_to_stay(state, index, movable)
+        why = why or _obstacle(state, index, len(left), moves[index], full)
         yield StrandedInstance(state.cluster.instances[index].name, state.names(left), why)
+
+
+def reason_to_stay(state: State, index: int, movable: Bools) -> str | None:
+    """Return the reason why no balancing plan moves an instance (row), whatever it gains; None if it may."""
+    if view.across_groups(state)[index]:
+        return "its nodes are in two node groups"
+    if not movable[index]:
+        return placement_rules.reason_to_stay(state, index) or "the options leave it out"
+    return None if state.cluster.instances[index].auto_balance else "auto_balance is off"
 
 
 def _on_offline(state: State, rows: Ints, scope: Bools) -> Bools:

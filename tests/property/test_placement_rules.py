@@ -214,16 +214,15 @@ def test_loss_that_tags_of_the_nodes_instances_make_fatal_refuses_nobody(
     state = derive(case[0])
     everyone = np.ones(len(state.group), np.bool_)
     assessment = assess_for_requests(state, everyone, PlacementOptions())
-    fragile, excused = assessment.fragile(), assessment.state.excused
+    fragile = assessment.fragile()
     for node in range(len(everyone)):
         here = np.flatnonzero(state.pnode == node).tolist()
         fatal = not can_be_lost(state, node, everyone)
         if not fatal:
             assert not fragile[node]
-            assert not excused & {*here}
-        elif can_be_lost(state.excusing(here), node, everyone):
+            assert can_be_lost(assessment.state, node, everyone)
+        elif can_be_lost(placement_rules.without_rules(state, here), node, everyone):
             assert not fragile[node]
-            assert excused & {*here}
 
 
 @settings(max_examples=30, deadline=None)

@@ -5,6 +5,7 @@ Tables list the best first, and refused places last.
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.report import layout
 from ganeti_htools.cli.terminal.program import print_json
 from ganeti_htools.commandline.line import CommandLine
+from ganeti_htools.commandline.plans import view_of
 from ganeti_htools.engine.balancing.balance import Step
 from ganeti_htools.engine.explaining.explanation import Explanation, explained
 from ganeti_htools.engine.explaining.places import ExplainedPlace
@@ -26,6 +28,7 @@ from ganeti_htools.model.types import Fail
 from ganeti_htools.model.wording import size
 from ganeti_htools.planning import view
 from ganeti_htools.planning.jobsets import Names
+from ganeti_htools.planning.stranded import reason_to_stay
 
 COMPONENTS_CHANGED = "By component, weighted"
 
@@ -38,7 +41,10 @@ def tell_moves(
     if not scope[state.pnode[index]]:
         raise HtoolsError(f"{state.cluster.instances[index].name} is not in this node group")
     found = possible_moves(state, scope, np.arange(len(state.pnode)) == index, options)[index]
+    why = reason_to_stay(state, index, view.movable(state, view_of(line), sets=True))
     if line.json:
+        if why is not None:
+            found = [replace(each, place=replace(each.place, why=why, lacks="")) for each in found]
         document = [_document(state, each, score, before) for each in found]
         print_json(document)
         return
@@ -46,8 +52,8 @@ def tell_moves(
     print(
         layout.wrapped(f"Moves of {row.name}, {row.template.value}, on {', '.join(_places(state, index))}:")
     )
-    if not found:
-        print("  none: it cannot be moved")
+    if not found or why is not None:
+        print(f"  none: {why or 'it cannot be moved'}")
         return
     rows = []
     for each in sorted(found, key=lambda each: (each.place.why != "", each.place.score)):

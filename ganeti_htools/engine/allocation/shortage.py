@@ -131,6 +131,8 @@ def _explain(
                 none if role is SECONDARY else targets,
                 none if role is PRIMARY or not asked.mirrored else targets,
             )
+        case _ if role is SECONDARY and state.columns.offline[nodes[0]] and not state.columns.t_mem[nodes[0]]:
+            found = f"an online primary to copy from; the primary {_name(state, nodes[0])} is offline"
         case _:
             found = _nearest(state, asked, lacks(most, force), targets)
     return found and _counted(found, most, failures)

@@ -131,10 +131,9 @@ class Assessment:
         fragile[nodes] = ~self._survived(nodes)
         return fragile
 
-    def fatal_by_tags(self) -> list[int]:
-        """The nodes whose loss is fatal, perhaps for tags of their instances."""
-        state, hosts = self.state, np.zeros(len(self.state.group), np.bool_)
-        hosts[state.pnode[_tagged(state) & (state.pnode != NOWHERE)]] = True
+    def fatal_by_rules(self) -> list[int]:
+        """The nodes whose loss is fatal, perhaps for rules of their instances."""
+        hosts = placement_rules.hosts(self.state)
         fatal = hosts & self.bounds.fatal & self.bounds.checked
         unsure = [node for node in self.bounds.unproved().tolist() if hosts[node] and not fatal[node]]
         fatal[unsure] = ~self._survived(unsure)
@@ -251,37 +250,33 @@ def assess_for_requests(
     spared: Bools | None = None,
     cache: LossCache | None = None,
 ) -> Assessment:
-    """Assess as :func:`assess`, so that tags of a few instances do not refuse all requests.
+    """Assess as :func:`assess`, so that rules of a few instances do not refuse all requests.
 
-    A loss that is fatal already, and would not be without the tags of the node's instances, refuses nobody:
-    these instances are excused, that is, judged without their tags.
+    A loss that is fatal already, and would not be without the rules of the node's instances, refuses nobody:
+    these instances are excused, that is, judged without their rules.
     """
     found = assess(state, scope, options, spared, cache)
-    excused = [row for node in found.fatal_by_tags() for row in _excused(state, node, scope)]
+    excused = [row for node in found.fatal_by_rules() for row in _excused(state, node, scope)]
     if not excused:
         return found
-    return replace(found, bounds=bounds(state.excusing(excused), scope, found.bounds.checked))
+    excusing = placement_rules.without_rules(state, excused)
+    return replace(found, bounds=bounds(excusing, scope, found.bounds.checked))
 
 
 def _excused(state: State, node: int, scope: Bools) -> frozenset[int]:
-    """Find the instances (rows) without whose tags the loss of a node is survived; none if it is not.
+    """Find the instances (rows) without whose rules the loss of a node is survived; none if it is not.
 
-    Few of them: those that do not come back first, then all that have such tags.
+    Few of them: those that do not come back first, then all that have rules.
     """
-    tagged = frozenset(np.flatnonzero(_tagged(state) & (state.pnode == node)).tolist())
+    assert state.rules is not None
+    ruled = frozenset(np.flatnonzero(state.rules.instances.any & (state.pnode == node)).tolist())
     excused = frozenset[int]()
     while True:
-        tried = state.excusing(excused)
-        lost = {each.instance for each in recover(tried.copy(), node, scope) if each.node == NOWHERE}
+        tried = placement_rules.without_rules(state, excused).copy()
+        lost = {each.instance for each in recover(tried, node, scope) if each.node == NOWHERE}
         if not lost:
             return excused
-        more = (lost & tagged) - excused or tagged - excused
+        more = (lost & ruled) - excused or ruled - excused
         if not more:
             return more
         excused |= more
-
-
-def _tagged(state: State) -> Bools:
-    """Mark the instances whose tags limit their nodes."""
-    ruled = state.rules.instances.any if state.rules is not None else np.False_
-    return np.asarray(ruled | state.classes.any(axis=1))

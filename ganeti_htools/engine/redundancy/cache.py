@@ -30,7 +30,7 @@ class LossCache:
         self._primary: dict[Any, PlacementDelta] = {}
         self._secondary: dict[Any, Floats] = {}
         self._reserve: dict[SpreadWeights, Floats] = {}
-        self._rows: dict[tuple[int, bool], tuple[Instance, RequestedInstance]] = {}
+        self._rows: dict[int, tuple[Instance, RequestedInstance]] = {}
         self._needs: dict[Any, int] = {}
         self._numbers: dict[int, tuple[RequestedInstance, int]] = {}
 
@@ -47,10 +47,9 @@ class LossCache:
     def instance(self, state: State, index: int) -> RequestedInstance:
         """The instance of a row, as a placement sees it."""
         row = state.cluster.instances[index]
-        key = id(row), index in state.excused
-        known = self._rows.get(key)
+        known = self._rows.get(id(row))
         if known is None or known[1].index != index:
-            known = self._rows[key] = row, state.instance(index)  # the row is kept: its id stays its own
+            known = self._rows[id(row)] = row, state.instance(index)  # the row is kept: its id stays its own
         return known[1]
 
     def primary(

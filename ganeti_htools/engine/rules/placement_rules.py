@@ -5,6 +5,7 @@ if its rules do not allow them. Force, lost nodes and evacuations change nothing
 """
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -248,6 +249,13 @@ def mates(state: State, index: int) -> list[int]:
         if more | found == found:
             return sorted(found - {index})
         found |= more
+
+
+def without_rules(state: State, rows: Iterable[int]) -> State:
+    """Return a state in which instances (rows) have no rules. It shares the arrays of the other."""
+    if state.rules is None:
+        return state
+    return replace(state, rules=replace(state.rules, instances=state.rules.instances.without([*rows])))
 
 
 def without_sets(state: State) -> State:

@@ -157,6 +157,29 @@ def test_explain_gives_reasons(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().err == "Error: Unknown instance: e.org\n"
 
 
+@pytest.mark.parametrize(
+    ("facts", "options", "why"),
+    [
+        ({"auto_balance": False}, (), "auto_balance is off"),
+        ({"tags": ("htools:fixed",)}, (), "it has the tag htools:fixed"),
+        ({}, ("--exclude-instances", "a.org"), "the options leave it out"),
+    ],
+)
+def test_explain_says_why_an_instance_is_never_moved(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    facts: dict[str, Any],
+    options: tuple[str, ...],
+    why: str,
+) -> None:
+    rows = tuple(replace(row, **facts) if row.name == "a.org" else row for row in uneven().instances)
+    stays = replace(uneven(), instances=rows)
+    assert run(tmp_path, stays, "--explain", "a.org", *options) == 0
+    assert capsys.readouterr().out.endswith(f":\n  none: {why}\n")
+    assert run(tmp_path, stays, "--explain", "a.org", "--json", *options) == 0
+    assert {move["fail"] for move in json.loads(capsys.readouterr().out)} == {why}
+
+
 def test_commands_are_a_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "commands"
     assert run(tmp_path, uneven(), f"-C{path}") == 0

@@ -94,6 +94,11 @@ def test_reason_of_excluded_instance() -> None:
     assert told.why == "the options leave it out"
 
 
+def test_reason_of_instance_that_is_not_balanced() -> None:
+    (told,) = left(drained(replace(instance("a", EXT, "n0"), auto_balance=False)))
+    assert told.why == "auto_balance is off"
+
+
 NO_WAY = "no other node is online, or the options do not allow the move"
 
 

@@ -125,3 +125,14 @@ def test_a_mirrored_instance_without_a_secondary_cannot_leave() -> None:
     state = derive(replace(made, instances=(bare, *made.instances[1:])))
     with pytest.raises(RequestFailed, match=r"^Instance has no secondary node$"):
         left(state, DRBD, EvacMode.PRIMARY)
+
+
+def test_new_secondary_of_an_offline_primary_is_refused_for_the_primary() -> None:
+    rows = (instance("a", DiskTemplate.DRBD, "off", "b"),)
+    described = cluster({"off": 0, "b": 9000, "c": 9000}, rows)
+    off = replace(described.nodes[0], offline=True, f_mem=0, f_dsk=0)
+    state = derive(replace(described, nodes=(off, *described.nodes[1:])))
+    with pytest.raises(
+        RequestFailed, match=r"failed: FailMem; most missing: .*; the primary off is offline;"
+    ):
+        left(state, 0, EvacMode.SECONDARY, "c")

@@ -10,7 +10,6 @@ from ganeti_htools.engine.redundancy.assessment import assess
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
-from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.request import Allocate, Placement
 from ganeti_htools.model.types import DiskTemplate
@@ -70,14 +69,6 @@ def test_loss_that_tags_made_fatal_before_refuses_nobody(rows: list[Instance]) -
     rows.append(tagged("other", "full", mem=800))
     bare = [replace(row, tags=()) for row in rows]
     assert chosen(SHARED, rows, "a", "b", full=1000) == chosen(SHARED, bare, "a", "b", full=1000)
-
-
-def test_loss_that_demands_of_a_class_made_fatal_before_refuses_nobody() -> None:
-    rows = [tagged("one", "a", "htools:resource:CUSTOM_GPU:4"), tagged("two", "b")]
-    rows[1] = replace(rows[1], tags=("htools:resource:CUSTOM_GPU:1",))
-    gpus = (("CUSTOM_GPU", Inventory(4)),)
-    state = derive(cluster({"a": 10_000, "b": 10_000}, rows, inventories=gpus), (SHARED,))
-    assert decide(state, Allocate(Placement(SHARED, 1)), PlacementOptions()).result
 
 
 def test_request_that_takes_the_only_place_is_refused_and_the_tag_named() -> None:
