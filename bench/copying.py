@@ -74,7 +74,7 @@ _ROWS = [Row(SEED + number) for number in range(CLUSTERS)]
 ROWS = _ROWS[::5]
 FULL_ROWS = [row for row in _ROWS if row not in ROWS]
 
-TITLE = f"""hbal for {SECONDS} s: the usual plan, --optimise, and --front. Scores, and GiB to copy.
+TITLE = f"""hbal for {SECONDS} s: the usual plan, --optimise --price=0, and --front. Scores, and GiB to copy.
 Above best: by how much --optimise's score is at most above that of the best plan that copies as little.
 By HiGHS: the same by the optimum that it proves for parts of instances (small clusters of bench-full).
 At usual GiB: the lowest score of plans that copy no more than the usual one.
@@ -142,7 +142,7 @@ def measure(row: Row, path: Path) -> tuple[Point, Point, Point, Point, float]:
     row.write(path)
     command: list[str | Path] = [BIN / "hbal", "-t", path, "--json", f"--optimise={SECONDS}"]
     progress(row.work)
-    optimised = json.loads(run(command).output)
+    optimised = json.loads(run([*command, "--price=0"]).output)
     ended = run([*command, "--front=100"])
     report = json.loads(ended.output)
     usual, plans = rival(report), [point(plan) for plan in report.get("front", ())]

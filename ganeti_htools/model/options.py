@@ -100,7 +100,11 @@ class CopyingOptions:
         return bool(self.price or self.price_memory or self.price_failover)
 
     @property
+    def chosen(self) -> bool:
+        """Whether the options say which plan is the best one."""
+        return bool(self.priced or self.front or self.most_even or self.cheapest_below is not None)
+
+    @property
     def wanted(self) -> bool:
         """Whether plans are compared by what they copy; otherwise the plan is the usual one."""
-        chosen = self.front or self.most_even or self.cheapest_below is not None
-        return bool(self.limited or self.priced or chosen)
+        return self.limited or self.chosen

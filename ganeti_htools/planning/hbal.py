@@ -102,7 +102,7 @@ class GroupPlan:
     """The moves in one node group, whose nodes are in ``scope``, from ``state`` to ``after``.
 
     ``greedy`` are the moves of the greedy plan, None if this is the greedy plan. ``front`` are the plans to
-    pick from, as JSON (:func:`plan_row`).
+    pick from, as JSON (:func:`plan_row`). ``price`` is the default price, 0 if another one or none counts.
     """
 
     state: State
@@ -112,6 +112,7 @@ class GroupPlan:
     after: State
     greedy: Sequence[BalancingMove] | None = None
     front: Sequence[Mapping[str, Any]] = ()
+    price: float = 0.0
 
     @property
     def score_before(self) -> float:
@@ -317,14 +318,28 @@ def balance_group(
 
         after, made = repair(state, scope, options.balancing, movable)
         return GroupPlan(state, name, scope, _moves(state, made, on_move, progress), after)
+    price = _default_price(state, scope, options)
     if options.copying.wanted:
-        return _copying_little(state, name, scope, movable, options, progress, on_move)
+        return _copying_little(state, name, scope, movable, options, price, progress, on_move)
     if not options.optimise:
         found = stepwise(after, scope, options.balancing, movable)
         return GroupPlan(state, name, scope, _moves(state, found, on_move, progress), after)
-    greedy, best = _optimised(state, scope, movable, options, progress)
-    moves = _moves(state, best.steps, on_move, progress)
-    return GroupPlan(state, name, scope, moves, best.after, list(map(Names(state).move, greedy.steps)))
+    greedy, best = _optimised(state, scope, movable, options, price, progress)
+    moves, rival = _moves(state, best.steps, on_move, progress), list(map(Names(state).move, greedy.steps))
+    return GroupPlan(state, name, scope, moves, best.after, rival, price=price)
+
+
+def _default_price(state: State, scope: Bools, options: HbalOptions) -> float:
+    """Return the price of copying if a search has none; 0 if there is no search or the options choose."""
+    if options.copying.chosen or not (options.optimise or options.copying.limited):
+        return 0.0
+    from ganeti_htools.engine.balancing.priced_plans import default_price  # seldom needed
+
+    return default_price(state, scope)
+
+
+def _priced(options: HbalOptions, price: float) -> CopyingOptions:
+    return replace(options.copying, price=price) if price else options.copying
 
 
 def restore_group(
@@ -346,7 +361,8 @@ def restore_group(
     if greedy is not None:
         rival = list(map(Names(state).move, steps.retrace(state.copy(), movable, greedy)))
     moves = _moves(state, steps.retrace(after, movable, best), on_move)
-    return GroupPlan(state, name, scope, moves, after, rival, part.get("front", ()))
+    price = _default_price(state, scope, options)
+    return GroupPlan(state, name, scope, moves, after, rival, part.get("front", ()), price)
 
 
 def _moves(
@@ -368,6 +384,7 @@ def _copying_little(
     scope: Bools,
     movable: Bools,
     options: HbalOptions,
+    price: float,
     progress: Progress,
     on_move: OnMove,
 ) -> GroupPlan:
@@ -376,13 +393,15 @@ def _copying_little(
     """
     from ganeti_htools.engine.balancing.front import PLANS, choose, front, spread  # seldom needed
 
-    copying, movable = options.copying, movable & ~placement_rules.in_sets(state)
+    copying, movable = _priced(options, price), movable & ~placement_rules.in_sets(state)
     # The most even plan, whose time counts, takes longest. Of the others the first ones matter most.
     found = front(state, scope, options.balancing, copying, movable, _patience(options, PLANS // 4, progress))
     shown = spread(found, copying.front) if copying.front else []
     if copying.pick > len(shown):
         raise DataError(f"pick: there is no plan {copying.pick}; the number of plans is {len(shown)}")
-    chosen = shown[copying.pick - 1] if copying.pick else None if copying.front else choose(found, copying)
+    chosen = shown[copying.pick - 1] if copying.pick else None
+    if not copying.front:
+        chosen = choose(found, copying, options.balancing.min_gain if price else None)
     made = chosen.steps if chosen else ()
     after = state.copy()
     for _ in steps.retrace(after, movable, steps.to_json(state, made)):
@@ -390,7 +409,7 @@ def _copying_little(
     moves, names = _moves(state, made, on_move), Names(state)
     usual = [names.move(step) for step in found.usual.steps]
     rows = [plan_row(number, plan) for number, plan in enumerate([found.plans[0], *shown])] if shown else []
-    return GroupPlan(state, name, scope, moves, after, usual, rows)
+    return GroupPlan(state, name, scope, moves, after, usual, rows, price)
 
 
 def plan_row(number: int, plan: "PricedPlan") -> dict[str, Any]:
@@ -414,12 +433,13 @@ def _patience(options: HbalOptions, plans: int, progress: Progress) -> "SearchPa
 
 
 def _optimised(
-    state: State, scope: Bools, movable: Bools, options: HbalOptions, progress: Progress
+    state: State, scope: Bools, movable: Bools, options: HbalOptions, price: float, progress: Progress
 ) -> "tuple[RatedPlan, RatedPlan]":
     """Find the greedy plan, and the best plan in the given time."""
     from ganeti_htools.engine.balancing.optimise import optimise  # seldom needed
 
-    return optimise(state, scope, options.balancing, movable, _patience(options, FEW, progress))
+    patience = _patience(options, FEW, progress)
+    return optimise(state, scope, options.balancing, _priced(options, price), movable, patience)
 
 
 def _group_obstacle(

@@ -14,7 +14,7 @@ from ganeti_htools.engine.balancing.traffic import copied
 from ganeti_htools.engine.explaining.possible_moves import possible_moves
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.model.cluster import Instance
-from ganeti_htools.model.options import BalancingOptions
+from ganeti_htools.model.options import BalancingOptions, CopyingOptions
 from ganeti_htools.model.state import State
 from tests.property.narrow import cases
 from tests.support.patience import Steps
@@ -64,7 +64,7 @@ def test_optimised_plan_can_be_made_and_is_never_worse(
     scope = np.ones(len(state.group), np.bool_)
     movable = np.arange(len(state.pnode)) % 4 != chosen
     before = state.copy()
-    greedy, best = optimise(state, scope, options, movable, Steps(number))
+    greedy, best = optimise(state, scope, options, CopyingOptions(), movable, Steps(number))
     assert best.rank <= greedy.rank
     assert greedy.steps == tuple(rebalance(state, scope, options, movable)[1])
     for plan in (greedy, best):
@@ -73,6 +73,6 @@ def test_optimised_plan_can_be_made_and_is_never_worse(
         assert (after.snode == plan.after.snode).all()
         assert {step.instance for step in plan.steps} <= set(np.flatnonzero(movable).tolist())
         assert options.max_length < 0 or len(plan.steps) <= options.max_length
-    assert optimise(state, scope, options, movable, Steps(number)) == (greedy, best)
+    assert optimise(state, scope, options, CopyingOptions(), movable, Steps(number)) == (greedy, best)
     assert (state.pnode == before.pnode).all()
     assert (state.snode == before.snode).all()

@@ -20,7 +20,7 @@ from ganeti_htools.model.cluster import Cluster, Instance, Load
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.moves import KINDS, MoveKind
-from ganeti_htools.model.options import BalancingOptions
+from ganeti_htools.model.options import BalancingOptions, CopyingOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from tests.property import narrow
@@ -204,7 +204,7 @@ def test_optimised_plan_moves_sets_as_the_greedy_one(described: Cluster, most: i
     state = derive(described)
     options = replace(OPTIONS, max_length=most)
     scope = np.ones(len(state.group), np.bool_)
-    greedy, best = optimise(state, scope, options, None, Steps(10))
+    greedy, best = optimise(state, scope, options, CopyingOptions(), None, Steps(10))
     assert best.rank <= greedy.rank
     assert most < 0 or len(best.steps) <= most
     now = check_way(described, best.steps)

@@ -93,7 +93,7 @@ class RebalanceSettings(PolicySettings):
     cheapest_below: float = key(
         0.0, "make the plan that copies least down to this score; 0: no such score", read=_score
     )
-    max_copy: int = key(0, "make the most even plan that copies at most this, MiB; 0: no limit", read=_mib)
+    max_copy: int = key(0, "make the best plan that copies at most this, MiB; 0: no limit", read=_mib)
     price: float = key(0.0, "score for each TiB that a plan copies, as hbal --price; 0: none", read=_score)
 
     def __post_init__(self) -> None:

@@ -154,6 +154,11 @@ def about_plan(before: Before, after: After, verbose: int) -> Iterator[str]:
         if made:
             yield cost_line(cost_of(after.sets), verbose > 1)
         if greedy is not None:
+            if after.plan.price:
+                yield (
+                    f"Default price: {after.plan.price:g} for each TiB, and a gain of at least --min-gain"
+                    " beyond it; --price=0 makes the most even plan"
+                )
             yield brief("Greedy plan:   ", greedy, before.score)
             yield brief("Optimised plan:", made, before.score)
         if made and verbose == 2:
@@ -333,6 +338,7 @@ def _document(group: GroupReport, jobsets_before: int) -> dict[str, Any]:
         "steps": steps,
         "left_on_offline_nodes": [each._asdict() for each in stranded],
         **({} if greedy is None else {"greedy": _rival(greedy, before.score)}),
+        **({"default_price": after.plan.price} if after.plan.price else {}),
         **({"front": front} if front else {}),
     }
 

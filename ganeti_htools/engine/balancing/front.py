@@ -43,30 +43,50 @@ def front(
     copying: CopyingOptions,
     movable: Bools | None,
     patience: SearchPatience,
+    usual_steps: Sequence[Step] | None = None,
 ) -> Front:
-    """Compute the front."""
+    """Compute the front. ``usual_steps`` are the usual plan, if it is known."""
     score = score_of(state, scope)
 
     def priced(steps: Sequence[Step]) -> Iterator[PricedPlan]:
         return priced_plans(state, copying, score, steps)
 
-    usual = list(priced(rebalance(state, scope, options, movable)[1]))
+    if usual_steps is None:
+        usual_steps = rebalance(state, scope, options, movable)[1]
+    usual = list(priced(usual_steps))
     found = [plan for plan in usual if plan.within(copying, options)]
     prices = [1.0] if copying.priced else _prices(usual)
     places = PlacePlans(state, scope, options, copying, movable)
-    for _, replay in places.plans(found[-1].steps, prices, patience, partial(_promising, usual[-1])):
+    promising = _cheapest if copying.priced else partial(_promising, usual[-1])
+    for _, replay in places.plans(found[-1].steps, prices, patience, promising):
         found += (plan for plan in priced(replay.steps) if plan.within(copying, options))
     return Front(usual[-1], _unbeaten(found, attrgetter("charge" if copying.priced else "weighted")))
 
 
-def choose(found: Front, copying: CopyingOptions) -> PricedPlan:
-    """Choose a plan: by the price, by the score that it must reach, or the most even one."""
+def choose(found: Front, copying: CopyingOptions, least: float | None = None) -> PricedPlan:
+    """Choose a plan: by the price, by the score that it must reach, or the most even one.
+
+    With ``least`` nobody has set the price: the plan gains at least so much more than it costs, and if the
+    usual plan does so too, the plan is at least as even.
+    """
+    if least is not None:
+        return _worthwhile(found, least)
     if copying.priced:
         return min(found.plans, key=lambda plan: (round(plan.score + plan.charge, DIGITS), plan.length))
     below = copying.cheapest_below
     if below is not None:
         return next((plan for plan in found.plans if plan.score <= below), found.plans[-1])
     return found.plans[-1]
+
+
+def _worthwhile(found: Front, least: float) -> PricedPlan:
+    def gain(plan: PricedPlan) -> float:
+        return round(found.plans[0].score - plan.score - plan.charge, DIGITS)
+
+    even = [plan for plan in found.plans if plan.figures[1] <= found.usual.figures[1]]
+    plans = even if even and gain(found.usual) >= least else found.plans
+    best = max(plans, key=lambda plan: (gain(plan), -plan.length))
+    return best if gain(best) >= least else found.plans[0]
 
 
 def spread(found: Front, number: int) -> list[PricedPlan]:
@@ -89,6 +109,15 @@ def _promising(usual: PricedPlan, visits: Sequence[Visit]) -> list[Visit]:
     """Select places for plans, evenly spread, the most important ones first."""
     figures = [(visit.costs.charge, visit.score) for visit in visits]
     return [visits[at] for at in _evenly(figures, (usual.charge, usual.score), PLANS)]
+
+
+def _cheapest(visits: Sequence[Visit]) -> Iterator[Visit]:
+    """Yield places by score and price, fewer and fewer: close ones have the same obstacles on the way."""
+    ranked = sorted(visits, key=lambda visit: visit.score + visit.costs.charge)
+    at = 0
+    while at < len(ranked):
+        yield ranked[at]
+        at = 2 * at or 1
 
 
 def _evenly(figures: Sequence[tuple[float, float]], usual: tuple[float, float], number: int) -> list[int]:

@@ -1,6 +1,7 @@
 """Plans by what they copy: data, charge and time (``hbal(1)``)."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
 from typing import NamedTuple
 
 from ganeti_htools.engine.balancing.balance import Step
@@ -9,10 +10,12 @@ from ganeti_htools.engine.balancing.traffic import bandwidths, copied, seconds
 from ganeti_htools.engine.balancing.way_costs import Weights
 from ganeti_htools.engine.balancing.ways import NodePair
 from ganeti_htools.model import tags
+from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.options import BalancingOptions, CopyingOptions
 from ganeti_htools.model.state import State
 
 TIB = 1 << 20  # MiB
+SHARE = 0.15
 
 
 class PricedPlan(NamedTuple):
@@ -67,6 +70,14 @@ def weights_of(copying: CopyingOptions) -> Weights:
         (copying.price if memory is None else memory) / TIB,
         copying.price / 1024 if failover is None else failover,
     )
+
+
+def default_price(state: State, scope: Bools) -> float:
+    """Return the price (score for each TiB) at which the disks and memory of all instances of the nodes cost
+    SHARE points, in three digits.
+    """
+    mib = sum(row.dsk + row.mem for row in compress(state.cluster.instances, scope[state.pnode]))
+    return float(f"{SHARE * TIB / mib:.3g}") if mib else 0.0
 
 
 def priced_plans(

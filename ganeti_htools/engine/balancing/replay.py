@@ -107,23 +107,8 @@ class Replay:
         """Return the present nodes of an instance."""
         return int(self.state.pnode[index]), int(self.state.snode[index])
 
-    def shortened(self) -> "Replay":
-        """Return the moves up to the lowest score, within the length that the options allow."""
-        most = self.options.max_length
-        steps = self.steps[:most] if most >= 0 else self.steps
-        scores = [round(step.score, DIGITS) for step in steps]
-        length = scores.index(min(scores)) + 1 if scores else 0
-        if length == len(self.steps):
-            return self
-        replay = Replay(self.start, self.scope, self.options, self.concerned)
-        for step in steps[:length]:
-            replay.make(step.instance, step.kind, step.node, step.with_next)
-        return replay
-
-    def plan(self) -> RatedPlan | None:
-        """Build the plan of the moves made; None if it is longer than the options allow."""
-        if 0 <= self.options.max_length < len(self.steps):
-            return None
+    def plan(self) -> RatedPlan:
+        """Build the plan of the moves made."""
         volume = sum(volume_of(self.start, step.instance, step.kind) for step in self.steps)
         return RatedPlan(tuple(self.steps), score_of(self.state, self.scope), volume, self.state)
 

@@ -403,7 +403,10 @@ def test_optimised_plan_is_compared_with_the_greedy_one(
     assert {row.name: [row.pnode] for row in saved.instances if row.name in ends} == ends
     assert sum(row.mem for row in saved.instances if row.pnode == "n0") == 6000
     assert run(tmp_path, described, *options) == 0
-    *_, greedy, optimised = capsys.readouterr().out.splitlines()
+    *_, price, greedy, optimised = capsys.readouterr().out.splitlines()
+    assert price.startswith(
+        f"Default price: {report['default_price']:g} for each TiB, and a gain of at least"
+    )
     assert greedy.startswith(
         f"Greedy plan:    score {report['score']['before']:.8f}, 0 moves; to copy: 0 MiB"
     )

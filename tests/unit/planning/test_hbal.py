@@ -319,3 +319,13 @@ def test_step_limit_never_cuts_a_set() -> None:
         options = replace(OPTIONS, balancing=BalancingOptions(min_gain=0.0, max_length=most))
         lost = replace(cluster, nodes=(replace(cluster.nodes[0], offline=True), *cluster.nodes[1:]))
         assert len(hbal.HBAL.propose(lost, options, ignore).found["steps"]) == moves
+
+
+def test_a_search_has_a_default_price_unless_the_options_choose() -> None:
+    def price(options: HbalOptions) -> float:
+        return hbal.plan(view.state_of(CLUSTER, View()), options, ignore).parts[0].price
+
+    limited, even = CopyingOptions(max_moves=2), CopyingOptions(max_moves=2, most_even=True)
+    assert price(replace(OPTIONS, copying=limited)) == price(replace(OPTIONS, optimise=0.01)) > 0
+    assert price(OPTIONS) == price(replace(OPTIONS, copying=even)) == 0
+    assert price(replace(OPTIONS, copying=CopyingOptions(price=1.0), optimise=0.01)) == 0

@@ -160,3 +160,18 @@ def test_spread_has_the_plans_that_beat_the_usual_one() -> None:
         assert [each.weighted for each in shown] == sorted({each.weighted for each in shown})
     assert [each.weighted for each in spread(found, 1)] == [99]
     assert spread(found, 1000) == plans[1:]
+
+
+@pytest.mark.parametrize(
+    ("usual", "least", "score"),
+    [
+        (plan(0.1, 0.8), 0.01, 0.5),
+        (plan(0.1, 0.45), 0.01, 0.4),  # the best by score and price is less even than the usual plan
+        (plan(0.9, 0.45), 0.01, 0.5),  # but the usual plan is not worth its price
+        (plan(0.9, 0.45), 0.6, 1.0),
+    ],
+)
+def test_a_price_that_nobody_has_set_needs_a_gain(usual: PricedPlan, least: float, score: float) -> None:
+    plans = [plan(0.0, 1.0, 0), plan(0.1, 0.8), plan(0.2, 0.5), plan(0.4, 0.4), plan(0.9, 0.3)]
+    chosen = choose(Front(usual, plans), CopyingOptions(price=1.0), least)
+    assert chosen.score == score

@@ -4,11 +4,12 @@ import numpy as np
 
 from ganeti_htools.backends import text
 from ganeti_htools.engine.balancing.optimise import optimise
+from ganeti_htools.engine.balancing.priced_plans import default_price
 from ganeti_htools.engine.balancing.replay import RatedPlan
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.moves import MoveKind
-from ganeti_htools.model.options import BalancingOptions
+from ganeti_htools.model.options import BalancingOptions, CopyingOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
@@ -18,6 +19,7 @@ from tests.support.patience import Steps
 from tests.support.text_format import text as text_of
 
 DRBD, EXT = DiskTemplate.DRBD, DiskTemplate.EXT
+FREE = CopyingOptions()
 
 
 def everyone(state: State) -> Bools:
@@ -43,7 +45,7 @@ def test_two_instances_change_places() -> None:
         for name, mem in sizes.items()
     ]
     state = derive(by_hand.cluster({"n0": 20_000, "n1": 20_000}, rows))
-    greedy, best = optimise(state, everyone(state), BalancingOptions(min_gain=0), None, Steps(40))
+    greedy, best = optimise(state, everyone(state), BalancingOptions(min_gain=0), FREE, None, Steps(40))
     assert not greedy.steps
     assert len(best.steps) == 2
     assert {len(nodes) for nodes in places(state, best).values()} == {1}
@@ -56,7 +58,7 @@ def test_two_instances_change_places() -> None:
 
 def test_no_move_without_time() -> None:
     state = derive(text.parse(text_of(cluster(1, Shape(nodes=5, instances=20))), "generated"))
-    greedy, best = optimise(state, everyone(state), BalancingOptions(), None, Steps(0))
+    greedy, best = optimise(state, everyone(state), BalancingOptions(), FREE, None, Steps(0))
     assert greedy.steps
     assert best.score == greedy.score
     assert best.rank <= greedy.rank
@@ -65,7 +67,8 @@ def test_no_move_without_time() -> None:
 def test_more_rounds_are_never_worse() -> None:
     state = derive(text.parse(text_of(cluster(2, Shape(nodes=5, instances=25, templates={"drbd": 1}))), "x"))
     plans = [
-        optimise(state, everyone(state), BalancingOptions(), None, Steps(number)) for number in (0, 5, 15)
+        optimise(state, everyone(state), BalancingOptions(), FREE, None, Steps(number))
+        for number in (0, 20, 80)
     ]
     ranks = [best.rank for _, best in plans]
     assert sorted(ranks, reverse=True) == ranks
@@ -73,9 +76,25 @@ def test_more_rounds_are_never_worse() -> None:
     assert len({greedy.rank for greedy, _ in plans}) == 1
 
 
+def test_with_the_default_price_a_second_plan_comes_to_rest() -> None:
+    state = derive(text.parse(text_of(cluster(2, Shape(nodes=5, instances=25, templates={"drbd": 1}))), "x"))
+    found = {}
+    for price in (0.0, default_price(state, everyone(state))):
+        copying, plans, start = CopyingOptions(price=price), [], state
+        for _ in range(2):
+            plans.append(optimise(start, everyone(state), BalancingOptions(), copying, None, Steps(150)))
+            start = plans[-1][1].after
+        found[bool(price)] = plans
+    (greedy, first), (_, second) = found[True]
+    assert not second.steps
+    assert first.score < greedy.score
+    assert first.volume < found[False][0][1].volume
+    assert found[False][1][1].steps
+
+
 def test_instances_that_move_more_than_once_go_directly() -> None:
     state = derive(text.parse(text_of(cluster(2, Shape(nodes=5, instances=25, templates={"drbd": 1}))), "x"))
-    _, best = optimise(state, everyone(state), BalancingOptions(), None, Steps(20))
+    _, best = optimise(state, everyone(state), BalancingOptions(), FREE, None, Steps(20))
     for row in {step.instance for step in best.steps}:
         steps = [step for step in best.steps if step.instance == row]
         before = {int(state.pnode[row]), int(state.snode[row])}
@@ -88,7 +107,7 @@ def test_lost_nodes_are_left_once() -> None:
     described = by_hand.cluster({f"n{i}": 20_000 for i in range(5)}, rows)
     lost = tuple(replace(node, offline=node.name == "n0") for node in described.nodes)
     state = derive(replace(described, nodes=lost))
-    greedy, best = optimise(state, everyone(state), BalancingOptions(evacuation=True), None, Steps(30))
+    greedy, best = optimise(state, everyone(state), BalancingOptions(evacuation=True), FREE, None, Steps(30))
     assert best.score < greedy.score
     assert not {step.kind for step in best.steps} & {MoveKind.REPLACE_AND_FAILOVER}
     assert {step.instance for step in best.steps} == set(range(6))

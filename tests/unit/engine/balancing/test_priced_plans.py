@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.balancing.balance import Step
-from ganeti_htools.engine.balancing.priced_plans import priced_plans
+from ganeti_htools.engine.balancing.priced_plans import default_price, priced_plans
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.moves import MoveKind
@@ -66,3 +66,10 @@ def test_limits() -> None:
             copying = CopyingOptions(**{name: figure + more})  # type: ignore[arg-type]
             assert plan.within(copying, BalancingOptions()) is kept
     assert not plan.within(CopyingOptions(), BalancingOptions(max_length=2))
+
+
+def test_all_data_has_the_same_price_in_clusters_of_all_sizes() -> None:
+    state = state_of()
+    mib = sum(row.dsk + row.mem for row in state.cluster.instances)
+    assert default_price(state, np.ones(3, np.bool_)) * mib == pytest.approx(0.15 * 1024 * 1024, rel=0.005)
+    assert default_price(state, np.array([False, False, True])) == 0

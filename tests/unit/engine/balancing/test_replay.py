@@ -66,27 +66,3 @@ def test_a_plan_goes_the_shortest_way() -> None:
     assert [step.kind for step in plan.steps] == [MoveKind.REPLACE_AND_FAILOVER]
     assert plan.volume == 1024 + 1000
     assert plan.rank == (round(plan.score, 8), plan.volume, 1)
-
-
-def test_no_plan_is_longer_than_allowed() -> None:
-    state = two()
-    scope, concerned = everyone(state)
-    assert plan_of(state, scope, BalancingOptions(max_length=1), concerned, MADE, {0: (2, 3)}) is None
-    assert plan_of(state, scope, BalancingOptions(max_length=2), concerned, MADE, {0: (2, 3)}) is not None
-
-
-def test_moves_end_at_the_lowest_score_within_the_length() -> None:
-    there = [MoveRows(0, MoveKind.REPLACE_SECONDARY, 2), MoveRows(0, MoveKind.FAILOVER, NOWHERE)]
-    back = MoveRows(0, MoveKind.FAILOVER, NOWHERE)
-    replay = replaying(two())
-    assert all(replay.make(*move) for move in there)
-    assert replay.shortened() is replay
-    assert replay.make(*back)
-    shorter = replay.shortened()
-    assert shorter.steps == replay.steps[:2]
-    assert shorter.place(0) == (2, 0)
-    assert shorter.steps[-1].score == score_of(shorter.state, everyone(two())[0])
-    limited = replaying(two(), BalancingOptions(max_length=1))
-    assert all(limited.make(*move) for move in there)
-    assert limited.shortened().steps == replay.steps[:1]
-    assert not replaying(two()).shortened().steps
