@@ -112,7 +112,7 @@ def test_refusal_names_the_reserve_that_the_last_instance_takes() -> None:
     assert outcome.failed == ((0, "instance i0: no room for the reserve in r1; tried after moving i1"),)
 
 
-@pytest.mark.parametrize(("reserve", "number"), [(2, 1), (3, 0)])
+@pytest.mark.parametrize(("reserve", "number"), [(1, 1), (2, 0)])
 def test_reserve_is_of_the_first_template_whose_storage_the_group_has(reserve: float, number: int) -> None:
     rows = [instance("moved", EXT, "r0a", mem=1000), instance("there", EXT, "r1a", mem=1000)]
     cluster = racks((10_000, 10_000), rows).cluster
