@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import trio
 
@@ -69,6 +69,13 @@ class HealthCache:
         return self._health
 
 
+class NodeNames(Protocol):
+    """The names of this node and of the master."""
+
+    def status(self) -> Mapping[str, str | None]:
+        """Return ``node`` and ``master_node``."""
+
+
 class StatusMethods:
     """The method ``status``. Times are seconds of the epoch unless their name says otherwise."""
 
@@ -76,6 +83,7 @@ class StatusMethods:
         self,
         socket: str,
         state_dir: str,
+        node: NodeNames,
         server: Server,
         sync: Sync,
         decisions: Decisions,
@@ -93,6 +101,7 @@ class StatusMethods:
         self._socket = socket
         self._state_dir = state_dir
         self._set_aside: list[str] = []
+        self._node = node
         self._server = server
         self._sync = sync
         self._decisions = decisions
@@ -130,7 +139,7 @@ class StatusMethods:
             "socket": self._socket,
             "connections": self._server.connections,
             "luxi": asdict(self._sync.luxi),
-            "cluster": self._sync.status(),
+            "cluster": {**self._sync.status(), **self._node.status()},
             "maintenance": nodes_in_maintenance(self._sync.model.cluster or Cluster()),
             "rolls": rolls(self._sync.model.cluster or Cluster()),
             "groups": await self._health.groups(),

@@ -20,13 +20,15 @@ _LAST_SECONDS = 2.0  # for the last write
 
 
 class StateCopies:
-    """Copies of the state files that ``writer`` (a machine and a directory) has.
+    """Copies of the state files that a writer has: a machine and a directory, as ``writer`` returns.
 
     ``cluster`` returns the cluster's name, None while this daemon does not act on it. Nothing is written
     until the copies of others have been fetched.
     """
 
-    def __init__(self, ledger: LedgerWorker, writer: str, cluster: Callable[[], str | None]) -> None:
+    def __init__(
+        self, ledger: LedgerWorker, writer: Callable[[], str], cluster: Callable[[], str | None]
+    ) -> None:
         self._ledger = ledger
         self._writer = writer
         self._cluster = cluster
@@ -52,7 +54,7 @@ class StateCopies:
         cluster = self._cluster()
         if not self._ledger.shared or cluster is None:
             return {}
-        others = await self._ledger.do(lambda ledger: ledger.documents_of_others(cluster, self._writer))
+        others = await self._ledger.do(lambda ledger: ledger.documents_of_others(cluster, self._writer()))
         for name in others:
             self._waiting.pop(name, None)
         self._fetched = True
@@ -79,7 +81,7 @@ class StateCopies:
         contents, self._waiting = self._waiting, {}
         try:
             await self._ledger.do(
-                lambda ledger: ledger.write_documents(cluster, self._writer, contents), probe=False
+                lambda ledger: ledger.write_documents(cluster, self._writer(), contents), probe=False
             )
         except BaseException as error:
             self._waiting = contents | self._waiting

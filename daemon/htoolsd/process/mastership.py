@@ -1,6 +1,6 @@
-"""The role of this node: master or not, from Ganeti's ssconf files."""
+"""This node: its name, and its role by Ganeti's ssconf files."""
 
-from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import structlog
 import trio
@@ -16,44 +16,60 @@ from htoolsd.sync.sync import Sync
 
 _log = structlog.get_logger()
 
+_PATIENCE = 0.5  # seconds that a look waits for the resolver, which may go on until the next one
 EXIT_NOT_MASTER = 11  # the exit status of Ganeti's own master daemons on other nodes (ganeti-luxid(8))
 
 
-def role(ssconf: Ssconf) -> Callable[[], Awaitable[bool | None]]:
-    """Return a function that returns whether this is the master node.
+class ThisNode:
+    """This node as Ganeti knows it: its name, its ssconf files, and its role.
 
-    While the files cannot be read, it returns the last known role; None at first.
+    While the files name another master, the name is looked up again: at boot, the first name may be wrong,
+    because there was no resolver yet. Nobody waits long for the resolver.
     """
-    known_role: bool | None = None
-    complaint = ""
 
-    def look() -> bool:
-        nonlocal ssconf
-        if not ssconf.leads():  # at boot, the first name may be wrong because there was no resolver yet
-            ssconf = this_node(ssconf.directory)
-        return ssconf.leads()
+    def __init__(self, ssconf: Ssconf) -> None:
+        self.ssconf = ssconf
+        self._role: bool | None = None
+        self._complaint = ""
+        self._resolver = trio.CapacityLimiter(1)
 
-    async def leads() -> bool | None:
-        nonlocal known_role, complaint
+    async def leads(self) -> bool | None:
+        """Return whether this is the master node.
+
+        While the files cannot be read, it is the last known role; None at first.
+        """
         try:
-            known_role, why = await trio.to_thread.run_sync(look), ""
+            if not self.ssconf.leads() and self._resolver.available_tokens:
+                with trio.move_on_after(_PATIENCE):
+                    await trio.to_thread.run_sync(
+                        self._look_up_name, abandon_on_cancel=True, limiter=self._resolver
+                    )
+            self._role, why = self.ssconf.leads(), ""
         except OSError as error:
             why = f"{error.filename}: {error.strerror}"
-        if why and why != complaint:
+        if why and why != self._complaint:
             _log.warning("master node cannot be determined", error=why)
-        complaint = why
-        return known_role
+        self._complaint = why
+        return self._role
 
-    return leads
+    def _look_up_name(self) -> None:
+        self.ssconf = this_node(self.ssconf.directory)
+
+    def status(self) -> dict[str, str | None]:
+        """Return the names of this node and of the master; None if the files name none."""
+        master = None
+        with suppress(OSError):
+            master = self.ssconf.master()
+        return {"node": self.ssconf.name, "master_node": master}
 
 
-def known_cluster(sync: Sync, ssconf: Ssconf) -> tuple[Known | None, dict[str, float]]:
+def known_cluster(sync: Sync, node: ThisNode) -> tuple[Known | None, dict[str, float]]:
     """Return the cluster for decisions, and the age of each kind of data. Raises RefusalError.
 
     Only the master decides. A node that has just become the master may not have noticed yet, so the files
     are read again.
     """
-    if sync.master is False and ssconf.is_other_node_master():
+    if sync.master is False and node.ssconf.is_other_node_master():
         raise RefusalError(Refusal.CLUSTER, "this is not the master node")
     ages, model = sync.ages(), sync.model
     plain, storage = model.without_storage, model.storage

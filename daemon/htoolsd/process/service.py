@@ -54,11 +54,11 @@ from htoolsd.plans.plans import Plans
 from htoolsd.policies.remedies import POLICIES
 from htoolsd.policies.schedule import Policies
 from htoolsd.policies.settings import PolicySettings
-from htoolsd.process import check_config, logs, mastership
+from htoolsd.process import check_config, logs
 from htoolsd.process.config import Config, argument_parser, exposes_password, load
 from htoolsd.process.lock import lock
 from htoolsd.process.logs import print_error
-from htoolsd.process.mastership import EXIT_NOT_MASTER
+from htoolsd.process.mastership import EXIT_NOT_MASTER, ThisNode, known_cluster
 from htoolsd.process.memory import share_arenas
 from htoolsd.process.service_manager import notify, watch
 from htoolsd.process.signals import handle_signals, reloader
@@ -143,9 +143,10 @@ async def _run(
     signs: Sequence[socket.socket] = (),
 ) -> None:
     """Compose the daemon and run it until it is stopped."""
+    node = ThisNode(ssconf)
     sync = Sync(
         config.luxi or default_socket(),
-        mastership.role(ssconf),
+        node.leads,
         config.config_seconds,
         config.live_seconds,
         show_status=lambda summary: notify(f"STATUS={summary}"),
@@ -169,13 +170,13 @@ async def _run(
 
     def own_cluster() -> str | None:
         """Return the cluster's name, None if another node or daemon acts on it."""
-        return None if sync.obstacle() or ssconf.is_other_node_master() else cluster_name()
+        return None if sync.obstacle() or node.ssconf.is_other_node_master() else cluster_name()
 
     claim_writer = ClaimWriter(claims, ledger, reconciler, own_cluster)
     claim_writer.configure(config.claim_wait_seconds)
     decisions = Decisions(
         *_decision_limits(config),
-        lambda: mastership.known_cluster(sync, ssconf),
+        lambda: known_cluster(sync, node),
         sync.storage.request_units,
         sync.poll_configuration,
         history.note,
@@ -208,7 +209,8 @@ async def _run(
         policies.ended(plan)
 
     plan_claims = PlanClaims(sync, ledger, reconciler, claims, claim_writer.promise)
-    copies = StateCopies(ledger, f"{ssconf.name}:{os.path.abspath(config.state_dir)}", own_cluster)
+    state_dir = os.path.abspath(config.state_dir)
+    copies = StateCopies(ledger, lambda: f"{node.ssconf.name}:{state_dir}", own_cluster)
     plans = Plans(os.path.join(config.state_dir, "plans"), sync, note_plan, plan_claims, copies.put)
     reconciler.release_other_plans(plans.active_ids)
     policies = Policies(
@@ -223,6 +225,7 @@ async def _run(
     status = StatusMethods(
         config.socket,
         config.state_dir,
+        node,
         server,
         sync,
         decisions,

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from ganeti_htools.sources.ssconf import Ssconf
 from htoolsd.api.candidates import CandidateMethods
 from htoolsd.api.cluster import ClusterMethods
 from htoolsd.api.decisions import Decisions
@@ -22,6 +23,7 @@ from htoolsd.ledger.worker import LedgerWorker
 from htoolsd.metrics.capacity import CapacityCount
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.schedule import Policies
+from htoolsd.process.mastership import ThisNode
 from htoolsd.socket.clients import ConnectionLimits
 from htoolsd.socket.methods import Method, Methods, methods_of
 from htoolsd.socket.server import Server
@@ -66,6 +68,7 @@ def methods(tmp_path: Path) -> tuple[Method, ...]:
         StatusMethods(
             "socket",
             str(tmp_path),
+            ThisNode(Ssconf("node1", str(tmp_path))),
             server,
             sync,
             decisions,

@@ -7,6 +7,7 @@ from typing import Any
 import trio
 from trio.testing import MockClock
 
+from ganeti_htools.sources.ssconf import Ssconf
 from ganeti_htools.version import VERSION
 from htoolsd.api.decisions import Decisions
 from htoolsd.api.reload_status import ReloadStatus
@@ -19,6 +20,7 @@ from htoolsd.metrics.capacity import CapacityCount
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.remedies import POLICIES
 from htoolsd.policies.schedule import Policies
+from htoolsd.process.mastership import ThisNode
 from htoolsd.socket.clients import ConnectionLimits
 from htoolsd.socket.methods import Methods, methods_of
 from htoolsd.socket.server import Server
@@ -49,6 +51,7 @@ async def test_status_has_all_parts_of_the_daemon(autojump_clock: MockClock, tmp
         status = StatusMethods(
             socket,
             str(tmp_path),
+            ThisNode(Ssconf("node1", str(tmp_path))),
             server,
             sync,
             decisions,
