@@ -297,6 +297,10 @@ def _plans(options: Namespace) -> int:
     if options.waiting or options.failed:
         chosen = daemon_plans.is_waiting if options.waiting else daemon_plans.has_failed
         plans = list(filter(chosen, plans))
+    elif not options.json:
+        status: Any = ask(options.socket, "status", {}, patience=PATIENCE)
+        for line in daemon_plans.turns(harmless(status["planning"])):
+            print(line)
     return _print(options, plans, daemon_plans.table)
 
 

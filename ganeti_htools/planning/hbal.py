@@ -91,6 +91,10 @@ class HbalOptions(ToolOptions):
         """Whether groups are selected by their score, instead of by name."""
         return self.worst_group or self.all_groups
 
+    def search_seconds(self, groups: int) -> float:
+        """Return the longest time of the search on a cluster with so many groups."""
+        return self.optimise * (groups if self.ranks_groups else 1)
+
     def after(self, moves: int) -> "HbalOptions":
         """The options for the rest of a plan after some of its moves."""
         left = _left(self.balancing.max_length, moves)

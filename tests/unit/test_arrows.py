@@ -68,7 +68,7 @@ MAY_IMPORT = {
         "model backends luxi sources files nursery"
         " htoolsd.damaged_files htoolsd.disposal htoolsd.reservations htoolsd.threads"
     ),
-    "htoolsd.plans": f"{_LIBRARY} htoolsd.damaged_files htoolsd.sync htoolsd.claims",
+    "htoolsd.plans": f"{_LIBRARY} htoolsd.config_keys htoolsd.damaged_files htoolsd.sync htoolsd.claims",
     "htoolsd.history": f"{_LIBRARY} htoolsd.damaged_files",
     "htoolsd.notify": (
         "model files nursery execution htoolsd.config_keys htoolsd.damaged_files htoolsd.history"

@@ -19,6 +19,7 @@ from ganeti_htools.planning.plan import OnChange, Proposal, new_run
 from ganeti_htools.planning.tools import TOOLS
 from ganeti_htools.sources.source import describe_silent, describe_updating
 from htoolsd.plans.plan import Plan, PlanState, new_plan
+from htoolsd.plans.plan_turn import PlanAttempt
 from htoolsd.plans.plans import Plans
 from htoolsd.socket.methods import LONGEST as MOST_TEXT
 from htoolsd.socket.methods import Args, File, flag, method
@@ -56,7 +57,6 @@ class PlanMethods:
         self._remake = remake
         self._may_act = may_act
         self._waiting = waiting
-        self._turn = trio.CapacityLimiter(1)
 
     @method(
         f"Makes a plan as {_TOOLS} does, for the method execute. The result is the plan; found in it is what"
@@ -109,6 +109,13 @@ class PlanMethods:
         return {**plan.to_json(), "found": proposal.found}
 
     async def _proposed(self, tool: str, options: Any, cluster: Cluster) -> Proposal:
+        turn, by = self._plans.turn, describe_caller()
+        longest, wanted = turn.settings.longest_search_seconds, options.search_seconds(len(cluster.groups))
+        if wanted > longest:
+            limit = f"at most {longest:g} s ([plans] longest_search_seconds)"
+            raise RefusalError(Refusal.ARGUMENTS, f"{tool}: a search of {wanted:g} s; expected {limit}")
+        assert by is not None
+        attempt = PlanAttempt(turn, tool, by, self._may_act())
         try:
             return await trio.to_thread.run_sync(
                 TOOLS[tool].propose,
@@ -116,7 +123,7 @@ class PlanMethods:
                 options,
                 lambda _text: trio.from_thread.check_cancelled(),
                 abandon_on_cancel=True,
-                limiter=self._turn,
+                limiter=cast(trio.CapacityLimiter, attempt),  # trio documents any object alike
             )
         except RequestFailed as error:
             raise RefusalError(Refusal.PLAN, str(error)) from None

@@ -146,6 +146,7 @@ class StatusMethods:
             "decisions": self._decisions.status() | fallback_counter.status(self._socket),
             "claims": self._claims.status(),
             "plans": self._plans.status(),
+            "planning": self._plans.turn.status(),
             "plan_jobs": self._plans.jobs(),
             "policies": self._policies.health(),
             "history": self._history.status(),

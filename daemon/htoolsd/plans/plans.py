@@ -35,6 +35,7 @@ from ganeti_htools.planning.plan import OnChange
 from ganeti_htools.sources.source import describe_silent
 from htoolsd.claims.plan_claims import PlanClaims
 from htoolsd.plans.plan import Caller, Plan, PlanState, plan_from_json, read_plans
+from htoolsd.plans.plan_turn import PlanTurn
 from htoolsd.sync.sync import Sync
 
 _log = structlog.get_logger()
@@ -56,8 +57,8 @@ class Plans:
     need, and respect the claims of others. ``copy`` is called with a plan's id and its record when that was
     written, and with None when it was removed.
 
-    ``last_change`` is when an earlier daemon last wrote or removed a record here, in seconds of the epoch; 0
-    if none ever did.
+    ``turn`` is the turn to make a plan. ``last_change`` is when an earlier daemon last wrote or removed a
+    record here, in seconds of the epoch; 0 if none ever did.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Plans:
         self._claims = claims
         self._copy = copy
         self._plans: dict[str, Plan] = {}
+        self.turn = PlanTurn()
         self.last_change = 0.0
         self._stopping = trio.Event()
         self._executions: trio.Nursery

@@ -19,6 +19,7 @@ from htoolsd.config_keys import ConfigError, check_table, checked, key, one_of
 from htoolsd.http.settings import HttpSettings
 from htoolsd.ledger.records import check_address, has_password
 from htoolsd.notify.settings import NotifySettings
+from htoolsd.plans.plan_turn import PlanSettings
 from htoolsd.policies.settings import RebalanceSettings, RedistributeSettings, RepairSettings, SqueezeSettings
 from htoolsd.socket.roles import RoleSettings
 
@@ -110,6 +111,7 @@ class Config:
     roles: RoleSettings = key(RoleSettings(), "what callers may do")  # noqa: RUF009
     http: HttpSettings = key(HttpSettings(), "a read-only HTTP listener")  # noqa: RUF009
     notify: NotifySettings = key(NotifySettings(), "the program or address that gets events")  # noqa: RUF009
+    plans: PlanSettings = key(PlanSettings(), "the making of plans")  # noqa: RUF009
     repair: RepairSettings = key(RepairSettings(), "the policy that repairs instances")  # noqa: RUF009
     redistribute: RedistributeSettings = key(RedistributeSettings(), "the policy that repairs node groups")  # noqa: RUF009
     squeeze: SqueezeSettings = key(SqueezeSettings(), "the policy that powers nodes down and up")  # noqa: RUF009

@@ -212,6 +212,7 @@ async def _run(
     state_dir = os.path.abspath(config.state_dir)
     copies = StateCopies(ledger, lambda: f"{node.ssconf.name}:{state_dir}", own_cluster)
     plans = Plans(os.path.join(config.state_dir, "plans"), sync, note_plan, plan_claims, copies.put)
+    plans.turn.settings = config.plans
     reconciler.release_other_plans(plans.active_ids)
     policies = Policies(
         os.path.join(config.state_dir, "policies.json"),
@@ -290,6 +291,7 @@ async def _run(
         sync.set_intervals(new.config_seconds, new.live_seconds)
         sync.storage.settings = _storage_settings(new)
         history.configure(*_history_limits(new))
+        plans.turn.settings = new.plans
         policies.configure(_policy_settings(new))
         notifier.configure(new.notify)
 

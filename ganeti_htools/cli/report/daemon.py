@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ganeti_htools import streams
+from ganeti_htools.cli.report.daemon_plans import turns
 from ganeti_htools.cli.report.layout import columns, some
 from ganeti_htools.model.wording import counted
 
@@ -50,6 +51,8 @@ def _status(answer: Any) -> Iterator[str]:
         yield f"  claims     {claims['living']} active"
     if answer["plans"]:
         yield f"  plans      {', '.join(f'{count} {state}' for state, count in answer['plans'].items())}"
+    for turn in turns(answer.get("planning", ())):
+        yield f"  planning   {turn}"
     yield from _policies(answer.get("policies") or ())
     kept = answer.get("history")
     if kept and kept["error"]:

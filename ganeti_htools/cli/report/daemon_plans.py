@@ -29,6 +29,15 @@ def table(plans: Any) -> str:
     return "\n".join(line[1:].rstrip() for line in text.splitlines())
 
 
+def turns(planning: Any) -> Iterator[str]:
+    """Describe the plan that is being made, and those that wait, each with the one before it."""
+    for each in planning:
+        named, ahead = f"{each['tool']} by {caller(each['by'])}", each["behind"]
+        since = f"since {time.strftime('%H:%M:%S', time.localtime(each['since']))}"
+        behind = f"waits behind {ahead['tool']} by {caller(ahead['by'])}" if ahead else "is being made"
+        yield f"{named} {behind}, {since}"
+
+
 def _row(plan: Any) -> tuple[str, ...]:
     jobs = plan["jobs"]
     count = f"{jobs['succeeded']} of {sum(jobs.values())}"

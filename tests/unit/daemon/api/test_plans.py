@@ -1,16 +1,22 @@
 """What can be asked about plans, without sockets."""
 
+import re
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from trio.testing import MockClock
 
 from ganeti_htools.client.plan_changes import LONGEST
 from ganeti_htools.client.protocol import Refusal, RefusalError
+from ganeti_htools.planning.tools import TOOLS
 from htoolsd.api.plans import PlanMethods
 from htoolsd.plans.plan import PlanState
 from htoolsd.plans.plans import Plans
@@ -40,6 +46,65 @@ async def test_makes_and_records_a_plan(autojump_clock: MockClock, tmp_path: Pat
         assert (tmp_path / f"{plan['id']}.json").exists()
         listed: Any = await methods.plans({}, None)
         assert [each["id"] for each in listed] == [plan["id"]]
+
+
+def listed(methods: PlanMethods) -> list[tuple[int, int | None]]:
+    """Return the users whose plans are being made or wait, each with the user ahead."""
+    told = methods._plans.turn.status()
+    return [(each["by"]["uid"], each["behind"] and each["behind"]["by"]["uid"]) for each in told]
+
+
+async def test_plans_of_who_may_act_are_made_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, order = threading.Event(), list[int]()
+    tool: Any = TOOLS["hbal"]
+
+    def plan_later(*given: Any) -> Any:
+        gate.wait()
+        return tool.plan(*given)
+
+    monkeypatch.setitem(TOOLS, "hbal", replace(tool, plan=plan_later))
+    async with known(tmp_path) as methods:
+        methods._may_act = lambda: caller.get().uid < 10
+
+        async def plan(uid: int) -> None:
+            caller.set(Credentials(pid=1, uid=uid, gid=3))
+            await made(methods)
+            order.append(uid)
+
+        async with trio.open_nursery() as nursery:
+            leaving = trio.CancelScope()
+
+            async def leave() -> None:
+                with leaving:
+                    await plan(30)
+
+            for each in (partial(plan, 20), leave, partial(plan, 21), partial(plan, 1), partial(plan, 2)):
+                nursery.start_soon(each)
+                await trio.testing.wait_all_tasks_blocked()
+            assert listed(methods) == [(20, None), (1, 20), (2, 1), (30, 2), (21, 30)]
+            leaving.cancel()
+            await trio.testing.wait_all_tasks_blocked()
+            assert listed(methods) == [(20, None), (1, 20), (2, 1), (21, 2)]
+            gate.set()
+        assert order == [20, 1, 2, 21]
+        assert listed(methods) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "refused"),
+    [
+        ({"optimise": 1e9}, "a search of 1e+09 s; expected at most 600 s"),
+        ({"optimise": 601, "front": 3}, "a search of 601 s; expected at most 600 s"),
+    ],
+)
+async def test_refuses_long_searches(
+    autojump_clock: MockClock, tmp_path: Path, options: Any, refused: str
+) -> None:
+    async with known(tmp_path) as methods:
+        with pytest.raises(
+            RefusalError, match=re.escape(f"hbal: {refused} ([plans] longest_search_seconds)")
+        ):
+            await methods.plan({"tool": "hbal", "options": options}, None)
 
 
 async def test_refuses_to_plan_with_figures_older_than_the_instances(

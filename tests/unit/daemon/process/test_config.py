@@ -11,6 +11,7 @@ from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
 from htoolsd.http.settings import HttpSettings
 from htoolsd.notify.settings import NotifySettings
+from htoolsd.plans.plan_turn import PlanSettings
 from htoolsd.policies.settings import (
     PolicySettings,
     RebalanceSettings,
@@ -22,10 +23,11 @@ from htoolsd.process.check_config import check, daemon_user
 from htoolsd.process.config import Config, describe, exposes_password, load, reloaded, sample
 from htoolsd.socket.roles import RoleSettings
 
-TABLES: dict[str, type[PolicySettings | RoleSettings | HttpSettings | NotifySettings]] = {
+TABLES: dict[str, type[PolicySettings | RoleSettings | HttpSettings | NotifySettings | PlanSettings]] = {
     "roles": RoleSettings,
     "http": HttpSettings,
     "notify": NotifySettings,
+    "plans": PlanSettings,
     "repair": RepairSettings,
     "redistribute": RedistributeSettings,
     "squeeze": SqueezeSettings,
