@@ -1,6 +1,12 @@
 """The installed version. Looking it up is slow, so programs import this module only to print it."""
 
+import subprocess
+import time
+from argparse import Action
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
 
 try:
     VERSION = version("htoolsd")
@@ -11,3 +17,30 @@ except PackageNotFoundError:  # run from a copy of the source
 def title(program: str) -> str:
     """A program and its version, like "hbal (htoolsd) version 1.2"."""
     return f"{program} (htoolsd) version {VERSION}" if VERSION else f"{program} (htoolsd), not installed"
+
+
+def build() -> str:
+    """Return what tells builds of a version apart: the commit with its date, or the date of the files.
+
+    ``packaging/`` writes the commit into the file BUILD; in a checkout git is asked.
+    """
+    here = Path(__file__).parent
+    with suppress(OSError):
+        return (here / "BUILD").read_text("utf-8").strip()
+    if (here.parent / ".git").exists():
+        with suppress(OSError):
+            command = ["git", "-C", str(here.parent), "log", "-1", "--format=commit %h of %cs"]
+            asked = subprocess.run(command, capture_output=True, text=True, check=False)
+            if asked.returncode == 0:
+                return asked.stdout.strip()
+    newest = max(file.stat().st_mtime for file in here.rglob("*.py"))
+    return f"files of {time.strftime('%Y-%m-%d', time.gmtime(newest))}"
+
+
+class ShowVersion(Action):
+    """The option ``--version`` of a program whose options argparse reads."""
+
+    def __call__(self, parser: Any, *_: object) -> None:
+        """Print the version, and exit."""
+        print(f"{parser.prog} {VERSION}, {build()}")
+        parser.exit()

@@ -88,6 +88,11 @@ def install(root: Path, prefix: str, python: str, dependencies: str) -> None:
         install_dependencies(packages, python)
     for package, source in (("ganeti_htools", TOP), ("htoolsd", TOP / "daemon")):
         shutil.copytree(source / package, packages / package, ignore=shutil.ignore_patterns("__pycache__"))
+    sys.path.insert(0, str(TOP))
+    from ganeti_htools.version import build
+
+    if not (packages / "ganeti_htools/BUILD").exists():
+        write(packages / "ganeti_htools/BUILD", f"{build()}\n")
     write(packages / f"htoolsd-{CONFIG['metadata']['version']}.dist-info" / "METADATA", metadata())
     for name, (module, function) in programs().items():
         text = PROGRAM.format(python=python, module=module, function=function)

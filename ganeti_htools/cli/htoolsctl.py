@@ -21,10 +21,11 @@ from ganeti_htools.client.calls import PATIENCE, CallRefusedError, ask, default_
 from ganeti_htools.client.plan_changes import follow
 from ganeti_htools.client.protocol import DEFAULT_SOCKET
 from ganeti_htools.files import read_text, write_text
-from ganeti_htools.model.errors import DataError, HtoolsError
-from ganeti_htools.version import VERSION
+from ganeti_htools.model.errors import DataError, HtoolsError, printable
+from ganeti_htools.version import ShowVersion
 
 _REFRESHING = 400.0  # seconds; Ganeti may wait for a node for minutes
+_PAUSE = 1.0  # seconds between looks for the end of jobs
 _PLANNING = 3600.0  # seconds; a plan of an earlier daemon is made again before it is executed
 _DRAWING = 40.0  # seconds; the daemon gives up earlier
 _METRICS = 15.0  # seconds; several waits of the daemon, and the first call imports a library
@@ -73,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="htoolsctl", description="Ask and control a running htoolsd.", allow_abbrev=False
     )
-    parser.add_argument("--version", action="version", version=f"htoolsctl {VERSION}")
+    parser.add_argument("--version", action=ShowVersion, nargs=0, help="show the version")
     parser.add_argument(
         "--socket",
         metavar="PATH",
@@ -319,6 +320,14 @@ def _execute(options: Namespace, shown: Any = None) -> int:
 
 def _resume(options: Namespace) -> int:
     _look(options)
+    said = options.json
+    while jobs := daemon_plans.under_way(
+        ask(options.socket, "follow", {"plan": options.plan}, patience=PATIENCE)
+    ):
+        if not said:
+            print(f"waiting for the end of {printable(', '.join(jobs))}", flush=True)
+        said = True
+        time.sleep(_PAUSE)
     made: Any = ask(options.socket, "resume", {"plan": options.plan}, patience=_PLANNING)
     if not options.json:
         print(wrapped("\n".join(daemon_plans.description(harmless(made)))), flush=True)

@@ -25,10 +25,10 @@ def usage(program: Program) -> str:
 
 def version(program: Program) -> str:
     """Return the answer to ``--version``."""
-    from ganeti_htools.version import title
+    from ganeti_htools.version import build, title
 
     python = ".".join(map(str, sys.version_info[:3]))
-    return f"{title(program.name)}\nrunning with Python {python} on {sys.platform}\n"
+    return f"{title(program.name)}, {build()}\nrunning with Python {python} on {sys.platform}\n"
 
 
 def completion(program: Program) -> str:

@@ -21,7 +21,7 @@ from ganeti_htools.simulator.control import Control, Mastership
 from ganeti_htools.simulator.jobs import JobBehaviour, Jobs
 from ganeti_htools.simulator.luxid import Luxid
 from ganeti_htools.simulator.world import World, initial_world, lose_node, rbd_pools
-from ganeti_htools.version import VERSION
+from ganeti_htools.version import ShowVersion
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -60,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
         " answer LUXI queries, and run jobs on a copy of the cluster to rehearse changes.",
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"htools-simulator {VERSION}")
+    parser.add_argument("--version", action=ShowVersion, nargs=0, help="show the version")
     parser.add_argument("file", metavar="FILE", help="cluster in the text format; - for standard input")
     parser.add_argument("--socket", metavar="PATH", required=True, help="Unix socket for LUXI")
     parser.add_argument("--control", metavar="PATH", help="Unix socket for orders")

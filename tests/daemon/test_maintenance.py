@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.backends import text
+from ganeti_htools.cli.report.daemon import by_local_time
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.tags import MAINTENANCE
 from ganeti_htools.model.types import DiskTemplate
@@ -84,7 +85,8 @@ def test_roll_stops_at_a_failure_and_goes_on(tmp_path: Path, way: str) -> None:
         (roll,) = json.loads(tool("hmaintain", "status", "--json", source).stdout)["rolls"]
         assert (roll["done"], roll["working"]) == (["n1", "n3"], ["n2"])
         assert ctl(daemon, "refresh").returncode == 0
-        assert f"rolling    roll of {roll['name']}: done n1, n3; at n2" in ctl(daemon, "status").stdout
+        begun = by_local_time(roll["name"])
+        assert f"rolling    roll of {begun}: done n1, n3; at n2" in ctl(daemon, "status").stdout
         again = tool("hmaintain", "roll", source, "-X", program(tmp_path, ""))
         assert "another run is at work there or was cut off" in again.stderr
         done = tool("hmaintain", "roll", source, "-X", program(tmp_path, ""), "--take-over")

@@ -74,18 +74,19 @@ def test_interrupted_plan_is_resumed(tmp_path: Path) -> None:
         with running(tmp_path / "daemon", config=OFTEN) as again:
             known(again)
             wait_until(lambda: last(again)["jobs"]["going"] == 1)
-            refused = ctl(again, "resume", plan["id"])
-            assert refused.stderr.endswith(f"plan {plan['id']} has jobs that are still running\n")
-            ganeti.finish()
-            wait_until(lambda: settled(again))
+            with pytest.raises(CallRefusedError, match="has jobs that are still running"):
+                call(again, "resume", plan=plan["id"])
             next_command = f"next: htoolsctl resume {plan['id']}"
-            assert next_command in ctl(again, "status", "--wide").stdout
             with started(PROGRAMS / "htoolsctl", "--socket", again.socket, "resume", plan["id"]) as process:
 
                 def ended() -> bool:
                     ganeti.finish()
                     return process.poll() is not None
 
+                assert process.stdout is not None
+                assert process.stdout.readline().startswith("waiting for the end of job ")
+                ganeti.finish()
+                wait_until(lambda: settled(again) or process.poll() is not None)
                 wait_until(ended)
                 status, out, err = result(process)
             assert (status, err) == (0, "")

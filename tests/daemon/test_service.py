@@ -115,7 +115,7 @@ def test_reports_start_errors_in_one_line(
 
 def test_help_and_version() -> None:
     version = run(PROGRAMS / "htoolsd", "--version")
-    assert re.fullmatch(r"htoolsd \d+\.\d+.*\n", version.stdout)
+    assert re.fullmatch(r"htoolsd \d+\.\d+.*, (commit \w+|files) of \d{4}-\d\d-\d\d\n", version.stdout)
     assert "\n  wait_seconds = 30.0 " in run(PROGRAMS / "htoolsd", "--help").stdout
 
 

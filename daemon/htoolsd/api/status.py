@@ -13,7 +13,7 @@ import trio
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.planning.group_health import group_health
 from ganeti_htools.planning.maintenance_status import nodes_in_maintenance, rolls
-from ganeti_htools.version import VERSION
+from ganeti_htools.version import VERSION, build
 from htoolsd.api.attention import SpecialRows, attention, special_rows
 from htoolsd.api.decisions import Decisions
 from htoolsd.api.reload_status import ReloadStatus
@@ -116,6 +116,7 @@ class StatusMethods:
         self._notifier = notifier
         self._http = http
         self._health = HealthCache(sync)
+        self._build = build()
         self._started, self._clock = time.time(), time.monotonic()
 
     @method(
@@ -133,6 +134,7 @@ class StatusMethods:
             await self._capacity.request()
         status = {
             "version": VERSION,
+            "build": self._build,
             "pid": os.getpid(),
             "started": self._started,
             "uptime_s": round(time.monotonic() - self._clock, 3),

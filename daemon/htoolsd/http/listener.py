@@ -53,7 +53,7 @@ class HttpListener:
         page: Callable[[], Awaitable[str]],
     ) -> None:
         self._settings = settings
-        self._clients = Clients(limits)
+        self._clients = Clients(limits, lambda uid: access.roles.describe(uid))
         self._access = access
         self._metrics = metrics
         self._status = status

@@ -14,7 +14,7 @@ from ganeti_htools.client.protocol import DEFAULT_SOCKET
 from ganeti_htools.files import read_regular_file
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import Pool
-from ganeti_htools.version import VERSION
+from ganeti_htools.version import ShowVersion
 from htoolsd.config_keys import ConfigError, check_table, checked, key, one_of
 from htoolsd.http.settings import HttpSettings
 from htoolsd.ledger.records import check_address, has_password
@@ -178,7 +178,7 @@ def argument_parser() -> argparse.ArgumentParser:
         "--stay", action="store_true", help="on other nodes than the master, wait for the role"
     )
     parser.add_argument("--check-config", action="store_true", help="check the configuration and exit")
-    parser.add_argument("--version", action="version", version=f"htoolsd {VERSION}")
+    parser.add_argument("--version", action=ShowVersion, nargs=0, help="show the version")
     return parser
 
 

@@ -1,7 +1,7 @@
 """Connected clients: how many there may be, and how much they may send before they get answers."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -42,10 +42,11 @@ class ConnectedClient:
 
 
 class Clients:
-    """All connected clients, within ``limits``."""
+    """All connected clients, within ``limits``. ``name_user`` names a user by number, for messages."""
 
-    def __init__(self, limits: ConnectionLimits) -> None:
+    def __init__(self, limits: ConnectionLimits, name_user: Callable[[int], str] = "user {}".format) -> None:
         self.limits = limits
+        self._name_user = name_user
         self._clients: set[ConnectedClient] = set()
         self._waits = Counter[int]()  # calls that wait for a change, by user
 
@@ -63,7 +64,8 @@ class Clients:
         self._clients.add(newcomer)
         limits, of_user = self.limits, self._of_user(newcomer.uid)
         if len(of_user) > limits.per_user:
-            self._disconnect_one(of_user, f"all {limits.per_user} connections of user {newcomer.uid}")
+            user = self._name_user(newcomer.uid)
+            self._disconnect_one(of_user, f"all {limits.per_user} connections of {user}")
         elif len(self._clients) > limits.connections:
             self._disconnect_one(self._clients, f"all {limits.connections} connections")
 
@@ -77,7 +79,8 @@ class Clients:
             held = sum(other.incoming.held for other in self._of_user(client.uid))
             most = _MAX_UNANSWERED * self.limits.message
             if held > most:
-                why = f"user {client.uid} has sent more than {most} bytes that are not answered yet"
+                user = self._name_user(client.uid)
+                why = f"{user} has sent more than {most} bytes that are not answered yet"
                 raise RefusalError(Refusal.BUSY, why)
 
     @contextmanager

@@ -46,7 +46,7 @@ class Server:
         access: Access,
         record: Callable[[str, Args], None] = lambda _method, _args: None,
     ) -> None:
-        self._clients = Clients(limits)
+        self._clients = Clients(limits, lambda uid: access.roles.describe(uid))
         self._methods = methods
         self._access = access
         self._record = record

@@ -3,6 +3,7 @@
 import textwrap
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 from ganeti_htools import streams
@@ -26,7 +27,8 @@ def _status(answer: Any) -> Iterator[str]:
         whole = f"{line}; {command}"
         # A command that wraps cannot be copied.
         yield whole if len(whole) <= (streams.width() or len(whole)) else f"{line}\n{' ' * 11}{command}"
-    yield f"htoolsd {answer['version']}, process {answer['pid']}, up {duration(answer['uptime_s'])}"
+    version = ", ".join(answer[key] for key in ("version", "build") if key in answer)
+    yield f"htoolsd {version}, process {answer['pid']}, up {duration(answer['uptime_s'])}"
     yield f"  socket     {answer['socket']} ({answer['connections']} connected)"
     why = f": {luxi['error']}" if luxi["error"] else ""
     yield f"  luxi       {luxi['state']} for {duration(time.time() - luxi['since'])}{why} ({luxi['path']})"
@@ -81,16 +83,31 @@ def _status(answer: Any) -> Iterator[str]:
     yield f"  memory     {answer['memory_mib']:.0f} MiB, with {kept}"
 
 
+def local_time(stamp: str) -> str:
+    """Return a UTC time like 20261123T184500Z as local time; another text is returned as it is."""
+    try:
+        return datetime.strptime(stamp, "%Y%m%dT%H%M%S%z").astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except ValueError:
+        return stamp
+
+
+def by_local_time(name: str) -> str:
+    """Describe a run or roll, which is called UTC:WHO in tags."""
+    since, _, who = name.partition(":")
+    return f"{local_time(since)}{f' by {who}' if who else ''}"
+
+
 def origin(node: Any) -> str:
     """Describe a node in maintenance: since when, by whom and why."""
-    parts = [f"{word} {node[word]}" for word in ("since", "by") if node[word]]
+    facts = {"since": local_time(node["since"]), "by": node["by"]}
+    parts = [f"{word} {value}" for word, value in facts.items() if value]
     return " ".join([node["name"], *parts]) + (f": {node['reason']}" if node["reason"] else "")
 
 
 def rolling(roll: Any) -> str:
     """Describe a roll of maintenance: since when, by whom, and where it is."""
     parts = [f"{word} {some(roll[key])}" for word, key in (("done", "done"), ("at", "working")) if roll[key]]
-    return f"roll of {roll['name']}: {'; '.join(parts)}"
+    return f"roll of {by_local_time(roll['name'])}: {'; '.join(parts)}"
 
 
 def _cluster(cluster: Any) -> str:

@@ -9,7 +9,9 @@ from ganeti_htools.cli.report.callers import author, caller, others
 from ganeti_htools.cli.report.layout import fitting_table
 
 _HEADER = ("Plan", "Tool", "State", "Made", "By", "Jobs", "Score", "Groups")
+_WHOLE = ("Plan", "Made", "Jobs", "Score")  # are never cut
 _FAILED = ("failed", "interrupted")
+_FINAL = ("success", "error", "canceled")  # states of jobs
 _LONGEST = 200  # characters of an option
 
 
@@ -25,7 +27,8 @@ def has_failed(plan: Mapping[str, Any]) -> bool:
 
 def table(plans: Any) -> str:
     """List plans in a table."""
-    text = fitting_table(_HEADER, [_row(plan) for plan in plans], [False] * len(_HEADER), gap="  ")
+    whole = [name in _WHOLE for name in _HEADER]
+    text = fitting_table(_HEADER, [_row(plan) for plan in plans], whole)
     return "\n".join(line[1:].rstrip() for line in text.splitlines())
 
 
@@ -40,10 +43,11 @@ def turns(planning: Any) -> Iterator[str]:
 
 def _row(plan: Any) -> tuple[str, ...]:
     jobs = plan["jobs"]
-    count = f"{jobs['succeeded']} of {sum(jobs.values())}"
+    count = f"{jobs['succeeded']}/{sum(jobs.values())}"
     groups = ",".join(plan["groups"])
     by = author(plan) + others(plan)
-    return plan["id"], plan["tool"], _state(plan), _date(plan), by, count, _score(plan), groups
+    made = time.strftime("%m-%d %H:%M", time.localtime(plan["made"]))
+    return plan["id"], plan["tool"], _state(plan), made, by, count, _score(plan, ".3g"), groups
 
 
 def _state(plan: Any) -> str:
@@ -54,9 +58,9 @@ def _date(plan: Any) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(plan["made"]))
 
 
-def _score(plan: Any) -> str:
+def _score(plan: Any, form: str = ".8f") -> str:
     scores = plan["score"]["before"], plan["score"]["after"]
-    return " => ".join("unknown" if score is None else f"{score:.8f}" for score in scores)
+    return " => ".join("unknown" if score is None else f"{score:{form}}" for score in scores)
 
 
 def _options(plan: Any) -> str:
@@ -84,6 +88,13 @@ def description(plan: Any) -> Iterator[str]:
         for number, jobs in enumerate(plan["execution"]["not_submitted"], 1):
             yield f"Jobset {number}:"
             yield from (f"  {job['title']}" for job in jobs)
+
+
+def under_way(plan: Any) -> list[str]:
+    """Name the jobs of an interrupted plan that have not ended."""
+    jobs = plan["execution"]["jobs"] if plan["state"] == "interrupted" else ()
+    going = (job for job in jobs if job["error"] is None and job["status"] not in _FINAL)
+    return [f"job {job['id']} ({job['title']})" for job in going]
 
 
 def ending(plan: Any) -> str:

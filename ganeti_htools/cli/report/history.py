@@ -41,10 +41,10 @@ def _decision(entry: Mapping[str, Any]) -> str:
 def _plan(entry: Mapping[str, Any]) -> str:
     done = sum(move["status"] == "success" for move in entry["moves"])
     error = f": {entry['error']}" if entry["error"] else ""
-    groups = ", ".join(entry["groups"])
+    where = f" in {', '.join(entry['groups'])}" if entry["groups"] else ""
     continues = f", which continues plan {entry['continues']}," if entry.get("continues") else ""
     return (
-        f"plan {entry['id']} of {entry['tool']} by {author(entry)}{others(entry)}{continues} in {groups} is"
+        f"plan {entry['id']} of {entry['tool']} by {author(entry)}{others(entry)}{continues}{where} is"
         f" {entry['state']}, {done} of {len(entry['moves'])} moves made{error}"
     )
 

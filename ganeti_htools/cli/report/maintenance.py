@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ganeti_htools.cli.report.daemon import origin, rolling
+from ganeti_htools.cli.report.daemon import by_local_time, origin, rolling
 from ganeti_htools.model.errors import first_names
 from ganeti_htools.model.types import MirrorType
 from ganeti_htools.model.wording import counted, size
@@ -84,7 +84,7 @@ def as_json(plan: MaintenancePlan, outcome: Mapping[str, Any] | None) -> dict[st
 def about_roll(roll: Roll) -> Iterator[str]:
     """Describe what is left of a roll: the batches in their order, and who is left out."""
     if roll.name:
-        yield f"The roll of {roll.name} goes on; --anew begins anew"
+        yield f"The roll of {by_local_time(roll.name)} goes on; --anew begins anew"
     if roll.done:
         yield f"Done: {', '.join(roll.done)}"
     for number, batch in enumerate(roll.batches, 1):

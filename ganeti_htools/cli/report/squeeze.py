@@ -49,14 +49,16 @@ def warnings(plan: SqueezePlan) -> Iterator[str]:
     """Warnings about a plan, as far as its heading does not say it all."""
     power = plan.power
     if power.action is Action.ONLINE and plan.options.factors[0]:
-        where = " and ".join(f"group {name}" for name in plan.lacking_groups)
+        many = len(plan.lacking_groups) > 1
+        where = f"{'groups' if many else 'group'} {' and '.join(plan.lacking_groups)}"
+        lack = "lack" if many else "lacks"
         if power.enough and not power.nodes:
             moves = "1 move frees" if len(power.steps) == 1 else f"{len(power.steps)} moves free"
             yield f"no node is powered up: {moves} the minimal resources"
         elif not power.enough and not power.nodes:
-            yield f"not enough standby nodes: none can be powered up, and {where} lacks minimal resources"
+            yield f"not enough standby nodes: none can be powered up, and {where} {lack} minimal resources"
         elif not power.enough:
-            yield f"not enough standby nodes: with all of them up, {where} still lacks minimal resources"
+            yield f"not enough standby nodes: with all of them up, {where} still {lack} minimal resources"
     for instance, why in plan.refused.items():
         yield f"instance {instance} stays where it is: {why}"
     if plan.costs_redundancy and (lost := redundancy_changes(plan.state, plan.power.state)["lost"]):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ganeti_htools.cli import hcheck, hmaintain
+from ganeti_htools.cli.report.daemon import by_local_time, local_time
 
 # node1 is the master. On node2 there is something of everything.
 FILE = """\
@@ -272,7 +273,7 @@ def test_status(run: Run) -> None:
     assert run("status")[:2] == (0, "No node is in maintenance\nAny node could be lost now\n")
     _, out, _ = run("status", **tagged)
     assert out.splitlines()[:5] == [
-        "In maintenance: node2.org since 20200101T000000Z by ann@node1: RAM",
+        f"In maintenance: node2.org since {local_time('20200101T000000Z')} by ann@node1: RAM",
         f"  at work there, or cut off: {RUN}",
         "  primaries: stopped.org, local.org",
         "  secondaries: mail.org",
@@ -303,11 +304,11 @@ def test_unfinished_roll(run: Run) -> None:
     tags = f"htools:maintenance:rolled:{by}", f"{SET},htools:maintenance:roll:{by}"
     _, out, _ = run("roll", "node1", "node2", tags=tags)
     assert out.splitlines() == [
-        f"The roll of {by} goes on; --anew begins anew",
+        f"The roll of {by_local_time(by)} goes on; --anew begins anew",
         "Done: node1.org",
         "    1. node2.org: maintenance has begun",
     ]
-    assert f"A roll of {by}: done node1.org; at node2.org" in run("status", tags=tags)[1]
+    assert f"A roll of {by_local_time(by)}: done node1.org; at node2.org" in run("status", tags=tags)[1]
     found = json.loads(run("roll", "--json", tags=tags)[1])
     assert (found["begun"], found["done"]) == (by, ["node1.org"])
     kept = commands(run("end", "node2", "-C", tags=(tags[0], f"{tags[1]},{tags[0]}"))[1])[-1]

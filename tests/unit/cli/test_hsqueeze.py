@@ -110,6 +110,13 @@ def test_says_why_no_node_is_powered_up(tmp_path: Path, capsys: pytest.CaptureFi
     assert err == f"Warning: not enough standby nodes: {why}\n"
 
 
+def test_names_all_groups_that_lack_resources(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    groups = "".join(f"{name}|{name}|preferred||\n" for name in ("g", "h"))
+    nodes = "".join(f"n{name}|8000|0|6000|9000|6000|4|N|{name}|1|\n" for name in ("g", "h"))
+    assert run(tmp_path, f"{groups}\n{nodes}\n\n\n", "--minimal-resources=1000") == 0
+    assert "and groups g and h lack minimal resources\n" in capsys.readouterr().err
+
+
 def test_standby_nodes_with_lower_priority_are_powered_up_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

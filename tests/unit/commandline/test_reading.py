@@ -137,7 +137,10 @@ def test_usage_is_a_table_of_options_in_80_columns(monkeypatch: pytest.MonkeyPat
 def test_the_version_is_told() -> None:
     result = reply("--version")
     assert result.status == 0
-    assert re.match(r"hail \(htoolsd\).*\nrunning with Python 3\.\d+\.\d+ on \w+\n", result.text)
+    assert re.match(
+        r"hail \(htoolsd\).*, (commit \w+|files) of [-\d]{10}\nrunning with Python 3\.\d+\.\d+ on \w+\n",
+        result.text,
+    )
 
 
 def test_completion_is_told_for_all_options_and_arguments() -> None:

@@ -26,19 +26,46 @@ PLAN: dict[str, Any] = {
 def test_plans_are_listed_in_columns() -> None:
     header, row, proposal = daemon_plans.table([PLAN, {**PLAN, "policy": "squeeze"}]).splitlines()
     assert header.split() == ["Plan", "Tool", "State", "Made", "By", "Jobs", "Score", "Groups"]
-    assert row.startswith("0123  hbal  dry run  ")
-    assert row.endswith(f"  {USER}{' ' * (14 - len(USER))}  1 of 3  2.00000000 => unknown  one,two")
-    assert header.index("Jobs") == row.index("1 of 3")
-    assert proposal.startswith("0123  hbal  waiting  ")
-    assert "  policy squeeze  1 of 3  " in proposal
+    assert row.startswith("0123 hbal dry run ")
+    assert row.endswith(f" {USER}{' ' * (14 - len(USER))}  1/3 2 => unknown one,two")
+    assert header.index("Jobs") + 1 == row.index("1/3")
+    assert proposal.startswith("0123 hbal waiting ")
+    assert " policy squeeze  1/3 " in proposal
+
+
+def test_nothing_that_is_copied_is_cut_at_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ganeti_htools.streams.width", lambda: 80)
+    long = {
+        "id": "ed5ef97f8b30",
+        "tool": "hregroup",
+        "groups": ["default", "group2"],
+        "policy": "redistribute",
+    }
+    header, row = daemon_plans.table([PLAN | long | {"score": {"before": 12.5, "after": 1.25}}]).splitlines()
+    assert row.startswith("ed5ef97f8b30 hregroup waiting ")
+    assert " 1/3 12.5 => 1.25 " in row
+    assert max(len(header), len(row)) <= 80
+
+
+def test_jobs_that_go_on_are_named() -> None:
+    def plan(state: str, *statuses: tuple[str | None, str | None]) -> dict[str, Any]:
+        jobs = [
+            {"id": number, "title": "web", "status": status, "error": error}
+            for number, (status, error) in enumerate(statuses, 1)
+        ]
+        return {"state": state, "execution": {"jobs": jobs}}
+
+    statuses = (("success", None), ("running", None), (None, None), ("error", "no"), (None, "not accepted"))
+    assert daemon_plans.under_way(plan("interrupted", *statuses)) == ["job 2 (web)", "job 3 (web)"]
+    assert daemon_plans.under_way(plan("running", *statuses)) == []
 
 
 def test_names_who_executed_and_cancelled_a_plan() -> None:
     own = {**PLAN, "executed_by": PLAN["by"], "cancelled_by": None}
-    assert f"  {USER}  1 of 3" in daemon_plans.table([own]).splitlines()[1]
+    assert f" {USER}  1/3" in daemon_plans.table([own]).splitlines()[1]
     proposal = {**own, "policy": "squeeze", "cancelled_by": {"uid": 0, "pid": 1}, "state": "stopped"}
     by = f"policy squeeze, executed by {USER}, cancelled by root"
-    assert f"  {by}  1 of 3" in daemon_plans.table([proposal]).splitlines()[1]
+    assert f" {by}  1/3 " in daemon_plans.table([proposal]).splitlines()[1]
     assert next(iter(daemon_plans.description(proposal))).endswith(f" by {by}")
     assert daemon_plans.ending(proposal) == "stopped by root"
 

@@ -47,6 +47,8 @@ def test_a_line_for_each() -> None:
     assert decided.endswith("  allocate web => node2:node1 (score 0.25000000)")
     assert refused.endswith("  allocate web refused: no room")
     assert planned.endswith("  plan cafe of hbal by root in rack1 is failed, 1 of 2 moves made: job 7")
+    nowhere = history.lines([{**PLANNED, "groups": []}])
+    assert "  plan cafe of hbal by root is failed, " in nowhere
     by = history.lines([{**PLANNED, "policy": "rebalance"}])
     assert "  plan cafe of hbal by policy rebalance in rack1 is failed" in by
     doers = {"executed_by": {"uid": 0, "pid": 2}, "cancelled_by": {"uid": 4_000_000_000, "pid": 3}}
