@@ -13,7 +13,7 @@ from ganeti_htools.model.inventory import Inventories, Inventory
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.policy import DEFAULT_IPOLICY, Demand, IPolicy
 from ganeti_htools.model.storage import DesiredUnit, Pool, Unit
-from ganeti_htools.model.tags import MAINTENANCE
+from ganeti_htools.model.tags import MAINTENANCE, standby
 from ganeti_htools.model.types import AllocPolicy, DiskTemplate, Status
 
 # Inventories that administrators set for pools; sizes are MiB.
@@ -102,6 +102,15 @@ class Node:
     def closed(self) -> bool:
         """Whether the node takes no instances: it is offline or in maintenance."""
         return self.offline or self.in_maintenance
+
+    @property
+    def condition(self) -> str:
+        """The word for why the node takes no instances, empty if it does."""
+        if self.in_maintenance or self.drained:
+            return "in maintenance" if self.in_maintenance else "drained"
+        if self.offline:
+            return "on standby" if standby(self.tags) else "offline"
+        return ""
 
 
 @dataclass(frozen=True, slots=True)

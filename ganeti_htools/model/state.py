@@ -278,6 +278,10 @@ class State:
         here = np.flatnonzero(which & ~self.forthcoming)
         return here[np.argsort(-self.stamp[here], kind="stable")]
 
+    def condition(self, node: int) -> str:
+        """Return the word for why a node takes no instances; options may count it as offline."""
+        return self.cluster.nodes[node].condition or ("offline" if self.columns.offline[node] else "")
+
     def names(self, rows: Iterable[int]) -> list[str]:
         """Return the names of node rows."""
         return [self.cluster.nodes[row].name for row in rows]

@@ -123,8 +123,8 @@ def _node_table(before: Side, after: Side | None) -> Markup:
 
 
 def _marks(state: State) -> list[str]:
-    columns = state.columns
+    words = [state.condition(row) for row in range(len(state.cluster.nodes))]
     return [
-        "✕ offline" if offline else "! fails N+1" if failing else ""
-        for offline, failing in zip(columns.offline.tolist(), columns.fail_n1.tolist(), strict=True)
+        f"✕ {word}" if word else "! fails N+1" if failing else ""
+        for word, failing in zip(words, state.columns.fail_n1.tolist(), strict=True)
     ]

@@ -4,7 +4,7 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,11 @@ from tests.support.programs import ROOT
 
 RULES = ROOT / "contrib/prometheus/htoolsd.rules.yml"
 DASHBOARD = ROOT / "contrib/grafana/htoolsd.json"
-LABELS = {name: {*metric.labels, "le"} for metric in METRICS for name in metric.sample_names}
+# Prometheus adds the label of the targets.
+LABELS = {name: {*metric.labels, "le", "cluster"} for metric in METRICS for name in metric.sample_names}
+needs_promtool = pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="needs promtool of Debian's package prometheus"
+)
 
 
 def expressions() -> Iterator[str]:
@@ -65,7 +69,63 @@ def test_legends_use_labels_that_exist() -> None:
             assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= labels
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool of Debian's package prometheus")
+def test_each_expression_of_the_dashboard_is_of_the_chosen_clusters() -> None:
+    dashboard = json.loads(DASHBOARD.read_text("utf-8"))
+    assert "cluster" in [variable["name"] for variable in dashboard["templating"]["list"]]
+    for panel in dashboard["panels"]:
+        for target in panel["targets"]:
+            metrics = re.findall(r"htoolsd_\w+(?:\{[^}]*\})?", target["expr"])
+            assert metrics
+            assert all('{cluster=~"$cluster"' in metric for metric in metrics)
+
+
+def series(values: Mapping[tuple[str, str], str]) -> list[dict[str, str]]:
+    """Input of promtool: values of ``htoolsd_master`` by instance and cluster."""
+    return [
+        {"series": f"htoolsd_master{{instance='{instance}'{cluster}}}", "values": each}
+        for (instance, cluster), each in values.items()
+    ]
+
+
+@needs_promtool
+@pytest.mark.parametrize(
+    ("values", "missing"),
+    [
+        ({("a", ",cluster='one'"): "1x5 _x25", ("b", ",cluster='two'"): "1x30"}, ["one"]),
+        ({("a", ",cluster='one'"): "1x5 0x25", ("b", ",cluster='two'"): "1x30"}, ["one"]),
+        ({("a", ",cluster='one'"): "1x5 0x25", ("c", ",cluster='one'"): "0x5 1x25"}, []),
+        ({("a", ",cluster='one'"): "1x5 _x25", ("b", ",cluster='two'"): "1x5 _x25"}, ["one", "two"]),
+        ({("a", ""): "1x5 _x25", ("c", ""): "0x30"}, [""]),
+        ({("a", ""): "1x30"}, []),
+        ({}, [""]),
+    ],
+)
+def test_a_cluster_without_daemon_is_missed(
+    tmp_path: Path, values: Mapping[tuple[str, str], str], missing: Sequence[str]
+) -> None:
+    alerts = [
+        {
+            "exp_labels": {"severity": "critical", **({"cluster": cluster} if cluster else {})},
+            "exp_annotations": {
+                "summary": f"no htoolsd on a master node is seen{cluster and ' in cluster '}{cluster}",
+                "description": "Decisions are made without the daemon, or the metrics are not collected."
+                " systemctl status htoolsd",
+            },
+        }
+        for cluster in missing
+    ]
+    test = {
+        "interval": "1m",
+        "input_series": series(values),
+        "alert_rule_test": [{"eval_time": "20m", "alertname": "HtoolsdMissing", "exp_alerts": alerts}],
+    }
+    file = tmp_path / "test.yml"  # JSON is YAML
+    file.write_text(json.dumps({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [test]}))
+    done = subprocess.run(["promtool", "test", "rules", file], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_promtool
 def test_promtool_accepts_the_rules_and_the_dashboards_expressions(tmp_path: Path) -> None:
     rules = [
         {"record": f"test:{number}", "expr": each.replace("$__rate_interval", "5m")}

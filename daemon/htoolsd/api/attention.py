@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.errors import first_names
 from ganeti_htools.model.maintenance_tags import maintenance_of
-from ganeti_htools.model.tags import SQUEEZING, standby
+from ganeti_htools.model.tags import SQUEEZING
 from ganeti_htools.model.types import MirrorType, Status
 from ganeti_htools.planning.instance_faults import FAULTY, instance_faults
 from ganeti_htools.planning.maintenance_jobs import left_volume, removal_of
@@ -197,8 +197,7 @@ def _of_nodes(special: SpecialRows, silent: set[str], busy: set[str]) -> Iterato
         yield Attention("maintenance", text, "hmaintain status -D", left)
     for node, group, rows in nodes:
         if rows and node.name not in silent and not node.in_maintenance and SQUEEZING not in node.tags:
-            kind = "drained" if node.drained else "on standby" if standby(node.tags) else "offline"
-            text = f"{node.name} is {kind} and still has {first_names([row.name for row in rows])}"
+            text = f"{node.name} is {node.condition} and still has {first_names([row.name for row in rows])}"
             way = ["hbal", "-D", "-E", "-G", group]
             if all(row.template.mirror is MirrorType.NONE for row in rows):  # which stay there
                 way = ["gnt-node", "modify", f"--{'drained' if node.drained else 'offline'}=no", node.name]

@@ -95,7 +95,13 @@ def _policy_decisions(status: Document) -> Iterator[Row]:
 
 METRICS = (
     # The daemon
-    Metric("htoolsd_info", "gauge", "Version of the daemon; 1.", ("version",), lambda s: [[s["version"], 1]]),
+    Metric(
+        "htoolsd_info",
+        "gauge",
+        "Version of the daemon, and Ganeti's name of the cluster; 1.",
+        ("version", "cluster_name"),
+        lambda s: [[s["version"], s["cluster"]["name"] or "", 1]],
+    ),
     Metric("htoolsd_start_time_seconds", "gauge", "Start of the daemon, since 1970.", (), _one("started")),
     Metric(
         "htoolsd_resident_memory_bytes",

@@ -148,6 +148,7 @@ class Sync:
         """Return figures of the model and of its polls."""
         cluster = self.model.cluster
         return {
+            "name": self.model.name,
             "master": self.master,
             "obstacle": self.obstacle(),
             "nodes": len(cluster.nodes) if cluster else None,

@@ -105,6 +105,7 @@ def _nodes_json(state: State) -> Iterator[dict[str, object]]:
             "name": node.name,
             "group": state.cluster.groups[state.group[row]].name,
             "offline": columns.offline[row],
+            "condition": state.condition(row),
             "n1_happy": not columns.fail_n1[row],
             "total_memory": int(columns.t_mem[row]),
             "node_memory": columns.n_mem[row],

@@ -244,10 +244,8 @@ def _node_table(state: State, choice: Choice, suffix: str, width: int) -> _Table
 
 def _condition(state: State, row: int) -> str:
     node = state.cluster.nodes[row]
-    if node.in_maintenance:
-        return "maint."
-    if node.drained or node.offline:
-        return "drained" if node.drained else "offline"
+    if word := state.condition(row):
+        return "maint." if node.in_maintenance else word
     if state.columns.fail_n1[row]:
         return "N+1"
     return "master" if node.master else ""

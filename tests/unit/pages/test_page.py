@@ -5,11 +5,13 @@ import shutil
 import subprocess
 from dataclasses import replace
 from html import escape
+from typing import Any
 
 import pytest
 
 from ganeti_htools.backends import simu
 from ganeti_htools.model.cluster import Cluster, Group
+from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import printable
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.pages.nodes import CARDS
@@ -65,6 +67,22 @@ def test_page_loads_nothing() -> None:
 @pytest.mark.parametrize("word", ["fails N+1: it must keep", "cannot be lost: ", "✕ offline", "Broken rules"])
 def test_faults_are_told_in_words(word: str) -> None:
     assert word in page_of(hostile())
+
+
+def test_nodes_have_the_words_of_status() -> None:
+    changes: list[dict[str, Any]] = [
+        {"offline": True, "drained": True},
+        {"offline": True, "tags": ("htools:standby:1",)},
+        {"tags": ("htools:maintenance",)},
+        {"offline": True},
+    ]
+    made = by_hand.cluster({f"n{row}": 1000 for row in range(5)}, [])
+    nodes = [replace(node, **change) for node, change in zip(made.nodes, [*changes, {}], strict=True)]
+    state = derive(replace(made, nodes=tuple(nodes)))
+    words = ["drained", "on standby", "in maintenance", "offline", ""]
+    assert [state.condition(row) for row in range(5)] == [node.condition for node in nodes] == words
+    page = page_of(state.cluster)
+    assert [page.count(f"✕ {word}<") for word in words[:-1]] == [2] * 4
 
 
 CLUSTERS = {
