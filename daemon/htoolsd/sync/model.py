@@ -67,7 +67,8 @@ class Model:
     ``reservations`` and ``standby``. ``available`` is the cluster for plans and tools: promises to its
     instances, which decisions count themselves, are reserved in it. ``silent`` nodes are in use but do not
     report; they count as offline. ``changed_nodes`` have other instances since the time of a poll. Nodes in
-    ``polled_nodes`` were polled at this time, after the last poll of all nodes.
+    ``polled_nodes`` were polled at this time, after the last poll of all nodes. ``former_nodes`` are those
+    that an instance had before, until a job on the instance ends: its disks leave an old secondary late.
     """
 
     tables: Mapping[str, ModelTable] = field(default_factory=dict)
@@ -81,6 +82,7 @@ class Model:
     silent: tuple[str, ...] = ()
     changed_nodes: Mapping[str, float] = field(default_factory=dict)
     polled_nodes: Mapping[str, float] = field(default_factory=dict)
+    former_nodes: Mapping[str, frozenset[str]] = field(default_factory=dict)
     storage: KnownStorage = field(default_factory=KnownStorage)
     reservations: Reservations = field(default_factory=Reservations)
     standby: StandbyNodes = field(default_factory=dict)
@@ -139,38 +141,45 @@ def set_tables(
     times = model.asked if nodes is not None else {**model.asked, kind: asked}
     polled = {} if kind == LIVE and nodes is None else model.polled_nodes
     changed = {name: when for name, when in model.changed_nodes.items() if when > times.get(LIVE, -inf)}
+    former = dict(model.former_nodes)
     if kind == CONFIGURATION:
-        changes = _nodes_with_changes(model.tables.get("instances"), new_tables["instances"])
-        changed |= dict.fromkeys(changes, asked)
+        old, rows = _changed_instances(model.tables.get("instances"), new_tables["instances"])
+        changed |= dict.fromkeys((node for row in (*old, *rows) for node in _nodes(row)), asked)
+        former |= {
+            name: former.get(name, frozenset()).union(_nodes(row)) for name, row in _by_name(old).items()
+        }
     new = replace(
         model,
         tables={**model.tables, **new_tables},
         asked=times,
         changed_nodes=changed,
+        former_nodes=former,
         polled_nodes={**polled, **dict.fromkeys(nodes or (), asked)},
     )
     return new if same or len(new.asked) < len(TABLES) else _merged(new)
 
 
-def _nodes_with_changes(before: ModelTable | None, now: ModelTable) -> set[str]:
-    """Return the nodes of instances that are new, changed or gone."""
+def _changed_instances(
+    before: ModelTable | None, now: ModelTable
+) -> tuple[Sequence[QueryRow], Sequence[QueryRow]]:
+    """Return the old rows of instances that are changed or gone, and the rows of changed and new ones."""
     if before is None or before is now:
-        return set()
+        return (), ()
     old, new = {id(row) for row in before.rows}, {id(row) for row in now.rows}
-    rows = [row for row in now.rows if id(row) not in old]
-    rows += [row for row in before.rows if id(row) not in new]
-    return {node for row in rows for node in _nodes(row)}
+    gone = [row for row in before.rows if id(row) not in new]
+    return gone, [row for row in now.rows if id(row) not in old]
 
 
-def note_changes(model: Model, instances: Collection[str], when: float) -> Model:
-    """Return the model in which instances have changed at a time; names may be cut off at a dot."""
-    rows = model.tables["instances"].rows if "instances" in model.tables else ()
-    changed = [row for row in rows if any(f"{_name(row)}.".startswith(f"{name}.") for name in instances)]
-    nodes = {node for row in changed for node in _nodes(row)}
-    return (
-        replace(model, changed_nodes={**model.changed_nodes, **dict.fromkeys(nodes, when)})
-        if nodes
-        else model
+def note_ended_jobs(model: Model, instances: Collection[str], when: float) -> Model:
+    """Return the model after jobs on instances have ended; names may be cut off at a dot."""
+    former = model.former_nodes
+    nodes = {row.values["name"]: {*_nodes(row)} for row in model.tables["instances"].rows}
+    nodes |= {name: nodes.get(name, set()) | left for name, left in former.items()}
+    ended = {each for each in nodes if any(f"{each}.".startswith(f"{name}.") for name in instances)}
+    return replace(
+        model,
+        changed_nodes={**model.changed_nodes, **{node: when for name in ended for node in nodes[name]}},
+        former_nodes={name: left for name, left in former.items() if name not in ended},
     )
 
 

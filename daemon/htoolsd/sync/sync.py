@@ -41,7 +41,7 @@ from htoolsd.sync.model import (
     UPDATES,
     Model,
     nodes_without_live_data,
-    note_changes,
+    note_ended_jobs,
     set_reservations,
     set_storage,
     set_tables,
@@ -335,13 +335,13 @@ class Sync:
         }
         asked = trio.current_time()
         jobs = await queries.query(client, "job", STATUS_FIELDS, status_filter(self._queue))
+        await self._set_tables(CONFIGURATION, tables, begun)
         if ended := ended_subjects(self._queue, jobs):
-            await self._change(self._rows(), lambda: note_changes(self.model, ended, asked))
+            await self._change(self._rows(), lambda: note_ended_jobs(self.model, ended, asked))
         known = self._queue.unfinished if self._queue else frozenset[int]()
         self._queue, became_empty = after_poll(self._queue, jobs)
         if became_empty:
             self._triggers[LIVE].by(self._live_begun + self._periods[LIVE] / _BUSY)
-        await self._set_tables(CONFIGURATION, tables, begun)
         if self.model.answers and not nodes_without_live_data(self.model) <= self._without_live_data:
             self.request_live_data()
         if self.model.updating:

@@ -8,10 +8,11 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from ganeti_htools.luxi.client import LAST_PAUSE
 from ganeti_htools.model.types import Status
 from ganeti_htools.simulator.jobs import Jobs
+from ganeti_htools.simulator.logical_units import carry_out
 from ganeti_htools.simulator.world import lose_node, restore_node, with_role
 from htoolsd.sync.sync import RETRY, NotSyncedError
 from tests.support.memory_ganeti import described, following, ganeti, truth
-from tests.support.worlds import delay, migrate, node, opcode, world
+from tests.support.worlds import delay, migrate, node, opcode, replace_disks, world
 
 
 async def test_model_equals_the_cluster(autojump_clock: MockClock) -> None:
@@ -87,6 +88,25 @@ async def test_nodes_are_asked_again_when_a_job_on_an_instance_ends(autojump_clo
         await trio.sleep(20)
         assert described(sync) == truth(luxid)
         assert luxid.times("live some node") == [105, 125]
+        assert luxid.times("live node") == [0]
+
+
+async def test_nodes_that_an_instance_has_left_are_asked_again_when_the_job_ends(
+    autojump_clock: MockClock,
+) -> None:
+    """Ganeti removes the disks of the old secondary after it has changed the configuration."""
+    async with ganeti(job_seconds=20) as luxid, following(luxid) as sync:
+        await trio.sleep(101)
+        old = luxid.jobs.world.node("two")
+        assert old is not None
+        after, _ = carry_out(luxid.jobs.world, replace_disks("mirrored", "three"))
+        luxid.jobs.submit([[delay(500)], [opcode("INSTANCE_ACTIVATE_DISKS", instance_name="mirrored")]])
+        luxid.jobs.change(after.with_nodes([old]))
+        await trio.sleep(10)
+        assert described(sync) == truth(luxid)
+        luxid.jobs.change(after)
+        await trio.sleep(20)
+        assert described(sync) == truth(luxid)
         assert luxid.times("live node") == [0]
 
 
