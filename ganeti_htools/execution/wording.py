@@ -36,7 +36,7 @@ def event_reporter(run: Run, say: Say, warn: Say, live: Say) -> OnEvent:
                     if task.error is not None:
                         say_printable(f"Job {task.place} ({task.job.title}) was not accepted: {task.error}")
             case News(task, None) if task.over:
-                say_printable(_ended(task))
+                say_printable(describe_end(task))
             case Away(None):
                 warn("Ganeti answers again")
             case Away(reason):
@@ -46,7 +46,8 @@ def event_reporter(run: Run, say: Say, warn: Say, live: Say) -> OnEvent:
     return report
 
 
-def _ended(task: Task) -> str:
+def describe_end(task: Task) -> str:
+    """Describe a job that has ended."""
     status = task.status.value if task.status else "lost"
     if task.error and task.status is JobStatus.SUCCESS:
         status = "failed"

@@ -19,6 +19,7 @@ _AT_ONCE = 250  # jobs; luxid reads a file for each
 
 _ENTRY = re.compile(
     r"plan(?: of policy (?P<policy>\w+), (?P<moves>\d{1,9}) moves, (?P<mib>\d{1,15}) MiB)?"
+    r"(?:, continues (?P<continues>[0-9a-z]{1,32}))?"
     r", (?P<left>\d{1,9}) jobs left"
 )
 _COMMENT = re.compile(
@@ -26,16 +27,20 @@ _COMMENT = re.compile(
 )
 
 
-def plan_entry(policy: str = "", moves: int = 0, mib: int = 0) -> str:
-    """Return the beginning of the entry about a plan, with its share of the budgets of a policy."""
-    return f"plan of policy {policy}, {moves} moves, {mib} MiB" if policy else "plan"
+def plan_entry(policy: str = "", moves: int = 0, mib: int = 0, continues: str = "") -> str:
+    """Return the beginning of the entry about a plan, with its share of the budgets of a policy.
+
+    ``continues`` is the id of the interrupted plan that it continues.
+    """
+    share = f" of policy {policy}, {moves} moves, {mib} MiB" if policy else ""
+    return f"plan{share}{f', continues {continues}' if continues else ''}"
 
 
 class PlanMark(NamedTuple):
     """The marks of a job of a plan.
 
     ``run`` is the plan's id, ``left`` the number of its jobs after the job's jobset. Only a plan of a policy
-    has ``policy``, ``moves`` and ``mib``.
+    has ``policy``, ``moves`` and ``mib``. ``continues`` is the id of the plan that it continues.
     """
 
     run: str
@@ -46,6 +51,7 @@ class PlanMark(NamedTuple):
     policy: str
     moves: int
     mib: int
+    continues: str = ""
 
 
 class PastJob(NamedTuple):
@@ -75,6 +81,7 @@ class PastJob(NamedTuple):
             plan["policy"] or "",
             int(plan["moves"] or 0),
             int(plan["mib"] or 0),
+            plan["continues"] or "",
         )
 
 

@@ -311,6 +311,14 @@ def test_plan_stops_when_the_disk_fills_up(tmp_path: Path) -> None:
         assert statuses(plan) == ["success"]
         assert len(plan["execution"]["not_submitted"]) == 2
         assert len(ganeti.tell("jobs")) == 1
+        directory = daemon.state / "plans"
+        directory.unlink()
+        directory.with_name("spoilt").rename(directory)
+        wait_until(lambda: json.loads((directory / f"{plan['id']}.json").read_text())["state"] == "failed")
+        daemon.signal(signal.SIGKILL)
+        daemon.wait()
+        with running(tmp_path / "daemon", config=OFTEN) as again:
+            assert last(again)["state"] == "failed"
 
 
 def test_keeps_the_last_plans_after_a_restart(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ MAX_PLANS = 100  # ended plans that are kept, and as many plans that nobody exec
 _FOR_EVER = Patience(away=math.inf)
 _LAST_SECONDS = 15.0  # for the record and the claims of a plan that has ended, whatever is cancelled
 _FORGET_EVERY = 600.0  # seconds
+_RECORD_EVERY = 5.0  # seconds until a record that could not be written is tried again
 
 
 class NotRecordedError(HtoolsError):
@@ -76,6 +77,7 @@ class Plans:
         self._copy = copy
         self._plans: dict[str, Plan] = {}
         self.turn = PlanTurn()
+        self._unrecorded = set[Plan]()
         self.last_change = 0.0
         self._stopping = trio.Event()
         self._executions: trio.Nursery
@@ -166,9 +168,12 @@ class Plans:
                 if plan.run.current:
                     self._traces.start_soon(self._trace, plan)
             self._traces.start_soon(self._expire)
+            self._traces.start_soon(self._record_late)
             task_status.started()
             await self._stopping.wait()
             self._traces.cancel_scope.cancel()
+        for plan in tuple(self._unrecorded):
+            await self._try_to_record(plan)
 
     async def _read_recorded(self) -> None:
         """Read the plans of earlier daemons."""
@@ -220,7 +225,9 @@ class Plans:
                 why = f"jobs of interrupted plan {other.id} are still running in {where}"
                 raise RefusalError(Refusal.BUSY, why)
         if not plan.run.signature.plan:
-            plan.run.signature = replace(plan.run.signature, plan=plan_entry())
+            plan.run.signature = replace(
+                plan.run.signature, plan=plan_entry(continues=plan.facts.get("continues") or "")
+            )
         with trio.CancelScope(shield=True):
             plan.begin(time.time(), by)
             try:
@@ -346,11 +353,21 @@ class Plans:
             self._copy(plan.id, text)
 
     async def _try_to_record(self, plan: Plan) -> None:
-        """Record what has already happened. Failures are logged."""
+        """Record what has already happened. A failure is logged; the plan is recorded later."""
         try:
             await self._record(plan)
+            self._unrecorded.discard(plan)
         except NotRecordedError as error:
-            _log.error("plan cannot be recorded", plan=plan.id, error=str(error))
+            if plan not in self._unrecorded:
+                _log.error("plan cannot be recorded", plan=plan.id, error=str(error))
+            self._unrecorded.add(plan)
+
+    async def _record_late(self) -> None:
+        """Record the plans that could not be recorded, once the disk accepts them."""
+        while True:
+            await trio.sleep(_RECORD_EVERY)
+            for plan in tuple(self._unrecorded):
+                await self._try_to_record(plan)
 
     async def note_seen(self, plan: Plan) -> None:
         """Remember that somebody has looked at the end of a plan."""

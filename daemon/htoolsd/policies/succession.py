@@ -10,9 +10,12 @@ from itertools import groupby
 from typing import Any
 
 from ganeti_htools.execution.record import run_from_record
+from ganeti_htools.execution.run import Ending
+from ganeti_htools.execution.wording import describe_end, summary
 from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.luxi.past_jobs import PastJob, PlanMark
+from ganeti_htools.model.errors import printable
 from ganeti_htools.model.wording import counted
 from htoolsd.plans.plan import Plan, PlanState
 from htoolsd.policies.memory import Expense
@@ -57,16 +60,25 @@ def _last_times(jobs: Iterable[PastJob], subject: str, counts: Callable[[Opcode]
 
 
 def unfinished_plans(jobs: Iterable[PastJob], known: Collection[str], since: float) -> list[Plan]:
-    """Return the plans that still had jobs to submit, or have jobs under way.
+    """Return the plans that failed, still had jobs to submit, or have jobs under way.
 
-    Plans that are known, and plans without a job since a time, are left out.
+    Plans that are known, plans that others continued, and plans without a job since a time are left out.
     """
+    plans = list(_by_run(jobs))
+    continued = {mark.continues for _, marked in plans for mark, _ in marked}
     return [
         _plan(run, marked)
-        for run, marked in _by_run(jobs)
-        if run not in known and marked[-1][1].received > since
-        if marked[-1][0].left or not all(job.status.final for _, job in marked)
+        for run, marked in plans
+        if run not in known and run not in continued and marked[-1][1].received > since
+        if marked[-1][0].left or not all(job.status.final for _, job in marked) or _has_failed(marked)
     ]
+
+
+def _has_failed(marked: list[MarkedJob]) -> bool:
+    """Whether a plan ended with a job that failed. An earlier one that failed may have been repeated."""
+    newest = [job for mark, job in marked if mark.jobset == marked[-1][0].jobset]
+    ended = all(job.status.final for _, job in marked)
+    return ended and any(job.status in _WITHOUT_EFFECT for job in newest)
 
 
 def _by_run(jobs: Iterable[PastJob]) -> Iterator[tuple[str, list[MarkedJob]]]:
@@ -78,7 +90,11 @@ def _by_run(jobs: Iterable[PastJob]) -> Iterator[tuple[str, list[MarkedJob]]]:
 
 
 def _plan(run: str, marked: list[MarkedJob]) -> Plan:
-    """Return what is known of an interrupted plan."""
+    """Return what is known of a plan that failed or was interrupted.
+
+    Whoever made a plan that failed has followed it; nobody may have looked at a policy's.
+    """
+    failed = _has_failed(marked)
     (first, began), (last, newest) = marked[0], marked[-1]
     left = f"{counted(last.left, 'job')} that it had left are not known here"
     facts: dict[str, Any] = {
@@ -95,7 +111,7 @@ def _plan(run: str, marked: list[MarkedJob]) -> Plan:
     }
     reason = "begun by another daemon" + (f"; {left}" if last.left else "")
     recorded = {
-        "ending": None,
+        "ending": Ending.FAILED.value if failed else None,
         "reason": reason,
         "run": run,
         "purpose": first.purpose,
@@ -103,14 +119,17 @@ def _plan(run: str, marked: list[MarkedJob]) -> Plan:
         "jobs": [_job_to_json(mark, job) for mark, job in marked],
         "not_submitted": [],
     }
-    return Plan(
+    plan = Plan(
         facts,
         run_from_record(first.tool, recorded),
-        state=PlanState.INTERRUPTED,
+        state=PlanState.FAILED if failed else PlanState.INTERRUPTED,
         error=reason,
         began=began.received,
         ended=newest.received,
+        seen=failed and not first.policy,
     )
+    plan.say(*(printable(describe_end(task)) for task in plan.run.tasks if task.over), *summary(plan.run))
+    return plan
 
 
 def _job_to_json(mark: PlanMark, job: PastJob) -> dict[str, Any]:

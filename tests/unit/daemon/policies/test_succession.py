@@ -1,5 +1,6 @@
 """What the next daemon learns from Ganeti's jobs of the one before it."""
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,9 +8,10 @@ import trio
 from trio.testing import MockClock
 
 from ganeti_htools.luxi.job_queries import JobStatus
-from ganeti_htools.luxi.past_jobs import past_jobs
+from ganeti_htools.luxi.opcodes import Signature
+from ganeti_htools.luxi.past_jobs import past_jobs, plan_entry
 from ganeti_htools.simulator.jobs import QueuedJob
-from htoolsd.plans.plan import PlanState
+from htoolsd.plans.plan import Plan, PlanState
 from htoolsd.policies.memory import DAY
 from htoolsd.policies.settings import RebalanceSettings
 from tests.support.memory_ganeti import MemoryGaneti
@@ -93,6 +95,58 @@ async def test_moves_by_hand_and_switched_nodes_rest(autojump_clock: MockClock, 
             assert instance not in {
                 move["instance"] for each in explained["groups"] for move in each["moves"]
             }
+
+
+async def ended(
+    luxid: MemoryGaneti, run: str, *statuses: JobStatus, left: int = 0, entry: str = plan_entry()
+) -> None:
+    """Have jobs of a plan in the queue, one a jobset, that have ended; ``left`` others were not submitted."""
+    name = luxid.jobs.world.cluster.instances[0].name
+    signature = Signature("hbal", "", "rebalancing", run, plan=entry)
+    for number, status in enumerate(statuses, 1):
+        rest = left + len(statuses) - number
+        opcode = {"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": name}
+        luxid.jobs.submit([signature.sign([opcode], f"{number}/1", time.time_ns(), rest)])
+        luxid.jobs.all()[-1].finish(status, None)
+
+
+async def plans_of_the_next(luxid: MemoryGaneti, path: Path) -> dict[str, Plan]:
+    async with working_on(luxid, path, rebalance=replace(ACTS, mode="shadow")) as other:
+        await trio.sleep(60)
+        return {plan.id: plan for plan in other.plans.all}
+
+
+async def test_failed_plans_of_others_are_failed_and_show_their_jobs(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    async with working(tmp_path / "one", rebalance=replace(ACTS, mode="off")) as daemon:
+        daemon.end()
+        luxid, done, error = daemon.luxid, JobStatus.SUCCESS, JobStatus.ERROR
+        await ended(luxid, "a", done, error, left=2)
+        await ended(luxid, "b", error)
+        await ended(luxid, "c", error, entry=plan_entry("rebalance", 1, 0))
+        await ended(luxid, "d", error, done)  # its job was repeated
+        found = await plans_of_the_next(luxid, tmp_path / "two")
+    assert {name: (plan.state, plan.seen) for name, plan in found.items()} == {
+        "a": (PlanState.FAILED, True),
+        "b": (PlanState.FAILED, True),
+        "c": (PlanState.FAILED, False),
+    }
+    lines = [line for _, line in found["a"].log]
+    assert [line.partition(" (")[0] for line in lines[:2]] == ["Job 1", "Job 2"]
+    assert lines[0].endswith(": success")
+    assert lines[1].endswith(": error: failed")
+    assert lines[2] == "Jobs: 1 succeeded, 1 failed"
+
+
+async def test_plan_that_was_resumed_does_not_return(autojump_clock: MockClock, tmp_path: Path) -> None:
+    async with working(tmp_path / "one", rebalance=replace(ACTS, mode="off")) as daemon:
+        daemon.end()
+        await ended(daemon.luxid, "a", JobStatus.SUCCESS, left=2)
+        await ended(daemon.luxid, "b", JobStatus.SUCCESS, left=1)
+        await ended(daemon.luxid, "c", JobStatus.SUCCESS, entry=plan_entry(continues="a"))
+        found = await plans_of_the_next(daemon.luxid, tmp_path / "two")
+    assert {name: plan.state for name, plan in found.items()} == {"b": PlanState.INTERRUPTED}
 
 
 async def test_damaged_and_foreign_jobs_are_passed_over(autojump_clock: MockClock, tmp_path: Path) -> None:
