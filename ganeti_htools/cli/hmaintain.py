@@ -1,10 +1,6 @@
 """``hmaintain``: empty nodes for maintenance, and bring back what they had (``hmaintain(1)``)."""
 
-import getpass
-import os
-import socket
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -14,6 +10,7 @@ from ganeti_htools.cli.report.layout import wrapped
 from ganeti_htools.cli.report.script import give_commands, job_script
 from ganeti_htools.cli.runs import maintenance as actions
 from ganeti_htools.cli.runs import plans
+from ganeti_htools.cli.runs.run_marks import new_mark
 from ganeti_htools.cli.terminal.program import check_exec, execute, print_json, printer
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.plans import execution_of, view_of
@@ -139,18 +136,8 @@ def _options(line: CommandLine, action: str, nodes: Sequence[str]) -> MaintainOp
         line.take_over,
         not line.no_capacity_checks,
         line.ignore_soft_errors,
-        _mark(),
+        new_mark(),
     )
-
-
-def _mark() -> str:
-    """Return the mark of this run: time, user and machine, process."""
-    now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        user = str(os.getuid())
-    return f"{now}:{user}@{socket.gethostname().partition('.')[0]}:{os.getpid()}"
 
 
 def _status(line: CommandLine) -> int:

@@ -70,7 +70,7 @@ async def execute(
             if not run.current:
                 run.ending, run.reason = await _next(queue, read, check, stop, answers, claim, over)
                 if run.ending is not None:
-                    await _undo(queue, time_ns)
+                    await undo(queue, time_ns)
                     return
                 await queue.begin()
             await queue.finish(time_ns, unsure)
@@ -79,13 +79,16 @@ async def execute(
         run.ending, run.reason = Ending.LOST, str(error)
 
 
-async def _undo(queue: Queue, time_ns: Callable[[], int]) -> None:
-    """Submit the jobs that undo unfinished changes of nodes after a run has ended early."""
+async def undo(queue: Queue, time_ns: Callable[[], int]) -> None:
+    """Submit the jobs that undo unfinished changes of nodes after a run has ended early.
+
+    No job of the run may be under way.
+    """
     run = queue.run
-    undo = {job.undo.title: job.undo for job in run.nodes.values() if job.undo is not None}
-    if undo and run.ending not in (Ending.DONE, Ending.LOST):
+    jobs = {job.undo.title: job.undo for job in run.nodes.values() if job.undo is not None}
+    if jobs and run.ending not in (Ending.DONE, Ending.LOST):
         ending, run.ending = run.ending, None  # the record shows a run under way
-        run.rest = [list(undo.values()), *run.rest]
+        run.rest = [list(jobs.values()), *run.rest]
         await queue.begin()
         await queue.finish(time_ns)
         run.ending = ending

@@ -61,9 +61,11 @@ _PURPOSES = {
     "online": "end of offline time",
     "end": "end of maintenance",
     "forget": "end of a roll",
+    "release": "end of a run",
 }
-Action = Literal["start", "offline", "online", "end", "forget"]  # what a roll has noted about nodes
-_ON_NODES = ("offline", "online", "forget")  # these move no instances
+# "forget" removes what a roll has noted about nodes, "release" the mark of the run.
+Action = Literal["start", "offline", "online", "end", "forget", "release"]
+_ON_NODES = ("offline", "online", "forget", "release")  # these move no instances
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +218,8 @@ class MaintenancePlan(ToolPlan[MaintainOptions]):
                 sets = [[node_jobs.set_online(node.name) for node in self.nodes]]
             case "forget":
                 sets = [[node_jobs.forget_roll(node) for node in self.nodes]]
+            case "release":
+                sets = [[node_jobs.release(node.name, self.options.run) for node in self.nodes]]
         return [jobs for jobs in sets if jobs and self.rows]
 
     @property
@@ -363,27 +367,30 @@ def plan(
     """Plan for a state. Raises HtoolsError, with the reasons, for what is not safe."""
     rows = _rows(state, options)
     if options.action in _ON_NODES:
-        concerned = tuple(row for row in rows if _is_concerned(state, row, options.action))
+        concerned = tuple(row for row in rows if _is_concerned(state, row, options))
         return MaintenancePlan(state, options, Emptying((), state), concerned)
     for row in rows if not options.take_over else ():
-        _refuse_other_run(state.cluster.nodes[row], options)
+        refuse_other_run(state.cluster.nodes[row], options)
     if options.action == "start":
         return _start(state, options, rows, progress, reporter)
     return _end(state, options, rows, reporter)
 
 
-def _is_concerned(state: State, row: int, action: Action) -> bool:
+def _is_concerned(state: State, row: int, options: MaintainOptions) -> bool:
     """Whether there is anything to do about a node (row). One with instances is not set offline."""
     node = state.cluster.nodes[row]
-    if action == "forget":
+    if options.action == "forget":
         return bool(rolled_tags(node.tags))
     facts = maintenance_of(node.tags)
-    if action == "online":
+    if options.action == "release":
+        return mark_of(options.run) in facts.runs
+    if options.action == "online":
         return facts.set_offline
     return facts.drained and not facts.set_offline and not len(state.primaries_of(row))
 
 
-def _refuse_other_run(node: Node, options: MaintainOptions) -> None:
+def refuse_other_run(node: Node, options: MaintainOptions) -> None:
+    """Raises HtoolsError if another run is marked as being at work on a node."""
     others = sorted(marks([node]) - {mark_of(options.run)})
     if others:
         raise HtoolsError(

@@ -50,13 +50,13 @@ def begin(node: Node, tags: Sequence[str], drain: bool, run: str, promote: bool 
     standing = "in maintenance, drained" if drain else "in maintenance"
     title = f"begin maintenance of {node.name}"
     return Job(
-        title, *both(*work), None, (node.name,), standing, _IN_USE, _release(node.name, run), retry=retry
+        title, *both(*work), None, (node.name,), standing, _IN_USE, release(node.name, run), retry=retry
     )
 
 
 def begun(node: str, run: str) -> Job:
     """End the work of a run that began maintenance."""
-    return replace(_release(node, run), title=f"{node} is in maintenance", undo=None)
+    return replace(release(node, run), title=f"{node} is in maintenance", undo=None)
 
 
 def set_offline(node: str) -> Job:
@@ -83,7 +83,7 @@ def reopen(node: Node, drained: bool, run: str, awaited: bool, tags: Sequence[st
         (node.name,),
         "still in maintenance, not drained" if drained else "still in maintenance",
         "in maintenance",
-        _release(node.name, run),
+        release(node.name, run),
         awaits=(node.name,) if awaited else (),
     )
 
@@ -189,7 +189,8 @@ def _is_run(tag: str) -> bool:
     return tag.startswith(run_tag(""))
 
 
-def _release(node: str, run: str) -> Job:
+def release(node: str, run: str) -> Job:
+    """Remove the mark of a run from a node."""
     return Job(
         f"leave {node} in maintenance",
         *both(untag_work(node, [run_tag(run)])),

@@ -1,6 +1,8 @@
 """Nodes in maintenance by plans of the daemon."""
 
 import json
+import os
+import signal
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +14,10 @@ from ganeti_htools.cli.report.daemon import by_local_time
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.tags import MAINTENANCE
 from ganeti_htools.model.types import DiskTemplate
-from tests.daemon.planning import AT_ONCE, ctl, following, known, tool
+from tests.daemon.planning import AT_ONCE, ctl, following, known, started, tool
 from tests.support import by_hand
 from tests.support.by_hand import instance
-from tests.support.programs import PATIENCE, PROGRAMS
+from tests.support.programs import PATIENCE, PROGRAMS, wait_until
 from tests.support.simulators import Simulator
 
 pytestmark = pytest.mark.usefixtures("heeding")
@@ -94,6 +96,71 @@ def test_roll_stops_at_a_failure_and_goes_on(tmp_path: Path, way: str) -> None:
         assert (tmp_path / "log").read_text().splitlines() == ["n1 n3", "n2", "n2"]
         assert on_node(ganeti, "n1") == ["mail", "web"]
         assert not any(nodes_of(ganeti).values())
+
+
+def marked(ganeti: Simulator) -> list[str]:
+    return [name for name, tags in nodes_of(ganeti).items() if any(":run:" in tag for tag in tags)]
+
+
+@pytest.mark.parametrize("way", ["-L", "-D"])
+def test_roll_is_not_taken_over_while_its_program_runs(tmp_path: Path, way: str) -> None:
+    """Nor does a second one change anything. Once the first has been killed, one goes on with its batch."""
+    with following(tmp_path, four_nodes(), AT_ONCE) as (daemon, ganeti):
+        source = f"{way}{daemon.socket if way == '-D' else ganeti.socket}"
+        waiting = program(tmp_path, f"read line <{tmp_path}/go")
+        os.mkfifo(tmp_path / "go")
+        roll = ["hmaintain", "roll", "n2", source, "-X", waiting, "--set-offline"]
+        with started(PROGRAMS / roll[0], *roll[1:]) as first:
+            wait_until((tmp_path / "log").exists)
+            before = nodes_of(ganeti), ganeti.cluster()
+            for words in (
+                roll,
+                [*roll, "--take-over"],
+                ["hmaintain", "end", "n2", source, "-X", "--take-over"],
+            ):
+                refused = tool(*words)
+                assert (refused.returncode, "at work there" in refused.stderr) == (1, True), refused
+                assert (f"(process {first.pid})" in refused.stderr) == ("--take-over" in words)
+            assert (nodes_of(ganeti), ganeti.cluster()) == before
+            first.kill()
+            (tmp_path / "go").write_text("\n")  # its program ends
+        program(tmp_path, "")
+        assert tool(*roll, "--take-over").returncode == 0
+        assert (tmp_path / "log").read_text().splitlines() == ["n2", "n2"]
+        assert not any(nodes_of(ganeti).values())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_roll_that_is_stopped_between_jobs_gives_its_mark_back(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    with following(tmp_path, four_nodes(), AT_ONCE) as (_, ganeti):
+        roll = ["hmaintain", "roll", "n2", f"-L{ganeti.socket}", "-X"]
+        with started(PROGRAMS / roll[0], *roll[1:], "--pause") as first:
+            assert first.stderr is not None
+            next(line for line in first.stderr if "to go on" in line)
+            assert marked(ganeti) == ["n2"]
+            first.send_signal(number)
+            assert (first.wait(PATIENCE), first.stderr.read().splitlines()[0]) == (
+                130,
+                "The roll stops at n2: the same command goes on there, 'hmaintain end n2' ends their"
+                " maintenance",
+            )
+        assert (marked(ganeti), MAINTENANCE in nodes_of(ganeti)["n2"]) == ([], True)
+        assert tool(*roll, program(tmp_path, "")).returncode == 0
+        assert (tmp_path / "log").read_text().splitlines() == ["n2"]
+        assert not any(nodes_of(ganeti).values())
+
+
+def test_roll_that_is_stopped_while_its_program_runs_keeps_its_mark(tmp_path: Path) -> None:
+    with following(tmp_path, four_nodes(), AT_ONCE) as (_, ganeti):
+        roll = ["hmaintain", "roll", "n2", f"-L{ganeti.socket}", "-X"]
+        with started(PROGRAMS / roll[0], *roll[1:], program(tmp_path, "exec sleep 60")) as first:
+            wait_until((tmp_path / "log").exists)
+            first.terminate()
+            assert first.wait(PATIENCE) == 130
+        assert marked(ganeti) == ["n2"]
+        assert tool(*roll, program(tmp_path, ""), "--take-over").returncode == 0
 
 
 def test_roll_waits_for_another_boot(tmp_path: Path) -> None:

@@ -87,6 +87,22 @@ def test_node_is_emptied_started_anew_and_refilled(empty: bool) -> None:
     assert tags_of_instances() == TAGS
 
 
+@pytest.mark.parametrize("closed", [["--drained=yes"], []])
+def test_evacuation_names_the_secondary_that_takes_no_instances(closed: list[str]) -> None:
+    """It is drained, or in maintenance: Ganeti would move the instance there, or refuse the job."""
+    modify = ["gnt-node", "modify", *closed, "node3"] if closed else ["gnt-node", "add-tags", "node3"]
+    run(modify if closed else [*modify, MAINTENANCE])
+    try:
+        why = refusal(["gnt-node", "evacuate", "-f", "-p", *cluster.EXECUTABLE, "node2"])
+        (status,) = run([HMAINTAIN, "status", "-L"])
+    finally:
+        undo = ["modify", "--drained=no", "node3"] if closed else ["remove-tags", "node3", MAINTENANCE]
+        run(["gnt-node", *undo])
+    assert "its secondary node3 takes no instances" in why
+    assert "Without node2 not all instances would come back now" in status
+    assert places() == PLACES
+
+
 class After(Interposed):
     """Stops answering when so many jobs have ended."""
 
@@ -170,6 +186,21 @@ class Roll:
         following = self.next_batch()
         end(creations)
         return following
+
+
+@pytest.mark.slow
+def test_roll_is_not_taken_over_while_it_is_at_work() -> None:
+    first = Roll("node1", "node4")
+    batch = first.next_batch()
+    again = [HMAINTAIN, "roll", "node4", "-L", "-X", "--command=true", "--take-over"]
+    assert f"is still at work there (process {first.process.pid})" in refusal(again)
+    assert table("gnt-node", "offline", *batch) == [["Y"]]
+    first.process.terminate()
+    _, err = first.process.communicate(timeout=cluster.PATIENCE)
+    assert "The roll stops at node4: the same command goes on there" in err
+    assert ":run:" not in table("gnt-node", "tags", "node4")[0][0]
+    run(again[:-1])
+    assert table("gnt-node", "tags,offline,drained", "node4") == [["", "N", "N"]]
 
 
 Steps = dict[tuple[int, int], tuple[dict[str, Any], Any, list[int], list[int]]]

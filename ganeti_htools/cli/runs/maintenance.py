@@ -9,12 +9,16 @@ from ganeti_htools.cli.cluster import read_cluster
 from ganeti_htools.cli.report import maintenance
 from ganeti_htools.cli.report.layout import wrapped
 from ganeti_htools.cli.runs import plans
+from ganeti_htools.cli.runs.run_marks import refuse_living
 from ganeti_htools.cli.terminal.messages import say, warn
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.programs import HMAINTAIN
+from ganeti_htools.commandline.sources import source_of
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.planning import hmaintain as planning
+from ganeti_htools.planning import view
 from ganeti_htools.planning.hmaintain import MaintainOptions, MaintenancePlan
+from ganeti_htools.sources.source import read
 
 Tell = Callable[..., None]
 _ANSWERING = 600.0  # seconds to wait for the daemons of nodes that boot
@@ -36,11 +40,25 @@ def make(line: CommandLine, options: MaintainOptions) -> tuple[MaintenancePlan, 
     if line.exec:
         _settle(line)
         if options.action == "end":
+            check_marks(line, read(source_of(line), lambda _text: None).cluster, options)
             _await_nodes(line, options.nodes)
             set_online(line, options)
     reading = read_cluster(line)
+    if line.exec:
+        check_marks(line, reading.cluster, options)
     state = planning.state_of(reading.cluster, options)
     return plans.make(line, planning.HMAINTAIN, state, options, reading.generations)
+
+
+def check_marks(line: CommandLine, cluster: Cluster, options: MaintainOptions) -> None:
+    """Refuse nodes on which another run is at work. Raises HtoolsError."""
+    names = view.full_node_names(cluster, options.nodes)
+    nodes = [node for node in cluster.nodes if node.name in names]
+    if options.take_over:
+        refuse_living(line, nodes, options.run)
+    elif options.action in ("start", "end"):
+        for node in nodes:
+            planning.refuse_other_run(node, options)
 
 
 def report(plan: MaintenancePlan, tell: Tell) -> None:
@@ -56,11 +74,17 @@ def carry_out(line: CommandLine, plan: MaintenancePlan, answer: Any, tell: Tell)
 
 
 def act(line: CommandLine, options: MaintainOptions, tell: Tell) -> MaintenancePlan:
-    """Carry out an action, if there is anything to do. Returns its plan. Raises HtoolsError."""
+    """Carry out an action, if there is anything to do. Returns its plan.
+
+    Raises HtoolsError; KeyboardInterrupt if somebody stops it.
+    """
     plan, answer = make(line, options)
     if any(plan.jobs()):
         report(plan, tell)
-        plans.conclude(carry_out(line, plan, answer, tell))
+        outcome = carry_out(line, plan, answer, tell)
+        plans.conclude(outcome)
+        if outcome is not None and outcome["ending"] == "stopped":
+            raise KeyboardInterrupt
     return plan
 
 

@@ -3,6 +3,7 @@
 import signal
 import time
 from collections.abc import AsyncIterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import trio
@@ -13,8 +14,9 @@ from ganeti_htools.cli.cluster import with_load
 from ganeti_htools.cli.runs.ending import save_outcome
 from ganeti_htools.cli.terminal import messages
 from ganeti_htools.commandline.line import CommandLine
-from ganeti_htools.execution.execute import execute
+from ganeti_htools.execution.execute import execute, undo
 from ganeti_htools.execution.jobs import Jobsets
+from ganeti_htools.execution.queue import Queue
 from ganeti_htools.execution.record import record
 from ganeti_htools.execution.review import Check, Review, Say
 from ganeti_htools.execution.run import Ending, Run
@@ -27,6 +29,8 @@ from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.nursery import open_nursery
 from ganeti_htools.planning.view import is_called
 from ganeti_htools.sources import storage_jobs
+
+_UNDOING = 10.0  # seconds to take back what a run has begun that was ended at once
 
 
 def carry_out(line: CommandLine, run: Run, check: Check, say: Say) -> Mapping[str, Any]:
@@ -147,15 +151,17 @@ async def _carry_out(
         with messages.progress() as live, trio.open_signal_receiver(signal.SIGTERM, *heeded) as signals:
             async with open_nursery() as nursery:
                 nursery.start_soon(_handle_signals, signals, stop, nursery.cancel_scope)
-                await execute(
-                    run, ganeti, read, check, event_reporter(run, say, _warn, live), stop, time.time_ns
-                )
+                report = event_reporter(run, say, _warn, live)
+                await execute(run, ganeti, read, check, report, stop, time.time_ns)
                 if after and run.ending is not Ending.LOST:
                     try:
                         cluster = await read()
                     except HtoolsError as error:
                         _warn(f"The cluster state after execution cannot be saved: {error}")
                 nursery.cancel_scope.cancel()
+            if run.ending is None and not run.current:
+                with trio.move_on_after(_UNDOING), suppress(HtoolsError):
+                    await undo(Queue(run, ganeti, report, jobs.PATIENCE), time.time_ns)
         if run.ending is None:
             doing = going_on(run)
             _warn(f"Exiting at once{doing and f'; these go on in Ganeti: {doing}'}")

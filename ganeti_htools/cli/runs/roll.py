@@ -3,6 +3,7 @@
 import socket
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -37,12 +38,15 @@ def carry_out(line: CommandLine, options: RollOptions, tell: Tell) -> tuple[Roll
     if not (line.command or line.pause):
         raise HtoolsError("roll -X: expected --command=PROGRAM, --pause or both")
     words = waiting.words_of(line.command) if line.command else []
+    waiting.end_at_signals()
     if line.pause:
         waiting.ignore_early_signal()
     if line.master_failover:
         _become_master(line)
     cluster = maintenance.read_now(line)
     roll, complete = look(cluster, options), True
+    under_way = tuple(name for batch in roll.batches if batch.stage != "new" for name in batch.nodes)
+    maintenance.check_marks(line, cluster, replace(options.start, nodes=under_way, take_over=line.take_over))
     if line.anew and roll.done:
         _forget(line, roll, options.start)
         roll = look(maintenance.read_now(line), options)
@@ -79,6 +83,7 @@ def _through(
     """Take a batch through its maintenance. Returns whether all instances are at home. Raises HtoolsError."""
     start = replace(options.start, nodes=batch.nodes, roll=name)
     end = replace(start, action="end", empty=False, keep_candidate=False)
+    running = False
     try:
         if batch.stage != "done":
             taken_over = replace(start, take_over=line.take_over and batch.stage == "begun")
@@ -92,18 +97,24 @@ def _through(
             if line.set_offline:
                 maintenance.act(line, replace(start, action="offline"), tell)
             if words:
+                running = True
                 waiting.run_program(words, batch.nodes, line.json)
+                running = False
             if line.pause:
                 waiting.pause(batch.nodes)
             if line.set_offline:
                 maintenance.set_online(line, start)
             _await_reboot(line, before)
         plan = maintenance.act(line, replace(end, take_over=line.take_over and batch.stage == "done"), tell)
-    except (HtoolsError, SystemExit, KeyboardInterrupt):
-        names = " ".join(batch.nodes)
+    except (HtoolsError, SystemExit, KeyboardInterrupt) as ended:
+        names, option = " ".join(batch.nodes), " --take-over"
+        if isinstance(ended, KeyboardInterrupt) and not running:  # nothing is under way
+            with suppress(HtoolsError):
+                maintenance.act(line, replace(start, action="release"), lambda *_: None)
+                option = ""
         say(
-            f"The roll stops at {names}: the same command with --take-over goes on there,"
-            f" 'hmaintain end {names} --take-over' ends their maintenance\n"
+            f"The roll stops at {names}: the same command{option and ' with'}{option} goes on there,"
+            f" 'hmaintain end {names}{option}' ends their maintenance\n"
         )
         raise
     return not plan.staying

@@ -12,6 +12,7 @@ from datetime import datetime
 
 import trio
 
+from ganeti_htools import streams
 from ganeti_htools.cli.terminal.messages import say
 from ganeti_htools.commandline.kinds import Hours
 from ganeti_htools.model.errors import HtoolsError
@@ -47,6 +48,13 @@ def run_program(words: Sequence[str], nodes: Sequence[str], quiet: bool) -> None
     if ended.returncode:
         how = f"ended with status {ended.returncode}" if ended.returncode > 0 else "was killed"
         raise HtoolsError(f"{command}: {how}")
+
+
+def end_at_signals() -> None:
+    """Let SIGTERM and SIGHUP interrupt the program, unless it was started to ignore interrupts."""
+    if streams.heeded(signal.SIGINT):
+        for number in streams.heeded(signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
 
 
 def ignore_early_signal() -> None:

@@ -36,7 +36,7 @@ Run = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run the program on the file with these tags of node1 and node2, place and tags of an instance."""
-    monkeypatch.setattr(hmaintain, "_mark", lambda: RUN)
+    monkeypatch.setattr(hmaintain, "new_mark", lambda: RUN)
 
     def call(
         *argv: str, tags: tuple[str, str] = ("", ""), at: str = "node2.org", home: str = "", boss: int = 3000
