@@ -126,6 +126,7 @@ def node(fields: Fields, group: str, exclusive: bool, spindles: int, cpu_speed: 
         drained=drained,
         powered=flag("powered"),
         master_capable=flag("master_capable"),
+        master_candidate=flag("master_candidate"),
         uuid=fields.text("uuid") if fields.has("uuid") else "",
     )
     return _with_live(found, fields) if live else found

@@ -14,7 +14,7 @@ from ganeti_htools.luxi.client import LuxiClient
 NODE_FIELDS = (
     *("name", "mtotal", "mnode", "mfree", "dtotal", "dfree", "ctotal", "cnos", "offline", "drained"),
     *("vm_capable", "ndp/spindle_count", "group.uuid", "tags", "ndp/exclusive_storage"),
-    *("sptotal", "spfree", "ndp/cpu_speed", "powered", "master_capable", "uuid"),
+    *("sptotal", "spfree", "ndp/cpu_speed", "powered", "master_capable", "uuid", "master_candidate"),
 )
 INSTANCE_FIELDS = (
     *("name", "disk_usage", "be/memory", "be/vcpus", "status", "pnode", "snodes", "tags"),

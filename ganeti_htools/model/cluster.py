@@ -57,7 +57,7 @@ class Node:
 
     ``t_`` are totals, ``f_`` free amounts, ``n_`` the use of the node's own system. ``updating``: these
     figures may be older than the node's instances. ``cpu_load`` is None unless a monitor measured it.
-    ``master_capable`` is None if unknown.
+    ``master_capable`` and ``master_candidate`` are None if unknown.
 
     ``storage`` are the node's storage units. It is None if they are unknown; ``t_dsk`` and ``f_dsk`` then
     describe the default unit. ``inventories`` are by resource class: the whole inventory of a custom class,
@@ -92,6 +92,7 @@ class Node:
     drained: bool = False
     powered: bool | None = None
     uuid: str = ""
+    master_candidate: bool | None = None
 
     @property
     def in_maintenance(self) -> bool:

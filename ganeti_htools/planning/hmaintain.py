@@ -15,7 +15,7 @@ from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.maintenance import emptying, returning, ways
 from ganeti_htools.engine.maintenance.emptying import Emptying
-from ganeti_htools.engine.squeezing.candidates import lacks_master_candidates
+from ganeti_htools.engine.squeezing.candidates import drained_with_promotion, lacks_master_candidates
 from ganeti_htools.execution.jobs import Job, Jobsets
 from ganeti_htools.execution.review import Check, Review, Say
 from ganeti_htools.model.cluster import Cluster, Node
@@ -233,9 +233,12 @@ class MaintenancePlan(ToolPlan[MaintainOptions]):
         if not self.moves and not self.drained and begun and all(node.in_maintenance for node in self.nodes):
             return []
         drained = set(self.state.names(self.drained))
+        promoting = drained_with_promotion(self.state.cluster, drained)
         return [
             [
-                node_jobs.begin(node, self._tags_of(node), node.name in drained, options.run)
+                node_jobs.begin(
+                    node, self._tags_of(node), node.name in drained, options.run, node.name in promoting
+                )
                 for node in marked
             ],
             *(

@@ -35,7 +35,10 @@ _IN_USE = "in use as before"
 
 
 def begin(node: Node, tags: Sequence[str], drain: bool, run: str, promote: bool = False) -> Job:
-    """Tag a node, and drain it if wanted. Others become master candidates only if Ganeti asks for more."""
+    """Tag a node, and drain it if wanted.
+
+    Others become master candidates with ``promote``, or if Ganeti asks for more: it then locks all nodes.
+    """
 
     def retry(error: str) -> Job | None:
         missing = "Not enough master candidates" in error and not promote

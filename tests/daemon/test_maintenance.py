@@ -130,17 +130,21 @@ def test_roll_is_not_taken_over_while_its_program_runs(tmp_path: Path, way: str)
         assert not any(nodes_of(ganeti).values())
 
 
+@pytest.mark.parametrize("shell", [[], ["sh", "-c", 'trap "" INT; exec "$@"', "sh"]])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_roll_that_is_stopped_between_jobs_gives_its_mark_back(
-    tmp_path: Path, number: signal.Signals
+    tmp_path: Path, number: signal.Signals, shell: list[str]
 ) -> None:
+    """Also if it was started to ignore SIGINT, as by a shell in the background."""
     with following(tmp_path, four_nodes(), AT_ONCE) as (_, ganeti):
         roll = ["hmaintain", "roll", "n2", f"-L{ganeti.socket}", "-X"]
-        with started(PROGRAMS / roll[0], *roll[1:], "--pause") as first:
+        with started(*shell, PROGRAMS / roll[0], *roll[1:], "--pause") as first:
             assert first.stderr is not None
             next(line for line in first.stderr if "to go on" in line)
             assert marked(ganeti) == ["n2"]
             first.send_signal(number)
+            if shell and number is signal.SIGINT:
+                first.send_signal(signal.SIGTERM)
             assert (first.wait(PATIENCE), first.stderr.read().splitlines()[0]) == (
                 130,
                 "The roll stops at n2: the same command goes on there, 'hmaintain end n2' ends their"

@@ -115,7 +115,7 @@ def test_a_node_that_does_not_answer_is_named_by_both(oracle: Oracle, tmp_path: 
 
 
 ONLY_OURS = {
-    "node": ("powered", "master_capable", "uuid"),
+    "node": ("powered", "master_capable", "uuid", "master_candidate"),
     "instance": ("nic.networks", "uuid"),
     "group": ("diskparams",),
 }

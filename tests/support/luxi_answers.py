@@ -56,6 +56,7 @@ def _node(name: str, node: Json) -> dict[str, Cell]:
         **{f"ndp/{key}": [0, params[key]] for key in wanted},
         "powered": [3, None],
         "uuid": [3, None],
+        "master_candidate": [3, None],
         **static,
         **live,
     }

@@ -1,7 +1,7 @@
 """An action of ``hmaintain(1)``: planned, reported, and carried out."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,10 +14,10 @@ from ganeti_htools.cli.terminal.messages import say, warn
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.programs import HMAINTAIN
 from ganeti_htools.commandline.sources import source_of
-from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.cluster import Cluster, Node
 from ganeti_htools.planning import hmaintain as planning
-from ganeti_htools.planning import view
 from ganeti_htools.planning.hmaintain import MaintainOptions, MaintenancePlan
+from ganeti_htools.planning.view import is_called
 from ganeti_htools.sources.source import read
 
 Tell = Callable[..., None]
@@ -40,20 +40,19 @@ def make(line: CommandLine, options: MaintainOptions) -> tuple[MaintenancePlan, 
     if line.exec:
         _settle(line)
         if options.action == "end":
-            check_marks(line, read(source_of(line), lambda _text: None).cluster, options)
+            check_marks(line, _nodes(line), options)
             _await_nodes(line, options.nodes)
             set_online(line, options)
     reading = read_cluster(line)
     if line.exec:
-        check_marks(line, reading.cluster, options)
+        check_marks(line, reading.cluster.nodes, options)
     state = planning.state_of(reading.cluster, options)
     return plans.make(line, planning.HMAINTAIN, state, options, reading.generations)
 
 
-def check_marks(line: CommandLine, cluster: Cluster, options: MaintainOptions) -> None:
+def check_marks(line: CommandLine, nodes: Iterable[Node], options: MaintainOptions) -> None:
     """Refuse nodes on which another run is at work. Raises HtoolsError."""
-    names = view.full_node_names(cluster, options.nodes)
-    nodes = [node for node in cluster.nodes if node.name in names]
+    nodes = [node for node in nodes if any(is_called(node.name, name) for name in options.nodes)]
     if options.take_over:
         refuse_living(line, nodes, options.run)
     elif options.action in ("start", "end"):
@@ -105,6 +104,15 @@ def set_online(line: CommandLine, options: MaintainOptions) -> None:
             return
         say(f"Waiting until the daemons of {', '.join(node.name for node in plan.nodes)} answer\n")
         time.sleep(_PAUSE)
+
+
+def _nodes(line: CommandLine) -> Iterable[Node]:
+    """Read the nodes, which may be silent; over LUXI their names and tags only. Raises HtoolsError."""
+    from ganeti_htools.cli.runs import over_luxi
+
+    if line.daemon is None:
+        return over_luxi.tagged_nodes(line)
+    return read(source_of(line), lambda _text: None).cluster.nodes
 
 
 def _settle(line: CommandLine) -> None:

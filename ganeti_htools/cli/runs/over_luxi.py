@@ -24,7 +24,7 @@ from ganeti_htools.execution.wording import event_reporter, going_on, summary
 from ganeti_htools.luxi import job_queries, jobs, queries
 from ganeti_htools.luxi.client import LuxiClient, LuxiError
 from ganeti_htools.luxi.opcodes import sources
-from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.cluster import Cluster, Node
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.nursery import open_nursery
 from ganeti_htools.planning.view import is_called
@@ -60,6 +60,11 @@ def await_nodes(line: CommandLine, names: Sequence[str]) -> None:
     trio.run(_await_nodes, line.luxi or queries.default_socket(), names)
 
 
+def tagged_nodes(line: CommandLine) -> list[Node]:
+    """Return all nodes with their tags, and nothing else. Raises HtoolsError."""
+    return trio.run(_tagged_nodes, line.luxi or queries.default_socket())
+
+
 def boot_ids(line: CommandLine, names: Sequence[str]) -> dict[str, str]:
     """Return Ganeti's identifier of the present boot of each node. Raises HtoolsError if it has none."""
     found = trio.run(_present_boots, line.luxi or queries.default_socket(), names)
@@ -71,6 +76,12 @@ def boot_ids(line: CommandLine, names: Sequence[str]) -> dict[str, str]:
 def await_reboot(line: CommandLine, before: Mapping[str, str]) -> None:
     """Wait until all nodes have booted since they had these identifiers. Raises HtoolsError."""
     trio.run(_await_reboot, line.luxi or queries.default_socket(), before)
+
+
+async def _tagged_nodes(path: str) -> list[Node]:
+    async with LuxiClient(path) as ganeti:
+        rows = [row.values for row in await queries.query(ganeti, "node", ("name", "tags"))]
+    return [Node(row["name"], "", tags=tuple(row["tags"])) for row in rows]
 
 
 async def _present_boots(path: str, names: Sequence[str]) -> dict[str, str]:

@@ -46,7 +46,8 @@ def carry_out(line: CommandLine, options: RollOptions, tell: Tell) -> tuple[Roll
     cluster = maintenance.read_now(line)
     roll, complete = look(cluster, options), True
     under_way = tuple(name for batch in roll.batches if batch.stage != "new" for name in batch.nodes)
-    maintenance.check_marks(line, cluster, replace(options.start, nodes=under_way, take_over=line.take_over))
+    working = replace(options.start, nodes=under_way, take_over=line.take_over)
+    maintenance.check_marks(line, cluster.nodes, working)
     if line.anew and roll.done:
         _forget(line, roll, options.start)
         roll = look(maintenance.read_now(line), options)

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 from datetime import datetime
+from types import FrameType
 
 import trio
 
@@ -51,10 +52,18 @@ def run_program(words: Sequence[str], nodes: Sequence[str], quiet: bool) -> None
 
 
 def end_at_signals() -> None:
-    """Let SIGTERM and SIGHUP interrupt the program, unless it was started to ignore interrupts."""
-    if streams.heeded(signal.SIGINT):
-        for number in streams.heeded(signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
+    """Let SIGTERM and SIGHUP interrupt the program as SIGINT does."""
+    if not streams.heeded(signal.SIGINT):
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # it stays without effect
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def interrupt(_number: int, frame: FrameType | None) -> None:
+        handler = signal.getsignal(signal.SIGINT)  # trio's, while that runs
+        if callable(handler):
+            handler(signal.SIGINT, frame)
+
+    for number in streams.heeded(signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)
 
 
 def ignore_early_signal() -> None:

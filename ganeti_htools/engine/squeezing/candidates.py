@@ -69,6 +69,19 @@ def lacks_master_candidates(state: State, online: Bools) -> bool:
     return left < min(needed, had)
 
 
+def drained_with_promotion(cluster: Cluster, names: Collection[str]) -> frozenset[str]:
+    """Return the nodes (names) to drain, in any order, that others must replace as master candidates.
+
+    They are the candidates among them if fewer candidates would remain than Ganeti wants: it then refuses to
+    drain them without ``auto_promote`` (``LUNodeSetParams``). None if the source does not name candidates.
+    """
+    candidates = {node.name for node in cluster.nodes if node.master_candidate}
+    able = candidates | {node.name for node in cluster.nodes if node.master_capable and not node.offline}
+    leaving = candidates.intersection(names)
+    enough = len(candidates - leaving) >= min(len(able - leaving), cluster.candidate_pool or 0)
+    return frozenset() if enough else frozenset(leaving)
+
+
 def candidate_pool_for(cluster: Cluster, nodes: Collection[Node]) -> int | None:
     """Return the number of master candidates that these nodes must provide if all others stay as they are."""
     if cluster.candidate_pool is None:

@@ -201,7 +201,7 @@ async def test_no_request_for_no_jobs() -> None:
 ASKED = [
     b'{"method":"Query","args":["node",["name","mtotal","mnode","mfree","dtotal","dfree","ctotal","cnos",'
     b'"offline","drained","vm_capable","ndp/spindle_count","group.uuid","tags","ndp/exclusive_storage",'
-    b'"sptotal","spfree","ndp/cpu_speed","powered","master_capable","uuid"],null]}',
+    b'"sptotal","spfree","ndp/cpu_speed","powered","master_capable","uuid","master_candidate"],null]}',
     b'{"method":"Query","args":["instance",["name","disk_usage","be/memory","be/vcpus","status","pnode",'
     b'"snodes","tags","be/auto_balance","disk_template","be/spindle_use","disk.sizes","disk.spindles",'
     b'"forthcoming","nic.networks","uuid"],null]}',

@@ -120,6 +120,30 @@ async def test_set_leaves_in_one_jobset_and_comes_home(autojump_clock: MockClock
         assert places(caller.world.cluster) == before
 
 
+@pytest.mark.parametrize(
+    ("nodes", "regular", "promoting"),
+    [
+        (("one",), ("three", "four"), ("one",)),
+        (("three",), ("three", "four"), ()),
+        (("one", "three"), ("four",), ("one", "three")),
+        (("one", "three"), (), ()),
+    ],
+)
+async def test_others_become_candidates_at_once_where_too_few_would_remain(
+    autojump_clock: MockClock, nodes: tuple[str, ...], regular: tuple[str, ...], promoting: tuple[str, ...]
+) -> None:
+    """No job fails, and Ganeti locks all nodes for no other."""
+    pool = 3
+    start = replace(world(), regular=frozenset(regular), candidate_pool=pool)
+    async with simulated(start) as (master, client):
+        caller = Caller(master, client, tool=HMAINTAIN)
+        run = await caller.squeeze(replace(START, nodes=nodes, check_redundancy=False))
+        assert (run.ending, [task.error for task in run.tasks if task.error]) == (Ending.DONE, [])
+        opcodes = [op for task in run.tasks for op in task.job.opcodes]
+        assert [op["node_name"] for op in opcodes if op.get("auto_promote")] == [*promoting]
+        assert caller.world.drained == {*nodes}
+
+
 async def test_emptied_node_is_offline_until_its_daemon_answers(autojump_clock: MockClock) -> None:
     async with ganeti() as caller:
         cluster = caller.world.cluster
