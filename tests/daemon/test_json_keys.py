@@ -21,7 +21,7 @@ hold = 1
 min_gain = 0.000001
 """
 # Kinds of consumers, commands, a program, a key of rolls, of which there are none, and keys of setup.
-WORDS = {"node", "claim", "execute", "resume", "cancel", "hmaintain", "working", "steps", "commands"}
+WORDS = {"claim", "execute", "resume", "cancel", "hmaintain", "working", "steps", "commands"}
 JOB = {"id": 1, "status": "running", "summary": "CLUSTER_VERIFY"}
 
 SAME = {"explain": "policies"}
