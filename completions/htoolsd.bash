@@ -455,7 +455,7 @@ END
 -h,--help none
 --version none
 --socket file
-choices=status,refresh,storage,methods,plans,plan,execute,resume,cancel,forget,setup,top,check,metrics,report,notify,policies,run,history,why,providers,inventory,usage,allocations,claim,candidates,release,glossary,decide 1 1
+choices=status,refresh,storage,methods,plans,plan,execute,resume,cancel,forget,setup,top,check,metrics,report,notify,policies,run,history,why,providers,inventory,usage,allocations,claim,candidates,release,glossary,decide,make-room 1 1
 END
             ;;
         'htoolsctl status') cat <<'END'
@@ -684,6 +684,22 @@ file 1 1
 --max-moves integer
 --max-copy integer
 --claim none
+END
+            ;;
+        'htoolsctl make-room') cat <<'END'
+-h,--help none
+--json none
+--wide none
+string 1 1
+--memory integer
+--disk integer
+--vcpus integer
+--spindles integer
+--disk-template choices=diskless,file,sharedfile,plain,blockdev,drbd,rbd,ext,gluster
+--tags string
+--group onegroup
+--max-moves integer
+--max-copy integer
 END
             ;;
         'htoolsd') cat <<'END'

@@ -11,6 +11,7 @@ from ganeti_htools.commandline.line import Program
 from ganeti_htools.commandline.option import Takes
 from ganeti_htools.commandline.programs import PROGRAMS
 from ganeti_htools.commandline.reading import Reply, read
+from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.simulator import program as simulator
 from htoolsd.policies.remedies import POLICIES
 from htoolsd.process.config import argument_parser
@@ -141,6 +142,8 @@ KINDS = {
     "REGEX": "string",
     "SECONDS": "float",
     "SIZE": "integer",
+    "TAG,...": "string",
+    "TEMPLATE": f"choices={','.join(template.value for template in DiskTemplate)}",
     "TERM": f"choices={','.join(name.replace(' ', '-') for each in glossary.load() for name in each.names)}",
     "TIME": "string",
     "X": "float",

@@ -22,9 +22,12 @@ from ganeti_htools.client.plan_changes import follow
 from ganeti_htools.client.protocol import DEFAULT_SOCKET
 from ganeti_htools.files import read_text, write_text
 from ganeti_htools.model.errors import DataError, HtoolsError, printable
+from ganeti_htools.model.storage import DRBD_META
+from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.version import ShowVersion
 
 _REFRESHING = 400.0  # seconds; Ganeti may wait for a node for minutes
+_DAY = 86400.0  # seconds
 _PAUSE = 1.0  # seconds between looks for the end of jobs
 _PLANNING = 3600.0  # seconds; a plan of an earlier daemon is made again before it is executed
 _DRAWING = 40.0  # seconds; the daemon gives up earlier
@@ -37,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Carry out one command; the exit status."""
     streams.complete()
     options, rest = _parser().parse_known_args(argv)
-    if rest and options.run is not _decide:
+    if rest and options.run not in (_decide, _make_room_for):
         options.parser.error(f"unrecognized arguments: {' '.join(rest)}")
     options.arguments = rest
     if options.wide:
@@ -184,7 +187,30 @@ def _parser() -> argparse.ArgumentParser:
         help="with --make-room: copy at most SIZE of disks and memory",
     )
     decide.add_argument("--claim", action="store_true", help="reserve the resources of the decision")
+    _declare_make_room(add("make-room", _make_room_for, "Plan moves after which a new instance has a place."))
     return parser
+
+
+def _declare_make_room(made: _CommandParser) -> None:
+    made.usage = "htoolsctl make-room NAME [--memory=SIZE --disk=SIZE ...] [--max-moves=N] [--max-copy=SIZE]"
+    made.usage += " [--json] [--wide] [--KEY=VALUE ...]"
+    made.add_argument("instance", metavar="NAME", help="the new instance")
+    made.add_argument("--memory", metavar="SIZE", type=size, help="its memory; else its last refusal counts")
+    made.add_argument("--disk", metavar="SIZE", type=size, action="append", default=[], help="a disk of it")
+    made.add_argument("--vcpus", metavar="N", type=count, default=1, help="its virtual CPUs (default: 1)")
+    made.add_argument("--spindles", metavar="N", type=count, default=1, help="its spindle use (default: 1)")
+    templates = [template.value for template in DiskTemplate]
+    made.add_argument(
+        "--disk-template",
+        metavar="TEMPLATE",
+        choices=templates,
+        default="drbd",
+        help="default: drbd",
+    )
+    made.add_argument("--tags", metavar="TAG,...", default="", help="its tags")
+    made.add_argument("--group", metavar="GROUP", help="the node group in which it shall be")
+    made.add_argument("--max-moves", metavar="N", type=count, help="at most N moves")
+    made.add_argument("--max-copy", metavar="SIZE", type=size, help="copy at most SIZE of disks and memory")
 
 
 def _look(options: Namespace) -> None:
@@ -424,15 +450,56 @@ def _decide(options: Namespace) -> int:
     return _report_decision(options, relay)
 
 
+def _make_room_for(options: Namespace) -> int:
+    _look(options)
+    request = _last_refusal(options) if options.memory is None else json.dumps(_described(options))
+    return _plan_room(options, request)
+
+
+def _last_refusal(options: Namespace) -> str:
+    """Return the request for an instance that was refused last, within a day. Raises DataError."""
+    wanted = {"instance": options.instance, "since": time.time() - _DAY}
+    entries: Any = ask(options.socket, "history", wanted, patience=PATIENCE)
+    refused = [entry for entry in entries if entry["kind"] == "decision" and entry.get("asked")]
+    if not refused:
+        raise DataError(f"{options.instance}: not refused within a day; describe it with --memory and --disk")
+    return str(max(refused, key=lambda entry: float(entry["time"]))["asked"])
+
+
+def _described(options: Namespace) -> dict[str, object]:
+    """Return the request for an instance that options describe."""
+    template = DiskTemplate(options.disk_template)
+    more = DRBD_META if template is DiskTemplate.DRBD else 0
+    return {
+        "type": "allocate",
+        "name": options.instance,
+        "memory": options.memory,
+        "vcpus": options.vcpus,
+        "spindle_use": options.spindles,
+        "disk_template": template.value,
+        "disks": [{"size": each} for each in options.disk],
+        "disk_space_total": sum(each + more for each in options.disk),
+        "required_nodes": template.required_nodes,
+        "tags": [tag for tag in options.tags.split(",") if tag],
+        "nics": [{}],
+        "group_name": options.group,
+    }
+
+
 def _make_room(options: Namespace, request: str, relay: Any) -> int:
     """Plan moves that make room for a new instance which has found no place."""
+    if not options.json:
+        _report_decision(options, relay)
+    return _plan_room(options, request)
+
+
+def _plan_room(options: Namespace, request: str) -> int:
+    """Plan moves that make room for the instance of a request."""
     from ganeti_htools.cli.report import room  # these load NumPy
     from ganeti_htools.commandline.parameters import parse_options
     from ganeti_htools.planning import making_room
     from ganeti_htools.planning.options import to_json
 
-    if not options.json:
-        _report_decision(options, relay)
     moves, copied = (-1 if each is None else each for each in (options.max_moves, options.max_copy))
     wishes = making_room.options_of(parse_options(options.arguments), moves, copied, request)
     args = {"tool": "hail", "options": to_json(wishes)}

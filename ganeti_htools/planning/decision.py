@@ -55,6 +55,7 @@ class Response:
     * ``ranking``: the groups that could take each new instance (:func:`.answer.ranking`).
     * ``promises``: the promises that the answer makes.
     * ``about``: names of the instances of the request.
+    * ``data``: the request, if it is one for a new instance that was refused.
     * ``there``: existing instances with earlier promises, by name.
     """
 
@@ -67,6 +68,7 @@ class Response:
     promises: tuple[Promise, ...] = ()
     about: tuple[str, ...] = ()
     there: Mapping[str, Instance] = field(default_factory=dict)
+    data: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,29 @@ def test_plan_makes_room_and_claims_it(tmp_path: Path) -> None:
         assert "room is promised to new" in refused.stdout
 
 
+def test_makes_room_for_the_last_refusal_or_a_description(tmp_path: Path) -> None:
+    with following(tmp_path, FULL) as (daemon, _):
+        unknown = ctl(daemon, "make-room", "new")
+        assert unknown.returncode == 1
+        assert "new: not refused within a day; describe it with --memory and --disk" in unknown.stderr
+        assert "most missing: memory" in ctl(daemon, "decide", request(tmp_path, "new", FULL), TEST).stdout
+        wait_until(lambda: call(daemon, "history", instance="new"))
+        by_name = ctl(daemon, "make-room", "new", TEST)
+        described = ctl(
+            daemon,
+            "make-room",
+            "two",
+            "--memory=3500",
+            "--disk=1024",
+            "--disk-template=ext",
+            "--group=group1",
+            TEST,
+        )
+        for name, shown in (("new", by_name), ("two", described)):
+            assert (shown.returncode, shown.stderr) == (0, ""), name
+            assert "It finds one on n1 after 1 move (1.5 GiB to copy):" in shown.stdout
+
+
 def test_refusals_say_why(tmp_path: Path) -> None:
     with following(tmp_path, FULL) as (daemon, _):
         path = request(tmp_path, "new", FULL)

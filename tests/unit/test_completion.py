@@ -56,7 +56,7 @@ def test_choices() -> None:
     commands = ["status", "refresh", "storage", "methods", *about_plans]
     commands += ["setup", "top", "check", "metrics", "report", "notify", "policies", "run", "history", "why"]
     commands += ["providers", "inventory", "usage", "allocations", "claim", "candidates", "release"]
-    commands += ["glossary", "decide"]
+    commands += ["glossary", "decide", "make-room"]
     assert complete("htoolsctl", "") == commands
 
 

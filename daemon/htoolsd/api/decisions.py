@@ -4,7 +4,7 @@ import gc
 import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from math import inf
 from statistics import median
 from typing import cast
@@ -204,7 +204,14 @@ class Decisions:
             return {**asdict(relay), "ages": ages, "ranking": []}
         self._note(
             entries.decision(
-                time.time(), outcome.summary, outcome.ranking, took, ages, claimant, describe_caller()
+                time.time(),
+                outcome.summary,
+                outcome.ranking,
+                took,
+                ages,
+                claimant,
+                describe_caller(),
+                outcome.data,
             )
         )
         if outcome.names_units:
@@ -243,7 +250,10 @@ class Decisions:
         if not has_at_most(data, MAX_VALUES):
             raise RefusalError(Refusal.FILE, f"the request has more than {MAX_VALUES} values")
         try:
-            return self._with_claims(data, options, known, claimant)
+            response = self._with_claims(data, options, known, claimant)
+            summary = response.summary
+            refused = summary.request == "allocate" and summary.refusal is not None
+            return replace(response, data=data) if refused else response
         except TooLargeError as err:
             raise RefusalError(Refusal.FILE, str(err)) from None
         except HtoolsError as err:

@@ -9,7 +9,9 @@ from typing import Any
 
 import orjson
 
+from ganeti_htools.backends.iallocator import allocation_part
 from ganeti_htools.execution.shape import Shape, fits
+from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.planning.summary import DecisionSummary
 
 Document = dict[str, Any]
@@ -131,9 +133,11 @@ def decision(
     ages: Mapping[str, float],
     claimant: str | None = "job",
     by: Caller | None = None,
+    refused: bytes = b"",
 ) -> HistoryEntry:
     """Return an entry for a decision. It took ``took`` ms; ``ages`` are the ages of the data, in seconds.
 
+    ``refused`` is the request for a new instance that found no place; the entry has the instance of it.
     Without a ``claimant`` it is a test: it claims nothing, and nobody is going to carry it out.
     """
 
@@ -150,9 +154,17 @@ def decision(
             "ranking": list(ranking),
             "ms": took,
             "ages": {kind: round(age, 1) for kind, age in ages.items()},
+            "asked": _asked(refused) if refused else None,
         }
 
     return HistoryEntry(time, "decision", details)
+
+
+def _asked(request: bytes) -> str | None:
+    try:
+        return allocation_part(request.decode())
+    except (HtoolsError, UnicodeDecodeError):
+        return None
 
 
 def plan(time: float, document: Mapping[str, Any]) -> HistoryEntry:

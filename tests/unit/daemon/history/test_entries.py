@@ -1,5 +1,6 @@
 """What is kept of decisions and plans."""
 
+import json
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from ganeti_htools.planning.summary import DecisionSummary
 from htoolsd.history import entries
 from htoolsd.history.entries import placed_at
+from tests.support import messages
 
 WEB = DecisionSummary("allocate", ["web"], [["node2", "node1"]], ["group1"], 0.25)
 
@@ -42,9 +44,18 @@ def test_a_decision() -> None:
         "test": False,
         "claimant": "hand",
         "by": {"uid": 7, "pid": 1},
+        "asked": None,
     }
     assert placed_at(told, "web") == ["node2", "node1"]
     assert placed_at(told, "mail") is None
+
+
+def test_refused_request_for_an_instance_is_kept_without_the_cluster() -> None:
+    message = {"request": messages.allocate("web") | {"type": "allocate"}, "nodes": {}}
+    told = entries.decision(3.0, WEB, [], 1.5, {}, refused=messages.encode(message).encode()).to_json()
+    assert json.loads(told["asked"])["name"] == "web"
+    for damaged in (b"", b"{", b"\xff", b"{}"):
+        assert entries.decision(3.0, WEB, [], 1.5, {}, refused=damaged).to_json()["asked"] is None
 
 
 def test_test_of_a_decision_places_nothing() -> None:
