@@ -27,6 +27,7 @@ from ganeti_htools.engine.rules.contradictions import check_rules
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.ganeti_version import rules_of
+from ganeti_htools.model.inconsistencies import tag_faults
 from ganeti_htools.model.state import State
 from ganeti_htools.model.without_instances import emptied
 from ganeti_htools.planning import view
@@ -91,8 +92,10 @@ def _check(state: State, movable: Bools, line: CommandLine) -> int:
         stored = {"storage": storage.faults_json(faults)} if state.units.reported else {}
         broken = {"broken_rules": health.broken_rules_json(state, broken_rules(state))} if state.rules else {}
         running = {"instance_faults": [each.to_json() for each in wrong]} if wrong else {}
+        without_effect = tag_faults(state.cluster)
+        tags = {"tag_faults": without_effect} if without_effect else {}
         document = health.as_json(state, before, after, outlook)
-        print_json(document | stored | broken | running, state.cluster)
+        print_json(document | stored | broken | running | tags, state.cluster)
     elif after or line.machine_readable:
         _print_findings(state, after or before, "FINAL", before, line)
     if line.machine_readable:
@@ -102,6 +105,8 @@ def _check(state: State, movable: Bools, line: CommandLine) -> int:
             print(f"Rules of Ganeti {rules_of(state.cluster.ganeti).name}")
         if state.rules is not None:
             print(health.broken_rules_text(state, broken_rules(state)), end="")
+        if without_effect := tag_faults(state.cluster):
+            print("\n    ".join([f"Tags without effect: {len(without_effect)}", *without_effect]))
     return int(simulate)
 
 

@@ -24,11 +24,6 @@ def request_without_ignored(request: Request, cluster_tags: Iterable[str]) -> Re
     return with_new_instances(request, lambda row: _without(row, ignored)) if ignored else request
 
 
-def unknown_kinds(cluster_tags: Iterable[str]) -> list[str]:
-    """Return the tags that should ignore a kind, and name none."""
-    return [tag for tag in cluster_tags if tag.startswith(IGNORE) and tag[len(IGNORE) :] not in KINDS]
-
-
 def _ignored(cluster_tags: Iterable[str]) -> frozenset[str]:
     return frozenset(tag[len(IGNORE) :] for tag in cluster_tags if tag.startswith(IGNORE)) & {*KINDS}
 

@@ -171,6 +171,7 @@ def test_hcheck(report: Callable[..., Any]) -> None:
             report(hcheck, cluster=bound_to_node("n1")),
             report(hcheck, "--rules", cluster=bound_to_node("n9")),
             report(hcheck, cluster=running_when_down()),
+            report(hcheck, cluster=replace(uneven_units(), tags=("htools:ignore:none",))),
         ],
     )
 

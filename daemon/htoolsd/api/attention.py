@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.errors import first_names
+from ganeti_htools.model.inconsistencies import tag_faults
 from ganeti_htools.model.maintenance_tags import maintenance_of
 from ganeti_htools.model.tags import SQUEEZING
 from ganeti_htools.model.types import MirrorType, Status
@@ -43,13 +44,14 @@ class SpecialRows(NamedTuple):
 
     ``nodes`` are offline, drained, in maintenance or tagged by hsqueeze, each with the name of its group and
     its instances. ``down`` are the instances that should run, ``faults`` those that run and should not.
-    ``iallocator`` chooses nodes for failovers.
+    ``iallocator`` chooses nodes for failovers, ``tag_faults`` are lines about tags without effect.
     """
 
     nodes: Sequence[tuple[Node, str, Sequence[Instance]]]
     down: Sequence[Instance]
     faults: Sequence[Instance]
     iallocator: str
+    tag_faults: Sequence[str] = ()
 
 
 def special_rows(cluster: Cluster) -> SpecialRows:
@@ -69,7 +71,9 @@ def special_rows(cluster: Cluster) -> SpecialRows:
         for name in (row.pnode, row.snode):
             if name in nodes:
                 nodes[name][2].append(row)
-    return SpecialRows(list(nodes.values()), down, faults, cluster.iallocator or "hail")
+    return SpecialRows(
+        list(nodes.values()), down, faults, cluster.iallocator or "hail", tuple(tag_faults(cluster))
+    )
 
 
 def attention(
@@ -88,6 +92,9 @@ def attention(
     if special is not None and status["cluster"]["master"]:
         busy = {group for plan in plans if plan.state.going for group in plan.facts["groups"]}
         found += _of_nodes(special, set(status["cluster"]["silent"]), busy)
+        if faults := special.tag_faults:
+            more = f" ({len(faults) - 1} more)" if len(faults) > 1 else ""
+            found.append(Attention("tag", f"{faults[0]}{more}", "hcheck -D"))
     found += _of_policies(status["policies"])
     found += _of_files(status)
     found += _of_notifications(status["notify"])

@@ -10,13 +10,15 @@ other things that it lacks.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from ganeti_htools.engine.capacity.fill import Filled, fill
 from ganeti_htools.engine.capacity.redundant_places import fill_redundantly
 from ganeti_htools.engine.capacity.scope import AllocationScope, by_group
 from ganeti_htools.engine.capacity.shrinking import Failures, Shrinking, SizeRun, worst
 from ganeti_htools.engine.redundancy.assessment import Assessment
 from ganeti_htools.engine.rules.pools import fit
-from ganeti_htools.model.columns import Ints
+from ganeti_htools.model.columns import Ints, availability
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.state import State
@@ -52,7 +54,7 @@ def standard(
     """Instances of one size, at most ``limit`` if not negative."""
     if scope.closed:
         return Capacity(state, (), {Fail.N1: 1})
-    state, filled = _filled(state.copy(), kind, size, scope, 0, limit)
+    state, filled = _filled(state.copy(), kind, size, _seeing_pools(state, kind, size, scope), 0, limit)
     return Capacity(state, ((size, filled.placed),) if filled.placed else (), filled.failures)
 
 
@@ -66,8 +68,23 @@ def tiered(
     for size in sizes:
         if limit is not None and limit <= result.placed:
             break
-        result = _tiers(result, kind, size, scope, limit)
+        result = _tiers(result, kind, size, _seeing_pools(state, kind, size, scope), limit)
     return result
+
+
+def _seeing_pools(
+    state: State, kind: InstanceKind, size: InstanceSize, scope: AllocationScope
+) -> AllocationScope:
+    """Leave out the nodes that do not see the pools of the instances, if others do.
+
+    They are no reason why no more instances fit.
+    """
+    wants, shape = state.requested_instance(kind.instance(size)).wants, state.columns.shape
+    pools = slice(len(shape.units), len(shape.units) + len(shape.pools))
+    wanted = availability(state.columns)[pools][np.array(wants[pools], np.bool_)]
+    sees = np.logical_and.reduce(wanted, axis=0)
+    nodes = scope.nodes[sees[scope.nodes]]
+    return replace(scope, nodes=nodes) if len(nodes) else scope
 
 
 def _tiers(

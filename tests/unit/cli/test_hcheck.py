@@ -319,3 +319,18 @@ def test_names_instances_that_run_on_a_wrong_node(
         usual,
         "Warning: m runs on another node than its primary; next: gnt-instance migrate --cleanup m\n",
     )
+
+
+def test_lists_tags_without_effect(
+    tmp_path: Path, healthy: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, *others = healthy.instances
+    wrong = replace(healthy, instances=(replace(first, tags=("htools:together",)), *others))
+    line = f"instance {first.name}: tag htools:together has no effect; "
+    line += "expected htools:together:..., see htools-tags(7)"
+    assert run(tmp_path, wrong) == 0
+    assert capsys.readouterr().out.endswith(f"\nTags without effect: 1\n    {line}\n")
+    assert run(tmp_path, wrong, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["tag_faults"] == [line]
+    assert run(tmp_path, healthy, "--json") == 0
+    assert "tag_faults" not in json.loads(capsys.readouterr().out)

@@ -5,7 +5,7 @@ import pytest
 from ganeti_htools.backends import text
 from ganeti_htools.backends.iallocator import read
 from ganeti_htools.model.cluster import Cluster, Instance
-from ganeti_htools.model.ignored_tags import KINDS, unknown_kinds, without_ignored
+from ganeti_htools.model.ignored_tags import KINDS, without_ignored
 from ganeti_htools.model.request import new_instances
 from ganeti_htools.sources.source import Source
 from ganeti_htools.sources.source import read as read_source
@@ -26,12 +26,6 @@ def test_cluster_tag_switches_one_kind_off(kind: str) -> None:
 def test_cluster_without_such_tags_stays_the_same_object() -> None:
     cluster = Cluster(instances=(Instance("a", 1, 1, (), 1, tags=EVERY),))
     assert without_ignored(cluster) is cluster
-
-
-def test_names_unknown_kinds() -> None:
-    assert unknown_kinds(["htools:ignore:apart", "htools:ignore:aprat", "htools:nointergroup"]) == [
-        "htools:ignore:aprat"
-    ]
 
 
 DATA = {**generated(1, Shape(nodes=3, instances=4)), "cluster_tags": ["htools:ignore:apart"]}

@@ -279,6 +279,16 @@ def test_volume_in_the_way_of_a_move_is_named() -> None:
     ]
 
 
+def test_tags_without_effect_need_attention() -> None:
+    found = cluster()
+    web = replace(found.instances[0], tags=("htools:togeter:x", "htools:together", "svc:a"))
+    (line,) = lines(of=replace(found, instances=(web,)))
+    assert line == (
+        "instance web: tag htools:togeter:x has no effect; did you mean htools:together? (1 more);"
+        " next: hcheck -D"
+    )
+
+
 def test_names_in_commands_are_quoted() -> None:
     made = cluster({"offline": True}, status=Status.NODE_OFFLINE)
     odd = replace(made.instances[0], name="web;touch x"), replace(made.groups[0], name="rack 1")

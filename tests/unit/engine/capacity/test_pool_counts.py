@@ -67,3 +67,12 @@ def test_in_tiers_the_disk_shrinks_to_what_the_pool_has_left() -> None:
     assert sizes[2:] == [1792, 256 - 1 + 1][: len(sizes) - 2]
     assert sum(sizes) < 10 * 1024
     assert found.failures[Fail.DISK] == len(np.flatnonzero(~here.columns.offline))
+
+
+def test_nodes_that_do_not_see_the_pool_are_no_reason() -> None:
+    cluster = state(nodes=6).cluster
+    nodes = (*cluster.nodes[:2], *(replace(node, storage=()) for node in cluster.nodes[2:]))
+    here = derive(replace(cluster, nodes=nodes))
+    size, scope = InstanceSize(60 * 1024, 1024, 1), site(here)
+    for found in (standard(here, KIND, size, scope, None), tiered(here, KIND, [size], scope, None)):
+        assert (found.failures[Fail.MEM], found.failures[Fail.DISK]) == (2, 0)
