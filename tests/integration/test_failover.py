@@ -135,3 +135,50 @@ def test_tools_end_what_was_begun_under_another_master() -> None:
     assert table("gnt-node", "offline,drained,tags", "node5") == [["Y", "N", "htools:standby:now"]]
     run(["gnt-node", "modify", "--force", "--offline=no", "node5"])
     run(["gnt-node", "remove-tags", "node5", "htools:standby:now"])
+
+
+@contextmanager
+def failing_migration(node: str) -> Iterator[None]:
+    """Migrations that a master begins within the block fail."""
+    hook = TOP / node / "etc/ganeti/hooks/instance-migrate-pre.d/fails"
+    hook.parent.mkdir(parents=True)
+    hook.write_text("#!/bin/sh\nexit 1\n")
+    hook.chmod(0o755)
+    yield
+    shutil.rmtree(hook.parent)
+
+
+@pytest.mark.usefixtures("drift")
+def test_failed_and_resumed_plans_after_a_failover() -> None:
+    """A failed plan is failed and shows its jobs; one that was resumed and done does not return."""
+    balance = PROGRAMS / "hbal", "-D", "-G", "other", "-X"
+    with Daemon(node="node2") as second:
+        with Daemon() as first:
+            first.wait_until_it_leads()
+            first.refresh()
+            with failing_migration("node1"):
+                tool = start(balance, "node1")
+                tool.communicate()
+            (failed,) = [name for name, state in states(first).items() if state == "failed"]
+            last = jobs()[-1].number
+            with stopped_migration("node1"):
+                tool = start(balance, "node1")
+                cluster.wait_until(lambda: [job for job in jobs(after=last) if job.status == "running"])
+                first.kill()
+            tool.kill()
+            tool.communicate()
+        with Daemon() as first:
+            first.wait_until_it_leads()
+            first.refresh()
+            (resumed,) = [name for name, state in states(first).items() if state == "interrupted"]
+            cluster.wait_until(lambda: not going(first))
+            run([PROGRAMS / "htoolsctl", "resume", resumed], node="node1")
+            fail_over(second)
+            cluster.wait_until(lambda: failed in states(second))
+            assert states(second)[failed] == "failed"
+            assert resumed not in states(second)
+            assert not [each for each in second.status()["attention"] if each["kind"] == "plan"]
+            shown = start((PROGRAMS / "htoolsctl", "plan", failed), "node2").communicate()[0]
+            assert "migrate" in shown.lower()
+            assert "error" in shown
+            fail_over(first)
