@@ -222,7 +222,7 @@ def _of_policies(policies: Iterable[Mapping[str, Any]]) -> Iterator[Attention]:
         for key, names in policy["unknown"].items() if policy["mode"] != "off" else ():
             ends = "the policy acts nowhere" if policy["acts_in"] == [] else "left out"
             text = f"policy {policy['name']}: {key}: no such name: {first_names(names)}; {ends}"
-            yield Attention("unknown", text, f"htoolsctl explain {policy['name']}", names)
+            yield Attention("unknown", text, f"htoolsctl policies --explain {policy['name']}", names)
         if groups := policy["lacking"]:
             lack = f"group {groups[0]} lacks" if len(groups) == 1 else f"{first_names(groups)} lack"
             text = f"not enough standby nodes: {lack} minimal resources with all of them up"

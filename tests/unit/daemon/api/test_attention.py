@@ -347,6 +347,7 @@ def test_names_every_unknown_name_in_the_settings_of_a_policy() -> None:
         "policy squeeze: groups: no such name: rack7; the policy acts nowhere",
         "policy squeeze: exclude_instances: no such name: web, mail; the policy acts nowhere",
     ]
+    assert nowhere[0].command == "htoolsctl policies --explain squeeze"
     somewhere = attention({**STATUS, "policies": [{**policy, "acts_in": ["rack1"]}]}, None, [], NOW)
     assert somewhere[1].text == "policy squeeze: exclude_instances: no such name: web, mail; left out"
     assert attention({**STATUS, "policies": [{**policy, "mode": "off"}]}, None, [], NOW) == []
