@@ -137,10 +137,5 @@ def common(name: str, result: Result) -> Result:
     lines = result.out.splitlines(keepends=True)
     if name == "hcheck":
         lines = [line for line in lines if not line.startswith(own)]
-    err = re.sub(
-        r"^no node can be spared:\n(  .*\n)+|^Warning: .* cannot leave .*\n",
-        "",
-        result.err,
-        flags=re.MULTILINE,
-    )
+    err = re.sub(r"^no node can be spared:\n(  .*\n)+", "", result.err, flags=re.MULTILINE)
     return result._replace(out="".join(lines), err=err)
