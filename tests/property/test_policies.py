@@ -16,7 +16,7 @@ from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning import hbal, hsqueeze
 from htoolsd.policies.conditions import Situation, obstacles, with_next_round
 from htoolsd.policies.memory import DAY, Budget, Expense, PolicyMemory, resting
-from htoolsd.policies.observe import measure
+from htoolsd.policies.observe import group_facts, needs
 from htoolsd.policies.rebalance import REBALANCE
 from htoolsd.policies.remedy import PlanBounds, RemedyPlan
 from htoolsd.policies.settings import RebalanceSettings, SqueezeSettings
@@ -60,7 +60,8 @@ class Weeks:
     def go_on(self) -> str | None:
         """A round; why nothing was done in it."""
         self.now += ROUND
-        ((group, score, n1, need),) = measure(REBALANCE, self.settings, self.cluster)
+        ((facts, need),) = needs(REBALANCE, self.settings, group_facts(self.cluster))
+        group, score, n1 = facts.group, facts.score, facts.n1
         room = self.memory.plan_budget(self.settings, self.now)
         now = Situation(
             self.now,
@@ -81,7 +82,7 @@ class Weeks:
         targets = {move["instance"]: move["to"][0] for move in found.moves_to_json()}
         names = list(targets)
         drifted, self.cluster = self.cluster, moved_to(self.cluster, targets)
-        ((_, after, _, _),) = measure(REBALANCE, self.settings, self.cluster)
+        (after,) = (facts.score for facts in group_facts(self.cluster))
         assert after <= score - self.settings.min_gain + 1e-6
         if after > self.settings.start:
             self.explain(drifted, found, room)

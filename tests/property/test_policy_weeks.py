@@ -19,7 +19,7 @@ from ganeti_htools.planning.view import View
 from htoolsd.policies import rebalance as rebalancing
 from htoolsd.policies.decision import BEGUN, PolicyDecision
 from htoolsd.policies.memory import DAY
-from htoolsd.policies.observe import measure
+from htoolsd.policies.observe import group_facts, needs
 from htoolsd.policies.safety import safe_moves, steps_of
 from htoolsd.policies.settings import PolicySettings, RebalanceSettings, Reserve, SqueezeSettings
 from tests.support.clocks import jumping
@@ -109,8 +109,8 @@ def check_scores(log: Log, wish: RebalanceSettings, reserve: Reserve) -> None:
             continue
         now, score = decision.time, decision.score["before"]
         assert score is not None
-        (group,) = measure(rebalancing.REBALANCE, wish, cluster)
-        about = group.need.cause, {node.name for node in cluster.nodes if not node.offline}
+        ((_, need),) = needs(rebalancing.REBALANCE, wish, group_facts(cluster))
+        about = need.cause, {node.name for node in cluster.nodes if not node.offline}
         if about != counted_for:
             over, counted, counted_for = 0, -DAY, about
         if score < wish.start or decision.reason.startswith(UNJUDGED):

@@ -14,7 +14,7 @@ from ganeti_htools.model.tags import STANDBY_AUTO
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.plan import Proposal
 from htoolsd.policies.memory import Budget
-from htoolsd.policies.observe import measure
+from htoolsd.policies.observe import group_facts, needs
 from htoolsd.policies.remedy import GroupFacts, Need, PlanBounds, Remedy, RemedyPlan
 from htoolsd.policies.settings import (
     PolicySettings,
@@ -44,7 +44,7 @@ def planned(
 
 def needed(remedy: Remedy, cluster: Cluster, settings: PolicySettings) -> dict[str, Need]:
     """What is needed in each node group."""
-    return {found.group: found.need for found in measure(remedy, settings, cluster)}
+    return {facts.group: need for facts, need in needs(remedy, settings, group_facts(cluster))}
 
 
 def all_off(**settings: PolicySettings) -> dict[str, PolicySettings]:

@@ -11,7 +11,7 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.planning.plan import Proposal
 from htoolsd.policies.conditions import Situation, obstacles, with_next_round
-from htoolsd.policies.observe import PolicyInputs, observe
+from htoolsd.policies.observe import Observation, PolicyInputs, look, situations
 from htoolsd.policies.remedies import ORDER, POLICIES
 from htoolsd.policies.remedy import PlanBounds, Remedy, RemedyPlan, bounds_from_json
 from htoolsd.policies.safety import in_order
@@ -25,8 +25,7 @@ def obstacles_to(inputs: PolicyInputs, remedy: Remedy, situation: Situation) -> 
 
 async def obstacle_now(inputs: PolicyInputs, remedy: Remedy, group: str) -> str | None:
     """Observe the group again; return what holds the remedy back, if anything. Raises HtoolsError."""
-    _, situations = await observe(inputs, remedy)
-    for situation in situations:
+    for situation in await situations(inputs, remedy, await look(inputs)):
         if situation.group == group:
             return next((why for _, why in obstacles_to(inputs, remedy, situation)), None)
     return "nothing is left to do"
@@ -56,7 +55,9 @@ async def remake_proposal(inputs: PolicyInputs, facts: Mapping[str, Any]) -> Pro
     return found.proposal
 
 
-async def conflict_of(inputs: PolicyInputs, remedy: Remedy, situation: Situation) -> str | None:
+async def conflict_of(
+    inputs: PolicyInputs, remedy: Remedy, situation: Situation, seen: Observation
+) -> str | None:
     """Return the earlier remedy that acted lately in the group, or would act now.
 
     Only a remedy that yields has conflicts. "Lately" is the time that the policy takes to begin. Raises
@@ -70,16 +71,15 @@ async def conflict_of(inputs: PolicyInputs, remedy: Remedy, situation: Situation
         rounds = inputs.memory.content.memories[other.policy].rounds_of(other.title, situation.group)
         if rounds.acted > since:
             return f"{other.title} acted {situation.now - rounds.acted:.0f} s ago"
-        if rounds.active and await _would_act(inputs, other, situation.group):
+        if rounds.active and await _would_act(inputs, other, situation.group, seen):
             return f"{other.title} would act in the group"
     return None
 
 
-async def _would_act(inputs: PolicyInputs, remedy: Remedy, group: str) -> bool:
-    cluster, situations = await observe(inputs, remedy)
-    for situation in situations:
+async def _would_act(inputs: PolicyInputs, remedy: Remedy, group: str, seen: Observation) -> bool:
+    for situation in await situations(inputs, remedy, seen):
         if situation.group == group and not obstacles_to(inputs, remedy, situation):
-            return (await make_plan(inputs, remedy, cluster, situation.bounds)).refusal is None
+            return (await make_plan(inputs, remedy, seen.cluster, situation.bounds)).refusal is None
     return False
 
 
@@ -89,14 +89,14 @@ async def explain_groups(inputs: PolicyInputs, policy: str) -> list[dict[str, An
     Raises HtoolsError.
     """
     explained = []
+    seen = await look(inputs)
     for remedy in POLICIES[policy]:
-        cluster, situations = await observe(inputs, remedy)
-        for each in situations:
-            conflict = await conflict_of(inputs, remedy, each)
+        for each in await situations(inputs, remedy, seen):
+            conflict = await conflict_of(inputs, remedy, each, seen)
             situation = replace(with_next_round(inputs.settings[policy], each), conflict=conflict)
             plan, held = None, obstacles_to(inputs, remedy, situation)
             try:
-                plan = await make_plan(inputs, remedy, cluster, situation.bounds)
+                plan = await make_plan(inputs, remedy, seen.cluster, situation.bounds)
             except HtoolsError as error:
                 held.append(("error", str(error)))
             if plan is not None and plan.refusal is not None:

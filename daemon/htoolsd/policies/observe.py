@@ -56,57 +56,76 @@ class PolicyInputs:
         return [row.name for row in cluster.groups if row.name in named or not self.settings[policy].groups]
 
 
-class GroupMeasure(NamedTuple):
-    """A node group's name, its score, the number of its nodes that fail N+1, and the need for a remedy."""
+class Observation(NamedTuple):
+    """The cluster at one moment, as far as policies decide by it.
 
-    group: str
-    score: float
-    n1: int
-    need: Need
-
-
-def measure(
-    remedy: Remedy, settings: PolicySettings, cluster: Cluster, now: float = 0.0
-) -> list[GroupMeasure]:
-    """Measure the node groups that have nodes, that ``settings`` name, and about which the remedy reports.
-
-    Raises HtoolsError.
+    ``now`` is seconds of the epoch. ``paused`` is the end of a pause of Ganeti's watcher. ``jobs`` are
+    unfinished, with their opcodes. ``names`` has, by group, those of it, its nodes and their instances.
     """
-    state = state_of(cluster, View())
-    found = []
-    for number, row in enumerate(cluster.groups):
-        scope = state.group == number
-        if not scope.any() or (settings.groups and row.name not in settings.groups):
-            continue
-        score, n1 = score_of(state, scope), int(bad_nodes(state, scope).sum())
-        try:
-            need = remedy.need(GroupFacts(cluster, row.name, state, scope, score, n1, now), settings)
-        except HtoolsError as error:
-            need = Need(False, True, str(error))
-        if need is not None:
-            found.append(GroupMeasure(row.name, score, n1, need))
-    return found
+
+    model: Model
+    cluster: Cluster
+    now: float
+    paused: float
+    jobs: Sequence[tuple[int, Sequence[Mapping[str, Any]]]]
+    groups: Sequence[GroupFacts]
+    names: Mapping[str, Set[str]]
 
 
-async def observe(inputs: PolicyInputs, remedy: Remedy) -> tuple[Cluster, list[Situation]]:
-    """Return the cluster, and the situation of each node group. Raises HtoolsError."""
+async def look(inputs: PolicyInputs) -> Observation:
+    """Observe the cluster. Raises HtoolsError."""
     sync = inputs.sync
     model, cluster = sync.model, sync.model.available
     if (why := sync.obstacle()) is not None:
         raise HtoolsError(why)
     if not sync.master or cluster is None:
         raise HtoolsError("the cluster is not known yet" if sync.master else "this is not the master node")
-    settings = inputs.present_settings(remedy.policy, cluster)
-    if not inputs.groups(remedy.policy, cluster):
-        wanted = " or ".join(inputs.settings[remedy.policy].groups)
-        raise HtoolsError(f"groups: there is no node group {wanted}; the policy acts nowhere")
     async with sync.client() as ganeti:
         paused = await queries.watcher_pause(ganeti)
         jobs = await job_queries.unfinished(ganeti)
     now = inputs.clock()
-    measures = await inputs.computations.run(lambda _pause: measure(remedy, settings, cluster, now))
-    names, known = _names(cluster), inputs.memory.content
-    all_names = frozenset[str]().union(*names.values())
+    groups = await inputs.computations.run(lambda _pause: group_facts(cluster, now))
+    return Observation(model, cluster, now, paused or 0.0, jobs, groups, _names(cluster))
+
+
+def group_facts(cluster: Cluster, now: float = 0.0) -> list[GroupFacts]:
+    """Return the facts of the node groups that have nodes. Raises HtoolsError."""
+    state, found = state_of(cluster, View()), []
+    for number, row in enumerate(cluster.groups):
+        scope = state.group == number
+        if scope.any():
+            score, n1 = score_of(state, scope), int(bad_nodes(state, scope).sum())
+            found.append(GroupFacts(cluster, row.name, state, scope, score, n1, now))
+    return found
+
+
+def needs(
+    remedy: Remedy, settings: PolicySettings, groups: Sequence[GroupFacts]
+) -> list[tuple[GroupFacts, Need]]:
+    """Return the need for a remedy in groups that ``settings`` name, if the remedy reports about them."""
+    found = []
+    for facts in groups:
+        if settings.groups and facts.group not in settings.groups:
+            continue
+        try:
+            need = remedy.need(facts, settings)
+        except HtoolsError as error:
+            need = Need(False, True, str(error))
+        if need is not None:
+            found.append((facts, need))
+    return found
+
+
+async def situations(inputs: PolicyInputs, remedy: Remedy, seen: Observation) -> list[Situation]:
+    """Return the situation of each node group for a remedy. Raises HtoolsError."""
+    cluster, now = seen.cluster, seen.now
+    settings = inputs.present_settings(remedy.policy, cluster)
+    if not inputs.groups(remedy.policy, cluster):
+        wanted = " or ".join(inputs.settings[remedy.policy].groups)
+        raise HtoolsError(f"groups: there is no node group {wanted}; the policy acts nowhere")
+    wanted_by = await inputs.computations.run(lambda _pause: needs(remedy, settings, seen.groups))
+    known = inputs.memory.content
+    all_names = frozenset[str]().union(*seen.names.values())
     memory = known.memories[remedy.policy]
     shared = PlanBounds(
         "",
@@ -118,8 +137,9 @@ async def observe(inputs: PolicyInputs, remedy: Remedy) -> tuple[Cluster, list[S
     )
     reserve, reserving = _reserve(inputs.settings), inputs.groups("squeeze", cluster)
     found = []
-    for name, score, n1, need in measures:
-        group_names = names[name]
+    for facts, need in wanted_by:
+        name, group_names = facts.group, seen.names[facts.group]
+        bounds = shared._replace(group=name, n1=facts.n1)
         plans = [plan for plan in inputs.plans.all if name in plan.facts["groups"]]
         nodes = [node for node in cluster.nodes if node.name in group_names]
         unfinished = [node.name for node in nodes if remedy.resumes and SQUEEZING in node.tags]
@@ -127,16 +147,16 @@ async def observe(inputs: PolicyInputs, remedy: Remedy) -> tuple[Cluster, list[S
             Situation(
                 now,
                 datetime.fromtimestamp(now),
-                shared._replace(group=name, n1=n1, reserve=reserve if name in reserving else Reserve(0.0)),
-                score,
+                bounds._replace(reserve=reserve if name in reserving else Reserve(0.0)),
+                facts.score,
                 need,
                 drained=[node.name for node in nodes if _holds_back(remedy, node)],
                 unfinished=unfinished,
-                silent=model.silent,
-                updating=[node for node in model.updating if node in group_names],
-                outdated=sync.late,
-                paused=paused or 0.0,
-                jobs=[number for number, opcodes in jobs if touches(opcodes, group_names, all_names)],
+                silent=seen.model.silent,
+                updating=[node for node in seen.model.updating if node in group_names],
+                outdated=inputs.sync.late,
+                paused=seen.paused,
+                jobs=[number for number, opcodes in seen.jobs if touches(opcodes, group_names, all_names)],
                 plan=next((plan.id for plan in plans if plan.state.going), None),
                 proposal=next((plan.id for plan in plans if _is_proposal(plan, now)), None),
                 rounds=memory.rounds_of(remedy.title, name),
@@ -144,7 +164,7 @@ async def observe(inputs: PolicyInputs, remedy: Remedy) -> tuple[Cluster, list[S
                 needs_moves=remedy.needs_moves,
             )
         )
-    return cluster, _with_quiet_groups(found)
+    return _with_quiet_groups(found)
 
 
 def _online(nodes: Sequence[Node], remedy: Remedy) -> list[str]:

@@ -22,7 +22,6 @@ import trio
 from ganeti_htools.client.protocol import RefusalError
 from ganeti_htools.execution.run import Ending
 from ganeti_htools.luxi.past_jobs import past_jobs, plan_entry
-from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.nursery import open_nursery
 from ganeti_htools.planning import power_jobs
@@ -35,7 +34,7 @@ from htoolsd.policies.conditions import Situation, stop_reason, with_next_round
 from htoolsd.policies.decision import BEGUN, FAILED, HELD, PROPOSED, WOULD, PolicyDecision
 from htoolsd.policies.memory import DAY, Charge, Expense, MemoryFile, PolicyMemory
 from htoolsd.policies.names import named_objects, remembered, unknown_names
-from htoolsd.policies.observe import PolicyInputs
+from htoolsd.policies.observe import Observation, PolicyInputs
 from htoolsd.policies.remedies import ORDER, POLICIES
 from htoolsd.policies.remedy import Remedy, RemedyPlan
 from htoolsd.policies.settings import PolicySettings
@@ -226,9 +225,10 @@ class Policies:
             if trigger is not None and name in self._active():
                 due[name] = trigger
         taken: dict[str, str] = {}
+        seen = await self._look() if due else None
         for remedy in ORDER:
-            if remedy.policy in due:
-                await self._consider(remedy, due[remedy.policy], taken)
+            if remedy.policy in due and seen is not None:
+                await self._consider(remedy, due[remedy.policy], seen, taken)
         await self._inputs.memory.save_changes()
 
     async def _watch(self) -> None:
@@ -315,42 +315,56 @@ class Policies:
 
     # Decisions
 
-    async def _consider(self, remedy: Remedy, trigger: str, taken: dict[str, str]) -> None:
-        """Decide about each node group, and act. ``taken`` has the groups in which a remedy has acted in this
-        round, or would have, and its title; more are added.
-        """
-        try:
-            await self._consider_groups(remedy, trigger, taken)
-        except Exception as error:  # a defect must not end the daemon
-            _log.exception("policy failed", policy=remedy.policy)
-            self._decide(remedy, trigger, None, FAILED, f"{type(error).__name__}: {error}")
-
-    async def _consider_groups(self, remedy: Remedy, trigger: str, taken: dict[str, str]) -> None:
+    async def _look(self) -> Observation | Exception:
+        """Observe the cluster for a round; return the reason where that is not possible."""
         inputs, memory = self._inputs, self._inputs.memory
         memory.content.clamp_times(inputs.clock(), inputs.settings)
         try:
             if memory.unreadable is not None:
                 raise HtoolsError(memory.unreadable)
             await self._take_over()
-            cluster, found = await observe.observe(inputs, remedy)
+            return await observe.look(inputs)
+        except Exception as error:  # each remedy decides by it
+            return error
+
+    async def _consider(
+        self, remedy: Remedy, trigger: str, seen: Observation | Exception, taken: dict[str, str]
+    ) -> None:
+        """Decide about each node group, and act. ``taken`` has the groups in which a remedy has acted in this
+        round, or would have, and its title; more are added.
+        """
+        try:
+            await self._consider_groups(remedy, trigger, seen, taken)
+        except Exception as error:  # a defect must not end the daemon
+            _log.exception("policy failed", policy=remedy.policy)
+            self._decide(remedy, trigger, None, FAILED, f"{type(error).__name__}: {error}")
+
+    async def _consider_groups(
+        self, remedy: Remedy, trigger: str, seen: Observation | Exception, taken: dict[str, str]
+    ) -> None:
+        inputs, memory = self._inputs, self._inputs.memory
+        try:
+            if isinstance(seen, Exception):
+                raise seen
+            found = await observe.situations(inputs, remedy, seen)
         except HtoolsError as error:
             self._decide(remedy, trigger, None, HELD, str(error))
             return
         situations = [with_next_round(inputs.settings[remedy.policy], each) for each in found]
-        self._memory(remedy.policy).keep_failures({group.name for group in cluster.groups})
+        self._memory(remedy.policy).keep_failures({group.name for group in seen.cluster.groups})
         self._memory(remedy.policy).rounds[remedy.title] = {each.group: each.rounds for each in situations}
         memory.dirty = True
         last = self._last[remedy.title]
         self._last[remedy.title] = {each.group: last[each.group] for each in situations if each.group in last}
         for situation in situations:
             try:
-                groups = await self._consider_group(remedy, trigger, cluster, _without(taken, situation))
+                groups = await self._consider_group(remedy, trigger, seen, _without(taken, situation))
                 taken |= dict.fromkeys(groups, remedy.title)
             except HtoolsError as error:
                 self._decide(remedy, trigger, situation, FAILED, str(error))
 
     async def _consider_group(
-        self, remedy: Remedy, trigger: str, cluster: Cluster, situation: Situation
+        self, remedy: Remedy, trigger: str, seen: Observation, situation: Situation
     ) -> Sequence[str]:
         """Decide about a group and do what the mode says; return the groups that are changed, or would be.
 
@@ -358,12 +372,12 @@ class Policies:
         """
         inputs = self._inputs
         held = next((why for _, why in evaluate.obstacles_to(inputs, remedy, situation)), None)
-        held = held or await evaluate.conflict_of(inputs, remedy, situation)
+        held = held or await evaluate.conflict_of(inputs, remedy, situation, seen)
         if held is not None:
             self._decide(remedy, trigger, situation, HELD, held)
             return ()
-        generations = inputs.sync.model.generations
-        planned = await evaluate.make_plan(inputs, remedy, cluster, situation.bounds)
+        generations = seen.model.generations
+        planned = await evaluate.make_plan(inputs, remedy, seen.cluster, situation.bounds)
         # Planning may have taken long, so the group is observed again.
         held = planned.refusal or await evaluate.obstacle_now(inputs, remedy, situation.group)
         if held is not None:

@@ -10,7 +10,7 @@ from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.tags import PINNED
 from ganeti_htools.planning import hbal
 from htoolsd.policies.memory import Budget
-from htoolsd.policies.observe import measure
+from htoolsd.policies.observe import group_facts, needs
 from htoolsd.policies.rebalance import REBALANCE
 from htoolsd.policies.remedy import RemedyPlan
 from htoolsd.policies.settings import RebalanceSettings
@@ -29,9 +29,9 @@ def names(found: RemedyPlan) -> list[str]:
 
 
 def test_measures_each_group() -> None:
-    ((name, score, n1, need),) = measure(REBALANCE, EAGER, uneven())
-    assert (name, n1) == ("default", 0)
-    assert score > 0
+    ((facts, need),) = needs(REBALANCE, EAGER, group_facts(uneven()))
+    assert (facts.group, facts.n1) == ("default", 0)
+    assert facts.score > 0
     assert (need.begin, need.stop) == (True, False)
 
 

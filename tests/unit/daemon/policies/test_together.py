@@ -298,3 +298,15 @@ async def test_drained_leftovers_hold_other_policies_back(autojump_clock: MockCl
         done = await rounds(daemon, "rebalance", "redistribute")
         assert {each.reason for each in done} == {"nodes are drained: two"}
         assert daemon.submitted == 1
+
+
+async def test_a_round_of_all_policies_observes_the_cluster_once(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    off: Any = {name: replace(each, mode="shadow", every_seconds=1e5) for name, each in all_off().items()}
+    async with working(tmp_path, world=idle(), polls=600.0, **off) as daemon:
+        await rounds(daemon)
+        before = len(daemon.luxid.times("QueryConfigValues"))
+        remedies = {each.remedy for each in await rounds(daemon, *off)}
+        assert len(remedies) >= 4
+        assert len(daemon.luxid.times("QueryConfigValues")) == before + 1
