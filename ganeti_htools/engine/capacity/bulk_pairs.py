@@ -127,12 +127,11 @@ class PairSearch(BulkSearch):
     def with_secondaries(self, numbers: Mapping[int, Collection[int]]) -> list[NodeOutcome]:
         """The outcomes of candidates, with those as secondary in pairs with these amounts (numbers)."""
         found = [self.outcomes[candidate] for candidate in numbers]
-        unknown = {
-            self.key(candidate): missing
-            for (candidate, some), outcome in zip(numbers.items(), found, strict=True)
-            if some
-            and (missing := {self.amounts.known[number] for number in some}.difference(outcome.secondary))
-        }
+        unknown: dict[NodeKey, set[PairFigures]] = {}
+        for (candidate, some), outcome in zip(numbers.items(), found, strict=True):
+            missing = {self.amounts.known[number] for number in some}.difference(outcome.secondary)
+            if missing:  # two candidates may have one key, and lack different amounts
+                unknown.setdefault(self.key(candidate), set()).update(missing)
         if unknown:
             self.find_out_second(unknown)
         return found

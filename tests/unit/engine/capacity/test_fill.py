@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ganeti_htools.backends import simu
 from ganeti_htools.engine.capacity.fill import fill
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import NOWHERE
@@ -62,3 +63,11 @@ def test_the_state_is_that_of_the_cluster_then(row: Instance) -> None:
     for name in ("i_mem", "f_dsk", "u_cpu", "r_mem", "fail_n1", "primaries", "secondaries"):
         assert getattr(state.columns, name).tolist() == getattr(again.columns, name).tolist(), name
     assert np.array_equal(state.peers, again.peers)
+
+
+@pytest.mark.parametrize(("mem", "placed"), [(500, 762), (1_000, 652)])
+def test_two_nodes_become_equal_while_they_keep_different_amounts_for_others(mem: int, placed: int) -> None:
+    """The placement that makes them equal needs figures of both as secondaries of different primaries."""
+    state = derive(simu.parse(["p,6,1t,128g,32,64"]))
+    assert fill(state, replace(DRBD, mem=mem), np.arange(6)).placed == placed
+    assert np.array_equal(state.columns.r_mem, state.peers.max(axis=0))
