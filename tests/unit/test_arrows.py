@@ -59,6 +59,7 @@ MAY_IMPORT = {
     "cli.runs": f"{_LIBRARY} commandline cli.terminal cli.report cli.cluster",
     "cli": f"{_LIBRARY} commandline cli.glossary cli.terminal cli.report cli.cluster cli.runs",
     "htoolsd.disposal": "",
+    "htoolsd.tasks": "model",
     "htoolsd.reservations": "model",
     "htoolsd.config_keys": "model",
     "htoolsd.damaged_files": "",
@@ -68,7 +69,9 @@ MAY_IMPORT = {
         "model backends luxi sources files nursery"
         " htoolsd.damaged_files htoolsd.disposal htoolsd.reservations htoolsd.threads"
     ),
-    "htoolsd.plans": f"{_LIBRARY} htoolsd.config_keys htoolsd.damaged_files htoolsd.sync htoolsd.claims",
+    "htoolsd.plans": (
+        f"{_LIBRARY} htoolsd.config_keys htoolsd.damaged_files htoolsd.sync htoolsd.claims htoolsd.tasks"
+    ),
     "htoolsd.history": f"{_LIBRARY} htoolsd.damaged_files",
     "htoolsd.notify": (
         "model files nursery execution htoolsd.config_keys htoolsd.damaged_files htoolsd.history"
@@ -78,18 +81,18 @@ MAY_IMPORT = {
     "htoolsd.metrics": f"{_LIBRARY} commandline htoolsd.plans htoolsd.sync",
     "htoolsd.claims": f"{_LIBRARY} htoolsd.reservations htoolsd.sync htoolsd.ledger",
     "htoolsd.policies": (
-        f"{_LIBRARY} htoolsd.config_keys htoolsd.damaged_files htoolsd.threads htoolsd.sync htoolsd.plans"
-        " htoolsd.history htoolsd.claims htoolsd.ledger.state_copies"
+        f"{_LIBRARY} htoolsd.config_keys htoolsd.damaged_files htoolsd.tasks htoolsd.threads"
+        " htoolsd.sync htoolsd.plans htoolsd.history htoolsd.claims htoolsd.ledger.state_copies"
     ),
     "htoolsd.report": f"{_LIBRARY} htoolsd.history htoolsd.metrics",
     "htoolsd.http": f"{_LIBRARY} htoolsd.config_keys htoolsd.socket htoolsd.metrics",
     "htoolsd.api": (
-        f"{_LIBRARY} commandline htoolsd.damaged_files htoolsd.threads htoolsd.socket htoolsd.sync"
-        " htoolsd.plans htoolsd.history htoolsd.ledger htoolsd.claims htoolsd.policies htoolsd.metrics"
-        " htoolsd.notify htoolsd.report"
+        f"{_LIBRARY} commandline htoolsd.damaged_files htoolsd.tasks htoolsd.threads htoolsd.socket"
+        " htoolsd.sync htoolsd.plans htoolsd.history htoolsd.ledger htoolsd.claims htoolsd.policies"
+        " htoolsd.metrics htoolsd.notify htoolsd.report"
     ),
     "htoolsd.process": (
-        f"{_LIBRARY} htoolsd.threads htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.history"
+        f"{_LIBRARY} htoolsd.tasks htoolsd.threads htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.history"
         " htoolsd.api htoolsd.config_keys htoolsd.ledger htoolsd.claims htoolsd.policies htoolsd.metrics"
         " htoolsd.http htoolsd.notify htoolsd.report htoolsd.disposal"
     ),

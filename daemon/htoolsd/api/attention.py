@@ -97,6 +97,7 @@ def attention(
             found.append(Attention("tag", f"{faults[0]}{more}", "hcheck -D"))
     found += _of_policies(status["policies"])
     found += _of_files(status)
+    found += _of_tasks(status["defects"], now)
     found += _of_notifications(status["notify"])
     found += _of_decisions(status["decisions"], now)
     found += _of_proposals(plans)
@@ -255,6 +256,14 @@ def _of_files(status: Mapping[str, Any]) -> Iterator[Attention]:
     if reload["waiting"]:
         text = f"changed keys need a restart: {first_names(reload['waiting'])}"
         yield Attention("restart", text, "systemctl restart htoolsd", reload["waiting"])
+
+
+def _of_tasks(defects: Iterable[Mapping[str, Any]], now: float) -> Iterator[Attention]:
+    for each in defects:
+        if now - each["time"] < _RECENT:
+            times = f", {each['count']} times so far" if each["count"] > 1 else ""
+            text = f"task {each['task']} began again after a defect{times}: {each['error']}"
+            yield Attention("defect", text, _LOG, [each["task"]])
 
 
 def _of_notifications(notify: Mapping[str, Any]) -> Iterator[Attention]:

@@ -14,6 +14,7 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.planning.group_health import group_health
 from ganeti_htools.planning.maintenance_status import nodes_in_maintenance, rolls
 from ganeti_htools.version import VERSION, build
+from htoolsd import tasks
 from htoolsd.api.attention import SpecialRows, attention, special_rows
 from htoolsd.api.decisions import Decisions
 from htoolsd.api.reload_status import ReloadStatus
@@ -156,6 +157,7 @@ class StatusMethods:
             "capacity": self._capacity.status(),
             "reload": asdict(self._reload),
             "notify": self._notifier.status(),
+            "defects": tasks.status(),
             "http": self._http(),
             "set_aside": await self._files_set_aside(),
             "memory_mib": resident_mib(),

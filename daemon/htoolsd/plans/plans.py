@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import structlog
@@ -37,6 +38,7 @@ from htoolsd.claims.plan_claims import PlanClaims
 from htoolsd.plans.plan import Caller, Plan, PlanState, plan_from_json, read_plans
 from htoolsd.plans.plan_turn import PlanTurn
 from htoolsd.sync.sync import Sync
+from htoolsd.tasks import keep_running
 
 _log = structlog.get_logger()
 
@@ -111,7 +113,7 @@ class Plans:
             _log.warning("plan of another daemon was interrupted", plan=plan.id)
         await self._try_to_record(plan)
         if plan.run.current:
-            self._traces.start_soon(self._trace, plan)
+            self._traces.start_soon(keep_running, "jobs of plans", partial(self._trace, plan))
 
     async def adopt_records(self, records: Mapping[str, str | None]) -> None:
         """Add the plans in another daemon's records; without content, remove the plan."""
@@ -166,9 +168,9 @@ class Plans:
         async with open_nursery() as self._executions, open_nursery() as self._traces:
             for plan in self._plans.values():
                 if plan.run.current:
-                    self._traces.start_soon(self._trace, plan)
-            self._traces.start_soon(self._expire)
-            self._traces.start_soon(self._record_late)
+                    self._traces.start_soon(keep_running, "jobs of plans", partial(self._trace, plan))
+            self._traces.start_soon(keep_running, "old plans", self._expire)
+            self._traces.start_soon(keep_running, "late records", self._record_late)
             task_status.started()
             await self._stopping.wait()
             self._traces.cancel_scope.cancel()
@@ -279,7 +281,7 @@ class Plans:
             self._sync.request_live_data()
             _log.info("plan ended", plan=plan.id, state=plan.state, error=plan.error)
         if run.current and not self._stopping.is_set():
-            self._traces.start_soon(self._trace, plan)
+            self._traces.start_soon(keep_running, "jobs of plans", partial(self._trace, plan))
 
     async def _trace(self, plan: Plan) -> None:
         """Follow the jobs of an interrupted plan to their end."""

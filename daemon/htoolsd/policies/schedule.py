@@ -40,6 +40,7 @@ from htoolsd.policies.remedy import Remedy, RemedyPlan
 from htoolsd.policies.settings import PolicySettings
 from htoolsd.sync.model import Model
 from htoolsd.sync.sync import Sync
+from htoolsd.tasks import keep_running
 from htoolsd.threads import Computations
 
 _log = structlog.get_logger()
@@ -193,9 +194,8 @@ class Policies:
             self._log_if_off(name)
         try:
             async with open_nursery() as nursery:
-                nursery.start_soon(self._watch)
-                while True:
-                    await self._round()
+                nursery.start_soon(keep_running, "events for policies", self._watch)
+                nursery.start_soon(keep_running, "policies", self._consider_when_due)
         finally:
             with trio.move_on_after(_LAST_SECONDS, shield=True):
                 await self._inputs.memory.save_changes()
@@ -210,6 +210,10 @@ class Policies:
     def _save_soon(self) -> None:
         self._inputs.memory.dirty = True
         self._wake.set()
+
+    async def _consider_when_due(self) -> None:
+        while True:
+            await self._round()
 
     async def _round(self) -> None:
         """Wait until a policy is due or requested, and consider all such policies."""

@@ -74,6 +74,7 @@ from htoolsd.socket.roles import Role
 from htoolsd.socket.server import Server
 from htoolsd.sync.storage_polls import StorageMode, StoragePollSettings
 from htoolsd.sync.sync import Sync
+from htoolsd.tasks import Task, keep_running
 from htoolsd.threads import LONGEST, Computations
 
 _log = structlog.get_logger()
@@ -312,7 +313,7 @@ async def _run(
 
     async def accept() -> None:
         with accepting:
-            await acceptor.serve(client, clients)
+            await keep_running("socket", partial(acceptor.serve, client, clients))
 
     async def client(stream: trio.SocketStream) -> None:
         with closing(SocketPeer(stream.socket)) as peer:
@@ -320,25 +321,33 @@ async def _run(
 
     async with open_nursery() as nursery:
         await nursery.start(handle_signals, stop, reloader(config, read_config, use, reload))
-        nursery.start_soon(watch, decisions)
-        await nursery.start(access.run)
-        nursery.start_soon(history.run)
-        nursery.start_soon(ledger.run)
-        nursery.start_soon(copies.run)
+        await nursery.start(keep_running, "roles", access.run)
+        background: dict[str, Task] = {
+            "watchdog": partial(watch, decisions),
+            "history": history.run,
+            "ledger": ledger.run,
+            "copies": copies.run,
+        }
+        for name, task in background.items():
+            nursery.start_soon(keep_running, name, task)
         with finishing:
             async with open_nursery() as clients:
                 async with open_nursery() as planning:
-                    await planning.start(plans.run)
-                    await nursery.start(claim_writer.run)
+                    await planning.start(keep_running, "plans", plans.run)
+                    await nursery.start(keep_running, "claims", claim_writer.run)
                     notify("READY=1")
                     _log.info("ready", version=VERSION, socket=config.socket)
-                    nursery.start_soon(sync.run)
-                    nursery.start_soon(reconciler.run)
-                    nursery.start_soon(policies.run)
-                    nursery.start_soon(capacity.run)
-                    nursery.start_soon(http.run)
-                    nursery.start_soon(notifier.run)
-                    nursery.start_soon(acceptor.show_life)
+                    following: dict[str, Task] = {
+                        "sync": sync.run,
+                        "reconciler": reconciler.run,
+                        "policies": policies.run,
+                        "capacity": capacity.run,
+                        "http": http.run,
+                        "notifications": notifier.run,
+                        "signs": acceptor.show_life,
+                    }
+                    for name, task in following.items():
+                        nursery.start_soon(keep_running, name, task)
                     nursery.start_soon(_close_later, signs)
                     clients.start_soon(accept)
                 refuse()  # plans are the only long work, so a restart takes moments from here

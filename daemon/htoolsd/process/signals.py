@@ -52,12 +52,15 @@ def reloader(
         notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
         try:
             config, status.waiting = reloaded(config, read())
+            use(config)
             status.error = None
         except HtoolsError as error:
             status.error = str(error)
             _log.error("configuration not reloaded", error=str(error))
+        except Exception as defect:
+            status.error = f"{type(defect).__name__}: {defect}"
+            _log.exception("configuration not reloaded", error=status.error)
         else:
-            use(config)
             _log.info("configuration reloaded")
             if status.waiting:
                 _log.warning("changed keys need a restart", keys=status.waiting)

@@ -30,17 +30,13 @@ class Acceptor:
     async def serve(self, serve: Serve, clients: trio.Nursery) -> None:
         """Accept clients until cancelled; serve each in its own task."""
         while True:
-            served = self._listener.socket
-            listening = trio.SocketListener(trio.socket.from_stdlib_socket(served.dup()))
-            try:
-                async with open_nursery() as nursery:
-                    nursery.start_soon(
-                        partial(trio.serve_listeners, serve, [listening], handler_nursery=clients)
-                    )
-                    self._listener = await self._next_socket()
-                    nursery.cancel_scope.cancel()
-            finally:  # the last close, since clients may have passed something that nobody has accepted
-                dispose(os.geteuid(), [served.detach()])
+            listening = trio.SocketListener(trio.socket.from_stdlib_socket(self._listener.socket.dup()))
+            async with open_nursery() as nursery:
+                nursery.start_soon(partial(trio.serve_listeners, serve, [listening], handler_nursery=clients))
+                following = await self._next_socket()
+                nursery.cancel_scope.cancel()
+            self._dispose()
+            self._listener = following
 
     def close(self) -> None:
         """Give up the socket's name, and do not create it again. Call it again when the process ends."""
@@ -51,6 +47,12 @@ class Acceptor:
             self._listener.leave()
         except OSError as error:
             _log.warning("socket cannot be removed", path=self._listener.path, error=error.strerror)
+        self._dispose()
+
+    def _dispose(self) -> None:
+        """Dispose of the socket, and of what clients have passed that nobody has accepted."""
+        if self._listener.socket.fileno() >= 0:
+            dispose(os.geteuid(), [self._listener.socket.detach()])
 
     async def show_life(self) -> None:
         """Give a sign of life every few seconds, until the socket is closed or the task is cancelled."""

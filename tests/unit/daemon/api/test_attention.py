@@ -43,6 +43,7 @@ STATUS: dict[str, Any] = {
     "ledger": {"error": None, "following": None, "beyond": 0},
     "history": {"error": None, "damaged": 0},
     "set_aside": [],
+    "defects": [],
     "notify": {"error": None},
     "http": {"listen": "127.0.0.1:9719", "error": None},
     "reload": {"path": "/etc/htoolsd.toml", "error": None, "waiting": []},
@@ -363,3 +364,13 @@ def test_lines_have_severity_and_all_names() -> None:
     assert (luxi["kind"], luxi["severity"], luxi["names"]) == ("luxi", "critical", ())
     assert (silent["kind"], silent["severity"], silent["names"]) == ("silent", "warning", many)
     assert "node8" not in silent["text"]
+
+
+def test_task_with_a_defect_needs_attention_for_a_day() -> None:
+    old, new = ({"task": task, "count": 3, "error": "KeyError: 'a'", "time": NOW - age} for task, age in AGES)
+    (found,) = attention({**STATUS, "defects": [old, new]}, None, (), NOW)
+    assert (found.kind, found.names) == ("defect", ["sync"])
+    assert found.text == "task sync began again after a defect, 3 times so far: KeyError: 'a'"
+
+
+AGES = [("history", 100_000), ("sync", 80_000)]

@@ -4,7 +4,7 @@ import json
 import signal
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
@@ -17,10 +17,23 @@ import trio
 from trio.testing import MockClock
 
 from ganeti_htools.sources.ssconf import Ssconf
+from htoolsd import tasks
 from htoolsd.api.reload_status import ReloadStatus
+from htoolsd.claims.claim_writer import ClaimWriter
+from htoolsd.claims.reconciler import Reconciler
+from htoolsd.history.history import History
+from htoolsd.http.listener import HttpListener
+from htoolsd.ledger.state_copies import StateCopies
+from htoolsd.ledger.worker import LedgerWorker
+from htoolsd.metrics.capacity import CapacityCount
+from htoolsd.notify.notifier import Notifier
+from htoolsd.plans.plans import Plans
+from htoolsd.policies.schedule import Policies
 from htoolsd.process import service, signals
 from htoolsd.process.config import Config
+from htoolsd.process.mastership import ThisNode
 from htoolsd.socket.acceptor import Acceptor
+from htoolsd.socket.access import Access
 from htoolsd.socket.listening import listen
 from htoolsd.socket.server import Server
 from tests.support.programs import PATIENCE
@@ -81,7 +94,8 @@ async def started(directory: Path, told: list[str], **config: Any) -> AsyncItera
         async def run() -> None:
             acceptor = Acceptor(listen(settings.socket, ""), partial(listen, settings.socket, ""))
             here = Ssconf("here", str(directory))
-            await service._run(settings, lambda: daemon.config, here, acceptor, ReloadStatus())
+            with closing(acceptor):
+                await service._run(settings, lambda: daemon.config, here, acceptor, ReloadStatus())
             daemon.ended.set()
 
         async with trio.open_nursery() as nursery:
@@ -147,3 +161,70 @@ async def test_second_stop_does_not_wait(
         await daemon.ended.wait()
         assert seconds <= trio.current_time() - began <= seconds + 1
     assert daemon.log[-1] == {"event": "stopped", "unfinished": True, "log_level": "info"}
+
+
+TASKS: dict[str, tuple[object, str]] = {
+    "watchdog": (service, "watch"),
+    "roles": (Access, "run"),
+    "history": (History, "run"),
+    "ledger": (LedgerWorker, "run"),
+    "copies": (StateCopies, "run"),
+    "plans": (Plans, "run"),
+    "old plans": (Plans, "_forget_old"),
+    "claims": (ClaimWriter, "run"),
+    "sync": (ThisNode, "leads"),
+    "reconciler": (Reconciler, "run"),
+    "policies": (Policies, "_round"),
+    "events for policies": (Policies, "_take_over"),
+    "capacity": (CapacityCount, "run"),
+    "http": (HttpListener, "run"),
+    "notifications": (Notifier, "run"),
+    "signs": (Acceptor, "show_life"),
+    "socket": (Acceptor, "serve"),
+}
+
+
+@pytest.mark.parametrize("name", TASKS)
+async def test_defect_in_a_task_is_named_and_the_task_begins_again(
+    tmp_path: Path, told: list[str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    where, attribute = TASKS[name]
+    function, begun = getattr(where, attribute), 0
+
+    async def fail_once(*args: object, **keywords: object) -> Any:
+        nonlocal begun
+        begun += 1
+        if begun == 1:
+            raise KeyError("a defect")
+        return await function(*args, **keywords)
+
+    monkeypatch.setattr(tasks, "_found", {})
+    monkeypatch.setattr(tasks, "_FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(where, attribute, fail_once)
+    async with started(tmp_path, told) as daemon:
+        await daemon.until(lambda: begun > 1)
+        status = await daemon.status()
+        assert [(each["task"], each["count"]) for each in status["defects"]] == [(name, 1)]
+        assert [line["names"] for line in status["attention"] if line["kind"] == "defect"] == [[name]]
+        await daemon.stop()
+        await daemon.ended.wait()
+    assert [line["task"] for line in daemon.log if line["event"] == "task failed"] == [name]
+
+
+async def test_reload_survives_a_defect(
+    tmp_path: Path, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_args: object) -> None:
+        raise KeyError("a defect")
+
+    async with started(tmp_path, told) as daemon:
+        with monkeypatch.context() as patched:
+            patched.setattr(signals, "reloaded", fail)
+            signal.raise_signal(signal.SIGHUP)
+            await daemon.until(lambda: "configuration not reloaded" in daemon.events())
+        assert (await daemon.status())["reload"]["error"] == "KeyError: 'a defect'"
+        signal.raise_signal(signal.SIGHUP)
+        await daemon.until(lambda: "configuration reloaded" in daemon.events())
+        assert (await daemon.status())["reload"]["error"] is None
+        await daemon.stop()
+        await daemon.ended.wait()

@@ -80,6 +80,7 @@ async def test_leaves_the_name_to_another_process(path: Path, autojump_clock: Mo
             await trio.sleep(2)
             assert await greeting(path) == b"hello"
             nursery.cancel_scope.cancel()
+    acceptor.close()
     assert [line["event"] for line in log] == [
         "socket is gone and cannot be created again",
         "socket was gone and has been created again",
