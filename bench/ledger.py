@@ -12,6 +12,7 @@ from ganeti_htools.backends import text
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.resource_classes import MEMORY, SPINDLES, VCPU
+from htoolsd.config.ledger import file_url
 from htoolsd.ledger.diff import LedgerUpdater
 from htoolsd.ledger.ledger import Ledger
 from htoolsd.ledger.records import (
@@ -20,7 +21,6 @@ from htoolsd.ledger.records import (
     LedgerChanges,
     Provider,
     consumer_uuid,
-    file_url,
     provider_uuid,
 )
 from tests.support.clusters import Shape, cluster

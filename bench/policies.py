@@ -12,7 +12,7 @@ import structlog
 import trio
 
 from bench.timing import SEED, Limit, duration, pace, progress
-from htoolsd.policies.settings import RebalanceSettings, SqueezeSettings
+from htoolsd.config.policies import RebalanceSettings, SqueezeSettings
 from tests.support.clocks import jumping
 from tests.support.days import Log, Site, lived
 

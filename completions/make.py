@@ -13,8 +13,8 @@ from ganeti_htools.commandline.programs import PROGRAMS
 from ganeti_htools.commandline.reading import Reply, read
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.simulator import program as simulator
+from htoolsd.config.config import argument_parser
 from htoolsd.policies.remedies import POLICIES
-from htoolsd.process.config import argument_parser
 
 HEADER = """\
 # Bash completion of htoolsd's programs; to be read by bash, for example from /etc/bash_completion.d.

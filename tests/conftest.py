@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, settings
 from sqlalchemy import delete
 from trio.testing import MockClock
 
+from htoolsd.config.ledger import file_url
 from htoolsd.ledger.database import LedgerDatabase
-from htoolsd.ledger.records import file_url
 from htoolsd.ledger.tables import classes, metadata
 from tests.support import installed_ganeti
 from tests.support import postgresql as postgresql_server

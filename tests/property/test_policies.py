@@ -14,12 +14,12 @@ from ganeti_htools.model.cluster import Cluster, Group, Load
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning import hbal, hsqueeze
+from htoolsd.config.policies import RebalanceSettings, SqueezeSettings
 from htoolsd.policies.conditions import Situation, obstacles, with_next_round
 from htoolsd.policies.memory import DAY, Budget, Expense, PolicyMemory, resting
 from htoolsd.policies.observe import group_facts, needs
 from htoolsd.policies.rebalance import REBALANCE
 from htoolsd.policies.remedy import PlanBounds, RemedyPlan
-from htoolsd.policies.settings import RebalanceSettings, SqueezeSettings
 from htoolsd.policies.squeeze_plans import group_alone, options_for, safe_steps
 from tests.support.clusters import Shape
 from tests.support.phases import in_phases

@@ -16,12 +16,12 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.planning import hbal, view
 from ganeti_htools.planning.view import View
+from htoolsd.config.policies import PolicySettings, RebalanceSettings, Reserve, SqueezeSettings
 from htoolsd.policies import rebalance as rebalancing
 from htoolsd.policies.decision import BEGUN, PolicyDecision
 from htoolsd.policies.memory import DAY
 from htoolsd.policies.observe import group_facts, needs
 from htoolsd.policies.safety import safe_moves, steps_of
-from htoolsd.policies.settings import PolicySettings, RebalanceSettings, Reserve, SqueezeSettings
 from tests.support.clocks import jumping
 from tests.support.days import Log, Site, lived
 

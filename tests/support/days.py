@@ -24,8 +24,8 @@ from ganeti_htools.planning.hsqueeze import SqueezeOptions
 from ganeti_htools.planning.view import View, state_of
 from ganeti_htools.simulator.jobs import Jobs
 from ganeti_htools.simulator.world import World, initial_world
+from htoolsd.config.policies import PolicySettings, SqueezeSettings
 from htoolsd.policies.decision import PolicyDecision
-from htoolsd.policies.settings import PolicySettings, SqueezeSettings
 from htoolsd.policies.squeeze_plans import group_alone
 from tests.support.policies_at_work import BEGINNING, Working, now, working
 

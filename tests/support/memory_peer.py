@@ -10,9 +10,10 @@ import orjson
 import trio
 import trio.testing
 
+from htoolsd.config.roles import RoleSettings
 from htoolsd.socket.access import Access
 from htoolsd.socket.peer import Credentials, PassedFile
-from htoolsd.socket.roles import Role, Roles, RoleSettings
+from htoolsd.socket.roles import Role, Roles
 from tests.support.programs import PATIENCE
 
 

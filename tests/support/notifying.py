@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from htoolsd.config.notify import NotifySettings
 from htoolsd.notify.notifier import Notifier
-from htoolsd.notify.settings import NotifySettings
 
 
 def unused_notifier(directory: Path) -> Notifier:

@@ -13,16 +13,16 @@ from ganeti_htools.model.policy import DEFAULT_IPOLICY
 from ganeti_htools.model.tags import STANDBY_AUTO
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.plan import Proposal
-from htoolsd.policies.memory import Budget
-from htoolsd.policies.observe import group_facts, needs
-from htoolsd.policies.remedy import GroupFacts, Need, PlanBounds, Remedy, RemedyPlan
-from htoolsd.policies.settings import (
+from htoolsd.config.policies import (
     PolicySettings,
     RebalanceSettings,
     RedistributeSettings,
     RepairSettings,
     SqueezeSettings,
 )
+from htoolsd.policies.memory import Budget
+from htoolsd.policies.observe import group_facts, needs
+from htoolsd.policies.remedy import GroupFacts, Need, PlanBounds, Remedy, RemedyPlan
 from tests.support.worlds import instance, node
 
 WIDE = Budget(1000, 1 << 30)

@@ -12,11 +12,11 @@ import trio
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.simulator.jobs import Jobs
 from ganeti_htools.simulator.world import World, initial_world
+from htoolsd.config.policies import PolicySettings
 from htoolsd.plans.plan import Plan
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.decision import PolicyDecision
 from htoolsd.policies.schedule import Policies
-from htoolsd.policies.settings import PolicySettings
 from htoolsd.sync.sync import Sync
 from htoolsd.threads import Computations
 from tests.support.memory_ganeti import MemoryGaneti, following, ganeti

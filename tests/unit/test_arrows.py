@@ -61,31 +61,29 @@ MAY_IMPORT = {
     "htoolsd.disposal": "",
     "htoolsd.tasks": "model",
     "htoolsd.reservations": "model",
-    "htoolsd.config_keys": "model",
+    "htoolsd.config": "model backends client files version",
     "htoolsd.damaged_files": "",
     "htoolsd.threads": "client",
-    "htoolsd.socket": "model backends luxi client nursery sockets htoolsd.config_keys htoolsd.disposal",
+    "htoolsd.socket": "model backends luxi client nursery sockets htoolsd.config htoolsd.disposal",
     "htoolsd.sync": (
         "model backends luxi sources files nursery"
         " htoolsd.damaged_files htoolsd.disposal htoolsd.reservations htoolsd.threads"
     ),
     "htoolsd.plans": (
-        f"{_LIBRARY} htoolsd.config_keys htoolsd.damaged_files htoolsd.sync htoolsd.claims htoolsd.tasks"
+        f"{_LIBRARY} htoolsd.config htoolsd.damaged_files htoolsd.sync htoolsd.claims htoolsd.tasks"
     ),
     "htoolsd.history": f"{_LIBRARY} htoolsd.damaged_files",
-    "htoolsd.notify": (
-        "model files nursery execution htoolsd.config_keys htoolsd.damaged_files htoolsd.history"
-    ),
-    "htoolsd.ledger": "backends model files htoolsd.damaged_files htoolsd.reservations",
+    "htoolsd.notify": ("model files nursery execution htoolsd.config htoolsd.damaged_files htoolsd.history"),
+    "htoolsd.ledger": "backends model files htoolsd.config htoolsd.damaged_files htoolsd.reservations",
     "htoolsd.ledger.state_copies": "htoolsd.ledger",
     "htoolsd.metrics": f"{_LIBRARY} commandline htoolsd.plans htoolsd.sync",
     "htoolsd.claims": f"{_LIBRARY} htoolsd.reservations htoolsd.sync htoolsd.ledger",
     "htoolsd.policies": (
-        f"{_LIBRARY} htoolsd.config_keys htoolsd.damaged_files htoolsd.tasks htoolsd.threads"
+        f"{_LIBRARY} htoolsd.config htoolsd.damaged_files htoolsd.tasks htoolsd.threads"
         " htoolsd.sync htoolsd.plans htoolsd.history htoolsd.claims htoolsd.ledger.state_copies"
     ),
     "htoolsd.report": f"{_LIBRARY} htoolsd.history htoolsd.metrics",
-    "htoolsd.http": f"{_LIBRARY} htoolsd.config_keys htoolsd.socket htoolsd.metrics",
+    "htoolsd.http": f"{_LIBRARY} htoolsd.config htoolsd.socket htoolsd.metrics",
     "htoolsd.api": (
         f"{_LIBRARY} commandline htoolsd.damaged_files htoolsd.tasks htoolsd.threads htoolsd.socket"
         " htoolsd.sync htoolsd.plans htoolsd.history htoolsd.ledger htoolsd.claims htoolsd.policies"
@@ -93,7 +91,7 @@ MAY_IMPORT = {
     ),
     "htoolsd.process": (
         f"{_LIBRARY} htoolsd.tasks htoolsd.threads htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.history"
-        " htoolsd.api htoolsd.config_keys htoolsd.ledger htoolsd.claims htoolsd.policies htoolsd.metrics"
+        " htoolsd.api htoolsd.config htoolsd.ledger htoolsd.claims htoolsd.policies htoolsd.metrics"
         " htoolsd.http htoolsd.notify htoolsd.report htoolsd.disposal"
     ),
     "htoolsd.__main__": "htoolsd.process",

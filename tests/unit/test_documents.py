@@ -17,7 +17,7 @@ from ganeti_htools.cli import htoolsctl
 from ganeti_htools.commandline.programs import PROGRAMS
 from ganeti_htools.commandline.reading import Reply, read
 from ganeti_htools.simulator import program as simulator
-from htoolsd.process.config import Config, argument_parser, load
+from htoolsd.config.config import Config, argument_parser, load
 from tests.support.documents import DOCUMENTS, OURS, SAMPLES, Block, blocks, matches, sessions
 from tests.support.programs import ROOT
 from tests.support.storage_units import taken

@@ -11,8 +11,8 @@ from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.programs import PROGRAMS
 from ganeti_htools.planning.hsqueeze import SqueezeOptions
 from ganeti_htools.simulator import program as simulator
-from htoolsd.process import config
-from htoolsd.process.config import argument_parser
+from htoolsd.config import config
+from htoolsd.config.config import argument_parser
 
 MAN = Path(__file__).parents[2] / "man"
 PARSERS = {

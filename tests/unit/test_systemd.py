@@ -11,7 +11,7 @@ import pytest
 
 from ganeti_htools.cli.setup.steps import DROP_IN, IALLOCATOR, STEPS
 from ganeti_htools.client.protocol import DEFAULT_SOCKET
-from htoolsd.process.config import Config, argument_parser
+from htoolsd.config.config import Config, argument_parser
 
 UNIT = Path(__file__).resolve().parents[2] / "systemd" / "htoolsd.service"
 USERS = UNIT.with_name("sysusers.d") / "htoolsd.conf"

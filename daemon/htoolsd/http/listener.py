@@ -14,8 +14,8 @@ from ganeti_htools.luxi.framing import Decoder
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.nursery import open_nursery
 from ganeti_htools.pages.style import POLICY
+from htoolsd.config.http import Address, HttpSettings, address, read_token
 from htoolsd.http.requests import HTML, Answer, Request, refuse_action, refuse_host, refuse_token
-from htoolsd.http.settings import Address, HttpSettings, address, read_token
 from htoolsd.metrics.metric import CONTENT_TYPE
 from htoolsd.socket.acceptor import Acceptor
 from htoolsd.socket.access import Access

@@ -8,9 +8,9 @@ from typing import Any
 import structlog
 from sqlalchemy import Boolean, Column, Float, Integer, String, Table
 
+from htoolsd.config.ledger import display_url
 from htoolsd.damaged_files import DATABASE_ERRORS, is_damage, open_to_read, readable_rows, set_aside
 from htoolsd.ledger.database import LedgerDatabase
-from htoolsd.ledger.records import display_url
 from htoolsd.ledger.tables import metadata
 
 _log = structlog.get_logger()

@@ -19,15 +19,9 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from ganeti_htools.files import make_private_database
 from ganeti_htools.model.errors import DataError
+from htoolsd.config.ledger import check_address, display_url, is_file
 from htoolsd.damaged_files import is_damage
-from htoolsd.ledger.records import (
-    ConflictError,
-    DamagedError,
-    UnavailableError,
-    check_address,
-    display_url,
-    is_file,
-)
+from htoolsd.ledger.records import ConflictError, DamagedError, UnavailableError
 
 VERSION = "0003"  # the last one in versions/
 VERSION_TABLE = "ledger_version"

@@ -18,16 +18,10 @@ import structlog
 import trio
 
 from ganeti_htools.model.errors import HtoolsError
+from htoolsd.config.ledger import display_url, is_file
 from htoolsd.damaged_files import DATABASE_ERRORS
 from htoolsd.ledger.expiry import ClaimEnds
-from htoolsd.ledger.records import (
-    ConflictError,
-    DamagedError,
-    LedgerError,
-    UnavailableError,
-    display_url,
-    is_file,
-)
+from htoolsd.ledger.records import ConflictError, DamagedError, LedgerError, UnavailableError
 
 if TYPE_CHECKING:  # importing SQLAlchemy takes long
     from htoolsd.ledger.ledger import Ledger

@@ -11,7 +11,7 @@ import trio
 
 from ganeti_htools.model.errors import on_one_line
 from ganeti_htools.nursery import open_nursery
-from htoolsd.notify.settings import NotifySettings
+from htoolsd.config.notify import NotifySettings
 
 _KEPT = 4096  # bytes of what a program prints on standard error
 _MOST = 1 << 20  # bytes that it may print, since reading them takes time of the event loop

@@ -23,11 +23,11 @@ import trio
 from ganeti_htools.execution.shape import Shape, fits
 from ganeti_htools.files import read_regular_file, write_text
 from ganeti_htools.model.errors import HtoolsError
+from htoolsd.config.notify import NotifySettings
 from htoolsd.damaged_files import set_aside
 from htoolsd.history.entries import HistoryEntry
 from htoolsd.notify.deliver import Delivery, deliver
 from htoolsd.notify.events import Announced, Change, Event, EventState, Key, Line, changes, event_of
-from htoolsd.notify.settings import NotifySettings
 
 _log = structlog.get_logger()
 

@@ -6,15 +6,8 @@ from typing import Any
 
 import trio
 
-from htoolsd.config_keys import key
+from htoolsd.config.config import PlanSettings
 from htoolsd.plans.plan import Caller
-
-
-@dataclass(frozen=True, slots=True)
-class PlanSettings:
-    """The table ``[plans]`` of the configuration file."""
-
-    longest_search_seconds: float = key(600.0, "longest search for a plan, as with hbal --optimise")
 
 
 class PlanTurn:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from ganeti_htools.model.wording import counted
+from htoolsd.config.policies import WEEKDAYS, PolicySettings
 from htoolsd.policies.memory import PolicyMemory, Rounds
 from htoolsd.policies.remedy import Need, PlanBounds
-from htoolsd.policies.settings import WEEKDAYS, PolicySettings
 
 _LONG_ROUNDS = 3  # a pause of more rounds begins a new streak
 _SHORT_SECONDS = 60.0  # a look sooner after the last one belongs to the same round

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from htoolsd.config.policies import PolicySettings
 from htoolsd.policies.memory import PolicyMemory
 from htoolsd.policies.remedies import POLICIES
-from htoolsd.policies.settings import PolicySettings
 from htoolsd.policies.squeeze import NO_STANDBY
 
 OUTCOMES = HELD, WOULD, PROPOSED, BEGUN, FAILED = "held back", "would act", "proposed", "begun", "failed"

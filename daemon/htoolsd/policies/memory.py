@@ -23,9 +23,9 @@ import trio
 from ganeti_htools.execution.shape import Shape, fits
 from ganeti_htools.files import read_regular_file, write_text
 from ganeti_htools.model.errors import HtoolsError
+from htoolsd.config.policies import PolicySettings
 from htoolsd.damaged_files import set_aside
 from htoolsd.policies.names import Uuids
-from htoolsd.policies.settings import PolicySettings
 
 _log = structlog.get_logger()
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.planning.view import is_called
-from htoolsd.policies.settings import PolicySettings
+from htoolsd.config.policies import PolicySettings
 
 _KINDS = {"groups": "group", "exclude_instances": "instance", "prefer": "node", "never": "node"}  # by key
 

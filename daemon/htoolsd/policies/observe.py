@@ -14,13 +14,13 @@ from ganeti_htools.model.cluster import Cluster, Node
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.tags import SQUEEZING, standby
 from ganeti_htools.planning.view import View, state_of
+from htoolsd.config.policies import PolicySettings, Reserve, SqueezeSettings
 from htoolsd.plans.plan import Plan
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.conditions import Situation
 from htoolsd.policies.memory import DAY, MemoryFile, resting
 from htoolsd.policies.names import named_objects, with_present_names
 from htoolsd.policies.remedy import GroupFacts, Need, PlanBounds, Remedy
-from htoolsd.policies.settings import PolicySettings, Reserve, SqueezeSettings
 from htoolsd.sync.model import Model
 from htoolsd.sync.sync import Sync
 from htoolsd.threads import Computations

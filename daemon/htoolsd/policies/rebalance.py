@@ -14,9 +14,9 @@ from ganeti_htools.planning.hbal import HBAL, HbalOptions
 from ganeti_htools.planning.node_groups import select
 from ganeti_htools.planning.plan import Execution, OnChange, Progress, Proposal
 from ganeti_htools.planning.view import View
+from htoolsd.config.policies import RebalanceSettings
 from htoolsd.policies.remedy import GroupFacts, Need, PlanBounds, Remedy, RemedyPlan, fixed_instances
 from htoolsd.policies.safety import UNSAFE, affordable, guarded, safe_moves, steps_of
-from htoolsd.policies.settings import RebalanceSettings
 
 
 def need(facts: GroupFacts, settings: RebalanceSettings) -> Need:

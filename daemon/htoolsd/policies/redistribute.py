@@ -5,8 +5,8 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.planning.hregroup import HREGROUP, RegroupOptions
 from ganeti_htools.planning.plan import Execution, Progress
 from ganeti_htools.planning.view import View
+from htoolsd.config.policies import RedistributeSettings
 from htoolsd.policies.remedy import GroupFacts, Need, PlanBounds, Remedy, RemedyPlan, fixed_instances
-from htoolsd.policies.settings import RedistributeSettings
 
 
 def need(facts: GroupFacts, _settings: RedistributeSettings) -> Need:

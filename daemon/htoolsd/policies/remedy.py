@@ -2,7 +2,7 @@
 
 To add a remedy, write a module with a :class:`Remedy`, and put it into ``ORDER`` of
 :mod:`htoolsd.policies.remedies`. A new policy also needs its table of settings in
-:mod:`htoolsd.policies.settings` and in ``Config``.
+:mod:`htoolsd.config.policies` and in ``Config``.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,8 +17,8 @@ from ganeti_htools.model.state import State
 from ganeti_htools.model.tags import PINNED
 from ganeti_htools.model.wording import counted
 from ganeti_htools.planning.plan import Progress, Proposal
+from htoolsd.config.policies import PolicySettings, Reserve
 from htoolsd.policies.memory import Budget
-from htoolsd.policies.settings import PolicySettings, Reserve
 
 
 class GroupFacts(NamedTuple):

@@ -8,9 +8,9 @@ from ganeti_htools.planning import harep
 from ganeti_htools.planning.harep import HAREP, PlannedRepair, RepairOptions
 from ganeti_htools.planning.plan import Execution, Progress
 from ganeti_htools.planning.view import View
+from htoolsd.config.policies import RepairSettings
 from htoolsd.policies.memory import Budget
 from htoolsd.policies.remedy import GroupFacts, Need, PlanBounds, Remedy, RemedyPlan, fixed_instances
-from htoolsd.policies.settings import RepairSettings
 
 
 def need(facts: GroupFacts, settings: RepairSettings) -> Need:

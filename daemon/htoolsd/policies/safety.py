@@ -25,8 +25,8 @@ from ganeti_htools.planning import hsqueeze, view
 from ganeti_htools.planning.jobsets import units
 from ganeti_htools.planning.plan import Proposal
 from ganeti_htools.planning.view import View
+from htoolsd.config.policies import Reserve
 from htoolsd.policies.memory import Budget
-from htoolsd.policies.settings import Reserve
 
 _NO_RESERVE = Reserve(0.0)
 UNSAFE = "the next move would cost redundancy or the reserve"

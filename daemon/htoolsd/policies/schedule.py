@@ -26,6 +26,7 @@ from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.nursery import open_nursery
 from ganeti_htools.planning import power_jobs
 from ganeti_htools.planning.plan import Proposal
+from htoolsd.config.policies import PolicySettings
 from htoolsd.ledger.state_copies import StateCopies
 from htoolsd.plans.plan import Plan, new_plan
 from htoolsd.plans.plans import Plans
@@ -37,7 +38,6 @@ from htoolsd.policies.names import named_objects, remembered, unknown_names
 from htoolsd.policies.observe import Observation, PolicyInputs
 from htoolsd.policies.remedies import ORDER, POLICIES
 from htoolsd.policies.remedy import Remedy, RemedyPlan
-from htoolsd.policies.settings import PolicySettings
 from htoolsd.sync.model import Model
 from htoolsd.sync.sync import Sync
 from htoolsd.tasks import keep_running

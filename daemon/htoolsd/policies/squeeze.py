@@ -14,9 +14,9 @@ from ganeti_htools.planning import hsqueeze
 from ganeti_htools.planning.hsqueeze import SqueezeOptions
 from ganeti_htools.planning.interrupted_run import interrupted_run
 from ganeti_htools.planning.plan import Progress
+from htoolsd.config.policies import SqueezeSettings
 from htoolsd.policies.remedy import GroupFacts, Need, PlanBounds, Remedy, RemedyPlan
 from htoolsd.policies.safety import UNSAFE, affordable
-from htoolsd.policies.settings import SqueezeSettings
 from htoolsd.policies.squeeze_plans import group_alone, is_accepted, options_for, plan_of, safe_steps
 
 _ENOUGH = "every node has the minimal resources free"

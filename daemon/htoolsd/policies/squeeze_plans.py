@@ -24,9 +24,9 @@ from ganeti_htools.planning.hsqueeze import SqueezeOptions, SqueezePlan
 from ganeti_htools.planning.interrupted_run import interrupted_run
 from ganeti_htools.planning.plan import Execution, OnChange, Proposal
 from ganeti_htools.planning.view import View
+from htoolsd.config.policies import Reserve, SqueezeSettings
 from htoolsd.policies.remedy import PlanBounds, RemedyPlan, fixed_instances
 from htoolsd.policies.safety import guarded, safe_moves, steps_of
-from htoolsd.policies.settings import Reserve, SqueezeSettings
 
 
 def group_alone(cluster: Cluster, name: str) -> Cluster:

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from ganeti_htools.model.errors import DataError, HtoolsError
-from htoolsd.config_keys import ConfigError
-from htoolsd.http.settings import read_token
-from htoolsd.ledger.records import UnavailableError, has_password
-from htoolsd.process.config import Config, exposes_password, load
+from htoolsd.config.config import Config, exposes_password, load
+from htoolsd.config.http import read_token
+from htoolsd.config.keys import ConfigError
+from htoolsd.config.ledger import has_password
+from htoolsd.ledger.records import UnavailableError
 from htoolsd.socket.listening import group_number
 from htoolsd.socket.roles import resolve
 

@@ -39,11 +39,13 @@ from htoolsd.claims.claim_writer import ClaimWriter
 from htoolsd.claims.claims import ClaimMode, Claims
 from htoolsd.claims.plan_claims import PlanClaims
 from htoolsd.claims.reconciler import Reconciler
+from htoolsd.config.config import Config, argument_parser, exposes_password, load
+from htoolsd.config.ledger import file_url
+from htoolsd.config.policies import PolicySettings
 from htoolsd.disposal import dispose
 from htoolsd.history import entries
 from htoolsd.history.history import History
 from htoolsd.http.listener import HttpListener
-from htoolsd.ledger.records import file_url
 from htoolsd.ledger.reservations import configured_reserves
 from htoolsd.ledger.state_copies import StateCopies
 from htoolsd.ledger.worker import LedgerWorker
@@ -53,9 +55,7 @@ from htoolsd.plans.plan import Plan
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.remedies import POLICIES
 from htoolsd.policies.schedule import Policies
-from htoolsd.policies.settings import PolicySettings
 from htoolsd.process import check_config, logs
-from htoolsd.process.config import Config, argument_parser, exposes_password, load
 from htoolsd.process.lock import lock
 from htoolsd.process.logs import print_error
 from htoolsd.process.mastership import EXIT_NOT_MASTER, ThisNode, known_cluster

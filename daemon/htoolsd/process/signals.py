@@ -10,7 +10,7 @@ import trio
 from ganeti_htools import streams
 from ganeti_htools.model.errors import HtoolsError
 from htoolsd.api.reload_status import ReloadStatus
-from htoolsd.process.config import Config, reloaded
+from htoolsd.config.config import Config, reloaded
 from htoolsd.process.service_manager import notify
 
 _log = structlog.get_logger()

@@ -7,8 +7,9 @@ import structlog
 import trio
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
+from htoolsd.config.roles import RoleSettings
 from htoolsd.socket.peer import Credentials
-from htoolsd.socket.roles import Role, Roles, RoleSettings, resolve
+from htoolsd.socket.roles import Role, Roles, resolve
 
 _log = structlog.get_logger()
 

@@ -8,13 +8,10 @@ from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from pathlib import Path
 
-from ganeti_htools.model.errors import DataError
-from htoolsd.config_keys import key
+from htoolsd.config.roles import GANETI, RoleSettings, number_of
 from htoolsd.socket.peer import Credentials
 
 _USERS = "/etc/passwd"
-_LARGEST = (1 << 32) - 2  # the largest id of a user or group
-_GANETI = ("gnt-masterd",)  # its jobs run the tools; a cluster without this user is no error
 
 
 class Role(IntEnum):
@@ -27,35 +24,6 @@ class Role(IntEnum):
 
     def __str__(self) -> str:
         return self.name.lower()
-
-
-def _entries(name: str, value: object) -> tuple[str, ...]:
-    """Check a list of users and groups. Raises DataError."""
-    expected = f"{name}: expected a list of users, @groups and their numbers"
-    if not isinstance(value, list):
-        raise DataError(expected)
-    for entry in value:
-        number = _number(entry.removeprefix("@")) if isinstance(entry, str) else entry
-        if type(entry) not in (str, int) or entry in ("", "@") or not 0 <= (number or 0) <= _LARGEST:
-            raise DataError(f"{expected}, not {entry!r:.40}")
-    return tuple(map(str, value))
-
-
-def _number(entry: str) -> int | None:
-    return int(entry[:11]) if entry.isascii() and entry.isdigit() else None  # one digit too many for any id
-
-
-@dataclass(frozen=True, slots=True)
-class RoleSettings:
-    """The table ``[roles]``. A field for each role, with users and groups (``@GROUP``), by name or number."""
-
-    read: tuple[str, ...] = key(_GANETI, "users and @groups that may see everything", read=_entries)
-    decide: tuple[str, ...] = key(
-        (), "users and @groups that may read, decide requests, claim and make plans", read=_entries
-    )
-    act: tuple[str, ...] = key(
-        (), "users and @groups that may do everything; root and the daemon's user always may", read=_entries
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +57,13 @@ def resolve(settings: RoleSettings, always: int) -> tuple[Roles, list[str]]:
         for entry in getattr(settings, each.name):
             name, is_group = entry.removeprefix("@"), entry.startswith("@")
             try:
-                number = _number(name)
+                number = number_of(name)
                 if number is None:
                     number = grp.getgrnam(name).gr_gid if is_group else pwd.getpwnam(name).pw_uid
                     if not is_group:
                         names[number] = name
             except (KeyError, ValueError):
-                if entry not in _GANETI:
+                if entry not in GANETI:
                     kind = "group" if is_group else "user"
                     errors.append(f"roles: {each.name}: there is no {kind} {name!r}")
                 continue
@@ -110,6 +78,6 @@ def _local_users() -> Iterator[tuple[int, str]]:
     with suppress(OSError, ValueError):
         for line in reversed(Path(_USERS).read_text().splitlines()):  # of several names the first one wins
             name, _, rest = line.partition(":")
-            number = _number(rest.split(":")[1]) if rest.count(":") >= 1 else None
+            number = number_of(rest.split(":")[1]) if rest.count(":") >= 1 else None
             if number is not None:
                 yield number, name

@@ -8,11 +8,11 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
+from htoolsd.config.http import HttpSettings
+from htoolsd.config.roles import RoleSettings
 from htoolsd.http.listener import HttpListener
-from htoolsd.http.settings import HttpSettings
 from htoolsd.socket.access import Access
 from htoolsd.socket.clients import ConnectionLimits
-from htoolsd.socket.roles import RoleSettings
 
 LIMITS = ConnectionLimits(connections=10, per_user=10, message=1 << 20, idle=1, write=1)
 

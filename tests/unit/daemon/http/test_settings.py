@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.model.errors import DataError
-from htoolsd.http.settings import Address, HttpSettings, address, read_token
+from htoolsd.config.http import Address, HttpSettings, address, read_token
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.model.errors import DataError
-from htoolsd.ledger.records import check_address, display_url, file_url
+from htoolsd.config.ledger import check_address, display_url, file_url
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ import trio
 import trustme
 from trio.testing import wait_all_tasks_blocked
 
+from htoolsd.config.notify import NotifySettings
 from htoolsd.notify.deliver import Delivery, deliver
-from htoolsd.notify.settings import NotifySettings
 from tests.support.http_server import respond, serving
 from tests.support.programs import ROOT
 

@@ -11,8 +11,8 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
+from htoolsd.config.notify import NotifySettings
 from htoolsd.notify.notifier import WAITING, Notifier
-from htoolsd.notify.settings import NotifySettings
 from tests.support.notifying import recording_program
 from tests.unit.daemon.notify.test_events import line, plan
 

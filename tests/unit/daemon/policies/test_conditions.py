@@ -7,12 +7,12 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from htoolsd.config.policies import PolicySettings, RebalanceSettings
 from htoolsd.policies.conditions import Situation, obstacles, stop_reason, with_next_round
 from htoolsd.policies.memory import Expense, PolicyMemory, Rounds, cool_downs_before
 from htoolsd.policies.observe import touches
 from htoolsd.policies.rebalance import need
 from htoolsd.policies.remedy import Need, PlanBounds
-from htoolsd.policies.settings import PolicySettings, RebalanceSettings
 from tests.support.policies import facts
 
 SATURDAY = datetime(2026, 1, 31, 23, 30)

@@ -11,8 +11,8 @@ from trio.testing import MockClock
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.simulator.world import World, initial_world
+from htoolsd.config.policies import RebalanceSettings, SqueezeSettings
 from htoolsd.plans.plan import Plan, PlanState
-from htoolsd.policies.settings import RebalanceSettings, SqueezeSettings
 from tests.support.policies import all_off
 from tests.support.policies_at_work import Working, now, working
 from tests.support.worlds import ANY, instance, node

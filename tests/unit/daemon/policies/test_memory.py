@@ -8,6 +8,7 @@ import pytest
 import structlog
 
 from ganeti_htools.model.errors import HtoolsError
+from htoolsd.config.policies import PolicySettings
 from htoolsd.policies.memory import (
     Expense,
     Failures,
@@ -18,7 +19,6 @@ from htoolsd.policies.memory import (
     resting,
     to_text,
 )
-from htoolsd.policies.settings import PolicySettings
 
 
 def test_reads_what_it_wrote(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.types import DiskTemplate
+from htoolsd.config.policies import PolicySettings, RebalanceSettings, SqueezeSettings
 from htoolsd.policies.names import (
     NamedObjects,
     Uuids,
@@ -14,7 +15,6 @@ from htoolsd.policies.names import (
     unknown_names,
     with_present_names,
 )
-from htoolsd.policies.settings import PolicySettings, RebalanceSettings, SqueezeSettings
 from tests.support.worlds import instance, node
 
 SETTINGS = SqueezeSettings(

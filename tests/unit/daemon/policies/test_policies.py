@@ -17,10 +17,10 @@ from ganeti_htools.planning import hbal
 from ganeti_htools.planning.hbal import BalancingPlan
 from ganeti_htools.simulator.storage_units import object_uuid
 from ganeti_htools.simulator.world import initial_world
+from htoolsd.config.policies import RebalanceSettings
 from htoolsd.history import entries
 from htoolsd.plans.plan import PlanState
 from htoolsd.policies import rebalance
-from htoolsd.policies.settings import RebalanceSettings
 from tests.support.policies import all_off
 from tests.support.policies_at_work import now, working
 from tests.support.worlds import delay, migrate, role

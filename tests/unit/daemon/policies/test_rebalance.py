@@ -9,11 +9,11 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.tags import PINNED
 from ganeti_htools.planning import hbal
+from htoolsd.config.policies import RebalanceSettings
 from htoolsd.policies.memory import Budget
 from htoolsd.policies.observe import group_facts, needs
 from htoolsd.policies.rebalance import REBALANCE
 from htoolsd.policies.remedy import RemedyPlan
-from htoolsd.policies.settings import RebalanceSettings
 from tests.support import policies
 from tests.support.worlds import uneven
 

@@ -5,10 +5,10 @@ from typing import Any
 
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.types import DiskTemplate
+from htoolsd.config.policies import RedistributeSettings
 from htoolsd.policies.memory import Budget
 from htoolsd.policies.redistribute import REDISTRIBUTE
 from htoolsd.policies.remedy import RemedyPlan
-from htoolsd.policies.settings import RedistributeSettings
 from tests.support import policies
 from tests.support.policies import needed
 from tests.support.worlds import grouped

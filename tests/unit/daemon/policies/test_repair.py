@@ -10,10 +10,10 @@ from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.tags import AUTOREPAIR
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.simulator.world import initial_world, with_role
+from htoolsd.config.policies import RepairSettings
 from htoolsd.policies.memory import Budget
 from htoolsd.policies.remedies import ORDER
 from htoolsd.policies.repair import REPAIR
-from htoolsd.policies.settings import RepairSettings
 from tests.support.policies import needed, planned
 from tests.support.policies_at_work import working
 from tests.support.worlds import ANY, instance, world

@@ -12,9 +12,9 @@ from ganeti_htools.model.policy import DEFAULT_IPOLICY
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.plan import Proposal
 from ganeti_htools.planning.view import View, movable, state_of
+from htoolsd.config.policies import RebalanceSettings, Reserve
 from htoolsd.policies.rebalance import REBALANCE
 from htoolsd.policies.safety import UNSAFE, guarded, in_order, safe_moves
-from htoolsd.policies.settings import RebalanceSettings, Reserve
 from tests.support import policies
 from tests.support.worlds import instance, node
 

@@ -10,9 +10,9 @@ from ganeti_htools.execution.review import Review
 from ganeti_htools.model.cluster import Cluster, Disk, Instance
 from ganeti_htools.model.tags import PINNED
 from ganeti_htools.model.types import DiskTemplate
+from htoolsd.config.policies import SqueezeSettings
 from htoolsd.policies.memory import Budget
 from htoolsd.policies.remedy import RemedyPlan
-from htoolsd.policies.settings import SqueezeSettings
 from htoolsd.policies.squeeze import NO_STANDBY, POWER_DOWN, POWER_UP
 from tests.support import policies
 from tests.support.policies import asleep, needed, racks

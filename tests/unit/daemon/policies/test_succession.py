@@ -11,9 +11,9 @@ from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.opcodes import Signature
 from ganeti_htools.luxi.past_jobs import past_jobs, plan_entry
 from ganeti_htools.simulator.jobs import QueuedJob
+from htoolsd.config.policies import RebalanceSettings
 from htoolsd.plans.plan import Plan, PlanState
 from htoolsd.policies.memory import DAY
-from htoolsd.policies.settings import RebalanceSettings
 from tests.support.memory_ganeti import MemoryGaneti
 from tests.support.policies_at_work import Working, now, working, working_on
 from tests.support.worlds import delay, migrate, role

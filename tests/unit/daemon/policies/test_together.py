@@ -13,9 +13,9 @@ from ganeti_htools.model.cluster import Cluster, Group, Node
 from ganeti_htools.model.tags import SQUEEZING, STANDBY_AUTO
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.simulator.world import World, initial_world
+from htoolsd.config.policies import RebalanceSettings, RedistributeSettings, SqueezeSettings
 from htoolsd.plans.plan import PlanState
 from htoolsd.policies.decision import PolicyDecision
-from htoolsd.policies.settings import RebalanceSettings, RedistributeSettings, SqueezeSettings
 from tests.support.policies import all_off
 from tests.support.policies_at_work import Working, working
 from tests.support.worlds import ANY, grouped, instance, node, opcode, role, uneven

@@ -4,7 +4,7 @@ from dataclasses import fields, is_dataclass
 
 import pytest
 
-from htoolsd.process.config import Config, argument_parser
+from htoolsd.config.config import Config, argument_parser
 
 
 def test_missing_options_come_from_the_configuration() -> None:

@@ -9,19 +9,18 @@ import pytest
 
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
-from htoolsd.http.settings import HttpSettings
-from htoolsd.notify.settings import NotifySettings
-from htoolsd.plans.plan_turn import PlanSettings
-from htoolsd.policies.settings import (
+from htoolsd.config.config import Config, PlanSettings, describe, exposes_password, load, reloaded, sample
+from htoolsd.config.http import HttpSettings
+from htoolsd.config.notify import NotifySettings
+from htoolsd.config.policies import (
     PolicySettings,
     RebalanceSettings,
     RedistributeSettings,
     RepairSettings,
     SqueezeSettings,
 )
+from htoolsd.config.roles import RoleSettings
 from htoolsd.process.check_config import check, daemon_user
-from htoolsd.process.config import Config, describe, exposes_password, load, reloaded, sample
-from htoolsd.socket.roles import RoleSettings
 
 TABLES: dict[str, type[PolicySettings | RoleSettings | HttpSettings | NotifySettings | PlanSettings]] = {
     "roles": RoleSettings,
@@ -143,7 +142,7 @@ def test_keys_have_descriptions_and_valid_defaults(tmp_path: Path) -> None:
 
 
 def test_sample_has_all_keys(tmp_path: Path) -> None:
-    """To be written anew by ``python -m htoolsd.process.config >systemd/htoolsd.toml``."""
+    """To be written anew by ``python -m htoolsd.config.config >systemd/htoolsd.toml``."""
     assert SAMPLE.read_text() == sample()
     assert load(str(SAMPLE), {}) == Config()
     assert max(map(len, sample().splitlines())) <= 120

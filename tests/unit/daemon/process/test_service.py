@@ -21,6 +21,7 @@ from htoolsd import tasks
 from htoolsd.api.reload_status import ReloadStatus
 from htoolsd.claims.claim_writer import ClaimWriter
 from htoolsd.claims.reconciler import Reconciler
+from htoolsd.config.config import Config
 from htoolsd.history.history import History
 from htoolsd.http.listener import HttpListener
 from htoolsd.ledger.state_copies import StateCopies
@@ -30,7 +31,6 @@ from htoolsd.notify.notifier import Notifier
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.schedule import Policies
 from htoolsd.process import service, signals
-from htoolsd.process.config import Config
 from htoolsd.process.mastership import ThisNode
 from htoolsd.socket.acceptor import Acceptor
 from htoolsd.socket.access import Access

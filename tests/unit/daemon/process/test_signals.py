@@ -8,7 +8,7 @@ import trio
 
 from ganeti_htools.model.errors import DataError
 from htoolsd.api.reload_status import ReloadStatus
-from htoolsd.process.config import Config
+from htoolsd.config.config import Config
 from htoolsd.process.signals import handle_signals, reloader
 
 pytestmark = pytest.mark.usefixtures("heeding")

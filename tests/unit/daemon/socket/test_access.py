@@ -8,9 +8,10 @@ import trio
 from trio.testing import MockClock
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
+from htoolsd.config.roles import RoleSettings
 from htoolsd.socket.access import Access
 from htoolsd.socket.peer import Credentials
-from htoolsd.socket.roles import Role, Roles, RoleSettings
+from htoolsd.socket.roles import Role, Roles
 
 JANE = Credentials(pid=1, uid=1000, gid=1000)
 ROOT = Credentials(pid=1, uid=0, gid=0)

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.model.errors import DataError
-from htoolsd.process.config import load
+from htoolsd.config.config import load
+from htoolsd.config.roles import RoleSettings
 from htoolsd.socket.peer import Credentials
-from htoolsd.socket.roles import Role, Roles, RoleSettings, resolve
+from htoolsd.socket.roles import Role, Roles, resolve
 
 ROOT, DAEMON, JANE, JOE = 0, 50, 1000, 1001
 

@@ -11,10 +11,11 @@ import trio
 from trio.testing import MockClock
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
+from htoolsd.config.roles import RoleSettings
 from htoolsd.socket.access import Access
 from htoolsd.socket.clients import ConnectionLimits
 from htoolsd.socket.methods import Args, File, Method, Methods
-from htoolsd.socket.roles import Role, Roles, RoleSettings
+from htoolsd.socket.roles import Role, Roles
 from htoolsd.socket.server import Server
 from tests.support.memory_peer import MemoryPeer, open_access, open_file, wait_closed
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ganeti_htools.model.errors import DataError
-from htoolsd.config_keys import key, key_with_default, one_of, text, texts
+from htoolsd.config.keys import key, key_with_default, one_of, text, texts
 
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _HOURS = re.compile(r"(([01]\d|2[0-3]):[0-5]\d)-(([01]\d|2[0-3]):[0-5]\d)")

@@ -15,13 +15,12 @@ from ganeti_htools.files import read_regular_file
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import Pool
 from ganeti_htools.version import ShowVersion
-from htoolsd.config_keys import ConfigError, check_table, checked, key, one_of
-from htoolsd.http.settings import HttpSettings
-from htoolsd.ledger.records import check_address, has_password
-from htoolsd.notify.settings import NotifySettings
-from htoolsd.plans.plan_turn import PlanSettings
-from htoolsd.policies.settings import RebalanceSettings, RedistributeSettings, RepairSettings, SqueezeSettings
-from htoolsd.socket.roles import RoleSettings
+from htoolsd.config.http import HttpSettings
+from htoolsd.config.keys import ConfigError, check_table, checked, key, one_of
+from htoolsd.config.ledger import check_address, has_password
+from htoolsd.config.notify import NotifySettings
+from htoolsd.config.policies import RebalanceSettings, RedistributeSettings, RepairSettings, SqueezeSettings
+from htoolsd.config.roles import RoleSettings
 
 _LARGEST = 1 << 20  # bytes of the file
 _HEAD = """\
@@ -51,6 +50,13 @@ def _pool(fields: Fields) -> Pool:
     if fields.has("free"):
         raise fields.wrong("free", "Int", "no value; a probe measures it")
     return pool(fields)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSettings:
+    """The table ``[plans]`` of the configuration file."""
+
+    longest_search_seconds: float = key(600.0, "longest search for a plan, as with hbal --optimise")
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +184,9 @@ def argument_parser() -> argparse.ArgumentParser:
         "--stay", action="store_true", help="on other nodes than the master, wait for the role"
     )
     parser.add_argument("--check-config", action="store_true", help="check the configuration and exit")
-    parser.add_argument("--version", action=ShowVersion, nargs=0, help="show the version")
+    parser.add_argument(
+        "--version", action=ShowVersion, nargs=0, default=argparse.SUPPRESS, help="show the version"
+    )
     return parser
 
 
@@ -230,5 +238,5 @@ def _toml(value: object) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
-if __name__ == "__main__":  # python -m htoolsd.process.config >systemd/htoolsd.toml
+if __name__ == "__main__":  # python -m htoolsd.config.config >systemd/htoolsd.toml
     print(sample(), end="")

@@ -8,7 +8,7 @@ from ipaddress import ip_address
 
 from ganeti_htools.files import read_regular_file
 from ganeti_htools.model.errors import DataError
-from htoolsd.config_keys import checked, key, texts
+from htoolsd.config.keys import checked, key, texts
 
 _UNIX = "unix:"
 _EXPECTED = "unix:/PATH, or a loopback address and a port like 127.0.0.1:9719 or [::1]:9719"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from ganeti_htools.model.errors import DataError
-from htoolsd.config_keys import checked, key
+from htoolsd.config.keys import checked, key
 
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
