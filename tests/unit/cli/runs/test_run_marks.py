@@ -46,7 +46,9 @@ def test_another_process_with_the_same_number_is_not_the_run() -> None:
     judge(re.sub(r"-\d+-", "-1-", new_mark()))
 
 
-@pytest.mark.parametrize("mark", [f"{new_mark()[:-8]}ffffffff", "20200101T000000Z:bob@other:8"])
+@pytest.mark.parametrize(
+    "mark", [f"{new_mark()[:-8]}ffffffff", "20200101T000000Z:bob@other:8"], ids=["new", "old form"]
+)
 def test_run_of_another_host_is_warned_of(mark: str, capsys: pytest.CaptureFixture[str]) -> None:
     judge(mark)
     assert capsys.readouterr().err == (
