@@ -32,7 +32,7 @@ def _status(answer: Any) -> Iterator[str]:
     yield f"  socket     {answer['socket']} ({answer['connections']} connected)"
     why = f": {luxi['error']}" if luxi["error"] else ""
     yield f"  luxi       {luxi['state']} for {duration(time.time() - luxi['since'])}{why} ({luxi['path']})"
-    if answer["cluster"]["master"] is False and "node" in answer["cluster"]:
+    if answer["cluster"].get("master") is False:
         yield f"  node       {answer['cluster']['node']}; the master is {answer['cluster']['master_node']}"
     yield f"  cluster    {_cluster(answer['cluster'])}"
     if answer["cluster"].get("ganeti_rules"):

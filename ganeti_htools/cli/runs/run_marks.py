@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from ganeti_htools.cli.terminal.messages import warn
-from ganeti_htools.client import calls
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.model.cluster import Node
 from ganeti_htools.model.errors import HtoolsError
@@ -58,6 +57,8 @@ def _plans(line: CommandLine) -> dict[str, str]:
     """Return the plans that htoolsd carries out (``-D``), by the marks of their runs."""
     if line.daemon is None:
         return {}
+    from ganeti_htools.client import calls  # seldom needed
+
     found: Any = calls.ask(line.daemon or calls.default_socket(), "plans", {})
     going = [plan for plan in found if plan["state"] in ("running", "stopping") and plan["options"]]
     return {mark_of(plan["options"]["run"]): plan["id"] for plan in going if "run" in plan["options"]}
