@@ -70,7 +70,8 @@ MAY_IMPORT = {
         " htoolsd.damaged_files htoolsd.disposal htoolsd.reservations htoolsd.threads"
     ),
     "htoolsd.plans": (
-        f"{_LIBRARY} htoolsd.config htoolsd.damaged_files htoolsd.sync htoolsd.claims htoolsd.tasks"
+        f"{_LIBRARY} htoolsd.config htoolsd.damaged_files htoolsd.sync htoolsd.claims"
+        " htoolsd.ledger htoolsd.tasks"
     ),
     "htoolsd.history": f"{_LIBRARY} htoolsd.damaged_files",
     "htoolsd.notify": ("model files nursery execution htoolsd.config htoolsd.damaged_files htoolsd.history"),

@@ -62,8 +62,9 @@ class HealthCache:
             self._cluster, size = cluster, (len(cluster.nodes) + len(cluster.instances)) * ROW_BYTES
 
             def compute() -> None:
-                self.special = special_rows(cluster)
-                self._health = group_health(cluster)
+                special, health = special_rows(cluster), group_health(cluster)
+                if cluster is self._cluster:  # otherwise a newer one has begun, and may have ended
+                    self.special, self._health = special, health
 
             with trio.move_on_after(_PATIENCE):
                 await run_by_size(size, compute, abandon=True)

@@ -55,18 +55,16 @@ class PlanClaims:
         self._reconciler = reconciler
         self._claims = claims
         self._promise = promise
-        self._synced: SyncedState | None = None  # the state at the last review
 
     async def catch_up(self) -> None:
         """Have the model count the newest claims, unless the ledger takes long."""
         with trio.move_on_after(_PATIENCE):
             await self._reconciler.reconcile()
 
-    async def available_cluster(self) -> Cluster | None:
-        """Return the model's cluster with everything left free that is claimed now."""
+    async def available_cluster(self) -> tuple[Cluster | None, SyncedState | None]:
+        """Return the model's cluster, with everything left free that is claimed now, and the ledger."""
         await self._reconciler.reconcile()
-        self._synced = self._reconciler.synced
-        return self._sync.model.available
+        return self._sync.model.available, self._reconciler.synced
 
     def claims_on_nodes(self) -> dict[str, set[str]]:
         """Return the names of the claims on each node that has any."""
@@ -80,8 +78,8 @@ class PlanClaims:
                 found[node].update(names)
         return found
 
-    async def claim(self, plan: str, jobs: Sequence[Job]) -> str | None:
-        """Claim what the next jobs of a plan need, on the state of the last review; return None on success.
+    async def claim(self, plan: str, jobs: Sequence[Job], synced: SyncedState | None) -> str | None:
+        """Claim what the next jobs of a plan need, on the state that its review saw; return None on success.
 
         The claim replaces the plan's earlier claim. It is not made, and the reason is returned, if the state
         has changed or others have claimed resources of the jobs' nodes. Then the jobs need another review.
@@ -91,7 +89,6 @@ class PlanClaims:
         claimed = {node for job in jobs for node in job.nodes} & self.claims_on_nodes().keys()
         if claimed:
             return f"others have claimed resources of {', '.join(sorted(claimed))}"
-        synced = self._synced
         if synced is None or not self._claims.active:
             return None
         wanted = _job_needs(jobs, synced)

@@ -1,6 +1,7 @@
 """The whole ledger: counted, read at one moment, refreshed, and brought in step with a cluster."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from sqlalchemy import Connection, func, select
 
@@ -90,7 +91,19 @@ def refresh(
     changed = [uuid for uuid in {**before, **now} if before.get(uuid) != now.get(uuid)]
     if len(changed) > _FEW:
         return read_snapshot(connection)
-    return _refreshed(connection, known, now, changed) if changed else known
+    found = _refreshed(connection, known, now, changed) if changed else known
+    return found if some is not None else _without_gone(connection, found)
+
+
+def _without_gone(connection: Connection, known: LedgerSnapshot) -> LedgerSnapshot:
+    """Return a snapshot without consumers that had no allocations and are gone: no generation shows that."""
+    bare = known.consumers.keys() - known.allocations.keys()
+    gone = bare - set(connection.scalars(select(consumers.c.uuid))) if bare else ()
+    if not gone:
+        return known
+    return replace(
+        known, consumers={uuid: each for uuid, each in known.consumers.items() if uuid not in gone}
+    )
 
 
 def apply_changes(connection: Connection, changes: LedgerChanges, class_ids: Mapping[str, int]) -> None:

@@ -35,6 +35,7 @@ from ganeti_htools.nursery import open_nursery
 from ganeti_htools.planning.plan import OnChange
 from ganeti_htools.sources.source import describe_silent
 from htoolsd.claims.plan_claims import PlanClaims
+from htoolsd.ledger.diff import SyncedState
 from htoolsd.plans.plan import Caller, Plan, PlanState, plan_from_json, read_plans
 from htoolsd.plans.plan_turn import PlanTurn
 from htoolsd.sync.sync import Sync
@@ -243,16 +244,18 @@ class Plans:
         self._executions.start_soon(self._carry_out, plan, check, wait_for_nodes)
 
     async def _carry_out(self, plan: Plan, check: Check, wait_for_nodes: bool) -> None:
-        run = plan.run
+        run, seen = plan.run, None
 
         async def read() -> Cluster:
-            return await self._read(wait_for_nodes or run.sets > 0)
+            nonlocal seen
+            cluster, seen = await self._read(wait_for_nodes or run.sets > 0)
+            return cluster
 
         async def claim(jobs: Sequence[Job]) -> str | None:
             room = made_room(run)
             if room is not None and self._claims is not None:
                 self._claims.keep_room(room)  # before the plan's own claim ends
-            return await self._claim(plan, jobs)
+            return await self._claim(plan, jobs, seen)
 
         _log.info("plan begun", plan=plan.id)
         try:
@@ -300,8 +303,8 @@ class Plans:
         if self._claims is not None:
             await self._claims.catch_up()
 
-    async def _read(self, wait_for_nodes: bool) -> Cluster:
-        """Return the cluster as it is now.
+    async def _read(self, wait_for_nodes: bool) -> tuple[Cluster, SyncedState | None]:
+        """Return the cluster as it is now, and the state of the ledger.
 
         Raises NotSyncedError. Raises HtoolsError for nodes that do not report: DataError with
         ``wait_for_nodes``, then the caller tries again.
@@ -311,15 +314,16 @@ class Plans:
         if model.available is None or model.silent:
             raise (DataError if wait_for_nodes else HtoolsError)(describe_silent(model.silent))
         if self._claims is None:
-            return model.available
-        return await self._claims.available_cluster() or model.available
+            return model.available, None
+        cluster, synced = await self._claims.available_cluster()
+        return cluster or model.available, synced
 
-    async def _claim(self, plan: Plan, jobs: Sequence[Job]) -> str | None:
-        """Claim what jobs need (no jobs: release); return why the plan must be reviewed again, if it must."""
+    async def _claim(self, plan: Plan, jobs: Sequence[Job], seen: SyncedState | None = None) -> str | None:
+        """Claim what jobs need on a state (no jobs: release); return why they need another review, if any."""
         if self._claims is None:
             return None
         if jobs:
-            return await self._claims.claim(plan.id, jobs)
+            return await self._claims.claim(plan.id, jobs, seen)
         await self._claims.release(plan.id)
         return None
 

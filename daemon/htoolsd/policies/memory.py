@@ -240,7 +240,7 @@ class PolicyMemories:
     def refund(self, charge: Charge) -> None:
         """Undo the charge of a plan that could not begin."""
         self.memories[charge.policy].spent.remove(charge.expense)
-        self.moved, self.switched = charge.moved, charge.switched
+        self.release(charge, self.moved, self.switched)
 
     def release(self, charge: Charge, instances: Iterable[str], nodes: Iterable[str]) -> None:
         """End the cool-downs of instances and nodes that an ended plan did not reach."""

@@ -25,27 +25,37 @@ class NonBlockingLog:
         self._room = select.poll()
         self._room.register(descriptor, select.POLLOUT)
         self._lost = 0
+        self._rest = b""  # of a line that was begun
 
     def write(self, line: bytes) -> None:
-        """Write a line, or its beginning if there is too little room."""
+        """Write a line. The rest of a line without room for all of it is written before any other line."""
         if self._lost and self._put(orjson.dumps({"event": "log lines lost", "lines": self._lost}) + b"\n"):
             self._lost = 0
         if self._lost or not self._put(line):
             self._lost += 1
 
     def flush(self) -> None:
-        """Do nothing: nothing is buffered."""
+        """Do nothing: nothing else is buffered."""
 
     def _put(self, line: bytes) -> bool:
+        """Return whether a line was written, or is begun."""
+        if self._write(self._rest):
+            return False
+        begun = self._write(line) != line
+        if not begun:
+            self._rest = b""
+        return begun
+
+    def _write(self, data: bytes) -> bytes:
+        """Write what there is room for, keep the rest, and return it."""
         # A ready descriptor has room for PIPE_BUF bytes, so the write does not block.
-        for start in range(0, len(line), select.PIPE_BUF):
-            if not self._room.poll(0):
-                return False
+        while data and self._room.poll(0):
             try:
-                os.write(self._descriptor, line[start : start + select.PIPE_BUF])
+                data = data[os.write(self._descriptor, data[: select.PIPE_BUF]) :]
             except OSError:
-                return False
-        return True
+                break
+        self._rest = data
+        return data
 
 
 def configure() -> None:

@@ -78,6 +78,7 @@ class StoragePolls:
         self._poll_configuration = poll_configuration
         self._polls = PollStatistics()
         self._file_version: tuple[int, ...] | None = None
+        self._file_error: str | None = None  # of this version
         self._readable = False
         self._nodes_asked: dict[str, float] = {}  # when, by node
         self._shared_asked = -inf  # when one node was asked for the pools of all
@@ -140,7 +141,7 @@ class StoragePolls:
         await self._probe_pools()
         never = self.settings.mode == "never"
         if never and not known.pools:  # the use of configured pools needs the configuration
-            self._file_version = None
+            self._file_version = self._polls.error = None
             await self._forget({})
             return
         if self._model().cluster is None:
@@ -149,6 +150,7 @@ class StoragePolls:
         await self._read_configuration()
         if never or not self._needed(self._model().cluster):
             await self._forget(self._model().storage.disks)
+            self._polls.error = self._file_error  # nothing else is asked now
             return
         now = trio.current_time()
         if now >= self._not_before:
@@ -215,8 +217,12 @@ class StoragePolls:
                 _log.info("Ganeti's configuration not read", file=self._file, error=error.strerror)
             self._readable, self._file_version = False, ()
             return
-        self._readable, self._file_version = True, version
-        disks = await run_by_size(len(data), lambda: ganeti_storage.configured_disks(data))
+        self._readable, self._file_version, self._file_error = True, version, None
+        try:
+            disks = await run_by_size(len(data), lambda: ganeti_storage.configured_disks(data))
+        except DataError as error:
+            self._file_error = str(error)
+            raise
         _log_problems(disks.wrong)
         await self._update(revise_storage(self._model().storage, disks.disks))
 

@@ -1,17 +1,23 @@
 """What the daemon tells about itself."""
 
 import os
+import threading
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 from trio.testing import MockClock
 
+from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.sources.ssconf import Ssconf
 from ganeti_htools.version import VERSION
+from htoolsd.api import status as status_module
 from htoolsd.api.decisions import Decisions
 from htoolsd.api.reload_status import ReloadStatus
-from htoolsd.api.status import StatusMethods, resident_mib
+from htoolsd.api.status import HealthCache, StatusMethods, resident_mib
 from htoolsd.claims.claims import Claims
 from htoolsd.claims.reconciler import Reconciler
 from htoolsd.history.history import History
@@ -24,10 +30,12 @@ from htoolsd.process.mastership import ThisNode
 from htoolsd.socket.clients import ConnectionLimits
 from htoolsd.socket.methods import Methods, methods_of
 from htoolsd.socket.server import Server
+from htoolsd.sync.sync import Sync
 from tests.support.memory_ganeti import following, ganeti
 from tests.support.memory_peer import MemoryPeer, open_access
 from tests.support.notifying import unused_notifier
 from tests.support.policies import all_off
+from tests.support.programs import PATIENCE
 from tests.support.workers import close
 
 WORDS = {"healthy", "not redundant", "weakly unhealthy", "unhealthy"}
@@ -97,3 +105,40 @@ async def test_status_has_all_parts_of_the_daemon(autojump_clock: MockClock, tmp
 def test_resident_memory_matches_the_kernel() -> None:
     line = next(each for each in Path("/proc/self/status").read_text().splitlines() if "VmRSS" in each)
     assert abs(resident_mib() - int(line.split()[1]) / 1024) < 50
+
+
+async def test_newest_of_two_computations_of_the_health_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The older one ends later."""
+    old, new = (Cluster(groups=(Group(name, name),)) for name in ("old", "new"))
+    go_on, ended = threading.Event(), threading.Event()
+
+    def health(cluster: Cluster) -> list[dict[str, Any]]:
+        if cluster is old:
+            go_on.wait(PATIENCE)
+        return [{"name": cluster.groups[0].name}]
+
+    async def in_thread(_size: int, work: Callable[[], None], abandon: bool) -> None:
+        def run() -> None:
+            work()
+            if go_on.is_set():
+                ended.set()
+
+        await trio.to_thread.run_sync(run, abandon_on_cancel=abandon)
+
+    monkeypatch.setattr(status_module, "group_health", health)
+    monkeypatch.setattr(status_module, "run_by_size", in_thread)
+    monkeypatch.setattr(status_module, "_PATIENCE", 0.05)
+    sync = Sync("/luxi", unknown_role, 1, 1)
+    cache = HealthCache(sync)
+    sync.model = replace(sync.model, cluster=old)
+    assert await cache.groups() is None
+    sync.model = replace(sync.model, cluster=new)
+    monkeypatch.setattr(status_module, "_PATIENCE", PATIENCE)
+    assert await cache.groups() == [{"name": "new"}]
+    go_on.set()
+    assert await trio.to_thread.run_sync(ended.wait, PATIENCE)
+    assert await cache.groups() == [{"name": "new"}]
+
+
+async def unknown_role() -> None:
+    """Whether this is the master node."""

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from htoolsd.claims.claim import new_claim
 from htoolsd.claims.claims import Claims
 from htoolsd.claims.plan_claims import PlanClaims
 from htoolsd.claims.reconciler import Reconciler
+from htoolsd.ledger.ledger import Ledger
 from htoolsd.ledger.records import Allocations, Consumer, consumer_uuid, provider_uuid
 from htoolsd.ledger.worker import LedgerWorker
 from htoolsd.plans.plan import Plan, PlanState
@@ -188,6 +189,26 @@ async def test_plan_is_reviewed_again_when_another_client_was_first(
         assert [*await here.claimed()] == [f"{here.sync.model.name}/plan/{plan.id}"]
 
 
+async def test_claim_needs_the_generations_of_its_own_review(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    """Another plan's review comes in between."""
+    async with ganeti(job_seconds=100) as luxid, daemon(tmp_path, luxid) as here:
+        jobs = (await here.made()).run.rest[0]
+        _, seen = await here.claims.available_cluster()
+        target = next(job.step.now[0] for job in jobs if job.step)
+        uuid = provider_uuid(f"{here.sync.model.name}/{target}")
+
+        def reserve(ledger: Ledger) -> None:
+            inventory = replace(ledger.inventories(uuid)["MEMORY_MB"], reserved=500)
+            ledger.set_inventory(uuid, ledger.provider(uuid).generation, "MEMORY_MB", inventory)
+
+        await here.worker.do(reserve)
+        _, theirs = await here.claims.available_cluster()
+        assert await here.claims.claim("a", jobs, seen) is not None
+        assert await here.claims.claim("a", jobs, theirs) is None
+
+
 async def test_plan_runs_without_a_ledger(autojump_clock: MockClock, tmp_path: Path) -> None:
     (tmp_path / "ledger.sqlite").mkdir()
     async with ganeti() as luxid, daemon(tmp_path, luxid) as here:
@@ -226,7 +247,7 @@ async def test_nodes_with_claims_are_not_powered_down(autojump_clock: MockClock,
         assert told["options"]["never"] == ["two"]
         assert told["options"]["stay_up"] == {"one": "has resources claimed by new"}
         job = Job("power down one", (), (), nodes=("one",))
-        assert await here.claims.claim("plan", [job]) == "others have claimed resources of one"
+        assert await here.claims.claim("plan", [job], None) == "others have claimed resources of one"
 
 
 async def test_promise_counts_before_it_is_in_the_ledger(tmp_path: Path) -> None:

@@ -235,6 +235,17 @@ def test_administrators_figures_survive_changes(ledger: Ledger) -> None:
     assert ledger.inventories(NODE) == {"MEMORY_MB": replace(expected, total=0)}
 
 
+def test_refresh_sees_that_a_consumer_without_allocations_has_gone(ledger: Ledger) -> None:
+    ledger.claim(replace(WEB, promised="{}"), {}, {})
+    known = ledger.snapshot()
+    assert [*known.consumers] == [WEB.uuid]
+    assert ledger.refresh(known) is known
+    ledger.release(WEB.uuid)
+    assert ledger.refresh(known) == ledger.snapshot()
+    ledger.set_inventory(NODE, generation(ledger, NODE), "CUSTOM_NEW", Inventory(1))
+    assert ledger.refresh(known) == ledger.snapshot()
+
+
 def test_changes_ignore_the_capacity(ledger: Ledger) -> None:
     ledger.claim(WEB, {NODE: {"MEMORY_MB": 10}}, {})
     before = generations(ledger)

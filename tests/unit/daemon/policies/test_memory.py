@@ -110,3 +110,14 @@ def test_future_times_become_the_present() -> None:
 
 def test_moved_instances_rest_during_the_cool_down() -> None:
     assert resting({"web": 10.0, "mail": 20.0}, PolicySettings(cool_down_seconds=15.0), 30.0) == ["mail"]
+
+
+def test_refund_keeps_what_others_noted_meanwhile() -> None:
+    memories = PolicyMemories({"rebalance": PolicyMemory()}, moved={"web": 5.0}, switched={"node1": 6.0})
+    charge = memories.charge("rebalance", Expense(1000.0, 1, 10, "p1"), ["web", "db", "mail"], ["node1"])
+    memories.moved |= {"by-hand": 1000.5, "mail": 1000.5}
+    memories.switched |= {"node9": 1000.5}
+    memories.refund(charge)
+    assert memories.moved == {"web": 5.0, "by-hand": 1000.5, "mail": 1000.5}
+    assert memories.switched == {"node1": 6.0, "node9": 1000.5}
+    assert not memories.memories["rebalance"].spent

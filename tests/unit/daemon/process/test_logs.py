@@ -1,5 +1,6 @@
 """The log: written to whoever reads it, and no burden to the daemon when nobody does."""
 
+import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -40,6 +41,22 @@ def test_counts_lost_lines(pipe: Pipe) -> None:
     told, last = os.read(pipe[0], 1 << 20).splitlines()
     assert json.loads(told) == {"event": "log lines lost", "lines": count - kept}
     assert last == b"last"
+
+
+def test_line_that_was_begun_is_finished_before_any_other(pipe: Pipe) -> None:
+    fcntl.fcntl(pipe[1], fcntl.F_SETPIPE_SZ, 8192)
+    outlet, received = NonBlockingLog(pipe[1]), b""
+    for size in (3000, 9000, 20_000, 10, 5000, 1):
+        outlet.write(b"%d" % size + b"x" * size + b"\n")
+        received += os.read(pipe[0], 5000)
+    for _ in range(10):
+        outlet.write(b"last\n")
+        received += os.read(pipe[0], 1 << 20)
+    lines = received.splitlines()
+    whole = {b"%d" % size + b"x" * size for size in (3000, 9000, 20_000, 10, 5000, 1)}
+    assert all(line in whole or line == b"last" or b"log lines lost" in line for line in lines)
+    assert lines[:2] == [b"3000" + b"x" * 3000, b"9000" + b"x" * 9000]
+    assert lines[-1] == b"last"
 
 
 def test_reports_a_client_that_no_longer_reads(pipe: Pipe) -> None:

@@ -134,6 +134,24 @@ async def test_damaged_configuration_changes_nothing(autojump_clock: MockClock, 
         assert asked(luxid) == [UNITS, UNITS]
 
 
+async def test_error_ends_with_the_next_good_round_where_nodes_are_not_asked(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    file = tmp_path / "config.data"
+    file.write_bytes(config_data(world())[:-30])
+    pool = Pool(DesiredUnit(StorageType.RADOS, "rbd"), 1000)
+    async with (
+        ganeti(world()) as luxid,
+        following(luxid, StoragePollSettings("never", 600, (pool,)), file) as sync,
+    ):
+        for _ in range(3):
+            await trio.sleep(30)
+            assert str(sync.status()["storage"]["error"]).startswith("Ganeti's configuration: ")
+        write(file, world())
+        await trio.sleep(30)
+        assert sync.status()["storage"]["error"] is None
+
+
 async def test_few_nodes_are_asked_at_a_time(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
