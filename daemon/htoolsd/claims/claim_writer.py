@@ -147,6 +147,7 @@ class ClaimWriter:
         """
         before = self.claims.living
         self.claims.record(response, claimant)
+        made = self.claims.living.keys()
         names = [promise.name for promise in response.promises] if claimant else []
         late = trio.current_time() >= until
         self._in_progress.update(names)
@@ -154,7 +155,7 @@ class ClaimWriter:
             await self._write(names, {} if late else basis.generations)
         except (ConflictError, CapacityError) as error:
             if await self._must_repeat(names, basis, error):
-                self._take_back({*names, *response.about}, before)
+                self._take_back({*names, *response.about}, before, made)
                 return ClaimResult(until=min(until, trio.current_time() + self._wait))
             if isinstance(error, CapacityError):
                 return ClaimResult(f"; exceeds the capacity in the ledger: {error}")
@@ -238,10 +239,16 @@ class ClaimWriter:
             self._ledger.claims.conflicts += 1
         return changed or conflicts
 
-    def _take_back(self, names: Collection[str], before: Mapping[str, Claim]) -> None:
-        """Return to the claims ``before`` a decision that is repeated; other claims stay as they are now."""
-        others = {name: claim for name, claim in self.claims.living.items() if name not in names}
-        self.claims.living = others | {name: before[name] for name in names if name in before}
+    def _take_back(self, names: Collection[str], before: Mapping[str, Claim], made: Collection[str]) -> None:
+        """Return to the claims ``before`` a decision that is repeated; other claims stay as they are now.
+
+        A claim that the decision has ``made`` and that has ended meanwhile does not come back.
+        """
+        living = self.claims.living
+        again = {
+            name: before[name] for name in names if name in before and (name in living or name not in made)
+        }
+        self.claims.living = {name: claim for name, claim in living.items() if name not in names} | again
 
     @property
     def _limit(self) -> float:

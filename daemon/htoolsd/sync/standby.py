@@ -21,6 +21,8 @@ from htoolsd.damaged_files import set_aside
 
 _log = structlog.get_logger()
 
+_RETRY = 10.0  # seconds after a failed write
+_LAST_SECONDS = 2.0  # for the last write
 _LARGEST = 64 << 20  # bytes
 
 # Nodes as they last reported, without their instances, by name.
@@ -65,6 +67,8 @@ class StandbyFile:
     def __init__(self, path: str) -> None:
         self._path = path
         self._error = ""
+        self._waiting: tuple[StandbyNodes, Cluster] | None = None
+        self._news = trio.Event()
 
     async def read(self) -> StandbyNodes:
         """Return the figures in the file. Nodes whose row is damaged are left out."""
@@ -84,14 +88,39 @@ class StandbyFile:
                     await trio.to_thread.run_sync(set_aside, self._path)
         return {node.name: node for node in nodes}
 
-    async def write(self, known: StandbyNodes, cluster: Cluster) -> None:
-        """Replace the content of the file."""
-        if not self._path:
+    def put(self, known: StandbyNodes, cluster: Cluster) -> None:
+        """Have the content of the file replaced soon."""
+        if self._path:
+            self._waiting = known, cluster
+            self._news.set()
+
+    async def run(self) -> None:
+        """Write the newest figures until cancelled, again and again while that fails."""
+        try:
+            while True:
+                await self._news.wait()
+                self._news = trio.Event()
+                await self.write()
+                if self._waiting is not None:
+                    self._news.set()
+                    await trio.sleep(_RETRY)
+        finally:
+            with trio.move_on_after(_LAST_SECONDS, shield=True):
+                await self.write()
+
+    async def write(self) -> None:
+        """Write what waits. Failures are logged."""
+        if self._waiting is None:
             return
+        waiting = known, cluster = self._waiting
         nodes = [known[name] for name in sorted(known)]
         try:
-            await trio.to_thread.run_sync(write_text, self._path, standby.dump(cluster, nodes))
+            await trio.to_thread.run_sync(
+                lambda: write_text(self._path, standby.dump(cluster, nodes)), abandon_on_cancel=True
+            )
             self._error = ""
+            if self._waiting is waiting:
+                self._waiting = None
         except HtoolsError as error:
             if str(error) != self._error:
                 self._error = str(error)

@@ -243,7 +243,9 @@ class Sync:
         """Follow the cluster until cancelled."""
         self.model = replace(self.model, standby=await self._standby_file.read())
         try:
-            await self._follow()
+            async with open_nursery() as nursery:
+                nursery.start_soon(self._standby_file.run)
+                await self._follow()
         finally:
             self._acting.close()
 
@@ -415,7 +417,7 @@ class Sync:
             if self.model.asked and self.model.generations != known:
                 self._models.append(self.model)
             if self.model.standby is not before and self.model.cluster:
-                await self._standby_file.write(self.model.standby, self.model.cluster)
+                self._standby_file.put(self.model.standby, self.model.cluster)
 
     def _rows(self) -> int:
         return len(self.model.cluster.instances) if self.model.cluster else 0

@@ -193,12 +193,15 @@ async def test_refused_claim_is_not_written_while_it_is_decided_again(
 async def test_claims_that_end_while_a_decision_is_repeated_stay_ended(
     path: Path, mock_clock: MockClock
 ) -> None:
+    """Also one on the instance that the decision is about."""
     async with daemon(path) as here:
         await here.decided(promise("ended", "b"))
+        await here.decided(promise("new", "b"))
         reconcile = here.view.reconcile
 
         async def cancel() -> None:
             here.claims.cancel("ended")
+            here.claims.cancel("new")
             await reconcile()
 
         here.view.reconcile = cancel  # type: ignore[method-assign]

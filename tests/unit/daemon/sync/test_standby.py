@@ -5,11 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import structlog
+import trio
+from trio.testing import MockClock
 
 from ganeti_htools.backends import standby
 from ganeti_htools.model.cluster import Cluster, Node
 from ganeti_htools.model.types import DiskTemplate
-from htoolsd.sync.standby import StandbyFile, revise_standby, with_standby
+from htoolsd.sync.standby import StandbyFile, StandbyNodes, revise_standby, with_standby
 from tests.support import by_hand
 from tests.support.by_hand import instance
 from tests.support.seeds import few
@@ -29,6 +32,12 @@ def silent(cluster: Cluster, name: str) -> Cluster:
         Node(node.name, node.group, offline=True) if node.name == name else node for node in cluster.nodes
     ]
     return replace(cluster, nodes=tuple(nodes), instances=cluster.instances[:2])
+
+
+async def write(path: Path, known: StandbyNodes, cluster: Cluster) -> None:
+    file = StandbyFile(str(path))
+    file.put(known, cluster)
+    await file.write()
 
 
 def test_node_is_recorded_without_its_instances() -> None:
@@ -68,7 +77,7 @@ async def test_figures_survive_the_daemon(tmp_path: Path) -> None:
     cluster, file = described(excl_stor=True, t_spindles=7, f_spindles=5), tmp_path / "standby.data"
     known = revise_standby({}, None, cluster)
     assert await StandbyFile(str(file)).read() == {}
-    await StandbyFile(str(file)).write(known, cluster)
+    await write(file, known, cluster)
     again = await StandbyFile(str(file)).read()
     assert again == known
     assert revise_standby(again, None, cluster) is again
@@ -83,7 +92,7 @@ async def test_damaged_file_counts_as_none(tmp_path: Path, content: bytes) -> No
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [content]
     cluster = described()
     known = revise_standby({}, None, cluster)
-    await StandbyFile(str(file)).write(known, cluster)
+    await write(file, known, cluster)
     assert await StandbyFile(str(file)).read() == known
 
 
@@ -101,7 +110,7 @@ async def test_nodes_with_readable_rows_count(
 ) -> None:
     cluster, file = described(), tmp_path / "standby.data"
     known = revise_standby({}, None, cluster)
-    await StandbyFile(str(file)).write(known, cluster)
+    await write(file, known, cluster)
     file.write_bytes(file.read_bytes().replace(old, new))
     assert await StandbyFile(str(file)).read() == {name: known[name] for name in names}
 
@@ -109,7 +118,7 @@ async def test_nodes_with_readable_rows_count(
 @pytest.mark.parametrize("seed", few(range(50), 5000))
 async def test_damaged_bytes_end_nothing(tmp_path: Path, seed: range) -> None:
     cluster, file = described(), tmp_path / "standby.data"
-    await StandbyFile(str(file)).write(revise_standby({}, None, cluster), cluster)
+    await write(file, revise_standby({}, None, cluster), cluster)
     whole = file.read_bytes()
     for number in seed:
         chance = random.Random(number)
@@ -121,12 +130,37 @@ async def test_damaged_bytes_end_nothing(tmp_path: Path, seed: range) -> None:
         with_standby(cluster, revise_standby(found, None, silent(cluster, "n2")))
 
 
-async def test_unwritable_file_is_logged_once(tmp_path: Path) -> None:
-    cluster = described()
+async def test_failed_write_is_logged_once_and_repeated(tmp_path: Path, autojump_clock: MockClock) -> None:
+    cluster, directory = described(), tmp_path / "none"
     known = revise_standby({}, None, cluster)
-    await StandbyFile(str(tmp_path / "none" / "standby.data")).write(known, cluster)
-    await StandbyFile("").write(known, cluster)
-    assert not list(tmp_path.iterdir())
+    file = StandbyFile(str(directory / "standby.data"))
+    with structlog.testing.capture_logs() as log:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(file.run)
+            file.put({}, cluster)
+            await trio.sleep(25)
+            file.put(known, cluster)
+            directory.mkdir()
+            await trio.sleep(25)
+            assert await file.read() == known
+            nursery.cancel_scope.cancel()
+    assert [line["event"] for line in log] == ["figures of standby nodes not written"]
+
+
+async def test_last_figures_are_written_at_the_end(tmp_path: Path) -> None:
+    cluster, file = described(), StandbyFile(str(tmp_path / "standby.data"))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(file.run)
+        await trio.testing.wait_all_tasks_blocked()
+        file.put(revise_standby({}, None, cluster), cluster)
+        nursery.cancel_scope.cancel()
+    assert len(await file.read()) == 3
+
+
+async def test_without_a_path_nothing_is_written(tmp_path: Path) -> None:
+    file, cluster = StandbyFile(""), described()
+    file.put(revise_standby({}, None, cluster), cluster)
+    await file.write()
 
 
 def test_written_text_is_read_back() -> None:
