@@ -171,14 +171,12 @@ class Decisions:
         try:
             options, source = understand(args, file)
             claimant = claimant_of(args, file)
-            known, ages = self._known()
             attempt = DecisionAttempt(self._turn)
             with attempt.scope:
-                outcome = await trio.to_thread.run_sync(
+                outcome, ages = await trio.to_thread.run_sync(
                     self._decide,
                     source,
                     options,
-                    known,
                     claimant,
                     abandon_on_cancel=True,
                     limiter=cast(trio.CapacityLimiter, attempt),  # trio documents any object alike
@@ -243,9 +241,10 @@ class Decisions:
         self,
         source: PassedFile | str,
         options: PlacementOptions,
-        known: Known | None,
         claimant: Claimant | None,
-    ) -> Response | HtoolsError:
+    ) -> tuple[Response | HtoolsError, Ages]:
+        """Decide in a thread, on what is known now. Return the ages of that, too."""
+        known, ages = trio.from_thread.run_sync(self._known)
         data = source.encode() if isinstance(source, str) else read_request(source, self._largest)
         if not has_at_most(data, MAX_VALUES):
             raise RefusalError(Refusal.FILE, f"the request has more than {MAX_VALUES} values")
@@ -253,11 +252,11 @@ class Decisions:
             response = self._with_claims(data, options, known, claimant)
             summary = response.summary
             refused = summary.request == "allocate" and summary.refusal is not None
-            return replace(response, data=data) if refused else response
+            return (replace(response, data=data) if refused else response), ages
         except TooLargeError as err:
             raise RefusalError(Refusal.FILE, str(err)) from None
         except HtoolsError as err:
-            return untraced(err)
+            return untraced(err), ages
 
     def _with_claims(
         self, data: bytes, options: PlacementOptions, known: Known | None, claimant: Claimant | None

@@ -209,6 +209,26 @@ async def test_decides_one_at_a_time_in_order(engine: Engine, decisions: Decisio
     assert counts(decisions) == {"served": 3}
 
 
+async def test_data_and_its_ages_are_those_of_the_turn(engine: Engine) -> None:
+    ages = iter([{"live": 1.0}, {"live": 2.0}])
+    decisions = Decisions(patience=1000, longest=1000, largest=1000, known=lambda: (KNOWN, next(ages)))
+    answers: list[Any] = []
+
+    async def ask(text: str) -> None:
+        answers.append(await decisions.decide({"request": text}, None))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask, "first")
+        assert await engine.next_begun() == b"first"
+        nursery.start_soon(ask, "second")
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert next(ages) == {"live": 2.0}
+        ages = iter([{"live": 3.0}])
+        for _ in range(2):
+            engine.outcomes.put("{}")
+    assert [answer["ages"] for answer in answers] == [{"live": 1.0}, {"live": 3.0}]
+
+
 async def test_abandoned_decision_keeps_its_turn_until_it_ends(engine: Engine, decisions: Decisions) -> None:
     async with trio.open_nursery() as nursery:
         async with trio.open_nursery() as client:
