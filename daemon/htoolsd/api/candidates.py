@@ -1,16 +1,17 @@
 """The method about allocation candidates."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
-from htoolsd.api import ledger_arguments as given
 from htoolsd.api import ledger_names as named
-from htoolsd.api.ledger import CONSUMER, allocations_to_json, do
+from htoolsd.api.ledger import allocations_to_json, do
+from htoolsd.api.ledger_arguments import CONSUMER, Amounts
 from htoolsd.ledger.candidates import allocation_candidates, pools_of_nodes
 from htoolsd.ledger.diff import SyncedState
 from htoolsd.ledger.worker import LedgerWorker
-from htoolsd.socket.methods import Args, File, method
+from htoolsd.socket.arguments import Name
+from htoolsd.socket.methods import method
 from htoolsd.socket.roles import Role
 
 if TYPE_CHECKING:
@@ -31,27 +32,27 @@ class CandidateMethods:
         "Lists the nodes and pools that have room for amounts. First comes the one that leaves the largest"
         " share of its scarcest class (left). A candidate is a node that is online, with a pool that it sees"
         " if pool space is wanted, or a pool. Its allocations can be claimed, with the generations.",
-        {
-            "resources": "object: amounts by resource class",
-            "group": "only nodes of this node group, and pools that they see; optional",
-            "consumer": f"count what it has as free: {CONSUMER}; optional",
-        },
         role=Role.READ,
     )
-    async def candidates(self, args: Args, _file: File) -> object:
-        wanted, group = given.resources(args), given.name_if_any(args, "group")
-        name, synced = given.name_if_any(args, "consumer"), self._synced()
+    async def candidates(
+        self,
+        resources: Amounts,
+        group: Annotated[Name | None, "only nodes of this node group, and pools that they see"] = None,
+        consumer: Annotated[Name | None, f"count what it has as free: {CONSUMER}"] = None,
+    ) -> object:
+        synced = self._synced()
         if synced is None:
             raise RefusalError(Refusal.CLUSTER, "the cluster is not known yet; ask again")
         desired = synced.desired
 
         def work(ledger: "Ledger") -> list[dict[str, object]]:
             nodes = pools_of_nodes(desired, group)
-            consumer = None if name is None else named.new_consumer(name, desired.resources.cluster)[0]
+            cluster = desired.resources.cluster
+            uuid = None if consumer is None else named.new_consumer(consumer, cluster)[0]
             now = ledger.refresh(synced.snapshot)
             return [
                 {"left": each.shares[0], "allocations": allocations_to_json(each.allocations, now)}
-                for each in allocation_candidates(now, nodes, wanted, consumer)
+                for each in allocation_candidates(now, nodes, resources, uuid)
             ]
 
         return await do(self._worker, work)

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
 import trio
@@ -14,7 +14,7 @@ from ganeti_htools.luxi import relayed
 from ganeti_htools.luxi.queries import ClusterAnswers
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.units_in_use import units_in_use
-from htoolsd.socket.methods import Args, File, flag, method
+from htoolsd.socket.methods import method
 from htoolsd.socket.roles import Role
 from htoolsd.sync.model import Model
 from htoolsd.sync.sync import NotSyncedError, Sync
@@ -65,14 +65,14 @@ class ClusterMethods:
         " instances (updating), so that their free amounts are computed, and why; and the last known figures"
         " of nodes that do not report, without their instances, in the text format (standby). Claims and"
         " promises count as reserved.",
-        {
-            "fresh": "true to ask Ganeti for the configuration, nodes whose instances have changed for their"
-            " figures, and the ledger for claims, first; optional"
-        },
         role=Role.READ,
     )
-    async def cluster(self, args: Args, _file: File) -> object:
-        fresh = flag("cluster", args, "fresh")
+    async def cluster(
+        self,
+        fresh: Annotated[
+            bool, "true to ask Ganeti, the nodes whose instances have changed, and the ledger first"
+        ] = False,
+    ) -> object:
         old = await self._sync.poll_configuration() if fresh else None
         why = await self._sync.poll_updates() if fresh and old is None else old
         if fresh:
@@ -107,7 +107,7 @@ class ClusterMethods:
         " the nodes that see each pool, and the age of each kind of data, in seconds.",
         role=Role.READ,
     )
-    async def storage(self, _args: Args, _file: File) -> object:
+    async def storage(self) -> object:
         cluster = self._sync.model.cluster
         if cluster is None:
             raise RefusalError(Refusal.CLUSTER, f"the cluster is not known yet{self._why()}")
@@ -118,7 +118,7 @@ class ClusterMethods:
         "Asks Ganeti for all data again, and returns the age of each kind of data, in seconds.",
         role=Role.DECIDE,
     )
-    async def refresh(self, _args: Args, _file: File) -> object:
+    async def refresh(self) -> object:
         try:
             await self._sync.poll_all()
         except NotSyncedError as error:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, field, replace
 from math import inf
 from statistics import median
-from typing import cast
+from typing import Annotated, cast
 
 import structlog
 import trio
@@ -18,14 +18,15 @@ from ganeti_htools.model.errors import HtoolsError, inconsistency_warning, print
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.planning.decision import Cache, Known, Response, TooLargeError, respond, with_note
 from ganeti_htools.planning.promises import Promise
-from htoolsd.api.request import claimant_of, read_request, understand
+from htoolsd.api.request import read_request, understand
 from htoolsd.api.turn import MAX_HUNG, DecisionAttempt, DecisionTurn
 from htoolsd.claims.claim import Claimant
 from htoolsd.claims.claim_writer import ClaimWriter, DecisionBasis
 from htoolsd.history import entries
 from htoolsd.history.entries import HistoryEntry
 from htoolsd.metrics.durations import Durations
-from htoolsd.socket.methods import Args, File, method
+from htoolsd.socket.arguments import Check
+from htoolsd.socket.methods import File, method
 from htoolsd.socket.peer import PassedFile, describe_caller
 from htoolsd.socket.roles import Role
 
@@ -34,6 +35,7 @@ _log = structlog.get_logger()
 Ages = dict[str, float]
 
 MAX_VALUES = 1_000_000  # in a request; 10,000 instances need a third
+_Words = Annotated[tuple[str, ...], Check("a list of strings", lambda words: {*map(type, words)} <= {str})]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,20 +159,24 @@ class Decisions:
         " instance its possible groups, the best first, with their policy, the cluster's score afterwards (or"
         " the lost allocations) and the nodes. The request is an open regular file, passed with the call"
         " (SCM_RIGHTS) and read from its beginning.",
-        {
-            "arguments": "list of strings, the --KEY=VALUE options of the request; optional",
-            "request": "the text of the request, instead of a file; optional",
-            "claim": "whether the decision claims its resources, so that later ones count them; optional,"
-            " otherwise true for a passed file and false for a text",
-        },
         role=Role.DECIDE,
     )
-    async def decide(self, args: Args, file: File) -> object:
+    async def decide(
+        self,
+        file: File,
+        arguments: Annotated[_Words, "list of strings, the --KEY=VALUE options of the request"] = (),
+        request: Annotated[str | None, "the text of the request, instead of a file"] = None,
+        claim: Annotated[
+            bool | None, "whether to claim the resources (true for a file, false for a text)"
+        ] = None,
+    ) -> object:
         """Raises RefusalError."""
         began = trio.current_time()
         try:
-            options, source = understand(args, file)
-            claimant = claimant_of(args, file)
+            options, source = understand(arguments, request, file)
+            claimant: Claimant | None = "hand" if claim else None
+            if claim is None and file is not None:  # as jobs call it
+                claimant = "job"
             attempt = DecisionAttempt(self._turn)
             with attempt.scope:
                 outcome, ages = await trio.to_thread.run_sync(

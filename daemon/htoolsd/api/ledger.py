@@ -7,7 +7,7 @@ Answers have generations. A call that changes something may name them, and is re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import trio
 
@@ -30,7 +30,8 @@ from htoolsd.ledger.records import (
     UnavailableError,
 )
 from htoolsd.ledger.worker import LedgerWorker, Work
-from htoolsd.socket.methods import Args, File, method
+from htoolsd.socket.arguments import Name
+from htoolsd.socket.methods import method
 from htoolsd.socket.roles import Role
 
 if TYPE_CHECKING:
@@ -46,12 +47,9 @@ _REFUSALS: Mapping[type[LedgerError], Refusal] = {
 _KINDS: Mapping[Kind, str] = {"node": "a node", "instance": "an instance", "plan": "a plan", "claim": ""}
 
 
-_PROVIDER = "its uuid, its name (CLUSTER/NODE), the node of this cluster, or the beginning up to a dot"
-CONSUMER = "its uuid, its name (CLUSTER/INSTANCE), or the instance of this cluster"
-_GENERATION = (
-    "the generation of the consumer in the last answer, null for a new consumer; optional, without it any"
-    " generation is accepted"
-)
+_OneProvider = Annotated[Name | None, f"only this one: {given.PROVIDER}"]
+_OneConsumer = Annotated[Name | None, f"only this one: {given.CONSUMER}, or the beginning up to a dot"]
+_NO_GENERATIONS: Mapping[str, int] = {}
 
 
 class LedgerMethods:
@@ -89,92 +87,91 @@ class LedgerMethods:
         " of its inventories and allocations.",
         role=Role.READ,
     )
-    async def providers(self, _args: Args, _file: File) -> object:
+    async def providers(self) -> object:
         return [asdict(each) for each in await do(self._worker, lambda ledger: ledger.providers())]
 
     @method(
         "Returns the inventories of resource providers, by resource class. Sizes are MiB.",
-        {"provider": f"only this one: {_PROVIDER}; optional"},
         role=Role.READ,
     )
-    async def inventory(self, args: Args, _file: File) -> object:
-        return self._inventories(await self._standings(args))
+    async def inventory(self, provider: _OneProvider = None) -> object:
+        return self._inventories(await self._standings(provider))
 
     @method(
         "Returns the amount of each resource class that is allocated from resource providers, and their"
         " capacity.",
-        {"provider": f"only this one: {_PROVIDER}; optional"},
         role=Role.READ,
     )
-    async def usage(self, args: Args, _file: File) -> object:
-        return list(map(_usages, await self._standings(args)))
+    async def usage(self, provider: _OneProvider = None) -> object:
+        return list(map(_usages, await self._standings(provider)))
 
     @method(
         "Sets a provider's inventory of a resource class, in a tag of the node (of the cluster for a pool),"
         " by a job, and in the ledger. Figures that are not given stay as they are. Of MEMORY_MB, VCPU,"
         " CUSTOM_SPINDLES and CUSTOM_DISK_MIB_..., total and allocation_ratio follow Ganeti. Refused as a"
         " conflict if the generation has changed, or if a removed inventory is in use.",
-        {
-            "provider": _PROVIDER,
-            "generation": "of the provider, from the last answer",
-            "resource_class": "MEMORY_MB, VCPU, or CUSTOM_ with capitals, digits and underscores",
-            "total": "the amount; needed for a new inventory",
-            "reserved": "the part of it that is not allocated; optional (0)",
-            "min_unit": "the smallest amount of an allocation; optional (1)",
-            "max_unit": "the largest amount of an allocation, null for no limit; optional (null)",
-            "step_size": "amounts are multiples of it; optional (1)",
-            "allocation_ratio": "overcommit factor; optional (1.0)",
-            "remove": "true to remove this inventory (refused while it is in use); optional",
-        },
         role=Role.ACT,
         recorded=True,
     )
-    async def set_inventory(self, args: Args, _file: File) -> object:
-        name, generation = given.name(args, "provider"), given.generation(args, "generation")
-        resource_class, cluster = given.resource_class(args), self._cluster()
+    async def set_inventory(
+        self,
+        provider: Annotated[Name, given.PROVIDER],
+        generation: Annotated[given.Count, "of the provider, from the last answer"],
+        resource_class: given.ResourceClass,
+        total: Annotated[given.Count, "the amount, needed for a new inventory"] = given.NOT_GIVEN,
+        reserved: Annotated[given.Count, "the part of it that is not allocated (0)"] = given.NOT_GIVEN,
+        min_unit: Annotated[given.Positive, "the smallest amount of an allocation (1)"] = given.NOT_GIVEN,
+        max_unit: Annotated[given.Positive | None, "the largest, null for no limit"] = given.NOT_GIVEN,
+        step_size: Annotated[given.Positive, "amounts are multiples of it (1)"] = given.NOT_GIVEN,
+        allocation_ratio: Annotated[given.Number, "overcommit factor (1.0)"] = given.NOT_GIVEN,
+        remove: given.Remove = False,
+    ) -> object:
+        cluster = self._cluster()
+        counts = {"total": total, "reserved": reserved, "min_unit": min_unit, "max_unit": max_unit}
+        figures = counts | {"step_size": step_size, "allocation_ratio": allocation_ratio}
 
         def check(ledger: "Ledger") -> tuple[Provider, Inventory | None]:
-            provider = named.provider(ledger, name, cluster)
-            (before,) = ledger.provider_usages(provider.uuid)
-            if before.provider.generation != generation:
-                was = before.provider.generation
-                raise ConflictError(f"{provider.name}: generation is {was}, not {generation}; read it again")
+            found = named.provider(ledger, provider, cluster)
+            (before,) = ledger.provider_usages(found.uuid)
+            if (was := before.provider.generation) != generation:
+                raise ConflictError(f"{found.name}: generation is {was}, not {generation}; read it again")
             present = before.inventories.get(resource_class)
             if resource_class == VCPU and present is not None and self._limits_vcpus():
                 follows = present.max_unit == present.total  # the node's CPUs, no setting
                 present = replace(present, max_unit=None if follows else present.max_unit)
-            new = given.inventory(args, resource_class, present)
+            new = given.inventory(resource_class, present, remove, figures)
             if new is None and before.used.get(resource_class):
-                users = _users(ledger.snapshot(), provider, resource_class)
+                users = _users(ledger.snapshot(), found, resource_class)
                 raise ConflictError(f"the inventory is in use by {users}; release or move them first")
-            return provider, new
+            return found, new
 
         def write(ledger: "Ledger") -> tuple[ProviderUsage, ...]:
-            (now,) = ledger.provider_usages(provider.uuid)
+            (now,) = ledger.provider_usages(owner.uuid)
             present = now.inventories.get(resource_class)
             if inventory is None if present is None else replace(present, tagged=False) == inventory:
                 return (now,)
-            ledger.set_inventory(provider.uuid, now.provider.generation, resource_class, inventory)
-            return ledger.provider_usages(provider.uuid)
+            ledger.set_inventory(owner.uuid, now.provider.generation, resource_class, inventory)
+            return ledger.provider_usages(owner.uuid)
 
         async with self._setting:
             self._check_obstacle()
-            provider, inventory = await do(self._worker, check)
-            if provider.name.startswith(f"{cluster}/"):
-                await self._tag(provider.name.removeprefix(f"{cluster}/"), resource_class, inventory)
+            owner, inventory = await do(self._worker, check)
+            if owner.name.startswith(f"{cluster}/"):
+                await self._tag(owner.name.removeprefix(f"{cluster}/"), resource_class, inventory)
             return self._inventories(await self._change(write))
 
     @method(
         "Lists the allocations of consumers, by provider. promised: a decision of the daemon has made them."
         " beyond: they exceed the capacity.",
-        {"consumer": f"only this one: {CONSUMER}, or the beginning up to a dot; optional"},
         role=Role.READ,
     )
-    async def allocations(self, args: Args, _file: File) -> object:
-        name, cluster = given.name_if_any(args, "consumer"), self._cluster()
+    async def allocations(self, consumer: _OneConsumer = None) -> object:
+        cluster = self._cluster()
 
         def work(ledger: "Ledger") -> LedgerSnapshot:
-            return ledger.snapshot(None if name is None else named.consumer(ledger, name, cluster).uuid)
+            return ledger.snapshot(
+                None if consumer is None else named.consumer(ledger, consumer, cluster).uuid
+            )
 
         contents = await do(self._worker, work)
         return [_allocations(each, contents) for each in contents.consumers.values()]
@@ -182,38 +179,34 @@ class LedgerMethods:
     @method(
         "Allocates resources to a consumer, all or nothing, in place of its last claim (replaced). Refused as"
         " a conflict if another client was first, as no-capacity if there is not enough.",
-        {
-            "consumer": CONSUMER,
-            "allocations": "object: by provider, an object of amounts by resource class",
-            "generations": "object: by provider, the generation on which the claim is based; optional for"
-            " each, without it any generation is accepted",
-            "consumer_generation": _GENERATION,
-            "seconds": "time after which the claim ends; optional",
-        },
         role=Role.DECIDE,
         recorded=True,
     )
-    async def claim(self, args: Args, _file: File) -> object:
-        name, generation = given.name(args, "consumer"), given.consumer_generation(args)
-        amounts, generations = given.allocations(args), given.generations(args)
-        seconds, cluster = given.seconds(args), self._cluster()
-
-        expires = None
+    async def claim(
+        self,
+        consumer: Annotated[Name, given.CONSUMER],
+        allocations: given.AmountsByProvider,
+        generations: given.Generations = _NO_GENERATIONS,
+        consumer_generation: given.ConsumerGeneration = given.NOT_GIVEN,
+        seconds: Annotated[given.Number | None, "time after which the claim ends"] = None,
+    ) -> object:
+        cluster, expires = self._cluster(), None
         if seconds is not None:
             expires = time.time() + seconds
             self._worker.ends.note(expires, seconds, trio.current_time())
 
         def work(ledger: "Ledger") -> list[dict[str, object]]:
-            uuid, full_name = named.new_consumer(name, cluster)
+            uuid, full_name = named.new_consumer(consumer, cluster)
             had = ledger.snapshot(uuid)
             before = had.consumers.get(uuid)
             if before is not None and before.kind != "claim":
                 raise LedgerError(f"{full_name} already exists, as {_KINDS[before.kind]}")
-            was = before.generation if before is not None and generation is None else generation
-            uuids = {each: named.provider(ledger, each, cluster).uuid for each in {*amounts, *generations}}
+            generation = _generation(consumer_generation, before)
+            names = {*allocations, *generations}
+            uuids = {each: named.provider(ledger, each, cluster).uuid for each in names}
             ledger.claim(
-                Consumer(uuid, full_name, "claim", was or 0, expires),
-                {uuids[each]: requested for each, requested in amounts.items()},
+                Consumer(uuid, full_name, "claim", generation, expires),
+                {uuids[each]: requested for each, requested in allocations.items()},
                 {uuids[each]: number for each, number in generations.items()},
             )
             replaced = None if before is None else _allocations(before, had)["allocations"]
@@ -224,19 +217,21 @@ class LedgerMethods:
 
     @method(
         "Ends a claim, and returns it. Allocations of what exists in Ganeti cannot be released.",
-        {"consumer": f"{CONSUMER}, or the beginning up to a dot", "consumer_generation": _GENERATION},
         role=Role.DECIDE,
         recorded=True,
     )
-    async def release(self, args: Args, _file: File) -> object:
-        name, generation = given.name(args, "consumer"), given.consumer_generation(args)
+    async def release(
+        self,
+        consumer: Annotated[Name, f"{given.CONSUMER}, or the beginning up to a dot"],
+        consumer_generation: given.ConsumerGeneration = given.NOT_GIVEN,
+    ) -> object:
         cluster = self._cluster()
 
         def work(ledger: "Ledger") -> Consumer:
-            found = named.consumer(ledger, name, cluster)
+            found = named.consumer(ledger, consumer, cluster)
             if not found.is_claim:
                 raise LedgerError(f"{found.name} exists in Ganeti; expected a claim")
-            ledger.release(found.uuid, found.generation if generation is None else generation)
+            ledger.release(found.uuid, _generation(consumer_generation, found))
             return found
 
         released = await self._change(work)
@@ -249,8 +244,8 @@ class LedgerMethods:
         reserves = self._reserves()
         return [_inventories(each, reserves.get(each.provider.uuid, 0)) for each in standings]
 
-    async def _standings(self, args: Args) -> tuple[ProviderUsage, ...]:
-        name, cluster = given.name_if_any(args, "provider"), self._cluster()
+    async def _standings(self, name: str | None) -> tuple[ProviderUsage, ...]:
+        cluster = self._cluster()
 
         def work(ledger: "Ledger") -> tuple[ProviderUsage, ...]:
             return ledger.provider_usages(
@@ -276,6 +271,11 @@ async def do(worker: LedgerWorker, work: Work[T]) -> T:
         return await worker.do(work)
     except LedgerError as error:
         raise RefusalError(_REFUSALS.get(type(error), Refusal.ARGUMENTS), str(error)) from None
+
+
+def _generation(argument: int | None, consumer: Consumer | None) -> int | None:
+    """Return the generation that a consumer must have: any if not given, 0 for null (a new consumer)."""
+    return consumer.generation if consumer and argument == given.NOT_GIVEN else max(0, argument or 0)
 
 
 def _users(content: LedgerSnapshot, provider: Provider, resource_class: str) -> str:

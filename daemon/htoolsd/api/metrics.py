@@ -1,7 +1,7 @@
 """The method ``metrics``: the figures of the daemon and the cluster for Prometheus."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import structlog
 import trio
@@ -12,7 +12,7 @@ from htoolsd.metrics.declarations import METRICS
 from htoolsd.metrics.durations import Durations
 from htoolsd.metrics.exporter import EXPORTER_METRICS, JobTimes, query_jobs
 from htoolsd.metrics.metric import CONTENT_TYPE, render
-from htoolsd.socket.methods import Args, File, flag, method
+from htoolsd.socket.methods import method
 from htoolsd.socket.roles import Role
 from htoolsd.sync.sync import Sync
 
@@ -35,14 +35,13 @@ class MetricsMethods:
     @method(
         "Returns the figures of the daemon and the cluster in the text format of Prometheus (text), and the"
         " format's name (content_type).",
-        {"exporter_names": "true to add the metrics of prometheus-ganeti-exporter; optional"},
         role=Role.READ,
     )
-    async def metrics(self, args: Args, _file: File) -> object:
-        return {
-            "content_type": CONTENT_TYPE,
-            "text": await self.text(flag("metrics", args, "exporter_names")),
-        }
+    async def metrics(
+        self,
+        exporter_names: Annotated[bool, "true to add the metrics of prometheus-ganeti-exporter"] = False,
+    ) -> object:
+        return {"content_type": CONTENT_TYPE, "text": await self.text(exporter_names)}
 
     async def text(self, exporter_names: bool = False) -> str:
         """Return the metrics in the text format."""

@@ -2,7 +2,7 @@
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from htoolsd.notify.notifier import Notifier
-from htoolsd.socket.methods import Args, File, method
+from htoolsd.socket.methods import method
 from htoolsd.socket.roles import Role
 
 
@@ -16,7 +16,7 @@ class NotifyMethods:
         "Sends a test event to the program or the address of [notify], and returns the outcome.",
         role=Role.ACT,
     )
-    async def notify(self, _args: Args, _file: File) -> object:
+    async def notify(self) -> object:
         way = self._notifier.status()["way"]
         if way is None:
             raise RefusalError(Refusal.ARGUMENTS, "notify: [notify] has neither program nor url")

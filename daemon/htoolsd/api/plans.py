@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any, cast, get_args
+from typing import Annotated, Any, cast, get_args
 
 import orjson
 import trio
@@ -21,8 +21,9 @@ from ganeti_htools.sources.source import describe_silent, describe_updating
 from htoolsd.plans.plan import Plan, PlanState, new_plan
 from htoolsd.plans.plan_turn import PlanAttempt
 from htoolsd.plans.plans import Plans
+from htoolsd.socket.arguments import Check, choice
 from htoolsd.socket.methods import LONGEST as MOST_TEXT
-from htoolsd.socket.methods import Args, File, flag, method
+from htoolsd.socket.methods import method
 from htoolsd.socket.peer import describe_caller
 from htoolsd.socket.roles import Role
 from htoolsd.sync.sync import Sync
@@ -30,11 +31,13 @@ from htoolsd.sync.sync import Sync
 # Makes a policy's plan again, from the facts in its record. Raises HtoolsError.
 Remake = Callable[[Mapping[str, Any]], Awaitable[Proposal]]
 
-_ON_CHANGE = get_args(OnChange)
 _TOOLS = " or ".join(TOOLS)
 _OPTIONS = "; ".join(f"for {name} {', '.join(names(tool.options))}" for name, tool in TOOLS.items())
 _ENDING = 1.0  # seconds that a cancellation waits for the end of a plan that is stopped at once
-_PLAN = "id of a plan, or its beginning"
+_NO_OPTIONS: dict[str, Any] = {}
+
+_PlanId = Annotated[str, Check("the id of a plan", bool), "id of a plan, or its beginning"]
+_OnChange = Annotated[str, choice(get_args(OnChange))]
 
 
 class PlanMethods:
@@ -61,29 +64,26 @@ class PlanMethods:
     @method(
         f"Makes a plan as {_TOOLS} does, for the method execute. The result is the plan; found in it is what"
         " the tool needs to make the plan again.",
-        {
-            "tool": _TOOLS,
-            "options": f"object of options, each of them optional: {_OPTIONS}",
-            "generations": "of the cluster, from the method cluster; optional, otherwise the newest",
-        },
         version=2,
         role=Role.DECIDE,
     )
-    async def plan(self, args: Args, _file: File) -> object:
-        tool, given = args.get("tool"), args.get("options", {})
-        if not isinstance(tool, str) or tool not in TOOLS:
-            raise RefusalError(Refusal.ARGUMENTS, f"plan: tool: expected {_TOOLS}")
-        if not isinstance(given, dict):
-            raise RefusalError(Refusal.ARGUMENTS, "plan: options: expected an object")
-        options = _options(tool, given)
-        if args.get("generations") is None:
+    async def plan(
+        self,
+        tool: Annotated[str, choice(TOOLS)],
+        options: Annotated[
+            dict[str, Any], f"object of options, each of them optional: {_OPTIONS}"
+        ] = _NO_OPTIONS,
+        generations: Annotated[dict[str, Any] | None, "from the method cluster; otherwise the newest"] = None,
+    ) -> object:
+        typed = _options(tool, options)
+        if generations is None:
             await self._catch_up()
-        model = self._sync.recent_model(args.get("generations"))
+        model = self._sync.recent_model(generations)
         if model is None or model.available is None:
             raise RefusalError(
                 Refusal.CLUSTER, "the cluster is not known yet, or has changed since; ask again"
             )
-        return await self._made(tool, options, model.generations, model.available)
+        return await self._made(tool, typed, model.generations, model.available)
 
     async def _catch_up(self) -> None:
         """Have the model count the newest claims, and figures as new as their instances.
@@ -167,108 +167,105 @@ class PlanMethods:
 
     @method(
         "Begins to carry out a plan, and does not wait for its end.",
-        {
-            "plan": _PLAN,
-            "on_change": "replan or stop, when the plan does not fit the cluster any longer; optional",
-            "wait_for_nodes": "true to wait for nodes that are in use but do not report; optional",
-        },
         role=Role.ACT,
         recorded=True,
     )
-    async def execute(self, args: Args, _file: File) -> object:
-        plan = self._plan_of("execute", args)
-        on_change = args.get("on_change", plan.facts.get("on_change", "replan"))
-        if on_change not in _ON_CHANGE:
-            raise RefusalError(Refusal.ARGUMENTS, f"execute: on_change: expected {' or '.join(_ON_CHANGE)}")
-        wait = flag("execute", args, "wait_for_nodes", plan.facts.get("wait_for_nodes", False))
-        if plan.state is PlanState.PLANNED and plan.review is None:
-            await self._make_executable(plan)
-        await self._plans.begin(plan, cast(OnChange, on_change), wait, describe_caller())
-        return plan.summary()
+    async def execute(
+        self,
+        plan: _PlanId,
+        on_change: Annotated[_OnChange | None, "replan or stop, when the cluster has changed"] = None,
+        wait_for_nodes: Annotated[bool | None, "true to wait for nodes in use that do not report"] = None,
+    ) -> object:
+        found = self._plan_of(plan)
+        if on_change is None:
+            on_change = found.facts.get("on_change", "replan")
+        if wait_for_nodes is None:
+            wait_for_nodes = found.facts.get("wait_for_nodes", False)
+        if found.state is PlanState.PLANNED and found.review is None:
+            await self._make_executable(found)
+        await self._plans.begin(found, cast(OnChange, on_change), wait_for_nodes, describe_caller())
+        return found.summary()
 
     @method(
         "Makes a plan anew with the options of an interrupted plan, for the method execute.",
-        {"plan": _PLAN},
         role=Role.ACT,
         recorded=True,
     )
-    async def resume(self, args: Args, _file: File) -> object:
-        plan = self._plan_of("resume", args)
-        why, tool = plan.obstacle_to_resuming(), plan.facts["tool"]
+    async def resume(self, plan: _PlanId) -> object:
+        earlier = self._plan_of(plan)
+        why, tool = earlier.obstacle_to_resuming(), earlier.facts["tool"]
         for other in self._plans.all:
-            if other.facts.get("continues") == plan.id and other.state is not PlanState.PLANNED:
+            if other.facts.get("continues") == earlier.id and other.state is not PlanState.PLANNED:
                 why = why or f"was continued by plan {other.id}"
         if why is not None:
-            raise RefusalError(Refusal.PLAN, f"plan {plan.id} {why}")
+            raise RefusalError(Refusal.PLAN, f"plan {earlier.id} {why}")
         if tool not in TOOLS:
-            raise RefusalError(Refusal.PLAN, f"plan {plan.id} is of {tool}, which is not known here")
-        options = _options(tool, plan.facts["options"])
+            raise RefusalError(Refusal.PLAN, f"plan {earlier.id} is of {tool}, which is not known here")
+        options = _options(tool, earlier.facts["options"])
         await self._catch_up()
         model = self._sync.model
         if model.available is None:
             raise RefusalError(Refusal.CLUSTER, "the cluster is not known yet; ask again")
-        made = await self._made(tool, options, model.generations, model.available, continues=plan.id)
-        await self._plans.note_seen(plan)
+        made = await self._made(tool, options, model.generations, model.available, continues=earlier.id)
+        await self._plans.note_seen(earlier)
         return made
 
     @method("Lists the plans, the oldest first, with the number of jobs that are done.", role=Role.READ)
-    async def plans(self, _args: Args, _file: File) -> object:
+    async def plans(self) -> object:
         return [plan.summary() for plan in self._plans.all]
 
     @method(
         f"Returns a plan when it has changed, at the latest after {LONGEST:g} s, and at once while too many"
         " calls wait.",
-        {
-            "plan": _PLAN,
-            "serial": "the serial of the last answer; optional, without it the plan is returned now",
-        },
         role=Role.READ,
     )
-    async def follow(self, args: Args, _file: File) -> object:
-        plan = self._plan_of("follow", args)
+    async def follow(
+        self,
+        plan: _PlanId,
+        serial: Annotated[int | None, "of the last answer; without it the plan is returned now"] = None,
+    ) -> object:
+        found = self._plan_of(plan)
         with self._waiting() as may_wait, trio.move_on_after(LONGEST if may_wait else 0):
-            while plan.serial == args.get("serial") and not self._plans.stopping:
-                await plan.news.wait()
+            while found.serial == serial and not self._plans.stopping:
+                await found.news.wait()
         if self._may_act():
-            await self._plans.note_seen(plan)
-        return plan.to_json()
+            await self._plans.note_seen(found)
+        return found.to_json()
 
     @method(
         "Stops a plan after the jobs that are under way. left in the result describes the nodes that a plan"
         " leaves unfinished which is stopped at once.",
-        {"plan": _PLAN, "now": "true to stop at once and let these jobs go on; optional"},
         role=Role.ACT,
         recorded=True,
     )
-    async def cancel(self, args: Args, _file: File) -> object:
-        plan, now = self._plan_of("cancel", args), flag("cancel", args, "now")
-        if not plan.state.going:
-            raise RefusalError(Refusal.PLAN, f"plan {plan.id} is {plan.state}, not running")
-        plan.cancel(describe_caller())
+    async def cancel(
+        self,
+        plan: _PlanId,
+        now: Annotated[bool, "true to stop at once and let these jobs go on"] = False,
+    ) -> object:
+        running = self._plan_of(plan)
+        if not running.state.going:
+            raise RefusalError(Refusal.PLAN, f"plan {running.id} is {running.state}, not running")
+        running.cancel(describe_caller())
         if now:
-            plan.scope.cancel()
+            running.scope.cancel()
             with trio.move_on_after(_ENDING):
-                while plan.state.going:
-                    await plan.news.wait()
-        return {**plan.summary(), "left": unfinished_nodes(plan.run) if now else []}
+                while running.state.going:
+                    await running.news.wait()
+        return {**running.summary(), "left": unfinished_nodes(running.run) if now else []}
 
     @method(
         "Removes a plan that is not being carried out, with its record.",
-        {"plan": _PLAN},
         role=Role.ACT,
         recorded=True,
     )
-    async def forget(self, args: Args, _file: File) -> object:
-        plan = self._plan_of("forget", args)
-        await self._plans.forget(plan)
-        return plan.summary()
+    async def forget(self, plan: _PlanId) -> object:
+        found = self._plan_of(plan)
+        await self._plans.forget(found)
+        return found.summary()
 
-    def _plan_of(self, method: str, args: Args) -> Plan:
-        match args:
-            case {"plan": str(name)} if name:
-                found = [plan for plan in self._plans.all if plan.id.startswith(name)]
-            case _:
-                raise RefusalError(Refusal.ARGUMENTS, f"{method}: plan: expected the id of a plan")
+    def _plan_of(self, name: str) -> Plan:
+        found = [plan for plan in self._plans.all if plan.id.startswith(name)]
         if len(found) != 1:
             problem = "matches several plans" if found else "matches no plan"
             raise RefusalError(Refusal.PLAN, f"{name[:80]!r} {problem}; plans lists them")

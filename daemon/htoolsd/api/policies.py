@@ -1,15 +1,18 @@
 """The methods about policies."""
 
+from typing import Annotated
+
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.model.errors import HtoolsError
 from htoolsd.policies.remedies import POLICIES
 from htoolsd.policies.schedule import Policies
-from htoolsd.socket.methods import Args, File, flag, method
+from htoolsd.socket.arguments import choice
+from htoolsd.socket.methods import method
 from htoolsd.socket.roles import Role
 from htoolsd.sync.sync import Sync
 from htoolsd.threads import Computations
 
-_NAMES = " or ".join(POLICIES)
+_Policy = Annotated[str, choice(POLICIES)]
 
 
 class PolicyMethods:
@@ -25,42 +28,35 @@ class PolicyMethods:
         " the next round, the rest of the day's budget, and the number of plans that failed in a row.",
         role=Role.READ,
     )
-    async def policies(self, _args: Args, _file: File) -> object:
+    async def policies(self) -> object:
         return self._policies.status()
 
     @method(
         "Shows what a policy would do now in each node group, and all conditions that hold it back.",
-        {"policy": _NAMES},
         role=Role.READ,
     )
-    async def explain(self, args: Args, _file: File) -> object:
+    async def explain(self, policy: _Policy) -> object:
         try:
-            return await self._policies.explain(_policy("explain", args), self._computations)
+            return await self._policies.explain(policy, self._computations)
         except HtoolsError as error:
             raise RefusalError(Refusal.CLUSTER, str(error)) from None
 
     @method(
         "Starts a round of a policy, and does not wait for its end. Returns the policy's mode, and whether"
         " this is the master node; on other nodes nothing is started.",
-        {
-            "policy": _NAMES,
-            "forget_failures": "true to switch the policy on again after plans that failed; optional",
-        },
         role=Role.ACT,
         recorded=True,
     )
-    async def run(self, args: Args, _file: File) -> object:
-        name, forget = _policy("run", args), flag("run", args, "forget_failures")
+    async def run(
+        self,
+        policy: _Policy,
+        forget_failures: Annotated[
+            bool, "true to switch the policy on again after plans that failed"
+        ] = False,
+    ) -> object:
         if self._sync.master:
-            if forget:
-                self._policies.forget_failures(name)
-            self._policies.request(name, "asked")
-        (policy,) = (each for each in self._policies.status() if each["name"] == name)
-        return {"master": self._sync.master, "mode": policy["mode"]}
-
-
-def _policy(method: str, args: Args) -> str:
-    name = args.get("policy")
-    if not isinstance(name, str) or name not in POLICIES:
-        raise RefusalError(Refusal.ARGUMENTS, f"{method}: policy: expected {_NAMES}")
-    return name
+            if forget_failures:
+                self._policies.forget_failures(policy)
+            self._policies.request(policy, "asked")
+        (status,) = (each for each in self._policies.status() if each["name"] == policy)
+        return {"master": self._sync.master, "mode": status["mode"]}

@@ -3,7 +3,7 @@
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.model.errors import HtoolsError
 from htoolsd.report.report import ReportPage
-from htoolsd.socket.methods import Args, File, method
+from htoolsd.socket.methods import method
 from htoolsd.socket.roles import Role
 
 
@@ -18,7 +18,7 @@ class ReportMethods:
         " (html). It may be half a minute old.",
         role=Role.READ,
     )
-    async def report(self, _args: Args, _file: File) -> object:
+    async def report(self) -> object:
         try:
             return {"html": await self._page.html()}
         except HtoolsError as error:

@@ -1,12 +1,13 @@
 """The arguments of ``decide``, and its request."""
 
+from collections.abc import Sequence
+
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.commandline.parameters import parse_options
 from ganeti_htools.files import read_descriptor
 from ganeti_htools.model.errors import UsageError
 from ganeti_htools.model.options import PlacementOptions
-from htoolsd.claims.claim import Claimant
-from htoolsd.socket.methods import Args, File, words
+from htoolsd.socket.methods import LONGEST, File
 from htoolsd.socket.peer import PassedFile
 
 
@@ -21,13 +22,14 @@ def read_request(file: PassedFile, largest: int) -> bytes:
             raise RefusalError(Refusal.FILE, f"the request cannot be read: {err.strerror}") from None
 
 
-def understand(args: Args, file: File) -> tuple[PlacementOptions, PassedFile | str]:
+def understand(
+    words: Sequence[str], text: str | None, file: File
+) -> tuple[PlacementOptions, PassedFile | str]:
     """Return the options, and the file or text with the request. Raises RefusalError."""
-    arguments, text = words("decide", args), args.get("request")
-    if text is not None and not isinstance(text, str):
-        raise RefusalError(Refusal.ARGUMENTS, "decide: request: expected a string")
+    if sum(map(len, words)) > LONGEST:
+        raise RefusalError(Refusal.ARGUMENTS, f"decide: arguments: longer than {LONGEST} characters")
     try:
-        options = parse_options(arguments)
+        options = parse_options(words)
     except UsageError as err:
         raise RefusalError(Refusal.ARGUMENTS, str(err)) from None
     if file is not None and text is None:
@@ -35,16 +37,3 @@ def understand(args: Args, file: File) -> tuple[PlacementOptions, PassedFile | s
     if text is not None and file is None:
         return options, text
     raise RefusalError(Refusal.ARGUMENTS, "decide: expected either a passed file or the argument request")
-
-
-def claimant_of(args: Args, file: File) -> Claimant | None:
-    """Return who claims the decision's resources, None if nobody does. Raises RefusalError.
-
-    A job passes a file and no argument ``claim``; people use the argument.
-    """
-    match args.get("claim"):
-        case None:
-            return "job" if file is not None else None
-        case bool(claim):
-            return "hand" if claim else None
-    raise RefusalError(Refusal.ARGUMENTS, "decide: claim: expected true or false")

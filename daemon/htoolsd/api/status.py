@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import trio
 
@@ -28,7 +28,7 @@ from htoolsd.notify.notifier import Notifier
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.schedule import Policies
 from htoolsd.socket import fallback_counter
-from htoolsd.socket.methods import Args, File, flag, method
+from htoolsd.socket.methods import method
 from htoolsd.socket.roles import Role
 from htoolsd.socket.server import Server
 from htoolsd.sync.sync import Sync
@@ -124,11 +124,12 @@ class StatusMethods:
     @method(
         "Shows the state of the daemon, counts of its work since its start, and what needs attention: worst"
         " first, each with the next command.",
-        {"capacity": "true to have the capacity of the groups counted; optional"},
         role=Role.READ,
     )
-    async def status(self, args: Args, _file: File) -> object:
-        return await self.report(flag("status", args, "capacity"))
+    async def status(
+        self, capacity: Annotated[bool, "true to have the capacity of the groups counted"] = False
+    ) -> object:
+        return await self.report(capacity)
 
     async def report(self, count: bool = False) -> dict[str, Any]:
         """Return the answer to the method. With ``count``, the capacity is counted if that is due."""

@@ -1,14 +1,18 @@
-"""Declarations of the socket's methods, and arguments that several methods share.
+"""Declarations of the socket's methods.
 
 A method is a coroutine of a class in ``htoolsd/api`` with the decorator :func:`method`. That is its only
-declaration: the name of the coroutine is the name of the method, and ``htoolsctl methods`` shows the rest.
+declaration: the coroutine's name and parameters are those of the method, and ``htoolsctl methods`` shows the
+rest.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from functools import partial
+from inspect import Parameter, signature
+from typing import Any
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
+from htoolsd.socket.arguments import describe, parse
 from htoolsd.socket.peer import PassedFile
 from htoolsd.socket.roles import Role
 
@@ -16,45 +20,10 @@ Args = Mapping[str, object]
 File = PassedFile | None
 # Carries a method out, with the arguments of a call and the file that came with it. Raises RefusalError.
 Handler = Callable[[Args, File], Awaitable[object]]
-AnyHandler = TypeVar("AnyHandler", bound=Callable[[Any, Args, File], Awaitable[object]])
+_CallHandler = Callable[[Any, Args, File], Awaitable[object]]  # a handler that is not bound to its subject
 
-LONGEST = 1 << 16  # characters of all words together, or of the options of a plan
+LONGEST = 1 << 16  # characters of the options of a decision or a plan
 _SHOWN = 80  # characters of an unknown name in an error
-
-_NO_ARGUMENTS: Mapping[str, str] = {}
-
-
-class _Declaration(NamedTuple):
-    version: int
-    doc: str
-    arguments: Mapping[str, str]
-    role: Role
-    recorded: bool
-
-
-_declarations: dict[object, _Declaration] = {}
-
-
-def method(
-    doc: str,
-    arguments: Mapping[str, str] = _NO_ARGUMENTS,
-    *,
-    role: Role,
-    recorded: bool = False,
-    version: int = 1,
-) -> Callable[[AnyHandler], AnyHandler]:
-    """Declare a coroutine as a method of the socket.
-
-    ``arguments`` has the meaning of each argument by name. Callers need the ``role``. The history gets
-    the calls of ``recorded`` methods. Raise ``version`` only when clients of the last version would
-    misunderstand the answer.
-    """
-
-    def declare(function: AnyHandler) -> AnyHandler:
-        _declarations[function] = _Declaration(version, doc, arguments, role, recorded)
-        return function
-
-    return declare
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +39,50 @@ class Method:
     recorded: bool = False
 
 
+_declarations: dict[object, Callable[..., Method]] = {}
+
+
+def method(
+    doc: str, *, role: Role, recorded: bool = False, version: int = 1
+) -> Callable[[Callable[..., Awaitable[object]]], _CallHandler]:
+    """Declare a coroutine as a method of the socket; it is then called with the arguments and file of a call.
+
+    Its parameters declare the arguments, see :mod:`.arguments`; ``file`` is the passed file. Callers need the
+    ``role``. The history gets the calls of ``recorded`` methods. Raise ``version`` only when clients of the
+    last version would misunderstand the answer.
+    """
+
+    def declare(function: Callable[..., Awaitable[object]]) -> _CallHandler:
+        parameters = dict(signature(function).parameters)
+        del parameters["self"]
+        takes_file = parameters.pop("file", None) is not None
+
+        async def run(self: Any, args: Args, file: File) -> object:
+            given: dict[str, Any] = {"file": file} if takes_file else {}
+            for name, parameter in parameters.items():
+                if name in args or parameter.default is Parameter.empty:
+                    where = f"{function.__name__}: {name}"
+                    given[name] = parse(where, parameter.annotation, args.get(name))
+            return await function(self, **given)
+
+        arguments = {
+            name: describe(each.annotation) + ("" if each.default is Parameter.empty else "; optional")
+            for name, each in parameters.items()
+        }
+        _declarations[run] = partial(
+            Method, version=version, doc=doc, arguments=arguments, role=role, recorded=recorded
+        )
+        return run
+
+    return declare
+
+
 def methods_of(*subjects: object) -> Iterator[Method]:
     """Yield the methods that the classes of these objects declare."""
     for subject in subjects:
         for name, function in vars(type(subject)).items():
             if callable(function) and function in _declarations:
-                yield Method(name=name, run=getattr(subject, name), **_declarations[function]._asdict())
+                yield _declarations[function](name=name, run=getattr(subject, name))
 
 
 class Methods:
@@ -106,7 +113,7 @@ class Methods:
         return self._by_name.get(name)
 
     @method("Lists the methods of the socket.", role=Role.READ)
-    async def methods(self, _args: Args, _file: File) -> object:
+    async def methods(self) -> object:
         return [
             {
                 "name": each.name,
@@ -117,21 +124,3 @@ class Methods:
             }
             for each in sorted(self._by_name.values(), key=lambda each: each.name)
         ]
-
-
-def words(method: str, args: Args) -> list[str]:
-    """Return the argument ``arguments``, a command line. Raises RefusalError."""
-    given = args.get("arguments", [])
-    if not isinstance(given, list) or not all(isinstance(word, str) for word in given):
-        raise RefusalError(Refusal.ARGUMENTS, f"{method}: arguments: expected a list of strings")
-    if sum(map(len, given)) > LONGEST:
-        raise RefusalError(Refusal.ARGUMENTS, f"{method}: arguments: longer than {LONGEST} characters")
-    return given
-
-
-def flag(method: str, args: Args, name: str, default: bool = False) -> bool:
-    """Return an optional argument that is true or false. Raises RefusalError."""
-    found = args.get(name, default)
-    if not isinstance(found, bool):
-        raise RefusalError(Refusal.ARGUMENTS, f"{method}: {name}: expected true or false")
-    return found

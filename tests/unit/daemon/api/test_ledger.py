@@ -320,12 +320,12 @@ async def test_allows_only_reserved_for_classes_of_ganeti(client: Client) -> Non
     ):
         kind, text = await client.refused("set_inventory", **given, **wrong)
         assert kind is Refusal.ARGUMENTS
-        assert text.startswith(told)
+        assert text.startswith(f"set_inventory: {told}")
     (found,) = await client.call("set_inventory", reserved=300, **given)
     assert found["inventories"]["MEMORY_MB"]["capacity"] == 700
     given = {"provider": "node2", "resource_class": "VCPU", "generation": await client.generation(OTHER)}
     _, text = await client.refused("set_inventory", reserved=1, **given)
-    assert text == "resource_class: expected a class of the provider; VCPU follows Ganeti"
+    assert text == "set_inventory: resource_class: expected a class of the provider; VCPU follows Ganeti"
 
 
 SET = {"provider": "node1", "generation": 1, "resource_class": "CUSTOM_X", "total": 8}
@@ -389,7 +389,7 @@ CLASS = "a resource class: MEMORY_MB, VCPU or CUSTOM_ with capitals, digits, und
 async def test_refuses_wrong_calls(client: Client, method: str, args: Any, told: str) -> None:
     kind, text = await client.refused(method, **args)
     assert kind is Refusal.ARGUMENTS
-    assert text.startswith(told)
+    assert text.startswith(f"{method}: {told}")
 
 
 async def test_refuses_calls_without_a_ledger() -> None:

@@ -213,7 +213,7 @@ async def test_resumes_with_the_options_of_the_interrupted_plan(
     autojump_clock: MockClock, tmp_path: Path, facts: dict[str, Any], why: str | None
 ) -> None:
     async with known(tmp_path) as methods:
-        old = methods._plan_of("resume", {"plan": (await made(methods))["id"]})
+        old = methods._plan_of((await made(methods))["id"])
         old.state = PlanState.INTERRUPTED
         old.facts |= facts
         if why is not None:
@@ -224,6 +224,6 @@ async def test_resumes_with_the_options_of_the_interrupted_plan(
         new: Any = await methods.resume({"plan": old.id}, None)
         assert (new["continues"], new["options"], new["state"]) == (old.id, old.facts["options"], "planned")
         again: Any = await methods.resume({"plan": old.id}, None)  # nobody has executed the first one
-        methods._plan_of("resume", {"plan": again["id"]}).state = PlanState.DONE
+        methods._plan_of(again["id"]).state = PlanState.DONE
         with pytest.raises(RefusalError, match=f"was continued by plan {again['id']}"):
             await methods.resume({"plan": old.id}, None)

@@ -1,12 +1,16 @@
 """What can be asked for, and what of it is refused."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import pytest
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
-from htoolsd.socket.methods import LONGEST, Args, File, Method, Methods, method, words
+from htoolsd.socket.arguments import Check, Name, choice
+from htoolsd.socket.methods import Args, File, Method, Methods, method, methods_of
 from htoolsd.socket.roles import Role
+
+NOTHING: Mapping[str, int] = {}
 
 
 @pytest.fixture
@@ -59,14 +63,86 @@ async def test_refuses_unknown_methods_and_arguments_briefly(
     assert len(str(caught.value)) < 200
 
 
-def test_words_return_the_command_line() -> None:
-    assert words("decide", {}) == []
-    assert words("decide", {"arguments": ["--a", "b"]}) == ["--a", "b"]
-    assert words("decide", {"arguments": ["x" * LONGEST]}) == ["x" * LONGEST]
+class Subject:
+    """One method with arguments of all kinds."""
+
+    @method("Returns its arguments.", role=Role.READ)
+    async def show(
+        self,
+        file: File,
+        count: Annotated[int, "a count"],
+        share: Annotated[float | None, "a share"] = None,
+        words: Annotated[tuple[str, ...], Check("words", lambda words: "" not in words), "some words"] = (),
+        colour: Annotated[str, choice(["red", "blue"])] = "red",
+        amounts: Annotated[
+            Mapping[Name, Annotated[int, Check("an amount", bool)]], Check("amounts")
+        ] = NOTHING,
+        options: Annotated[dict[str, object], "what is not parsed"] = NOTHING,  # type: ignore[assignment]
+        now: Annotated[bool, "true for at once"] = False,
+    ) -> object:
+        return [count, share, words, colour, amounts, options, now]
 
 
-@pytest.mark.parametrize("given", ["--a", [1], [["--a"]], None, ["x" * LONGEST, "y"]])
-def test_refuses_arguments_that_are_not_words(given: object) -> None:
-    with pytest.raises(RefusalError, match="decide: arguments: ") as caught:
-        words("decide", {"arguments": given})
+async def shown(args: dict[str, object]) -> Any:
+    methods = Methods()
+    methods.add(*methods_of(Subject()))
+    return await methods.run("show", args, None)
+
+
+def test_describes_the_arguments() -> None:
+    (declared,) = methods_of(Subject())
+    assert declared.arguments == {
+        "count": "a count",
+        "share": "a share; optional",
+        "words": "some words; optional",
+        "colour": "red or blue; optional",
+        "amounts": "amounts; optional",
+        "options": "what is not parsed; optional",
+        "now": "true for at once; optional",
+    }
+
+
+async def test_arguments_have_their_types_and_defaults() -> None:
+    assert await shown({"count": 0}) == [0, None, (), "red", {}, {}, False]
+    assert type((await shown({"count": 0, "share": 2}))[1]) is float
+    args = {
+        "count": 2,
+        "words": ["a"],
+        "colour": "blue",
+        "amounts": {"x": 1},
+        "options": {"": None},
+        "now": True,
+    }
+    assert await shown(args | {"share": None}) == [2, None, ("a",), "blue", {"x": 1}, {"": None}, True]
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        ({"count": None}, "count: expected a whole number"),
+        ({"count": True}, "count: expected a whole number"),
+        ({"count": 1.0}, "count: expected a whole number"),
+        ({"share": False}, "share: expected a number"),
+        ({"words": "a"}, "words: expected words"),
+        ({"words": [""]}, "words: expected words"),
+        ({"words": None}, "words: expected words"),
+        ({"colour": "green"}, "colour: expected red or blue"),
+        ({"colour": ["red"]}, "colour: expected red or blue"),
+        ({"amounts": []}, "amounts: expected amounts"),
+        ({"amounts": {"": 1}}, "amounts: expected a name"),
+        ({"amounts": {"x": 0}}, "amounts: x: expected an amount"),
+        ({"options": 1}, "options: expected an object"),
+        ({"now": 1}, "now: expected true or false"),
+        ({"then": 1}, "there is no argument 'then'"),
+    ],
+)
+async def test_refuses_wrong_arguments(args: dict[str, object], told: str) -> None:
+    with pytest.raises(RefusalError) as caught:
+        await shown({"count": 1} | args)
     assert caught.value.kind is Refusal.ARGUMENTS
+    assert str(caught.value) == f"show: {told}"
+
+
+async def test_refuses_calls_without_a_required_argument() -> None:
+    with pytest.raises(RefusalError, match="show: count: expected a whole number"):
+        await shown({})
