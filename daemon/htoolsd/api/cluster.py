@@ -112,7 +112,7 @@ class ClusterMethods:
         if cluster is None:
             raise RefusalError(Refusal.CLUSTER, f"the cluster is not known yet{self._why()}")
         size = (len(cluster.nodes) + len(cluster.instances)) * ROW_BYTES
-        return {**asdict(await run_by_size(size, lambda: _storage(cluster))), **self._state()}
+        return {**await run_by_size(size, lambda: asdict(_storage(cluster))), **self._state()}
 
     @method(
         "Asks Ganeti for all data again, and returns the age of each kind of data, in seconds.",

@@ -2,11 +2,11 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import trio
 
@@ -43,28 +43,41 @@ def resident_mib() -> float:
     return round(pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20), 1)
 
 
-class HealthCache:
-    """The health of the cluster, computed once per cluster and only when asked for.
+class ClusterHealth(NamedTuple):
+    """The health of a cluster: each group, nodes in maintenance and rolls as JSON, and ``special`` rows.
 
-    ``special`` are the rows that may need attention.
+    The latter may need attention. Groups and special rows are None while they are unknown.
     """
+
+    groups: list[dict[str, Any]] | None = None
+    maintenance: Sequence[Mapping[str, Any]] = ()
+    rolls: Sequence[Mapping[str, Any]] = ()
+    special: SpecialRows | None = None
+
+
+class HealthCache:
+    """The health of the cluster, computed once per cluster and only when asked for."""
 
     def __init__(self, sync: Sync) -> None:
         self._sync = sync
         self._cluster: Cluster | None = None
-        self._health: list[dict[str, Any]] | None = None
-        self.special: SpecialRows | None = None
+        self._health = ClusterHealth()
 
-    async def groups(self) -> list[dict[str, Any]] | None:
-        """Return each group as JSON; the last known health where computing takes long, None without one."""
+    async def health(self) -> ClusterHealth:
+        """Return the health of the present cluster, or the last known one where computing takes long."""
         cluster = self._sync.model.cluster
         if cluster is not None and cluster is not self._cluster:
             self._cluster, size = cluster, (len(cluster.nodes) + len(cluster.instances)) * ROW_BYTES
 
             def compute() -> None:
-                special, health = special_rows(cluster), group_health(cluster)
+                found = ClusterHealth(
+                    group_health(cluster),
+                    nodes_in_maintenance(cluster),
+                    rolls(cluster),
+                    special_rows(cluster),
+                )
                 if cluster is self._cluster:  # otherwise a newer one has begun, and may have ended
-                    self.special, self._health = special, health
+                    self._health = found
 
             with trio.move_on_after(_PATIENCE):
                 await run_by_size(size, compute, abandon=True)
@@ -135,6 +148,7 @@ class StatusMethods:
         """Return the answer to the method. With ``count``, the capacity is counted if that is due."""
         if count:
             await self._capacity.request()
+        health = await self._health.health()
         status = {
             "version": VERSION,
             "build": self._build,
@@ -145,9 +159,9 @@ class StatusMethods:
             "connections": self._server.connections,
             "luxi": asdict(self._sync.luxi),
             "cluster": {**self._sync.status(), **self._node.status()},
-            "maintenance": nodes_in_maintenance(self._sync.model.cluster or Cluster()),
-            "rolls": rolls(self._sync.model.cluster or Cluster()),
-            "groups": await self._health.groups(),
+            "maintenance": health.maintenance,
+            "rolls": health.rolls,
+            "groups": health.groups,
             "decisions": self._decisions.status() | fallback_counter.status(self._socket),
             "claims": self._claims.status(),
             "plans": self._plans.status(),
@@ -164,7 +178,7 @@ class StatusMethods:
             "set_aside": await self._files_set_aside(),
             "memory_mib": resident_mib(),
         }
-        found = attention(status, self._health.special, self._plans.all, time.time())
+        found = attention(status, health.special, self._plans.all, time.time())
         return {"attention": [each.to_json() for each in found], **status}
 
     async def _files_set_aside(self) -> list[str]:

@@ -84,8 +84,8 @@ async def look(inputs: PolicyInputs) -> Observation:
         paused = await queries.watcher_pause(ganeti)
         jobs = await job_queries.unfinished(ganeti)
     now = inputs.clock()
-    groups = await inputs.computations.run(lambda _pause: group_facts(cluster, now))
-    return Observation(model, cluster, now, paused or 0.0, jobs, groups, _names(cluster))
+    facts, names = await inputs.computations.run(lambda _pause: (group_facts(cluster, now), _names(cluster)))
+    return Observation(model, cluster, now, paused or 0.0, jobs, facts, names)
 
 
 def group_facts(cluster: Cluster, now: float = 0.0) -> list[GroupFacts]:

@@ -246,7 +246,7 @@ class Policies:
             model = self._inputs.sync.model
             if model.cluster is before.cluster:
                 continue
-            self._note_changes(before, model)
+            await self._note_changes(before, model)
             self._remember_names()
             if active := self._active():
                 events = list(observe.node_events(before, model)) if before.cluster is not None else []
@@ -272,12 +272,17 @@ class Policies:
         if found != content.uuids:
             content.uuids, inputs.memory.dirty = found, True
 
-    def _note_changes(self, before: Model, model: Model) -> None:
-        if before.cluster is None or model.cluster is None:
+    async def _note_changes(self, before: Model, model: Model) -> None:
+        old, new, memory = before.cluster, model.cluster, self._inputs.memory
+        if old is None or new is None:
             return
-        now, memory = self._inputs.clock(), self._inputs.memory
-        moved = dict.fromkeys(observe.moved_instances(before.cluster, model.cluster), now)
-        returned = dict.fromkeys(observe.returned_nodes(before.cluster, model.cluster), now)
+        now = self._inputs.clock()
+        moved, returned = await self._inputs.computations.run(
+            lambda _pause: (
+                dict.fromkeys(observe.moved_instances(old, new), now),
+                dict.fromkeys(observe.returned_nodes(old, new), now),
+            )
+        )
         if moved or returned:
             longest = max(settings.cool_down_seconds for settings in self._inputs.settings.values())
             memory.content.forget(now - longest)

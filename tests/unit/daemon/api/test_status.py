@@ -131,13 +131,13 @@ async def test_newest_of_two_computations_of_the_health_counts(monkeypatch: pyte
     sync = Sync("/luxi", unknown_role, 1, 1)
     cache = HealthCache(sync)
     sync.model = replace(sync.model, cluster=old)
-    assert await cache.groups() is None
+    assert (await cache.health()).groups is None
     sync.model = replace(sync.model, cluster=new)
     monkeypatch.setattr(status_module, "_PATIENCE", PATIENCE)
-    assert await cache.groups() == [{"name": "new"}]
+    assert (await cache.health()).groups == [{"name": "new"}]
     go_on.set()
     assert await trio.to_thread.run_sync(ended.wait, PATIENCE)
-    assert await cache.groups() == [{"name": "new"}]
+    assert (await cache.health()).groups == [{"name": "new"}]
 
 
 async def unknown_role() -> None:
