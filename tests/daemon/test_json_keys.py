@@ -22,6 +22,7 @@ min_gain = 0.000001
 """
 # Kinds of consumers, commands, a program, a key of rolls, of which there are none, and keys of setup.
 WORDS = {"claim", "execute", "resume", "cancel", "hmaintain", "working", "steps", "commands"}
+DEFECT = {"task": "sync", "count": 1, "error": "KeyError: 'a'", "time": 1.0}
 JOB = {"id": 1, "status": "running", "summary": "CLUSTER_VERIFY"}
 
 SAME = {"explain": "policies"}
@@ -85,7 +86,8 @@ def test_htoolsctl(tmp_path: Path) -> None:
         assert complaint(f"htoolsctl-{SAME.get(name, name)}", document) is None, name
     cluster = found["status"]["cluster"]
     bared = {
-        "status": found["status"] | {"cluster": cluster | {"jobs": [JOB]}},  # there may be none just now
+        # there may be none just now
+        "status": found["status"] | {"cluster": cluster | {"jobs": [JOB]}, "defects": [DEFECT]},
         "storage": {key: found["storage"][key] for key in ("ages", "late", "error")},  # others: hinfo(1)
         "methods": [bare(each, "arguments") for each in found["methods"]],
         "plans": [bare(each, "options", "bounds") for each in found["plans"]],
