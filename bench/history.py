@@ -8,6 +8,8 @@ import trio
 
 from bench.timing import Part, measured
 from ganeti_htools.planning.summary import DecisionSummary
+from htoolsd.config.config import Config
+from htoolsd.config.settings import Settings
 from htoolsd.history import entries
 from htoolsd.history.database import HistoryDatabase
 from htoolsd.history.entries import HistoryEntry, HistoryQuery
@@ -30,7 +32,7 @@ def noting(directory: Path) -> float:
     facts = [decision(number) for number in range(MAX_IN_MEMORY)]
 
     async def note() -> float:
-        history = History(str(directory / "history"), 90.0, 256)
+        history = History(str(directory / "history"), Settings(Config()))
         began = time.perf_counter()
         for each in facts:
             history.note(each)

@@ -27,6 +27,7 @@ from htoolsd.ledger.ledger import Ledger
 from htoolsd.ledger.records import LedgerSnapshot, provider_uuid
 from htoolsd.ledger.worker import LedgerWorker
 from htoolsd.sync.job_queue import PendingWork
+from tests.support import settings as support
 from tests.support.by_hand import cluster, instance
 
 NODES = ("a", "b", "c")
@@ -83,8 +84,9 @@ class Steps(RuleBasedStateMachine):
         self.run(self.reconcile)
 
     def begin(self) -> None:
-        self.claims = Claims("always", SECONDS, lambda: True)
-        self.writer = ClaimWriter(self.claims, self.worker, self, lambda: "c")
+        known = support.settings(claims="always", claim_seconds=SECONDS, claim_wait_seconds=0.0)
+        self.claims = Claims(known, lambda: True)
+        self.writer = ClaimWriter(self.claims, self.worker, self, lambda: "c", known)
         self.run(self.round)
 
     def run(self, work: Callable[[], Awaitable[Any]]) -> Any:

@@ -17,6 +17,7 @@ from ganeti_htools.simulator.jobs import JobBehaviour, Jobs
 from ganeti_htools.simulator.luxid import Luxid
 from ganeti_htools.simulator.world import World
 from htoolsd.sync.sync import Sync
+from tests.support.settings import settings
 from tests.support.worlds import world
 
 LIVE_FIELD = {"node": "mfree", "instance": "status"}
@@ -102,7 +103,8 @@ async def ganeti(
 @asynccontextmanager
 async def following(ganeti: MemoryGaneti, configuration: float = 5, live: float = 300) -> AsyncIterator[Sync]:
     """Run a synchronisation within the block."""
-    sync = Sync("/luxi", ganeti.is_master, configuration, live, ganeti.connect)
+    intervals = settings(config_seconds=configuration, live_seconds=live)
+    sync = Sync("/luxi", ganeti.is_master, intervals, ganeti.connect)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(sync.run)
         yield sync

@@ -10,16 +10,16 @@ import orjson
 import trio
 import trio.testing
 
-from htoolsd.config.roles import RoleSettings
 from htoolsd.socket.access import Access
 from htoolsd.socket.peer import Credentials, PassedFile
 from htoolsd.socket.roles import Role, Roles
 from tests.support.programs import PATIENCE
+from tests.support.settings import settings
 
 
 def open_access() -> Access:
     """Access with all roles for the users of memory peers."""
-    access = Access(RoleSettings())
+    access = Access(settings())
     access.roles = Roles(dict.fromkeys(range(10), Role.ACT))
     return access
 

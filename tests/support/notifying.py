@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from htoolsd.config.notify import NotifySettings
 from htoolsd.notify.notifier import Notifier
+from tests.support.settings import settings
 
 
 def unused_notifier(directory: Path) -> Notifier:
@@ -12,7 +12,7 @@ def unused_notifier(directory: Path) -> Notifier:
     async def look() -> tuple[tuple[()], bool]:
         return (), True
 
-    return Notifier(str(directory / "notified.json"), NotifySettings(), look, lambda: None)
+    return Notifier(str(directory / "notified.json"), settings(), look, lambda: None)
 
 
 def recording_program(directory: Path, more: str = "") -> Path:

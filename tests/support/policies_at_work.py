@@ -13,6 +13,7 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.simulator.jobs import Jobs
 from ganeti_htools.simulator.world import World, initial_world
 from htoolsd.config.policies import PolicySettings
+from htoolsd.config.settings import Settings
 from htoolsd.plans.plan import Plan
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.decision import PolicyDecision
@@ -20,7 +21,7 @@ from htoolsd.policies.schedule import Policies
 from htoolsd.sync.sync import Sync
 from htoolsd.threads import Computations
 from tests.support.memory_ganeti import MemoryGaneti, following, ganeti
-from tests.support.policies import all_off
+from tests.support.settings import settings
 from tests.support.worlds import uneven
 
 BEGINNING = time.time()  # when trio's clock is at 0
@@ -39,6 +40,7 @@ class Working:
     sync: Sync
     plans: Plans
     policies: Policies
+    settings: Settings
     path: Path
     scope: trio.CancelScope
     decisions: list[PolicyDecision] = field(default_factory=list)
@@ -107,7 +109,7 @@ async def working_on(
     *,
     polls: float = 30.0,
     heed: Callable[[PolicyDecision, Cluster | None], None] = lambda _decision, _cluster: None,
-    **settings: PolicySettings,
+    **policy_settings: PolicySettings,
 ) -> AsyncIterator[Working]:
     """Policies of a daemon with this state directory.
 
@@ -125,8 +127,8 @@ async def working_on(
 
         decisions: list[PolicyDecision] = []
         plans = Plans(str(directory / "plans"), sync, note)
-        path = directory / "policies.json"
-        policies = Policies(str(path), sync, plans, all_off(**settings), decided, now)
+        path, known = directory / "policies.json", settings(**policy_settings)
+        policies = Policies(str(path), sync, plans, known, decided, now)
         scope = trio.CancelScope()
 
         async def run(*, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -140,5 +142,5 @@ async def working_on(
         async with trio.open_nursery() as nursery:
             await nursery.start(run)
             await trio.sleep(1)
-            yield Working(luxid, sync, plans, policies, path, scope, decisions)
+            yield Working(luxid, sync, plans, policies, known, path, scope, decisions)
             nursery.cancel_scope.cancel()

@@ -67,18 +67,18 @@ MAY_IMPORT = {
     "htoolsd.socket": "model backends luxi client nursery sockets htoolsd.config htoolsd.disposal",
     "htoolsd.sync": (
         "model backends luxi sources files nursery"
-        " htoolsd.damaged_files htoolsd.disposal htoolsd.reservations htoolsd.threads"
+        " htoolsd.config htoolsd.damaged_files htoolsd.disposal htoolsd.reservations htoolsd.threads"
     ),
     "htoolsd.plans": (
         f"{_LIBRARY} htoolsd.config htoolsd.damaged_files htoolsd.sync htoolsd.claims"
         " htoolsd.ledger htoolsd.tasks"
     ),
-    "htoolsd.history": f"{_LIBRARY} htoolsd.damaged_files",
+    "htoolsd.history": f"{_LIBRARY} htoolsd.config htoolsd.damaged_files",
     "htoolsd.notify": ("model files nursery execution htoolsd.config htoolsd.damaged_files htoolsd.history"),
     "htoolsd.ledger": "backends model files htoolsd.config htoolsd.damaged_files htoolsd.reservations",
     "htoolsd.ledger.state_copies": "htoolsd.ledger",
     "htoolsd.metrics": f"{_LIBRARY} commandline htoolsd.plans htoolsd.sync",
-    "htoolsd.claims": f"{_LIBRARY} htoolsd.reservations htoolsd.sync htoolsd.ledger",
+    "htoolsd.claims": f"{_LIBRARY} htoolsd.config htoolsd.reservations htoolsd.sync htoolsd.ledger",
     "htoolsd.policies": (
         f"{_LIBRARY} htoolsd.config htoolsd.damaged_files htoolsd.tasks htoolsd.threads"
         " htoolsd.sync htoolsd.plans htoolsd.history htoolsd.claims htoolsd.ledger.state_copies"
@@ -86,9 +86,9 @@ MAY_IMPORT = {
     "htoolsd.report": f"{_LIBRARY} htoolsd.history htoolsd.metrics",
     "htoolsd.http": f"{_LIBRARY} htoolsd.config htoolsd.socket htoolsd.metrics",
     "htoolsd.api": (
-        f"{_LIBRARY} commandline htoolsd.damaged_files htoolsd.tasks htoolsd.threads htoolsd.socket"
-        " htoolsd.sync htoolsd.plans htoolsd.history htoolsd.ledger htoolsd.claims htoolsd.policies"
-        " htoolsd.metrics htoolsd.notify htoolsd.report"
+        f"{_LIBRARY} commandline htoolsd.config htoolsd.damaged_files htoolsd.tasks htoolsd.threads"
+        " htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.history htoolsd.ledger htoolsd.claims"
+        " htoolsd.policies htoolsd.metrics htoolsd.notify htoolsd.report"
     ),
     "htoolsd.process": (
         f"{_LIBRARY} htoolsd.tasks htoolsd.threads htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.history"

@@ -22,6 +22,7 @@ from htoolsd.api.request import read_request, understand
 from htoolsd.api.turn import MAX_HUNG, DecisionAttempt, DecisionTurn
 from htoolsd.claims.claim import Claimant
 from htoolsd.claims.claim_writer import ClaimWriter, DecisionBasis
+from htoolsd.config.settings import Settings
 from htoolsd.history import entries
 from htoolsd.history.entries import HistoryEntry
 from htoolsd.metrics.durations import Durations
@@ -69,8 +70,6 @@ class DecisionCounts:
 class Decisions:
     """Decides requests. Parsed parts of a request are reused for the next one.
 
-    * ``patience``: seconds that a decision waits for its turn; ``longest``: seconds that it may take;
-      ``largest``: bytes of a request.
     * ``known`` returns the daemon's data about the cluster, and the age of each kind in seconds. It may raise
       RefusalError.
     * ``want_units`` is called when a request names other storage units than the default ones.
@@ -81,18 +80,15 @@ class Decisions:
 
     def __init__(
         self,
-        patience: float,
-        longest: float,
-        largest: int,
+        settings: Settings,
         known: Callable[[], tuple[Known | None, Ages]],
         want_units: Callable[[], None] = lambda: None,
         renew: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint,
         note: Callable[[HistoryEntry], None] = lambda _entry: None,
         claims: ClaimWriter | None = None,
     ) -> None:
-        self._turn = DecisionTurn(patience)
-        self._longest = longest
-        self._largest = largest
+        self._settings = settings
+        self._turn = DecisionTurn(settings)
         self._cache = Cache()
         self._counts = DecisionCounts()
         self._known = known
@@ -101,10 +97,6 @@ class Decisions:
         self._note = note
         self._claims = claims
 
-    def configure(self, patience: float, longest: float, largest: int) -> None:
-        """Change the limits."""
-        self._turn.patience, self._longest, self._largest = patience, longest, largest
-
     @property
     def healthy(self) -> bool:
         """Whether decisions can be made."""
@@ -112,9 +104,9 @@ class Decisions:
 
     def give_up_late(self) -> None:
         """Give up the running decision if it takes too long."""
-        since = self._turn.running_since
-        if since is not None and trio.current_time() - since > self._longest:
-            _log.error("decision given up", seconds=self._longest)
+        since, longest = self._turn.running_since, self._settings.now.decision_seconds
+        if since is not None and trio.current_time() - since > longest:
+            _log.error("decision given up", seconds=longest)
             self._counts.given_up += 1
             self._cache = Cache()  # the hung thread keeps using the old cache
             cast(DecisionAttempt, self._turn.give_up()).scope.cancel()
@@ -188,7 +180,8 @@ class Decisions:
                     limiter=cast(trio.CapacityLimiter, attempt),  # trio documents any object alike
                 )
             if attempt.scope.cancelled_caught:
-                raise RefusalError(Refusal.INTERNAL, f"the decision took longer than {self._longest:g} s")
+                longest = self._settings.now.decision_seconds
+                raise RefusalError(Refusal.INTERNAL, f"the decision took longer than {longest:g} s")
         except RefusalError:
             self._counts.refused += 1
             raise
@@ -251,7 +244,8 @@ class Decisions:
     ) -> tuple[Response | HtoolsError, Ages]:
         """Decide in a thread, on what is known now. Return the ages of that, too."""
         known, ages = trio.from_thread.run_sync(self._known)
-        data = source.encode() if isinstance(source, str) else read_request(source, self._largest)
+        largest = self._settings.now.request_mib << 20
+        data = source.encode() if isinstance(source, str) else read_request(source, largest)
         if not has_at_most(data, MAX_VALUES):
             raise RefusalError(Refusal.FILE, f"the request has more than {MAX_VALUES} values")
         try:

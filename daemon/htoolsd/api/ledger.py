@@ -17,6 +17,7 @@ from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.resource_classes import POOL, VCPU
 from htoolsd.api import ledger_arguments as given
 from htoolsd.api import ledger_names as named
+from htoolsd.config.settings import Settings
 from htoolsd.ledger.records import (
     Allocations,
     CapacityError,
@@ -58,7 +59,7 @@ class LedgerMethods:
     ``cluster`` returns the cluster's name, None while it is not known. Nothing is changed while there is an
     ``obstacle``. ``trigger`` is called after each change, ``cancel`` with each instance whose promise ends.
     ``tag`` writes an inventory of this cluster to a tag; the ledger has followed when it returns.
-    ``reserves`` are :func:`.configured_reserves`. ``limits_vcpus``: see :func:`.desired_state`.
+    ``reserves`` are :func:`.configured_reserves`.
     """
 
     def __init__(
@@ -69,8 +70,8 @@ class LedgerMethods:
         trigger: Callable[[], object],
         cancel: Callable[[str], object],
         tag: Callable[[str, str, Inventory | None], Awaitable[None]],
+        settings: Settings,
         reserves: Callable[[], Mapping[str, int]] = dict,
-        limits_vcpus: Callable[[], bool] = lambda: False,
     ) -> None:
         self._worker = worker
         self._cluster = cluster
@@ -79,7 +80,7 @@ class LedgerMethods:
         self._cancel = cancel
         self._tag = tag
         self._reserves = reserves
-        self._limits_vcpus = limits_vcpus
+        self._settings = settings
         self._setting = trio.Lock()
 
     @method(
@@ -136,7 +137,7 @@ class LedgerMethods:
             if (was := before.provider.generation) != generation:
                 raise ConflictError(f"{found.name}: generation is {was}, not {generation}; read it again")
             present = before.inventories.get(resource_class)
-            if resource_class == VCPU and present is not None and self._limits_vcpus():
+            if resource_class == VCPU and present is not None and self._settings.now.limits_vcpus:
                 follows = present.max_unit == present.total  # the node's CPUs, no setting
                 present = replace(present, max_unit=None if follows else present.max_unit)
             new = given.inventory(resource_class, present, remove, figures)

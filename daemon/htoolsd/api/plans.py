@@ -18,6 +18,7 @@ from ganeti_htools.planning.options import from_json, names
 from ganeti_htools.planning.plan import OnChange, Proposal, new_run
 from ganeti_htools.planning.tools import TOOLS
 from ganeti_htools.sources.source import describe_silent, describe_updating
+from htoolsd.config.settings import Settings
 from htoolsd.plans.plan import Plan, PlanState, new_plan
 from htoolsd.plans.plan_turn import PlanAttempt
 from htoolsd.plans.plans import Plans
@@ -51,11 +52,13 @@ class PlanMethods:
         self,
         plans: Plans,
         sync: Sync,
+        settings: Settings,
         remake: Remake,
         may_act: Callable[[], bool] = lambda: True,
         waiting: Callable[[], AbstractContextManager[bool]] = lambda: nullcontext(True),
     ) -> None:
         self._plans = plans
+        self._settings = settings
         self._sync = sync
         self._remake = remake
         self._may_act = may_act
@@ -110,7 +113,8 @@ class PlanMethods:
 
     async def _proposed(self, tool: str, options: Any, cluster: Cluster) -> Proposal:
         turn, by = self._plans.turn, describe_caller()
-        longest, wanted = turn.settings.longest_search_seconds, options.search_seconds(len(cluster.groups))
+        longest = self._settings.now.plans.longest_search_seconds
+        wanted = options.search_seconds(len(cluster.groups))
         if wanted > longest:
             limit = f"at most {longest:g} s ([plans] longest_search_seconds)"
             raise RefusalError(Refusal.ARGUMENTS, f"{tool}: a search of {wanted:g} s; expected {limit}")

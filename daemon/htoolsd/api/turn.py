@@ -3,20 +3,21 @@
 import trio
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
+from htoolsd.config.settings import Settings
 
 MAX_HUNG = 4  # hung decisions, after which no new decision begins
 
 
 class DecisionTurn:
-    """The turn to decide: first come, first served, after waiting at most ``patience`` seconds.
+    """The turn to decide: first come, first served, after waiting at most ``wait_seconds``.
 
     It is the limiter of trio's thread, so a turn ends with its thread, even when nobody waits for the result.
     A turn can also be given up. Its thread cannot be ended, and counts as ``hung`` meanwhile.
     """
 
-    def __init__(self, patience: float) -> None:
+    def __init__(self, settings: Settings) -> None:
         self.running_since: float | None = None
-        self.patience = patience
+        self._settings = settings
         self.hung: set[object] = set()
         self._holder: object = None
         self._limiter = trio.CapacityLimiter(1)
@@ -47,7 +48,8 @@ class DecisionTurn:
             raise RefusalError(
                 Refusal.BUSY, f"{len(self.hung)} decisions have hung; no new ones are accepted"
             )
-        with trio.move_on_after(0 if self._stopped else self.patience) as scope:
+        patience = self._settings.now.wait_seconds
+        with trio.move_on_after(0 if self._stopped else patience) as scope:
             self._waits.add(scope)
             try:
                 await self._limiter.acquire_on_behalf_of(borrower)
@@ -57,9 +59,7 @@ class DecisionTurn:
         if scope.cancelled_caught:
             if self._stopped:
                 raise RefusalError(Refusal.STOPPING, "htoolsd is stopping")
-            raise RefusalError(
-                Refusal.BUSY, f"no turn within {self.patience:g} s: other decisions take too long"
-            )
+            raise RefusalError(Refusal.BUSY, f"no turn within {patience:g} s: other decisions take too long")
         self.running_since, self._holder = trio.current_time(), borrower
 
     def release_on_behalf_of(self, borrower: object) -> None:

@@ -38,6 +38,7 @@ from htoolsd.claims.ledger_entries import (
     write_claims,
 )
 from htoolsd.claims.serialization import from_json
+from htoolsd.config.settings import Settings
 from htoolsd.ledger.diff import SyncedState
 from htoolsd.ledger.records import CapacityError, ConflictError, LedgerError, UnavailableError, full_name
 from htoolsd.ledger.worker import LedgerWorker
@@ -104,12 +105,18 @@ class ClaimWriter:
     """
 
     def __init__(
-        self, claims: Claims, ledger: LedgerWorker, view: LedgerView, cluster: Callable[[], str | None]
+        self,
+        claims: Claims,
+        ledger: LedgerWorker,
+        view: LedgerView,
+        cluster: Callable[[], str | None],
+        settings: Settings,
     ) -> None:
         self.claims = claims
         self._ledger = ledger
         self._view = view
         self._cluster = cluster
+        self._settings = settings
         self._written = dict[str, LedgerEntry]()  # by instance
         self._synced: SyncedState | None = None  # the state with the generations below
         self._generations: Generations = {}
@@ -117,12 +124,12 @@ class ClaimWriter:
         self._in_progress = set[str]()  # instances whose claims are being made
         self._restored = False
         self._error: str | None = None
-        self._wait = 0.0
         self._opened = 0  # of the ledger, when its entries were known
 
-    def configure(self, wait: float) -> None:
-        """Set how long (seconds) a decision waits for a shared ledger, or is repeated."""
-        self._wait = wait
+    @property
+    def _wait(self) -> float:
+        """How long (seconds) a decision waits for a shared ledger, or is repeated."""
+        return self._settings.now.claim_wait_seconds
 
     @property
     def active(self) -> bool:

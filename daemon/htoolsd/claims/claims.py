@@ -4,7 +4,7 @@ All calls belong to the event loop.
 """
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import structlog
 import trio
@@ -12,11 +12,10 @@ import trio
 from ganeti_htools.planning.decision import Response
 from ganeti_htools.planning.promises import Promise
 from htoolsd.claims.claim import Claim, Claimant, check_claim, is_fulfilled, new_claim
+from htoolsd.config.settings import Settings
 from htoolsd.sync.job_queue import PendingWork
 
 _log = structlog.get_logger()
-
-ClaimMode = Literal["auto", "always", "never"]
 
 
 class Claims:
@@ -25,21 +24,16 @@ class Claims:
     ``follows_ganeti`` returns whether the daemon sees Ganeti's job queue, so that jobs end claims.
     """
 
-    def __init__(self, mode: ClaimMode, seconds: float, follows_ganeti: Callable[[], bool]) -> None:
+    def __init__(self, settings: Settings, follows_ganeti: Callable[[], bool]) -> None:
         self.living = dict[str, Claim]()
+        self._settings = settings
         self._follows_ganeti = follows_ganeti
-        self.configure(mode, seconds)
-
-    def configure(self, mode: ClaimMode, seconds: float) -> None:
-        """Set when decisions claim, and for how long a claim without a job lives."""
-        self._mode, self._seconds = mode, seconds
 
     @property
     def active(self) -> bool:
         """Whether decisions claim, and claims count."""
-        return self._mode == "always" or (
-            self._mode == "auto" and (self._follows_ganeti() or bool(self.living))
-        )
+        mode = self._settings.now.claims
+        return mode == "always" or (mode == "auto" and (self._follows_ganeti() or bool(self.living)))
 
     def promises(self) -> tuple[Promise, ...]:
         """Return the promises that count now; expired claims end."""
@@ -63,14 +57,14 @@ class Claims:
                 "fulfilled",
             )
         if claimant:
-            now = trio.current_time()
+            now, seconds = trio.current_time(), self._settings.now.claim_seconds
             others = {name: claim for name, claim in self.living.items() if name not in response.about}
-            new = (new_claim(promise, now, self._seconds, claimant) for promise in response.promises)
+            new = (new_claim(promise, now, seconds, claimant) for promise in response.promises)
             self.living = others | {claim.promise.name: claim for claim in new}
 
     def promise(self, promise: Promise) -> None:
         """Claim what a plan has made room for, as by hand."""
-        claim = new_claim(promise, trio.current_time(), self._seconds, "hand")
+        claim = new_claim(promise, trio.current_time(), self._settings.now.claim_seconds, "hand")
         self.living = {**self.living, promise.name: claim}
 
     def restore(self, claim: Claim) -> None:

@@ -12,6 +12,7 @@ import trio
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.planning.view import View
+from htoolsd.config.settings import Settings
 from htoolsd.ledger.diff import LedgerUpdater, SyncedState
 from htoolsd.ledger.records import Consumer, LedgerError, UnavailableError, full_name, plan_name
 from htoolsd.ledger.reservations import reservations
@@ -31,7 +32,8 @@ _LIMIT = 30.0  # seconds of a reconciliation: a large cluster takes some when it
 class Reconciler:
     """Writes the cluster to the ledger after each poll, and passes the reservations there to decisions."""
 
-    def __init__(self, sync: Sync, ledger: LedgerWorker) -> None:
+    def __init__(self, sync: Sync, ledger: LedgerWorker, settings: Settings) -> None:
+        self._settings = settings
         self._sync = sync
         self._ledger = ledger
         self._trigger = Trigger()
@@ -48,17 +50,6 @@ class Reconciler:
     def on_untagged(self, show: Callable[[bool], None]) -> None:
         """Call, in a thread, when the ledger begins or ends to have inventories that are in no tag."""
         self._on_untagged = show
-
-    @property
-    def limits_vcpus(self) -> bool:
-        """Whether an instance gets at most as many virtual CPUs as its node has CPUs."""
-        return self._updater.limits_vcpus
-
-    def configure(self, limits_vcpus: bool) -> None:
-        """Set :attr:`limits_vcpus`; the ledger follows at the next reconciliation."""
-        if self._updater.limits_vcpus is not limits_vcpus:
-            self._updater.limits_vcpus = limits_vcpus
-            self.trigger()
 
     @property
     def pending(self) -> bool:
@@ -164,6 +155,7 @@ class Reconciler:
         if self._opened != self._ledger.opened:
             self._opened = self._ledger.opened
             self._updater.forget()
+        self._updater.limits_vcpus = self._settings.now.limits_vcpus
         synced = self._updater.apply(ledger, cluster, name)
         ended = [] if running is None else [plan for plan in _plans(synced) if plan.name not in running]
         for plan in ended:

@@ -19,7 +19,13 @@ from htoolsd.config.http import HttpSettings
 from htoolsd.config.keys import ConfigError, check_table, checked, key, one_of
 from htoolsd.config.ledger import check_address, has_password
 from htoolsd.config.notify import NotifySettings
-from htoolsd.config.policies import RebalanceSettings, RedistributeSettings, RepairSettings, SqueezeSettings
+from htoolsd.config.policies import (
+    PolicySettings,
+    RebalanceSettings,
+    RedistributeSettings,
+    RepairSettings,
+    SqueezeSettings,
+)
 from htoolsd.config.roles import RoleSettings
 
 _LARGEST = 1 << 20  # bytes of the file
@@ -122,6 +128,17 @@ class Config:
     redistribute: RedistributeSettings = key(RedistributeSettings(), "the policy that repairs node groups")  # noqa: RUF009
     squeeze: SqueezeSettings = key(SqueezeSettings(), "the policy that powers nodes down and up")  # noqa: RUF009
     rebalance: RebalanceSettings = key(RebalanceSettings(), "the policy that balances node groups")  # noqa: RUF009
+
+    @property
+    def policies(self) -> Mapping[str, PolicySettings]:
+        """The settings of each policy."""
+        each = {"repair": self.repair, "redistribute": self.redistribute}
+        return {**each, "squeeze": self.squeeze, "rebalance": self.rebalance}
+
+    @property
+    def limits_vcpus(self) -> bool:
+        """Whether an instance gets at most as many virtual CPUs as its node has CPUs."""
+        return self.vcpu_max_unit == "physical"
 
 
 def _parts() -> Iterator[tuple[str, list[Field[Any]]]]:

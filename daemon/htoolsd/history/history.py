@@ -14,6 +14,7 @@ import structlog
 import trio
 
 from ganeti_htools.model.errors import HtoolsError
+from htoolsd.config.settings import Settings
 from htoolsd.damaged_files import DATABASE_ERRORS
 from htoolsd.history.database import HistoryDatabase
 from htoolsd.history.entries import Document, HistoryEntry, HistoryQuery
@@ -31,9 +32,10 @@ _DAY = 86400.0
 
 
 class History:
-    """All entries, in the file at ``path``; ``days`` and ``mib`` as for :meth:`configure`."""
+    """All entries, in the file at ``path``, as far back as the settings say."""
 
-    def __init__(self, path: str, days: float, mib: int) -> None:
+    def __init__(self, path: str, settings: Settings) -> None:
+        self._settings = settings
         self._path = path
         self._database: HistoryDatabase | None = None
         self._noted = deque[HistoryEntry]()
@@ -43,11 +45,6 @@ class History:
         self._forgotten = -_FORGET_EVERY
         self._lost = 0
         self._error: str | None = None
-        self.configure(days, mib)
-
-    def configure(self, days: float, mib: int) -> None:
-        """Keep entries for so many days, and the file smaller than so many MiB."""
-        self._days, self._mib = days, mib
 
     def note(self, entry: HistoryEntry) -> None:
         """Note an entry, without waiting."""
@@ -101,7 +98,8 @@ class History:
             database.add(batch)
             now = time.monotonic()
             if now >= self._forgotten + _FORGET_EVERY:
-                database.forget(time.time() - self._days * _DAY, self._mib << 20)
+                kept = self._settings.now
+                database.forget(time.time() - kept.history_days * _DAY, kept.history_mib << 20)
                 self._forgotten = now
             return True
 

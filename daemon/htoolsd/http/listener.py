@@ -15,11 +15,12 @@ from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.nursery import open_nursery
 from ganeti_htools.pages.style import POLICY
 from htoolsd.config.http import Address, HttpSettings, address, read_token
+from htoolsd.config.settings import Settings
 from htoolsd.http.requests import HTML, Answer, Request, refuse_action, refuse_host, refuse_token
 from htoolsd.metrics.metric import CONTENT_TYPE
 from htoolsd.socket.acceptor import Acceptor
 from htoolsd.socket.access import Access
-from htoolsd.socket.clients import Clients, ConnectedClient, ConnectionLimits
+from htoolsd.socket.clients import Clients, ConnectedClient
 from htoolsd.socket.incoming import Incoming
 from htoolsd.socket.listening import listen
 from htoolsd.socket.peer import SocketPeer
@@ -45,43 +46,39 @@ class HttpListener:
 
     def __init__(
         self,
-        settings: HttpSettings,
-        limits: ConnectionLimits,
+        settings: Settings,
         access: Access,
         metrics: Callable[[bool], Awaitable[str]],
         status: Status,
         page: Callable[[], Awaitable[str]],
     ) -> None:
         self._settings = settings
-        self._clients = Clients(limits, lambda uid: access.roles.describe(uid))
+        self._clients = Clients(settings, lambda uid: access.roles.describe(uid))
         self._access = access
         self._metrics = metrics
         self._status = status
         self._page = page
-        self._changed = trio.Event()
         self._refused = -inf
         self._error: str | None = None
 
     def status(self) -> dict[str, Any]:
         """Return as JSON where it listens (empty: nowhere), and the error if it cannot."""
-        return {"listen": self._settings.listen, "error": self._error}
-
-    def configure(self, settings: HttpSettings, limits: ConnectionLimits) -> None:
-        """Use other settings soon, and read the token again."""
-        changed = settings != self._settings or bool(settings.token_file)
-        self._settings, self._clients.limits = settings, limits
-        if changed:
-            self._changed.set()
+        return {"listen": self._settings.now.http.listen, "error": self._error}
 
     async def run(self) -> None:
-        """Serve until cancelled. Requests under way are answered after a change of the settings."""
+        """Serve until cancelled. Requests under way are answered after a change of the settings.
+
+        The token is read again whenever the configuration is.
+        """
         async with open_nursery() as clients:
             while True:
-                self._changed, self._error = trio.Event(), None
+                changed, used, self._error = self._settings.changed, self._settings.now.http, None
                 async with open_nursery() as nursery:
-                    if self._settings.listen:
-                        nursery.start_soon(self._listen, self._settings, clients)
-                    await self._changed.wait()
+                    if used.listen:
+                        nursery.start_soon(self._listen, used, clients)
+                    await changed.wait()
+                    while self._settings.now.http == used and not used.token_file:
+                        await self._settings.changed.wait()
                     nursery.cancel_scope.cancel()
 
     async def _listen(self, settings: HttpSettings, clients: trio.Nursery) -> None:
@@ -104,24 +101,24 @@ class HttpListener:
         if token is None:
             listen_again = partial(listen, where.path, "")
             acceptor = Acceptor(listen_again(), listen_again)
-            self._note_listening()
+            self._note_listening(settings)
             try:
                 await acceptor.serve(serve, clients)
             finally:
                 acceptor.close()
         listener = trio.SocketListener(_bind(where))
-        self._note_listening()
+        self._note_listening(settings)
         async with open_nursery():
             await trio.serve_listeners(serve, [listener], handler_nursery=clients)
 
-    def _note_listening(self) -> None:
+    def _note_listening(self, settings: HttpSettings) -> None:
         self._error = None
-        _log.info("HTTP listening", listen=self._settings.listen)
+        _log.info("HTTP listening", listen=settings.listen)
 
     async def _client(self, names: Collection[str], token: bytes | None, stream: trio.SocketStream) -> None:
         from htoolsd.http.conversation import converse  # importing h11 takes time, and few daemons need it
 
-        limits = self._clients.limits
+        now = self._settings.now
         peer = SocketPeer(stream.socket)
         client = ConnectedClient(peer, Incoming(Decoder(0)), since=trio.current_time())
 
@@ -136,7 +133,7 @@ class HttpListener:
         with trio.CancelScope() as client.listening:
             try:
                 self._clients.enter(client)
-                await converse(peer, limits.idle, limits.write, answer)
+                await converse(peer, now.idle_seconds, now.write_seconds, answer)
             except (RefusalError, OSError):
                 pass  # there are too many clients, or it has left
             except Exception:  # a defect must not end the daemon
@@ -167,7 +164,7 @@ class HttpListener:
                 except HtoolsError as error:
                     return Answer(503, f"{error}\n")
             if request.path == "/metrics":
-                return Answer(200, await self._metrics(self._settings.exporter_names), CONTENT_TYPE)
+                return Answer(200, await self._metrics(self._settings.now.http.exporter_names), CONTENT_TYPE)
             return health(await self._status())
         return Answer(503, f"no answer within {_ANSWER_SECONDS:g} s\n")
 

@@ -23,7 +23,9 @@ import trio
 from ganeti_htools.execution.shape import Shape, fits
 from ganeti_htools.files import read_regular_file, write_text
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.nursery import open_nursery
 from htoolsd.config.notify import NotifySettings
+from htoolsd.config.settings import Settings
 from htoolsd.damaged_files import set_aside
 from htoolsd.history.entries import HistoryEntry
 from htoolsd.notify.deliver import Delivery, deliver
@@ -52,7 +54,7 @@ class Notifier:
     def __init__(
         self,
         path: str,
-        settings: NotifySettings,
+        settings: Settings,
         look: Look,
         cluster: Callable[[], str | None],
         clock: Callable[[], float] = time.time,
@@ -71,21 +73,23 @@ class Notifier:
         self._not_before = 0.0
         self._calling = trio.Lock()
         self._news = trio.Event()
-        self._configured = trio.Event()
-        self.configure(settings)
+        self._configuration = settings
 
-    def configure(self, settings: NotifySettings) -> None:
-        """Use these settings from now on."""
-        self._settings = settings
-        self._failed, self._not_before, self._error = 0, 0.0, settings.problem()
-        if self._error is not None:
-            _log.warning("notification program cannot be run", error=self._error)
-        if settings.way is not None:
-            self._configured.set()
+    @property
+    def _settings(self) -> NotifySettings:
+        return self._configuration.now.notify
+
+    async def _follow_settings(self) -> None:
+        """Begin anew after each change."""
+        while True:
+            changed = self._configuration.changed
+            self._failed, self._not_before, self._error = 0, 0.0, self._settings.problem()
+            if self._error is not None:
+                _log.warning("notification program cannot be run", error=self._error)
             self._news.set()
-        else:
-            self._configured = trio.Event()
-            self._waiting.clear()
+            await changed.wait()
+            if self._settings.way is None:
+                self._waiting.clear()
 
     def note(self, entry: HistoryEntry) -> None:
         """Notify of an entry of the history, if it is an event, without waiting."""
@@ -111,22 +115,29 @@ class Notifier:
 
     async def run(self) -> None:
         """Look for events and have them delivered, until cancelled."""
-        await self._load()
-        try:
-            while True:
-                await self._configured.wait()
-                try:
-                    await self.round()
-                except Exception:  # a defect must not end the daemon
-                    _log.exception("notifications failed")
-                    await trio.sleep(_LOOK_SECONDS)
-                with trio.move_on_after(_LOOK_SECONDS), trio.move_on_at(self._due()):
+        async with open_nursery() as nursery:
+            nursery.start_soon(self._follow_settings)
+            await self._load()
+            try:
+                await self._look_for_events()
+            finally:
+                if self._waiting:
+                    with trio.move_on_after(_LAST_SECONDS, shield=True):
+                        await self._save()
+
+    async def _look_for_events(self) -> None:
+        while True:
+            with trio.move_on_after(inf if self._settings.way is None else _LOOK_SECONDS):
+                with trio.move_on_at(self._due()):
                     await self._news.wait()
-                self._news = trio.Event()
-        finally:
-            if self._waiting:
-                with trio.move_on_after(_LAST_SECONDS, shield=True):
-                    await self._save()
+            self._news = trio.Event()
+            if self._settings.way is None:
+                continue
+            try:
+                await self.round()
+            except Exception:  # a defect must not end the daemon
+                _log.exception("notifications failed")
+                await trio.sleep(_LOOK_SECONDS)
 
     async def test(self) -> Delivery:
         """Deliver a test event at once, the real way."""

@@ -6,15 +6,13 @@ from typing import Any
 
 import trio
 
-from htoolsd.config.config import PlanSettings
 from htoolsd.plans.plan import Caller
 
 
 class PlanTurn:
-    """The turn to make a plan. ``settings`` limit the time of a plan's search."""
+    """The turn to make a plan."""
 
     def __init__(self) -> None:
-        self.settings = PlanSettings()
         self._queue: list[PlanAttempt] = []  # the first one is being made
 
     def status(self) -> list[dict[str, Any]]:

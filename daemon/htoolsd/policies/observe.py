@@ -15,6 +15,7 @@ from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.tags import SQUEEZING, standby
 from ganeti_htools.planning.view import View, state_of
 from htoolsd.config.policies import PolicySettings, Reserve, SqueezeSettings
+from htoolsd.config.settings import Settings
 from htoolsd.plans.plan import Plan
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.conditions import Situation
@@ -36,14 +37,19 @@ _FREE_TEXT = ("reason", "comment")  # parameters in which names mean nothing
 
 @dataclass(frozen=True, slots=True)
 class PolicyInputs:
-    """Everything from which policies decide. ``settings`` are by policy and may change at any time."""
+    """Everything from which policies decide."""
 
     sync: Sync
     plans: Plans
     memory: MemoryFile
-    settings: dict[str, PolicySettings]
+    configuration: Settings
     clock: Callable[[], float]
     computations: Computations = field(default_factory=lambda: Computations(trio.lowlevel.checkpoint))
+
+    @property
+    def settings(self) -> Mapping[str, PolicySettings]:
+        """The settings of each policy, which may change at any time."""
+        return self.configuration.now.policies
 
     def present_settings(self, policy: str, cluster: Cluster) -> PolicySettings:
         """Return the settings of a policy with the names that their objects have in the cluster."""

@@ -27,6 +27,7 @@ from ganeti_htools.nursery import open_nursery
 from ganeti_htools.planning import power_jobs
 from ganeti_htools.planning.plan import Proposal
 from htoolsd.config.policies import PolicySettings
+from htoolsd.config.settings import Settings
 from htoolsd.ledger.state_copies import StateCopies
 from htoolsd.plans.plan import Plan, new_plan
 from htoolsd.plans.plans import Plans
@@ -61,13 +62,13 @@ class Policies:
         path: str,
         sync: Sync,
         plans: Plans,
-        settings: Mapping[str, PolicySettings],
+        settings: Settings,
         note: Callable[[PolicyDecision], None],
         clock: Callable[[], float] = time.time,
         copies: StateCopies | None = None,
     ) -> None:
         memory = MemoryFile(path, POLICIES, lambda content: copies.put(_MEMORY, content) if copies else None)
-        self._inputs = PolicyInputs(sync, plans, memory, dict(settings), clock)
+        self._inputs = PolicyInputs(sync, plans, memory, settings, clock)
         self._copies = copies
         self._note = note
         self._due = dict.fromkeys(POLICIES, inf)
@@ -81,15 +82,6 @@ class Policies:
         self._last: dict[str, dict[str, PolicyDecision]] = {remedy.title: {} for remedy in ORDER}
 
     # Requests
-
-    def configure(self, settings: Mapping[str, PolicySettings]) -> None:
-        """Use these settings from now on."""
-        changed = [name for name in POLICIES if settings[name] != self._inputs.settings[name]]
-        self._inputs.settings.update(settings)
-        self._remember_names()
-        for name in changed:
-            self._schedule(name)
-        self._wake.set()
 
     def request(self, name: str, trigger: str) -> None:
         """Consider a policy at once, unless it is off; ``trigger`` is the reason."""
@@ -188,12 +180,11 @@ class Policies:
     async def run(self) -> None:
         """Consider policies when they are due, until cancelled."""
         await self._inputs.memory.load()
-        for name in POLICIES:
-            self._schedule(name)
         for name in self._active():
             self._log_if_off(name)
         try:
             async with open_nursery() as nursery:
+                nursery.start_soon(keep_running, "settings of policies", self._follow_settings)
                 nursery.start_soon(keep_running, "events for policies", self._watch)
                 nursery.start_soon(keep_running, "policies", self._consider_when_due)
         finally:
@@ -206,6 +197,19 @@ class Policies:
     def _schedule(self, name: str) -> None:
         period = self._inputs.settings[name].every_seconds
         self._due[name] = trio.current_time() + period if name in self._active() else inf
+
+    async def _follow_settings(self) -> None:
+        """Schedule each policy anew whose settings have changed."""
+        before: Mapping[str, PolicySettings] = {}
+        while True:
+            changed, settings = self._inputs.configuration.changed, self._inputs.settings
+            self._remember_names()
+            for name in POLICIES:
+                if settings[name] != before.get(name):
+                    self._schedule(name)
+            before = settings
+            self._wake.set()
+            await changed.wait()
 
     def _save_soon(self) -> None:
         self._inputs.memory.dirty = True

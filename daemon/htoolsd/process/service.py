@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import structlog
 import trio
@@ -36,12 +36,12 @@ from htoolsd.api.reload_status import ReloadStatus
 from htoolsd.api.report import ReportMethods
 from htoolsd.api.status import StatusMethods
 from htoolsd.claims.claim_writer import ClaimWriter
-from htoolsd.claims.claims import ClaimMode, Claims
+from htoolsd.claims.claims import Claims
 from htoolsd.claims.plan_claims import PlanClaims
 from htoolsd.claims.reconciler import Reconciler
 from htoolsd.config.config import Config, argument_parser, exposes_password, load
 from htoolsd.config.ledger import file_url
-from htoolsd.config.policies import PolicySettings
+from htoolsd.config.settings import Settings
 from htoolsd.disposal import dispose
 from htoolsd.history import entries
 from htoolsd.history.history import History
@@ -53,7 +53,6 @@ from htoolsd.metrics.capacity import CapacityCount
 from htoolsd.notify.notifier import Notifier
 from htoolsd.plans.plan import Plan
 from htoolsd.plans.plans import Plans
-from htoolsd.policies.remedies import POLICIES
 from htoolsd.policies.schedule import Policies
 from htoolsd.process import check_config, logs
 from htoolsd.process.lock import lock
@@ -67,12 +66,10 @@ from htoolsd.report.report import ReportPage
 from htoolsd.socket import fallback_counter, untagged_inventories
 from htoolsd.socket.acceptor import Acceptor
 from htoolsd.socket.access import Access
-from htoolsd.socket.clients import ConnectionLimits
 from htoolsd.socket.methods import Args, Methods, methods_of
 from htoolsd.socket.peer import SocketPeer, caller, describe_caller
 from htoolsd.socket.roles import Role
 from htoolsd.socket.server import Server
-from htoolsd.sync.storage_polls import StorageMode, StoragePollSettings
 from htoolsd.sync.sync import Sync
 from htoolsd.tasks import Task, keep_running
 from htoolsd.threads import LONGEST, Computations
@@ -129,14 +126,14 @@ def main(argv: Sequence[str] | None = None, signs: Sequence[socket.socket] = ())
     gc.freeze()  # a full collection stops all threads, so it skips what was imported
     acceptor = Acceptor(listener, partial(new_socket, config.socket, config.group))
     try:
-        trio.run(_run, config, read_config, ssconf, acceptor, ReloadStatus(path), signs)
+        trio.run(_run, Settings(config), read_config, ssconf, acceptor, ReloadStatus(path), signs)
     finally:
         acceptor.close()
     return 0
 
 
 async def _run(
-    config: Config,
+    settings: Settings,
     read_config: Callable[[], Config],
     ssconf: Ssconf,
     acceptor: Acceptor,
@@ -144,26 +141,23 @@ async def _run(
     signs: Sequence[socket.socket] = (),
 ) -> None:
     """Compose the daemon and run it until it is stopped."""
-    node = ThisNode(ssconf)
+    config, node = settings.now, ThisNode(ssconf)  # of config only what is fixed
     sync = Sync(
         config.luxi or default_socket(),
         node.leads,
-        config.config_seconds,
-        config.live_seconds,
+        settings,
         show_status=lambda summary: notify(f"STATUS={summary}"),
         configuration_file=ssconf.configuration,
         standby_file=os.path.join(config.state_dir, "standby.data"),
     )
-    sync.storage.settings = _storage_settings(config)
-    history = History(os.path.join(config.state_dir, "history.sqlite"), *_history_limits(config))
+    history = History(os.path.join(config.state_dir, "history.sqlite"), settings)
 
     ledger = LedgerWorker(config.ledger or file_url(config.state_dir))
-    reconciler = Reconciler(sync, ledger)
+    reconciler = Reconciler(sync, ledger, settings)
     sync.on_poll(reconciler.trigger)
     reconciler.on_untagged(lambda untagged: untagged_inventories.show(config.socket, untagged))
-    reconciler.configure(config.vcpu_max_unit == "physical")
 
-    claims = Claims(*_claim_limits(config), lambda: sync.model.cluster is not None)
+    claims = Claims(settings, lambda: sync.model.cluster is not None)
     sync.on_pending_work(claims.needs_queue, claims.check)
 
     def cluster_name() -> str | None:
@@ -173,10 +167,9 @@ async def _run(
         """Return the cluster's name, None if another node or daemon acts on it."""
         return None if sync.obstacle() or node.ssconf.is_other_node_master() else cluster_name()
 
-    claim_writer = ClaimWriter(claims, ledger, reconciler, own_cluster)
-    claim_writer.configure(config.claim_wait_seconds)
+    claim_writer = ClaimWriter(claims, ledger, reconciler, own_cluster, settings)
     decisions = Decisions(
-        *_decision_limits(config),
+        settings,
         lambda: known_cluster(sync, node),
         sync.storage.request_units,
         sync.poll_configuration,
@@ -185,12 +178,12 @@ async def _run(
     )
     computations = Computations(decisions.idle, LONGEST)
     methods = Methods()
-    access = Access(config.roles)
+    access = Access(settings)
 
     def record_call(method: str, args: Args) -> None:
         history.note(entries.call(time.time(), method, args, describe_caller()))
 
-    server = Server(methods, _connection_limits(config), access, record_call)
+    server = Server(methods, settings, access, record_call)
 
     async def look() -> tuple[Sequence[Mapping[str, Any]], bool]:
         report = await status.report()
@@ -199,7 +192,7 @@ async def _run(
         return report["attention"], bool(complete)
 
     notified = os.path.join(config.state_dir, "notified.json")
-    notifier = Notifier(notified, config.notify, look, cluster_name)
+    notifier = Notifier(notified, settings, look, cluster_name)
 
     def note(entry: entries.HistoryEntry) -> None:
         history.note(entry)
@@ -213,13 +206,12 @@ async def _run(
     state_dir = os.path.abspath(config.state_dir)
     copies = StateCopies(ledger, lambda: f"{node.ssconf.name}:{state_dir}", own_cluster)
     plans = Plans(os.path.join(config.state_dir, "plans"), sync, note_plan, plan_claims, copies.put)
-    plans.turn.settings = config.plans
     reconciler.release_other_plans(plans.active_ids)
     policies = Policies(
         os.path.join(config.state_dir, "policies.json"),
         sync,
         plans,
-        _policy_settings(config),
+        settings,
         lambda decision: note(entries.policy(decision.time, asdict(decision))),
         copies=copies,
     )
@@ -244,9 +236,7 @@ async def _run(
     )
     metrics = MetricsMethods(status.report, sync)
     page = ReportPage(status.report, history, lambda: sync.model.available, cluster_name)
-    http = HttpListener(
-        config.http, _connection_limits(config), access, metrics.text, status.report, page.html
-    )
+    http = HttpListener(settings, access, metrics.text, status.report, page.html)
     methods.add(
         *methods_of(
             decisions,
@@ -254,6 +244,7 @@ async def _run(
             PlanMethods(
                 plans,
                 sync,
+                settings,
                 policies.remake_proposal,
                 lambda: access.roles.of(caller.get()) is Role.ACT,
                 server.waiting,
@@ -267,8 +258,8 @@ async def _run(
                 reconciler.trigger,
                 claims.cancel,
                 InventoryTags(sync, reconciler.reconcile).write,
+                settings,
                 lambda: configured_reserves(reconciler.synced.desired) if reconciler.synced else {},
-                lambda: reconciler.limits_vcpus,
             ),
             CandidateMethods(ledger, lambda: reconciler.synced),
             status,
@@ -279,27 +270,10 @@ async def _run(
     )
     accepting, finishing = trio.CancelScope(), trio.CancelScope()
 
-    def use(new: Config) -> None:
-        nonlocal config
-        config = new
-        decisions.configure(*_decision_limits(new))
-        claims.configure(*_claim_limits(new))
-        reconciler.configure(new.vcpu_max_unit == "physical")
-        claim_writer.configure(new.claim_wait_seconds)
-        server.configure(_connection_limits(new))
-        access.configure(new.roles)
-        http.configure(new.http, _connection_limits(new))
-        sync.set_intervals(new.config_seconds, new.live_seconds)
-        sync.storage.settings = _storage_settings(new)
-        history.configure(*_history_limits(new))
-        plans.turn.settings = new.plans
-        policies.configure(_policy_settings(new))
-        notifier.configure(new.notify)
-
     def stop() -> None:
         """Finish what is under way. A second call stops without waiting."""
         notify("STOPPING=1")
-        patience = 0 if plans.stopping else config.stop_seconds
+        patience = 0 if plans.stopping else settings.now.stop_seconds
         finishing.deadline = trio.current_time() + patience
         plans.stop()
 
@@ -320,7 +294,7 @@ async def _run(
             await server.serve(peer)
 
     async with open_nursery() as nursery:
-        await nursery.start(handle_signals, stop, reloader(config, read_config, use, reload))
+        await nursery.start(handle_signals, stop, reloader(settings, read_config, reload))
         await nursery.start(keep_running, "roles", access.run)
         background: dict[str, Task] = {
             "watchdog": partial(watch, decisions),
@@ -359,33 +333,3 @@ async def _close_later(signs: Sequence[socket.socket]) -> None:
     """Close the signs of the start: from now on, nobody waits longer than usual."""
     await trio.sleep(_QUEUE_SECONDS)
     dispose(os.geteuid(), [sign.detach() for sign in signs])  # anybody may have sent something there
-
-
-def _decision_limits(config: Config) -> tuple[float, float, int]:
-    return config.wait_seconds, config.decision_seconds, config.request_mib << 20
-
-
-def _claim_limits(config: Config) -> tuple[ClaimMode, float]:
-    return cast(ClaimMode, config.claims), config.claim_seconds
-
-
-def _history_limits(config: Config) -> tuple[float, int]:
-    return config.history_days, config.history_mib
-
-
-def _policy_settings(config: Config) -> Mapping[str, PolicySettings]:
-    return {name: getattr(config, name) for name in POLICIES}
-
-
-def _storage_settings(config: Config) -> StoragePollSettings:
-    return StoragePollSettings(cast(StorageMode, config.storage), config.storage_seconds, config.pool)
-
-
-def _connection_limits(config: Config) -> ConnectionLimits:
-    return ConnectionLimits(
-        connections=config.connections,
-        per_user=config.connections_per_user,
-        message=config.message_mib << 20,
-        idle=config.idle_seconds,
-        write=config.write_seconds,
-    )

@@ -11,6 +11,7 @@ from ganeti_htools import streams
 from ganeti_htools.model.errors import HtoolsError
 from htoolsd.api.reload_status import ReloadStatus
 from htoolsd.config.config import Config, reloaded
+from htoolsd.config.settings import Settings
 from htoolsd.process.service_manager import notify
 
 _log = structlog.get_logger()
@@ -37,22 +38,17 @@ async def handle_signals(
 
 
 def reloader(
-    config: Config,
+    settings: Settings,
     read: Callable[[], Config],
-    use: Callable[[Config], None],
     status: ReloadStatus,
 ) -> Callable[[], None]:
-    """Return a function that reads the configuration and calls ``use``; an error changes nothing.
-
-    ``config`` is the configuration with which the daemon was started. ``status`` follows.
-    """
+    """Return a function that reads the configuration anew; an error changes nothing. ``status`` follows."""
 
     def reload() -> None:
-        nonlocal config
         notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
         try:
-            config, status.waiting = reloaded(config, read())
-            use(config)
+            config, status.waiting = reloaded(settings.now, read())
+            settings.change(config)
             status.error = None
         except HtoolsError as error:
             status.error = str(error)

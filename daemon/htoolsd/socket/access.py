@@ -7,7 +7,7 @@ import structlog
 import trio
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
-from htoolsd.config.roles import RoleSettings
+from htoolsd.config.settings import Settings
 from htoolsd.socket.peer import Credentials
 from htoolsd.socket.roles import Role, Roles, resolve
 
@@ -21,20 +21,15 @@ _LOG_EVERY = 60.0  # seconds; a line per user, because anybody may connect
 class Access:
     """The roles of callers. Until names are resolved, only root and the daemon's user have one."""
 
-    def __init__(self, settings: RoleSettings) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._own = os.geteuid()
         self.roles = Roles({0: Role.ACT, self._own: Role.ACT})
         self._unknown: list[str] = []
-        self._changed = trio.Event()
+        self._changed = settings.changed
         self._thread = trio.CapacityLimiter(1)
         self._logged = set[int]()  # users with a line in the log since the time below
         self._since = -inf
-
-    def configure(self, settings: RoleSettings) -> None:
-        """Use other settings soon."""
-        self._settings = settings
-        self._changed.set()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Resolve names after each change until cancelled. Started when that is done, or after a second."""
@@ -49,8 +44,7 @@ class Access:
             await self._resolve()
 
     async def _resolve(self) -> None:
-        self._changed = trio.Event()
-        settings = self._settings
+        self._changed, settings = self._settings.changed, self._settings.now.roles
         self.roles, unknown = await trio.to_thread.run_sync(
             resolve, settings, self._own, abandon_on_cancel=True, limiter=self._thread
         )

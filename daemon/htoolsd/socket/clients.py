@@ -8,22 +8,12 @@ from dataclasses import dataclass
 import trio
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
+from htoolsd.config.settings import Settings
 from htoolsd.socket.incoming import Incoming
 from htoolsd.socket.peer import Peer
 
 _MAX_UNANSWERED = 4  # messages of the greatest length, from all clients of a user together
 _ALWAYS = 1 << 16  # bytes that a client may send even if others of its user have sent too much
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
-    """Limits of connections: clients in all and per user, bytes of a message, seconds idle and to write."""
-
-    connections: int
-    per_user: int
-    message: int
-    idle: float
-    write: float
 
 
 @dataclass(slots=True, eq=False)
@@ -42,10 +32,10 @@ class ConnectedClient:
 
 
 class Clients:
-    """All connected clients, within ``limits``. ``name_user`` names a user by number, for messages."""
+    """All connected clients, within limits. ``name_user`` names a user by number, for messages."""
 
-    def __init__(self, limits: ConnectionLimits, name_user: Callable[[int], str] = "user {}".format) -> None:
-        self.limits = limits
+    def __init__(self, settings: Settings, name_user: Callable[[int], str] = "user {}".format) -> None:
+        self._settings = settings
         self._name_user = name_user
         self._clients: set[ConnectedClient] = set()
         self._waits = Counter[int]()  # calls that wait for a change, by user
@@ -62,10 +52,10 @@ class Clients:
         Raises RefusalError if none is idle; the new client counts nevertheless, until it leaves.
         """
         self._clients.add(newcomer)
-        limits, of_user = self.limits, self._of_user(newcomer.uid)
-        if len(of_user) > limits.per_user:
+        limits, of_user = self._settings.now, self._of_user(newcomer.uid)
+        if len(of_user) > limits.connections_per_user:
             user = self._name_user(newcomer.uid)
-            self._disconnect_one(of_user, f"all {limits.per_user} connections of {user}")
+            self._disconnect_one(of_user, f"all {limits.connections_per_user} connections of {user}")
         elif len(self._clients) > limits.connections:
             self._disconnect_one(self._clients, f"all {limits.connections} connections")
 
@@ -77,7 +67,7 @@ class Clients:
         """Raises RefusalError for a client whose user has sent too much that is not answered yet."""
         if client.incoming.held > _ALWAYS:
             held = sum(other.incoming.held for other in self._of_user(client.uid))
-            most = _MAX_UNANSWERED * self.limits.message
+            most = _MAX_UNANSWERED * (self._settings.now.message_mib << 20)
             if held > most:
                 user = self._name_user(client.uid)
                 why = f"{user} has sent more than {most} bytes that are not answered yet"
@@ -89,8 +79,8 @@ class Clients:
 
         Such calls take half of the connections at most, of each user and in all. So there is room for others.
         """
-        waits, limits = self._waits, self.limits
-        if waits[uid] >= limits.per_user // 2 or waits.total() >= limits.connections // 2:
+        waits, limits = self._waits, self._settings.now
+        if waits[uid] >= limits.connections_per_user // 2 or waits.total() >= limits.connections // 2:
             yield False
             return
         waits[uid] += 1

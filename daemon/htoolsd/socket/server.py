@@ -11,8 +11,9 @@ from ganeti_htools.client.protocol import Call, Refusal, RefusalError, decode_ca
 from ganeti_htools.luxi.framing import Decoder
 from ganeti_htools.model.errors import untraced
 from ganeti_htools.nursery import open_nursery
+from htoolsd.config.settings import Settings
 from htoolsd.socket.access import Access
-from htoolsd.socket.clients import Clients, ConnectedClient, ConnectionLimits
+from htoolsd.socket.clients import Clients, ConnectedClient
 from htoolsd.socket.incoming import Incoming
 from htoolsd.socket.methods import Args, Methods
 from htoolsd.socket.peer import PassedFile, Peer, caller
@@ -42,11 +43,12 @@ class Server:
     def __init__(
         self,
         methods: Methods,
-        limits: ConnectionLimits,
+        settings: Settings,
         access: Access,
         record: Callable[[str, Args], None] = lambda _method, _args: None,
     ) -> None:
-        self._clients = Clients(limits, lambda uid: access.roles.describe(uid))
+        self._clients = Clients(settings, lambda uid: access.roles.describe(uid))
+        self._settings = settings
         self._methods = methods
         self._access = access
         self._record = record
@@ -58,17 +60,9 @@ class Server:
         """The number of clients."""
         return len(self._clients)
 
-    @property
-    def _limits(self) -> ConnectionLimits:
-        return self._clients.limits
-
     def waiting(self) -> AbstractContextManager[bool]:
         """Count the present call as one that waits for a change. See :meth:`Clients.waiting`."""
         return self._clients.waiting(caller.get().uid)
-
-    def configure(self, limits: ConnectionLimits) -> None:
-        """Change the limits."""
-        self._clients.limits = limits
 
     def stop(self) -> None:
         """Refuse all further calls. Calls under way are finished."""
@@ -80,7 +74,8 @@ class Server:
         bind_contextvars(client=peer.credentials.pid, uid=peer.credentials.uid)  # in this task only
         caller.set(peer.credentials)
         known = self._is_known(peer)
-        client = ConnectedClient(peer, Incoming(Decoder(self._limits.message if known else _LONG)))
+        longest = self._settings.now.message_mib << 20 if known else _LONG
+        client = ConnectedClient(peer, Incoming(Decoder(longest)))
         try:
             self._clients.enter(client)
             await self._converse(client)
@@ -121,7 +116,8 @@ class Server:
     async def _next(self, client: ConnectedClient) -> bytes | None:
         """Return the next message, None when the client has left. Raises RefusalError, OSError."""
         incoming = client.incoming
-        with trio.move_on_after(self._limits.idle) as client.listening:
+        idle = self._settings.now.idle_seconds
+        with trio.move_on_after(idle) as client.listening:
             client.since = trio.current_time()
             while not incoming.messages and not self._stopping:
                 data, files = await client.peer.receive()
@@ -135,7 +131,7 @@ class Server:
         if client not in self._clients:
             raise RefusalError(Refusal.BUSY, "the idle connection was closed to make room for others")
         if not incoming.messages:
-            raise RefusalError(Refusal.MESSAGE, f"no complete message within {self._limits.idle:g} s")
+            raise RefusalError(Refusal.MESSAGE, f"no complete message within {idle:g} s")
         return incoming.messages.popleft()
 
     async def _parse(self, message: bytes) -> Call:
@@ -184,5 +180,5 @@ class Server:
 
     async def _send(self, peer: Peer, data: bytes) -> None:
         """Raises OSError, TooSlowError."""
-        with trio.fail_after(self._limits.write):
+        with trio.fail_after(self._settings.now.write_seconds):
             await peer.send(data)

@@ -7,7 +7,7 @@ while no job works on them, since a job that asks holds locks that others need.
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from math import inf
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import structlog
 import trio
@@ -19,9 +19,10 @@ from ganeti_htools.luxi.client import LuxiClient
 from ganeti_htools.model.cluster import Cluster, Disk, Instance
 from ganeti_htools.model.errors import DataError, HtoolsError, on_one_line
 from ganeti_htools.model.known_storage import DisksByInstance, UnitSpace, queryable_types
-from ganeti_htools.model.storage import DesiredUnit, Pool
+from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.nursery import open_nursery
 from ganeti_htools.sources.storage_jobs import INSTANCES, NODES, SECONDS, query_disk_locations, query_units
+from htoolsd.config.settings import Settings
 from htoolsd.sync.model import Model
 from htoolsd.sync.node_storage import (
     KnownStorage,
@@ -44,16 +45,6 @@ RETRY = 60.0  # seconds until the next attempt after jobs could not be submitted
 _LARGEST = 1 << 28  # bytes of the configuration file
 _GLOBAL = "cluster/BGL"
 
-StorageMode = Literal["never", "when-needed", "always"]
-
-
-class StoragePollSettings(NamedTuple):
-    """When nodes are asked for their units, the seconds between two such polls, and the configured pools."""
-
-    mode: StorageMode = "never"
-    seconds: float = 600.0
-    pools: tuple[Pool, ...] = ()
-
 
 class StoragePolls:
     """Keeps the storage of the model up to date. ``update`` takes the new storage.
@@ -65,12 +56,13 @@ class StoragePolls:
     def __init__(
         self,
         file: str,
+        settings: Settings,
         client: Callable[[], LuxiClient],
         model: Callable[[], Model],
         update: Callable[[KnownStorage], Awaitable[None]],
         poll_configuration: Callable[[], Awaitable[object]],
     ) -> None:
-        self.settings = StoragePollSettings()
+        self._settings = settings
         self._file = file
         self._client = client
         self._model = model
@@ -96,15 +88,20 @@ class StoragePolls:
         self._units_requested = True
 
     @property
+    def _seconds(self) -> float:
+        """The time between two polls of a node."""
+        return self._settings.now.storage_seconds
+
+    @property
     def incomplete(self) -> bool:
         """Whether nodes must still be asked for their units, now or once units are needed."""
-        return self.settings.mode != "never" and not self._model().storage.complete
+        return self._settings.now.storage != "never" and not self._model().storage.complete
 
     def status(self) -> dict[str, Any]:
         """Return the settings, the state of the data, and the statistics of the polls."""
         known = self._model().storage
         return {
-            "mode": self.settings.mode,
+            "mode": self._settings.now.storage,
             "needed": self._needed(self._model().cluster),
             "configuration_file": self._readable,
             "nodes": len(known.reports),
@@ -135,11 +132,11 @@ class StoragePolls:
     async def _round(self, client: LuxiClient) -> None:
         """Poll what is due. Raises HtoolsError."""
         known = self._model().storage
-        if known.pools != self.settings.pools:
-            await self._update(revise_storage(known, pools=self.settings.pools))
+        if known.pools != self._settings.now.pool:
+            await self._update(revise_storage(known, pools=self._settings.now.pool))
             known = self._model().storage
         await self._probe_pools()
-        never = self.settings.mode == "never"
+        never = self._settings.now.storage == "never"
         if never and not known.pools:  # the use of configured pools needs the configuration
             self._file_version = self._polls.error = None
             await self._forget({})
@@ -165,7 +162,7 @@ class StoragePolls:
         known, cluster, now = self._model().storage, self._model().without_reservations, trio.current_time()
         commands = {pool.unit: pool.probe for pool in known.pools if pool.probe}
         self._probed = {unit: when for unit, when in self._probed.items() if when[0] == commands.get(unit)}
-        old = now - self.settings.seconds
+        old = now - self._seconds
         due = [unit for unit in commands if unit not in self._probed or self._probed[unit][1] <= old]
         kept = {unit: report for unit, report in known.probes.items() if unit in self._probed}
         if cluster is None or not (due or len(kept) < len(known.probes)):
@@ -181,7 +178,7 @@ class StoragePolls:
         async with open_nursery() as nursery:
             for unit in due:
                 nursery.start_soon(measure, unit)
-        again = now - max(0.0, self.settings.seconds - RETRY)  # of a probe that failed
+        again = now - max(0.0, self._seconds - RETRY)  # of a probe that failed
         self._probed |= {unit: (commands[unit], now if unit in found else again) for unit in due}
         after = self._used_of_pools()
         for unit, space in found.items():
@@ -200,9 +197,9 @@ class StoragePolls:
             await self._update(revise_storage(known, disks, {}, complete=False, shared=nothing))
 
     def _needed(self, cluster: Cluster | None) -> bool:
-        if self.settings.mode == "when-needed":
+        if self._settings.now.storage == "when-needed":
             return self._units_requested or (cluster is not None and names_other_units(cluster))
-        return self.settings.mode == "always"
+        return self._settings.now.storage == "always"
 
     async def _read_configuration(self) -> None:
         """Read Ganeti's configuration if it has changed. Raises DataError."""
@@ -234,7 +231,7 @@ class StoragePolls:
         known, rows = model.storage.disks, {row.name: row for row in model.without_storage.instances}
         changed = [name for name, row in rows.items() if _differ(row, known.get(name, ()))]
         # DisksByInstance that were asked for in vain are not asked for again at once.
-        late = now - self.settings.seconds
+        late = now - self._seconds
         asked = {name: each for name, each in self._disks_asked.items() if name in rows and each[1] > late}
         new = [name for name in changed if name not in asked or asked[name][0] is not rows[name].disks]
         self._disks_asked = asked | {name: (rows[name].disks, now) for name in new[:INSTANCES]}
@@ -255,14 +252,10 @@ class StoragePolls:
             await self._forget(self._model().storage.disks)
         names = [node.name for node in cluster.nodes if node.t_mem]
         self._nodes_asked = {name: when for name, when in self._nodes_asked.items() if name in set(names)}
-        due = [
-            name
-            for name in names
-            if self._nodes_asked.get(name, -self.settings.seconds) + self.settings.seconds <= now
-        ]
+        due = [name for name in names if self._nodes_asked.get(name, -self._seconds) + self._seconds <= now]
         if self._begun is None:
             self._begun = now
-        if not self._model().storage.complete and (not due or now - self._begun > self.settings.seconds):
+        if not self._model().storage.complete and (not due or now - self._begun > self._seconds):
             await self._update(revise_storage(self._model().storage, complete=True))
         if not due:
             return
@@ -273,7 +266,7 @@ class StoragePolls:
             return
         await self._poll_configuration()
         before, pools_before = self._used(), self._used_of_pools()
-        outdated = now - self._shared_asked >= self.settings.seconds
+        outdated = now - self._shared_asked >= self._seconds
         reports, pools, wrong = await query_units(client, some, kinds, SECONDS, outdated)
         await self._poll_configuration()
         _log_problems(wrong)

@@ -7,7 +7,7 @@ these polls has a connection of its own, since a node that does not answer may b
 """
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -22,6 +22,7 @@ from ganeti_htools.model.errors import HtoolsError, on_one_line
 from ganeti_htools.model.ganeti_version import rules_of
 from ganeti_htools.nursery import open_nursery
 from ganeti_htools.sources.source import describe_updating
+from htoolsd.config.settings import Settings
 from htoolsd.reservations import Reservations, update_reservations
 from htoolsd.sync.acting import ActingRight
 from htoolsd.sync.job_queue import (
@@ -81,8 +82,7 @@ class Sync:
         self,
         path: str,
         is_master: Callable[[], Awaitable[bool | None]],
-        configuration_seconds: float,
-        live_seconds: float,
+        settings: Settings,
         connect: Connect | None = None,
         show_status: Callable[[str], None] = lambda _summary: None,
         configuration_file: str = "",
@@ -95,7 +95,7 @@ class Sync:
         self._rival: int | None = None  # the process of another daemon that acts on this luxid
         self._acting = ActingRight(path)
         self._is_master = is_master
-        self._periods = {CONFIGURATION: configuration_seconds, LIVE: live_seconds}
+        self._settings = settings
         self._connect = connect
         self._show_status = show_status
         self._summary = ""
@@ -105,7 +105,12 @@ class Sync:
         self._changing = trio.Lock()
         self._live_begun = 0.0
         self.storage = StoragePolls(
-            configuration_file, self.client, lambda: self.model, self._set_storage, self.poll_configuration
+            configuration_file,
+            settings,
+            self.client,
+            lambda: self.model,
+            self._set_storage,
+            self.poll_configuration,
         )
         self._queue: JobQueue | None = None
         self._work: PendingWork | None = None
@@ -115,6 +120,11 @@ class Sync:
         self._polled: Callable[[], None] = lambda: None
         self._role_lost: Callable[[], None] = lambda: None
         self._standby_file = StandbyFile(standby_file)
+
+    @property
+    def _periods(self) -> Mapping[str, float]:
+        """The intervals of polls, in seconds."""
+        return {CONFIGURATION: self._settings.now.config_seconds, LIVE: self._settings.now.live_seconds}
 
     def ages(self) -> dict[str, float]:
         """Return the seconds since each kind of data was polled; kinds that never were are missing."""
@@ -173,12 +183,6 @@ class Sync:
         if generations is None:
             return self.model
         return next((model for model in self._models if model.generations == generations), None)
-
-    def set_intervals(self, configuration_seconds: float, live_seconds: float) -> None:
-        """Poll at these intervals from now on."""
-        self._periods |= {CONFIGURATION: configuration_seconds, LIVE: live_seconds}
-        for kind, seconds in self._periods.items():
-            self._triggers[kind].by(trio.current_time() + seconds)
 
     def on_pending_work(self, needed: Callable[[], bool], callback: Callable[[PendingWork], None]) -> None:
         """Call back with the opcodes of unfinished jobs, after each poll at which they are needed."""
@@ -257,12 +261,20 @@ class Sync:
                 reign.start_soon(self._poll, LIVE, self._ask_live)
                 reign.start_soon(self._poll, UPDATES, self._ask_updates)
                 reign.start_soon(self.storage.run)
+                reign.start_soon(self._follow_settings)
                 await self._until(False)
                 reign.cancel_scope.cancel()
             # The known jobs mean nothing when this node becomes the master again.
             self._queue = self._work = None
             for trigger in self._triggers.values():
                 trigger.give_up()
+
+    async def _follow_settings(self) -> None:
+        """Poll at the intervals of changed settings."""
+        while True:
+            await self._settings.changed.wait()
+            for kind, seconds in self._periods.items():
+                self._triggers[kind].by(trio.current_time() + seconds)
 
     async def _until(self, master: bool) -> None:
         """Return when this node becomes, or stops being, the master."""

@@ -8,6 +8,7 @@ import trio.testing
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from htoolsd.api.turn import DecisionTurn
 from htoolsd.threads import Computations, Pause, run_by_size
+from tests.support.settings import settings
 
 
 async def test_runs_only_much_work_in_a_thread() -> None:
@@ -27,7 +28,7 @@ def pausing_until(done: threading.Event) -> Callable[[Pause], None]:
 
 
 async def test_nothing_is_computed_while_somebody_decides() -> None:
-    turn, begun, done = DecisionTurn(5.0), list[bool](), threading.Event()
+    turn, begun, done = DecisionTurn(settings(wait_seconds=5.0)), list[bool](), threading.Event()
     computations = Computations(turn.idle)
     await turn.acquire_on_behalf_of("decision")
     async with trio.open_nursery() as nursery:
@@ -58,7 +59,7 @@ async def test_nothing_is_computed_while_somebody_decides() -> None:
 
 
 async def test_waits_behind_decisions_that_wait_for_their_turn() -> None:
-    turn, order = DecisionTurn(5.0), list[str]()
+    turn, order = DecisionTurn(settings(wait_seconds=5.0)), list[str]()
     computations = Computations(turn.idle)
 
     async def decide() -> None:
@@ -77,7 +78,7 @@ async def test_waits_behind_decisions_that_wait_for_their_turn() -> None:
 
 
 async def test_goes_on_when_a_hung_decision_is_given_up() -> None:
-    turn = DecisionTurn(5.0)
+    turn = DecisionTurn(settings(wait_seconds=5.0))
     await turn.acquire_on_behalf_of("hung")
     turn.give_up()
     assert await Computations(turn.idle).run(lambda _pause: 1) == 1

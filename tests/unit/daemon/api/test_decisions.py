@@ -25,12 +25,14 @@ from htoolsd.api.turn import MAX_HUNG
 from htoolsd.claims.claim_writer import ClaimWriter
 from htoolsd.claims.claims import Claims
 from htoolsd.claims.reconciler import Reconciler
+from htoolsd.config.settings import Settings
 from htoolsd.history.entries import HistoryEntry
 from htoolsd.ledger.worker import LedgerWorker
 from htoolsd.socket.peer import PassedFile
 from htoolsd.sync.sync import Sync
 from tests.support.by_hand import instance
 from tests.support.memory_peer import open_file, wait_closed
+from tests.support.settings import change, settings
 from tests.support.workers import close
 
 AGES = {"configuration": 1.5, "live": 100.0}
@@ -85,8 +87,13 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def decisions() -> Decisions:
-    return Decisions(patience=1000, longest=1000, largest=1000, known=lambda: (KNOWN, AGES))
+def known() -> Settings:
+    return settings(wait_seconds=1000.0, decision_seconds=1000.0)
+
+
+@pytest.fixture
+def decisions(known: Settings) -> Decisions:
+    return Decisions(known, known=lambda: (KNOWN, AGES))
 
 
 def counts(decisions: Decisions) -> dict[str, object]:
@@ -119,7 +126,7 @@ async def test_wrong_input_has_exit_status_1(engine: Engine, decisions: Decision
 
 
 async def test_wrong_request_leaves_no_garbage() -> None:
-    decisions = Decisions(patience=30, longest=30, largest=10_000, known=lambda: (None, {}))
+    decisions = Decisions(settings(), known=lambda: (None, {}))
     gc.collect()
     gc.disable()
     try:
@@ -212,7 +219,7 @@ async def test_decides_one_at_a_time_in_order(engine: Engine, decisions: Decisio
 
 async def test_data_and_its_ages_are_those_of_the_turn(engine: Engine) -> None:
     ages = iter([{"live": 1.0}, {"live": 2.0}])
-    decisions = Decisions(patience=1000, longest=1000, largest=1000, known=lambda: (KNOWN, next(ages)))
+    decisions = Decisions(settings(), known=lambda: (KNOWN, next(ages)))
     answers: list[Any] = []
 
     async def ask(text: str) -> None:
@@ -253,11 +260,14 @@ async def leads() -> bool:
 
 async def test_claimant_of_a_decision(engine: Engine, tmp_path: Path) -> None:
     """Who passes a file, unless he says otherwise; and nobody who does not wait for the decision any more."""
-    claims = Claims("always", 600.0, lambda: True)
+    always = settings(claims="always", claim_wait_seconds=0.0)
+    claims = Claims(always, lambda: True)
     ledger = LedgerWorker(f"sqlite:///{tmp_path / 'ledger'}")
-    writer = ClaimWriter(claims, ledger, Reconciler(Sync("", leads, 1, 1), ledger), lambda: None)
+    writer = ClaimWriter(
+        claims, ledger, Reconciler(Sync("", leads, always), ledger, always), lambda: None, always
+    )
     noted: list[HistoryEntry] = []
-    decisions = Decisions(1000, 1000, 1000, lambda: (KNOWN, AGES), note=noted.append, claims=writer)
+    decisions = Decisions(always, lambda: (KNOWN, AGES), note=noted.append, claims=writer)
     engine.promises = (Promise(instance("new", DiskTemplate.PLAIN, "a"), new=True),)
 
     async def decided(args: dict[str, object], passed: bool) -> int:
@@ -314,7 +324,7 @@ async def test_stop_refuses_waiting_decisions(engine: Engine, decisions: Decisio
 
 
 async def test_gives_up_a_decision_that_takes_too_long(engine: Engine, autojump_clock: MockClock) -> None:
-    decisions = Decisions(patience=1000, longest=60, largest=1000, known=lambda: (KNOWN, AGES))
+    decisions = Decisions(settings(wait_seconds=1000.0), known=lambda: (KNOWN, AGES))
 
     async def given_up(request: str) -> None:
         with pytest.raises(RefusalError, match="took longer than 60 s") as caught:
@@ -346,8 +356,8 @@ async def test_gives_up_a_decision_that_takes_too_long(engine: Engine, autojump_
     assert decisions.status()["served"] == 1
 
 
-async def test_gives_up_an_abandoned_decision(engine: Engine, decisions: Decisions) -> None:
-    decisions.configure(1000, 0.001, 1000)
+async def test_gives_up_an_abandoned_decision(engine: Engine, decisions: Decisions, known: Settings) -> None:
+    change(known, decision_seconds=0.001)
     async with trio.open_nursery() as client:
         client.start_soon(decisions.decide, {"request": "left"}, None)
         assert await engine.next_begun() == b"left"
@@ -358,10 +368,10 @@ async def test_gives_up_an_abandoned_decision(engine: Engine, decisions: Decisio
 
 
 async def test_collects_garbage_beside_a_hung_decision(
-    engine: Engine, decisions: Decisions, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, decisions: Decisions, known: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subject, "respond", without_garbage_collection()(engine.respond))
-    decisions.configure(1000, 0.001, 1000)
+    change(known, decision_seconds=0.001)
     async with trio.open_nursery() as client:
         client.start_soon(decisions.decide, {"request": "stuck"}, None)
         assert await engine.next_begun() == b"stuck"
@@ -413,7 +423,7 @@ async def test_notices_requests_for_other_units(monkeypatch: pytest.MonkeyPatch)
     wanted: list[bool] = []
     for named in (False, True):
         monkeypatch.setattr(subject, "respond", lambda *_, named=named: Response("", (), GIST, named))
-        decisions = Decisions(30, 30, 1000, lambda: (KNOWN, AGES), lambda: wanted.append(True))
+        decisions = Decisions(settings(), lambda: (KNOWN, AGES), lambda: wanted.append(True))
         await decisions.decide({"request": "x"}, None)
         assert wanted == [True] * named
 
@@ -433,7 +443,7 @@ async def test_refuses_a_template_only_by_the_newest_configuration(
         clusters.append(Known(Cluster(), 1.0))
 
     monkeypatch.setattr(subject, "respond", respond)
-    decisions = Decisions(30, 30, 1000, lambda: (clusters[-1], AGES), renew=renew)
+    decisions = Decisions(settings(), lambda: (clusters[-1], AGES), renew=renew)
     for _ in range(2):
         answer = await decisions.decide({"request": "x"}, None)
         assert isinstance(answer, dict)

@@ -12,6 +12,7 @@ from ganeti_htools.model.inventory import Inventory
 from htoolsd.api.ledger import LedgerMethods
 from htoolsd.ledger.ledger import Ledger
 from htoolsd.ledger.records import Consumer, LedgerChanges, Provider, consumer_uuid, provider_uuid
+from tests.support.settings import change, settings
 from tests.support.workers import PatientWorker
 
 NODE, OTHER, POOL = (provider_uuid(name) for name in ("c/node1.org", "c/node2.org", "ceph"))
@@ -37,7 +38,7 @@ class Client:
         self.worker = PatientWorker(url)
         self.cluster: str | None = "c"
         self.obstacle: str | None = None
-        self.limits_vcpus = False
+        self.settings = settings()
         self.heeded, self.cancelled = list[None](), list[str]()
         self.tagged = list[tuple[str, str, Inventory | None]]()
         self._methods = LedgerMethods(
@@ -47,8 +48,8 @@ class Client:
             lambda: self.heeded.append(None),
             self.cancelled.append,
             self._tag,
+            self.settings,
             dict,
-            lambda: self.limits_vcpus,
         )
 
     async def _tag(self, owner: str, resource_class: str, inventory: Inventory | None) -> None:
@@ -400,7 +401,7 @@ async def test_refuses_calls_without_a_ledger() -> None:
 async def test_cpus_of_a_node_are_no_setting_of_the_administrator(client: Client) -> None:
     given = {"provider": "node1", "resource_class": "VCPU"}
     await client.call("set_inventory", max_unit=4, generation=await client.generation(NODE), **given)
-    client.limits_vcpus = True
+    change(client.settings, vcpu_max_unit="physical")
     await client.call("set_inventory", reserved=1, generation=await client.generation(NODE), **given)
     await client.call("set_inventory", max_unit=3, generation=await client.generation(NODE), **given)
     written = [each and (each.reserved, each.max_unit) for _, _, each in client.tagged]

@@ -24,14 +24,14 @@ from htoolsd.metrics.capacity import CapacityCount
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.schedule import Policies
 from htoolsd.process.mastership import ThisNode
-from htoolsd.socket.clients import ConnectionLimits
 from htoolsd.socket.methods import Method, Methods, methods_of
 from htoolsd.socket.server import Server
 from htoolsd.sync.sync import Sync
 from htoolsd.threads import Computations
 from tests.support.memory_peer import open_access
 from tests.support.notifying import unused_notifier
-from tests.support.policies import all_off, none_again
+from tests.support.policies import none_again
+from tests.support.settings import settings
 
 
 async def is_master() -> bool:
@@ -40,20 +40,21 @@ async def is_master() -> bool:
 
 @pytest.fixture
 def methods(tmp_path: Path) -> tuple[Method, ...]:
-    sync = Sync("nowhere", is_master, 1.0, 1.0)
+    known = settings(claims="never")
+    sync = Sync("nowhere", is_master, known)
     plans = Plans(str(tmp_path), sync)
     computations = Computations(trio.lowlevel.checkpoint)
-    policies = Policies(str(tmp_path / "policies"), sync, plans, all_off(), lambda _decision: None)
-    history = History(str(tmp_path / "history"), 1.0, 1)
-    decisions = Decisions(1.0, 1.0, 1, lambda: (None, {}))
+    policies = Policies(str(tmp_path / "policies"), sync, plans, known, lambda _decision: None)
+    history = History(str(tmp_path / "history"), known)
+    decisions = Decisions(known, lambda: (None, {}))
     ledger = LedgerWorker("sqlite://")
-    server = Server(Methods(), ConnectionLimits(1, 1, 1, 1.0, 1.0), open_access())
-    claims, reconciler = Claims("never", 1.0, lambda: False), Reconciler(sync, ledger)
+    server = Server(Methods(), known, open_access())
+    claims, reconciler = Claims(known, lambda: False), Reconciler(sync, ledger, known)
     reload = ReloadStatus()
     subjects = (
         decisions,
         ClusterMethods(sync),
-        PlanMethods(plans, sync, none_again),
+        PlanMethods(plans, sync, settings(), none_again),
         PolicyMethods(policies, sync, computations),
         HistoryMethods(history, sync, computations),
         LedgerMethods(
@@ -63,6 +64,7 @@ def methods(tmp_path: Path) -> tuple[Method, ...]:
             lambda: None,
             lambda _name: None,
             InventoryTags(sync, reconciler.reconcile).write,
+            known,
         ),
         CandidateMethods(ledger, lambda: reconciler.synced),
         StatusMethods(

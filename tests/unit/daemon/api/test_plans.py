@@ -23,6 +23,7 @@ from htoolsd.plans.plans import Plans
 from htoolsd.socket.peer import Credentials, caller
 from tests.support.memory_ganeti import following, ganeti
 from tests.support.policies import none_again
+from tests.support.settings import settings
 from tests.support.worlds import delay, migrate
 
 
@@ -32,7 +33,7 @@ async def known(tmp_path: Path) -> AsyncIterator[PlanMethods]:
     caller.set(Credentials(pid=1, uid=2, gid=3))
     async with ganeti() as luxid, following(luxid) as sync:
         await trio.sleep(2)
-        yield PlanMethods(Plans(str(tmp_path), sync), sync, none_again)
+        yield PlanMethods(Plans(str(tmp_path), sync), sync, settings(), none_again)
 
 
 async def made(methods: PlanMethods) -> Any:
@@ -113,7 +114,7 @@ async def test_refuses_to_plan_with_figures_older_than_the_instances(
     caller.set(Credentials(pid=1, uid=2, gid=3))
     async with ganeti() as luxid, following(luxid) as sync:
         await trio.sleep(2)
-        methods = PlanMethods(Plans(str(tmp_path), sync), sync, none_again)
+        methods = PlanMethods(Plans(str(tmp_path), sync), sync, settings(), none_again)
         luxid.hung = True
         luxid.jobs.submit([[delay(500)], [migrate("mirrored")]])
         await trio.sleep(6)

@@ -27,15 +27,14 @@ from htoolsd.plans.plans import Plans
 from htoolsd.policies.remedies import POLICIES
 from htoolsd.policies.schedule import Policies
 from htoolsd.process.mastership import ThisNode
-from htoolsd.socket.clients import ConnectionLimits
 from htoolsd.socket.methods import Methods, methods_of
 from htoolsd.socket.server import Server
 from htoolsd.sync.sync import Sync
 from tests.support.memory_ganeti import following, ganeti
 from tests.support.memory_peer import MemoryPeer, open_access
 from tests.support.notifying import unused_notifier
-from tests.support.policies import all_off
 from tests.support.programs import PATIENCE
+from tests.support.settings import settings
 from tests.support.workers import close
 
 WORDS = {"healthy", "not redundant", "weakly unhealthy", "unhealthy"}
@@ -45,17 +44,18 @@ async def test_status_has_all_parts_of_the_daemon(autojump_clock: MockClock, tmp
     socket = str(tmp_path / "socket")
     async with ganeti() as luxid, following(luxid) as sync:
         methods = Methods()
+        known = settings(claims="always", connections=2)
         server = Server(
             methods,
-            ConnectionLimits(connections=2, per_user=2, message=1000, idle=60, write=10),
+            known,
             open_access(),
         )
-        history = History(str(tmp_path / "history"), 1.0, 1)
-        decisions = Decisions(30, 60, 1000, lambda: (None, {}))
-        claims = Claims("always", 600.0, lambda: True)
+        history = History(str(tmp_path / "history"), known)
+        decisions = Decisions(known, lambda: (None, {}))
+        claims = Claims(known, lambda: True)
         ledger, plans = LedgerWorker(f"sqlite:///{tmp_path / 'ledger'}"), Plans(str(tmp_path), sync)
-        policies = Policies(str(tmp_path / "policies"), sync, plans, all_off(), lambda _decision: None)
-        reconciler, reload = Reconciler(sync, ledger), ReloadStatus()
+        policies = Policies(str(tmp_path / "policies"), sync, plans, known, lambda _decision: None)
+        reconciler, reload = Reconciler(sync, ledger, known), ReloadStatus()
         status = StatusMethods(
             socket,
             str(tmp_path),
@@ -128,7 +128,7 @@ async def test_newest_of_two_computations_of_the_health_counts(monkeypatch: pyte
     monkeypatch.setattr(status_module, "group_health", health)
     monkeypatch.setattr(status_module, "run_by_size", in_thread)
     monkeypatch.setattr(status_module, "_PATIENCE", 0.05)
-    sync = Sync("/luxi", unknown_role, 1, 1)
+    sync = Sync("/luxi", unknown_role, settings())
     cache = HealthCache(sync)
     sync.model = replace(sync.model, cluster=old)
     assert (await cache.health()).groups is None

@@ -33,6 +33,7 @@ from htoolsd.ledger.records import Consumer, consumer_uuid, provider_uuid
 from htoolsd.ledger.worker import LedgerWorker
 from htoolsd.sync.job_queue import PendingWork
 from tests.support.by_hand import cluster, instance
+from tests.support.settings import change, settings
 from tests.support.workers import close
 
 A, B = provider_uuid("c/a"), provider_uuid("c/b")
@@ -91,9 +92,12 @@ class Daemon:
     def __init__(self, path: Path, *rows: Instance) -> None:
         self.worker = LedgerWorker(f"sqlite:///{path}")
         self.view = Looking(self.worker, *rows)
-        self.claims = Claims("always", 600.0, lambda: True)
+        self.settings = settings(claims="always", claim_wait_seconds=0.0)
+        self.claims = Claims(self.settings, lambda: True)
         self.leads = True
-        self.writer = ClaimWriter(self.claims, self.worker, self.view, lambda: "c" if self.leads else None)
+        self.writer = ClaimWriter(
+            self.claims, self.worker, self.view, lambda: "c" if self.leads else None, self.settings
+        )
 
     async def decided(self, *promises: Promise, last: bool = True, about: Sequence[str] = ()) -> str:
         """Record a decision; return the note for the answer, or "again"."""
@@ -224,7 +228,7 @@ async def test_decides_again_when_the_ledger_still_counts_a_claim_that_has_ended
     path: Path, mock_clock: MockClock
 ) -> None:
     async with daemon(path) as here:
-        here.writer.configure(2.0)
+        change(here.settings, claim_wait_seconds=2.0)
         await round_of(here)
         await here.decided(promise("old", mem=6000))
         here.claims.cancel("old")
@@ -236,7 +240,7 @@ async def test_decides_again_when_the_ledger_still_counts_a_claim_that_has_ended
 
 async def test_decides_again_when_ganeti_has_removed_an_instance(path: Path, mock_clock: MockClock) -> None:
     async with daemon(path, instance("old", DiskTemplate.PLAIN, "a", mem=6000)) as here:
-        here.writer.configure(2.0)
+        change(here.settings, claim_wait_seconds=2.0)
 
         async def poll() -> None:
             here.view.cluster = here.view.of()

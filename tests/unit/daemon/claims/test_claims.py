@@ -10,8 +10,10 @@ from ganeti_htools.planning.decision import Response
 from ganeti_htools.planning.promises import Promise
 from ganeti_htools.planning.summary import DecisionSummary
 from htoolsd.claims.claims import Claims
+from htoolsd.config.settings import Settings
 from htoolsd.sync.job_queue import PendingWork
 from tests.support.by_hand import instance
+from tests.support.settings import change, settings
 
 
 @dataclass
@@ -37,8 +39,13 @@ def ganeti() -> Ganeti:
 
 
 @pytest.fixture
-def claims(ganeti: Ganeti) -> Claims:
-    return Claims("auto", 600.0, lambda: ganeti.followed)
+def known() -> Settings:
+    return settings()
+
+
+@pytest.fixture
+def claims(ganeti: Ganeti, known: Settings) -> Claims:
+    return Claims(known, lambda: ganeti.followed)
 
 
 async def test_last_promise_counts(claims: Claims) -> None:
@@ -85,8 +92,10 @@ async def test_cancelled_claim_ends(claims: Claims) -> None:
     assert claims.promises() == (promise("two"),)
 
 
-async def test_requests_end_claims_when_ganeti_is_not_followed(claims: Claims, ganeti: Ganeti) -> None:
-    claims.configure("always", 600.0)
+async def test_requests_end_claims_when_ganeti_is_not_followed(
+    claims: Claims, ganeti: Ganeti, known: Settings
+) -> None:
+    change(known, claims="always")
     claims.record(response(promise("one"), promise("two")), "job")
     up, down = instance("one", DiskTemplate.PLAIN, "b"), instance("two", DiskTemplate.PLAIN, "a")
     there = (up, replace(down, status=Status.DOWN))
@@ -106,10 +115,12 @@ async def test_requests_end_claims_when_ganeti_is_not_followed(claims: Claims, g
         ("never", True, False),
     ],
 )
-async def test_mode_decides_when_claims_count(claims: Claims, ganeti: Ganeti, mode, followed, active) -> None:  # type: ignore[no-untyped-def]
+async def test_mode_decides_when_claims_count(
+    claims: Claims, ganeti: Ganeti, known: Settings, mode: str, followed: bool, active: bool
+) -> None:
     claims.record(response(promise("one")), "job")
     ganeti.followed = followed
-    claims.configure(mode, 600.0)
+    change(known, claims=mode)
     assert claims.active is active
     assert bool(claims.promises()) is active
     assert claims.status() == {"active": active, "living": 1}

@@ -26,6 +26,7 @@ from htoolsd.socket.peer import Credentials, caller
 from htoolsd.sync.sync import Sync
 from tests.support.memory_ganeti import MemoryGaneti, following, ganeti
 from tests.support.policies import none_again
+from tests.support.settings import settings
 from tests.support.workers import close
 from tests.support.worlds import instance
 
@@ -44,7 +45,7 @@ class Daemon:
     async def made(self) -> Plan:
         """Make a plan that empties drained nodes."""
         before = {plan.id for plan in self.plans.all}
-        await PlanMethods(self.plans, self.sync, none_again).plan({"tool": "hbal"}, None)
+        await PlanMethods(self.plans, self.sync, settings(), none_again).plan({"tool": "hbal"}, None)
         (plan,) = (plan for plan in self.plans.all if plan.id not in before)
         return plan
 
@@ -97,9 +98,9 @@ async def daemon(directory: Path, luxid: MemoryGaneti) -> AsyncIterator[Daemon]:
     caller.set(Credentials(pid=1, uid=2, gid=3))
     async with following(luxid) as sync:
         worker = LedgerWorker(f"sqlite:///{directory}/ledger.sqlite")
-        reconciler = Reconciler(sync, worker)
+        reconciler = Reconciler(sync, worker, settings())
         sync.on_poll(reconciler.trigger)
-        decided = Claims("always", 600.0, lambda: True)
+        decided = Claims(settings(claims="always"), lambda: True)
         claims = PlanClaims(sync, worker, reconciler, decided, decided.promise)
         plans = Plans(str(directory / "plans"), sync, claims=claims)
         await sync.poll_all()
@@ -241,7 +242,7 @@ async def test_nodes_with_claims_are_not_powered_down(autojump_clock: MockClock,
         await here.claim(consumer, {provider: {"MEMORY_MB": 1}})
         await here.reconciler.reconcile()
         assert here.plans.claims_on_nodes() == {"one": {"new"}}
-        told: Any = await PlanMethods(here.plans, here.sync, none_again).plan(
+        told: Any = await PlanMethods(here.plans, here.sync, settings(), none_again).plan(
             {"tool": "hsqueeze", "options": {"never": ["two"]}}, None
         )
         assert told["options"]["never"] == ["two"]
@@ -254,7 +255,7 @@ async def test_promise_counts_before_it_is_in_the_ledger(tmp_path: Path) -> None
     async with ganeti() as luxid, following(luxid) as sync:
         worker = LedgerWorker(f"sqlite:///{tmp_path}/ledger.sqlite")
         promise = Promise(instance("new", DiskTemplate.DRBD, "one", "two"), new=True)
-        claims = Claims("always", 600.0, lambda: True)
+        claims = Claims(settings(claims="always"), lambda: True)
         claims.restore(new_claim(promise, trio.current_time(), 600.0, "job"))
-        plans = PlanClaims(sync, worker, Reconciler(sync, worker), claims, claims.promise)
+        plans = PlanClaims(sync, worker, Reconciler(sync, worker, settings()), claims, claims.promise)
         assert plans.claims_on_nodes() == {"one": {"new"}, "two": {"new"}}

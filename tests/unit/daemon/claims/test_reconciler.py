@@ -17,6 +17,7 @@ from htoolsd.ledger.records import Consumer, consumer_uuid, provider_uuid
 from htoolsd.ledger.worker import LedgerWorker
 from htoolsd.sync.sync import Sync
 from tests.support.memory_ganeti import MemoryGaneti, following, ganeti
+from tests.support.settings import settings
 from tests.support.workers import close
 
 
@@ -26,7 +27,7 @@ class Parts:
     def __init__(self, luxid: MemoryGaneti, sync: Sync, url: str) -> None:
         self.luxid, self.sync = luxid, sync
         self.worker = LedgerWorker(url)
-        self.reconciler = Reconciler(sync, self.worker)
+        self.reconciler = Reconciler(sync, self.worker, settings())
         sync.on_poll(self.reconciler.trigger)
 
     async def poll(self) -> None:

@@ -20,6 +20,7 @@ from htoolsd.history.database import HistoryDatabase, NewerError
 from htoolsd.history.entries import HistoryEntry, HistoryQuery
 from htoolsd.history.history import History
 from tests.support.seeds import few
+from tests.support.settings import settings
 
 
 def entry(time: float, instances: Sequence[str] = (), nodes: Sequence[str] = (), **more: Any) -> HistoryEntry:
@@ -123,8 +124,7 @@ def filled(path: Path) -> bytes:
 
 def use(path: Path) -> int:
     """Use the history as the daemon does, and return how many of the old entries it still has."""
-    kept = History(str(path), 1e6, 1)
-    kept.configure(1e6, 1)
+    kept = History(str(path), settings(history_days=1e6, history_mib=1))
 
     async def query(**wanted: Any) -> list[float]:
         return times(await kept.find(HistoryQuery(most=1000, **wanted)))

@@ -11,6 +11,7 @@ from htoolsd.history.database import HistoryDatabase
 from htoolsd.history.entries import HistoryQuery
 from htoolsd.history.history import History
 from tests.support.programs import PATIENCE
+from tests.support.settings import settings
 from tests.unit.daemon.history.test_database import entry, times
 
 
@@ -36,7 +37,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 async def test_writes_noted_entries_soon(tmp_path: Path) -> None:
     path = tmp_path / "state" / "history"
-    kept = History(str(path), 1e6, 1)
+    kept = History(str(path), settings(history_days=1e6, history_mib=1))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(kept.run)
         for time in (1.0, 2.0, 3.0):
@@ -48,7 +49,7 @@ async def test_writes_noted_entries_soon(tmp_path: Path) -> None:
 
 
 async def test_writes_the_last_entries_at_the_end(tmp_path: Path) -> None:
-    kept = History(str(tmp_path / "history"), 1e6, 1)
+    kept = History(str(tmp_path / "history"), settings(history_days=1e6, history_mib=1))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(kept.run)
         await trio.testing.wait_all_tasks_blocked()
@@ -58,7 +59,7 @@ async def test_writes_the_last_entries_at_the_end(tmp_path: Path) -> None:
 
 
 async def test_find_returns_entries_just_noted(tmp_path: Path) -> None:
-    kept = History(str(tmp_path / "history"), 1e6, 1)
+    kept = History(str(tmp_path / "history"), settings(history_days=1e6, history_mib=1))
     kept.note(entry(1.0, ["web"]))
     kept.note(entry(2.0, ["mail"]))
     assert times(await kept.find(HistoryQuery(instance="web"))) == [1.0]
@@ -70,7 +71,7 @@ async def test_keeps_entries_in_memory_when_the_disk_refuses_them(
 ) -> None:
     monkeypatch.setattr(history, "MAX_IN_MEMORY", 3)
     (tmp_path / "state").write_text("no directory")
-    kept = History(str(tmp_path / "state" / "history"), 1e6, 1)
+    kept = History(str(tmp_path / "state" / "history"), settings(history_days=1e6, history_mib=1))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(kept.run)
         for time in range(5):
@@ -86,6 +87,6 @@ async def test_keeps_entries_in_memory_when_the_disk_refuses_them(
 
 
 async def test_deletes_entries_that_are_too_old(tmp_path: Path) -> None:
-    kept = History(str(tmp_path / "history"), 1.0, 1)
+    kept = History(str(tmp_path / "history"), settings(history_days=1.0, history_mib=1))
     kept.note(entry(5.0))
     assert await kept.find(HistoryQuery()) == []

@@ -9,12 +9,9 @@ import trio
 from structlog.testing import capture_logs
 
 from htoolsd.config.http import HttpSettings
-from htoolsd.config.roles import RoleSettings
 from htoolsd.http.listener import HttpListener
 from htoolsd.socket.access import Access
-from htoolsd.socket.clients import ConnectionLimits
-
-LIMITS = ConnectionLimits(connections=10, per_user=10, message=1 << 20, idle=1, write=1)
+from tests.support.settings import settings
 
 
 async def nothing(*_: object) -> Any:
@@ -42,10 +39,11 @@ async def test_listens_again_after_an_error_of_its_socket(
     monkeypatch.setattr(trio, "serve_listeners", fail)
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
-    settings = HttpSettings(listen=f"127.0.0.1:{port}", token_file=str(tmp_path / "token"))
+    table = HttpSettings(listen=f"127.0.0.1:{port}", token_file=str(tmp_path / "token"))
     if unix:
-        settings = HttpSettings(listen=f"unix:{tmp_path}/socket")
-    http = HttpListener(settings, LIMITS, Access(RoleSettings()), nothing, nothing, nothing)
+        table = HttpSettings(listen=f"unix:{tmp_path}/socket")
+    known = settings(http=table)
+    http = HttpListener(known, Access(known), nothing, nothing, nothing)
     with capture_logs() as lines, trio.CancelScope() as scope:
         await http.run()
     assert [(line["event"], line["error"]) for line in lines if line["log_level"] == "error"] == [
@@ -61,8 +59,9 @@ async def test_status_has_the_error_while_it_does_not_listen(
     (tmp_path / "token").chmod(0o644)
     with socket.create_server(("127.0.0.1", 0)) as unused:
         listen = f"127.0.0.1:{unused.getsockname()[1]}"
-    settings = HttpSettings(listen=listen, token_file=str(tmp_path / "token"))
-    http = HttpListener(settings, LIMITS, Access(RoleSettings()), nothing, nothing, nothing)
+    table = HttpSettings(listen=listen, token_file=str(tmp_path / "token"))
+    known = settings(http=table)
+    http = HttpListener(known, Access(known), nothing, nothing, nothing)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(http.run)
         while (status := http.status())["error"] is None:

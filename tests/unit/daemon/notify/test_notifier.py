@@ -14,6 +14,7 @@ from trio.testing import MockClock
 from htoolsd.config.notify import NotifySettings
 from htoolsd.notify.notifier import WAITING, Notifier
 from tests.support.notifying import recording_program
+from tests.support.settings import change, settings
 from tests.unit.daemon.notify.test_events import line, plan
 
 FAIL = "if test -e fail; then echo no route >&2; exit 1; fi"
@@ -28,12 +29,13 @@ class World:
         self.lines: Sequence[dict[str, Any]] = ()
         program = recording_program(directory, f"cd {directory}; {FAIL}")
         self.settings = NotifySettings(program=str(program))
+        self.known = settings(notify=self.settings)
         self.notifier = self.restarted()
 
     def restarted(self) -> Notifier:
         self.notifier = Notifier(
             str(self.directory / "notified.json"),
-            self.settings,
+            self.known,
             self._look,
             lambda: "cluster",
             lambda: 1e9 + trio.current_time(),
@@ -207,7 +209,7 @@ async def test_test_goes_at_once_and_ends_a_back_off(tmp_path: Path, mock_clock:
 
 async def test_nothing_is_noted_or_done_without_a_program(tmp_path: Path, mock_clock: MockClock) -> None:
     world = World(tmp_path, mock_clock)
-    world.notifier.configure(NotifySettings())
+    change(world.known, notify=NotifySettings())
     world.notifier.note(plan("failed"))
     assert world.notifier.status() == {
         "way": None,
@@ -217,5 +219,9 @@ async def test_nothing_is_noted_or_done_without_a_program(tmp_path: Path, mock_c
         "error": None,
     }
     missing = replace(world.settings, program="/nonexistent")
-    world.notifier.configure(missing)
-    assert world.notifier.status()["error"] == "/nonexistent: expected a program that can be executed"
+    change(world.known, notify=missing)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(world.notifier.run)
+        await trio.testing.wait_all_tasks_blocked()
+        assert world.notifier.status()["error"] == "/nonexistent: expected a program that can be executed"
+        nursery.cancel_scope.cancel()

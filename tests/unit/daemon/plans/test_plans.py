@@ -23,6 +23,7 @@ from htoolsd.socket.peer import Credentials, caller
 from htoolsd.sync.sync import Sync
 from tests.support.memory_ganeti import MemoryGaneti, following, ganeti
 from tests.support.policies import none_again
+from tests.support.settings import settings
 
 
 @dataclass
@@ -37,7 +38,7 @@ class Kept:
     async def made(self) -> Plan:
         """One more plan: drained nodes are emptied, which takes jobs."""
         before = {plan.id for plan in self.plans.all}
-        await PlanMethods(self.plans, self.sync, none_again).plan({"tool": "hbal"}, None)
+        await PlanMethods(self.plans, self.sync, settings(), none_again).plan({"tool": "hbal"}, None)
         (plan,) = (plan for plan in self.plans.all if plan.id not in before)
         return plan
 
@@ -238,7 +239,7 @@ async def test_forgets_a_plan_unless_it_is_carried_out(autojump_clock: MockClock
             await daemon.plans.forget(plan)
         while plan.run.current:
             await trio.sleep(1)
-        methods = PlanMethods(daemon.plans, daemon.sync, none_again)
+        methods = PlanMethods(daemon.plans, daemon.sync, settings(), none_again)
         await methods.forget({"plan": plan.id}, None)
         assert (list(daemon.plans.all), list(tmp_path.glob("*.json"))) == ([], [])
 
@@ -248,11 +249,11 @@ async def test_remembers_that_somebody_looked_at_the_end_of_a_plan(
 ) -> None:
     async with kept(tmp_path) as daemon:
         plan = await daemon.begun()
-        methods = PlanMethods(daemon.plans, daemon.sync, none_again)
+        methods = PlanMethods(daemon.plans, daemon.sync, settings(), none_again)
         await methods.follow({"plan": plan.id}, None)
         assert not plan.seen  # it was still running
         await daemon.over(plan)
-        reader = PlanMethods(daemon.plans, daemon.sync, none_again, may_act=lambda: False)
+        reader = PlanMethods(daemon.plans, daemon.sync, settings(), none_again, may_act=lambda: False)
         await reader.follow({"plan": plan.id}, None)
         assert not daemon.record(plan)["seen"]
         await methods.follow({"plan": plan.id}, None)

@@ -15,6 +15,7 @@ from htoolsd.config.policies import RebalanceSettings, SqueezeSettings
 from htoolsd.plans.plan import Plan, PlanState
 from tests.support.policies import all_off
 from tests.support.policies_at_work import Working, now, working
+from tests.support.settings import change
 from tests.support.worlds import ANY, instance, node
 
 EAGER = RebalanceSettings(mode="act", hold=1, start=0.02, stop=0.001, min_gain=1e-6)
@@ -47,7 +48,7 @@ async def test_submits_nothing_after_the_hours(autojump_clock: MockClock, tmp_pa
         stopped(daemon, plan, "rebalance", "the policy's hours are over")
         assert [task.done for task in plan.run.tasks] == [True, True]
         assert "not within" in (await daemon.decided()).reason
-        daemon.policies.configure(all_off(rebalance=EAGER))
+        change(daemon.settings, **all_off(rebalance=EAGER))
         again = await daemon.decided()
         assert {move["instance"] for move in again.moves} == left(plan)
         assert (await daemon.over()).state is PlanState.DONE
@@ -60,7 +61,7 @@ async def test_submits_nothing_after_the_mode_changes(
     async with working(tmp_path, job_seconds=JOB, rebalance=EAGER) as daemon:
         await daemon.decided()
         await trio.sleep(JOB / 2)
-        daemon.policies.configure(all_off(rebalance=replace(EAGER, mode=mode)))
+        change(daemon.settings, **all_off(rebalance=replace(EAGER, mode=mode)))
         stopped(daemon, await daemon.over(), "rebalance", f"the policy's mode is {mode}")
         assert daemon.submitted == 1
 
@@ -102,7 +103,7 @@ async def test_undrains_nodes_when_the_hours_end(
         assert (world.drained, world.offline) == (frozenset(), frozenset())
         assert not any(row.tags for row in world.cluster.nodes)
         assert {row.pnode for row in world.cluster.instances} == {place}
-        daemon.policies.configure(all_off(squeeze=SQUEEZE))
+        change(daemon.settings, **all_off(squeeze=SQUEEZE))
         await trio.sleep(1)
         daemon.policies.request("squeeze", "asked")
         await trio.sleep(1)

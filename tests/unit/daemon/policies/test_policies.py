@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from htoolsd.plans.plan import PlanState
 from htoolsd.policies import rebalance
 from tests.support.policies import all_off
 from tests.support.policies_at_work import now, working
+from tests.support.settings import change
 from tests.support.worlds import delay, migrate, role
 
 EAGER = RebalanceSettings(mode="act", every_seconds=600, start=0.02, stop=0.001, hold=1, min_gain=1e-6)
@@ -105,7 +107,7 @@ async def test_spent_budget_survives_a_kill(autojump_clock: MockClock, tmp_path:
     daemon.path.write_text(kept)  # as if it had been killed when the plan had begun
     async with working(tmp_path, rebalance=settings) as again:
         assert (await again.decided()).reason.startswith("the day's budget is spent: moves left: 0")
-        again.policies.configure(all_off(rebalance=replace(settings, moves_per_day=3)))
+        change(again.settings, **all_off(rebalance=replace(settings, moves_per_day=3)))
         rested = {move["instance"] for move in daemon.decisions[0].moves}
         second = await again.decided()
         assert (second.outcome, len(second.moves)) == ("begun", 1)
@@ -189,7 +191,7 @@ async def test_outage_of_a_node_begins_the_rounds_anew(autojump_clock: MockClock
         held = [await daemon.next(count) for count in range(4)]
         assert ["for" in each.reason.split() for each in held] == [True, True, False, False]
         daemon.luxid.jobs.submit([[role("two", offline=True)]])
-        daemon.policies.configure(all_off(rebalance=replace(useless, min_gain=1e-6)))
+        change(daemon.settings, **all_off(rebalance=replace(useless, min_gain=1e-6)))
         rounds = [await daemon.next(count) for count in range(4, 7)]
         assert [each.outcome for each in rounds] == ["held back", "held back", "begun"]
         assert rounds[0].reason.endswith(", for 1 of 3 rounds")
@@ -209,7 +211,7 @@ async def test_reports_unknown_node_groups(autojump_clock: MockClock, tmp_path: 
         assert (await daemon.decided()).reason == why
         assert (daemon.told()["acts_in"], daemon.told()["unknown"]) == ([], {"groups": ["rack7"]})
         both = replace(EAGER, groups=("rack7", "default"), exclude_instances=("gone",))
-        daemon.policies.configure(all_off(rebalance=both))
+        change(daemon.settings, **all_off(rebalance=both))
         assert (await daemon.decided()).outcome == "begun"
         assert daemon.told()["acts_in"] == ["default"]
         assert daemon.told()["unknown"] == {"groups": ["rack7"], "exclude_instances": ["gone"]}
@@ -260,7 +262,7 @@ async def test_checks_conditions_again_after_planning(
     async with working(tmp_path, rebalance=replace(EAGER, mode=mode)) as daemon:
 
         def switched_off(*args: Any) -> BalancingPlan:
-            daemon.policies.configure(all_off())
+            trio.from_thread.run_sync(partial(change, daemon.settings, **all_off()))
             return hbal.plan(*args)
 
         monkeypatch.setattr(rebalance, "HBAL", replace(hbal.HBAL, plan=switched_off))
@@ -275,7 +277,7 @@ async def test_instances_moved_while_policies_are_off_rest(autojump_clock: MockC
         name = "web0"
         daemon.luxid.jobs.submit([[migrate(name, target_node="two")]])
         await trio.sleep(600)
-        daemon.policies.configure(all_off(rebalance=replace(EAGER, mode="shadow")))
+        change(daemon.settings, **all_off(rebalance=replace(EAGER, mode="shadow")))
         await daemon.decided()
         moved = json.loads(daemon.path.read_text())["moved"]
         assert moved.keys() == {name}

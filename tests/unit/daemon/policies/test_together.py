@@ -18,6 +18,7 @@ from htoolsd.plans.plan import PlanState
 from htoolsd.policies.decision import PolicyDecision
 from tests.support.policies import all_off
 from tests.support.policies_at_work import Working, working
+from tests.support.settings import change
 from tests.support.worlds import ANY, grouped, instance, node, opcode, role, uneven
 
 SQUEEZE = SqueezeSettings(mode="act", hold=1, max_nodes=1, cool_down_seconds=7200.0)
@@ -201,10 +202,10 @@ async def test_lost_n1_triggers_a_round(autojump_clock: MockClock, tmp_path: Pat
 async def test_uses_new_settings_in_the_next_round(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with working(tmp_path, world=idle(), squeeze=replace(SQUEEZE, never=("a", "b", "c"))) as daemon:
         assert told(await rounds(daemon, "squeeze"))[1] == ("power down", "held back")
-        daemon.policies.configure(all_off(squeeze=SQUEEZE))
+        change(daemon.settings, **all_off(squeeze=SQUEEZE))
         assert told(await rounds(daemon, "squeeze"))[1] == ("power down", "begun")
         await daemon.over()
-        daemon.policies.configure(all_off())
+        change(daemon.settings, **all_off())
         assert await rounds(daemon, "squeeze") == []
 
 

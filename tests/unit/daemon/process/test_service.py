@@ -22,6 +22,10 @@ from htoolsd.api.reload_status import ReloadStatus
 from htoolsd.claims.claim_writer import ClaimWriter
 from htoolsd.claims.reconciler import Reconciler
 from htoolsd.config.config import Config
+from htoolsd.config.http import HttpSettings
+from htoolsd.config.notify import NotifySettings
+from htoolsd.config.policies import RebalanceSettings
+from htoolsd.config.settings import Settings
 from htoolsd.history.history import History
 from htoolsd.http.listener import HttpListener
 from htoolsd.ledger.state_copies import StateCopies
@@ -95,7 +99,7 @@ async def started(directory: Path, told: list[str], **config: Any) -> AsyncItera
             acceptor = Acceptor(listen(settings.socket, ""), partial(listen, settings.socket, ""))
             here = Ssconf("here", str(directory))
             with closing(acceptor):
-                await service._run(settings, lambda: daemon.config, here, acceptor, ReloadStatus())
+                await service._run(Settings(settings), lambda: daemon.config, here, acceptor, ReloadStatus())
             daemon.ended.set()
 
         async with trio.open_nursery() as nursery:
@@ -116,16 +120,21 @@ async def test_reports_ready_and_stopping_to_the_service_manager(tmp_path: Path,
     assert "STATUS=no cluster yet; this is not the master node" in told
 
 
-async def test_new_configuration_reaches_every_part(
-    tmp_path: Path, told: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    heeded = []
-    monkeypatch.setattr(Server, "configure", lambda _server, limits: heeded.append(limits))
+async def test_new_configuration_reaches_every_part(tmp_path: Path, told: list[str]) -> None:
     async with started(tmp_path, told) as daemon:
-        daemon.config = replace(daemon.config, connections=7, config_seconds=77.0)
+        daemon.config = replace(
+            daemon.config,
+            claims="always",
+            http=HttpSettings(f"unix:{tmp_path}/http"),
+            notify=NotifySettings("/nonexistent"),
+            rebalance=RebalanceSettings("shadow"),
+        )
         signal.raise_signal(signal.SIGHUP)
-        await daemon.until(lambda: "configuration reloaded" in daemon.events())
-        assert [limits.connections for limits in heeded] == [7]
+        await daemon.until(lambda: "HTTP listening" in daemon.events())
+        status = await daemon.status()
+        assert (status["claims"]["active"], status["notify"]["way"]) == (True, "/nonexistent")
+        assert status["http"]["listen"] == daemon.config.http.listen
+        assert [each["mode"] for each in status["policies"] if each["mode"] != "off"] == ["shadow"]
         await daemon.stop()
         await daemon.ended.wait()
     assert told.count("READY=1") == 2
@@ -175,6 +184,7 @@ TASKS: dict[str, tuple[object, str]] = {
     "sync": (ThisNode, "leads"),
     "reconciler": (Reconciler, "run"),
     "policies": (Policies, "_round"),
+    "settings of policies": (Policies, "_follow_settings"),
     "events for policies": (Policies, "_take_over"),
     "capacity": (CapacityCount, "run"),
     "http": (HttpListener, "run"),

@@ -10,6 +10,7 @@ from ganeti_htools.model.errors import DataError
 from htoolsd.api.reload_status import ReloadStatus
 from htoolsd.config.config import Config
 from htoolsd.process.signals import handle_signals, reloader
+from tests.support.settings import settings
 
 pytestmark = pytest.mark.usefixtures("heeding")
 
@@ -62,7 +63,7 @@ def test_uses_each_new_configuration_except_a_wrong_one() -> None:
         DataError("wrong"),
         Config(stop_seconds=2.0, socket="/elsewhere"),
     ]
-    used: list[Config] = []
+    used, known = list[Config](), settings()
 
     def read() -> Config:
         found = files.pop(0)
@@ -71,13 +72,15 @@ def test_uses_each_new_configuration_except_a_wrong_one() -> None:
         return found
 
     status, errors = ReloadStatus(), []
-    reload = reloader(Config(), read, used.append, status)
+    reload = reloader(known, read, status)
     with structlog.testing.capture_logs() as log:
         for _ in range(3):
             reload()
+            used.append(known.now)
             errors.append(status.error)
     assert (errors, status.waiting) == ([None, "wrong", None], ["socket"])
-    assert used == [Config(stop_seconds=1.0), Config(stop_seconds=2.0)]
+    assert [each.stop_seconds for each in used] == [1.0, 1.0, 2.0]
+    assert used[-1].socket == Config().socket
     assert [line["event"] for line in log] == [
         "configuration reloaded",
         "configuration not reloaded",

@@ -12,6 +12,7 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 from htoolsd.history.history import History
 from htoolsd.report.report import ReportPage
+from tests.support.settings import settings
 
 
 class Drawing(ReportPage):
@@ -31,7 +32,7 @@ async def status() -> dict[str, Any]:
 
 
 def page(tmp_path: Path, kind: type[ReportPage], cluster: Cluster | None = None) -> Any:
-    return kind(status, History(str(tmp_path / "history"), 1, 1), lambda: cluster, lambda: "<name>")
+    return kind(status, History(str(tmp_path / "history"), settings()), lambda: cluster, lambda: "<name>")
 
 
 async def test_callers_at_the_same_time_share_a_page(tmp_path: Path, autojump_clock: MockClock) -> None:

@@ -12,6 +12,7 @@ from htoolsd.config.roles import RoleSettings
 from htoolsd.socket.access import Access
 from htoolsd.socket.peer import Credentials
 from htoolsd.socket.roles import Role, Roles
+from tests.support.settings import change, settings
 
 JANE = Credentials(pid=1, uid=1000, gid=1000)
 ROOT = Credentials(pid=1, uid=0, gid=0)
@@ -25,7 +26,7 @@ def message(access: Access, caller: Credentials, role: Role) -> str:
 
 
 async def test_refusal_names_action_user_role_and_key() -> None:
-    access = Access(RoleSettings())
+    access = Access(settings())
     access.roles = Roles({1000: Role.READ}, names={1000: "jane"})
     access.check(JANE, Role.READ, "status")
     assert message(access, JANE, Role.ACT) == (
@@ -39,17 +40,18 @@ async def test_refusal_names_action_user_role_and_key() -> None:
 
 
 async def test_only_root_before_names_are_resolved() -> None:
-    access = Access(RoleSettings(act=("1000",)))
+    access = Access(settings(roles=RoleSettings(act=("1000",))))
     access.check(ROOT, Role.ACT, "execute")
     message(access, JANE, Role.READ)
 
 
 async def test_follows_changes_of_the_configuration() -> None:
-    access = Access(RoleSettings(act=("1000",)))
+    known = settings(roles=RoleSettings(act=("1000",)))
+    access = Access(known)
     async with trio.open_nursery() as nursery:
         await nursery.start(access.run)
         access.check(JANE, Role.ACT, "execute")
-        access.configure(RoleSettings(read=("1000",)))
+        change(known, roles=RoleSettings(read=("1000",)))
         with trio.fail_after(20):
             while access.roles.of(JANE) is not Role.READ:
                 await trio.sleep(0.01)
@@ -67,7 +69,7 @@ async def test_looks_for_unknown_names_again(
         return pwd.struct_passwd((name, "x", 1000, 1000, "", "/", "/bin/sh"))
 
     monkeypatch.setattr("pwd.getpwnam", look_up)
-    access = Access(RoleSettings(act=("jane",)))
+    access = Access(settings(roles=RoleSettings(act=("jane",))))
     with structlog.testing.capture_logs() as log:
         async with trio.open_nursery() as nursery:
             await nursery.start(access.run)
@@ -81,7 +83,7 @@ async def test_looks_for_unknown_names_again(
 
 
 async def test_logs_refusals_once_a_minute_for_each_user(autojump_clock: MockClock) -> None:
-    access = Access(RoleSettings())
+    access = Access(settings())
     access.roles = Roles({})
     with structlog.testing.capture_logs() as log:
         for _ in range(3):

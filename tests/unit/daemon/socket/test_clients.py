@@ -5,12 +5,13 @@ import trio
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.luxi.framing import Decoder
-from htoolsd.socket.clients import Clients, ConnectedClient, ConnectionLimits
+from htoolsd.socket.clients import Clients, ConnectedClient
 from htoolsd.socket.incoming import Incoming
 from tests.support.memory_peer import MemoryPeer
+from tests.support.settings import settings
 
 MIB = 1 << 20
-LIMITS = ConnectionLimits(connections=4, per_user=3, message=MIB, idle=60, write=10)
+LIMITS = settings(connections=4, connections_per_user=3, message_mib=1)
 
 
 def client(uid: int, idle_since: float | None = None, held: int = 0) -> ConnectedClient:

@@ -11,18 +11,18 @@ import trio
 from trio.testing import MockClock
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
-from htoolsd.config.roles import RoleSettings
+from htoolsd.config.settings import Settings
 from htoolsd.socket.access import Access
-from htoolsd.socket.clients import ConnectionLimits
 from htoolsd.socket.methods import Args, File, Method, Methods
 from htoolsd.socket.roles import Role, Roles
 from htoolsd.socket.server import Server
 from tests.support.memory_peer import MemoryPeer, open_access, open_file, wait_closed
+from tests.support.settings import settings
 
-LIMITS = ConnectionLimits(connections=2, per_user=2, message=1000, idle=60, write=10)
+LIMITS = settings(connections=2, connections_per_user=2, message_mib=1)
 
 
-def server_with(run: Callable[[Args, File], Awaitable[object]], limits: ConnectionLimits = LIMITS) -> Server:
+def server_with(run: Callable[[Args, File], Awaitable[object]], limits: Settings = LIMITS) -> Server:
     methods = Methods()
     methods.add(Method("try", 1, "What is tried.", {"word": "any"}, Role.DECIDE, run))
     return Server(methods, limits, open_access())
@@ -231,7 +231,7 @@ SENT_AWAY = ("busy", "the idle connection was closed to make room for others")
 
 
 async def test_disconnects_the_client_that_was_idle_longest(autojump_clock: MockClock) -> None:
-    server = server_with(echo, ConnectionLimits(connections=3, per_user=3, message=1000, idle=60, write=10))
+    server = server_with(echo, settings(connections=3, connections_per_user=3, message_mib=1))
     peers = [MemoryPeer(uid=uid) for uid in (1, 2, 3, 4, 5)]
     async with AsyncExitStack() as stack:
         for peer in peers[:3]:
@@ -258,7 +258,7 @@ async def test_user_with_many_clients_loses_an_own_idle_one(autojump_clock: Mock
         await never.wait()
         return None
 
-    server = server_with(run, ConnectionLimits(connections=9, per_user=2, message=1000, idle=60, write=10))
+    server = server_with(run, settings(connections=9, connections_per_user=2, message_mib=1))
     other, idle, working, second, third = (MemoryPeer(uid=uid) for uid in (1, 2, 2, 2, 2))
     async with AsyncExitStack() as stack:
         for peer in (other, idle, working):
@@ -280,7 +280,7 @@ async def test_user_with_many_clients_loses_an_own_idle_one(autojump_clock: Mock
 
 
 async def test_idle_clients_do_not_keep_others_out(autojump_clock: MockClock) -> None:
-    server = server_with(echo, ConnectionLimits(connections=20, per_user=10, message=1000, idle=60, write=10))
+    server = server_with(echo, settings(connections=20, connections_per_user=10, message_mib=1))
     async with AsyncExitStack() as stack:
         for number in range(100):
             await stack.enter_async_context(served(server, MemoryPeer(uid=number % 3)))
@@ -295,7 +295,7 @@ async def test_idle_clients_do_not_keep_others_out(autojump_clock: MockClock) ->
 
 
 async def test_calls_that_wait_leave_room_for_decisions(autojump_clock: MockClock) -> None:
-    server = server_with(echo, ConnectionLimits(connections=8, per_user=4, message=1000, idle=60, write=10))
+    server = server_with(echo, settings(connections=8, connections_per_user=4, message_mib=1))
     news = trio.Event()
 
     async def follow(_args: Args, _file: File) -> object:
@@ -330,19 +330,17 @@ async def test_calls_that_wait_leave_room_for_decisions(autojump_clock: MockCloc
 
 
 async def test_refuses_a_user_with_too_many_unanswered_bytes() -> None:
-    server = server_with(
-        echo, ConnectionLimits(connections=9, per_user=9, message=100_000, idle=60, write=10)
-    )
+    server = server_with(echo, settings(connections=9, connections_per_user=9, message_mib=1))
     babblers, other = [MemoryPeer() for _ in range(5)], MemoryPeer(uid=7)
     async with AsyncExitStack() as stack:
         for peer in (*babblers, other):
             await stack.enter_async_context(served(server, peer))
         for peer in (other, *babblers):
-            await peer.say(b" " * 90_000)
+            await peer.say(b" " * 900_000)
             await trio.testing.wait_all_tasks_blocked()
         assert refused(await babblers[-1].hear()) == (
             "busy",
-            "user 2 has sent more than 400000 bytes that are not answered yet",
+            "user 2 has sent more than 4194304 bytes that are not answered yet",
         )
         for word in "ab":
             await babblers[0].call("try", {"word": word})
@@ -390,7 +388,7 @@ def server_for(role: Role) -> Server:
     methods.add(
         Method("look", 1, "Looks.", {}, Role.READ, echo), Method("do", 1, "Does.", {}, Role.ACT, echo)
     )
-    access = Access(RoleSettings())
+    access = Access(settings())
     access.roles = Roles({2: role})
     return Server(methods, LIMITS, access)
 
@@ -425,7 +423,7 @@ async def test_records_calls_that_may_have_changed_something() -> None:
     methods = Methods()
     methods.add(Method("do", 1, "Does.", {"word": "any"}, Role.ACT, run, recorded=True))
     methods.add(Method("look", 1, "Looks.", {"word": "any"}, Role.READ, run))
-    access = Access(RoleSettings())
+    access = Access(settings())
     access.roles = Roles({2: Role.ACT, 3: Role.READ})
     server = Server(methods, LIMITS, access, lambda name, args: records.append((name, args["word"])))
     for uid, words in ((3, ["do"]), (2, ["do", "refuse", "break", "wait"])):
@@ -470,7 +468,6 @@ UNKNOWN = b'{"method": "nothing", "args": {}, "version": 1}\x03'
 @pytest.mark.parametrize("data", [UNKNOWN, b"x" * 9000, b"x\x03", b"[" * 9000 + b"\x03"])
 async def test_caller_without_a_role_keeps_nobody_busy_and_fills_no_log(data: bytes) -> None:
     server = server_for(Role.NONE)
-    server.configure(ConnectionLimits(connections=2, per_user=2, message=1 << 20, idle=60, write=10))
     with structlog.testing.capture_logs() as log:
         for _ in range(3):
             peer = MemoryPeer()
@@ -573,7 +570,7 @@ async def test_closes_files_when_clients_fail(tmp_path: Path) -> None:
     passed = [open_file(tmp_path / str(n)) for n in range(3)]
     for peer, descriptor in zip((leaver, babbler, waiter), passed, strict=True):
         peer.pass_along(descriptor)
-    server = server_with(never, ConnectionLimits(connections=3, per_user=3, message=1000, idle=60, write=10))
+    server = server_with(never, settings(connections=3, connections_per_user=3, message_mib=1))
     async with served(server, leaver), served(server, babbler), served(server, waiter):
         await leaver.say(b'{"half')
         await babbler.say(b"nonsense\x03")
@@ -615,7 +612,7 @@ async def test_refuses_a_request_with_too_many_values() -> None:
     async def length(args: Args, _file: File) -> object:
         return len(str(args["word"]))
 
-    limits = ConnectionLimits(connections=9, per_user=9, message=1 << 22, idle=60, write=10)
+    limits = settings(connections=9, connections_per_user=9, message_mib=4)
     peer = MemoryPeer()
     async with served(server_with(length, limits), peer):
         await peer.call("try", {"word": ",[{" * 500_000})

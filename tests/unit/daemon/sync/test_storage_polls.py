@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -14,26 +15,25 @@ from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.simulator.world import World, lose_node
 from htoolsd.sync import storage_polls
-from htoolsd.sync.storage_polls import StoragePollSettings
 from htoolsd.sync.sync import Sync
 from tests.support.configuration import config_data
 from tests.support.memory_ganeti import MemoryGaneti, ganeti
+from tests.support.settings import change, settings
 from tests.support.worlds import delay, replace_disks, role
 from tests.unit.simulator.test_storage_units import HDD, SSD, world
 from tests.unit.simulator.test_storage_units import units as units_of
 
 LVM_VG = StorageType.LVM_VG
-ALWAYS, NEEDED = StoragePollSettings("always", 600), StoragePollSettings("when-needed", 600)
+ALWAYS, NEEDED = {"storage": "always"}, {"storage": "when-needed"}
+NEVER: dict[str, Any] = {"storage": "never", "pool": ()}
 UNITS, DISKS = "OP_NODE_QUERY_STORAGE", "OP_INSTANCE_QUERY_DATA"
 
 
 @asynccontextmanager
-async def following(
-    luxid: MemoryGaneti, settings: StoragePollSettings, file: Path | str = ""
-) -> AsyncIterator[Sync]:
+async def following(luxid: MemoryGaneti, given: dict[str, Any], file: Path | str = "") -> AsyncIterator[Sync]:
     """Run a synchronisation within the block."""
-    sync = Sync("/luxi", luxid.is_master, 20, 300, luxid.connect, configuration_file=str(file))
-    sync.storage.settings = settings
+    known = settings(config_seconds=20.0, **given)
+    sync = Sync("/luxi", luxid.is_master, known, luxid.connect, configuration_file=str(file))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(sync.run)
         yield sync
@@ -73,7 +73,7 @@ def single() -> World:
 async def test_mode_never_submits_nothing(autojump_clock: MockClock, tmp_path: Path) -> None:
     file = tmp_path / "config.data"
     write(file, world())
-    async with ganeti(world()) as luxid, following(luxid, StoragePollSettings(), file) as sync:
+    async with ganeti(world()) as luxid, following(luxid, NEVER, file) as sync:
         await trio.sleep(2000)
         assert luxid.jobs.unarchived() == []
         assert units(sync) == {"one": None, "two": None, "three": None}
@@ -142,7 +142,7 @@ async def test_error_ends_with_the_next_good_round_where_nodes_are_not_asked(
     pool = Pool(DesiredUnit(StorageType.RADOS, "rbd"), 1000)
     async with (
         ganeti(world()) as luxid,
-        following(luxid, StoragePollSettings("never", 600, (pool,)), file) as sync,
+        following(luxid, {"pool": (pool,)}, file) as sync,
     ):
         for _ in range(3):
             await trio.sleep(30)
@@ -276,22 +276,22 @@ async def test_silent_node_keeps_its_single_figure(autojump_clock: MockClock) ->
 async def test_mode_never_forgets_the_reports(autojump_clock: MockClock) -> None:
     async with ganeti(world()) as luxid, following(luxid, ALWAYS) as sync:
         await trio.sleep(60)
-        sync.storage.settings = StoragePollSettings()
+        change(sync.storage._settings, **NEVER)
         await trio.sleep(2000)
         assert asked(luxid) == [DISKS, UNITS]
         assert units(sync) == {"one": None, "two": None, "three": None}
-        sync.storage.settings = ALWAYS
+        change(sync.storage._settings, **ALWAYS)
         await trio.sleep(60)
         assert units(sync) == truth(luxid)
 
 
 async def test_pools_need_no_jobs(autojump_clock: MockClock) -> None:
     pools = (Pool(DesiredUnit(StorageType.RADOS, "fast"), 500),)
-    async with ganeti(world()) as luxid, following(luxid, StoragePollSettings(pools=pools)) as sync:
+    async with ganeti(world()) as luxid, following(luxid, {"pool": pools}) as sync:
         await trio.sleep(60)
         assert sync.model.cluster is not None
         assert (sync.model.cluster.pools, sync.model.generations["storage"]) == (pools, 1)
-        sync.storage.settings = StoragePollSettings()
+        change(sync.storage._settings, **NEVER)
         await trio.sleep(60)
         assert sync.model.cluster.pools == ()
         assert asked(luxid) == []
@@ -315,14 +315,14 @@ async def test_disks_are_known_with_configured_pools(autojump_clock: MockClock, 
     """The use of the pools depends on the disks."""
     file = tmp_path / "config.data"
     write(file, world())
-    fast = StoragePollSettings(pools=(Pool(DesiredUnit(StorageType.RADOS, "fast"), 500),))
+    fast = {"pool": (Pool(DesiredUnit(StorageType.RADOS, "fast"), 500),)}
     async with ganeti(world()) as luxid, following(luxid, fast, file) as sync:
         await trio.sleep(60)
         assert sync.model.cluster is not None
         rows = {row.name: row.disks for row in luxid.jobs.world.cluster.instances}
         assert {row.name: row.disks for row in sync.model.cluster.instances} == rows
         assert set(units(sync).values()) == {None}
-        sync.storage.settings = StoragePollSettings()
+        change(sync.storage._settings, **NEVER)
         await trio.sleep(60)
         assert sync.model.cluster.pools == ()
         assert all(disk.unit is None for row in sync.model.cluster.instances for disk in row.disks)
@@ -335,10 +335,10 @@ async def test_polls_begin_when_a_pool_is_configured(autojump_clock: MockClock, 
         Pool(DesiredUnit(kind, "/mnt"), 500) for kind in (StorageType.SHARED_FILE, StorageType.RADOS)
     )
     async with ganeti(single()) as luxid, following(luxid, NEEDED, tmp_path / "config.data") as sync:
-        sync.storage.settings = NEEDED._replace(pools=(rados,))  # of which no node can be asked
+        change(sync.storage._settings, **NEEDED, pool=(rados,))  # of which no node can be asked
         await trio.sleep(1000)
         assert (asked(luxid), sync.status()["storage"]["needed"]) == ([], False)
-        sync.storage.settings = NEEDED._replace(pools=(shared,))
+        change(sync.storage._settings, **NEEDED, pool=(shared,))
         await trio.sleep(60)
         assert (asked(luxid), sync.status()["storage"]["needed"]) == ([UNITS], True)
 
