@@ -11,7 +11,9 @@ import trio
 
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.nursery import open_nursery
 from ganeti_htools.planning.view import View
+from htoolsd.claims import untagged_inventories
 from htoolsd.config.settings import Settings
 from htoolsd.ledger.diff import LedgerUpdater, SyncedState
 from htoolsd.ledger.records import Consumer, LedgerError, UnavailableError, full_name, plan_name
@@ -45,11 +47,6 @@ class Reconciler:
         self._opened = 0  # of the ledger, at the last round
         self.error: str | None = None
         self._untagged: bool | None = None
-        self._on_untagged: Callable[[bool], None] = lambda _untagged: None
-
-    def on_untagged(self, show: Callable[[bool], None]) -> None:
-        """Call, in a thread, when the ledger begins or ends to have inventories that are in no tag."""
-        self._on_untagged = show
 
     @property
     def pending(self) -> bool:
@@ -113,6 +110,16 @@ class Reconciler:
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
+        async with open_nursery() as nursery:
+            nursery.start_soon(self._follow_polls)
+            await self._reconcile_when_due()
+
+    async def _follow_polls(self) -> None:
+        while True:
+            await self._sync.polled.wait()
+            self.trigger()
+
+    async def _reconcile_when_due(self) -> None:
         while True:
             await self._trigger.begin()
             await self._round()
@@ -173,7 +180,8 @@ class Reconciler:
 
     async def _show_untagged(self, untagged: bool) -> None:
         if untagged is not self._untagged:
-            await trio.to_thread.run_sync(self._on_untagged, untagged)
+            socket = self._settings.now.socket
+            await trio.to_thread.run_sync(untagged_inventories.show, socket, untagged)
             self._untagged = untagged
 
     def _note_error(self, error: HtoolsError, defect: Exception | None = None) -> None:

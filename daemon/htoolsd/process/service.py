@@ -63,7 +63,7 @@ from htoolsd.process.service_manager import notify, watch
 from htoolsd.process.signals import handle_signals, reloader
 from htoolsd.process.socket import first_socket, new_socket
 from htoolsd.report.report import ReportPage
-from htoolsd.socket import fallback_counter, untagged_inventories
+from htoolsd.socket import fallback_counter
 from htoolsd.socket.acceptor import Acceptor
 from htoolsd.socket.access import Access
 from htoolsd.socket.methods import Args, Methods, methods_of
@@ -154,8 +154,6 @@ async def _run(
 
     ledger = LedgerWorker(config.ledger or file_url(config.state_dir))
     reconciler = Reconciler(sync, ledger, settings)
-    sync.on_poll(reconciler.trigger)
-    reconciler.on_untagged(lambda untagged: untagged_inventories.show(config.socket, untagged))
 
     claims = Claims(settings, lambda: sync.model.cluster is not None)
     sync.on_pending_work(claims.needs_queue, claims.check)

@@ -117,7 +117,7 @@ class Sync:
         self._work_needed: Callable[[], bool] = lambda: False
         self._work_changed: Callable[[PendingWork], None] = lambda _work: None
         self._without_live_data: frozenset[str] = frozenset()
-        self._polled: Callable[[], None] = lambda: None
+        self.polled = trio.Event()  # set at the next poll; another one follows
         self._role_lost: Callable[[], None] = lambda: None
         self._standby_file = StandbyFile(standby_file)
 
@@ -187,10 +187,6 @@ class Sync:
     def on_pending_work(self, needed: Callable[[], bool], callback: Callable[[PendingWork], None]) -> None:
         """Call back with the opcodes of unfinished jobs, after each poll at which they are needed."""
         self._work_needed, self._work_changed = needed, callback
-
-    def on_poll(self, callback: Callable[[], None]) -> None:
-        """Call back after each poll."""
-        self._polled = callback
 
     def on_role_lost(self, callback: Callable[[], None]) -> None:
         """Call back when this node has stopped being the master."""
@@ -408,11 +404,15 @@ class Sync:
         await self._change(rows, lambda: set_tables(self.model, kind, tables, asked, nodes))
         if self.model.silent != before:
             _log.warning("nodes do not report", nodes=self.model.silent)
-        self._polled()
+        self._note_poll()
 
     async def _set_storage(self, storage: KnownStorage) -> None:
         await self._change(self._rows(), lambda: set_storage(self.model, storage))
-        self._polled()
+        self._note_poll()
+
+    def _note_poll(self) -> None:
+        self.polled.set()
+        self.polled = trio.Event()
 
     async def reserve(self, reserved: Reservations) -> None:
         """Have decisions leave these reservations free."""

@@ -98,8 +98,7 @@ async def daemon(directory: Path, luxid: MemoryGaneti) -> AsyncIterator[Daemon]:
     caller.set(Credentials(pid=1, uid=2, gid=3))
     async with following(luxid) as sync:
         worker = LedgerWorker(f"sqlite:///{directory}/ledger.sqlite")
-        reconciler = Reconciler(sync, worker, settings())
-        sync.on_poll(reconciler.trigger)
+        reconciler = Reconciler(sync, worker, settings(socket=str(directory / "socket")))
         decided = Claims(settings(claims="always"), lambda: True)
         claims = PlanClaims(sync, worker, reconciler, decided, decided.promise)
         plans = Plans(str(directory / "plans"), sync, claims=claims)

@@ -11,6 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from ganeti_htools.model.inventory import Inventory
+from htoolsd.claims import untagged_inventories
 from htoolsd.claims.reconciler import Reconciler
 from htoolsd.ledger.ledger import Ledger
 from htoolsd.ledger.records import Consumer, consumer_uuid, provider_uuid
@@ -24,11 +25,10 @@ from tests.support.workers import close
 class Parts:
     """A daemon's model and ledger, and the reconciler between them."""
 
-    def __init__(self, luxid: MemoryGaneti, sync: Sync, url: str) -> None:
+    def __init__(self, luxid: MemoryGaneti, sync: Sync, directory: Path) -> None:
         self.luxid, self.sync = luxid, sync
-        self.worker = LedgerWorker(url)
-        self.reconciler = Reconciler(sync, self.worker, settings())
-        sync.on_poll(self.reconciler.trigger)
+        self.worker = LedgerWorker(f"sqlite:///{directory}/ledger.sqlite")
+        self.reconciler = Reconciler(sync, self.worker, settings(socket=str(directory / "socket")))
 
     async def poll(self) -> None:
         """Poll Ganeti, and reconcile the ledger."""
@@ -60,7 +60,7 @@ class Parts:
 async def parts(tmp_path: Path) -> AsyncIterator[Parts]:
     async with ganeti() as luxid, following(luxid) as sync:
         await sync.poll_all()
-        made = Parts(luxid, sync, f"sqlite:///{tmp_path}/ledger.sqlite")
+        made = Parts(luxid, sync, tmp_path)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(made.reconciler.run)
             yield made
@@ -104,20 +104,20 @@ async def test_inventory_reaches_decisions(autojump_clock: MockClock, tmp_path: 
 
 
 async def test_inventories_that_are_in_no_tag_are_shown(autojump_clock: MockClock, tmp_path: Path) -> None:
-    shown: list[bool] = []
+    shown = tmp_path / f"socket{untagged_inventories.SUFFIX}"
+    shown.touch()
     async with parts(tmp_path) as made:
-        made.reconciler.on_untagged(shown.append)
         await made.poll()
         assert made.sync.model.cluster is not None
         node = made.sync.model.cluster.nodes[0].name
-        assert shown == [False]
+        assert not shown.exists()
         await made.reserve(node, "CUSTOM_GPU", Inventory(2))
         await made.reconciler.reconcile()
         await made.reconciler.reconcile()
-        assert shown == [False, True]
+        assert shown.exists()
         await made.reserve(node, "CUSTOM_GPU", Inventory(2, tagged=True))  # dropped: no tag has it
         await made.reconciler.reconcile()
-        assert shown == [False, True, False]
+        assert not shown.exists()
 
 
 async def test_claims_of_plans_are_reserved(autojump_clock: MockClock, tmp_path: Path) -> None:
