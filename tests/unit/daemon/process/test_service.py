@@ -34,7 +34,7 @@ from htoolsd.metrics.capacity import CapacityCount
 from htoolsd.notify.notifier import Notifier
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.schedule import Policies
-from htoolsd.process import service, signals
+from htoolsd.process import compose, service, signals
 from htoolsd.process.mastership import ThisNode
 from htoolsd.socket.acceptor import Acceptor
 from htoolsd.socket.access import Access
@@ -82,7 +82,7 @@ class Service:
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     lines: list[str] = []
-    for module in (service, signals):
+    for module in (compose, service, signals):
         monkeypatch.setattr(module, "notify", lambda *each: lines.extend(each))
     return lines
 
