@@ -331,6 +331,8 @@ class ClaimWriter:
         own = full_name(cluster, "")
         for entry in entries:
             name = entry.consumer.name.removeprefix(own)
+            if name in self._written:  # a claim of this daemon, which may have ended
+                continue
             self._written[name] = entry
             seconds = max((entry.consumer.expires or 0.0) - time.time(), _GRACE)
             try:

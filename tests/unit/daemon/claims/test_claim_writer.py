@@ -403,6 +403,19 @@ async def test_claims_are_restored_by_the_next_daemon(path: Path, mock_clock: Mo
         assert await there.memory() == {"c/new": 1000}
 
 
+async def test_own_claim_that_has_ended_is_not_restored_once_the_cluster_is_known(
+    path: Path, mock_clock: MockClock
+) -> None:
+    async with daemon(path) as here:
+        here.leads = False
+        await here.decided(promise("new"))
+        assert await here.memory() == {"c/new": 1000}
+        assert here.claims.cancel("new")
+        here.leads = True
+        await round_of(here)
+        assert here.claims.promises() == ()
+
+
 async def test_claims_go_with_the_master_role(path: Path, mock_clock: MockClock) -> None:
     async with daemon(path) as here, daemon(path) as there:
         there.leads = False
