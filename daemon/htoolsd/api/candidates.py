@@ -1,14 +1,13 @@
 """The method about allocation candidates."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from htoolsd.api import ledger_names as named
 from htoolsd.api.ledger import allocations_to_json, do
 from htoolsd.api.ledger_arguments import CONSUMER, Amounts
+from htoolsd.claims.reconciler import Reconciler
 from htoolsd.ledger.candidates import allocation_candidates, pools_of_nodes
-from htoolsd.ledger.diff import SyncedState
 from htoolsd.ledger.worker import LedgerWorker
 from htoolsd.socket.arguments import Name
 from htoolsd.socket.methods import method
@@ -19,14 +18,11 @@ if TYPE_CHECKING:
 
 
 class CandidateMethods:
-    """Methods about candidates. They raise RefusalError.
+    """Methods about candidates. They raise RefusalError."""
 
-    ``synced`` returns the ledger and the cluster when they last agreed, None before.
-    """
-
-    def __init__(self, worker: LedgerWorker, synced: Callable[[], SyncedState | None]) -> None:
+    def __init__(self, worker: LedgerWorker, reconciler: Reconciler) -> None:
         self._worker = worker
-        self._synced = synced
+        self._reconciler = reconciler
 
     @method(
         "Lists the nodes and pools that have room for amounts. First comes the one that leaves the largest"
@@ -40,7 +36,7 @@ class CandidateMethods:
         group: Annotated[Name | None, "only nodes of this node group, and pools that they see"] = None,
         consumer: Annotated[Name | None, f"count what it has as free: {CONSUMER}"] = None,
     ) -> object:
-        synced = self._synced()
+        synced = self._reconciler.synced
         if synced is None:
             raise RefusalError(Refusal.CLUSTER, "the cluster is not known yet; ask again")
         desired = synced.desired

@@ -53,7 +53,7 @@ class HttpListener:
         page: Callable[[], Awaitable[str]],
     ) -> None:
         self._settings = settings
-        self._clients = Clients(settings, lambda uid: access.roles.describe(uid))
+        self._clients = Clients(settings, access)
         self._access = access
         self._metrics = metrics
         self._status = status

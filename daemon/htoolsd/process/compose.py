@@ -165,7 +165,7 @@ class Parts:
             self.settings,
             lambda: configured_reserves(reconciler.synced.desired) if reconciler.synced else {},
         )
-        yield CandidateMethods(ledger, lambda: reconciler.synced)
+        yield CandidateMethods(ledger, reconciler)
         yield from (self.status, self.metrics, ReportMethods(self.page), NotifyMethods(self.notifier))
 
     def cluster_name(self) -> str | None:

@@ -1,7 +1,7 @@
 """Connected clients: how many there may be, and how much they may send before they get answers."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -9,6 +9,7 @@ import trio
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from htoolsd.config.settings import Settings
+from htoolsd.socket.access import Access
 from htoolsd.socket.incoming import Incoming
 from htoolsd.socket.peer import Peer
 
@@ -32,11 +33,11 @@ class ConnectedClient:
 
 
 class Clients:
-    """All connected clients, within limits. ``name_user`` names a user by number, for messages."""
+    """All connected clients, within limits."""
 
-    def __init__(self, settings: Settings, name_user: Callable[[int], str] = "user {}".format) -> None:
+    def __init__(self, settings: Settings, access: Access) -> None:
         self._settings = settings
-        self._name_user = name_user
+        self._access = access
         self._clients: set[ConnectedClient] = set()
         self._waits = Counter[int]()  # calls that wait for a change, by user
 
@@ -54,7 +55,7 @@ class Clients:
         self._clients.add(newcomer)
         limits, of_user = self._settings.now, self._of_user(newcomer.uid)
         if len(of_user) > limits.connections_per_user:
-            user = self._name_user(newcomer.uid)
+            user = self._access.roles.describe(newcomer.uid)
             self._disconnect_one(of_user, f"all {limits.connections_per_user} connections of {user}")
         elif len(self._clients) > limits.connections:
             self._disconnect_one(self._clients, f"all {limits.connections} connections")
@@ -69,7 +70,7 @@ class Clients:
             held = sum(other.incoming.held for other in self._of_user(client.uid))
             most = _MAX_UNANSWERED * (self._settings.now.message_mib << 20)
             if held > most:
-                user = self._name_user(client.uid)
+                user = self._access.roles.describe(client.uid)
                 why = f"{user} has sent more than {most} bytes that are not answered yet"
                 raise RefusalError(Refusal.BUSY, why)
 

@@ -47,7 +47,7 @@ class Server:
         access: Access,
         record: Callable[[str, Args], None] = lambda _method, _args: None,
     ) -> None:
-        self._clients = Clients(settings, lambda uid: access.roles.describe(uid))
+        self._clients = Clients(settings, access)
         self._settings = settings
         self._methods = methods
         self._access = access

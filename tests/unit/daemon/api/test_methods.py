@@ -66,7 +66,7 @@ def methods(tmp_path: Path) -> tuple[Method, ...]:
             InventoryTags(sync, reconciler.reconcile).write,
             known,
         ),
-        CandidateMethods(ledger, lambda: reconciler.synced),
+        CandidateMethods(ledger, reconciler),
         StatusMethods(
             "socket",
             str(tmp_path),

@@ -5,6 +5,7 @@ import trio
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.luxi.framing import Decoder
+from htoolsd.socket.access import Access
 from htoolsd.socket.clients import Clients, ConnectedClient
 from htoolsd.socket.incoming import Incoming
 from tests.support.memory_peer import MemoryPeer
@@ -26,7 +27,7 @@ def went(one: ConnectedClient) -> bool:
 
 
 async def test_disconnects_the_longest_idle_client() -> None:
-    clients = Clients(LIMITS)
+    clients = Clients(LIMITS, Access(LIMITS))
     there = [client(1, 5.0), client(1), client(2, 3.0), client(2, 4.0)]
     for one in there:
         clients.enter(one)
@@ -37,7 +38,7 @@ async def test_disconnects_the_longest_idle_client() -> None:
 
 
 async def test_disconnects_an_idle_client_of_the_same_user() -> None:
-    clients = Clients(LIMITS)
+    clients = Clients(LIMITS, Access(LIMITS))
     there = [client(1, 1.0), client(2, 2.0), client(2, 3.0), client(2)]
     for one in [*there, client(2)]:
         clients.enter(one)
@@ -53,7 +54,7 @@ async def test_disconnects_an_idle_client_of_the_same_user() -> None:
     ],
 )
 def test_refuses_a_new_client_when_none_is_idle(uids: tuple[int, ...], problem: str) -> None:
-    clients = Clients(LIMITS)
+    clients = Clients(LIMITS, Access(LIMITS))
     *there, newcomer = (client(uid) for uid in uids)
     for one in there:
         clients.enter(one)
@@ -66,7 +67,7 @@ def test_refuses_a_new_client_when_none_is_idle(uids: tuple[int, ...], problem: 
 
 
 def test_user_who_sends_too_much_does_not_affect_others() -> None:
-    clients = Clients(LIMITS)
+    clients = Clients(LIMITS, Access(LIMITS))
     first, second, short, other = (
         client(1, held=3 * MIB),
         client(1, held=MIB + 1),
@@ -86,7 +87,7 @@ def test_user_who_sends_too_much_does_not_affect_others() -> None:
 
 
 async def test_stop_ends_waits_for_calls() -> None:
-    clients = Clients(LIMITS)
+    clients = Clients(LIMITS, Access(LIMITS))
     idle, busy = client(1, 1.0), client(1)
     for one in (idle, busy):
         clients.enter(one)
