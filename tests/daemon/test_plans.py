@@ -516,7 +516,7 @@ def test_waits_for_a_node_that_falls_silent_during_a_plan(tmp_path: Path) -> Non
 
 def test_plans_for_people(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, DRAINED)) as (daemon, _):
-        header = "Plan Tool State Made By Jobs Score Groups\n"
+        header = f"{'Plan':12} Tool State Made By Jobs Score Groups\n"
         assert ctl(daemon, "plans").stdout == header
         plan = made(daemon, max_length=2)["id"]
         shown = ctl(daemon, "plan", plan)

@@ -8,8 +8,9 @@ from typing import Any
 from ganeti_htools.cli.report.callers import author, caller, others
 from ganeti_htools.cli.report.layout import fitting_table
 
-_HEADER = ("Plan", "Tool", "State", "Made", "By", "Jobs", "Score", "Groups")
-_WHOLE = ("Plan", "Made", "Jobs", "Score")  # are never cut
+_ID = "Plan".ljust(12)  # as wide as an id, so that both begin at the same place
+_HEADER = (_ID, "Tool", "State", "Made", "By", "Jobs", "Score", "Groups")
+_WHOLE = (_ID, "Made", "Jobs", "Score")  # are never cut
 _FAILED = ("failed", "interrupted")
 _FINAL = ("success", "error", "canceled")  # states of jobs
 _LONGEST = 200  # characters of an option

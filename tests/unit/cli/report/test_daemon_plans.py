@@ -26,10 +26,10 @@ PLAN: dict[str, Any] = {
 def test_plans_are_listed_in_columns() -> None:
     header, row, proposal = daemon_plans.table([PLAN, {**PLAN, "policy": "squeeze"}]).splitlines()
     assert header.split() == ["Plan", "Tool", "State", "Made", "By", "Jobs", "Score", "Groups"]
-    assert row.startswith("0123 hbal dry run ")
+    assert row.split()[:4] == ["0123", "hbal", "dry", "run"]
     assert row.endswith(f" {USER}{' ' * (14 - len(USER))}  1/3 2 => unknown one,two")
     assert header.index("Jobs") + 1 == row.index("1/3")
-    assert proposal.startswith("0123 hbal waiting ")
+    assert proposal.split()[:3] == ["0123", "hbal", "waiting"]
     assert " policy squeeze  1/3 " in proposal
 
 
