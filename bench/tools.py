@@ -207,7 +207,7 @@ FULL_ROWS = [
         runs=1,
         memory_target=GIBIBYTE,
     ),
-    Row("hspace, 8 empty nodes, with Debian's", (_empty(8),), 250),
+    Row("hspace, 8 empty nodes, with Debian's", (_empty(8),), 80),
     Row("hspace, 40 empty nodes [4]", (_empty(40),), 1 / 3, Rival(BIN, (_empty(20),)), runs=3, rival_runs=3),
     Row(
         "hbal 80 / 800, five steps, four units [5]",

@@ -1,11 +1,11 @@
-"""Pairs by kind, and bounds of their scores, against the plain rule for each pair."""
+"""Pairs by kind against the plain rule for each pair."""
 
 import random
 
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.capacity import pair_kinds
+from ganeti_htools.engine.capacity import bulk_pairs
 from ganeti_htools.engine.capacity.bulk_pairs import PairSearch
 from ganeti_htools.engine.capacity.bulk_search import InstanceNodes
 from ganeti_htools.engine.rules import choice, placements
@@ -33,7 +33,7 @@ def test_pairs_by_kind_have_the_scores_and_the_best_of_pairs_alone(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = random.Random(seed)
-    monkeypatch.setattr(pair_kinds, "SPARE", rng.choice((0, 2, 64)))
+    monkeypatch.setattr(bulk_pairs, "SPARE", rng.choice((0, 2, 64)))
     nodes = rng.choice((3, 5, 12))
     state = any_state(rng, nodes=nodes, instances=rng.choice((0, 0, 2 * nodes)), groups=rng.choice((1, 1, 2)))
     asked = state.requested_instance(any_kind(rng, state, DiskTemplate.DRBD).instance(any_size(rng)))

@@ -4,14 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.capacity.bulk_search import BulkSearch, InstanceNodes, Known
+from ganeti_htools.engine.capacity.bulk_search import BulkSearch, InstanceNodes
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.components import COUNT, SPREAD
 from ganeti_htools.engine.rules.deviation import Deviation
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.score import weighted
-from ganeti_htools.model.columns import Bools, Floats, Ints
-from ganeti_htools.model.state import RequestedInstance, State
+from ganeti_htools.model.columns import Bools, Columns, Floats, Ints
 from ganeti_htools.model.types import Fail
 
 # How many values are looked at in one go when candidates that lie close together are scored afresh.
@@ -20,12 +19,6 @@ BATCH = 1 << 20
 
 class OneNodeSearch(BulkSearch):
     """Instances with one node: Ganeti's htools compute the score of every candidate from nothing."""
-
-    def __init__(
-        self, state: State, asked: RequestedInstance, nodes: Ints, known: Known | None = None
-    ) -> None:
-        super().__init__(state, asked, nodes, known)
-        self.look(range(len(nodes)))
 
     @property
     def candidates(self) -> int:
@@ -49,14 +42,10 @@ class OneNodeSearch(BulkSearch):
             near = near[[0]] if np.isnan(fresh).all() else near[fresh == np.fmin.reduce(fresh)]
         return InstanceNodes(int(self.nodes[near[-1]]))
 
-    def figures_of(self, nodes: InstanceNodes) -> tuple[Any, ...]:
-        """The figures of a place that placements change."""
-        return self.key(int(np.searchsorted(self.nodes, nodes.primary))).figures
-
-    def put(self, nodes: InstanceNodes, figures: tuple[Any, ...]) -> None:
+    def put(self, nodes: InstanceNodes, figures: Columns) -> None:
         """Give a place figures that it had before."""
-        self.write(nodes.primary, figures)
-        self.look([int(np.searchsorted(self.nodes, nodes.primary))])
+        self.state.columns.put(nodes.primary, figures)
+        self.look(np.searchsorted(self.nodes, [nodes.primary]))
 
     def afresh(self, candidates: Ints) -> Floats:
         """The scores of some candidates, computed from nothing."""

@@ -1,14 +1,13 @@
 """Bulk allocation of mirrored instances: pairs of nodes within each group."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.capacity.bulk_search import BulkSearch, InstanceNodes, Known, NodeKey, NodeOutcome
-from ganeti_htools.engine.capacity.pair_amounts import PairAmounts, PairFigures
-from ganeti_htools.engine.capacity.pair_kinds import AsSecondary, PairKinds
-from ganeti_htools.engine.rules import node_rules
+from ganeti_htools.engine.capacity.bulk_search import BulkSearch, InstanceNodes, parts
+from ganeti_htools.engine.rules import affinity, node_rules, placements
 from ganeti_htools.engine.rules.components import COUNT, SPREAD, Aggregate, components
 from ganeti_htools.engine.rules.deviation import Deviation
 from ganeti_htools.engine.rules.node_rules import FITS
@@ -17,8 +16,8 @@ from ganeti_htools.model.columns import NOWHERE, SINGLE, Bools, Floats, Ints, so
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
 
-# Figures of pairs that are so few are found out about all at once.
-USUAL = 16
+APART = -1  # the code of a node with itself
+SPARE = 64  # rows and columns for kinds to come, besides as many as there are
 
 # The components that change with the locations that a pair shares, and how.
 SHARED = [each.name for each in components(SINGLE) if "location" in each.figures]
@@ -31,14 +30,24 @@ if _UNKNOWN:
     raise ValueError(f"bulk allocation does not know what shared locations do to {', '.join(_UNKNOWN)}")
 
 
+class AsSecondary(NamedTuple):
+    """Rows of a table that has a column for each outcome of a secondary.
+
+    Why it must not come (one row), the changes of spreads, those of their squares, and the changes of counts
+    (a row for each that a secondary changes).
+    """
+
+    codes: Any
+    change: Floats
+    squares: Floats
+    counts: Floats
+
+
 class PairSearch(BulkSearch):
     """Mirrored instances: pairs within each group, scored by two changes one after the other."""
 
-    def __init__(
-        self, state: State, asked: RequestedInstance, nodes: Ints, known: Known | None = None
-    ) -> None:
-        self.amounts = PairAmounts(state, asked)
-        super().__init__(state, asked, nodes, known)
+    def __init__(self, state: State, asked: RequestedInstance, nodes: Ints) -> None:
+        super().__init__(state, asked, nodes)
         self.spreads, self.counts = self._concerned(SPREAD), self._concerned(COUNT)
         groups = state.group[nodes]
         self.blocks = [_GroupPairs(self, np.flatnonzero(groups == group)) for group in sorted_unique(groups)]
@@ -71,15 +80,9 @@ class PairSearch(BulkSearch):
 
     def settle(self, nodes: InstanceNodes) -> None:
         """Carry out a placement but for the list of instances."""
-        primary, secondary = (int(at) for at in np.searchsorted(self.nodes, nodes))
-        block = next(block for block in self.blocks if primary in block.position)
-        amounts = self.amounts.of(nodes)
-        self.write(nodes.primary, self.outcomes[primary].primary.figures)
-        self.write(nodes.secondary, self.outcomes[secondary].secondary[amounts].figures)
-        self.state.columns.location[nodes.primary] += amounts.shared
-        self.amounts.add(nodes)
-        self.look([primary, secondary])
-        block.kinds.change([block.position[primary], block.position[secondary]])
+        super().settle(nodes)
+        block = next(block for block in self.blocks if nodes.primary in block.nodes)
+        block.change(np.searchsorted(block.nodes, nodes))
 
     def _concerned(self, aggregate: Aggregate) -> dict[int, int]:
         """Rows of the components that a secondary changes, numbered."""
@@ -93,48 +96,37 @@ class PairSearch(BulkSearch):
                 rows.setdefault(row, len(rows))
         return rows
 
-    def _find_out(self, keys: Sequence[NodeKey]) -> None:
-        super()._find_out(keys)
-        if len(self.amounts.known) < USUAL:
-            self.find_out_second(dict.fromkeys(keys, self.amounts.known))
-
-    def _next(self) -> Iterator[NodeKey]:
-        yield from super()._next()
-        for outcome, at in self.different().items():
-            for number in set(self.amounts.numbers[self.nodes, self.nodes[at]].tolist()):
-                if second := outcome.secondary.get(self.amounts.known[number]):
-                    yield NodeKey(self.like[at], second.figures)
-
-    def find_out_second(self, wanted: Mapping[NodeKey, Collection[PairFigures]]) -> None:
-        """Find the outcome of nodes as secondary in pairs with these amounts."""
-        amounts = [each for some in wanted.values() for each in some]
-        which = np.repeat(np.arange(len(wanted)), [len(some) for some in wanted.values()])
-        outcomes, old = [self.known[key] for key in wanted], self._nodes(list(wanted)).take(which)
-        memory, shared, *classes = np.array([(each.memory, each.shared, *each.classes) for each in amounts]).T
-        new, codes = node_rules.add_secondary(old, self.asked, memory, peers=classes)
-        rows, number = [*self.spreads, *self.counts], len(self.spreads)
-        x = np.array([outcome.now for outcome in outcomes])[which][:, rows].T
-        y = self.values([self.which[row] for row in rows], new)
+    def as_secondaries(self, p: Ints, candidates: Ints) -> Floats:
+        """The table of candidates as secondaries for primaries (rows), see :class:`AsSecondary`."""
+        state, s, rows = self.state, self.nodes[candidates], [*self.spreads, *self.counts]
+        peers = placements.class_peers(state, p, s)
+        new, codes = node_rules.add_secondary(
+            state.columns.take(s), self.asked, state.peers[p, s], peers=peers
+        )
+        x, y = (
+            self.now[rows][:, self.position[candidates]],
+            self.values([self.which[row] for row in rows], new),
+        )
+        number = len(self.spreads)
         change, squares = y - x, y[:number] * y[:number] - x[:number] * x[:number]
         for row, at in self.counts.items():
             if self.score_table.components[self.which[row]].name in SHARED:
-                change[number + at] += shared
-        table = AsSecondary(codes[np.newaxis], change[:number], squares, change[number:])
-        arrivals = self.arrivals(np.concatenate(table), new)
-        for at, each, arrival in zip(which.tolist(), amounts, arrivals, strict=True):
-            outcomes[at].secondary[each] = arrival
+                change[number + at] += affinity.shared_locations(state, p, s)
+        return np.concatenate((codes[np.newaxis], change[:number], squares, change[number:]))
 
-    def with_secondaries(self, numbers: Mapping[int, Collection[int]]) -> list[NodeOutcome]:
-        """The outcomes of candidates, with those as secondary in pairs with these amounts (numbers)."""
-        found = [self.outcomes[candidate] for candidate in numbers]
-        unknown: dict[NodeKey, set[PairFigures]] = {}
-        for (candidate, some), outcome in zip(numbers.items(), found, strict=True):
-            missing = {self.amounts.known[number] for number in some}.difference(outcome.secondary)
-            if missing:  # two candidates may have one key, and lack different amounts
-                unknown.setdefault(self.key(candidate), set()).update(missing)
-        if unknown:
-            self.find_out_second(unknown)
-        return found
+    def different(self, primaries: Ints, secondary: int) -> tuple[Ints, Ints]:
+        """Primaries that tell all outcomes of a secondary (rows), and for each primary which of them."""
+        state, tables = self.state, [self.state.peers, *self.state.class_peers]
+        amounts = [each[primaries, secondary] for each in tables[: None if any(self.asked.classes) else 1]]
+        if state.location_rows:
+            amounts.append(affinity.shared_locations(state, primaries, secondary))
+        mixed = np.zeros(len(primaries), np.int64)
+        for each in amounts:
+            mixed = mixed * (int(each.max()) + 1) + each
+            mixed = np.searchsorted(sorted_unique(mixed), mixed)
+        first = np.empty(int(mixed.max()) + 1, np.int64)
+        first[mixed] = primaries
+        return first, mixed
 
     def failures(self) -> dict[Fail, int]:
         """Count the pairs that each reason rules out."""
@@ -143,35 +135,95 @@ class PairSearch(BulkSearch):
 
 
 class _GroupPairs:
-    """The pairs of a group, by kind, and the ``scores`` of the kinds; infinite where no pair fits."""
+    """The pairs of a group by kind, and the ``scores`` of the kinds; infinite where no pair fits.
+
+    Nodes with one outcome as primary are a row, equal outcomes of secondaries a column. ``row`` has the row
+    of each node as primary, ``column`` (secondaries by primaries) the column of each pair; column 0 is that
+    of a node with itself. ``number`` (rows by columns) counts the pairs of each kind.
+    """
 
     def __init__(self, search: PairSearch, at: Ints) -> None:
-        self.search, self.nodes = search, search.nodes[at]
-        self.position = {candidate: position for position, candidate in enumerate(at.tolist())}
-        search.look(at.tolist())
-        sizes = (1, len(search.spreads), len(search.spreads), len(search.counts))
-        self.kinds = PairKinds(at, self.nodes, search.amounts, search.with_secondaries, sizes)
+        self.search, self.at, self.nodes = search, at, search.nodes[at]
+        self._build()
+
+    def _build(self) -> None:
+        """Find the kinds of all pairs."""
+        self.row_kinds, self.column_kinds = dict[bytes, int](), {b"": 0}
+        self.row, self.column = self._kinds(np.arange(len(self.at)))
+        height, width = (2 * len(each) + SPARE for each in (self.row_kinds, self.column_kinds))
+        spreads, counts = len(self.search.spreads), len(self.search.counts)
+        sizes = (1, spreads, spreads, counts)
+        self.table = np.zeros((sum(sizes), width))
+        self.second = AsSecondary(*parts(self.table, sizes))
+        self.table[0, 0] = APART
+        self._tabulate(1)
+        self.number = np.zeros((height, width), np.int64)
+        np.add.at(self.number, (self.row, self.column), 1)
+
+    def _kinds(self, positions: Ints) -> tuple[Ints, Ints]:
+        """The rows of nodes, and their columns as secondaries of all others."""
+        search, rows, columns = self.search, self.row_kinds, self.column_kinds
+        tables = search.table[:, self.at[positions]].T
+        row = np.array([rows.setdefault(each.tobytes(), len(rows)) for each in tables])
+        found = [search.different(self.nodes, node) for node in self.nodes[positions].tolist()]
+        firsts = [first for first, _ in found]
+        secondaries = np.repeat(self.at[positions], list(map(len, firsts)))
+        table = search.as_secondaries(np.concatenate(firsts), secondaries).T
+        labels = np.array([columns.setdefault(each.tobytes(), len(columns)) for each in table])
+        ends = np.cumsum(list(map(len, firsts)))[:-1]
+        column = np.array([some[back] for some, (_, back) in zip(np.split(labels, ends), found, strict=True)])
+        column[np.arange(len(positions)), positions] = 0
+        return row, column
+
+    def _tabulate(self, first: int) -> None:
+        """Write the columns from the first new one on into the table."""
+        for at, column in enumerate(islice(self.column_kinds, first, None), first):
+            self.table[:, at] = np.frombuffer(column)
+
+    def change(self, positions: Ints) -> None:
+        """Update the pairs of some nodes, which have changed."""
+        known = len(self.column_kinds)
+        rows, columns = self._kinds(positions)
+        if len(self.row_kinds) > len(self.number) or len(self.column_kinds) > self.number.shape[1]:
+            return self._build()
+        self._tabulate(known)
+        for at, row, column in zip(positions, rows, columns, strict=True):
+            self._count(at, -1)
+            self.row[at], self.column[at] = row, column
+            self._count(at, 1)
+        return None
+
+    def _count(self, at: int, sign: int) -> None:
+        """Count the pairs of a node."""
+        np.add.at(self.number[self.row[at]], self.column[:, at], sign)
+        np.add.at(self.number, (self.row, self.column[at]), sign)
+
+    def samples(self) -> Ints:
+        """A candidate of each row, NOWHERE without any."""
+        found = np.full(len(self.number), NOWHERE)
+        found[self.row] = self.at
+        return found
 
     def codes(self) -> Floats:
         """For each pair, why it does not do."""
-        samples, kinds = self.kinds.samples(), self.kinds
+        samples = self.samples()
         rows = np.flatnonzero(samples != NOWHERE)
         primary = self.search.codes[samples[rows], np.newaxis]
-        codes = np.where(primary != FITS, primary, kinds.second.codes[0])
-        apart = kinds.number[rows, 1:]
+        codes = np.where(primary != FITS, primary, self.second.codes[0])
+        apart = self.number[rows, 1:]
         return np.asarray(np.repeat(codes[:, 1:].ravel(), apart.ravel()))
 
     def rate(self, before: Deviation) -> None:
         """Score the kinds of pairs that fit, given the present statistics."""
-        search, kinds, samples = self.search, self.kinds, self.kinds.samples()
+        search, samples = self.search, self.samples()
         rows = np.flatnonzero(samples != NOWHERE)
         rows = rows[search.codes[samples[rows]] == FITS]
-        there = kinds.number[rows] > 0
-        columns = np.flatnonzero((kinds.second.codes[0] == FITS) & there.any(axis=0))
+        there = self.number[rows] > 0
+        columns = np.flatnonzero((self.second.codes[0] == FITS) & there.any(axis=0))
         there, primary, at = there[:, columns], search.primary, samples[rows]
         _, sums, variances = before.after(primary.change[:, at], primary.squares[:, at])
         variances = np.fmax(variances, 0.0)  # 0 if it is no number, as with Ganeti's htools
-        secondary = [part[:, columns] for part in kinds.second[1:]]
+        secondary = [part[:, columns] for part in self.second[1:]]
         self.rows, self.columns, self.fits = rows, columns, there
         self.scores = self._scores(sums, variances, secondary, there)
 
@@ -184,9 +236,9 @@ class _GroupPairs:
 
     def of_pairs(self) -> Floats:
         """The scores of all pairs, primaries by secondaries; infinite where they do not fit."""
-        scores = np.full(self.kinds.number.shape, np.inf)
+        scores = np.full(self.number.shape, np.inf)
         scores[self.rows[:, np.newaxis], self.columns] = self.scores
-        return np.asarray(scores[self.kinds.row[:, np.newaxis], self.kinds.column.T])
+        return np.asarray(scores[self.row[:, np.newaxis], self.column.T])
 
     def best(self) -> tuple[float, InstanceNodes] | None:
         """The best pair and its score."""
@@ -196,10 +248,10 @@ class _GroupPairs:
         # If it is no number, Ganeti's htools take the last primary, and its first secondary.
         unrated = bool(np.isnan(lowest))
         there = self.fits if unrated else self.fits & (self.scores == lowest)
-        good = np.zeros(self.kinds.number.shape, np.bool_)
+        good = np.zeros(self.number.shape, np.bool_)
         good[self.rows[:, np.newaxis], self.columns] = there
-        for primary in np.flatnonzero(np.any(good, axis=1, keepdims=True)[self.kinds.row])[::-1].tolist():
-            secondaries = np.flatnonzero(good[self.kinds.row[primary], self.kinds.column[:, primary]])
+        for primary in np.flatnonzero(np.any(good, axis=1, keepdims=True)[self.row])[::-1].tolist():
+            secondaries = np.flatnonzero(good[self.row[primary], self.column[:, primary]])
             if len(secondaries):
                 secondary = secondaries[0 if unrated else -1]
                 return float(lowest), InstanceNodes(int(self.nodes[primary]), int(self.nodes[secondary]))

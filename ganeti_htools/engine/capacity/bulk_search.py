@@ -1,22 +1,23 @@
-"""Outcomes of nodes with one more equal instance, computed once for equal nodes.
+"""Nodes with one more of many equal instances.
 
-This part of bulk allocation serves unmirrored and mirrored instances. :mod:`.node_rules` computes the outcome
-of a node, :mod:`.score` its effect on the score; this module remembers both. A property test compares each
-placement with ``allocation.allocate``.
+This part of bulk allocation serves unmirrored and mirrored instances. A property test compares each placement
+with ``allocation.allocate``.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.rules import choice, instance_policy, node_rules
+from ganeti_htools.engine.rules import affinity, choice, instance_policy, node_rules, placements, settling
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
 from ganeti_htools.engine.rules.score import counted_nodes, node_values
 from ganeti_htools.model.columns import NOWHERE, Columns, Floats, Ints
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
+
+# At most so many outcomes are remembered.
+MOST = 4096
 
 
 class InstanceNodes(NamedTuple):
@@ -24,17 +25,6 @@ class InstanceNodes(NamedTuple):
 
     primary: int
     secondary: int = NOWHERE
-
-
-class NodeKey(NamedTuple):
-    """Everything that decides the outcome of a node.
-
-    ``like`` is the first candidate with the same policy and the same constant figures; ``figures`` are the
-    figures that placements change.
-    """
-
-    like: int
-    figures: tuple[Any, ...]
 
 
 class AsPrimary(NamedTuple):
@@ -50,30 +40,6 @@ class AsPrimary(NamedTuple):
     squares: Floats
 
 
-class AfterArrival(NamedTuple):
-    """A node after an instance has come: the column of its table, and its figures."""
-
-    column: Any
-    figures: tuple[Any, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class NodeOutcome:
-    """The outcome of a node with certain figures if an instance comes.
-
-    ``now`` are the node's contributions to the components. ``secondary`` has an outcome for each
-    :class:`.PairFigures` of a pair in which the node may be secondary.
-    """
-
-    now: Floats
-    primary: AfterArrival
-    secondary: dict[Any, AfterArrival] = field(default_factory=dict)
-
-
-# Outcomes of nodes by their figures.
-Known = dict[NodeKey, NodeOutcome]
-
-
 class BulkSearch:
     """The contributions of nodes to the score, now and with one more primary.
 
@@ -81,14 +47,12 @@ class BulkSearch:
       of each component.
     * ``looked`` marks the nodes that count for a row, None if all do; ``sizes`` are their numbers.
     * ``steady`` are the sums of all components at the start.
-    * ``known`` are outcomes of another search for equal instances on these nodes.
+    * ``known`` are outcomes of nodes by their figures (``keys``), ``steps`` figures after a placement: on a
+      cluster of equal nodes both come again and again.
     """
 
-    def __init__(
-        self, state: State, asked: RequestedInstance, nodes: Ints, known: "Known | None" = None
-    ) -> None:
+    def __init__(self, state: State, asked: RequestedInstance, nodes: Ints) -> None:
         self.state, self.asked, self.nodes = state, asked, nodes
-        self.known: Known = {} if known is None else known
         everyone = np.ones(len(state.group), np.bool_)
         base, looked = choice.base(state, everyone), counted_nodes(state.columns)
         self.score_table, self.weights, self.steady = base.table, base.weights, base.sums
@@ -106,18 +70,10 @@ class BulkSearch:
         self.table = np.zeros((sum(sizes), len(nodes)))
         self.primary = AsPrimary(*parts(self.table, sizes))
         self.policy = instance_policy.codes(state, asked, nodes)
-        columns, changing = state.columns, set(state.columns.changing())
-        names = [name for name in columns._fields if name not in columns.aliases]
-        self.changing = [name for name in names if name in changing]
-        self.figures = [getattr(columns, name) for name in self.changing]
-        self.aliases = [
-            (getattr(columns, name), self.changing.index(first)) for name, first in columns.aliases.items()
-        ]
-        others = [getattr(columns, name)[nodes] for name in names if name not in changing]
-        first: dict[tuple[Any, ...], int] = {}
-        alike = zip(*(each.tolist() for each in (self.policy, *others)), strict=True)
-        self.like = [first.setdefault(each, at) for at, each in enumerate(alike)]
-        self.outcomes: dict[int, NodeOutcome] = {}
+        self.known: dict[tuple[Any, ...], tuple[Floats, Floats]] = {}
+        self.keys: list[tuple[Any, ...]] = [()] * len(nodes)
+        self.steps: dict[tuple[Any, ...], list[Columns]] = {}
+        self.look(np.arange(len(nodes)))
 
     @property
     def codes(self) -> Floats:
@@ -125,51 +81,30 @@ class BulkSearch:
         codes: Floats = self.primary.codes[0]
         return codes
 
-    def look(self, candidates: Sequence[int]) -> list[NodeOutcome]:
-        """Update the outcomes of some candidates."""
-        keys = [self.key(at) for at in candidates]
-        if any(key not in self.known for key in keys):
-            self._find_out([key for key in {*keys, *self._next()} if key not in self.known])
-        found = [self.known[key] for key in keys]
-        for at, outcome in zip(candidates, found, strict=True):
-            self.outcomes[at] = outcome
-            self.now[:, self.position[at]] = outcome.now
-            self.table[:, at] = outcome.primary.column
-        return found
+    def look(self, candidates: Ints) -> None:
+        """Update the outcomes of some candidates; those of equal nodes are computed once."""
+        columns, rows, codes = self.state.columns, self.nodes[candidates].tolist(), self.policy[candidates]
+        keys = [
+            (code, *[figure.item(row) for figure in columns])
+            for code, row in zip(codes.tolist(), rows, strict=True)
+        ]
+        if len(self.known) > MOST:
+            self.known.clear()
+        new = {key: row for key, row in zip(keys, rows, strict=True) if key not in self.known}
+        if new:
+            self._find_out(list(new), columns.take(list(new.values())))
+        for at, key in zip(candidates.tolist(), keys, strict=True):
+            self.keys[at] = key
+            self.now[:, self.position[at]], self.table[:, at] = self.known[key]
 
-    def key(self, at: int) -> NodeKey:
-        """The key of a candidate."""
-        row = int(self.nodes[at])
-        return NodeKey(self.like[at], tuple([column.item(row) for column in self.figures]))
-
-    def _next(self) -> Iterator[NodeKey]:
-        """The keys of nodes with one more instance: many outcomes take hardly longer than one."""
-        for outcome, at in self.different().items():
-            yield NodeKey(self.like[at], outcome.primary.figures)
-
-    def different(self) -> dict[NodeOutcome, int]:
-        """The different outcomes, each with a candidate that has it."""
-        return {outcome: at for at, outcome in self.outcomes.items()}
-
-    def _nodes(self, keys: Sequence[NodeKey]) -> Columns:
-        """The figures of nodes with these keys."""
-        rows = self.nodes[[key.like for key in keys]]
-        figures = zip(self.figures, zip(*(key.figures for key in keys), strict=True), strict=True)
-        own = [np.array(each, column.dtype) for column, each in figures]
-        return self.state.columns.take(rows).with_figures(dict(zip(self.changing, own, strict=True)))
-
-    def arrivals(self, table: Floats, new: Columns) -> Iterator[AfterArrival]:
-        """The columns of a table, each with the new figures of its node."""
-        figures = zip(*(getattr(new, name).tolist() for name in self.changing), strict=True)
-        return map(AfterArrival, table.T, figures)
-
-    def _find_out(self, keys: Sequence[NodeKey]) -> None:
-        old, policy = self._nodes(keys), self.policy[[key.like for key in keys]]
+    def _find_out(self, keys: Sequence[tuple[Any, ...]], old: Columns) -> None:
+        """Compute the outcomes of nodes; their keys begin with the code of the policy."""
         new, codes = node_rules.add_primary(old, self.asked, 0, 0)
+        policy = np.array([key[0] for key in keys])
         codes = np.where(policy != FITS, policy, codes)
         x, y = (self.values(self.which, columns) for columns in (old, new))
-        table = np.concatenate(AsPrimary(codes[np.newaxis], y, y - x, y * y - x * x))
-        self.known.update(zip(keys, map(NodeOutcome, x.T, self.arrivals(table, new)), strict=True))
+        table = np.concatenate((codes[np.newaxis], y, y - x, y * y - x * x))
+        self.known.update(zip(keys, zip(x.T, table.T, strict=True), strict=True))
 
     def values(self, which: Sequence[int], columns: Columns) -> Floats:
         """The contributions of nodes to some components, a row for each."""
@@ -180,16 +115,35 @@ class BulkSearch:
 
     def settle(self, nodes: InstanceNodes) -> None:
         """Carry out a placement but for the list of instances."""
-        at = int(np.searchsorted(self.nodes, nodes.primary))
-        self.write(nodes.primary, self.outcomes[at].primary.figures)
-        self.look([at])
+        (p, s), state, asked, amounts = nodes, self.state, self.asked, []
+        at = np.searchsorted(self.nodes, nodes[: 1 + asked.mirrored])
+        if asked.mirrored:
+            kept = (state.peers[p, s], *placements.class_peers(state, p, s))
+            amounts = [int(each) for each in (*kept, affinity.shared_locations(state, p, s))]
+        step = (*(self.keys[each] for each in at.tolist()), *amounts)
+        if step not in self.steps:
+            if len(self.steps) > MOST:
+                self.steps.clear()
+            self.steps[step] = self._arrivals(nodes, amounts)
+        for row, new in zip(nodes, self.steps[step], strict=False):
+            state.columns = state.columns.apart(new.aliases)
+            state.columns.put(row, new)
+        if asked.mirrored:
+            settling.reserve(state, asked, p, s)
+        self.look(at)
 
-    def write(self, row: int, figures: tuple[Any, ...]) -> None:
-        """Write the figures of a node (row)."""
-        for column, figure in zip(self.figures, figures, strict=True):
-            column[row] = figure
-        for column, first in self.aliases:
-            column[row] = figures[first]
+    def _arrivals(self, nodes: InstanceNodes, amounts: Sequence[int]) -> list[Columns]:
+        """The figures of the nodes of a placement afterwards.
+
+        ``amounts`` are memory and custom classes that the secondary keeps free for the primary already, and
+        the number of locations that both share; empty without a secondary.
+        """
+        p, s = (self.state.columns.take([row]) for row in nodes)
+        new = [node_rules.add_primary(p, self.asked, 0, amounts[-1] if amounts else 0)[0]]
+        if amounts:
+            memory, *classes, _ = amounts
+            new.append(node_rules.add_secondary(s, self.asked, memory, peers=classes)[0])
+        return new
 
     def tally(self, codes: Floats) -> dict[Fail, int]:
         """Count each reason."""

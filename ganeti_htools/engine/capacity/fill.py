@@ -1,8 +1,7 @@
 """Putting equal instances on nodes, one after the other, each to the best place then.
 
 This is what ``allocation.allocate`` does for one instance, done until no place is left. Between two
-placements only the chosen nodes change, and what becomes of these has often been found out before, of
-another node with the same figures. The scores of all candidates follow in a few array operations, for
+placements only the chosen nodes change. The scores of all candidates follow in a few array operations, for
 pairs one score for all equal ones.
 Additions are made in the order in which Ganeti's htools make them: the same candidates tie then, and of
 these the last is chosen.
@@ -15,7 +14,7 @@ import numpy as np
 
 from ganeti_htools.engine.capacity.bulk_one_node import OneNodeSearch
 from ganeti_htools.engine.capacity.bulk_pairs import PairSearch
-from ganeti_htools.engine.capacity.bulk_search import InstanceNodes, Known
+from ganeti_htools.engine.capacity.bulk_search import InstanceNodes
 from ganeti_htools.engine.redundancy.assessment import Assessment
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.model.cluster import Instance
@@ -43,19 +42,18 @@ def fill(
     first: int = 0,
     limit: int | None = None,
     progress: Callable[[int], object] = lambda placed: None,
-    known: Known | None = None,
 ) -> Filled:
     """Place instances like ``row``, in place, on ``nodes``, until none fits or ``limit`` is reached.
 
     They have no tags but those of demands and the usual load, and get numbers from ``first`` on appended to
     their name. Mirrored ones go on pairs within a group. ``nodes`` are rows in order, all online; scores are
     those of all nodes. Only the reserve of each node is checked. ``progress`` is called with the number
-    placed, ``known`` is what was found out before (:class:`.BulkSearch`).
+    placed.
     """
     asked = state.requested_instance(row)
     placed: list[InstanceNodes] = []
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        search = (PairSearch if asked.mirrored else OneNodeSearch)(state, asked, nodes, known)
+        search = (PairSearch if asked.mirrored else OneNodeSearch)(state, asked, nodes)
         while limit is None or len(placed) < limit:
             best = search.best()
             if best is None:

@@ -8,7 +8,6 @@ unmirrored instances many in one batch.
 
 from collections import Counter
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -17,14 +16,14 @@ from ganeti_htools.engine.allocation.pairs import best_redundant
 from ganeti_htools.engine.allocation.solution import PATIENCE, Solution
 from ganeti_htools.engine.capacity.bulk_one_node import OneNodeSearch
 from ganeti_htools.engine.capacity.bulk_pairs import PairSearch
-from ganeti_htools.engine.capacity.bulk_search import InstanceNodes, Known
+from ganeti_htools.engine.capacity.bulk_search import InstanceNodes
 from ganeti_htools.engine.capacity.fill import Filled, fill
 from ganeti_htools.engine.capacity.scope import AllocationScope, on_all_pairs
 from ganeti_htools.engine.redundancy.assessment import Assessment
 from ganeti_htools.engine.redundancy.simulate import NewInstances
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.model.cluster import Instance
-from ganeti_htools.model.columns import NOWHERE
+from ganeti_htools.model.columns import NOWHERE, Columns
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
 
@@ -49,11 +48,10 @@ def fill_redundantly(
     """
     assessment = assessment or scope.assess(state)
     state, placed, step, too_far = assessment.state, 0, _guess(state, row), False
-    nodes: Known = {}
     while step >= FEW and assessment.bounds.proves_all:
         trial = state.copy()
         number = step if limit is None else min(step, limit - placed)
-        filled = fill(trial, row, scope.nodes, first + placed, number, scope.progress, nodes)
+        filled = fill(trial, row, scope.nodes, first + placed, number, scope.progress)
         after = scope.assess(trial)
         if after.bounds.proves_all:
             state, assessment, placed = trial, after, placed + filled.placed
@@ -62,7 +60,7 @@ def fill_redundantly(
         else:
             too_far = True
         step = number // 2 if too_far else _guess(state, row)
-    return state, _one_by_one(row, scope, assessment, first, placed, limit, nodes)
+    return state, _one_by_one(row, scope, assessment, first, placed, limit)
 
 
 def _guess(state: State, row: Instance) -> int:
@@ -78,13 +76,12 @@ def _one_by_one(
     first: int,
     placed: int,
     limit: int | None,
-    known: Known,
 ) -> Filled:
-    """Place instances on the assessed state, in place, and check each; ``known`` is that of :func:`.fill`."""
+    """Place instances on the assessed state, in place, and check each."""
     state, elsewhere, ahead = assessment.state, False, 2
     asked = state.requested_instance(row)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        search = (PairSearch if asked.mirrored else OneNodeSearch)(state, asked, scope.nodes, known)
+        search = (PairSearch if asked.mirrored else OneNodeSearch)(state, asked, scope.nodes)
         while placed != limit:
             number = ahead if limit is None else min(ahead, limit - placed)
             places = _next(search, assessment, number) if isinstance(search, OneNodeSearch) else []
@@ -114,10 +111,10 @@ def _one_by_one(
 def _next(search: OneNodeSearch, assessment: Assessment, number: int) -> list[InstanceNodes]:
     """The best places for ``number`` more instances, in turn, up to the first after which a loss is fatal."""
     places: list[InstanceNodes] = []
-    before: list[tuple[Any, ...]] = []
+    before: list[Columns] = []
     while number > 1 and len(places) < number and (best := search.best()) is not None:
         places.append(best)
-        before.append(search.figures_of(best))
+        before.append(search.state.columns.take([best.primary]))
         search.settle(best)
     for nodes, figures in zip(reversed(places), reversed(before), strict=True):
         search.put(nodes, figures)

@@ -3,7 +3,9 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
+from ganeti_htools.engine.capacity import bulk_search
 from ganeti_htools.engine.capacity.bulk_search import BulkSearch, InstanceNodes, parts
 from ganeti_htools.engine.rules.components import INDEX
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
@@ -21,25 +23,30 @@ def search(
     *nodes: Node, candidates: tuple[int, ...] = (), groups: tuple[Group, ...] = (GROUP,)
 ) -> BulkSearch:
     state = derive(Cluster(groups, nodes, ()))
-    found = BulkSearch(state, state.requested_instance(NEW), np.array(candidates or range(len(nodes))))
     with np.errstate(divide="ignore", invalid="ignore"):
-        found.look(range(len(found.nodes)))
-    return found
+        return BulkSearch(state, state.requested_instance(NEW), np.array(candidates or range(len(nodes))))
 
 
-def test_equal_nodes_are_found_out_about_once() -> None:
+def test_outcomes_of_equal_nodes_are_computed_once() -> None:
     found = search(node("a"), node("b"), node("c", t_cpu=32.0), node("d", mem=9_000))
-    assert [found.key(at).like for at in range(4)] == [0, 0, 2, 3]  # total memory never changes either
-    assert found.outcomes[0] is found.outcomes[1]
     assert len(found.known) == 3
+    assert np.array_equal(found.table[:, 0], found.table[:, 1])
 
 
 def test_nodes_of_which_policies_say_different_things_are_not_equal() -> None:
     strict = replace(DEFAULT_IPOLICY, disk_templates=(DiskTemplate.DRBD,))
     groups = Group("group1", "uuid-1"), Group("group2", "uuid-2", ipolicy=strict)
     found = search(node("a"), node("b", group="uuid-2"), groups=groups)
-    assert found.key(0).like != found.key(1).like
     assert found.codes.tolist() == [FITS, CODE[Fail.DISK]]
+
+
+def test_remembered_outcomes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk_search, "MOST", 2)
+    found = search(node("a"), node("b"))
+    for number in range(8):
+        found.settle(InstanceNodes(number % 2))
+        assert max(len(found.known), len(found.steps)) <= 4
+    assert found.state.columns.i_mem.tolist() == [4_000, 4_000]
 
 
 def test_what_a_node_contributes_now_and_then() -> None:
@@ -71,16 +78,14 @@ def test_reasons_are_counted() -> None:
     assert {fail: number for fail, number in found.tally(found.codes).items() if number} == {Fail.MEM: 2}
 
 
-def test_a_placement_changes_a_node_as_was_foreseen() -> None:
+def test_a_placement_changes_a_node() -> None:
     found = search(node("a"), node("b"))
-    foreseen = found.outcomes[1].primary.figures
+    free = found.row_of[INDEX["free_mem_cv"]]
+    foreseen = found.primary.then[free, 1]
     found.settle(InstanceNodes(1))
-    assert found.key(1).figures == foreseen
+    assert found.now[free].tolist() == [1.0, foreseen]
     assert found.state.columns.i_mem.tolist() == [0, 1000]
     assert found.state.columns.primaries.tolist() == [0, 1]
-    # The other node will be like this one, so no more than one further step was found out about.
-    assert found.key(1) in found.known
-    assert len(found.known) == 2
 
 
 def test_a_table_in_parts() -> None:
