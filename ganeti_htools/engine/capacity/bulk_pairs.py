@@ -12,6 +12,7 @@ from ganeti_htools.engine.rules.components import COUNT, SPREAD, Aggregate, comp
 from ganeti_htools.engine.rules.deviation import Deviation
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.score import weighted
+from ganeti_htools.engine.rules.trial import BLOCK
 from ganeti_htools.model.columns import NOWHERE, SINGLE, Bools, Floats, Ints, sorted_unique
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
@@ -230,9 +231,13 @@ class _GroupPairs:
     def _scores(self, sums: Floats, variances: Floats, secondary: Sequence[Floats], fits: Bools) -> Floats:
         """The scores of kinds, given the statistics with each primary; infinite where they do not fit."""
         change, squares, counts = (part[:, np.newaxis] for part in secondary)
-        sums, variances = sums[:, :, np.newaxis], variances[:, :, np.newaxis]
-        values = self._components(sums, variances, change, squares, counts)
-        return np.where(fits, weighted(self.search.weights, values, fits.shape), np.inf)
+        scores, rows = np.empty(fits.shape), max(1, BLOCK // max(1, fits.shape[1]))
+        for start in range(0, len(fits), rows):
+            part, some = slice(start, start + rows), fits[start : start + rows]
+            first, spread = sums[:, part, np.newaxis], variances[:, part, np.newaxis]
+            values = self._components(first, spread, change, squares, counts)
+            scores[part] = np.where(some, weighted(self.search.weights, values, some.shape), np.inf)
+        return scores
 
     def of_pairs(self) -> Floats:
         """The scores of all pairs, primaries by secondaries; infinite where they do not fit."""
