@@ -26,7 +26,7 @@ from htoolsd.config.settings import Settings
 from htoolsd.history import entries
 from htoolsd.history.entries import HistoryEntry
 from htoolsd.metrics.durations import Durations
-from htoolsd.socket.arguments import Check
+from htoolsd.socket.arguments import Valid
 from htoolsd.socket.methods import File, method
 from htoolsd.socket.peer import PassedFile, describe_caller
 from htoolsd.socket.roles import Role
@@ -36,7 +36,7 @@ _log = structlog.get_logger()
 Ages = dict[str, float]
 
 MAX_VALUES = 1_000_000  # in a request; 10,000 instances need a third
-_Words = Annotated[tuple[str, ...], Check("a list of strings", lambda words: {*map(type, words)} <= {str})]
+_Words = Annotated[tuple[str, ...], Valid("a list of strings", lambda words: {*map(type, words)} <= {str})]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.planning.placement_report import placement_report
 from htoolsd.history.entries import HistoryQuery, placed_at
 from htoolsd.history.history import History
-from htoolsd.socket.arguments import Check, Name
+from htoolsd.socket.arguments import Name, Valid
 from htoolsd.socket.methods import method
 from htoolsd.socket.roles import Role
 from htoolsd.sync.sync import Sync
@@ -16,7 +16,7 @@ from htoolsd.threads import Computations
 
 MAX_ENTRIES = 10_000  # in an answer
 
-_Count = Annotated[int, Check(f"a number from 1 to {MAX_ENTRIES}", lambda count: 0 < count <= MAX_ENTRIES)]
+_Count = Annotated[int, Valid(f"a number from 1 to {MAX_ENTRIES}", lambda count: 0 < count <= MAX_ENTRIES)]
 _BEGINNING = "its name, or the name's beginning up to a dot"
 
 
@@ -38,7 +38,7 @@ class HistoryMethods:
         instance: Annotated[Name | None, f"only entries with this instance ({_BEGINNING})"] = None,
         node: Annotated[Name | None, "the same for a node"] = None,
         since: Annotated[
-            float, Check("seconds of the epoch"), "entries since this second of the epoch"
+            float, Valid("seconds of the epoch"), "entries since this second of the epoch"
         ] = 0.0,
         most: Annotated[_Count, "the newest so many entries (100)"] = 100,
     ) -> object:

@@ -7,41 +7,42 @@ from typing import Annotated, Any
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.resource_classes import MEMORY, POOL, SPINDLES, VCPU, is_custom, is_own
-from htoolsd.socket.arguments import Check, Name
+from htoolsd.socket.arguments import Name, Valid
 
 PROVIDER = "its uuid, its name (CLUSTER/NODE), the node of this cluster, or the beginning up to a dot"
 CONSUMER = "its uuid, its name (CLUSTER/INSTANCE), or the instance of this cluster"
 NOT_GIVEN = -1  # instead of a count, where null has a meaning or what is not given stays
 
 
-def _count(least: int) -> Check:  # beyond 2^53 JSON readers lose precision
-    return Check(f"a whole number of at least {least}", lambda count: least <= count < 1 << 53)
+def _count(least: int) -> Valid:  # beyond 2^53 JSON readers lose precision
+    return Valid(f"a whole number of at least {least}", lambda count: least <= count < 1 << 53)
 
 
 Count = Annotated[int, _count(0)]
 Positive = Annotated[int, _count(1)]
-Number = Annotated[float, Check("a number greater than 0", lambda number: 0 < number < 1e9)]
+Number = Annotated[float, Valid("a number greater than 0", lambda number: 0 < number < 1e9)]
 ResourceClass = Annotated[
     str,
-    Check(
+    Valid(
         f"a resource class: {MEMORY}, {VCPU} or CUSTOM_ with capitals, digits, underscores",
         lambda name: is_custom(name) or name in (MEMORY, VCPU),
     ),
 ]
-Amounts = Annotated[Mapping[ResourceClass, Positive], Check("an object: amounts by resource class", bool)]
+Amounts = Annotated[Mapping[ResourceClass, Positive], Valid("an object: amounts by resource class", bool)]
 AmountsByProvider = Annotated[
-    Mapping[Name, Amounts], Check("an object: by provider an object of amounts by resource class", bool)
+    Mapping[Name, Amounts],
+    Valid("an object: by provider an object of amounts by resource class", bool),
 ]
 Generations = Annotated[
     Mapping[Name, Count],
-    Check("an object: generations by provider"),
+    Valid("an object: generations by provider"),
     "object: by provider, the generation on which the claim is based; any without it",
 ]
 ConsumerGeneration = Annotated[
     Count | None,
     "the generation of the consumer in the last answer, null for a new consumer; any without it",
 ]
-_REMOVE = Check("true (without figures, and not for a class that follows Ganeti) or false")
+_REMOVE = Valid("true (without figures, and not for a class that follows Ganeti) or false")
 Remove = Annotated[bool, _REMOVE, "true to remove this inventory (refused while it is in use)"]
 
 

@@ -22,7 +22,7 @@ from htoolsd.config.settings import Settings
 from htoolsd.plans.plan import Plan, PlanState, new_plan
 from htoolsd.plans.plan_turn import PlanAttempt
 from htoolsd.plans.plans import Plans
-from htoolsd.socket.arguments import Check, choice
+from htoolsd.socket.arguments import Valid, choice
 from htoolsd.socket.methods import LONGEST as MOST_TEXT
 from htoolsd.socket.methods import method
 from htoolsd.socket.peer import describe_caller
@@ -37,7 +37,7 @@ _OPTIONS = "; ".join(f"for {name} {', '.join(names(tool.options))}" for name, to
 _ENDING = 1.0  # seconds that a cancellation waits for the end of a plan that is stopped at once
 _NO_OPTIONS: dict[str, Any] = {}
 
-_PlanId = Annotated[str, Check("the id of a plan", bool), "id of a plan, or its beginning"]
+_PlanId = Annotated[str, Valid("the id of a plan", bool), "id of a plan, or its beginning"]
 _OnChange = Annotated[str, choice(get_args(OnChange))]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import pytest
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
-from htoolsd.socket.arguments import Check, Name, choice
+from htoolsd.socket.arguments import Name, Valid, choice
 from htoolsd.socket.methods import Args, File, Method, Methods, method, methods_of
 from htoolsd.socket.roles import Role
 
@@ -72,10 +72,10 @@ class Subject:
         file: File,
         count: Annotated[int, "a count"],
         share: Annotated[float | None, "a share"] = None,
-        words: Annotated[tuple[str, ...], Check("words", lambda words: "" not in words), "some words"] = (),
+        words: Annotated[tuple[str, ...], Valid("words", lambda words: "" not in words), "some words"] = (),
         colour: Annotated[str, choice(["red", "blue"])] = "red",
         amounts: Annotated[
-            Mapping[Name, Annotated[int, Check("an amount", bool)]], Check("amounts")
+            Mapping[Name, Annotated[int, Valid("an amount", bool)]], Valid("amounts")
         ] = NOTHING,
         options: Annotated[dict[str, object], "what is not parsed"] = NOTHING,  # type: ignore[assignment]
         now: Annotated[bool, "true for at once"] = False,
