@@ -121,18 +121,20 @@ class PlanMethods:
         assert by is not None
         attempt = PlanAttempt(turn, tool, by, self._may_act())
         try:
-            return await trio.to_thread.run_sync(
-                TOOLS[tool].propose,
-                cluster,
-                options,
-                lambda _text: trio.from_thread.check_cancelled(),
-                abandon_on_cancel=True,
-                limiter=cast(trio.CapacityLimiter, attempt),  # trio documents any object alike
-            )
+            with attempt.scope:
+                return await trio.to_thread.run_sync(
+                    TOOLS[tool].propose,
+                    cluster,
+                    options,
+                    lambda _text: trio.from_thread.check_cancelled(),
+                    abandon_on_cancel=True,
+                    limiter=cast(trio.CapacityLimiter, attempt),  # trio documents any object alike
+                )
         except RequestFailed as error:
             raise RefusalError(Refusal.PLAN, str(error)) from None
         except HtoolsError as error:
             raise RefusalError(Refusal.ARGUMENTS, str(error)) from None
+        raise RefusalError(Refusal.STOPPING, "htoolsd is stopping")
 
     async def _make_executable(self, plan: Plan) -> None:
         """Make a plan of an earlier daemon again, and refuse it if the result is different.

@@ -14,6 +14,13 @@ class PlanTurn:
 
     def __init__(self) -> None:
         self._queue: list[PlanAttempt] = []  # the first one is being made
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Cancel all attempts, also later ones."""
+        self._stopped = True
+        for attempt in self._queue:
+            attempt.scope.cancel()
 
     def status(self) -> list[dict[str, Any]]:
         """Return the plan that is being made, and those that wait, in their order."""
@@ -22,6 +29,8 @@ class PlanTurn:
 
     async def wait(self, attempt: "PlanAttempt") -> None:
         """Return when it is the attempt's turn."""
+        if self._stopped:
+            attempt.scope.cancel()
         ahead = [each for each in self._queue[1:] if each.may_act or not attempt.may_act]
         self._queue.insert(len(self._queue[:1]) + len(ahead), attempt)
         try:
@@ -40,7 +49,10 @@ class PlanTurn:
 
 @dataclass(slots=True, eq=False)
 class PlanAttempt:
-    """One plan that takes a turn: the limiter of its thread. ``since`` is seconds of the epoch."""
+    """One plan that takes a turn: the limiter of its thread, and the scope of the wait for it.
+
+    ``since`` is seconds of the epoch.
+    """
 
     turn: PlanTurn
     tool: str
@@ -48,6 +60,7 @@ class PlanAttempt:
     may_act: bool
     since: float = field(default_factory=time.time)
     begun: trio.Event = field(default_factory=trio.Event)
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON."""

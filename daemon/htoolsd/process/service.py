@@ -120,6 +120,7 @@ async def _run(
         accepting.cancel()
         parts.decisions.stop()
         parts.computations.stop()
+        parts.plans.turn.stop()
         parts.server.stop()
 
     async def accept() -> None:

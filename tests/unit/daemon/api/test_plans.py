@@ -91,6 +91,27 @@ async def test_plans_of_who_may_act_are_made_first(tmp_path: Path, monkeypatch: 
         assert listed(methods) == []
 
 
+async def test_stop_ends_plans_that_are_made_or_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, refusals = threading.Event(), list[Refusal]()
+    tool: Any = TOOLS["hbal"]
+    monkeypatch.setitem(TOOLS, "hbal", replace(tool, plan=lambda *_: gate.wait()))
+    async with known(tmp_path) as methods:
+
+        async def refused() -> None:
+            with pytest.raises(RefusalError) as found:
+                await made(methods)
+            refusals.append(found.value.kind)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(refused)
+            nursery.start_soon(refused)
+            await trio.testing.wait_all_tasks_blocked()
+            methods._plans.turn.stop()
+        await refused()
+        gate.set()
+    assert refusals == [Refusal.STOPPING] * 3
+
+
 @pytest.mark.parametrize(
     ("options", "refused"),
     [
