@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from shlex import join, quote
-from typing import Any
+from typing import Any, NamedTuple
 
 from ganeti_htools.execution.jobs import Job, Jobsets, JobVerdict
 from ganeti_htools.luxi import opcodes
@@ -153,19 +153,34 @@ def judge_volumes(results: Any) -> JobVerdict:
 
 
 def removal_of(node: str, volume: str) -> str:
-    """Return the command that removes a volume (GROUP/NAME) from a node."""
+    """Return the command that removes a volume (GROUP/NAME), or all with a tag (@TAG), from a node."""
     return f"ssh {quote(node)} lvremove -f {quote(volume)}"
 
 
 _LEFT = re.compile(
-    r"<LogicalVolume\(/dev/([^\s,]+),.* on node (\S+) for instance .*already exists", re.DOTALL
+    r"<LogicalVolume\(/dev/([^\s,]+),.* on node (\S+) for instance (\S+): .*already exists", re.DOTALL
 )
 
 
-def left_volume(error: str) -> tuple[str, str] | None:
-    """Return the node and its volume that a job found in the way of a new one; None for other errors."""
+class LeftVolume(NamedTuple):
+    """A volume (GROUP/NAME) of an earlier time of an instance on a node."""
+
+    volume: str
+    node: str
+    instance: str
+
+    def removal(self) -> str:
+        """Return the command that removes all volumes of the instance from the node, by Ganeti's tag.
+
+        Ganeti creates one after the other, and leaves what it has created when the next is in the way.
+        """
+        return removal_of(self.node, f"@originstname+{self.instance}")
+
+
+def left_volume(error: str) -> LeftVolume | None:
+    """Return the volume that a job found in the way of a new one; None for other errors."""
     found = _LEFT.search(error)
-    return found and (found[2], found[1])
+    return found and LeftVolume(*found.groups())
 
 
 def in_sets(jobs: Sequence[Job], most: int = 20) -> Jobsets:

@@ -1,4 +1,4 @@
-"""Others move instances, and the figures follow. What a cut-off migration leaves is named with a remedy."""
+"""Others move instances, and the figures follow. What this leaves behind is named with a remedy."""
 
 import shlex
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ from ganeti_htools.backends import text
 from ganeti_htools.sources.source import Source, read
 from tests.integration.cluster import (
     ADD,
+    MASTER,
     SMALL,
     TOP,
     Command,
@@ -17,10 +18,13 @@ from tests.integration.cluster import (
     locked,
     luxi,
     nodes_of,
+    refusal,
     remove,
     run,
     start,
     succeed,
+    switch_off,
+    switch_on,
 )
 from tests.integration.daemon import Daemon
 from tests.support.programs import PROGRAMS
@@ -86,3 +90,28 @@ def test_instance_that_runs_where_or_when_it_should_not_is_named_with_the_remedy
         assert (fault["kind"], fault["names"]) == ("up", [WEB])
         succeed(shlex.split(fault["command"]))
         assert faults(daemon) == []
+
+
+def test_volumes_left_on_a_node_that_was_offline_are_named_with_the_remedy() -> None:
+    """They are in the way of the move back, which succeeds without them."""
+    primary, lost = nodes_of(WEB)
+    switch_off(lost)
+    run(["gnt-node", "modify", "--offline=yes", "--auto-promote", lost])
+    succeed(["gnt-instance", "replace-disks", "-n", MASTER, WEB])
+    switch_on(lost)
+    run(["gnt-node", "modify", "--force", "--offline=no", lost])
+    back = PROGRAMS / "hbal", "-D", "-G", "default", "-E", "-O", MASTER, f"--select-instances={WEB}", "-X"
+    with Daemon() as daemon:
+        daemon.refresh()
+        assert "already exists" in refusal(back)
+        assert nodes_of(WEB) == [primary, MASTER]
+        (fault,) = (each for each in daemon.status()["attention"] if each["kind"] == "volume")
+        (volume,) = fault["names"]
+        assert f"{lost} still has volume {volume} of {WEB}" in fault["text"]
+        (shown,) = run([PROGRAMS / "htoolsctl", "status"])
+        assert f"{fault['text']}; next: {fault['command']}" in " ".join(shown.split())
+        run(shlex.split(fault["command"]), node=lost)
+        succeed(back)
+        assert nodes_of(WEB) == [primary, lost]
+        daemon.refresh()
+        assert not any(each["kind"] == "volume" for each in daemon.status()["attention"])

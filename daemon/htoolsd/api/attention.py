@@ -12,7 +12,7 @@ from ganeti_htools.model.maintenance_tags import maintenance_of
 from ganeti_htools.model.tags import SQUEEZING
 from ganeti_htools.model.types import MirrorType, Status
 from ganeti_htools.planning.instance_faults import FAULTY, instance_faults
-from ganeti_htools.planning.maintenance_jobs import left_volume, removal_of
+from ganeti_htools.planning.maintenance_jobs import left_volume
 from ganeti_htools.planning.view import is_called
 from htoolsd.notify.events import plan_end
 from htoolsd.plans.plan import Plan, PlanState
@@ -44,13 +44,15 @@ class SpecialRows(NamedTuple):
 
     ``nodes`` are offline, drained, in maintenance or tagged by hsqueeze, each with the name of its group and
     its instances. ``down`` are the instances that should run, ``faults`` those that run and should not.
-    ``iallocator`` chooses nodes for failovers, ``tag_faults`` are lines about tags without effect.
+    ``iallocator`` chooses nodes for failovers, ``places`` are the nodes of each instance, ``tag_faults`` are
+    lines about tags without effect.
     """
 
     nodes: Sequence[tuple[Node, str, Sequence[Instance]]]
     down: Sequence[Instance]
     faults: Sequence[Instance]
     iallocator: str
+    places: Mapping[str, tuple[str | None, ...]]
     tag_faults: Sequence[str] = ()
 
 
@@ -71,8 +73,9 @@ def special_rows(cluster: Cluster) -> SpecialRows:
         for name in (row.pnode, row.snode):
             if name in nodes:
                 nodes[name][2].append(row)
+    places = {row.name: (row.pnode, row.snode) for row in cluster.instances}
     return SpecialRows(
-        list(nodes.values()), down, faults, cluster.iallocator or "hail", tuple(tag_faults(cluster))
+        list(nodes.values()), down, faults, cluster.iallocator or "hail", places, tuple(tag_faults(cluster))
     )
 
 
@@ -90,6 +93,7 @@ def attention(
         found += _of_groups(status["groups"] or ())
     found += _of_failed_plans(plans)
     if special is not None and status["cluster"]["master"]:
+        found += _of_left_volumes(plans, special.places, now)
         busy = {group for plan in plans if plan.state.going for group in plan.facts["groups"]}
         found += _of_nodes(special, set(status["cluster"]["silent"]), busy)
         if faults := special.tag_faults:
@@ -188,11 +192,22 @@ def _of_failed_plans(plans: Iterable[Plan]) -> Iterator[Attention]:
             text = plan_end(plan.id, plan.facts["tool"], plan.state, plan.error)
             command = "plan" if plan.obstacle_to_resuming() else "resume"
             yield Attention("plan", text, f"htoolsctl {command} {plan.id}", [plan.id])
-            for task in plan.run.failed:
-                if left := left_volume(task.error or ""):
-                    node, volume = left
-                    text = f"{node} still has volume {volume} of no instance, with which moves to it fail"
-                    yield Attention("volume", text, removal_of(node, volume), [volume])
+
+
+def _of_left_volumes(
+    plans: Iterable[Plan], places: Mapping[str, tuple[str | None, ...]], now: float
+) -> Iterator[Attention]:
+    """Name them for a day, also if a tool has shown the failure, until the instance is there after all.
+
+    Then its disks may have these names, and have the tag by which the command chooses.
+    """
+    recent = [plan for plan in plans if plan.ended is not None and now - plan.ended < _RECENT]
+    errors = [task.error for plan in recent for task in plan.run.failed if task.error is not None]
+    left = {each.removal(): each for each in map(left_volume, errors) if each is not None}
+    for command, (volume, node, instance) in left.items():
+        if instance in places and node not in places[instance]:
+            text = f"{node} still has volume {volume} of {instance}, with which moves of it to {node} fail"
+            yield Attention("volume", text, command, [volume])
 
 
 def _of_nodes(special: SpecialRows, silent: set[str], busy: set[str]) -> Iterator[Attention]:

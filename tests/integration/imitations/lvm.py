@@ -1,8 +1,8 @@
 #!/usr/bin/python3 -IS
 """Stands for lvs, vgs, lvcreate and the like: the volume groups of a node, in a file, without any disk.
 
-The file has a line for each volume: GROUP/NAME, its size in MiB and its minor number. Knows what the node
-daemon asks. A job runs dozens of these programs, so they import little.
+The file has a line for each volume: GROUP/NAME, its size in MiB, its minor number and its tag. Knows what the
+node daemon asks. A job runs dozens of these programs, so they import little.
 """
 
 import fcntl
@@ -22,8 +22,9 @@ OTHERS = {
 }
 GROUPS = COMMON | OTHERS[os.path.basename(ROOT)]
 EXTENT = 4
+UNTAGGED = "-"
 
-Volumes = dict[str, list[int]]
+Volumes = dict[str, tuple[int, int, str]]
 Options = dict[str, str]
 VALUED = {
     "-o": "fields",
@@ -35,7 +36,7 @@ VALUED = {
     "--units": "units",
     "--separator": "separator",
     "--addtag": "tag",
-    "--deltag": "tag",
+    "--deltag": "old",
 }
 
 
@@ -49,7 +50,7 @@ def main() -> int:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
         rows = map(str.split, file)
-        volumes = {name: [int(size), int(minor)] for name, size, minor in rows}
+        volumes = {name: (int(size), int(minor), tag) for name, size, minor, tag in rows}
         before = str(volumes)
         try:
             change(os.path.basename(sys.argv[0]), volumes)
@@ -58,7 +59,7 @@ def main() -> int:
             return 5
         if str(volumes) != before:
             file.truncate(0)
-            file.writelines(f"{name} {size} {minor}\n" for name, (size, minor) in volumes.items())
+            file.writelines(f"{name} {size} {minor} {tag}\n" for name, (size, minor, tag) in volumes.items())
     return 0
 
 
@@ -71,21 +72,30 @@ def change(program: str, volumes: Volumes) -> None:
                 show(options, space(group, volumes, options["units"]))
         case "lvs":
             for volume in listed(names, volumes):
-                size, minor = volumes[volume]
+                size, minor, tag = volumes[volume]
                 group, name = volume.split("/")
                 own = {"lv_name": name, "lv_size": mib(size, options["units"]), "lv_kernel_minor": str(minor)}
+                own |= {"tags": tag.replace(UNTAGGED, "")}
                 show(options, space(group, volumes, options["units"]) | own)
         case "lvcreate":
-            group, size = names[0], int(options["size"].removesuffix("m"))
+            group, name, size = names[0], options["name"], int(options["size"].removesuffix("m"))
             if group not in GROUPS:
                 raise LvmError(f'Volume group "{group}" not found')
+            if f"{group}/{name}" in volumes:
+                raise LvmError(f'Logical Volume "{name}" already exists in volume group "{group}"')
             if size > free(group, volumes):
                 raise LvmError(f'Volume group "{group}" has insufficient free space')
-            volumes[f"{group}/{options['name']}"] = [size, len(volumes)]
-            touch(f"/dev/{group}/{options['name']}")  # mirrors have the same name on both nodes, so it stays
+            volumes[f"{group}/{name}"] = size, len(volumes), UNTAGGED
+            touch(f"/dev/{group}/{name}")  # mirrors have the same name on both nodes, so it stays
+        case "lvchange":
+            (name,) = names
+            if "tag" in options:
+                size, minor, _ = volumes[existing(name, volumes)]
+                volumes[name] = size, minor, options["tag"]
         case "lvremove":
             for name in names:
-                del volumes[existing(name, volumes)]
+                for volume in tagged(name, volumes) if name.startswith("@") else [existing(name, volumes)]:
+                    del volumes[volume]
         case "lvrename":
             group, old, new = names
             volumes[f"{group}/{new}"] = volumes.pop(existing(f"{group}/{old}", volumes))
@@ -107,9 +117,14 @@ def existing(name: str, volumes: Volumes) -> str:
     return name
 
 
+def tagged(tag: str, volumes: Volumes) -> list[str]:
+    """The volumes with a tag, which is given as @TAG."""
+    return [volume for volume, (_size, _minor, own) in volumes.items() if tag == f"@{own}"]
+
+
 def free(group: str, volumes: Volumes) -> int:
     """What is free in a volume group, in MiB."""
-    return GROUPS[group] - sum(size for name, (size, _) in volumes.items() if name.startswith(f"{group}/"))
+    return GROUPS[group] - sum(size for name, (size, *_) in volumes.items() if name.startswith(f"{group}/"))
 
 
 def space(group: str, volumes: Volumes, unit: str) -> dict[str, str]:

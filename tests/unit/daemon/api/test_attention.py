@@ -266,18 +266,29 @@ def test_instance_under_a_job_needs_no_attention(status: Status) -> None:
     assert len(lines(of=found, cluster={"updating": ["node2"]})) == 1
 
 
-def test_volume_in_the_way_of_a_move_is_named() -> None:
-    error = (
-        "Can't create block device <LogicalVolume(/dev/xenvg/0-1.disk0_data, not visible, size=1g)> on node"
-        " node2 for instance web: Can't create block device: LV create failed (exited with exit code 5):  "
-        ' Logical volume "0-1.disk0_data" already exists in volume group "xenvg"'
-    )
-    failed = plan(PlanState.FAILED)
-    failed.run.tasks.append(Task(Job("web", (), ()), "1/1", 7, JobStatus.ERROR, error))
-    assert lines(failed)[1:] == [
-        "node2 still has volume xenvg/0-1.disk0_data of no instance, with which moves to it fail;"
-        " next: ssh node2 lvremove -f xenvg/0-1.disk0_data"
+def test_volume_in_the_way_of_a_move_is_named_until_the_instance_is_there() -> None:
+    """Then its disks may have that name and that tag. All its volumes go, as Ganeti finds one at a time."""
+    failed, again = plan(PlanState.FAILED), plan(PlanState.FAILED)
+    for each, name in (failed, "0-1.disk0_data"), (again, "0-1.disk0_meta"):
+        error = (
+            f"Can't create block device <LogicalVolume(/dev/xenvg/{name}, visible as /dev/, size=1024m)>"
+            " on node node3 for instance web: Can't create block device:"
+            " LV create failed (exited with exit code 5): "
+            f'  Logical Volume "{name}" already exists in volume group "xenvg"\n'
+        )
+        each.run.tasks.append(Task(Job("web", (), ()), "1/1", 7, JobStatus.ERROR, error))
+        each.ended, each.seen = NOW - 10, True
+    found = cluster()
+    assert lines(failed, again, of=found) == [
+        "node3 still has volume xenvg/0-1.disk0_meta of web, with which moves of it to node3 fail;"
+        " next: ssh node3 lvremove -f @originstname+web"
     ]
+    (web,) = found.instances
+    for moved in (replace(web, snode="node3"), replace(web, pnode="node3"), replace(web, name="other")):
+        assert lines(failed, of=replace(found, instances=(moved,))) == []
+    assert lines(failed) == []  # nobody knows where it is
+    failed.ended = NOW - 2 * 86400
+    assert lines(failed, of=found) == []
 
 
 def test_tags_without_effect_need_attention() -> None:
