@@ -1,12 +1,13 @@
 """Work beside the event loop, by class.
 
-A look-up is short; if it is about much data it runs in a thread (:func:`run_by_size`). A computation for a
-caller may be long (:class:`Computations`). All threads share one interpreter with the thread that decides.
+A look-up is short; if it is about much data it runs in a thread (:func:`run_by_size`). An effect reads or
+writes files (:func:`effect`). A computation for a caller may be long (:class:`Computations`). Each class has
+threads of its own, and all share one interpreter with the thread that decides.
 """
 
 from collections.abc import Awaitable, Callable
 from math import inf
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import trio
 
@@ -14,6 +15,7 @@ from ganeti_htools.client.protocol import Refusal, RefusalError
 
 ROW_BYTES = 500  # of an object in an answer, about
 LONGEST = 60.0  # seconds for a caller's computation, with the wait for its turn
+_EFFECTS = 8  # threads; a disk that hangs keeps some
 _LONG = 50_000  # bytes; more are worked on in a thread, so that the event loop stays free
 
 Result = TypeVar("Result")
@@ -27,6 +29,19 @@ async def run_by_size(size: int, work: Callable[[], Result], abandon: bool = Fal
     With ``abandon``, a cancelled caller does not wait for the thread.
     """
     return await trio.to_thread.run_sync(work, abandon_on_cancel=abandon) if size > _LONG else work()
+
+
+_effects = trio.lowlevel.RunVar[trio.CapacityLimiter]("effects")
+
+
+async def effect(work: Callable[..., Result], *args: Any, abandon: bool = False) -> Result:
+    """Return the result of work on files. With ``abandon``, a cancelled caller does not wait for its end."""
+    try:
+        limiter = _effects.get()
+    except LookupError:
+        limiter = trio.CapacityLimiter(_EFFECTS)
+        _effects.set(limiter)
+    return await trio.to_thread.run_sync(work, *args, abandon_on_cancel=abandon, limiter=limiter)
 
 
 class Computations:

@@ -71,20 +71,24 @@ MAY_IMPORT = {
     ),
     "htoolsd.plans": (
         f"{_LIBRARY} htoolsd.config htoolsd.damaged_files htoolsd.sync htoolsd.claims"
-        " htoolsd.ledger htoolsd.tasks"
+        " htoolsd.ledger htoolsd.tasks htoolsd.threads"
     ),
     "htoolsd.history": f"{_LIBRARY} htoolsd.config htoolsd.damaged_files",
-    "htoolsd.notify": ("model files nursery execution htoolsd.config htoolsd.damaged_files htoolsd.history"),
+    "htoolsd.notify": (
+        "model files nursery execution htoolsd.config htoolsd.damaged_files htoolsd.history htoolsd.threads"
+    ),
     "htoolsd.ledger": "backends model files htoolsd.config htoolsd.damaged_files htoolsd.reservations",
     "htoolsd.ledger.state_copies": "htoolsd.ledger",
     "htoolsd.metrics": f"{_LIBRARY} commandline htoolsd.plans htoolsd.sync",
-    "htoolsd.claims": f"{_LIBRARY} htoolsd.config htoolsd.reservations htoolsd.sync htoolsd.ledger",
+    "htoolsd.claims": (
+        f"{_LIBRARY} htoolsd.config htoolsd.reservations htoolsd.sync htoolsd.ledger htoolsd.threads"
+    ),
     "htoolsd.policies": (
         f"{_LIBRARY} htoolsd.config htoolsd.damaged_files htoolsd.tasks htoolsd.threads"
         " htoolsd.sync htoolsd.plans htoolsd.history htoolsd.claims htoolsd.ledger.state_copies"
     ),
     "htoolsd.report": f"{_LIBRARY} htoolsd.history htoolsd.metrics",
-    "htoolsd.http": f"{_LIBRARY} htoolsd.config htoolsd.socket htoolsd.metrics",
+    "htoolsd.http": f"{_LIBRARY} htoolsd.config htoolsd.socket htoolsd.metrics htoolsd.threads",
     "htoolsd.api": (
         f"{_LIBRARY} commandline htoolsd.config htoolsd.damaged_files htoolsd.tasks htoolsd.threads"
         " htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.history htoolsd.ledger htoolsd.claims"

@@ -32,7 +32,7 @@ from htoolsd.socket.methods import method
 from htoolsd.socket.roles import Role
 from htoolsd.socket.server import Server
 from htoolsd.sync.sync import Sync
-from htoolsd.threads import ROW_BYTES, run_by_size
+from htoolsd.threads import ROW_BYTES, effect, run_by_size
 
 _PATIENCE = 1.0  # seconds that an answer waits for the health of the node groups, and for the disk
 
@@ -184,7 +184,5 @@ class StatusMethods:
     async def _files_set_aside(self) -> list[str]:
         """Return the damaged files that were set aside; the last known ones if the disk takes long."""
         with trio.move_on_after(_PATIENCE), suppress(OSError):
-            self._set_aside = await trio.to_thread.run_sync(
-                files_set_aside, self._state_dir, abandon_on_cancel=True
-            )
+            self._set_aside = await effect(files_set_aside, self._state_dir, abandon=True)
         return self._set_aside

@@ -22,6 +22,7 @@ from htoolsd.ledger.worker import LIMIT, LedgerWorker
 from htoolsd.reservations import Reservations
 from htoolsd.sync.sync import Sync
 from htoolsd.sync.trigger import Trigger
+from htoolsd.threads import effect
 
 if TYPE_CHECKING:  # importing SQLAlchemy takes long
     from htoolsd.ledger.ledger import Ledger
@@ -181,7 +182,7 @@ class Reconciler:
     async def _show_untagged(self, untagged: bool) -> None:
         if untagged is not self._untagged:
             socket = self._settings.now.socket
-            await trio.to_thread.run_sync(untagged_inventories.show, socket, untagged)
+            await effect(untagged_inventories.show, socket, untagged)
             self._untagged = untagged
 
     def _note_error(self, error: HtoolsError, defect: Exception | None = None) -> None:

@@ -25,6 +25,7 @@ from htoolsd.socket.incoming import Incoming
 from htoolsd.socket.listening import listen
 from htoolsd.socket.peer import SocketPeer
 from htoolsd.socket.roles import Role
+from htoolsd.threads import effect
 
 _log = structlog.get_logger()
 
@@ -95,7 +96,7 @@ class HttpListener:
 
     async def _serve(self, settings: HttpSettings, where: Address, clients: trio.Nursery) -> None:
         """Accept clients until cancelled. Raises HtoolsError, OSError."""
-        token = await trio.to_thread.run_sync(read_token, settings.token_file) if where.host else None
+        token = await effect(read_token, settings.token_file) if where.host else None
         names = {*_LOCAL, *(name.lower() for name in settings.hosts), _in_url(where.host)} - {""}
         serve = partial(self._client, names, token)
         if token is None:

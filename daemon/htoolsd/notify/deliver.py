@@ -12,6 +12,7 @@ import trio
 from ganeti_htools.model.errors import on_one_line
 from ganeti_htools.nursery import open_nursery
 from htoolsd.config.notify import NotifySettings
+from htoolsd.threads import effect
 
 _KEPT = 4096  # bytes of what a program prints on standard error
 _MOST = 1 << 20  # bytes that it may print, since reading them takes time of the event loop
@@ -35,7 +36,7 @@ async def deliver(settings: NotifySettings, message: bytes) -> Delivery:
     if settings.program:
         return await _run(settings.program, message, settings.timeout_seconds)
     # httpx takes long to import, and TLS to read its certificates.
-    webhook = await trio.to_thread.run_sync(import_module, "htoolsd.notify.webhook")
+    webhook = await effect(import_module, "htoolsd.notify.webhook")
     found: Delivery = await webhook.post(settings.url, message, settings.timeout_seconds)
     return found
 

@@ -30,6 +30,7 @@ from htoolsd.damaged_files import set_aside
 from htoolsd.history.entries import HistoryEntry
 from htoolsd.notify.deliver import Delivery, deliver
 from htoolsd.notify.events import Announced, Change, Event, EventState, Key, Line, changes, event_of
+from htoolsd.threads import effect
 
 _log = structlog.get_logger()
 
@@ -226,14 +227,14 @@ class Notifier:
         """Write the file. Failures are logged."""
         content = _to_text(self._announced, self._waiting)
         try:
-            await trio.to_thread.run_sync(write_text, self._path, content, abandon_on_cancel=True)
+            await effect(write_text, self._path, content, abandon=True)
         except HtoolsError as error:
             _log.warning("announced conditions cannot be written", error=str(error))
 
     async def _load(self) -> None:
         """Read what earlier daemons announced. Failures are logged."""
         try:
-            self._announced, waiting = await trio.to_thread.run_sync(_read, self._path)
+            self._announced, waiting = await effect(_read, self._path)
             self._waiting.extendleft(reversed(waiting))
         except FileNotFoundError:
             return
@@ -241,7 +242,7 @@ class Notifier:
             _log.warning("announced conditions cannot be read; they are announced again", error=str(error))
             if isinstance(error, ValueError):
                 with suppress(OSError):
-                    await trio.to_thread.run_sync(set_aside, self._path)
+                    await effect(set_aside, self._path)
 
 
 def _number(value: object) -> bool:

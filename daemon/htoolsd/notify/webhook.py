@@ -9,6 +9,7 @@ import trio
 
 from ganeti_htools.model.errors import on_one_line
 from htoolsd.notify.deliver import Delivery
+from htoolsd.threads import effect
 
 
 async def post(url: str, message: bytes, patience: float) -> Delivery:
@@ -21,7 +22,7 @@ async def post(url: str, message: bytes, patience: float) -> Delivery:
         # httpx gives up by itself and closes its connection; the rest is for a server that sends bit by bit.
         with trio.move_on_after(2 * patience):
             # The certificates of the system, so that an administrator can add one.
-            context = await trio.to_thread.run_sync(ssl.create_default_context)
+            context = await effect(ssl.create_default_context)
             async with httpx.AsyncClient(verify=context, timeout=patience, follow_redirects=False) as client:
                 headers = {"Content-Type": "application/json"}
                 request = client.build_request("POST", url, content=message, headers=headers)

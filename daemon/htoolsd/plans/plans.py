@@ -40,6 +40,7 @@ from htoolsd.plans.plan import Caller, Plan, PlanState, plan_from_json, read_pla
 from htoolsd.plans.plan_turn import PlanTurn
 from htoolsd.sync.sync import Sync
 from htoolsd.tasks import keep_running
+from htoolsd.threads import effect
 
 _log = structlog.get_logger()
 
@@ -183,7 +184,7 @@ class Plans:
         with suppress(FileNotFoundError):
             self.last_change = os.stat(self._directory).st_mtime
         try:
-            found = await trio.to_thread.run_sync(lambda: list(read_plans(self._directory)))
+            found = await effect(lambda: list(read_plans(self._directory)))
         except OSError as error:
             _log.error("plans cannot be read", path=error.filename, error=error.strerror)
             return
@@ -353,7 +354,7 @@ class Plans:
                 return
             try:
                 text = plan.text()
-                await trio.to_thread.run_sync(write_text, self._path(plan), text)
+                await effect(write_text, self._path(plan), text)
             except HtoolsError as error:
                 raise NotRecordedError(str(error)) from None
             self._copy(plan.id, text)
@@ -407,7 +408,7 @@ class Plans:
             self._plans.pop(plan.id, None)
         for plan in old:
             async with plan.recording:  # so that a record that is just written goes as well
-                await trio.to_thread.run_sync(_unlink, self._path(plan))
+                await effect(_unlink, self._path(plan))
                 self._copy(plan.id, None)
 
     def _path(self, plan: Plan) -> str:

@@ -26,6 +26,7 @@ from ganeti_htools.model.errors import HtoolsError
 from htoolsd.config.policies import PolicySettings
 from htoolsd.damaged_files import set_aside
 from htoolsd.policies.names import Uuids
+from htoolsd.threads import effect
 
 _log = structlog.get_logger()
 
@@ -404,7 +405,7 @@ class MemoryFile:
     async def load(self) -> None:
         """Read what earlier daemons wrote. Failures are logged."""
         try:
-            found = await trio.to_thread.run_sync(read, self._path)
+            found = await effect(read, self._path)
         except HtoolsError as error:
             self.unreadable = str(error)
             _log.error("policy memory cannot be read; policies hold back", error=self.unreadable)
@@ -431,7 +432,7 @@ class MemoryFile:
             self.dirty = False
             try:
                 content = to_text(self.content)
-                await trio.to_thread.run_sync(write_text, self._path, content)
+                await effect(write_text, self._path, content)
             except BaseException:  # cancellation included
                 self.dirty = True
                 raise

@@ -18,6 +18,7 @@ from ganeti_htools.model.cluster import Cluster, Node
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.model.without_instances import reports, without_instances
 from htoolsd.damaged_files import set_aside
+from htoolsd.threads import effect
 
 _log = structlog.get_logger()
 
@@ -76,7 +77,7 @@ class StandbyFile:
             return {}
         content = b""
         try:
-            content = await trio.to_thread.run_sync(read_regular_file, self._path, _LARGEST)
+            content = await effect(read_regular_file, self._path, _LARGEST)
             nodes = standby.parse(content.decode(), self._path)
         except FileNotFoundError:
             return {}
@@ -85,7 +86,7 @@ class StandbyFile:
             nodes = standby.parse_readable(content.decode(errors="replace"), self._path)
             if not isinstance(error, OSError):
                 with suppress(OSError):
-                    await trio.to_thread.run_sync(set_aside, self._path)
+                    await effect(set_aside, self._path)
         return {node.name: node for node in nodes}
 
     def put(self, known: StandbyNodes, cluster: Cluster) -> None:
@@ -115,9 +116,7 @@ class StandbyFile:
         waiting = known, cluster = self._waiting
         nodes = [known[name] for name in sorted(known)]
         try:
-            await trio.to_thread.run_sync(
-                lambda: write_text(self._path, standby.dump(cluster, nodes)), abandon_on_cancel=True
-            )
+            await effect(lambda: write_text(self._path, standby.dump(cluster, nodes)), abandon=True)
             self._error = ""
             if self._waiting is waiting:
                 self._waiting = None
