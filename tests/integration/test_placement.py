@@ -72,6 +72,7 @@ def faults(daemon: Daemon) -> list[Any]:
     return found
 
 
+@pytest.mark.slow
 def test_instance_that_runs_where_or_when_it_should_not_is_named_with_the_remedy() -> None:
     primary, secondary = (TOP / node / "var/run/ganeti/fake-hypervisor" / WEB for node in nodes_of(WEB))
     with Daemon(RARELY) as daemon:
@@ -92,6 +93,7 @@ def test_instance_that_runs_where_or_when_it_should_not_is_named_with_the_remedy
         assert faults(daemon) == []
 
 
+@pytest.mark.slow
 def test_volumes_left_on_a_node_that_was_offline_are_named_with_the_remedy() -> None:
     """They are in the way of the move back, which succeeds without them."""
     primary, lost = nodes_of(WEB)
