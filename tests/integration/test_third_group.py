@@ -128,6 +128,8 @@ def test_a_group_whose_node_is_gone_is_repaired() -> None:
     assert told("hregroup", "redistribute", "-L", "-X")["moves"] == []
     cluster.switch_on("node2")
     run(["gnt-node", "modify", "--force", "--offline=no", "node2"])
+    # Instances cannot return to a node that still has their old volumes.
+    run(*(["lvremove", "-f", f"@originstname+{name}"] for name in concerned), node="node2")
 
 
 @pytest.mark.usefixtures("heeding")
