@@ -7,7 +7,7 @@ from pathlib import Path
 import trio
 
 from bench.timing import Part, measured
-from ganeti_htools.planning.summary import DecisionSummary
+from ganeti_htools.deciding.summary import DecisionSummary
 from htoolsd.config.config import Config
 from htoolsd.config.settings import Settings
 from htoolsd.history import entries

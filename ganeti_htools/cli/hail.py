@@ -16,6 +16,9 @@ from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.parameters import placement_options
 from ganeti_htools.commandline.programs import HAIL
+from ganeti_htools.deciding.decision import respond_on, state_for
+from ganeti_htools.deciding.inter_group import prepare
+from ganeti_htools.deciding.known_units import without_disk_limits
 from ganeti_htools.engine.allocation.exclusive_storage import is_dedicated
 from ganeti_htools.files import read_bytes
 from ganeti_htools.model.cluster import Cluster
@@ -25,9 +28,6 @@ from ganeti_htools.model.inconsistencies import inconsistencies
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.request import Allocate, Request
 from ganeti_htools.model.state import State
-from ganeti_htools.planning.decision import respond_on, state_for
-from ganeti_htools.planning.inter_group import prepare
-from ganeti_htools.planning.known_units import without_disk_limits
 from ganeti_htools.sources.installed import with_version
 
 

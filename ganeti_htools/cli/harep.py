@@ -24,7 +24,7 @@ from ganeti_htools.luxi import opcodes, queries
 from ganeti_htools.luxi.client import LuxiClient
 from ganeti_htools.luxi.opcodes import Signature
 from ganeti_htools.model.errors import during
-from ganeti_htools.planning.repairs import RepairNeed, repair_needs, work_of
+from ganeti_htools.planning.repair.needs import RepairNeed, repair_needs, work_of
 from ganeti_htools.version import title
 
 _RULE = "---------------------"

@@ -31,15 +31,15 @@ from ganeti_htools.model.cluster import Cluster, common_suffix
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
-from ganeti_htools.planning import hbal as planning
 from ganeti_htools.planning import view
-from ganeti_htools.planning.hbal import BalancingPlan, GroupPlan, HbalOptions
+from ganeti_htools.planning.balancing import hbal as planning
+from ganeti_htools.planning.balancing.hbal import BalancingPlan, GroupPlan, HbalOptions
+from ganeti_htools.planning.balancing.node_groups import NoGroupError
 from ganeti_htools.planning.jobsets import BalancingMove, jobsets
-from ganeti_htools.planning.node_groups import NoGroupError
 from ganeti_htools.sources.source import Reading
 
 if TYPE_CHECKING:
-    from ganeti_htools.planning.stranded import StrandedInstance
+    from ganeti_htools.planning.balancing.stranded import StrandedInstance
 
 
 _PAGE = "hbal: moves that balance the cluster"
@@ -219,7 +219,7 @@ def _stranded(plan: GroupPlan, options: HbalOptions, line: CommandLine) -> "Sequ
     state, scope = plan.after, plan.scope
     if not (scope & state.columns.offline).any():
         return ()
-    from ganeti_htools.planning.stranded import stranded_instances  # seldom needed
+    from ganeti_htools.planning.balancing.stranded import stranded_instances  # seldom needed
 
     movable = view.movable(state, options.view)
     found = tuple(stranded_instances(state, scope, movable, options.balancing, len(plan.moves)))

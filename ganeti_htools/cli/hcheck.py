@@ -31,7 +31,7 @@ from ganeti_htools.model.inconsistencies import tag_faults
 from ganeti_htools.model.state import State
 from ganeti_htools.model.without_instances import emptied
 from ganeti_htools.planning import view
-from ganeti_htools.planning.instance_faults import instance_faults
+from ganeti_htools.planning.repair.instance_faults import instance_faults
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -157,7 +157,7 @@ def _outlook(state: State, before: HealthFindings, line: CommandLine) -> Outlook
     wanted = not line.no_simulation and (line.json or line.verbose > 1)
     if not wanted or len(before.groups) < 2 or all(group.ill.good for group in before.groups):
         return {}
-    from ganeti_htools.planning import hregroup  # seldom needed
+    from ganeti_htools.planning.groups import hregroup  # seldom needed
 
     options = hregroup.RegroupOptions(view_of(line), disk_moves=not line.no_disk_moves)
     with progress() as tell:

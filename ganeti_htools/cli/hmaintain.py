@@ -16,10 +16,10 @@ from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.plans import execution_of, view_of
 from ganeti_htools.commandline.programs import HMAINTAIN
 from ganeti_htools.model.errors import HtoolsError
-from ganeti_htools.planning import hmaintain as planning
-from ganeti_htools.planning.hmaintain import MaintainOptions
-from ganeti_htools.planning.maintenance_roll import RollOptions
-from ganeti_htools.planning.maintenance_status import maintenance_status
+from ganeti_htools.planning.maintenance import hmaintain as planning
+from ganeti_htools.planning.maintenance.hmaintain import MaintainOptions
+from ganeti_htools.planning.maintenance.roll import RollOptions
+from ganeti_htools.planning.maintenance.status import maintenance_status
 
 INCOMPLETE = 3  # the exit status if instances stay or do not return, or nodes are left out
 _ROLL = ("roll",)

@@ -18,9 +18,9 @@ from ganeti_htools.commandline.programs import HREGROUP
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
-from ganeti_htools.planning import hregroup as planning
 from ganeti_htools.planning import view
-from ganeti_htools.planning.hregroup import PURPOSES, RegroupOptions
+from ganeti_htools.planning.groups import hregroup as planning
+from ganeti_htools.planning.groups.hregroup import PURPOSES, RegroupOptions
 from ganeti_htools.planning.jobsets import jobsets
 
 GROUPS = "groups"  # the action that only reports

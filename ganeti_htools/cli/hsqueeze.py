@@ -17,10 +17,10 @@ from ganeti_htools.engine.squeezing.power_plan import Action
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import during
 from ganeti_htools.model.state import State
-from ganeti_htools.planning import hsqueeze as planning
 from ganeti_htools.planning import view
-from ganeti_htools.planning.hsqueeze import SqueezeOptions
-from ganeti_htools.planning.interrupted_run import interrupted_run
+from ganeti_htools.planning.squeezing import hsqueeze as planning
+from ganeti_htools.planning.squeezing.hsqueeze import SqueezeOptions
+from ganeti_htools.planning.squeezing.leftovers import interrupted_run
 from ganeti_htools.sources.source import Source
 from ganeti_htools.sources.source import read as load
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ganeti_htools.model.state import State
-from ganeti_htools.planning.group_health import health_of
+from ganeti_htools.planning.groups.health import health_of
 
 _LONGEST = 40  # characters of a name beside a picture; tables have whole names
 _NAMED = 12  # names in a cell

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ganeti_htools.planning.decision import Response, respond
+from ganeti_htools.deciding.decision import Response, respond
 from htoolsd.api import decisions
 from htoolsd.process import service
 

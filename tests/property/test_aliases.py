@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ganeti_htools.backends import iallocator
+from ganeti_htools.deciding.decision import state_for
 from ganeti_htools.engine.allocation.evacuate import Evacuation
 from ganeti_htools.engine.balancing.balance import stepwise
 from ganeti_htools.engine.capacity.fill import fill
@@ -20,7 +21,6 @@ from ganeti_htools.model.options import BalancingOptions, PlacementOptions
 from ganeti_htools.model.request import Request
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.planning.decision import state_for
 from tests.support.by_hand import instance
 from tests.support.cases import case
 from tests.support.rows import any_cluster

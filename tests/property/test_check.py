@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ganeti_htools.backends import iallocator
+from ganeti_htools.deciding.decision import respond_on, state_for
 from ganeti_htools.engine.allocation.exclusive_storage import is_dedicated
 from ganeti_htools.engine.maintenance import rolling
 from ganeti_htools.engine.maintenance.rolling import Maintenance
@@ -18,7 +19,6 @@ from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
-from ganeti_htools.planning.decision import respond_on, state_for
 from tests.support import cases
 from tests.support.rarities import Rarely, rare
 

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ganeti_htools.cli.hail import main
+from ganeti_htools.deciding.decision import respond
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.options import PlacementOptions
-from ganeti_htools.planning.decision import respond
 from tests.property.damage import damaged
 
 OPTIONS = (

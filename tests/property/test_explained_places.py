@@ -10,6 +10,7 @@ from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.parameters import placement_options
 from ganeti_htools.commandline.programs import HAIL
 from ganeti_htools.commandline.reading import read
+from ganeti_htools.deciding.decision import state_for
 from ganeti_htools.engine.allocation.exclusive_storage import is_dedicated
 from ganeti_htools.engine.decide import decide
 from ganeti_htools.engine.explaining.explanation import explained
@@ -19,7 +20,6 @@ from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.request import Allocate
-from ganeti_htools.planning.decision import state_for
 from tests.support.cases import case
 
 CLOSE = 1e-6

@@ -11,6 +11,7 @@ from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.parameters import placement_options
 from ganeti_htools.commandline.programs import HAIL
 from ganeti_htools.commandline.reading import read
+from ganeti_htools.deciding.decision import state_for
 from ganeti_htools.engine.allocation.evacuate import Evacuation
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.decide import PlacedInstance, decide
@@ -20,7 +21,6 @@ from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.request import AllocateSecondary, ChangeGroup, Request
 from ganeti_htools.model.state import State
-from ganeti_htools.planning.decision import state_for
 from tests.support.cases import case
 
 T = TypeVar("T")

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from ganeti_htools.backends import iallocator, incremental
 from ganeti_htools.backends.iallocator import Message
+from ganeti_htools.deciding.decision import Cache, Response, respond
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.options import PlacementOptions
-from ganeti_htools.planning.decision import Cache, Response, respond
 from tests.property.damage import damaged, requests
 from tests.support import messages
 from tests.support.clusters import Json, Shape, cluster, live_changes

@@ -7,7 +7,7 @@ import pytest
 from trio.testing import MockClock
 
 from ganeti_htools.execution.run import Ending
-from ganeti_htools.planning.hsqueeze import SqueezeOptions
+from ganeti_htools.planning.squeezing.hsqueeze import SqueezeOptions
 from ganeti_htools.simulator.world import World
 from tests.support.simulated import simulated
 from tests.support.squeezing import LOOSE, TIGHT, Caller, titles, world

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from trio.testing import MockClock
 
+from ganeti_htools.deciding.decision import Response
+from ganeti_htools.deciding.promises import Promise
+from ganeti_htools.deciding.summary import DecisionSummary
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.types import DiskTemplate, Status
-from ganeti_htools.planning.decision import Response
-from ganeti_htools.planning.promises import Promise
-from ganeti_htools.planning.summary import DecisionSummary
 from htoolsd.claims.claim import new_claim
 from htoolsd.claims.claim_writer import ClaimWriter
 from htoolsd.claims.claims import Claims

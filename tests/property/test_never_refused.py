@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from ganeti_htools.backends import iallocator
+from ganeti_htools.deciding.decision import state_for
 from ganeti_htools.engine.allocation.evacuate import Evacuation
 from ganeti_htools.engine.balancing.balance import rebalance
 from ganeti_htools.engine.balancing.recheck import named
@@ -24,7 +25,6 @@ from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import StorageType
 from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.model.units_in_use import units_in_use
-from ganeti_htools.planning.decision import state_for
 from ganeti_htools.simulator.logical_units import carry_out
 from ganeti_htools.simulator.opcodes import OpcodeError, check
 from ganeti_htools.simulator.world import World, initial_world

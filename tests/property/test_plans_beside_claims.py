@@ -10,8 +10,9 @@ from ganeti_htools.engine.balancing import recheck
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.moves import NamedStep
 from ganeti_htools.model.options import BalancingOptions
-from ganeti_htools.planning import hbal, view
-from ganeti_htools.planning.hregroup import reported
+from ganeti_htools.planning import view
+from ganeti_htools.planning.balancing import hbal
+from ganeti_htools.planning.groups.hregroup import reported
 from htoolsd.reservations import Reservations, with_promises_reserved
 from tests.support.classes import GPU, with_classes
 from tests.support.super_clusters import super_cluster

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from ganeti_htools.model.cluster import Cluster, Group, Load
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.planning import hbal, hsqueeze
+from ganeti_htools.planning.balancing import hbal
+from ganeti_htools.planning.squeezing import hsqueeze
 from htoolsd.config.policies import RebalanceSettings, SqueezeSettings
 from htoolsd.policies.conditions import Situation, obstacles, with_next_round
 from htoolsd.policies.memory import DAY, Budget, Expense, PolicyMemory, resting

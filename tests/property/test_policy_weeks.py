@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.options import BalancingOptions
-from ganeti_htools.planning import hbal, view
+from ganeti_htools.planning import view
+from ganeti_htools.planning.balancing import hbal
 from ganeti_htools.planning.view import View
 from htoolsd.config.policies import PolicySettings, RebalanceSettings, Reserve, SqueezeSettings
 from htoolsd.policies import rebalance as rebalancing

@@ -22,7 +22,7 @@ from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
 from ganeti_htools.model.tags import STANDBY
-from ganeti_htools.planning import hsqueeze, standby
+from ganeti_htools.planning.squeezing import hsqueeze, standby
 from tests.support.at_rest import TEMPLATES, after, sized
 from tests.support.clusters import Shape
 from tests.support.rows import with_master

@@ -7,13 +7,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ganeti_htools.deciding.promises import Promise, with_promises
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
-from ganeti_htools.planning.promises import Promise, with_promises
 from tests.property.narrow import several
 from tests.support.trials import anew
 

@@ -18,9 +18,10 @@ from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
-from ganeti_htools.planning import hbal, hsqueeze
 from ganeti_htools.planning import steps as steps_json
+from ganeti_htools.planning.balancing import hbal
 from ganeti_htools.planning.plan import Proposal
+from ganeti_htools.planning.squeezing import hsqueeze
 from ganeti_htools.planning.view import View, state_of
 from tests.support.clusters import MOVABLE, Shape
 from tests.support.rows import any_cluster, with_master

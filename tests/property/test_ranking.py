@@ -8,9 +8,9 @@ import pytest
 
 from ganeti_htools.backends import iallocator
 from ganeti_htools.commandline.parameters import parse_options
+from ganeti_htools.deciding.decision import respond, respond_on, state_for
 from ganeti_htools.model.request import Allocate
 from ganeti_htools.model.types import AllocPolicy
-from ganeti_htools.planning.decision import respond, respond_on, state_for
 from tests.support.cases import Case, case
 from tests.support.seeds import one_by_one
 

@@ -27,7 +27,7 @@ from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
 from ganeti_htools.model.tags import STANDBY
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.planning import hsqueeze, standby
+from ganeti_htools.planning.squeezing import hsqueeze, standby
 from tests.support.at_rest import after, at_rest, mixed, sized
 from tests.support.classes import with_classes
 from tests.support.clusters import TIGHT, Shape, cluster

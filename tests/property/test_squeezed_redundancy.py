@@ -15,8 +15,9 @@ from ganeti_htools.engine.squeezing.power_plan import Action
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.state import State
 from ganeti_htools.model.tags import STANDBY
-from ganeti_htools.planning import hsqueeze, view
-from ganeti_htools.planning.hsqueeze import HSQUEEZE, SqueezeOptions
+from ganeti_htools.planning import view
+from ganeti_htools.planning.squeezing import hsqueeze
+from ganeti_htools.planning.squeezing.hsqueeze import HSQUEEZE, SqueezeOptions
 from tests.support.super_clusters import super_cluster
 
 

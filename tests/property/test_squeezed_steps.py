@@ -14,9 +14,10 @@ from trio.testing import MockClock
 from ganeti_htools.engine.squeezing.reserve import redundant
 from ganeti_htools.execution.events import Event, News, Submitted, Submitting
 from ganeti_htools.execution.run import Ending, Run
-from ganeti_htools.planning import hsqueeze, view
-from ganeti_htools.planning.hsqueeze import SqueezeOptions
-from ganeti_htools.planning.interrupted_run import interrupted_run
+from ganeti_htools.planning import view
+from ganeti_htools.planning.squeezing import hsqueeze
+from ganeti_htools.planning.squeezing.hsqueeze import SqueezeOptions
+from ganeti_htools.planning.squeezing.leftovers import interrupted_run
 from ganeti_htools.simulator.world import World, initial_world
 from tests.support.clusters import Shape
 from tests.support.phases import in_phases

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ganeti_htools.backends import iallocator
+from ganeti_htools.deciding.decision import state_for
 from ganeti_htools.engine.balancing.balance import rebalance
 from ganeti_htools.engine.capacity.counting import standard
 from ganeti_htools.engine.capacity.scope import AllocationScope
@@ -27,7 +28,6 @@ from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.model.tags import STANDBY
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.planning.decision import state_for
 from tests.support.cases import TYPES
 from tests.support.plain_storage import counted, free_on, sees, takes
 from tests.support.seeds import few

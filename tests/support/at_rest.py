@@ -13,7 +13,7 @@ from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
 from ganeti_htools.model.tags import STANDBY
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.planning import hsqueeze, standby
+from ganeti_htools.planning.squeezing import hsqueeze, standby
 from tests.support.clusters import Shape
 
 TEMPLATES = {

@@ -19,8 +19,8 @@ from ganeti_htools.engine.squeezing.reserve import redundant
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node
 from ganeti_htools.model.policy import DEFAULT_IPOLICY
 from ganeti_htools.model.types import DiskTemplate, Status
-from ganeti_htools.planning import hsqueeze
-from ganeti_htools.planning.hsqueeze import SqueezeOptions
+from ganeti_htools.planning.squeezing import hsqueeze
+from ganeti_htools.planning.squeezing.hsqueeze import SqueezeOptions
 from ganeti_htools.planning.view import View, state_of
 from ganeti_htools.simulator.jobs import Jobs
 from ganeti_htools.simulator.world import World, initial_world

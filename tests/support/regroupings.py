@@ -12,7 +12,7 @@ from ganeti_htools.model.columns import sorted_unique
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import MirrorType
-from ganeti_htools.planning.hregroup import reported
+from ganeti_htools.planning.groups.hregroup import reported
 
 
 def groups_of(state: State) -> list[int]:

@@ -17,9 +17,9 @@ from ganeti_htools.luxi.jobs import Patience
 from ganeti_htools.luxi.opcodes import Opcode, Signature
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.planning import hsqueeze
-from ganeti_htools.planning.hsqueeze import SqueezeOptions
 from ganeti_htools.planning.plan import OnChange, Tool, ToolOptions
+from ganeti_htools.planning.squeezing import hsqueeze
+from ganeti_htools.planning.squeezing.hsqueeze import SqueezeOptions
 from ganeti_htools.simulator.world import World, initial_world, with_role
 from tests.support import by_hand
 from tests.support.simulated import Simulated

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 SOURCES = {"ganeti_htools": ROOT / "ganeti_htools", "htoolsd": ROOT / "daemon" / "htoolsd"}
 
 _LIBRARY = (
-    "model engine backends luxi client sources execution planning pages files nursery streams sockets version"
+    "model engine backends luxi client sources execution planning deciding pages files nursery streams sockets version"
 )
 
 # The packages that each package may import besides itself; the lowest packages come first. Names are below
@@ -49,7 +49,9 @@ MAY_IMPORT = {
     "simulator": "model engine backends luxi files nursery sockets streams version",
     "sources": "model backends luxi client files",
     "execution": "model engine.repair luxi nursery",
-    "planning": "model engine backends luxi execution sources version",
+    "planning.view": "model engine",
+    "planning": "model engine backends luxi execution sources version planning.view",
+    "deciding": "model engine backends luxi sources planning.view",
     "pages": "model engine planning version",
     "commandline": "model backends version sources planning",
     "cli.glossary": "model",

@@ -9,7 +9,7 @@ import pytest
 from ganeti_htools.cli import htoolsctl
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.programs import PROGRAMS
-from ganeti_htools.planning.hsqueeze import SqueezeOptions
+from ganeti_htools.planning.squeezing.hsqueeze import SqueezeOptions
 from ganeti_htools.simulator import program as simulator
 from htoolsd.config import config
 from htoolsd.config.config import argument_parser

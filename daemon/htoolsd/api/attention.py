@@ -11,8 +11,8 @@ from ganeti_htools.model.inconsistencies import tag_faults
 from ganeti_htools.model.maintenance_tags import maintenance_of
 from ganeti_htools.model.tags import SQUEEZING
 from ganeti_htools.model.types import MirrorType, Status
-from ganeti_htools.planning.instance_faults import FAULTY, instance_faults
-from ganeti_htools.planning.maintenance_jobs import left_volume
+from ganeti_htools.planning.maintenance.node_jobs import left_volume
+from ganeti_htools.planning.repair.instance_faults import FAULTY, instance_faults
 from ganeti_htools.planning.view import is_called
 from htoolsd.notify.events import plan_end
 from htoolsd.plans.plan import Plan, PlanState

@@ -14,10 +14,10 @@ import trio
 
 from ganeti_htools.backends.documents import has_at_most
 from ganeti_htools.client.protocol import Refusal, RefusalError
+from ganeti_htools.deciding.decision import Cache, Known, Response, TooLargeError, respond, with_note
+from ganeti_htools.deciding.promises import Promise
 from ganeti_htools.model.errors import HtoolsError, inconsistency_warning, printable, untraced
 from ganeti_htools.model.options import PlacementOptions
-from ganeti_htools.planning.decision import Cache, Known, Response, TooLargeError, respond, with_note
-from ganeti_htools.planning.promises import Promise
 from htoolsd.api.request import read_request, understand
 from htoolsd.api.turn import MAX_HUNG, DecisionAttempt, DecisionTurn
 from htoolsd.claims.claim import Claimant

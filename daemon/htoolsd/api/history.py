@@ -4,8 +4,8 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
+from ganeti_htools.deciding.placement_report import placement_report
 from ganeti_htools.model.errors import HtoolsError
-from ganeti_htools.planning.placement_report import placement_report
 from htoolsd.history.entries import HistoryQuery, placed_at
 from htoolsd.history.history import History
 from htoolsd.socket.arguments import Name, Valid

@@ -11,8 +11,8 @@ from typing import Annotated, Any, NamedTuple, Protocol
 import trio
 
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.planning.group_health import group_health
-from ganeti_htools.planning.maintenance_status import nodes_in_maintenance, rolls
+from ganeti_htools.planning.groups.health import group_health
+from ganeti_htools.planning.maintenance.status import nodes_in_maintenance, rolls
 from ganeti_htools.version import VERSION, build
 from htoolsd import tasks
 from htoolsd.api.attention import SpecialRows, attention, special_rows

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from ganeti_htools.deciding.promises import Promise
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.types import Status
-from ganeti_htools.planning.promises import Promise
 from htoolsd.sync.job_queue import Opcode, PendingWork
 
 _CREATING = frozenset({"OP_INSTANCE_CREATE", "OP_INSTANCE_MULTI_ALLOC"})

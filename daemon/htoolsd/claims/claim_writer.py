@@ -22,10 +22,10 @@ from typing import Protocol
 import structlog
 import trio
 
+from ganeti_htools.deciding.decision import Response
+from ganeti_htools.deciding.promises import Promise
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.errors import DataError
-from ganeti_htools.planning.decision import Response
-from ganeti_htools.planning.promises import Promise
 from htoolsd.claims.claim import Claim, Claimant
 from htoolsd.claims.claims import Claims
 from htoolsd.claims.ledger_entries import (

@@ -9,8 +9,8 @@ from typing import Any
 import structlog
 import trio
 
-from ganeti_htools.planning.decision import Response
-from ganeti_htools.planning.promises import Promise
+from ganeti_htools.deciding.decision import Response
+from ganeti_htools.deciding.promises import Promise
 from htoolsd.claims.claim import Claim, Claimant, check_claim, is_fulfilled, new_claim
 from htoolsd.config.settings import Settings
 from htoolsd.sync.job_queue import PendingWork

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 import structlog
 import trio
 
+from ganeti_htools.deciding.promises import Promise
 from ganeti_htools.execution.jobs import Job
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.moves import NamedStep
-from ganeti_htools.planning.promises import Promise
 from htoolsd.claims.claims import Claims
 from htoolsd.claims.reconciler import Reconciler
 from htoolsd.ledger.diff import SyncedState, of_known_classes

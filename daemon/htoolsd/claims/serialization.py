@@ -5,10 +5,10 @@ from typing import Any
 import orjson
 
 from ganeti_htools.backends.fields import Fields, parse_json
+from ganeti_htools.deciding.promises import Promise
 from ganeti_htools.model.cluster import Disk, Instance
 from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.types import DiskTemplate, Status
-from ganeti_htools.planning.promises import Promise
 from htoolsd.claims.claim import Claim
 
 VERSION = 1

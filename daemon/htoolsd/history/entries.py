@@ -10,9 +10,9 @@ from typing import Any
 import orjson
 
 from ganeti_htools.backends.iallocator import allocation_part
+from ganeti_htools.deciding.summary import DecisionSummary
 from ganeti_htools.execution.shape import Shape, fits
 from ganeti_htools.model.errors import HtoolsError
-from ganeti_htools.planning.summary import DecisionSummary
 
 Document = dict[str, Any]
 Caller = Mapping[str, int]  # uid and pid

@@ -10,8 +10,8 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.options import BalancingOptions, CopyingOptions
 from ganeti_htools.planning import view
-from ganeti_htools.planning.hbal import HBAL, HbalOptions
-from ganeti_htools.planning.node_groups import select
+from ganeti_htools.planning.balancing.hbal import HBAL, HbalOptions
+from ganeti_htools.planning.balancing.node_groups import select
 from ganeti_htools.planning.plan import Execution, OnChange, Progress, Proposal
 from ganeti_htools.planning.view import View
 from htoolsd.config.policies import RebalanceSettings

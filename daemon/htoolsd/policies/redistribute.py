@@ -2,7 +2,7 @@
 
 from ganeti_htools.engine.groups.diagnosis import diagnose, reasons
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.planning.hregroup import HREGROUP, RegroupOptions
+from ganeti_htools.planning.groups.hregroup import HREGROUP, RegroupOptions
 from ganeti_htools.planning.plan import Execution, Progress
 from ganeti_htools.planning.view import View
 from htoolsd.config.policies import RedistributeSettings

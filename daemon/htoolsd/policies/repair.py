@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.planning import harep
-from ganeti_htools.planning.harep import HAREP, PlannedRepair, RepairOptions
 from ganeti_htools.planning.plan import Execution, Progress
+from ganeti_htools.planning.repair import harep
+from ganeti_htools.planning.repair.harep import HAREP, PlannedRepair, RepairOptions
 from ganeti_htools.planning.view import View
 from htoolsd.config.policies import RepairSettings
 from htoolsd.policies.memory import Budget

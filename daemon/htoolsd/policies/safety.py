@@ -21,9 +21,10 @@ from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.figures import Figures
 from ganeti_htools.model.moves import MoveKind, NamedStep
 from ganeti_htools.model.state import State
-from ganeti_htools.planning import hsqueeze, view
+from ganeti_htools.planning import view
 from ganeti_htools.planning.jobsets import units
 from ganeti_htools.planning.plan import Proposal
+from ganeti_htools.planning.squeezing import hsqueeze
 from ganeti_htools.planning.view import View
 from htoolsd.config.policies import Reserve
 from htoolsd.policies.memory import Budget

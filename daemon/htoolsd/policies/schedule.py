@@ -24,8 +24,8 @@ from ganeti_htools.execution.run import Ending
 from ganeti_htools.luxi.past_jobs import past_jobs, plan_entry
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.nursery import open_nursery
-from ganeti_htools.planning import power_jobs
 from ganeti_htools.planning.plan import Proposal
+from ganeti_htools.planning.squeezing import power_jobs
 from htoolsd.config.policies import PolicySettings
 from htoolsd.config.settings import Settings
 from htoolsd.ledger.state_copies import StateCopies

@@ -10,10 +10,10 @@ from typing import Any
 from ganeti_htools.engine.squeezing.power_plan import Action
 from ganeti_htools.model.cluster import Cluster, Node
 from ganeti_htools.model.tags import STANDBY
-from ganeti_htools.planning import hsqueeze
-from ganeti_htools.planning.hsqueeze import SqueezeOptions
-from ganeti_htools.planning.interrupted_run import interrupted_run
 from ganeti_htools.planning.plan import Progress
+from ganeti_htools.planning.squeezing import hsqueeze
+from ganeti_htools.planning.squeezing.hsqueeze import SqueezeOptions
+from ganeti_htools.planning.squeezing.leftovers import interrupted_run
 from htoolsd.config.policies import SqueezeSettings
 from htoolsd.policies.remedy import GroupFacts, Need, PlanBounds, Remedy, RemedyPlan
 from htoolsd.policies.safety import UNSAFE, affordable

@@ -19,10 +19,11 @@ from ganeti_htools.execution.jobs import Jobsets
 from ganeti_htools.execution.review import Check, Review, Say
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
-from ganeti_htools.planning import hsqueeze, power_jobs, view
-from ganeti_htools.planning.hsqueeze import SqueezeOptions, SqueezePlan
-from ganeti_htools.planning.interrupted_run import interrupted_run
+from ganeti_htools.planning import view
 from ganeti_htools.planning.plan import Execution, OnChange, Proposal
+from ganeti_htools.planning.squeezing import hsqueeze, power_jobs
+from ganeti_htools.planning.squeezing.hsqueeze import SqueezeOptions, SqueezePlan
+from ganeti_htools.planning.squeezing.leftovers import interrupted_run
 from ganeti_htools.planning.view import View
 from htoolsd.config.policies import Reserve, SqueezeSettings
 from htoolsd.policies.remedy import PlanBounds, RemedyPlan, fixed_instances

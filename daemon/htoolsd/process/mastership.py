@@ -6,9 +6,9 @@ import structlog
 import trio
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
+from ganeti_htools.deciding.decision import Known
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.storage import DesiredUnit
-from ganeti_htools.planning.decision import Known
 from ganeti_htools.sources.ssconf import Ssconf, this_node
 from htoolsd.sync.model import LIVE, STORAGE
 from htoolsd.sync.node_storage import with_current_storage

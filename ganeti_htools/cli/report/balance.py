@@ -17,12 +17,12 @@ from ganeti_htools.model.columns import NOWHERE, Bools, Columns, by_unit
 from ganeti_htools.model.moves import as_carried_out
 from ganeti_htools.model.state import State
 from ganeti_htools.model.wording import counted, size
-from ganeti_htools.planning.hbal import GroupPlan
+from ganeti_htools.planning.balancing.hbal import GroupPlan
 from ganeti_htools.planning.jobsets import BalancingMove, Names, cost_of, jobsets
 
 if TYPE_CHECKING:
     from ganeti_htools.pages.markup import Markup
-    from ganeti_htools.planning.stranded import StrandedInstance
+    from ganeti_htools.planning.balancing.stranded import StrandedInstance
 
 
 class Before(NamedTuple):

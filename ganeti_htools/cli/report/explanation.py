@@ -27,8 +27,8 @@ from ganeti_htools.model.state import State
 from ganeti_htools.model.types import Fail
 from ganeti_htools.model.wording import size
 from ganeti_htools.planning import view
+from ganeti_htools.planning.balancing.stranded import reason_to_stay
 from ganeti_htools.planning.jobsets import Names
-from ganeti_htools.planning.stranded import reason_to_stay
 
 COMPONENTS_CHANGED = "By component, weighted"
 

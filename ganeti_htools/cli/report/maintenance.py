@@ -7,8 +7,8 @@ from ganeti_htools.cli.report.daemon import by_local_time, origin, rolling
 from ganeti_htools.model.errors import first_names
 from ganeti_htools.model.types import MirrorType
 from ganeti_htools.model.wording import counted, size
-from ganeti_htools.planning.hmaintain import MaintenancePlan
-from ganeti_htools.planning.maintenance_roll import Roll
+from ganeti_htools.planning.maintenance.hmaintain import MaintenancePlan
+from ganeti_htools.planning.maintenance.roll import Roll
 from ganeti_htools.planning.redundancy_changes import redundancy_changes
 
 _LEFT_OUT = {  # why an action leaves out nodes

@@ -19,7 +19,7 @@ from ganeti_htools.model.columns import by_unit, sorted_unique
 from ganeti_htools.model.state import State
 from ganeti_htools.model.wording import counted, size
 from ganeti_htools.planning.group_moves import GroupMove, cost_of
-from ganeti_htools.planning.hregroup import RegroupOptions
+from ganeti_htools.planning.groups.hregroup import RegroupOptions
 from ganeti_htools.planning.redundancy_changes import redundancy_changes
 
 _DONE = {"redistribute": "Repaired", "compress": "Emptied", "balance": "Balanced"}

@@ -8,11 +8,11 @@ from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.engine.squeezing import candidates
 from ganeti_htools.engine.squeezing.power_plan import Action
 from ganeti_htools.model.wording import counted, size
-from ganeti_htools.planning import power_report
-from ganeti_htools.planning.hsqueeze import SqueezePlan
 from ganeti_htools.planning.jobsets import BalancingMove
-from ganeti_htools.planning.power_report import least_free, unchanged_nodes
 from ganeti_htools.planning.redundancy_changes import redundancy_changes
+from ganeti_htools.planning.squeezing import power_report
+from ganeti_htools.planning.squeezing.hsqueeze import SqueezePlan
+from ganeti_htools.planning.squeezing.power_report import least_free, unchanged_nodes
 
 _TITLES = {
     Action.NOTHING: "'No action'",

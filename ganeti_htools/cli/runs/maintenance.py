@@ -15,8 +15,8 @@ from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.programs import HMAINTAIN
 from ganeti_htools.commandline.sources import source_of
 from ganeti_htools.model.cluster import Cluster, Node
-from ganeti_htools.planning import hmaintain as planning
-from ganeti_htools.planning.hmaintain import MaintainOptions, MaintenancePlan
+from ganeti_htools.planning.maintenance import hmaintain as planning
+from ganeti_htools.planning.maintenance.hmaintain import MaintainOptions, MaintenancePlan
 from ganeti_htools.planning.view import is_called
 from ganeti_htools.sources.source import read
 

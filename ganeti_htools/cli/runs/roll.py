@@ -17,10 +17,10 @@ from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.planning import view
-from ganeti_htools.planning.hmaintain import MaintainOptions, lost_names
-from ganeti_htools.planning.maintenance_jobs import describe
-from ganeti_htools.planning.maintenance_review import newly_lost
-from ganeti_htools.planning.maintenance_roll import Roll, RollBatch, RollOptions, cannot_leave, roll_of
+from ganeti_htools.planning.maintenance.hmaintain import MaintainOptions, lost_names
+from ganeti_htools.planning.maintenance.node_jobs import describe
+from ganeti_htools.planning.maintenance.review import newly_lost
+from ganeti_htools.planning.maintenance.roll import Roll, RollBatch, RollOptions, cannot_leave, roll_of
 from ganeti_htools.planning.view import is_called
 
 

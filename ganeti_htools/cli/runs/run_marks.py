@@ -19,7 +19,7 @@ from ganeti_htools.cli.terminal.messages import warn
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.model.cluster import Node
 from ganeti_htools.model.errors import HtoolsError
-from ganeti_htools.planning.maintenance_review import mark_of, marks
+from ganeti_htools.planning.maintenance.review import mark_of, marks
 
 _PROCESS = re.compile(r":(\d+)-(\d+)-(\w+)$")
 _LONGEST_WHO = 48  # characters of user and machine: a tag has room for them and for the rest of the mark

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from ganeti_htools.cli import hail, hbal, hcheck
+from ganeti_htools.deciding.decision import Cache, respond
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.options import PlacementOptions
-from ganeti_htools.planning.decision import Cache, respond
 from tests.support.clusters import Json, Shape, cluster
 from tests.support.messages import allocate, encode, message
 from tests.support.text_format import text as text_of

@@ -418,7 +418,7 @@ def test_optimised_plan_is_compared_with_the_greedy_one(
 def test_front_lists_plans_and_picks_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ganeti_htools.planning.hbal.EVALUATIONS", 50)
+    monkeypatch.setattr("ganeti_htools.planning.balancing.hbal.EVALUATIONS", 50)
     assert run(tmp_path, uneven(), "--front=2", "--json") == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["steps"] == []

@@ -8,7 +8,7 @@ from ganeti_htools.backends import simu, text
 from ganeti_htools.cli import hcheck
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.types import DiskTemplate, Status
-from ganeti_htools.planning.group_health import group_health
+from ganeti_htools.planning.groups.health import group_health
 from tests.support import by_hand
 from tests.support.by_hand import instance
 

@@ -9,7 +9,7 @@ from ganeti_htools.cli import hsqueeze
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.model.tags import SQUEEZING
 from ganeti_htools.model.wording import counted, size
-from ganeti_htools.planning.hsqueeze import SqueezeOptions
+from ganeti_htools.planning.squeezing.hsqueeze import SqueezeOptions
 from tests.support.squeezing import outgrown
 
 # Four nodes that are nearly empty; node1 is the master.

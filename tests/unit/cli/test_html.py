@@ -34,7 +34,7 @@ def test_writes_page_besides_the_usual_output(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("ganeti_htools.planning.hbal.EVALUATIONS", 20)
+    monkeypatch.setattr("ganeti_htools.planning.balancing.hbal.EVALUATIONS", 20)
     command = ["-t", str(EXAMPLES / data), *options]
     tool.main(command)
     usual = capsys.readouterr().out

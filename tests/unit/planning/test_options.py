@@ -8,9 +8,10 @@ import pytest
 
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.options import BalancingOptions
-from ganeti_htools.planning import hbal, hsqueeze
+from ganeti_htools.planning.balancing import hbal
 from ganeti_htools.planning.options import from_json, names, to_json
 from ganeti_htools.planning.plan import Execution
+from ganeti_htools.planning.squeezing import hsqueeze
 from ganeti_htools.planning.tools import TOOLS
 from ganeti_htools.planning.view import View
 

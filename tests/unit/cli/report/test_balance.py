@@ -16,10 +16,10 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.model.wording import size
-from ganeti_htools.planning import hbal
-from ganeti_htools.planning.hbal import GroupPlan, HbalOptions
+from ganeti_htools.planning.balancing import hbal
+from ganeti_htools.planning.balancing.hbal import GroupPlan, HbalOptions
+from ganeti_htools.planning.balancing.stranded import StrandedInstance
 from ganeti_htools.planning.jobsets import cost_of, jobsets
-from ganeti_htools.planning.stranded import StrandedInstance
 from ganeti_htools.planning.view import View, state_of
 from tests.support import by_hand
 from tests.support.by_hand import instance

@@ -10,7 +10,7 @@ from ganeti_htools.client.calls import NoReplyError
 from ganeti_htools.commandline.programs import HBAL
 from ganeti_htools.commandline.reading import obey
 from ganeti_htools.model.errors import HtoolsError, UsageError
-from ganeti_htools.planning import hbal
+from ganeti_htools.planning.balancing import hbal
 
 
 @pytest.mark.parametrize(

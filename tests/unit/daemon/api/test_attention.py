@@ -12,7 +12,7 @@ from ganeti_htools.luxi.opcodes import Signature
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.tags import SQUEEZING, STANDBY_AUTO
 from ganeti_htools.model.types import DiskTemplate, Status
-from ganeti_htools.planning.group_health import group_health
+from ganeti_htools.planning.groups.health import group_health
 from htoolsd.api.attention import attention, special_rows
 from htoolsd.plans.plan import Plan, PlanState
 from tests.support.worlds import instance, node

@@ -12,13 +12,13 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from ganeti_htools.backends.documents import without_garbage_collection
 from ganeti_htools.client.protocol import Refusal, RefusalError
+from ganeti_htools.deciding.decision import Cache, Known, Response, TooLargeError
+from ganeti_htools.deciding.promises import Promise
+from ganeti_htools.deciding.summary import DecisionSummary
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.planning.decision import Cache, Known, Response, TooLargeError
-from ganeti_htools.planning.promises import Promise
-from ganeti_htools.planning.summary import DecisionSummary
 from htoolsd.api import decisions as subject
 from htoolsd.api.decisions import Decisions
 from htoolsd.api.turn import MAX_HUNG

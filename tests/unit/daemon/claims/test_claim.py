@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from ganeti_htools.deciding.promises import Promise
 from ganeti_htools.model.types import DiskTemplate, Status
-from ganeti_htools.planning.promises import Promise
 from htoolsd.claims.claim import Claim, check_claim, is_fulfilled, new_claim
 from htoolsd.sync.job_queue import PendingWork
 from tests.support.by_hand import instance

@@ -17,13 +17,13 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
+from ganeti_htools.deciding.decision import Response
+from ganeti_htools.deciding.promises import Promise
+from ganeti_htools.deciding.summary import DecisionSummary
 from ganeti_htools.model.cluster import Cluster, Disk, Instance
 from ganeti_htools.model.resource_classes import MEMORY, POOL
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
 from ganeti_htools.model.types import DiskTemplate, Status
-from ganeti_htools.planning.decision import Response
-from ganeti_htools.planning.promises import Promise
-from ganeti_htools.planning.summary import DecisionSummary
 from htoolsd.claims.claim_writer import ClaimWriter
 from htoolsd.claims.claims import Claims
 from htoolsd.ledger.desired_state import desired_state

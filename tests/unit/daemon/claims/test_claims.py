@@ -4,11 +4,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from ganeti_htools.deciding.decision import Response
+from ganeti_htools.deciding.promises import Promise
+from ganeti_htools.deciding.summary import DecisionSummary
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.types import DiskTemplate, Status
-from ganeti_htools.planning.decision import Response
-from ganeti_htools.planning.promises import Promise
-from ganeti_htools.planning.summary import DecisionSummary
 from htoolsd.claims.claims import Claims
 from htoolsd.config.settings import Settings
 from htoolsd.sync.job_queue import PendingWork

@@ -9,9 +9,9 @@ from typing import Any
 import trio
 from trio.testing import MockClock
 
+from ganeti_htools.deciding.promises import Promise
 from ganeti_htools.execution.jobs import Job
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.planning.promises import Promise
 from htoolsd.api.plans import PlanMethods
 from htoolsd.claims.claim import new_claim
 from htoolsd.claims.claims import Claims

@@ -3,11 +3,11 @@ from dataclasses import replace
 import orjson
 import pytest
 
+from ganeti_htools.deciding.promises import Promise
 from ganeti_htools.model.cluster import Disk, Instance
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.types import DiskTemplate, Status
-from ganeti_htools.planning.promises import Promise
 from htoolsd.claims.claim import Claim
 from htoolsd.claims.serialization import from_json, to_json
 from tests.support import by_hand

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.planning.summary import DecisionSummary
+from ganeti_htools.deciding.summary import DecisionSummary
 from htoolsd.history import entries
 from htoolsd.history.entries import placed_at
 from tests.support import messages

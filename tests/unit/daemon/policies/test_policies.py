@@ -14,8 +14,8 @@ from trio.testing import MockClock
 from ganeti_htools.luxi import opcodes
 from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.model.tags import MAINTENANCE
-from ganeti_htools.planning import hbal
-from ganeti_htools.planning.hbal import BalancingPlan
+from ganeti_htools.planning.balancing import hbal
+from ganeti_htools.planning.balancing.hbal import BalancingPlan
 from ganeti_htools.simulator.storage_units import object_uuid
 from ganeti_htools.simulator.world import initial_world
 from htoolsd.config.policies import RebalanceSettings

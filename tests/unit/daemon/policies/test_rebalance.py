@@ -8,7 +8,7 @@ import pytest
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.tags import PINNED
-from ganeti_htools.planning import hbal
+from ganeti_htools.planning.balancing import hbal
 from htoolsd.config.policies import RebalanceSettings
 from htoolsd.policies.memory import Budget
 from htoolsd.policies.observe import group_facts, needs

@@ -1,0 +1,285 @@
+"""An iallocator decision: from the bytes of a request to the answer."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ganeti_htools.backends import incremental
+from ganeti_htools.backends.documents import without_garbage_collection
+from ganeti_htools.backends.inventory_tags import malformed_inventories, with_tagged_inventories
+from ganeti_htools.deciding import answer
+from ganeti_htools.deciding.inter_group import prepare
+from ganeti_htools.deciding.known_units import (
+    CompletedRows,
+    lacks_disks,
+    names_units,
+    unused_units,
+    with_disks,
+    with_known,
+    with_known_inventories,
+    without_disk_limits,
+)
+from ganeti_htools.deciding.promises import Promise, promised, with_promises, without_reserved
+from ganeti_htools.deciding.summary import DecisionSummary, summarize
+from ganeti_htools.engine.allocation.evacuate import Evacuation
+from ganeti_htools.engine.decide import Decision, decide, not_enabled
+from ganeti_htools.model.cluster import Cluster, Instance
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.errors import HtoolsError, RequestFailed, first_names
+from ganeti_htools.model.figures import Figures
+from ganeti_htools.model.inconsistencies import inconsistencies
+from ganeti_htools.model.options import PlacementOptions
+from ganeti_htools.model.request import (
+    AllocateSecondary,
+    Request,
+    anonymous,
+    instances_of,
+    new_instances,
+)
+from ganeti_htools.model.state import State
+from ganeti_htools.model.storage import DesiredUnit
+from ganeti_htools.model.tags import demands
+from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.sources.installed import with_version
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """The response to a request.
+
+    * ``answer``: one line of JSON for Ganeti.
+    * ``warnings``: about the cluster.
+    * ``summary``: for the log and the history.
+    * ``names_units``: whether the request names storage units other than the default units.
+    * ``not_enabled``: whether it names a disk template that the known configuration does not enable.
+    * ``ranking``: the groups that could take each new instance (:func:`.answer.ranking`).
+    * ``promises``: the promises that the answer makes.
+    * ``about``: names of the instances of the request.
+    * ``data``: the request, if it is one for a new instance that was refused.
+    * ``there``: existing instances with earlier promises, by name.
+    """
+
+    answer: str
+    warnings: tuple[str, ...]
+    summary: DecisionSummary
+    names_units: bool = False
+    not_enabled: bool = False
+    ranking: Sequence[Mapping[str, Any]] = ()
+    promises: tuple[Promise, ...] = ()
+    about: tuple[str, ...] = ()
+    there: Mapping[str, Instance] = field(default_factory=dict)
+    data: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The cluster as known apart from the request.
+
+    * ``age``, ``units_age``: seconds since nodes reported their figures, and their storage units.
+    * ``naming``: returns the cluster with the given units too, which no disk uses yet.
+    * ``to_be_asked``: some nodes will be asked for their units when these are needed.
+    * ``promised``: MiB of pools promised to instances of other clusters, by name; the pools reserve them.
+    * ``claims``: names of the claims on each node, which reserves what they have.
+    """
+
+    cluster: Cluster
+    age: float
+    units_age: float = 0.0
+    naming: Callable[[frozenset[DesiredUnit]], Cluster] | None = None
+    to_be_asked: bool = False
+    promised: Mapping[str, Mapping[DesiredUnit, int]] = field(default_factory=dict)
+    claims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+Places = tuple[tuple[int, ...], ...]  # rows of nodes
+
+MAX_NODES = 3000  # memory for all pairs of nodes at once
+
+
+class TooLargeError(HtoolsError):
+    """A cluster that is too large to decide on in the daemon."""
+
+
+class Cache:
+    """Parts of the last request that the next one may reuse. One decision at a time may use a cache."""
+
+    def __init__(self) -> None:
+        self.reader = incremental.RequestReader()
+        self.figures: Figures | None = None
+        self.completed = CompletedRows()
+        # The last decision without promises, with its input.
+        self.alone: tuple[tuple[Cluster, Request, PlacementOptions], Places] | None = None
+
+
+@without_garbage_collection()
+def respond(
+    data: bytes,
+    options: PlacementOptions,
+    cache: Cache | None = None,
+    known: Known | None = None,
+    promises: Collection[Promise] = (),
+) -> Response:
+    """Read and decide a request; ``cache`` saves work on requests that resemble the last one.
+
+    The request is the authority. ``known`` only fills in what requests lack. ``promises`` of earlier requests
+    are counted as if they were fulfilled. Raises DataError for a wrong request, TooLargeError for more than
+    MAX_NODES nodes.
+    """
+    cache = cache or Cache()
+    message = cache.reader.read(data)
+    known_version = known.cluster.ganeti if known else None
+    cluster = with_version(message.cluster, known_version or options.ganeti_version)
+    request, note = message.request, ""
+    about, requested = instances_of(request), new_instances(request)
+    if len(cluster.nodes) > MAX_NODES:
+        raise TooLargeError(f"the request has more than {MAX_NODES} nodes")
+    if known:
+        cluster, note = _complete(cluster, request, known, cache)
+    cluster, unjudged = without_disk_limits(cluster, request, options)
+    cluster = with_tagged_inventories(cluster)
+    cluster, options, more = prepare(cluster, request, options, known.cluster if known else None)
+    counting, names = with_promises(cluster, promises, about)
+    unreserved, others = without_reserved(cluster, requested, known.promised if known else {})
+    state = state_for(counting, request, options, cache.figures)
+    cache.figures = state.figures
+    outcome = _outcome(state, request, options)
+    places, asked = _places(outcome), (unreserved, anonymous(request), options)
+    if names or others:
+        alone = cache.alone[1] if cache.alone and cache.alone[0] == asked else None
+        if _placed_count(places) < len(about):  # a second decision would take too long for all others
+            alone = _places(
+                _outcome(state_for(unreserved, request, options, state.figures), request, options)
+            )
+        more += _promise_note([*names, *others], places, alone)
+    else:
+        cache.alone = asked, places
+    if known and known.claims and _placed_count(places) < len(about):
+        more += _claim_note(cluster, known.claims)
+    return Response(
+        _answer(request, outcome, note + unjudged + more + _unchecked_demands(state, request)),
+        (*message.warnings, *malformed_inventories(message.cluster), *inconsistencies(state)),
+        summarize(request, outcome),
+        known is not None and names_units(requested, known.cluster),
+        any(not_enabled(cluster, row) for row in requested),
+        _ranking(request, outcome),
+        () if isinstance(outcome, RequestFailed) else promised(request, outcome),
+        about,
+        _among(cluster.instances, promises),
+    )
+
+
+def with_note(response: Response, note: str) -> Response:
+    """Append a note to the text of the answer."""
+    return replace(response, answer=answer.with_note(response.answer, note)) if note else response
+
+
+def _among(rows: Sequence[Instance], promises: Collection[Promise]) -> dict[str, Instance]:
+    """Return the instances with promises, by name."""
+    names = {promise.name for promise in promises}
+    return {row.name: row for row in rows if row.name in names} if names else {}
+
+
+def _places(outcome: Decision | RequestFailed) -> Places:
+    """Return the nodes of each instance, none without a place; of an evacuation, those that move."""
+    if isinstance(outcome, RequestFailed):
+        return ()
+    if isinstance(outcome.result, Evacuation):
+        return tuple((each.instance, *each.nodes) for each in outcome.result.moved)
+    return tuple(each.nodes for each in outcome.result)
+
+
+def _placed_count(places: Places) -> int:
+    """Count the instances with a place."""
+    return sum(map(bool, places))
+
+
+def _promise_note(names: Sequence[str], places: Places, alone: Places | None) -> str:
+    """Describe how promises changed a decision; empty if they did not.
+
+    ``alone`` is the decision without promises, None if unknown.
+    """
+    if places == alone:
+        return ""
+    others = "" if alone is None else ", without which other nodes would be chosen"
+    if alone is not None and _placed_count(alone) > _placed_count(places):
+        others = ", without which more would find a place"
+    return f"; room is promised to {first_names(names)}{others}"
+
+
+def _claim_note(cluster: Cluster, claims: Mapping[str, tuple[str, ...]]) -> str:
+    """Name the claims on the nodes of a request; empty if there are none."""
+    names = sorted({name for node in cluster.nodes for name in claims.get(node.name, ())})
+    return f"; room of these nodes is claimed by {first_names(names)}" if names else ""
+
+
+def _complete(cluster: Cluster, request: Request, known: Known, cache: Cache) -> tuple[Cluster, str]:
+    """Fill in what the request lacks. Returns the cluster and a note for the answer."""
+    requested, note = new_instances(request), ""
+    unused = unused_units(requested, known.cluster)
+    source = known.naming(unused) if unused and known.naming else known.cluster
+    completed = with_known(cluster, request, source, cache.completed)
+    if completed.nodes is not cluster.nodes:
+        note = f"; storage units, which the request lacks, as reported {known.units_age:.0f} s ago"
+    if known.to_be_asked and names_units(requested, known.cluster):
+        note = "; storage units, which the request lacks, are not known yet and will be asked for"
+    filled = (
+        with_disks(completed, known.cluster, cache.completed) if lacks_disks(cluster, request) else completed
+    )
+    if filled is not completed:
+        note += f"; disk space of nodes, which the request lacks, as reported {known.age:.0f} s ago"
+    return with_known_inventories(filled, known.cluster, cache.completed), note
+
+
+def state_for(
+    cluster: Cluster, request: Request, options: PlacementOptions, known: Figures | None = None
+) -> State:
+    """Derive the state on which a request is decided."""
+    asked = new_instances(request)
+    if isinstance(request, AllocateSecondary):  # the converted instance may be on more units
+        asked = tuple(
+            replace(row, template=DiskTemplate.DRBD)
+            for row in cluster.instances
+            if row.name == request.instance
+        )
+    return derive(cluster, asked, options.static_kvm_node_memory, known)
+
+
+def respond_on(
+    state: State, request: Request, options: PlacementOptions, note: str = "", ranked: bool = False
+) -> tuple[str, State]:
+    """Decide on a state. Returns the answer, with a ``note``, and the state after it.
+
+    With ``ranked`` the answer also ranks the groups for each new instance.
+    """
+    outcome = _outcome(state, request, options)
+    after = state if isinstance(outcome, RequestFailed) else outcome.state
+    more = {"ranking": _ranking(request, outcome)} if ranked else {}
+    return _answer(request, outcome, note + _unchecked_demands(state, request), **more), after
+
+
+def _unchecked_demands(state: State, request: Request) -> str:
+    """Name the custom classes that new instances demand while no inventories are known; empty without any."""
+    rows = () if state.units.classes else new_instances(request)
+    names = sorted({name for row in rows for name in demands(row.tags)})
+    return (
+        f"; not looked at, because no node has an inventory of a custom class: {', '.join(names)}"
+        if names
+        else ""
+    )
+
+
+def _outcome(state: State, request: Request, options: PlacementOptions) -> Decision | RequestFailed:
+    try:
+        return decide(state, request, options)
+    except RequestFailed as failure:
+        return failure
+
+
+def _answer(request: Request, outcome: Decision | RequestFailed, note: str, **more: Any) -> str:
+    if isinstance(outcome, RequestFailed):
+        return answer.failure(str(outcome), note, **more)
+    return answer.success(request, outcome, note, **more)
+
+
+def _ranking(request: Request, outcome: Decision | RequestFailed) -> list[dict[str, Any]]:
+    return [] if isinstance(outcome, RequestFailed) else answer.ranking(request, outcome)
