@@ -13,7 +13,6 @@ from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.balancing.recheck import obstacle
 from ganeti_htools.engine.making_room import MadeRoom, RoomLimits
 from ganeti_htools.execution.jobs import Jobsets
-from ganeti_htools.execution.review import Check, Review, Say
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import NOWHERE, sorted_unique
 from ganeti_htools.model.errors import DataError, RequestFailed
@@ -25,16 +24,7 @@ from ganeti_htools.model.state import State
 from ganeti_htools.model.wording import counted
 from ganeti_htools.planning import steps, view
 from ganeti_htools.planning.jobsets import BalancingMove, Names, cost_of, jobs_of, jobsets
-from ganeti_htools.planning.plan import (
-    OnChange,
-    Progress,
-    Tool,
-    ToolOptions,
-    ToolPlan,
-    Watched,
-    replan,
-    unwatched,
-)
+from ganeti_htools.planning.plan import Progress, Tool, ToolOptions, ToolPlan
 from ganeti_htools.planning.view import View
 
 
@@ -65,10 +55,6 @@ class MakeRoomOptions(ToolOptions):
             ignore_soft_errors=self.ignore_soft_errors,
             restrict_to=self.restrict_to or None,
         )
-
-    def after(self, moves: int) -> "MakeRoomOptions":
-        """The options for the rest of a plan after some of its moves."""
-        return replace(self, max_moves=max(0, RoomLimits(self.max_moves).most_moves - moves))
 
 
 @dataclass(frozen=True)
@@ -154,20 +140,37 @@ class RoomPlan(ToolPlan[MakeRoomOptions]):
         sets = jobs_of(self.state, jobsets(self.moves))
         return [[replace(job, room=row) for job in jobs] for jobs in sets]
 
-    def review(self, on_change: OnChange, say: Say, watched: Watched = unwatched) -> Check:
-        """Make the check of the remaining moves: each is possible, and the instance fits afterwards."""
-        options, request = self.options, self.request
+    def present_state(self, cluster: Cluster) -> State:
+        """Derive the state of the present cluster, with the storage units of the new instance."""
+        return state_of(cluster, self.options)
 
-        def check(cluster: Cluster, rest: Jobsets, made: int) -> Review:
-            state = state_of(cluster, options)
-            why = _obstacle(state, request, rest, options)
-            if why is None:
-                return Review()
-            left = options.after(made)
-            new = replan(why, on_change, say, watched, lambda progress: plan(state, left, progress))
-            return Review(why, None if new is None else new.jobs())
+    def obstacle(self, state: State, rest: Jobsets) -> str | None:
+        """Make the remaining moves on a copy of the state: the new instance finds its place afterwards."""
+        placement, name, after = self.options.placement, self.instance, state.copy()
+        movable, jobs = view.movable(state, self.options.view), [job for jobs in rest for job in jobs]
+        homes = {
+            row.name: int(group)
+            for row, group in zip(state.cluster.instances, state.group[state.pnode], strict=True)
+        }
+        for step in (job.step for job in jobs):
+            if isinstance(step, NamedStep):
+                scope = state.group == homes.get(step.instance, NOWHERE)
+                why = obstacle(after, scope, [step], making_room.balancing(placement), movable)
+                if why is not None:
+                    return why
+        if name in homes:
+            return f"instance {name} exists already"
+        row = jobs[-1].room
+        assert row is not None
+        nodes = tuple(filter(None, (row.pnode, row.snode)))
+        if making_room.placed(after, self.request, replace(placement, restrict_to=nodes)) is None:
+            return f"instance {name} would not fit on {', '.join(nodes)} after the remaining moves"
+        return None
 
-        return check
+    def replan(self, state: State, _rest: Jobsets, made: int, progress: Progress) -> "RoomPlan":
+        """Plan for the rest of the moves."""
+        left = max(0, limits_of(self.options).most_moves - made)
+        return plan(state, replace(self.options, max_moves=left), progress)
 
 
 def options_of(
@@ -233,33 +236,6 @@ def restore(state: State, options: MakeRoomOptions, found: Mapping[str, Any]) ->
     placed = making_room.placed(after, request, options.placement)
     room = MadeRoom(refusal, after, made, placed, volume, int(found.get("at_least", 1)) - 1, ended)
     return RoomPlan(state, options, request, room)
-
-
-def _obstacle(state: State, request: Allocate, rest: Jobsets, options: MakeRoomOptions) -> str | None:
-    """Make the remaining moves on a copy of the state; return the first obstacle, None if the new instance
-    finds its place afterwards.
-    """
-    name, after, movable = request.placement.instance.name, state.copy(), view.movable(state, options.view)
-    jobs = [job for jobs in rest for job in jobs]
-    homes = {
-        row.name: int(group)
-        for row, group in zip(state.cluster.instances, state.group[state.pnode], strict=True)
-    }
-    for step in (job.step for job in jobs):
-        if isinstance(step, NamedStep):
-            scope = state.group == homes.get(step.instance, NOWHERE)
-            why = obstacle(after, scope, [step], making_room.balancing(options.placement), movable)
-            if why is not None:
-                return why
-    if name in homes:
-        return f"instance {name} exists already"
-    row = jobs[-1].room
-    assert row is not None
-    nodes = tuple(filter(None, (row.pnode, row.snode)))
-    there = replace(options.placement, restrict_to=nodes)
-    if making_room.placed(after, request, there) is None:
-        return f"instance {name} would not fit on {', '.join(nodes)} after the remaining moves"
-    return None
 
 
 MAKE_ROOM = Tool("hail", MakeRoomOptions, state_of, plan, restore)

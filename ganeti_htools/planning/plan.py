@@ -13,16 +13,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 
 from ganeti_htools.execution.jobs import Jobsets
-from ganeti_htools.execution.review import Check, Say
+from ganeti_htools.execution.review import Check, Review, Say
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.state import State
+from ganeti_htools.planning import view
 from ganeti_htools.planning.view import View
 
 if TYPE_CHECKING:
     from ganeti_htools.execution.run import Run  # loads the LUXI client
 
 Progress = Callable[[str], None]  # called often with the progress of planning; may raise to give up
-Watched = Callable[[], AbstractContextManager[Progress]]  # shows progress while a plan is made
+ProgressContext = Callable[[], AbstractContextManager[Progress]]  # shows progress while a plan is made
 OnChange = Literal["replan", "stop"]
 Priority = Literal["low", "normal", "high"]
 
@@ -84,7 +85,7 @@ class Proposal:
 
 
 @contextmanager
-def unwatched() -> Iterator[Progress]:
+def silent_progress() -> Iterator[Progress]:
     """Ignore progress."""
     yield lambda _text: None
 
@@ -122,12 +123,53 @@ class ToolPlan(ABC, Generic[O]):
     def jobs(self) -> Jobsets:
         """Make the jobs that carry out the plan."""
 
-    @abstractmethod
-    def review(self, on_change: OnChange, say: Say, watched: Watched = unwatched) -> Check:
+    def review(self, on_change: OnChange, say: Say, progress: ProgressContext = silent_progress) -> Check:
         """Make a function that checks whether the remaining jobs fit the present cluster.
 
         If they do not fit and ``on_change`` is "replan", the check plans anew and reports that to ``say``.
         """
+        plan, before = self, 0  # the present plan, and the moves made before it
+
+        def check(cluster: Cluster, rest: Jobsets, made: int) -> Review:
+            nonlocal plan, before
+            state = plan.present_state(cluster)
+            obstacle = plan.obstacle(state, rest)
+            if obstacle is None:
+                return plan.confirm(state, rest)
+            if on_change == "stop":
+                return Review(obstacle, plan.remainder(state, rest))
+            say(f"The plan does not fit the cluster any more: {obstacle}", "Planning anew...")
+            with progress() as live:
+                plan, before = plan.replan(state, rest, made - before, live), made
+            sets = plan.jobs()
+            titles = [f"  {job.title}" for jobs in sets for job in jobs]
+            say(f"New plan: {plan.purpose}" if titles else "New plan: nothing to do", *titles)
+            return Review(obstacle, sets)
+
+        return check
+
+    def present_state(self, cluster: Cluster) -> State:
+        """Derive the state of the present cluster as the options show it. Raises HtoolsError."""
+        return view.state_of(cluster, self.options.view)
+
+    @abstractmethod
+    def obstacle(self, state: State, rest: Jobsets) -> str | None:
+        """Return why the remaining jobs do not fit a state; None if they do.
+
+        Raises HtoolsError if the run has to stop.
+        """
+
+    @abstractmethod
+    def replan(self, state: State, rest: Jobsets, made: int, progress: Progress) -> Self:
+        """Plan anew for the rest, after so many moves of this plan. Raises HtoolsError."""
+
+    def confirm(self, _state: State, _rest: Jobsets) -> Review:
+        """Review remaining jobs that fit."""
+        return Review()
+
+    def remainder(self, _state: State, _rest: Jobsets) -> Jobsets | None:
+        """Return what can still be done of jobs that do not fit, without a new plan; None to stop."""
+        return None
 
     def proposal(self) -> Proposal:
         """Return the plan in the form in which it is handed over."""
@@ -155,22 +197,6 @@ class Tool(Generic[O, P]):
     def propose(self, cluster: Cluster, options: O, progress: Progress) -> Proposal:
         """Make a plan for a cluster. Raises HtoolsError."""
         return self.plan(self.state_of(cluster, options), options, progress).proposal()
-
-
-def replan(
-    obstacle: str, on_change: OnChange, say: Say, watched: Watched, plan: Callable[[Progress], P]
-) -> P | None:
-    """Plan anew because of an obstacle, and report the new plan; None if the run has to stop instead."""
-    if on_change == "stop":
-        return None
-    say(f"The plan does not fit the cluster any more: {obstacle}", "Planning anew...")
-    with watched() as progress:
-        new = plan(progress)
-    jobs = [job for each in new.jobs() for job in each]
-    say(
-        f"New plan: {new.purpose}" if jobs else "New plan: nothing to do", *(f"  {job.title}" for job in jobs)
-    )
-    return new
 
 
 def new_run(tool: str, purpose: str, jobs: Jobsets, execution: Execution) -> "Run":

@@ -15,7 +15,8 @@ ROOT = Path(__file__).parents[2]
 SOURCES = {"ganeti_htools": ROOT / "ganeti_htools", "htoolsd": ROOT / "daemon" / "htoolsd"}
 
 _LIBRARY = (
-    "model engine backends luxi client sources execution planning deciding pages files nursery streams sockets version"
+    "model engine backends luxi client sources execution planning deciding pages files nursery streams"
+    " sockets version"
 )
 
 # The packages that each package may import besides itself; the lowest packages come first. Names are below

@@ -11,7 +11,6 @@ from ganeti_htools.engine.balancing.recheck import obstacle
 from ganeti_htools.engine.rules import placement_rules
 from ganeti_htools.engine.rules.broken_rules import breaches
 from ganeti_htools.execution.jobs import Jobsets
-from ganeti_htools.execution.review import Check, Review, Say
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.errors import DataError
@@ -22,16 +21,7 @@ from ganeti_htools.planning import steps, view
 from ganeti_htools.planning.balancing.node_groups import select, worst_first
 from ganeti_htools.planning.balancing.patience import SearchSteps, SearchTime
 from ganeti_htools.planning.jobsets import BalancingMove, Names, cost_of, jobs_of, jobsets
-from ganeti_htools.planning.plan import (
-    OnChange,
-    Progress,
-    Tool,
-    ToolOptions,
-    ToolPlan,
-    Watched,
-    replan,
-    unwatched,
-)
+from ganeti_htools.planning.plan import Progress, Tool, ToolOptions, ToolPlan
 
 if TYPE_CHECKING:
     from ganeti_htools.engine.balancing.patience import SearchPatience
@@ -200,38 +190,35 @@ class BalancingPlan(ToolPlan[HbalOptions]):
     def jobs(self) -> Jobsets:
         """Make the jobs of all groups, or the first jobset."""
         sets = [jobs for part in self.parts for jobs in jobs_of(part.state, jobsets(part.moves))]
-        return carried_out(sets, self.options)
+        return executed_jobsets(sets, self.options)
 
-    def review(self, on_change: OnChange, say: Say, watched: Watched = unwatched) -> Check:
-        """Make the check of the remaining moves: each is possible, and together they improve every group.
+    def obstacle(self, state: State, rest: Jobsets) -> str | None:
+        """Make the remaining moves group by group: they improve every group. Raises HtoolsError."""
+        after, movable = state.copy(), movable_instances(state, self.options)
+        repairs, scopes = self.options.repair_rules, self._scopes(state)
+        for name, named in _by_group(state, self.groups, rest).items():
+            scope = scopes[name]
+            why = obstacle(after, scope, named, self.options.balancing, movable)
+            if why is not None:
+                return why
+            if not repairs and not score_of(after, scope) < score_of(state, scope):
+                return "the remaining moves would not improve the score"
+        if repairs and not breaches(after) < breaches(state):
+            return "the remaining moves would not just repair broken rules"
+        return None
 
-        A new plan begins with the first group that has moves left.
-        """
-        options, groups, plan = self.options, self.groups, self
+    def replan(self, state: State, rest: Jobsets, made: int, progress: Progress) -> "BalancingPlan":
+        """Plan for the groups from the first one that has moves left."""
+        first = min(map(self.groups.index, _by_group(state, self.groups, rest)))
+        left = list(self._scopes(state).items())[first:]
+        options = replace(self.options.after(made), copying=self.copying_left(sum(map(len, rest))))
+        return plan_groups(state, left, options, _balancer(progress))
 
-        def check(cluster: Cluster, rest: Jobsets, made: int) -> Review:
-            nonlocal plan
-            state = state_of(cluster, options)
-            scopes = {
-                name: state.group == view.group(state, name, f"node group {name} is gone") for name in groups
-            }
-            ahead = _by_group(state, groups, rest)
-            why = _group_obstacle(state, scopes, ahead, options)
-            if why is None:
-                return Review()
-            left = list(scopes.items())[min(map(groups.index, ahead)) :]
-            later = replace(options.after(made), copying=plan.copying_left(sum(map(len, rest))))
-            new = replan(
-                why,
-                on_change,
-                say,
-                watched,
-                lambda progress: plan_groups(state, left, later, _balancer(progress)),
-            )
-            plan = new or plan
-            return Review(why, None if new is None else new.jobs())
-
-        return check
+    def _scopes(self, state: State) -> dict[str, Bools]:
+        """Return the nodes of each group. Raises HtoolsError if a group is gone."""
+        return {
+            name: state.group == view.group(state, name, f"node group {name} is gone") for name in self.groups
+        }
 
     def copying_left(self, rest: int) -> CopyingOptions:
         """The options of copying once so many moves are left: a plan picked from many is a limit then."""
@@ -240,7 +227,7 @@ class BalancingPlan(ToolPlan[HbalOptions]):
             return copying
         from ganeti_htools.engine.balancing.priced_plans import priced_plans  # seldom needed
 
-        sets = carried_out([moves for part in self.parts for moves in jobsets(part.moves)], self.options)
+        sets = executed_jobsets([moves for part in self.parts for moves in jobsets(part.moves)], self.options)
         steps = [move.step for moves in sets for move in moves]
         plans = list(priced_plans(self.state, copying, 0.0, steps))
         made = plans[-1 - min(rest, len(steps))]
@@ -254,7 +241,7 @@ class BalancingPlan(ToolPlan[HbalOptions]):
         )
 
 
-def carried_out(sets: Sequence[T], options: HbalOptions) -> Sequence[T]:
+def executed_jobsets(sets: Sequence[T], options: HbalOptions) -> Sequence[T]:
     """Return the jobsets of a plan that are carried out: all, or the first."""
     return sets[:1] if options.first_job_group else sets
 
@@ -444,24 +431,6 @@ def _optimised(
 
     patience = _patience(options, FEW, progress)
     return optimise(state, scope, options.balancing, _priced(options, price), movable, patience)
-
-
-def _group_obstacle(
-    state: State, scopes: Mapping[str, Bools], ahead: Mapping[str, Sequence[NamedStep]], options: HbalOptions
-) -> str | None:
-    """Make the remaining steps group by group on a copy of the state. Returns the first obstacle."""
-    after, movable = state.copy(), movable_instances(state, options)
-    for name, named in ahead.items():
-        why = obstacle(after, scopes[name], named, options.balancing, movable)
-        if why is not None:
-            return why
-        if options.repair_rules:
-            continue
-        if not score_of(after, scopes[name]) < score_of(state, scopes[name]):
-            return "the remaining moves would not improve the score"
-    if options.repair_rules and not breaches(after) < breaches(state):
-        return "the remaining moves would not just repair broken rules"
-    return None
 
 
 def movable_instances(state: State, options: HbalOptions) -> Bools:

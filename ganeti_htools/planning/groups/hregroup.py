@@ -11,7 +11,7 @@ from ganeti_htools.engine.groups.outcome import EmptiableGroup, RegroupingLimits
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.rules import RegroupingRules
 from ganeti_htools.execution.jobs import Jobsets
-from ganeti_htools.execution.review import Check, Review, Say
+from ganeti_htools.execution.review import Review
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import NOWHERE, sorted_unique
 from ganeti_htools.model.errors import DataError
@@ -19,16 +19,7 @@ from ganeti_htools.model.moves import MovePart, NamedMove, Operation
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import steps, view
 from ganeti_htools.planning.group_moves import GroupMove, cost_of, jobs_of, moves_of, without_parts_made
-from ganeti_htools.planning.plan import (
-    OnChange,
-    Progress,
-    Tool,
-    ToolOptions,
-    ToolPlan,
-    Watched,
-    replan,
-    unwatched,
-)
+from ganeti_htools.planning.plan import Progress, Tool, ToolOptions, ToolPlan
 
 Action = Literal["redistribute", "compress", "balance"]
 PURPOSES: Mapping[Action, str] = {
@@ -127,29 +118,23 @@ class RegroupPlan(ToolPlan[RegroupOptions]):
         """Make the jobs of the moves."""
         return jobs_of(self.state, self.moves)
 
-    def review(self, on_change: OnChange, say: Say, watched: Watched = unwatched) -> Check:
-        """Make the check of the remaining moves; an instance on its way only makes the rest of its move."""
-        options = self._options_for_rest()
+    def obstacle(self, state: State, rest: Jobsets) -> str | None:
+        """Make the remaining moves; an instance on its way only makes the rest of its move."""
+        moves = [job.step for jobs in rest for job in jobs if isinstance(job.step, NamedMove)]
+        return recheck.obstacle(Regrouping(state, rules_of(state, self.options)), moves)
 
-        def check(cluster: Cluster, rest: Jobsets, made: int) -> Review:
-            state = state_of(cluster, options)
-            moves = [job.step for jobs in rest for job in jobs if isinstance(job.step, NamedMove)]
-            obstacle = recheck.obstacle(Regrouping(state, rules_of(state, options)), moves)
-            if obstacle is None:
-                return without_parts_made(state, rest)
-            left = options.max_moves if options.max_moves < 0 else max(0, options.max_moves - made)
-            fewer = replace(options, max_moves=left)
-            new = replan(obstacle, on_change, say, watched, lambda progress: plan(state, fewer, progress))
-            return Review(obstacle, None if new is None else new.jobs())
+    def confirm(self, state: State, rest: Jobsets) -> Review:
+        """Leave out the parts of moves that have been made."""
+        return without_parts_made(state, rest)
 
-        return check
-
-    def _options_for_rest(self) -> RegroupOptions:
-        """Return the options for a new plan halfway: compression goes on with the groups it has chosen."""
-        done, groups = self.outcome.done, self.state.cluster.groups
-        if not done or self.options.action != "compress":
-            return self.options
-        return replace(self.options, empty=tuple(groups[group].uuid for group in done))
+    def replan(self, state: State, _rest: Jobsets, made: int, progress: Progress) -> "RegroupPlan":
+        """Plan for the rest of the moves. Compression goes on with the groups that it has chosen."""
+        options, done, groups = self.options, self.outcome.done, self.state.cluster.groups
+        if options.max_moves >= 0:
+            options = replace(options, max_moves=max(0, options.max_moves - made))
+        if options.action == "compress" and not options.empty:
+            options = replace(options, empty=tuple(groups[group].uuid for group in done))
+        return plan(state, options, progress)
 
 
 def state_of(cluster: Cluster, options: RegroupOptions) -> State:

@@ -47,12 +47,11 @@ from ganeti_htools.planning.maintenance.review import follow_rest, mark_of, mark
 from ganeti_htools.planning.plan import (
     OnChange,
     Progress,
+    ProgressContext,
     Tool,
     ToolOptions,
     ToolPlan,
-    Watched,
-    replan,
-    unwatched,
+    silent_progress,
 )
 
 _PURPOSES = {
@@ -300,49 +299,47 @@ class MaintenancePlan(ToolPlan[MaintainOptions]):
             [node_jobs.end(node, facts[node.name].drained, run) for node in self.nodes],
         ]
 
-    def review(self, on_change: OnChange, say: Say, watched: Watched = unwatched) -> Check:
-        """Make the check: no other run is at work on the nodes, and the remaining moves fit.
-
-        Before maintenance has begun nothing may have come to the nodes meanwhile.
-        """
+    def review(self, on_change: OnChange, say: Say, progress: ProgressContext = silent_progress) -> Check:
+        """Make the check of the remaining jobs, if they depend on the cluster."""
         if self.options.action in _ON_NODES:
             return lambda _cluster, _rest, _made: Review()
-        options, plans, seen = self.options, [self], marks(self.nodes)
+        return super().review(on_change, say, progress)
 
-        def check(cluster: Cluster, rest: Jobsets, _made: int) -> Review:
-            state, names = state_of(cluster, options), [node.name for node in plans[-1].nodes]
-            rows = [state.nodes[name] for name in names]  # others are gone: state_of has raised
-            if why := other_run([cluster.nodes[row] for row in rows], options.run, rest, seen):
-                return Review(why)
-            obstacle = _obstacle(state, rows, options, plans[-1].lost, rest)
-            if obstacle is None:
-                return without_parts_made(state, rest)
-            own = replace(options, take_over=True)
-            new = replan(obstacle, on_change, say, watched, lambda progress: plan(state, own, progress))
-            if new is None:
-                return Review(obstacle)
-            plans.append(new)
-            return Review(obstacle, new.jobs())
+    def present_state(self, cluster: Cluster) -> State:
+        """Derive the state of the present cluster. Raises HtoolsError for nodes that are gone."""
+        return state_of(cluster, self.options)
 
-        return check
+    def obstacle(self, state: State, rest: Jobsets) -> str | None:
+        """Make the remaining moves. Before maintenance has begun nothing may have come to the nodes.
+
+        Raises HtoolsError if another run is at work on the nodes.
+        """
+        options, rows = self.options, [state.nodes[node.name] for node in self.nodes]
+        nodes = [state.cluster.nodes[row] for row in rows]
+        if why := other_run(nodes, options.run, rest, marks(self.nodes)):
+            raise HtoolsError(why)
+        leaving = _mask(state, rows if options.action == "start" else ())
+        remaining = follow_rest(state, rest, state.columns.offline | leaving, options.placement)
+        if isinstance(remaining, str):
+            return remaining
+        after, moving = remaining
+        for index in emptying.concerned(state, leaving, options.empty):
+            if index not in moving and emptying.stays(state, index) is None:
+                return f"instance {state.cluster.instances[index].name} is on a node that is to be emptied"
+        if not options.check_redundancy:
+            return None
+        return newly_lost(emptying.closed(after, leaving), leaving, self.lost)
+
+    def confirm(self, state: State, rest: Jobsets) -> Review:
+        """Leave out the parts of moves that have been made."""
+        return without_parts_made(state, rest)
+
+    def replan(self, state: State, _rest: Jobsets, _made: int, progress: Progress) -> "MaintenancePlan":
+        """Plan anew for nodes that have the mark of this run."""
+        return plan(state, replace(self.options, take_over=True), progress)
 
     def _names(self, rows: Iterable[int]) -> list[str]:
         return [self.state.cluster.instances[row].name for row in rows]
-
-
-def _obstacle(
-    state: State, rows: Sequence[int], options: MaintainOptions, lost: frozenset[str], rest: Jobsets
-) -> str | None:
-    """Return why the remaining moves do not fit the cluster, or None. ``lost`` may be without redundancy."""
-    leaving = _mask(state, rows if options.action == "start" else ())
-    remaining = follow_rest(state, rest, state.columns.offline | leaving, options.placement)
-    if isinstance(remaining, str):
-        return remaining
-    after, moving = remaining
-    for index in emptying.concerned(state, leaving, options.empty):
-        if index not in moving and emptying.stays(state, index) is None:
-            return f"instance {state.cluster.instances[index].name} is on a node that is to be emptied"
-    return newly_lost(emptying.closed(after, leaving), leaving, lost) if options.check_redundancy else None
 
 
 def state_of(cluster: Cluster, options: MaintainOptions) -> State:

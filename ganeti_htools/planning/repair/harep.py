@@ -21,23 +21,13 @@ from ganeti_htools.engine.repair.damage import Damage, RepairScope
 from ganeti_htools.engine.repair.records import Outcome, Repair, RepairType
 from ganeti_htools.engine.repair.states import Condition
 from ganeti_htools.execution.jobs import Job, Jobsets
-from ganeti_htools.execution.review import Check, Review, Say
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.errors import DataError, RequestFailed
 from ganeti_htools.model.moves import MoveKind, MovePart, NamedMove, Operation
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import steps, view
 from ganeti_htools.planning.node_work import both, tag_instance, untag_instance
-from ganeti_htools.planning.plan import (
-    OnChange,
-    Progress,
-    Tool,
-    ToolOptions,
-    ToolPlan,
-    Watched,
-    replan,
-    unwatched,
-)
+from ganeti_htools.planning.plan import Progress, Tool, ToolOptions, ToolPlan
 from ganeti_htools.planning.repair.needs import RepairNeed, repair_needs, request_of, work_of
 
 _MOVES = (RepairType.FAILOVER, RepairType.MIGRATE)  # quick, and instances that are down wait for them
@@ -134,24 +124,23 @@ class RepairPlan(ToolPlan[RepairOptions]):
         """Make the jobs, one after the other."""
         return [[each.job] for each in self.repairs]
 
-    def review(self, on_change: OnChange, say: Say, watched: Watched = unwatched) -> Check:
-        """Make the check: the next repair is still needed and allowed, and none is more urgent."""
-        options = replace(self.options, most=-1)
+    def obstacle(self, state: State, rest: Jobsets) -> str | None:
+        """Return why the next repair is not needed, not allowed, or less urgent than another."""
+        return _obstacle(self._now(state), rest[0][0])
 
-        def check(cluster: Cluster, rest: Jobsets, _made: int) -> Review:
-            state = state_of(cluster, options)
-            now = plan(state, options)
-            obstacle = _obstacle(now, rest[0][0])
-            if obstacle is None:
-                return Review()
-            if on_change == "stop":
-                left = list(dropwhile(lambda jobs: _planned(now, jobs[0]) is None, rest))
-                urgent = left and _obstacle(now, left[0][0]) is not None
-                return Review(obstacle, None if urgent else left)
-            new = replan(obstacle, on_change, say, watched, lambda _progress: plan(state, self.options))
-            return Review(obstacle, new.jobs() if new is not None else None)
+    def replan(self, state: State, _rest: Jobsets, _made: int, _progress: Progress) -> "RepairPlan":
+        """Plan anew by the same options."""
+        return plan(state, self.options)
 
-        return check
+    def remainder(self, state: State, rest: Jobsets) -> Jobsets | None:
+        """Return the jobs from the first repair on that is still needed, unless another is more urgent."""
+        now = self._now(state)
+        left = list(dropwhile(lambda jobs: _planned(now, jobs[0]) is None, rest))
+        return None if left and _obstacle(now, left[0][0]) is not None else left
+
+    def _now(self, state: State) -> "RepairPlan":
+        """Plan all repairs that may begin now."""
+        return plan(state, replace(self.options, most=-1))
 
 
 def _obstacle(now: RepairPlan, job: Job) -> str | None:

@@ -18,8 +18,7 @@ from ganeti_htools.execution.jobs import Jobsets
 from ganeti_htools.execution.review import Check, Review, Say
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools
-from ganeti_htools.model.errors import during, first_names
-from ganeti_htools.model.figures import Figures
+from ganeti_htools.model.errors import HtoolsError, during, first_names
 from ganeti_htools.model.moves import MoveKind, NamedStep
 from ganeti_htools.model.state import State
 from ganeti_htools.model.without_instances import reports, without_instances
@@ -28,12 +27,11 @@ from ganeti_htools.planning.jobsets import BalancingMove, Names, cost_of, jobs_o
 from ganeti_htools.planning.plan import (
     OnChange,
     Progress,
+    ProgressContext,
     Tool,
     ToolOptions,
     ToolPlan,
-    Watched,
-    replan,
-    unwatched,
+    silent_progress,
 )
 from ganeti_htools.planning.squeezing import power_jobs, power_report, standby
 from ganeti_htools.planning.squeezing.leftovers import before_drain, interrupted_run
@@ -110,6 +108,7 @@ class SqueezePlan(ToolPlan[SqueezeOptions]):
     """Nodes to power down or up, in phases, with the moves that empty or fill them."""
 
     power: PowerPlan
+    powered_up: frozenset[str] = frozenset()  # names of the nodes that earlier plans of a run powered up
 
     @property
     def purpose(self) -> str:
@@ -221,81 +220,59 @@ class SqueezePlan(ToolPlan[SqueezeOptions]):
         nodes = tuple(replace(node, powered=not node.offline) for node in cluster.nodes)
         return replace(self, state=replace(self.state, cluster=replace(cluster, nodes=nodes))).jobs()
 
-    def review(self, on_change: OnChange, say: Say, watched: Watched = unwatched) -> Check:
-        """Make the check of the remaining phases: moves are possible, and nodes keep the resources free.
+    def review(self, on_change: OnChange, say: Say, progress: ProgressContext = silent_progress) -> Check:
+        """Make the check of the remaining phases, which says once which nodes have no out-of-band program."""
+        check, said = super().review(on_change, say, progress), set[str]()
 
-        Redundancy is checked after each of the moves that come next, and in the end. Figures that nodes no
-        longer report are taken from the state of the plan.
+        def check_power(cluster: Cluster, rest: Jobsets, made: int) -> Review:
+            ahead, nodes = nodes_to_mark(rest), {node.name: node for node in cluster.nodes}
+            names = [name for name in ahead if name in nodes.keys() - said and nodes[name].powered is None]
+            said.update(names)
+            if names:
+                say(f"No out-of-band program for {', '.join(names)}: the power is left as it is")
+            return check(cluster, rest, made)
+
+        return check_power
+
+    def present_state(self, cluster: Cluster) -> State:
+        """Derive the state of the present cluster, with figures that nodes no longer report from the plan."""
+        return state_of(replace(cluster, standby=cluster.standby or self.state.cluster.standby), self.options)
+
+    def obstacle(self, state: State, rest: Jobsets) -> str | None:
+        """Make the remaining moves: nodes keep the resources free.
+
+        Redundancy is checked after each of the moves that come next, and in the end.
         """
-        return _SqueezeReview(self, on_change, say, watched)
-
-
-class _SqueezeReview:
-    """The check of a plan, which a new plan replaces."""
-
-    def __init__(self, found: SqueezePlan, on_change: OnChange, say: Say, watched: Watched) -> None:
-        self._options, self._standby = found.options, found.state.cluster.standby
-        self._phases, self._enough = _named(found), found.power.enough
-        self._on_change, self._say, self._watched = on_change, say, watched
-        self._figures: Figures | None = None  # of the last state
-        self._powered_up: set[str] = set()
-        self._without_power: set[str] = set()  # nodes reported to have no out-of-band program
-
-    def __call__(self, cluster: Cluster, rest: Jobsets, _made: int) -> Review:
-        options = self._options
-        cluster = replace(cluster, standby=cluster.standby or self._standby)
-        state = state_of(cluster, options, self._figures)
-        self._figures = state.figures
-        self._say_without_power(state)
-        minimum, target = (kept_free(state, factor, options.allowed) for factor in options.factors)
-        left = _remaining(self._phases, rest)
-        up, down = _nodes(self._phases, Action.ONLINE), _nodes(self._phases, Action.OFFLINE)
+        options, phases = self.options, self._named_phases()
+        left = _remaining(phases, rest)
+        up, down = _nodes(phases, Action.ONLINE), _nodes(phases, Action.OFFLINE)
         if down and not _nodes(left, Action.OFFLINE):
-            return Review()  # all nodes to power down are offline already
-        if up and not _nodes(left, Action.ONLINE):
-            self._powered_up.update(up)
-        promised = minimum if self._enough and (up or not down) else None
+            return None  # all nodes to power down are offline already
+        minimum, target = (kept_free(state, factor, options.allowed) for factor in options.factors)
+        promised = minimum if self.power.enough and (up or not down) else None
         movable = view.movable(state, options.view, sets=True)
-        obstacle = recheck.obstacle(state, left, promised, target, movable, _moves_soon(rest))
-        if obstacle is None:
-            return Review()
-        new = replan(
-            obstacle,
-            self._on_change,
-            self._say,
-            self._watched,
-            lambda progress: plan(state, options, progress),
-        )
-        if new is None:
-            return Review(obstacle)
-        self._phases, self._enough = _named(new), new.power.enough
-        in_vain = self._powered_up.intersection(_nodes(self._phases, Action.ONLINE))
-        if in_vain:
-            return Review(f"powered up, but still offline or drained: {', '.join(sorted(in_vain))}")
-        return Review(obstacle, new.jobs())
+        return recheck.obstacle(state, left, promised, target, movable, _moves_soon(rest))
 
-    def _say_without_power(self, state: State) -> None:
-        """Say once which nodes have no out-of-band program."""
-        nodes = [name for phase in self._phases for name in phase.nodes]
-        rows = [state.cluster.nodes[state.nodes[name]] for name in nodes if name in state.nodes]
-        names = [row.name for row in rows if row.powered is None and row.name not in self._without_power]
-        self._without_power.update(names)
-        if names:
-            self._say(f"No out-of-band program for {', '.join(names)}: the power is left as it is")
+    def replan(self, state: State, rest: Jobsets, _made: int, progress: Progress) -> "SqueezePlan":
+        """Plan anew. Raises HtoolsError if nodes that have been powered up would be powered up again."""
+        phases, new = self._named_phases(), plan(state, self.options, progress)
+        left = _nodes(_remaining(phases, rest), Action.ONLINE)
+        powered_up = self.powered_up.union(() if left else _nodes(phases, Action.ONLINE))
+        if in_vain := powered_up.intersection(_nodes(new._named_phases(), Action.ONLINE)):
+            raise HtoolsError(f"powered up, but still offline or drained: {', '.join(sorted(in_vain))}")
+        return replace(new, powered_up=powered_up)
 
-
-def _named(found: SqueezePlan) -> list[NamedPhase]:
-    """Name the phases of a plan."""
-    state, own = found.state, named(found.state, found.power.steps)
-    return [
-        NamedPhase(
-            phase.action,
-            state.names(phase.nodes),
-            list(islice(own, len(phase.steps))),
-            state.names(sorted(phase.late)),
-        )
-        for phase in found.power.phases
-    ]
+    def _named_phases(self) -> list[NamedPhase]:
+        state, own = self.state, named(self.state, self.power.steps)
+        return [
+            NamedPhase(
+                phase.action,
+                state.names(phase.nodes),
+                list(islice(own, len(phase.steps))),
+                state.names(sorted(phase.late)),
+            )
+            for phase in self.power.phases
+        ]
 
 
 def _nodes(phases: Sequence[NamedPhase], action: Action) -> list[str]:
@@ -322,13 +299,13 @@ def _remaining(phases: Sequence[NamedPhase], rest: Jobsets) -> list[NamedPhase]:
     return left[::-1]
 
 
-def state_of(cluster: Cluster, options: SqueezeOptions, known: Figures | None = None) -> State:
+def state_of(cluster: Cluster, options: SqueezeOptions) -> State:
     """Derive the state of the cluster as a plan needs it. Raises HtoolsError.
 
     Standby nodes have the resources that they have once powered up. Nodes drained by an interrupted run are
-    in use. ``known`` are figures of a cluster that shares rows with this one.
+    in use.
     """
-    return view.state_of(standby.with_standby_figures(before_drain(cluster)), options.view, known)
+    return view.state_of(standby.with_standby_figures(before_drain(cluster)), options.view)
 
 
 def with_standby_data(cluster: Cluster, before: Cluster) -> Cluster:

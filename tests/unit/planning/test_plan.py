@@ -13,7 +13,7 @@ from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.planning.plan import Execution, new_run, unwatched
+from ganeti_htools.planning.plan import Execution, new_run, silent_progress
 from ganeti_htools.planning.steps import retrace, to_json
 from ganeti_htools.version import title
 from tests.support import by_hand
@@ -78,5 +78,5 @@ def test_new_run_has_the_requested_reason_and_priority() -> None:
 
 
 def test_unwatched_progress_is_ignored() -> None:
-    with unwatched() as progress:
+    with silent_progress() as progress:
         progress("1 step")
