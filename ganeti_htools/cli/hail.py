@@ -1,8 +1,8 @@
 """``hail``: decide one iallocator request and exit (``hail(1)``)."""
 
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from ganeti_htools.backends import iallocator
 from ganeti_htools.backends.documents import without_garbage_collection
@@ -29,11 +29,6 @@ from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.request import Allocate, Request
 from ganeti_htools.model.state import State
 from ganeti_htools.sources.installed import with_version
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program; its exit status."""
-    return execute(HAIL, run, argv)
 
 
 @without_garbage_collection()
@@ -71,11 +66,11 @@ def run(line: CommandLine) -> None:
         say(f"Received cluster data: {record(cluster)}\n")
     if line.verbose > 1 and is_dedicated(state, request):
         say("Allocation on a dedicated cluster; using lost-allocations metrics.\n")
-    _show(line, "Initial cluster", state)
+    say(tables.node_status("Initial cluster", state, line.print_nodes))
     save(line, "pre-ialloc", "before iallocator run", state.to_cluster)
     answer, after = respond_on(state, request, options, note + unjudged, ranked=line.json)
     print(answer, flush=True)
-    _show(line, "Final cluster", after)
+    say(tables.node_status("Final cluster", after, line.print_nodes))
     new_first = isinstance(request, Allocate) and after is not state
     save(line, "post-ialloc", "after iallocator run", lambda: _settled(after, new_first))
 
@@ -104,10 +99,7 @@ def _settled(state: State, new_first: bool) -> Cluster:
     return settled
 
 
-def _show(line: CommandLine, title: str, state: State) -> None:
-    if line.print_nodes is not None:
-        say(tables.node_status(title, state, line.print_nodes))
-
+main = partial(execute, HAIL, run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,10 +1,9 @@
 """``harep``: repairs instances whose nodes are offline (``harep(1)``)."""
 
-import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import trio
@@ -28,11 +27,6 @@ from ganeti_htools.planning.repair.needs import RepairNeed, repair_needs, work_o
 from ganeti_htools.version import title
 
 _RULE = "---------------------"
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program; its exit status."""
-    return execute(HAREP, run, argv)
 
 
 def run(line: CommandLine) -> None:
@@ -139,5 +133,4 @@ async def _away(reason: str | None) -> None:
     warn(reason or "Ganeti answers again")
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+main = partial(execute, HAREP, run)

@@ -1,9 +1,8 @@
 """``hbal``: plan and carry out the moves that balance node groups (``hbal(1)``)."""
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,11 +42,6 @@ if TYPE_CHECKING:
 
 
 _PAGE = "hbal: moves that balance the cluster"
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program. Returns its exit status."""
-    return execute(HBAL, run, argv)
 
 
 def _options(line: CommandLine) -> HbalOptions:
@@ -278,9 +272,7 @@ def _balanced_cluster(plan: BalancingPlan, tags: tuple[str, ...]) -> Cluster:
 def _show(state: State, scope: Bools, when: str, line: CommandLine) -> None:
     if line.print_instances:
         say(tables.instance_map(when, state, scope))
-    if line.print_nodes is not None:
-        say(tables.node_status(f"{when} cluster", state, line.print_nodes, scope))
+    say(tables.node_status(f"{when} cluster", state, line.print_nodes, scope))
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+main = partial(execute, HBAL, run)

@@ -1,8 +1,8 @@
 """``hcheck``: tell whether a cluster is healthy, and whether rebalancing would help (``hcheck(1)``)."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -34,11 +34,6 @@ from ganeti_htools.planning import view
 from ganeti_htools.planning.repair.instance_faults import instance_faults
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program; its exit status."""
-    return execute(HCHECK, run, argv)
-
-
 def run(line: CommandLine) -> int:
     """Read the cluster, check it, report; the exit status. Raises HtoolsError."""
     if line.machine_readable and line.json:
@@ -49,8 +44,7 @@ def run(line: CommandLine) -> int:
     movable = view.movable(state, view_of(line), sets=True)
     if line.print_instances:
         say(tables.instance_map("Instances", state))
-    if line.print_nodes is not None:
-        say(tables.node_status("Cluster", state, line.print_nodes))
+    say(tables.node_status("Cluster", state, line.print_nodes))
     if line.what_if_lost is not None:
         return _what_if_lost(state, line, line.what_if_lost)
     if line.rules:
@@ -214,5 +208,4 @@ def _what_if_lost(state: State, line: CommandLine, name: str) -> int:
     return 2 if any(loss.recreated for loss in lost) else 0
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+main = partial(execute, HCHECK, run)

@@ -1,8 +1,7 @@
 """``hinfo``: show a cluster (``hinfo(1)``)."""
 
-import sys
-from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from ganeti_htools.backends.haskell import fixed
@@ -17,11 +16,6 @@ from ganeti_htools.engine.capacity.storage import storage_of
 from ganeti_htools.model.cluster import common_suffix
 from ganeti_htools.model.ganeti_version import rules_of
 from ganeti_htools.model.state import State
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program; its exit status."""
-    return execute(HINFO, run, argv)
 
 
 def run(line: CommandLine) -> None:
@@ -50,8 +44,7 @@ def run(line: CommandLine) -> None:
     print(f"Cluster is N+1 {'happy' if all(group.n1_happy for group in groups) else 'unhappy'}", flush=True)
     if line.print_instances:
         say(tables.instance_map("Instances", state))
-    if line.print_nodes is not None:
-        say(tables.node_status("Cluster", state, line.print_nodes))
+    say(tables.node_status("Cluster", state, line.print_nodes))
     statistics = overview.statistics(state)
     score = fixed(float(statistics.score()), 8)
     print(f"Cluster coefficients:\n{tables.components(statistics)}Cluster score: {score}")
@@ -73,5 +66,4 @@ def _show_split(state: State, verbose: int) -> None:
         print("No split instances found")
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+main = partial(execute, HINFO, run)

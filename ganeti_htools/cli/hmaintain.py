@@ -1,8 +1,8 @@
 """``hmaintain``: empty nodes for maintenance, and bring back what they had (``hmaintain(1)``)."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from ganeti_htools.cli.cluster import load, make_state
 from ganeti_htools.cli.report import maintenance
@@ -35,11 +35,6 @@ _FITTING = {  # the actions of options that do not go with every action
     **dict.fromkeys(("command", "pause", "rebooted", "hours", "anew", "master_failover"), _ROLL),
     **dict.fromkeys(("group", "node_tags", "ignore_non_redundant"), _ROLL),
 }
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program. Returns its exit status."""
-    return execute(HMAINTAIN, run, argv)
 
 
 def run(line: CommandLine) -> int:
@@ -150,5 +145,4 @@ def _status(line: CommandLine) -> int:
     return 0
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+main = partial(execute, HMAINTAIN, run)

@@ -1,7 +1,6 @@
 """``hregroup``: repair, empty and balance node groups with the room of other groups (``hregroup(1)``)."""
 
-import sys
-from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from ganeti_htools.cli.cluster import make_state, read_cluster, save
@@ -17,7 +16,6 @@ from ganeti_htools.commandline.plans import execution_of, view_of
 from ganeti_htools.commandline.programs import HREGROUP
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.model.errors import HtoolsError
-from ganeti_htools.model.state import State
 from ganeti_htools.planning import view
 from ganeti_htools.planning.groups import hregroup as planning
 from ganeti_htools.planning.groups.hregroup import PURPOSES, RegroupOptions
@@ -25,11 +23,6 @@ from ganeti_htools.planning.jobsets import jobsets
 
 GROUPS = "groups"  # the action that only reports
 UNREPAIRED = 3  # the exit status of an incomplete plan
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program. Returns its exit status."""
-    return execute(HREGROUP, run, argv)
 
 
 def _options(line: CommandLine) -> RegroupOptions:
@@ -69,7 +62,7 @@ def run(line: CommandLine) -> int:
     state = make_state(reading.cluster, line)
     rules = planning.rules_of(state, options)
     before = Regrouping(state, rules)
-    _show(line, "Initial", state)
+    say(tables.node_status("Initial cluster", state, line.print_nodes))
     if line.arguments[0] == GROUPS:
         write_page(line, "hregroup: node groups", state)
         if line.json:
@@ -92,7 +85,7 @@ def run(line: CommandLine) -> int:
     notes = list(regroup.conclusions(state, options, plan.outcome, plan.moves))
     write_page(line, f"hregroup: {options.action} groups", state, after, jobsets(plan.moves), notes)
     save(line, "regrouped", "after regrouping", lambda: planning.reported(state, after))
-    _show(line, "Final", after)
+    say(tables.node_status("Final cluster", after, line.print_nodes))
     outcome = plans.carry_out(line, HREGROUP.name, plan, answer, tell) if line.exec and plan.moves else None
     if line.json:
         print_json(regroup.as_json(before, options, plan.outcome, plan.moves, outcome), state.cluster)
@@ -100,10 +93,4 @@ def run(line: CommandLine) -> int:
     return UNREPAIRED if plan.incomplete else 0
 
 
-def _show(line: CommandLine, title: str, state: State) -> None:
-    if line.print_nodes is not None:
-        say(tables.node_status(f"{title} cluster", state, line.print_nodes))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = partial(execute, HREGROUP, run)

@@ -1,7 +1,7 @@
 """``hroller``: groups of nodes that can be rebooted together (``hroller(1)``)."""
 
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from functools import partial
 
 import numpy as np
 
@@ -19,11 +19,6 @@ from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
 from ganeti_htools.model.wording import shorten_names
 from ganeti_htools.planning import view
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program; its exit status."""
-    return execute(HROLLER, run, argv)
 
 
 def run(line: CommandLine) -> None:
@@ -97,5 +92,4 @@ def _members(state: State, line: CommandLine) -> Bools:
     return members
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+main = partial(execute, HROLLER, run)

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -47,11 +48,6 @@ class Summary:
     total_disk: float
     free_disk: int
     score: float
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program; its exit status."""
-    return execute(HSCAN, run, argv)
 
 
 def run(line: CommandLine) -> int:
@@ -146,5 +142,4 @@ def summarise(state: State) -> Summary:
     )
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+main = partial(execute, HSCAN, run)

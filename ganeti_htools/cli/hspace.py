@@ -1,8 +1,8 @@
 """``hspace``: count how many more instances a cluster takes (``hspace(1)``)."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import compress
 
 import numpy as np
@@ -38,11 +38,6 @@ from ganeti_htools.model.columns import Ints
 from ganeti_htools.model.errors import HtoolsError, RequestFailed
 from ganeti_htools.model.instance_kinds import InstanceKind
 from ganeti_htools.model.state import State
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program; its exit status."""
-    return execute(HSPACE, run, argv)
 
 
 def run(line: CommandLine) -> None:
@@ -82,8 +77,7 @@ def _introduce(state: State, line: CommandLine) -> None:
     suffix = common_suffix(state.cluster)
     if suffix and line.verbose > 1:
         warn(f"Note: Stripping common suffix of '{suffix}' from names")
-    if line.print_nodes is not None:
-        say(tables.node_status("Initial cluster", state, line.print_nodes))
+    say(tables.node_status("Initial cluster", state, line.print_nodes))
     if line.verbose > 2:
         figures = choice.base(state, np.ones(len(state.group), np.bool_))
         score = fixed(float(figures.score()), 8)
@@ -176,5 +170,4 @@ def _describe(allocation: Allocation, line: CommandLine) -> None:
     save(line, mode.name.lower(), f"after {title.lower()}", after.to_cluster)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+main = partial(execute, HSPACE, run)

@@ -1,7 +1,6 @@
 """``hsqueeze``: power down nodes that a cluster can do without, or power nodes up (``hsqueeze(1)``)."""
 
-import sys
-from collections.abc import Sequence
+from functools import partial
 
 from ganeti_htools.cli.cluster import make_state, read_cluster, save
 from ganeti_htools.cli.report import squeeze, tables
@@ -16,7 +15,6 @@ from ganeti_htools.commandline.programs import HSQUEEZE
 from ganeti_htools.engine.squeezing.power_plan import Action
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import during
-from ganeti_htools.model.state import State
 from ganeti_htools.planning import view
 from ganeti_htools.planning.squeezing import hsqueeze as planning
 from ganeti_htools.planning.squeezing.hsqueeze import SqueezeOptions
@@ -29,11 +27,6 @@ _SAVED = {
     Action.OFFLINE: "after hsqueeze run",
     Action.ONLINE: "after hsqueeze expansion",
 }
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program. Returns its exit status."""
-    return execute(HSQUEEZE, run, argv)
 
 
 def _options(line: CommandLine) -> SqueezeOptions:
@@ -63,7 +56,7 @@ def run(line: CommandLine) -> None:
     cluster = reading.cluster
     read = make_state(cluster, line)
     save(line, "original", "before hsqueeze run", lambda: view.without_options(read, cluster))
-    _show(line, "Initial", read)
+    say(tables.node_status("Initial cluster", read, line.print_nodes))
     if options.target_warning:
         warn(f"Warning: {options.target_warning}")
     unfinished = str(interrupted_run(cluster))
@@ -89,7 +82,7 @@ def run(line: CommandLine) -> None:
     if line.json:
         print_json(squeeze.as_json(plan, outcome), reading.cluster)
     plans.conclude(outcome)
-    _show(line, "Final", plan.power.state)
+    say(tables.node_status("Final cluster", plan.power.state, line.print_nodes))
     save(line, "squeezed", _SAVED[plan.power.action], plan.power.state.to_cluster)
 
 
@@ -101,10 +94,4 @@ def _with_standby_data(line: CommandLine, cluster: Cluster) -> Cluster:
         return planning.with_standby_data(cluster, load(Source(text=line.standby_data), warn).cluster)
 
 
-def _show(line: CommandLine, title: str, state: State) -> None:
-    if line.print_nodes is not None:
-        say(tables.node_status(f"{title} cluster", state, line.print_nodes))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = partial(execute, HSQUEEZE, run)

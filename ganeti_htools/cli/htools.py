@@ -7,6 +7,7 @@ neither numpy nor the engine.
 import gc
 import os
 import sys
+from functools import partial
 from importlib import import_module
 from typing import NoReturn
 
@@ -25,61 +26,6 @@ def main() -> int:
     return 1
 
 
-def hail() -> NoReturn:
-    """Run ``hail``."""
-    _start(programs.HAIL)
-
-
-def harep() -> NoReturn:
-    """Run ``harep``."""
-    _start(programs.HAREP)
-
-
-def hbal() -> NoReturn:
-    """Run ``hbal``."""
-    _start(programs.HBAL)
-
-
-def hcheck() -> NoReturn:
-    """Run ``hcheck``."""
-    _start(programs.HCHECK)
-
-
-def hinfo() -> NoReturn:
-    """Run ``hinfo``."""
-    _start(programs.HINFO)
-
-
-def hmaintain() -> NoReturn:
-    """Run ``hmaintain``."""
-    _start(programs.HMAINTAIN)
-
-
-def hregroup() -> NoReturn:
-    """Run ``hregroup``."""
-    _start(programs.HREGROUP)
-
-
-def hroller() -> NoReturn:
-    """Run ``hroller``."""
-    _start(programs.HROLLER)
-
-
-def hscan() -> NoReturn:
-    """Run ``hscan``."""
-    _start(programs.HSCAN)
-
-
-def hspace() -> NoReturn:
-    """Run ``hspace``."""
-    _start(programs.HSPACE)
-
-
-def hsqueeze() -> NoReturn:
-    """Run ``hsqueeze``."""
-    _start(programs.HSQUEEZE)
-
-
 def _start(program: Program) -> NoReturn:
     """Run a tool and end the process."""
     gc.disable()  # start-up creates no garbage
@@ -93,6 +39,20 @@ def _start(program: Program) -> NoReturn:
 
     status = execute(program, run)
     os._exit(status)  # skips the interpreter's clean-up, which takes as long as loading the engine
+
+
+# The entry points of setup.cfg.
+hail = partial(_start, programs.HAIL)
+harep = partial(_start, programs.HAREP)
+hbal = partial(_start, programs.HBAL)
+hcheck = partial(_start, programs.HCHECK)
+hinfo = partial(_start, programs.HINFO)
+hmaintain = partial(_start, programs.HMAINTAIN)
+hregroup = partial(_start, programs.HREGROUP)
+hroller = partial(_start, programs.HROLLER)
+hscan = partial(_start, programs.HSCAN)
+hspace = partial(_start, programs.HSPACE)
+hsqueeze = partial(_start, programs.HSQUEEZE)
 
 
 def _unknown(name: str) -> str:

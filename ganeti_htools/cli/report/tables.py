@@ -254,8 +254,13 @@ _INSTANCE_HEADER = (
 )
 
 
-def node_status(title: str, state: State, fields: Sequence[str], scope: Bools | None = None) -> str:
-    """The nodes (in scope) as ``--print-nodes`` shows them, and warnings about fields that do not exist."""
+def node_status(title: str, state: State, fields: Sequence[str] | None, scope: Bools | None = None) -> str:
+    """The nodes (in scope) as ``--print-nodes`` shows them, and warnings about fields that do not exist.
+
+    Empty without ``fields``.
+    """
+    if fields is None:
+        return ""
     warnings = "".join(f"Warning: {text}\n" for text in missing_fields(state, fields))
     return f"\n{title} status:\n{nodes(state, fields, scope)}\n{warnings}"
 

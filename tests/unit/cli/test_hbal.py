@@ -98,7 +98,14 @@ def piped_and_shown(tmp_path: Path, columns: int, *options: str) -> tuple[str, s
     """The output of hbal in a pipe, and on a terminal of so many columns."""
     path = tmp_path / "cluster.data"
     path.write_text(text_of(cluster(2, Shape(nodes=5, instances=20, templates={"drbd": 1}))))
-    command = [sys.executable, "-m", "ganeti_htools.cli.hbal", "-t", str(path), *options]
+    command = [
+        sys.executable,
+        "-c",
+        "from ganeti_htools.cli.htools import hbal; hbal()",
+        "-t",
+        str(path),
+        *options,
+    ]
     piped = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (24, columns))
