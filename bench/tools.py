@@ -113,7 +113,7 @@ class Row:
     memory_target: int | None = None  # MiB
 
 
-START_SECONDS = 0.3  # CPU time that a nearly full cluster may always take more than Debian's, start included
+START_SECONDS = 0.3  # CPU time that a nearly full cluster may always take more, at the pace of the machine
 DEBIAN_CPU_LIMIT = 10  # seconds for one job of a row with many
 
 
@@ -344,7 +344,8 @@ def _judged(row: Row, measured: Sequence[Measured], limit: Limit | None) -> list
         return ["-", *limit.cells(median)]
     if row.more is not None:
         cpu = [(m.ours[0].cpu, m.theirs[0].cpu if m.theirs else DEBIAN_CPU_LIMIT) for m in measured]
-        kept = sum(ours <= START_SECONDS + row.more * theirs for ours, theirs in cpu)
+        start = START_SECONDS * pace()
+        kept = sum(ours <= start + row.more * theirs for ours, theirs in cpu)
         ratio = sum(theirs for _, theirs in cpu) / sum(ours for ours, _ in cpu)
         return [f"{ratio:.2f}x", f"{kept} of {len(cpu)} in bounds", verdict(kept == len(cpu))]
     theirs = [ended for each in both for ended in each.theirs or ()]
