@@ -13,9 +13,9 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.resource_classes import MEMORY, SPINDLES, VCPU
 from htoolsd.config.ledger import file_url
-from htoolsd.ledger.diff import LedgerUpdater
-from htoolsd.ledger.ledger import Ledger
-from htoolsd.ledger.records import (
+from htoolsd.follow.diff import LedgerUpdater
+from htoolsd.store.ledger import Ledger
+from htoolsd.store.records import (
     Allocations,
     Consumer,
     LedgerChanges,

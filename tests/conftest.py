@@ -13,8 +13,8 @@ from sqlalchemy import delete
 from trio.testing import MockClock
 
 from htoolsd.config.ledger import file_url
-from htoolsd.ledger.database import LedgerDatabase
-from htoolsd.ledger.tables import classes, metadata
+from htoolsd.store.database import LedgerDatabase
+from htoolsd.store.tables import classes, metadata
 from tests.support import installed_ganeti
 from tests.support import postgresql as postgresql_server
 from tests.support.clocks import jumping

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from htoolsd.ledger.database import VERSION
+from htoolsd.store.database import VERSION
 from tests.support.clusters import Json, Shape, cluster
 from tests.support.messages import allocate, encode, message
 from tests.support.postgresql import Server

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from htoolsd.claims import untagged_inventories
+from htoolsd.follow import untagged_inventories
 from tests.support.clusters import Shape, cluster
 from tests.support.messages import (
     allocate,

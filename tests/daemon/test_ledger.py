@@ -10,8 +10,8 @@ import pytest
 from ganeti_htools.client.calls import CallRefusedError
 from ganeti_htools.model.inventory import Inventory
 from htoolsd.config.ledger import file_url
-from htoolsd.ledger.ledger import Ledger
-from htoolsd.ledger.records import LedgerChanges, Provider, provider_uuid
+from htoolsd.store.ledger import Ledger
+from htoolsd.store.records import LedgerChanges, Provider, provider_uuid
 from tests.daemon.planning import call, ctl
 from tests.support.programs import Daemon, running, wait_until
 

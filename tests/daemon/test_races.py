@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.model.inventory import Inventory
-from htoolsd.ledger.ledger import Ledger
-from htoolsd.ledger.records import LedgerChanges, LedgerSnapshot, Provider, provider_uuid
+from htoolsd.store.ledger import Ledger
+from htoolsd.store.records import LedgerChanges, LedgerSnapshot, Provider, provider_uuid
 from tests.daemon.claiming import DISK, MEMORY, POOL
 from tests.support.postgresql import Server
 from tests.support.programs import PATIENCE, ROOT, Daemon, running, wait_until

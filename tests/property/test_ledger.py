@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from ganeti_htools.model.inventory import Inventory
-from htoolsd.ledger.ledger import Ledger
-from htoolsd.ledger.records import (
+from htoolsd.store.ledger import Ledger
+from htoolsd.store.records import (
     Allocations,
     CapacityError,
     ConflictError,

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.types import Status
 from htoolsd.config.ledger import file_url
-from htoolsd.ledger.diff import LedgerUpdater
-from htoolsd.ledger.ledger import Ledger
-from htoolsd.ledger.records import Consumer, consumer_uuid
+from htoolsd.follow.diff import LedgerUpdater
+from htoolsd.store.ledger import Ledger
+from htoolsd.store.records import Consumer, consumer_uuid
 from tests.support.rows import rows
 from tests.support.storage_units import case_with_units
 

@@ -21,11 +21,11 @@ from htoolsd.claims.claim import new_claim
 from htoolsd.claims.claim_writer import ClaimWriter
 from htoolsd.claims.claims import Claims
 from htoolsd.claims.ledger_entries import catch_up, ledger_entry
-from htoolsd.ledger.desired_state import desired_state
-from htoolsd.ledger.diff import SyncedState, diff
-from htoolsd.ledger.ledger import Ledger
-from htoolsd.ledger.records import LedgerSnapshot, provider_uuid
-from htoolsd.ledger.worker import LedgerWorker
+from htoolsd.follow.desired_state import desired_state
+from htoolsd.follow.diff import SyncedState, diff
+from htoolsd.store.ledger import Ledger
+from htoolsd.store.records import LedgerSnapshot, provider_uuid
+from htoolsd.store.worker import LedgerWorker
 from htoolsd.sync.job_queue import PendingWork
 from tests.support import settings as support
 from tests.support.by_hand import cluster, instance

@@ -13,7 +13,7 @@ from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.planning import view
 from ganeti_htools.planning.balancing import hbal
 from ganeti_htools.planning.groups.hregroup import reported
-from htoolsd.reservations import Reservations, with_promises_reserved
+from htoolsd.sync.reserved_room import Reservations, with_promises_reserved
 from tests.support.classes import GPU, with_classes
 from tests.support.super_clusters import super_cluster
 

@@ -151,9 +151,9 @@ def _preload() -> dict[str, Program]:
     for late in "alembic.migration", "encodings.idna", "sqlalchemy.dialects.sqlite":
         import_module(late)
     from ganeti_htools.simulator import program
-    from htoolsd.ledger import worker
     from htoolsd.notify import notifier
     from htoolsd.process import service
+    from htoolsd.store import worker
     from tests.support import installed_ganeti
 
     installed_ganeti.ignore()

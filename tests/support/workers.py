@@ -4,7 +4,7 @@ from typing import TypeVar
 
 import trio
 
-from htoolsd.ledger.worker import LedgerWorker, Work
+from htoolsd.store.worker import LedgerWorker, Work
 from tests.support.programs import PATIENCE
 
 T = TypeVar("T")

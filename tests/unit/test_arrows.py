@@ -63,44 +63,42 @@ MAY_IMPORT = {
     "cli": f"{_LIBRARY} commandline cli.glossary cli.terminal cli.report cli.cluster cli.runs",
     "htoolsd.disposal": "",
     "htoolsd.tasks": "model",
-    "htoolsd.reservations": "model",
     "htoolsd.config": "model backends client files version",
     "htoolsd.damaged_files": "",
     "htoolsd.threads": "client",
     "htoolsd.socket": "model backends luxi client nursery sockets htoolsd.config htoolsd.disposal",
     "htoolsd.sync": (
         "model backends luxi sources files nursery"
-        " htoolsd.config htoolsd.damaged_files htoolsd.disposal htoolsd.reservations htoolsd.threads"
+        " htoolsd.config htoolsd.damaged_files htoolsd.disposal htoolsd.threads"
     ),
     "htoolsd.plans": (
         f"{_LIBRARY} htoolsd.config htoolsd.damaged_files htoolsd.sync htoolsd.claims"
-        " htoolsd.ledger htoolsd.tasks htoolsd.threads"
+        " htoolsd.follow htoolsd.store htoolsd.tasks htoolsd.threads"
     ),
     "htoolsd.history": f"{_LIBRARY} htoolsd.config htoolsd.damaged_files",
     "htoolsd.notify": (
         "model files nursery execution htoolsd.config htoolsd.damaged_files htoolsd.history htoolsd.threads"
     ),
-    "htoolsd.ledger": "backends model files htoolsd.config htoolsd.damaged_files htoolsd.reservations",
-    "htoolsd.ledger.state_copies": "htoolsd.ledger",
     "htoolsd.metrics": f"{_LIBRARY} commandline htoolsd.plans htoolsd.sync",
-    "htoolsd.claims": (
-        f"{_LIBRARY} htoolsd.config htoolsd.reservations htoolsd.sync htoolsd.ledger htoolsd.threads"
-    ),
+    "htoolsd.store": "model files htoolsd.config htoolsd.damaged_files",
+    "htoolsd.store.state_copies": "htoolsd.store",
+    "htoolsd.follow": f"{_LIBRARY} htoolsd.config htoolsd.sync htoolsd.store htoolsd.threads",
+    "htoolsd.claims": f"{_LIBRARY} htoolsd.config htoolsd.sync htoolsd.store htoolsd.follow htoolsd.threads",
     "htoolsd.policies": (
         f"{_LIBRARY} htoolsd.config htoolsd.damaged_files htoolsd.tasks htoolsd.threads"
-        " htoolsd.sync htoolsd.plans htoolsd.history htoolsd.claims htoolsd.ledger.state_copies"
+        " htoolsd.sync htoolsd.plans htoolsd.history htoolsd.claims htoolsd.store.state_copies"
     ),
     "htoolsd.report": f"{_LIBRARY} htoolsd.history htoolsd.metrics",
     "htoolsd.http": f"{_LIBRARY} htoolsd.config htoolsd.socket htoolsd.metrics htoolsd.threads",
     "htoolsd.api": (
         f"{_LIBRARY} commandline htoolsd.config htoolsd.damaged_files htoolsd.tasks htoolsd.threads"
-        " htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.history htoolsd.ledger htoolsd.claims"
-        " htoolsd.policies htoolsd.metrics htoolsd.notify htoolsd.report"
+        " htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.history htoolsd.store htoolsd.follow"
+        " htoolsd.claims htoolsd.policies htoolsd.metrics htoolsd.notify htoolsd.report"
     ),
     "htoolsd.process": (
         f"{_LIBRARY} htoolsd.tasks htoolsd.threads htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.history"
-        " htoolsd.api htoolsd.config htoolsd.ledger htoolsd.claims htoolsd.policies htoolsd.metrics"
-        " htoolsd.http htoolsd.notify htoolsd.report htoolsd.disposal"
+        " htoolsd.api htoolsd.config htoolsd.store htoolsd.follow htoolsd.claims htoolsd.policies"
+        " htoolsd.metrics htoolsd.http htoolsd.notify htoolsd.report htoolsd.disposal"
     ),
     "htoolsd.__main__": "htoolsd.process",
 }

@@ -6,15 +6,15 @@ from ganeti_htools.client.protocol import Refusal, RefusalError
 from htoolsd.api import ledger_names as named
 from htoolsd.api.ledger import allocations_to_json, do
 from htoolsd.api.ledger_arguments import CONSUMER, Amounts
-from htoolsd.claims.reconciler import Reconciler
-from htoolsd.ledger.candidates import allocation_candidates, pools_of_nodes
-from htoolsd.ledger.worker import LedgerWorker
+from htoolsd.follow.candidates import allocation_candidates, pools_of_nodes
+from htoolsd.follow.reconciler import Reconciler
 from htoolsd.socket.arguments import Name
 from htoolsd.socket.methods import method
 from htoolsd.socket.roles import Role
+from htoolsd.store.worker import LedgerWorker
 
 if TYPE_CHECKING:
-    from htoolsd.ledger.ledger import Ledger
+    from htoolsd.store.ledger import Ledger
 
 
 class CandidateMethods:

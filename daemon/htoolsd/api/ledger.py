@@ -18,7 +18,10 @@ from ganeti_htools.model.resource_classes import POOL, VCPU
 from htoolsd.api import ledger_arguments as given
 from htoolsd.api import ledger_names as named
 from htoolsd.config.settings import Settings
-from htoolsd.ledger.records import (
+from htoolsd.socket.arguments import Name
+from htoolsd.socket.methods import method
+from htoolsd.socket.roles import Role
+from htoolsd.store.records import (
     Allocations,
     CapacityError,
     ConflictError,
@@ -30,13 +33,10 @@ from htoolsd.ledger.records import (
     ProviderUsage,
     UnavailableError,
 )
-from htoolsd.ledger.worker import LedgerWorker, Work
-from htoolsd.socket.arguments import Name
-from htoolsd.socket.methods import method
-from htoolsd.socket.roles import Role
+from htoolsd.store.worker import LedgerWorker, Work
 
 if TYPE_CHECKING:
-    from htoolsd.ledger.ledger import Ledger
+    from htoolsd.store.ledger import Ledger
 
 T = TypeVar("T")
 

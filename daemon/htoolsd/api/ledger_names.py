@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from htoolsd.ledger.records import (
+from htoolsd.store.records import (
     Consumer,
     LedgerError,
     Provider,
@@ -19,7 +19,7 @@ from htoolsd.ledger.records import (
 )
 
 if TYPE_CHECKING:
-    from htoolsd.ledger.ledger import Ledger
+    from htoolsd.store.ledger import Ledger
 
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 

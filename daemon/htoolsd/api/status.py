@@ -19,10 +19,9 @@ from htoolsd.api.attention import SpecialRows, attention, special_rows
 from htoolsd.api.decisions import Decisions
 from htoolsd.api.reload_status import ReloadStatus
 from htoolsd.claims.claims import Claims
-from htoolsd.claims.reconciler import Reconciler
 from htoolsd.damaged_files import files_set_aside
+from htoolsd.follow.reconciler import Reconciler
 from htoolsd.history.history import History
-from htoolsd.ledger.worker import LedgerWorker
 from htoolsd.metrics.capacity import CapacityCount
 from htoolsd.notify.notifier import Notifier
 from htoolsd.plans.plans import Plans
@@ -31,6 +30,7 @@ from htoolsd.socket import fallback_counter
 from htoolsd.socket.methods import method
 from htoolsd.socket.roles import Role
 from htoolsd.socket.server import Server
+from htoolsd.store.worker import LedgerWorker
 from htoolsd.sync.sync import Sync
 from htoolsd.threads import ROW_BYTES, effect, run_by_size
 

@@ -39,9 +39,9 @@ from htoolsd.claims.ledger_entries import (
 )
 from htoolsd.claims.serialization import from_json
 from htoolsd.config.settings import Settings
-from htoolsd.ledger.diff import SyncedState
-from htoolsd.ledger.records import CapacityError, ConflictError, LedgerError, UnavailableError, full_name
-from htoolsd.ledger.worker import LedgerWorker
+from htoolsd.follow.diff import SyncedState
+from htoolsd.store.records import CapacityError, ConflictError, LedgerError, UnavailableError, full_name
+from htoolsd.store.worker import LedgerWorker
 from htoolsd.sync.trigger import Trigger
 
 _log = structlog.get_logger()

@@ -8,12 +8,12 @@ from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.types import Status
 from htoolsd.claims.claim import Claim
 from htoolsd.claims.serialization import to_json
-from htoolsd.ledger.diff import SyncedState, of_known_classes
-from htoolsd.ledger.records import Allocations, Consumer, consumer_uuid, full_name
-from htoolsd.ledger.resources import ClusterResources, instance_use, largest_use
+from htoolsd.follow.diff import SyncedState, of_known_classes
+from htoolsd.follow.resources import ClusterResources, instance_use, largest_use
+from htoolsd.store.records import Allocations, Consumer, consumer_uuid, full_name
 
 if TYPE_CHECKING:  # importing SQLAlchemy takes long
-    from htoolsd.ledger.ledger import Ledger
+    from htoolsd.store.ledger import Ledger
 
 
 class LedgerEntry(NamedTuple):

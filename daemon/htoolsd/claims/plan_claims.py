@@ -15,9 +15,11 @@ from ganeti_htools.execution.jobs import Job
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.moves import NamedStep
 from htoolsd.claims.claims import Claims
-from htoolsd.claims.reconciler import Reconciler
-from htoolsd.ledger.diff import SyncedState, of_known_classes
-from htoolsd.ledger.records import (
+from htoolsd.follow.diff import SyncedState, of_known_classes
+from htoolsd.follow.reconciler import Reconciler
+from htoolsd.follow.reserved import claims_on_nodes
+from htoolsd.follow.resources import Stations, instance_use, move_needs
+from htoolsd.store.records import (
     Allocations,
     ConflictError,
     Consumer,
@@ -26,9 +28,7 @@ from htoolsd.ledger.records import (
     consumer_uuid,
     plan_name,
 )
-from htoolsd.ledger.reservations import claims_on_nodes
-from htoolsd.ledger.resources import Stations, instance_use, move_needs
-from htoolsd.ledger.worker import LedgerWorker
+from htoolsd.store.worker import LedgerWorker
 from htoolsd.sync.sync import Sync
 
 _log = structlog.get_logger()

@@ -28,7 +28,6 @@ from ganeti_htools.planning.plan import Proposal
 from ganeti_htools.planning.squeezing import power_jobs
 from htoolsd.config.policies import PolicySettings
 from htoolsd.config.settings import Settings
-from htoolsd.ledger.state_copies import StateCopies
 from htoolsd.plans.plan import Plan, new_plan
 from htoolsd.plans.plans import Plans
 from htoolsd.policies import decision, evaluate, observe, succession
@@ -39,6 +38,7 @@ from htoolsd.policies.names import named_objects, remembered, unknown_names
 from htoolsd.policies.observe import Observation, PolicyInputs
 from htoolsd.policies.remedies import ORDER, POLICIES
 from htoolsd.policies.remedy import Remedy, RemedyPlan
+from htoolsd.store.state_copies import StateCopies
 from htoolsd.sync.model import Model
 from htoolsd.sync.sync import Sync
 from htoolsd.tasks import keep_running

@@ -10,9 +10,9 @@ from htoolsd.config.config import Config, exposes_password, load
 from htoolsd.config.http import read_token
 from htoolsd.config.keys import ConfigError
 from htoolsd.config.ledger import has_password
-from htoolsd.ledger.records import UnavailableError
 from htoolsd.socket.listening import group_number
 from htoolsd.socket.roles import resolve
+from htoolsd.store.records import UnavailableError
 
 _USER = "htoolsd"  # of the systemd unit
 
@@ -75,7 +75,7 @@ def check(path: str | None, given: Mapping[str, str | None]) -> tuple[list[str],
         except DataError as error:
             errors.append(f"{path}: http: token_file: {error}")
     if config.ledger:
-        from htoolsd.ledger.database import check_server  # importing SQLAlchemy takes long
+        from htoolsd.store.database import check_server  # importing SQLAlchemy takes long
 
         try:
             check_server(config.ledger)

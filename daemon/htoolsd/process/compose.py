@@ -24,15 +24,13 @@ from htoolsd.api.status import StatusMethods
 from htoolsd.claims.claim_writer import ClaimWriter
 from htoolsd.claims.claims import Claims
 from htoolsd.claims.plan_claims import PlanClaims
-from htoolsd.claims.reconciler import Reconciler
 from htoolsd.config.ledger import file_url
 from htoolsd.config.settings import Settings
+from htoolsd.follow.reconciler import Reconciler
+from htoolsd.follow.reserved import configured_reserves
 from htoolsd.history import entries
 from htoolsd.history.history import History
 from htoolsd.http.listener import HttpListener
-from htoolsd.ledger.reservations import configured_reserves
-from htoolsd.ledger.state_copies import StateCopies
-from htoolsd.ledger.worker import LedgerWorker
 from htoolsd.metrics.capacity import CapacityCount
 from htoolsd.notify.notifier import Notifier
 from htoolsd.plans.plan import Plan
@@ -46,6 +44,8 @@ from htoolsd.socket.methods import Args, Methods, methods_of
 from htoolsd.socket.peer import caller, describe_caller
 from htoolsd.socket.roles import Role
 from htoolsd.socket.server import Server
+from htoolsd.store.state_copies import StateCopies
+from htoolsd.store.worker import LedgerWorker
 from htoolsd.sync.sync import Sync
 from htoolsd.threads import LONGEST, Computations
 

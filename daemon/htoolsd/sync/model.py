@@ -20,9 +20,9 @@ from ganeti_htools.luxi.queries import NODE_LIVE_FIELDS, ClusterAnswers, Missing
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.ignored_tags import without_ignored
 from ganeti_htools.model.types import Status
-from htoolsd.reservations import Reservations, with_promises_reserved, with_reservations
 from htoolsd.sync.node_figures import FreeChange, free_changes, same_placement, with_free_change
 from htoolsd.sync.node_storage import KnownStorage, with_current_storage
+from htoolsd.sync.reserved_room import Reservations, with_promises_reserved, with_reservations
 from htoolsd.sync.standby import StandbyNodes, revise_standby, with_standby
 
 # The kinds of data, each with an age of its own, and the tables of those that are polled.

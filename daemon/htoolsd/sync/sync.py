@@ -23,7 +23,6 @@ from ganeti_htools.model.ganeti_version import rules_of
 from ganeti_htools.nursery import open_nursery
 from ganeti_htools.sources.source import describe_updating
 from htoolsd.config.settings import Settings
-from htoolsd.reservations import Reservations, update_reservations
 from htoolsd.sync.acting import ActingRight
 from htoolsd.sync.job_queue import (
     OPCODE_FIELDS,
@@ -50,6 +49,7 @@ from htoolsd.sync.model import (
 from htoolsd.sync.node_storage import KnownStorage
 from htoolsd.sync.polls import LuxidState, PollStatistics
 from htoolsd.sync.requests import table_requests
+from htoolsd.sync.reserved_room import Reservations, update_reservations
 from htoolsd.sync.standby import StandbyFile
 from htoolsd.sync.storage_polls import StoragePolls
 from htoolsd.sync.trigger import Trigger

@@ -10,7 +10,7 @@ from ganeti_htools.client.protocol import RefusalError
 from ganeti_htools.luxi import relayed
 from ganeti_htools.model.inventory import Inventory
 from htoolsd.api.cluster import ClusterMethods
-from htoolsd.reservations import Reservations
+from htoolsd.sync.reserved_room import Reservations
 from tests.support.memory_ganeti import described, following, ganeti, truth
 from tests.support.worlds import delay, migrate, role
 

@@ -24,11 +24,11 @@ from htoolsd.api.decisions import Decisions
 from htoolsd.api.turn import MAX_HUNG
 from htoolsd.claims.claim_writer import ClaimWriter
 from htoolsd.claims.claims import Claims
-from htoolsd.claims.reconciler import Reconciler
 from htoolsd.config.settings import Settings
+from htoolsd.follow.reconciler import Reconciler
 from htoolsd.history.entries import HistoryEntry
-from htoolsd.ledger.worker import LedgerWorker
 from htoolsd.socket.peer import PassedFile
+from htoolsd.store.worker import LedgerWorker
 from htoolsd.sync.sync import Sync
 from tests.support.by_hand import instance
 from tests.support.memory_peer import open_file, wait_closed

@@ -10,8 +10,8 @@ import trio
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.model.inventory import Inventory
 from htoolsd.api.ledger import LedgerMethods
-from htoolsd.ledger.ledger import Ledger
-from htoolsd.ledger.records import Consumer, LedgerChanges, Provider, consumer_uuid, provider_uuid
+from htoolsd.store.ledger import Ledger
+from htoolsd.store.records import Consumer, LedgerChanges, Provider, consumer_uuid, provider_uuid
 from tests.support.settings import change, settings
 from tests.support.workers import PatientWorker
 

@@ -17,15 +17,15 @@ from htoolsd.api.policies import PolicyMethods
 from htoolsd.api.reload_status import ReloadStatus
 from htoolsd.api.status import StatusMethods
 from htoolsd.claims.claims import Claims
-from htoolsd.claims.reconciler import Reconciler
+from htoolsd.follow.reconciler import Reconciler
 from htoolsd.history.history import History
-from htoolsd.ledger.worker import LedgerWorker
 from htoolsd.metrics.capacity import CapacityCount
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.schedule import Policies
 from htoolsd.process.mastership import ThisNode
 from htoolsd.socket.methods import Method, Methods, methods_of
 from htoolsd.socket.server import Server
+from htoolsd.store.worker import LedgerWorker
 from htoolsd.sync.sync import Sync
 from htoolsd.threads import Computations
 from tests.support.memory_peer import open_access

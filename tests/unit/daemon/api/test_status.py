@@ -19,9 +19,8 @@ from htoolsd.api.decisions import Decisions
 from htoolsd.api.reload_status import ReloadStatus
 from htoolsd.api.status import HealthCache, StatusMethods, resident_mib
 from htoolsd.claims.claims import Claims
-from htoolsd.claims.reconciler import Reconciler
+from htoolsd.follow.reconciler import Reconciler
 from htoolsd.history.history import History
-from htoolsd.ledger.worker import LedgerWorker
 from htoolsd.metrics.capacity import CapacityCount
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.remedies import POLICIES
@@ -29,6 +28,7 @@ from htoolsd.policies.schedule import Policies
 from htoolsd.process.mastership import ThisNode
 from htoolsd.socket.methods import Methods, methods_of
 from htoolsd.socket.server import Server
+from htoolsd.store.worker import LedgerWorker
 from htoolsd.sync.sync import Sync
 from tests.support.memory_ganeti import following, ganeti
 from tests.support.memory_peer import MemoryPeer, open_access

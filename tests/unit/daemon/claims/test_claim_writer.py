@@ -26,11 +26,11 @@ from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
 from ganeti_htools.model.types import DiskTemplate, Status
 from htoolsd.claims.claim_writer import ClaimWriter
 from htoolsd.claims.claims import Claims
-from htoolsd.ledger.desired_state import desired_state
-from htoolsd.ledger.diff import SyncedState, diff
-from htoolsd.ledger.ledger import Ledger
-from htoolsd.ledger.records import Consumer, consumer_uuid, provider_uuid
-from htoolsd.ledger.worker import LedgerWorker
+from htoolsd.follow.desired_state import desired_state
+from htoolsd.follow.diff import SyncedState, diff
+from htoolsd.store.ledger import Ledger
+from htoolsd.store.records import Consumer, consumer_uuid, provider_uuid
+from htoolsd.store.worker import LedgerWorker
 from htoolsd.sync.job_queue import PendingWork
 from tests.support.by_hand import cluster, instance
 from tests.support.settings import change, settings
@@ -323,7 +323,7 @@ async def test_decision_does_not_wait_for_a_slow_ledger(path: Path, mock_clock: 
 async def test_decision_passes_when_ledger_is_locked(
     path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("htoolsd.ledger.database._PATIENCE", 1)
+    monkeypatch.setattr("htoolsd.store.database._PATIENCE", 1)
     async with daemon(path) as here:
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")

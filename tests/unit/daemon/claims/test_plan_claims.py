@@ -16,13 +16,13 @@ from htoolsd.api.plans import PlanMethods
 from htoolsd.claims.claim import new_claim
 from htoolsd.claims.claims import Claims
 from htoolsd.claims.plan_claims import PlanClaims
-from htoolsd.claims.reconciler import Reconciler
-from htoolsd.ledger.ledger import Ledger
-from htoolsd.ledger.records import Allocations, Consumer, consumer_uuid, provider_uuid
-from htoolsd.ledger.worker import LedgerWorker
+from htoolsd.follow.reconciler import Reconciler
 from htoolsd.plans.plan import Plan, PlanState
 from htoolsd.plans.plans import Plans
 from htoolsd.socket.peer import Credentials, caller
+from htoolsd.store.ledger import Ledger
+from htoolsd.store.records import Allocations, Consumer, consumer_uuid, provider_uuid
+from htoolsd.store.worker import LedgerWorker
 from htoolsd.sync.sync import Sync
 from tests.support.memory_ganeti import MemoryGaneti, following, ganeti
 from tests.support.policies import none_again

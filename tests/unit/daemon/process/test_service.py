@@ -20,16 +20,14 @@ from ganeti_htools.sources.ssconf import Ssconf
 from htoolsd import tasks
 from htoolsd.api.reload_status import ReloadStatus
 from htoolsd.claims.claim_writer import ClaimWriter
-from htoolsd.claims.reconciler import Reconciler
 from htoolsd.config.config import Config
 from htoolsd.config.http import HttpSettings
 from htoolsd.config.notify import NotifySettings
 from htoolsd.config.policies import RebalanceSettings
 from htoolsd.config.settings import Settings
+from htoolsd.follow.reconciler import Reconciler
 from htoolsd.history.history import History
 from htoolsd.http.listener import HttpListener
-from htoolsd.ledger.state_copies import StateCopies
-from htoolsd.ledger.worker import LedgerWorker
 from htoolsd.metrics.capacity import CapacityCount
 from htoolsd.notify.notifier import Notifier
 from htoolsd.plans.plans import Plans
@@ -40,6 +38,8 @@ from htoolsd.socket.acceptor import Acceptor
 from htoolsd.socket.access import Access
 from htoolsd.socket.listening import listen
 from htoolsd.socket.server import Server
+from htoolsd.store.state_copies import StateCopies
+from htoolsd.store.worker import LedgerWorker
 from tests.support.programs import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("heeding")

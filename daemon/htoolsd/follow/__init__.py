@@ -1,0 +1,1 @@
+"""Following: the ledger is brought in step with Ganeti, and decisions with what the ledger reserves."""

@@ -1,0 +1,199 @@
+"""Reconciliation: the ledger follows the cluster, and decisions follow the ledger.
+
+Nobody waits for either.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from typing import TYPE_CHECKING, Any
+
+import structlog
+import trio
+
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.nursery import open_nursery
+from ganeti_htools.planning.view import View
+from htoolsd.config.settings import Settings
+from htoolsd.follow import untagged_inventories
+from htoolsd.follow.diff import LedgerUpdater, SyncedState
+from htoolsd.follow.reserved import reservations
+from htoolsd.store.records import Consumer, LedgerError, UnavailableError, full_name, plan_name
+from htoolsd.store.worker import LIMIT, LedgerWorker
+from htoolsd.sync.reserved_room import Reservations
+from htoolsd.sync.sync import Sync
+from htoolsd.sync.trigger import Trigger
+from htoolsd.threads import effect
+
+if TYPE_CHECKING:  # importing SQLAlchemy takes long
+    from htoolsd.store.ledger import Ledger
+
+_log = structlog.get_logger()
+
+_LIMIT = 30.0  # seconds of a reconciliation: a large cluster takes some when it is written for the first time
+
+
+class Reconciler:
+    """Writes the cluster to the ledger after each poll, and passes the reservations there to decisions."""
+
+    def __init__(self, sync: Sync, ledger: LedgerWorker, settings: Settings) -> None:
+        self._settings = settings
+        self._sync = sync
+        self._ledger = ledger
+        self._trigger = Trigger()
+        self._updater = LedgerUpdater(View().static_kvm_node_memory)
+        self.synced: SyncedState | None = None  # the cluster and the ledger when they last agreed
+        self._behind_since: float | None = None  # when a change came that is not written yet
+        self._running_plans: Callable[[], Collection[str]] | None = None
+        self._using = trio.Lock()
+        self._opened = 0  # of the ledger, at the last round
+        self.error: str | None = None
+        self._untagged: bool | None = None
+
+    @property
+    def pending(self) -> bool:
+        """Whether the ledger has never been in step with the known cluster."""
+        return self.synced is None and self._sync.model.without_reservations is not None
+
+    def status(self) -> dict[str, Any]:
+        """Return how long the ledger is behind the cluster, the number of writes, and the last error.
+
+        ``behind_s`` is in seconds: 0 if the ledger is in step, None if it never was.
+        """
+        since = self._behind_since
+        behind = 0.0 if since is None else round(trio.current_time() - since, 3)
+        return {
+            "behind_s": None if self.synced is None else behind,
+            "written": self._updater.writes,
+            "following": self.error,
+        }
+
+    def trigger(self) -> None:
+        """Reconcile soon: Ganeti was polled, or another client has changed the ledger."""
+        if self._behind_since is None:
+            self._behind_since = trio.current_time()
+        self._trigger.by(trio.current_time())
+
+    async def reconcile(self) -> None:
+        """Return when a reconciliation that begins after this call has ended, at the latest after a limit.
+
+        While the ledger is known to be unusable, nobody waits for it.
+        """
+        if self.error is not None:
+            self.trigger()
+            return
+        with trio.move_on_after(LIMIT) as waiting:
+            await self._trigger.rerun()
+        if waiting.cancelled_caught:
+            self.error = self.error or f"no answer within {LIMIT:g} s"
+
+    async def poll(self) -> None:
+        """Ask Ganeti for its configuration and jobs; the next reconciliation counts them."""
+        await self._sync.poll_configuration()
+
+    async def reread(self, providers: Collection[str], limit: float) -> None:
+        """Read providers (uuids) again, and have decisions count what others have claimed there.
+
+        Raises LedgerError.
+        """
+        synced = self.synced
+        if synced is None:
+            return
+
+        def read(ledger: "Ledger") -> tuple[SyncedState, Reservations]:
+            new = SyncedState(synced.desired, ledger.refresh(synced.snapshot, providers))
+            return new, reservations(*new)
+
+        await self._use(*await self._ledger.claims.do(read, limit, probe=False))
+
+    def release_other_plans(self, running: Callable[[], Collection[str]]) -> None:
+        """Release, at each reconciliation, the claims of all plans but the running ones (ids)."""
+        self._running_plans = running
+
+    async def run(self) -> None:
+        """Reconcile until cancelled."""
+        async with open_nursery() as nursery:
+            nursery.start_soon(self._follow_polls)
+            await self._reconcile_when_due()
+
+    async def _follow_polls(self) -> None:
+        while True:
+            await self._sync.polled.wait()
+            self.trigger()
+
+    async def _reconcile_when_due(self) -> None:
+        while True:
+            await self._trigger.begin()
+            await self._round()
+            self._trigger.end()
+
+    async def _round(self) -> None:
+        model, began = self._sync.model, trio.current_time()
+        if model.without_reservations is None or model.name is None or not self._sync.master:
+            return
+        if self._sync.obstacle() is not None:  # the other daemon writes
+            return
+        cluster, name = model.without_reservations, model.name
+        running = None
+        if self._running_plans is not None:
+            running = {plan_name(name, plan) for plan in self._running_plans()}
+        try:
+            synced, reserved = await self._ledger.do(
+                lambda ledger: self._update(ledger, cluster, name, running), _LIMIT
+            )
+        except LedgerError as error:
+            self._note_error(error)
+            return
+        except Exception as defect:  # of ours; decisions go on without
+            self._note_error(HtoolsError(f"{type(defect).__name__}: {defect}"), defect)
+            return
+        if self.error is not None:
+            _log.info("ledger updated again")
+        self.error = None
+        await self._use(synced, reserved)
+        if self._behind_since is not None and self._behind_since <= began:
+            self._behind_since = None
+
+    def _update(
+        self, ledger: "Ledger", cluster: Cluster, name: str, running: Collection[str] | None
+    ) -> tuple[SyncedState, Reservations]:
+        """Write the cluster, release claims of plans that ended, and return the reservations.
+
+        Raises LedgerError.
+        """
+        if self._opened != self._ledger.opened:
+            self._opened = self._ledger.opened
+            self._updater.forget()
+        self._updater.limits_vcpus = self._settings.now.limits_vcpus
+        synced = self._updater.apply(ledger, cluster, name)
+        ended = [] if running is None else [plan for plan in _plans(synced) if plan.name not in running]
+        for plan in ended:
+            ledger.release(plan.uuid)
+        if ended:
+            synced = self._updater.apply(ledger, cluster, name)
+        return synced, reservations(*synced)
+
+    async def _use(self, synced: SyncedState, reserved: Reservations) -> None:
+        """Have decisions count a state of the ledger."""
+        async with self._using:  # the model first: newer generations with older reservations promise too much
+            await self._sync.reserve(reserved)
+            self.synced = synced
+        await self._show_untagged(reserved.untagged)
+
+    async def _show_untagged(self, untagged: bool) -> None:
+        if untagged is not self._untagged:
+            socket = self._settings.now.socket
+            await effect(untagged_inventories.show, socket, untagged)
+            self._untagged = untagged
+
+    def _note_error(self, error: HtoolsError, defect: Exception | None = None) -> None:
+        self._updater.forget()
+        if str(error) != self.error and not isinstance(error, UnavailableError):  # the worker logs those
+            _log.warning("ledger not updated", error=str(error), exc_info=defect)
+        self.error = str(error)
+
+
+def _plans(synced: SyncedState) -> Iterator[Consumer]:
+    """Yield the plans of the cluster that have claims."""
+    own = full_name(synced.desired.resources.cluster, "")
+    consumers = synced.snapshot.consumers.values()
+    return (each for each in consumers if each.kind == "plan" and each.name.startswith(own))

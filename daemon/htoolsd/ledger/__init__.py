@@ -1,1 +1,0 @@
-"""The ledger: resource providers, their inventories, and the allocations to consumers, in a database."""
