@@ -14,11 +14,13 @@ from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.resource_classes import MEMORY, SPINDLES, VCPU
 from htoolsd.config.ledger import file_url
 from htoolsd.follow.diff import LedgerUpdater
+from htoolsd.follow.resources import CountingRules
 from htoolsd.store.ledger import Ledger
 from htoolsd.store.records import (
     Allocations,
     Consumer,
     LedgerChanges,
+    LedgerEntry,
     Provider,
     consumer_uuid,
     provider_uuid,
@@ -56,7 +58,7 @@ def furnished(directory: Path, nodes: int, instances: int) -> tuple[Ledger, Sequ
             providers=providers,
             inventories={provider.uuid: inventory for provider in providers},
             allocations=tuple(
-                (consumer(f"cluster/instance{number}.example.org"), placed(providers, number))
+                LedgerEntry(consumer(f"cluster/instance{number}.example.org"), placed(providers, number))
                 for number in range(instances)
             ),
         )
@@ -92,12 +94,12 @@ def parts(nodes: int) -> tuple[Cluster, Cluster]:
 def following(directory: Path, nodes: int, changed: bool) -> float:
     """Seconds until the ledger says what a cluster is; or, once it does, what it is after a change."""
     first, then = parts(nodes)
-    ledger, known = Ledger(file_url(str(directory))), LedgerUpdater(4096)
+    ledger, known = Ledger(file_url(str(directory))), LedgerUpdater()
     began = time.perf_counter()
-    known.apply(ledger, first, "cluster")
+    known.apply(ledger, first, "cluster", CountingRules(4096))
     if changed:
         began = time.perf_counter()
-        known.apply(ledger, then, "cluster")
+        known.apply(ledger, then, "cluster", CountingRules(4096))
     taken = time.perf_counter() - began
     ledger.close()
     return taken

@@ -15,6 +15,7 @@ from htoolsd.store.records import (
     ConflictError,
     Consumer,
     LedgerChanges,
+    LedgerEntry,
     Provider,
     consumer_uuid,
     provider_uuid,
@@ -129,7 +130,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(name=names)
     def release(self, name: str) -> None:
         uuid = CONSUMERS[name]
-        assert self.ledger.release(uuid) == (uuid in self.account.of_consumers)
+        assert self.ledger.release(Consumer(uuid, name, "claim")) == (uuid in self.account.of_consumers)
         self.account.take(uuid)
 
     @rule(provider=providers, name=st.sampled_from(CLASSES), inventory=st.none() | inventories)
@@ -154,13 +155,15 @@ class LedgerMachine(RuleBasedStateMachine):
         self.ledger.apply(
             LedgerChanges(
                 inventories={provider: {"MEMORY_MB": Inventory(total, allocation_ratio=2.0)}},
-                allocations=((exists, wanted),),
+                allocations=(LedgerEntry(exists, wanted),),
             )
         )
         before = has.get("MEMORY_MB", Inventory(0))
         has["MEMORY_MB"] = replace(before, total=total, allocation_ratio=2.0, max_unit=None)
         self.account.touch({provider} - {*wanted, *self.account.held.get(uuid, {})})
         self.account.give(uuid, wanted)
+        if not wanted:
+            self.account.take(uuid)
 
     @invariant()
     def the_same_stands_in_both(self) -> None:

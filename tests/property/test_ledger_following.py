@@ -16,6 +16,7 @@ from htoolsd.config.ledger import file_url
 from htoolsd.follow.diff import LedgerUpdater
 from htoolsd.store.ledger import Ledger
 from htoolsd.store.records import Consumer, consumer_uuid
+from tests.support.ledgers import standing
 from tests.support.rows import rows
 from tests.support.storage_units import case_with_units
 
@@ -101,12 +102,12 @@ def somebody_is_promised_something(world: World) -> None:
 def promises_end(world: World) -> None:
     for each in world.ledger.consumers():
         if each.promised is not None:
-            world.ledger.release(each.uuid)
+            world.ledger.release(each)
 
 
 def something_is_reserved(world: World) -> None:
     provider = world.rng.choice(world.ledger.providers())
-    there = world.ledger.inventories(provider.uuid)
+    there = standing(world.ledger, provider.uuid).inventories
     if there:
         name = world.rng.choice(sorted(there))
         reserved = replace(there[name], reserved=world.rng.randint(0, there[name].total))

@@ -21,8 +21,8 @@ from htoolsd.claims.claim import new_claim
 from htoolsd.claims.claim_writer import ClaimWriter
 from htoolsd.claims.claims import Claims
 from htoolsd.claims.ledger_entries import catch_up, ledger_entry
-from htoolsd.follow.desired_state import desired_state
-from htoolsd.follow.diff import SyncedState, diff
+from htoolsd.follow.desired_state import SyncedState, desired_state
+from htoolsd.follow.diff import diff
 from htoolsd.store.ledger import Ledger
 from htoolsd.store.records import LedgerSnapshot, provider_uuid
 from htoolsd.store.worker import LedgerWorker

@@ -232,7 +232,7 @@ class LedgerMethods:
             found = named.consumer(ledger, consumer, cluster)
             if not found.is_claim:
                 raise LedgerError(f"{found.name} exists in Ganeti; expected a claim")
-            ledger.release(found.uuid, _generation(consumer_generation, found))
+            ledger.release(replace(found, generation=_generation(consumer_generation, found)))
             return found
 
         released = await self._change(work)

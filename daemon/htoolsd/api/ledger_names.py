@@ -4,8 +4,7 @@ All functions raise LedgerError.
 """
 
 import re
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from htoolsd.store.records import (
@@ -28,19 +27,12 @@ Named = TypeVar("Named", Provider, Consumer)
 
 def provider(ledger: "Ledger", name: str, cluster: str | None) -> Provider:
     """Return the provider of a name, or of a name's beginning up to a dot."""
-    for uuid in _uuids(name, cluster, provider_uuid):
-        with suppress(UnknownError):
-            return ledger.provider(uuid)
-    return _by_beginning("resource provider", ledger.providers(), name)
+    return _find("resource provider", ledger.providers, _uuids(name, cluster, provider_uuid), name)
 
 
 def consumer(ledger: "Ledger", name: str, cluster: str | None) -> Consumer:
     """Return the consumer of a name, or of a name's beginning up to a dot."""
-    for uuid in _uuids(name, cluster, consumer_uuid):
-        found = ledger.consumer(uuid)
-        if found is not None:
-            return found
-    return _by_beginning("consumer", ledger.consumers(), name)
+    return _find("consumer", ledger.consumers, _uuids(name, cluster, consumer_uuid), name)
 
 
 def new_consumer(name: str, cluster: str | None) -> tuple[str, str]:
@@ -63,8 +55,11 @@ def _uuids(name: str, cluster: str | None, uuid_of: Callable[[str], str]) -> Ite
             yield uuid_of(full_name(cluster, name))
 
 
-def _by_beginning(what: str, candidates: Iterable[Named], name: str) -> Named:
-    found = [each for each in candidates if f"/{each.name}".partition(f"/{name}.")[1]]
+def _find(what: str, read: Callable[..., Sequence[Named]], uuids: Iterable[str], name: str) -> Named:
+    for uuid in uuids:
+        for each in read(uuid):
+            return each
+    found = [each for each in read() if f"/{each.name}".partition(f"/{name}.")[1]]
     if len(found) == 1:
         return found[0]
     if found:

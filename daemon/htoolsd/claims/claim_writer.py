@@ -29,7 +29,6 @@ from ganeti_htools.model.errors import DataError
 from htoolsd.claims.claim import Claim, Claimant
 from htoolsd.claims.claims import Claims
 from htoolsd.claims.ledger_entries import (
-    LedgerEntry,
     catch_up,
     is_written,
     ledger_entry,
@@ -39,8 +38,15 @@ from htoolsd.claims.ledger_entries import (
 )
 from htoolsd.claims.serialization import from_json
 from htoolsd.config.settings import Settings
-from htoolsd.follow.diff import SyncedState
-from htoolsd.store.records import CapacityError, ConflictError, LedgerError, UnavailableError, full_name
+from htoolsd.follow.desired_state import SyncedState
+from htoolsd.store.records import (
+    CapacityError,
+    ConflictError,
+    LedgerEntry,
+    LedgerError,
+    UnavailableError,
+    full_name,
+)
 from htoolsd.store.worker import LedgerWorker
 from htoolsd.sync.trigger import Trigger
 

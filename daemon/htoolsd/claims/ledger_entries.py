@@ -2,25 +2,19 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.types import Status
 from htoolsd.claims.claim import Claim
 from htoolsd.claims.serialization import to_json
-from htoolsd.follow.diff import SyncedState, of_known_classes
+from htoolsd.follow.desired_state import SyncedState
+from htoolsd.follow.diff import of_known_classes
 from htoolsd.follow.resources import ClusterResources, instance_use, largest_use
-from htoolsd.store.records import Allocations, Consumer, consumer_uuid, full_name
+from htoolsd.store.records import Allocations, Consumer, LedgerEntry, consumer_uuid, full_name
 
 if TYPE_CHECKING:  # importing SQLAlchemy takes long
     from htoolsd.store.ledger import Ledger
-
-
-class LedgerEntry(NamedTuple):
-    """A consumer and the allocations that it is promised."""
-
-    consumer: Consumer
-    allocations: Allocations
 
 
 def ledger_entry(claim: Claim, row: Instance | None, synced: SyncedState, expires: float) -> LedgerEntry:
@@ -78,7 +72,7 @@ def catch_up(ledger: "Ledger", entries: Iterable[LedgerEntry], ended: Iterable[C
     Raises LedgerError.
     """
     for consumer in ended:
-        ledger.settle(consumer.uuid)
+        ledger.settle(consumer)
     written = [ledger.claim(*entry, {}, beyond=True) for entry in entries]
     return [consumer for consumer in written if consumer.beyond]
 

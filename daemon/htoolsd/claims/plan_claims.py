@@ -15,7 +15,8 @@ from ganeti_htools.execution.jobs import Job
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.moves import NamedStep
 from htoolsd.claims.claims import Claims
-from htoolsd.follow.diff import SyncedState, of_known_classes
+from htoolsd.follow.desired_state import SyncedState
+from htoolsd.follow.diff import of_known_classes
 from htoolsd.follow.reconciler import Reconciler
 from htoolsd.follow.reserved import claims_on_nodes
 from htoolsd.follow.resources import Stations, instance_use, move_needs
@@ -74,7 +75,7 @@ class PlanClaims:
                 found[node].add(promise.name)
         synced = self._reconciler.synced
         if synced is not None:
-            for node, names in claims_on_nodes(*synced, lambda each: each.is_claim).items():
+            for node, names in claims_on_nodes(synced, lambda each: each.is_claim).items():
                 found[node].update(names)
         return found
 
@@ -118,7 +119,7 @@ class PlanClaims:
             return
         consumer = _consumer(plan, cluster)
         try:
-            if await self._ledger.do(lambda ledger: ledger.release(consumer.uuid), probe=False):
+            if await self._ledger.do(lambda ledger: ledger.release(consumer), probe=False):
                 self._reconciler.trigger()
         except LedgerError as error:
             _log_error(plan, error)

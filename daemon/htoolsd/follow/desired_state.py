@@ -12,7 +12,9 @@ from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.model.units_in_use import units_in_use
 from htoolsd.follow.resources import (
+    DEFAULT_RULES,
     ClusterResources,
+    CountingRules,
     DesiredProvider,
     cluster_resources,
     instance_use,
@@ -20,28 +22,14 @@ from htoolsd.follow.resources import (
     pool_providers,
     pools_used,
 )
-from htoolsd.store.records import Allocations, Consumer, consumer_uuid, full_name
-
-
-class DesiredConsumer(NamedTuple):
-    """A consumer that exists in Ganeti, and its allocations."""
-
-    consumer: Consumer
-    allocations: Allocations
-
-
-class DesiredNodes(NamedTuple):
-    """The nodes as providers and as consumers of their own resources. A node has one uuid as both."""
-
-    providers: Mapping[str, DesiredProvider]
-    consumers: Mapping[str, DesiredConsumer]
+from htoolsd.store.records import Consumer, LedgerEntry, LedgerSnapshot, consumer_uuid, full_name
 
 
 class DesiredInstance(NamedTuple):
     """An instance as a consumer, and the pools that it uses."""
 
     row: Instance
-    consumer: DesiredConsumer
+    entry: LedgerEntry
     pools: Collection[DesiredUnit]
 
 
@@ -49,49 +37,52 @@ class DesiredInstance(NamedTuple):
 class DesiredState:
     """The providers and consumers of a cluster by uuid, as the ledger should have them.
 
-    ``nodes`` and ``instances`` are parts of the state, from which the next state takes unchanged objects.
-    ``instances`` are by the ``id`` of the row, which the entry keeps alive.
+    ``nodes`` (their providers) and ``instances``, by name, are parts of the state, from which the next state
+    takes unchanged objects.
     """
 
     cluster: Cluster = field(repr=False)
     resources: ClusterResources
-    nodes: DesiredNodes
-    instances: Mapping[int, DesiredInstance] = field(repr=False)
+    nodes: Mapping[str, DesiredProvider]
+    instances: Mapping[str, DesiredInstance] = field(repr=False)
     providers: Mapping[str, DesiredProvider]
-    consumers: Mapping[str, DesiredConsumer]
+    consumers: Mapping[str, LedgerEntry]
+
+
+class SyncedState(NamedTuple):
+    """The desired state and the ledger at a moment when they did not differ."""
+
+    desired: DesiredState
+    snapshot: LedgerSnapshot
 
 
 def desired_state(
-    cluster: Cluster,
-    name: str,
-    static_kvm_node_memory: int = 0,
-    before: DesiredState | None = None,
-    limits_vcpus: bool = False,
+    cluster: Cluster, name: str, rules: CountingRules = DEFAULT_RULES, before: DesiredState | None = None
 ) -> DesiredState:
     """Return the desired state of the ledger for a cluster with a name.
 
-    The parts that are as in the state ``before``, which was computed with the same arguments, are the same
-    objects. ``static_kvm_node_memory``: see :func:`.derive.derive`. ``limits_vcpus``: an instance gets at
-    most as many virtual CPUs as its node has CPUs.
+    The parts that are as in the state ``before`` are the same objects.
     """
-    if before is not None and _has_same_nodes(cluster, name, before):
+    if before is not None and _has_same_nodes(cluster, name, rules, before):
         resources, nodes = before.resources, before.nodes
     else:
-        resources = cluster_resources(cluster, name)
-        nodes = _desired_nodes(node_providers(cluster, resources, static_kvm_node_memory, limits_vcpus))
+        resources = cluster_resources(cluster, name, rules)
+        nodes = node_providers(cluster, resources)
     known = before.instances if before and before.resources == resources else {}
-    rows = {id(row): known.get(id(row)) or _desired_instance(row, resources) for row in cluster.instances}
-    pools = {pool for each in rows.values() for pool in each.pools}
-    providers = {**nodes.providers, **pool_providers(cluster, resources, pools)}
-    consumers = {**nodes.consumers, **{each.consumer.consumer.uuid: each.consumer for each in rows.values()}}
-    return DesiredState(cluster, resources, nodes, rows, providers, consumers)
+    instances = {row.name: _desired_instance(row, resources, known) for row in cluster.instances}
+    pools = {pool for each in instances.values() for pool in each.pools}
+    providers = {**nodes, **pool_providers(cluster, resources, pools)}
+    entries = [each.own_use for each in nodes.values() if each.own_use is not None]
+    entries += [each.entry for each in instances.values()]
+    consumers = {each.consumer.uuid: each for each in entries}
+    return DesiredState(cluster, resources, nodes, instances, providers, consumers)
 
 
-def _has_same_nodes(cluster: Cluster, name: str, before: DesiredState) -> bool:
+def _has_same_nodes(cluster: Cluster, name: str, rules: CountingRules, before: DesiredState) -> bool:
     """Whether only the instances differ from the cluster before, and use the same storage units."""
     old = before.cluster
     return (
-        name == before.resources.cluster
+        (name, rules) == (before.resources.cluster, before.resources.rules)
         and len(cluster.nodes) == len(old.nodes)
         and all(map(is_, cluster.nodes, old.nodes))
         and (cluster.groups, cluster.pools) == (old.groups, old.pools)
@@ -99,20 +90,13 @@ def _has_same_nodes(cluster: Cluster, name: str, before: DesiredState) -> bool:
     )
 
 
-def _desired_nodes(providers: Mapping[str, DesiredProvider]) -> DesiredNodes:
-    consumers = {
-        uuid: DesiredConsumer(Consumer(uuid, each.provider.name, "node"), {uuid: each.own_use})
-        for uuid, each in providers.items()
-        if each.own_use and each.inventories is not None
-    }
-    return DesiredNodes(providers, consumers)
-
-
-def _desired_instance(row: Instance, resources: ClusterResources) -> DesiredInstance:
+def _desired_instance(
+    row: Instance, resources: ClusterResources, known: Mapping[str, DesiredInstance]
+) -> DesiredInstance:
+    found = known.get(row.name)
+    if found is not None and found.row is row:
+        return found
     name = full_name(resources.cluster, row.name)
     consumer = Consumer(consumer_uuid(name), name, "instance")
-    return DesiredInstance(
-        row,
-        DesiredConsumer(consumer, instance_use(row, resources)),
-        pools_used(row, resources).keys(),
-    )
+    entry = LedgerEntry(consumer, instance_use(row, resources))
+    return DesiredInstance(row, entry, pools_used(row, resources).keys())

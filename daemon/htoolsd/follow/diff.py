@@ -6,18 +6,19 @@ Everything else stays: the administrator's settings, and promises as long as the
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.resource_classes import POOL, VCPU, is_own
-from htoolsd.follow.desired_state import DesiredConsumer, DesiredState, desired_state
-from htoolsd.follow.resources import DesiredProvider
+from htoolsd.follow.desired_state import DesiredState, SyncedState, desired_state
+from htoolsd.follow.resources import DEFAULT_RULES, CountingRules, DesiredProvider
 from htoolsd.store.records import (
     Allocations,
     ConflictError,
     Consumer,
     LedgerChanges,
+    LedgerEntry,
     LedgerSnapshot,
     Provider,
     full_name,
@@ -32,41 +33,25 @@ _NO_CHANGES = LedgerChanges()
 _Inventories = Mapping[str, Mapping[str, Inventory | None]]  # by provider and class
 
 
-class SyncedState(NamedTuple):
-    """The desired state and the ledger at a moment when they did not differ."""
-
-    desired: DesiredState
-    snapshot: LedgerSnapshot
-
-
 class LedgerUpdater:
-    """Brings one ledger in step with a cluster, again and again. ``writes`` counts the changes written.
+    """Brings one ledger in step with a cluster, again and again. ``writes`` counts the changes written."""
 
-    ``static_kvm_node_memory``: see :func:`.derive.derive`. ``limits_vcpus``: see :func:`.desired_state`.
-    """
-
-    limits_vcpus = False
-
-    def __init__(self, static_kvm_node_memory: int = 0) -> None:
-        self._static_memory = static_kvm_node_memory
-        self._limited_vcpus = False
-        self._desired: DesiredState | None = None
-        self._snapshot: LedgerSnapshot | None = None
+    def __init__(self) -> None:
         self._synced: SyncedState | None = None
         self.writes = 0
 
-    def apply(self, ledger: "Ledger", cluster: Cluster, name: str) -> SyncedState:
+    def apply(
+        self, ledger: "Ledger", cluster: Cluster, name: str, rules: CountingRules = DEFAULT_RULES
+    ) -> SyncedState:
         """Write the differences between a cluster and the ledger. Raises LedgerError."""
-        before = self._desired if self.limits_vcpus is self._limited_vcpus else None
-        self._limited_vcpus = self.limits_vcpus
-        desired = desired_state(cluster, name, self._static_memory, before, self.limits_vcpus)
-        self._desired = desired
+        before = self._synced
+        desired = desired_state(cluster, name, rules, before.desired if before else None)
+        snapshot = before.snapshot if before else None
         for _ in range(_TRIES):
-            known = self._snapshot
-            self._snapshot = ledger.snapshot() if known is None else ledger.refresh(known)
-            changes = diff(desired, self._snapshot, self._synced)
+            snapshot = ledger.snapshot() if snapshot is None else ledger.refresh(snapshot)
+            changes = diff(desired, snapshot, before)
             if changes == _NO_CHANGES:
-                self._synced = SyncedState(desired, self._snapshot)
+                self._synced = SyncedState(desired, snapshot)
                 return self._synced
             try:
                 ledger.apply(changes)
@@ -77,7 +62,7 @@ class LedgerUpdater:
 
     def forget(self) -> None:
         """Read the whole ledger at the next call, since it may be another one."""
-        self._snapshot = self._synced = None
+        self._synced = None
 
 
 def diff(desired: DesiredState, snapshot: LedgerSnapshot, synced: SyncedState | None = None) -> LedgerChanges:
@@ -97,15 +82,13 @@ def diff(desired: DesiredState, snapshot: LedgerSnapshot, synced: SyncedState | 
     }
     to_compare = _consumers_to_compare(desired, snapshot, inventories, synced)
     classes = _classes_after(snapshot, inventories, desired.providers.values())
-    used = list(_changed_allocations(to_compare, snapshot, classes))
     return LedgerChanges(
         providers=tuple(_new_or_renamed(desired.providers.values(), snapshot.providers)),
         lost_providers=tuple(_lost_providers(desired, snapshot)),
         inventories=inventories,
-        allocations=tuple((consumer, amounts) for consumer, amounts in used if amounts),
-        gone_consumers=(
-            *(consumer for consumer, amounts in used if not amounts),
-            *_gone_consumers(desired, snapshot),
+        allocations=(
+            *_changed_allocations(to_compare, snapshot, classes),
+            *(LedgerEntry(consumer, {}) for consumer in _gone_consumers(desired, snapshot)),
         ),
     )
 
@@ -213,7 +196,7 @@ def _classes_after(
 
 def _consumers_to_compare(
     desired: DesiredState, snapshot: LedgerSnapshot, changed: _Inventories, synced: SyncedState | None
-) -> Iterator[DesiredConsumer]:
+) -> Iterator[LedgerEntry]:
     """Yield the consumers that are desired otherwise, or stand otherwise in the ledger, than when synced."""
     if synced is None or changed or snapshot.inventories is not synced.snapshot.inventories:
         yield from desired.consumers.values()
@@ -225,15 +208,15 @@ def _consumers_to_compare(
 
 
 def _changed_allocations(
-    consumers: Iterable[DesiredConsumer], snapshot: LedgerSnapshot, classes: Mapping[str, Collection[str]]
-) -> Iterator[DesiredConsumer]:
+    consumers: Iterable[LedgerEntry], snapshot: LedgerSnapshot, classes: Mapping[str, Collection[str]]
+) -> Iterator[LedgerEntry]:
     """Yield the consumers whose allocations differ. Classes without an inventory cannot be allocated."""
     for consumer, amounts in consumers:
         known = snapshot.consumers.get(consumer.uuid)
         if known is None or not known.is_claim:
             wanted = of_known_classes(amounts, classes)
             if wanted != snapshot.allocations.get(consumer.uuid, {}):
-                yield DesiredConsumer(replace(consumer, generation=known.generation if known else 0), wanted)
+                yield LedgerEntry(replace(consumer, generation=known.generation if known else 0), wanted)
 
 
 def _gone_consumers(desired: DesiredState, snapshot: LedgerSnapshot) -> Iterator[Consumer]:

@@ -15,8 +15,10 @@ from ganeti_htools.nursery import open_nursery
 from ganeti_htools.planning.view import View
 from htoolsd.config.settings import Settings
 from htoolsd.follow import untagged_inventories
-from htoolsd.follow.diff import LedgerUpdater, SyncedState
+from htoolsd.follow.desired_state import SyncedState
+from htoolsd.follow.diff import LedgerUpdater
 from htoolsd.follow.reserved import reservations
+from htoolsd.follow.resources import CountingRules
 from htoolsd.store.records import Consumer, LedgerError, UnavailableError, full_name, plan_name
 from htoolsd.store.worker import LIMIT, LedgerWorker
 from htoolsd.sync.reserved_room import Reservations
@@ -40,7 +42,7 @@ class Reconciler:
         self._sync = sync
         self._ledger = ledger
         self._trigger = Trigger()
-        self._updater = LedgerUpdater(View().static_kvm_node_memory)
+        self._updater = LedgerUpdater()
         self.synced: SyncedState | None = None  # the cluster and the ledger when they last agreed
         self._behind_since: float | None = None  # when a change came that is not written yet
         self._running_plans: Callable[[], Collection[str]] | None = None
@@ -101,7 +103,7 @@ class Reconciler:
 
         def read(ledger: "Ledger") -> tuple[SyncedState, Reservations]:
             new = SyncedState(synced.desired, ledger.refresh(synced.snapshot, providers))
-            return new, reservations(*new)
+            return new, reservations(new)
 
         await self._use(*await self._ledger.claims.do(read, limit, probe=False))
 
@@ -163,14 +165,13 @@ class Reconciler:
         if self._opened != self._ledger.opened:
             self._opened = self._ledger.opened
             self._updater.forget()
-        self._updater.limits_vcpus = self._settings.now.limits_vcpus
-        synced = self._updater.apply(ledger, cluster, name)
+        rules = CountingRules(View().static_kvm_node_memory, self._settings.now.limits_vcpus)
+        synced = self._updater.apply(ledger, cluster, name, rules)
         ended = [] if running is None else [plan for plan in _plans(synced) if plan.name not in running]
-        for plan in ended:
-            ledger.release(plan.uuid)
         if ended:
-            synced = self._updater.apply(ledger, cluster, name)
-        return synced, reservations(*synced)
+            ledger.release_unless_renewed(ended)
+            synced = self._updater.apply(ledger, cluster, name, rules)
+        return synced, reservations(synced)
 
     async def _use(self, synced: SyncedState, reserved: Reservations) -> None:
         """Have decisions count a state of the ledger."""

@@ -18,22 +18,22 @@ from ganeti_htools.model.resource_usage import local_unit_classes, usage_on
 from ganeti_htools.model.storage import TYPE_OF, DesiredUnit
 from ganeti_htools.model.units import Units, unit_on
 from ganeti_htools.model.units_in_use import pools_of_tags, units_in_use
-from htoolsd.store.records import Allocations, Amounts, Provider, full_name, provider_uuid
+from htoolsd.store.records import Allocations, Consumer, LedgerEntry, Provider, full_name, provider_uuid
 
 # Pairs of primary and secondary node, in the order in which an instance moves to them.
 Stations = Sequence[tuple[str, str | None]]
 
 
 class DesiredProvider(NamedTuple):
-    """A provider with its inventories (None: unknown now), and the amounts that it uses itself.
+    """A provider with its inventories (None: unknown now), and a node as a consumer of its own resources.
 
-    ``shared`` marks a pool that other clusters may report as well. ``tagged`` are the inventories that tags
-    set.
+    A node has one uuid as both. ``shared`` marks a pool that other clusters may report as well. ``tagged``
+    are the inventories that tags set.
     """
 
     provider: Provider
     inventories: Mapping[str, Inventory] | None
-    own_use: Amounts
+    own_use: LedgerEntry | None = None
     shared: bool = False
     tagged: Mapping[str, Inventory] = MappingProxyType({})
 
@@ -49,10 +49,25 @@ class NodeResources(NamedTuple):
     exclusive: bool
 
 
+class CountingRules(NamedTuple):
+    """How nodes count.
+
+    ``static_kvm_node_memory``: see :func:`.derive.derive`. ``limits_vcpus``: an instance gets at most as many
+    virtual CPUs as its node has CPUs.
+    """
+
+    static_kvm_node_memory: int = 0
+    limits_vcpus: bool = False
+
+
+DEFAULT_RULES = CountingRules()
+
+
 class ClusterResources(NamedTuple):
     """The resources of a ``cluster`` (its name): by node, and the provider names of shared pools."""
 
     cluster: str
+    rules: CountingRules
     units: Units
     nodes: Mapping[str, NodeResources]
     shared: Mapping[DesiredUnit, str]
@@ -62,13 +77,13 @@ class ClusterResources(NamedTuple):
         return self.shared.get(unit) or full_name(self.cluster, str(unit))
 
 
-def cluster_resources(cluster: Cluster, name: str) -> ClusterResources:
+def cluster_resources(cluster: Cluster, name: str, rules: CountingRules = DEFAULT_RULES) -> ClusterResources:
     """Return the resources of a cluster. ``name`` is the cluster's."""
     units = units_in_use(cluster)
     classes = local_unit_classes(units)
     nodes = {node.name: _node_resources(node, units, classes, name) for node in cluster.nodes}
     shared = {pool.unit: pool.provider for pool in cluster.pools if pool.provider}
-    return ClusterResources(name, units, nodes, shared)
+    return ClusterResources(name, rules, units, nodes, shared)
 
 
 def _node_resources(
@@ -79,25 +94,23 @@ def _node_resources(
     return NodeResources(provider_uuid(full_name(cluster, node.name)), present, node.excl_stor)
 
 
-def node_providers(
-    cluster: Cluster,
-    resources: ClusterResources,
-    static_kvm_node_memory: int = 0,
-    limits_vcpus: bool = False,
-) -> dict[str, DesiredProvider]:
-    """Return the providers of nodes by uuid; the last two arguments as in :func:`.desired_state`."""
+def node_providers(cluster: Cluster, resources: ClusterResources) -> dict[str, DesiredProvider]:
+    """Return the providers of nodes by uuid."""
     policies = {group.uuid: group.ipolicy for group in cluster.groups}
-    found = {}
+    static, found = resources.rules.static_kvm_node_memory, {}
     for node in cluster.nodes:
         own = resources.nodes[node.name]
         provider = Provider(own.provider, full_name(resources.cluster, node.name))
         inventories = (
             _node_inventories(node, own, resources.units, policies[node.group]) if node.t_mem else None
         )
-        if limits_vcpus and inventories and VCPU in inventories:
+        if resources.rules.limits_vcpus and inventories and VCPU in inventories:
             inventories[VCPU] = replace(inventories[VCPU], max_unit=max(1, inventories[VCPU].total))
-        memory = static_kvm_node_memory if static_kvm_node_memory and node.hypervisor == "kvm" else node.n_mem
-        own_use = {name: used for name, used in ((MEMORY, memory), (VCPU, node.n_cpu)) if used > 0}
+        memory = static if static and node.hypervisor == "kvm" else node.n_mem
+        amounts = {name: used for name, used in ((MEMORY, memory), (VCPU, node.n_cpu)) if used > 0}
+        own_use = None
+        if amounts and inventories is not None:
+            own_use = LedgerEntry(Consumer(own.provider, provider.name, "node"), {own.provider: amounts})
         tagged = _marked(inventories_in_tags(node.tags))
         found[own.provider] = DesiredProvider(provider, inventories, own_use, tagged=tagged)
     return found
@@ -147,7 +160,7 @@ def pool_providers(
         provider = Provider(provider_uuid(name), name, can_host=False)
         shared = pool in resources.shared
         tagged = {} if shared or pool not in settings else {POOL: settings[pool]}
-        found[provider.uuid] = DesiredProvider(provider, inventories, {}, shared, _marked(tagged))
+        found[provider.uuid] = DesiredProvider(provider, inventories, None, shared, _marked(tagged))
     return found
 
 

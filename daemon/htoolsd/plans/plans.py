@@ -35,7 +35,7 @@ from ganeti_htools.nursery import open_nursery
 from ganeti_htools.planning.plan import OnChange
 from ganeti_htools.sources.source import describe_silent
 from htoolsd.claims.plan_claims import PlanClaims
-from htoolsd.follow.diff import SyncedState
+from htoolsd.follow.desired_state import SyncedState
 from htoolsd.plans.plan import Caller, Plan, PlanState, plan_from_json, read_plans
 from htoolsd.plans.plan_turn import PlanTurn
 from htoolsd.sync.sync import Sync

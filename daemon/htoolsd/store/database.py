@@ -53,7 +53,8 @@ class LedgerDatabase:
             self._engine = _postgresql(parsed) if parsed.drivername == "postgresql" else _sqlite(parsed)
         self._name = display_url(url)
         self._sockets = _Sockets(self._engine) if parsed.drivername == "postgresql" else None
-        self._file = _FileIdentity(parsed.database) if parsed.database and self._sockets is None else None
+        self._path = parsed.database if self._sockets is None else None
+        self._file = _file_at(self._path) if self._path else None
         self._writing = self._engine.execution_options(writes=True)
         # A transaction sees the database at one moment; SQLite ensures that anyway.
         isolation = {"isolation_level": "REPEATABLE READ"} if self._engine.name == "postgresql" else {}
@@ -79,7 +80,7 @@ class LedgerDatabase:
 
     def check_file(self) -> None:
         """Raise UnavailableError if the file has been removed or replaced since it was opened."""
-        if self._file is not None and not self._file.is_there():
+        if self._path and _file_at(self._path) != self._file:
             raise UnavailableError(f"{self._name}: removed or replaced while htoolsd was using it")
 
     @contextmanager
@@ -257,22 +258,13 @@ class _Sockets:
                     each.shutdown(SHUT_RDWR)
 
 
-class _FileIdentity:
-    """The file at a path, as it was at first."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._first = self._present()
-
-    def is_there(self) -> bool:
-        return self._present() == self._first
-
-    def _present(self) -> tuple[int, int] | None:
-        try:
-            found = os.stat(self._path)
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
+def _file_at(path: str) -> tuple[int, int] | None:
+    """Return the device and inode of a file, None without a file."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 @contextmanager

@@ -5,7 +5,7 @@ The terms are those of OpenStack Placement.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 from uuid import NAMESPACE_URL, uuid5
 
 from ganeti_htools.model.errors import HtoolsError, on_one_line
@@ -55,14 +55,11 @@ class Consumer:
         return self.promised is not None or self.kind not in EXISTING_KINDS
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceAllocation:
-    """The amount of a resource class that a consumer has of a provider (both by uuid)."""
+class LedgerEntry(NamedTuple):
+    """A consumer and its allocations."""
 
-    provider: str
-    consumer: str
-    resource_class: str
-    used: int
+    consumer: Consumer
+    allocations: Allocations
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +88,13 @@ class LedgerChanges:
     ``providers`` are new, renamed, or changed in whether they host instances. ``lost_providers`` (uuids) are
     deleted with their inventories and allocations. ``inventories``, by provider and class, set ``total`` and
     ``allocation_ratio``, and all figures of those in tags; all else is the administrator's. None removes the
-    inventory. ``allocations``
-    replace all that the consumer had. ``gone_consumers`` are deleted with their allocations.
+    inventory. ``allocations`` replace all that the consumer had; one without any is deleted.
     """
 
     providers: tuple[Provider, ...] = ()
     lost_providers: tuple[str, ...] = ()
     inventories: Mapping[str, Mapping[str, Inventory | None]] = field(default_factory=dict)
-    allocations: tuple[tuple[Consumer, Allocations], ...] = ()
-    gone_consumers: tuple[Consumer, ...] = ()
+    allocations: tuple[LedgerEntry, ...] = ()
 
 
 class LedgerError(HtoolsError):
@@ -126,13 +121,7 @@ class ConflictError(LedgerError):
 
 
 class CapacityError(LedgerError):
-    """A provider lacks the requested amount; ``free`` is the amount of the class that is still free."""
-
-    def __init__(self, provider: str, resource_class: str, free: int, text: str) -> None:
-        super().__init__(f"{provider}: {resource_class}: {text}")
-        self.provider = provider
-        self.resource_class = resource_class
-        self.free = free
+    """A provider lacks the requested amount."""
 
 
 def full_name(cluster: str, name: str) -> str:

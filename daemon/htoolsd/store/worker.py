@@ -39,15 +39,37 @@ _OPENING = 30.0  # seconds after the start in which the database may not be open
 _CLOSING = 2.0  # seconds that the end of the daemon waits for the database
 
 
+class Outages:
+    """The threads that cannot use the database: the log has a line before the first and after the last."""
+
+    def __init__(self) -> None:
+        self._threads = set[LedgerThread]()
+        self._lock = threading.Lock()
+
+    def note(self, thread: "LedgerThread", error: str | None) -> None:
+        """Note that a thread cannot use the database, or that it can again (None)."""
+        with self._lock:
+            before = bool(self._threads)
+            if error is not None:
+                self._threads.add(thread)
+                if not before:
+                    _log.error("ledger unavailable", error=error)
+            else:
+                self._threads.discard(thread)
+                if before and not self._threads:
+                    _log.info("ledger available again")
+
+
 class LedgerThread:
     """A thread with a connection of its own, which is opened for the first work.
 
-    ``report`` is called when ``error``, the reason why the database is unavailable, has changed.
+    ``error`` is the reason why the database is unavailable. ``opened`` is the number of connections so far:
+    after a new one, the content may be another.
     """
 
-    def __init__(self, url: str, report: Callable[[], object]) -> None:
+    def __init__(self, url: str, outages: Outages) -> None:
         self._url = url
-        self._report = report
+        self._outages = outages
         self._ledger: Ledger | None = None
         self._turn = trio.CapacityLimiter(1)
         self._retry_at = 0.0  # of time.monotonic
@@ -56,7 +78,7 @@ class LedgerThread:
         self._ending = False
         self.error: str | None = None
         self.conflicts = 0
-        self.opened = 0  # the number of connections so far: each may lead to another content
+        self.opened = 0
 
     async def do(self, work: Work[T], limit: float = LIMIT, probe: bool = True) -> T:
         """Return the result of work, which the thread does after all earlier work.
@@ -95,7 +117,7 @@ class LedgerThread:
         if error is not None:
             self._retry_at = time.monotonic() + _REST
         self.error = error
-        self._report()
+        self._outages.note(self, error)
 
     def _run(self, work: Work[T], limit: float) -> T:
         self._refuse()
@@ -138,37 +160,21 @@ class LedgerThread:
             self._ledger = None
 
 
-class LedgerWorker:
-    """Runs work on the ledger at a URL.
+class LedgerWorker(LedgerThread):
+    """The thread for all work on the ledger at a URL but claims of decisions.
 
-    ``claims`` is the thread for claims of decisions. Only with a ``shared`` database it is another one.
-    ``ends`` are those of claims made by hand.
+    Those have the thread ``claims``; only with a ``shared`` database it is another one. ``ends`` are those of
+    claims made by hand.
     """
 
     def __init__(self, url: str) -> None:
-        self._url = url
-        self._thread = LedgerThread(url, self._report)
+        outages = Outages()
+        super().__init__(url, outages)
         self.shared = not is_file(url)
-        self.claims = LedgerThread(url, self._report) if self.shared else self._thread
+        self.claims = LedgerThread(url, outages) if self.shared else self
         self.ends = ClaimEnds()
-        self._reporting = threading.Lock()
-        self._reported = False
         self._defect = ""
         self._started = time.monotonic()
-
-    @property
-    def error(self) -> str | None:
-        """Why the database is unavailable."""
-        return self._thread.error or self.claims.error
-
-    @property
-    def opened(self) -> int:
-        """The number of connections so far. After a new one, the content may be another."""
-        return self._thread.opened
-
-    async def do(self, work: Work[T], limit: float = LIMIT, probe: bool = True) -> T:
-        """Return the result of work that may take its time. See :meth:`LedgerThread.do`."""
-        return await self._thread.do(work, limit, probe)
 
     async def run(self) -> None:
         """Release expired claims until cancelled; then close the database."""
@@ -177,7 +183,7 @@ class LedgerWorker:
                 await self._release_expired()
                 await trio.sleep(_EXPIRY)
         finally:
-            for thread in {self._thread, self.claims}:
+            for thread in {self, self.claims}:
                 await thread.close()
 
     async def status(self) -> dict[str, Any]:
@@ -191,12 +197,11 @@ class LedgerWorker:
                 error = f"no answer within {_COUNTING:g} s"
         except Exception as defect:  # of ours, or of the database; the status reports it
             error = self._note_defect(defect)
-        conflicts = self._thread.conflicts + (self.claims.conflicts if self.shared else 0)
         return {
             "database": display_url(self._url),
-            "error": self.error or error,
+            "error": self.error or self.claims.error or error,
             **counts,
-            "conflicts": conflicts,
+            "conflicts": sum(thread.conflicts for thread in {self, self.claims}),
         }
 
     async def _release_expired(self) -> None:
@@ -219,13 +224,3 @@ class LedgerWorker:
             _log.error("ledger work failed", exc_info=defect)
         self._defect = text
         return text
-
-    def _report(self) -> None:
-        """Log when the database has become unavailable, and when it is available again."""
-        with self._reporting:
-            error, reported = self.error, self._reported
-            self._reported = error is not None
-            if error is not None and not reported:
-                _log.error("ledger unavailable", error=error)
-            elif error is None and reported:
-                _log.info("ledger available again")

@@ -11,7 +11,7 @@ from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.model.inventory import Inventory
 from htoolsd.api.ledger import LedgerMethods
 from htoolsd.store.ledger import Ledger
-from htoolsd.store.records import Consumer, LedgerChanges, Provider, consumer_uuid, provider_uuid
+from htoolsd.store.records import Consumer, LedgerChanges, LedgerEntry, Provider, consumer_uuid, provider_uuid
 from tests.support.settings import change, settings
 from tests.support.workers import PatientWorker
 
@@ -27,7 +27,9 @@ THERE = LedgerChanges(
         OTHER: {"MEMORY_MB": Inventory(500)},
         POOL: {"CUSTOM_DISK_MIB": Inventory(10_000)},
     },
-    allocations=((Consumer(consumer_uuid("c/web"), "c/web", "instance"), {NODE: {"MEMORY_MB": 100}}),),
+    allocations=(
+        LedgerEntry(Consumer(consumer_uuid("c/web"), "c/web", "instance"), {NODE: {"MEMORY_MB": 100}}),
+    ),
 )
 
 

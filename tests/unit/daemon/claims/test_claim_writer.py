@@ -26,13 +26,14 @@ from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
 from ganeti_htools.model.types import DiskTemplate, Status
 from htoolsd.claims.claim_writer import ClaimWriter
 from htoolsd.claims.claims import Claims
-from htoolsd.follow.desired_state import desired_state
-from htoolsd.follow.diff import SyncedState, diff
+from htoolsd.follow.desired_state import SyncedState, desired_state
+from htoolsd.follow.diff import diff
 from htoolsd.store.ledger import Ledger
 from htoolsd.store.records import Consumer, consumer_uuid, provider_uuid
 from htoolsd.store.worker import LedgerWorker
 from htoolsd.sync.job_queue import PendingWork
 from tests.support.by_hand import cluster, instance
+from tests.support.ledgers import standing
 from tests.support.settings import change, settings
 from tests.support.workers import close
 
@@ -266,11 +267,11 @@ async def test_ended_claim_counts_until_the_ledger_follows_ganeti(path: Path, mo
         for name in ("new", "failed"):
             here.claims.cancel(name)
         await round_of(here)
-        usage = await here.worker.do(lambda ledger: ledger.usage(A))
+        usage = await here.worker.do(lambda ledger: standing(ledger, A).used)
         assert (usage[MEMORY], await here.memory()) == (2000, {})
         here.view.cluster = here.view.of(promise("new").row)
         await here.view.reconcile()
-        usage = await here.worker.do(lambda ledger: ledger.usage(A))
+        usage = await here.worker.do(lambda ledger: standing(ledger, A).used)
         assert usage[MEMORY] == 1000
 
 

@@ -24,6 +24,7 @@ from htoolsd.store.ledger import Ledger
 from htoolsd.store.records import Allocations, Consumer, consumer_uuid, provider_uuid
 from htoolsd.store.worker import LedgerWorker
 from htoolsd.sync.sync import Sync
+from tests.support.ledgers import standing
 from tests.support.memory_ganeti import MemoryGaneti, following, ganeti
 from tests.support.policies import none_again
 from tests.support.settings import settings
@@ -200,8 +201,8 @@ async def test_claim_needs_the_generations_of_its_own_review(
         uuid = provider_uuid(f"{here.sync.model.name}/{target}")
 
         def reserve(ledger: Ledger) -> None:
-            inventory = replace(ledger.inventories(uuid)["MEMORY_MB"], reserved=500)
-            ledger.set_inventory(uuid, ledger.provider(uuid).generation, "MEMORY_MB", inventory)
+            inventory = replace(standing(ledger, uuid).inventories["MEMORY_MB"], reserved=500)
+            ledger.set_inventory(uuid, standing(ledger, uuid).provider.generation, "MEMORY_MB", inventory)
 
         await here.worker.do(reserve)
         _, theirs = await here.claims.available_cluster()

@@ -15,6 +15,7 @@ from htoolsd.follow.diff import diff
 from htoolsd.store.ledger import Ledger
 from htoolsd.store.records import Consumer, UnknownError, consumer_uuid, provider_uuid
 from tests.support import by_hand
+from tests.support.ledgers import standing
 
 GPU, RBD = "CUSTOM_GPU", DesiredUnit(StorageType.RADOS, "rbd")
 FIGURES = {"node1": Inventory(4), "node2": Inventory(8, max_unit=2), "node3": Inventory(4, 3)}
@@ -35,7 +36,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
     made = Ledger(f"sqlite:///{tmp_path}/ledger.sqlite")
     made.apply(diff(desired_state(small_cluster(), "c"), made.snapshot()))
     for name, inventory in FIGURES.items():
-        provider = made.provider(provider_uuid(f"c/{name}"))
+        provider = standing(made, provider_uuid(f"c/{name}")).provider
         made.set_inventory(provider.uuid, provider.generation, GPU, inventory)
     yield made
     made.close()
@@ -73,7 +74,7 @@ def test_best_is_the_node_of_which_the_largest_share_stays_free(ledger: Ledger) 
 
 
 def test_scarcest_of_several_classes_decides_the_order(ledger: Ledger) -> None:
-    memory = ledger.inventories(provider_uuid("c/node2"))["MEMORY_MB"].capacity
+    memory = standing(ledger, provider_uuid("c/node2")).inventories["MEMORY_MB"].capacity
     claim(ledger, "tests", "node2", MEMORY_MB=memory * 9 // 10)
     assert found(ledger, CUSTOM_GPU=1, MEMORY_MB=1) == ["node1", "node2", "node3"]
 

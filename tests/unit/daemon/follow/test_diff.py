@@ -9,11 +9,13 @@ from ganeti_htools.model.cluster import Cluster, Disk, Instance
 from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate, Status
-from htoolsd.follow.desired_state import desired_state
-from htoolsd.follow.diff import LedgerUpdater, SyncedState, diff
+from htoolsd.follow.desired_state import SyncedState, desired_state
+from htoolsd.follow.diff import LedgerUpdater, diff
+from htoolsd.follow.resources import CountingRules
 from htoolsd.store.ledger import Ledger
 from htoolsd.store.records import Consumer, LedgerChanges, consumer_uuid, provider_uuid
 from tests.support import by_hand
+from tests.support.ledgers import standing
 
 SIZES = {"node1": 10_000, "node2": 10_000, "node3": 10_000}
 SAN = DesiredUnit(StorageType.EXT, "san")
@@ -52,20 +54,18 @@ def follow(ledger: Ledger, now: Cluster, name: str = "c1", synced: SyncedState |
 def used(ledger: Ledger, name: str) -> dict[str, Mapping[str, int]]:
     """Return the allocations of a consumer, by the names of providers."""
     names = {each.uuid: each.name for each in ledger.providers()}
-    found: dict[str, dict[str, int]] = {}
-    for each in ledger.allocations(consumer=consumer_uuid(name)):
-        found.setdefault(names[each.provider], {})[each.resource_class] = each.used
-    return dict(found)
+    found = ledger.snapshot().allocations.get(consumer_uuid(name), {})
+    return {names[uuid]: amounts for uuid, amounts in found.items()}
 
 
 def inventory(ledger: Ledger, provider: str, name: str) -> Inventory | None:
-    return ledger.inventories(provider_uuid(provider)).get(name)
+    return standing(ledger, provider_uuid(provider)).inventories.get(name)
 
 
 def administer(ledger: Ledger, provider: str, name: str, **figures: Any) -> None:
     """Set figures of a provider's inventory."""
-    known = ledger.provider(provider_uuid(provider))
-    here = ledger.inventories(known.uuid).get(name, Inventory(0))
+    known = standing(ledger, provider_uuid(provider)).provider
+    here = standing(ledger, known.uuid).inventories.get(name, Inventory(0))
     ledger.set_inventory(known.uuid, known.generation, name, replace(here, **figures))
 
 
@@ -83,7 +83,9 @@ class TestChanges:
         assert [each.name for each in ledger.providers()] == ["c1/node1", "c1/node2", "c1/node3"]
         assert inventory(ledger, "c1/node3", "MEMORY_MB") == Inventory(10_000)
         assert used(ledger, "c1/web1")["c1/node1"]["MEMORY_MB"] == 1000
-        assert ledger.usage(provider_uuid("c1/node1"))["VCPU"] == 2  # the instance's, and the node's own
+        assert (
+            standing(ledger, provider_uuid("c1/node1")).used["VCPU"] == 2
+        )  # the instance's, and the node's own
 
     def test_changed_instance_touches_only_its_nodes(self, ledger: Ledger) -> None:
         synced = follow(ledger, cluster(web(1), web(2)))
@@ -125,7 +127,7 @@ class TestChanges:
         follow(ledger, cluster())
         follow(ledger, by_hand.cluster(SIZES | {"node1": 0}, []))
         assert inventory(ledger, "c1/node1", "MEMORY_MB") == Inventory(10_000)
-        assert ledger.usage(provider_uuid("c1/node1")) == {"VCPU": 1}
+        assert standing(ledger, provider_uuid("c1/node1")).used == {"VCPU": 1}
 
     def test_storage_unit_is_added_and_removed(self, ledger: Ledger) -> None:
         row = replace(web(1), disks=(Disk(1000, unit=SSD),))
@@ -183,7 +185,7 @@ class TestPromises:
         claim(ledger, "c1/web1", "c1/node1", MEMORY_MB=1000)
         follow(ledger, cluster(web(1, status=Status.DOWN)))
         assert used(ledger, "c1/web1") == {"c1/node1": {"MEMORY_MB": 1000}}
-        ledger.release(consumer_uuid("c1/web1"))
+        ledger.release(*ledger.consumers(consumer_uuid("c1/web1")))
         follow(ledger, cluster(web(1, status=Status.DOWN)))
         assert "MEMORY_MB" not in used(ledger, "c1/web1")["c1/node1"]
 
@@ -201,7 +203,7 @@ class TestPromises:
         left = by_hand.cluster({"node1": 10_000, "node2": 10_000}, [])
         follow(ledger, left)
         assert used(ledger, "c1/web1") == {"c1/node3": {"MEMORY_MB": 1000}}
-        ledger.release(consumer_uuid("c1/web1"))
+        ledger.release(*ledger.consumers(consumer_uuid("c1/web1")))
         follow(ledger, left)
         assert [each.name for each in ledger.providers()] == ["c1/node1", "c1/node2"]
 
@@ -225,7 +227,7 @@ class TestSeveralClusters:
     def test_pool_counts_the_use_of_both_clusters(self, ledger: Ledger) -> None:
         follow(ledger, self.on_san("web1", 100, 1000), "c1")
         follow(ledger, self.on_san("web1", 250, 1000), "c2")
-        assert ledger.usage(provider_uuid("san")) == {"CUSTOM_DISK_MIB_POOL": 350}
+        assert standing(ledger, provider_uuid("san")).used == {"CUSTOM_DISK_MIB_POOL": 350}
         assert inventory(ledger, "san", "CUSTOM_DISK_MIB_POOL") == Inventory(1000)
 
     def test_different_pool_sizes_are_not_written_endlessly(self, ledger: Ledger) -> None:
@@ -318,9 +320,9 @@ def test_cpus_of_a_node_limit_the_virtual_cpus_of_an_instance_while_that_is_want
     larger = replace(first, nodes=tuple(replace(each, t_cpu=96.0) for each in first.nodes))
 
     def largest(now: Cluster, limits_vcpus: bool) -> list[int | None]:
-        updater.limits_vcpus = limits_vcpus
-        updater.apply(ledger, now, "c1")
-        assert updater.apply(ledger, now, "c1").snapshot == ledger.snapshot()
+        rules = CountingRules(limits_vcpus=limits_vcpus)
+        updater.apply(ledger, now, "c1", rules)
+        assert updater.apply(ledger, now, "c1", rules).snapshot == ledger.snapshot()
         found = (inventory(ledger, f"c1/{name}", "VCPU") for name in SIZES)
         return [each.max_unit for each in found if each is not None]
 

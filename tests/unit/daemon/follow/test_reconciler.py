@@ -17,6 +17,7 @@ from htoolsd.store.ledger import Ledger
 from htoolsd.store.records import Consumer, consumer_uuid, provider_uuid
 from htoolsd.store.worker import LedgerWorker
 from htoolsd.sync.sync import Sync
+from tests.support.ledgers import standing
 from tests.support.memory_ganeti import MemoryGaneti, following, ganeti
 from tests.support.settings import settings
 from tests.support.workers import close
@@ -38,14 +39,14 @@ class Parts:
     async def used(self, node: str, name: str) -> int:
         """Return the used amount of a node's class."""
         uuid = provider_uuid(f"{self.sync.model.name}/{node}")
-        return (await self.worker.do(lambda ledger: ledger.usage(uuid))).get(name, 0)
+        return (await self.worker.do(lambda ledger: standing(ledger, uuid).used)).get(name, 0)
 
     async def reserve(self, node: str, name: str, inventory: Inventory) -> None:
         """Set figures of a node's inventory."""
         uuid = provider_uuid(f"{self.sync.model.name}/{node}")
 
         def work(ledger: Ledger) -> None:
-            ledger.set_inventory(uuid, ledger.provider(uuid).generation, name, inventory)
+            ledger.set_inventory(uuid, standing(ledger, uuid).provider.generation, name, inventory)
 
         await self.worker.do(work)
 
@@ -131,7 +132,7 @@ async def test_claims_of_plans_are_reserved(autojump_clock: MockClock, tmp_path:
         await made.worker.do(lambda ledger: ledger.claim(plan, wanted, {}))
         await made.reconciler.reconcile()
         assert made.inventories(node)["MEMORY_MB"].reserved == 700
-        await made.worker.do(lambda ledger: ledger.release(plan.uuid))
+        await made.worker.do(lambda ledger: ledger.release(plan))
         await made.reconciler.reconcile()
         assert made.inventories(node) == {}
 

@@ -11,8 +11,15 @@ from ganeti_htools.model.policy import DEFAULT_IPOLICY
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate, Status
 from htoolsd.follow.desired_state import desired_state
-from htoolsd.follow.resources import DesiredProvider, Stations, cluster_resources, instance_use, move_needs
-from htoolsd.store.records import provider_uuid
+from htoolsd.follow.resources import (
+    CountingRules,
+    DesiredProvider,
+    Stations,
+    cluster_resources,
+    instance_use,
+    move_needs,
+)
+from htoolsd.store.records import Amounts, provider_uuid
 from tests.support import by_hand
 
 XEN, SSD = (DesiredUnit(StorageType.LVM_VG, key) for key in ("xenvg", "ssdvg"))
@@ -22,7 +29,7 @@ HOME = DesiredUnit(StorageType.SHARED_FILE, "/srv/home")
 
 def provided(cluster: Cluster, static: int = 0) -> dict[str, DesiredProvider]:
     """Return the providers of the cluster c1 by name."""
-    found = desired_state(cluster, "c1", static).providers
+    found = desired_state(cluster, "c1", CountingRules(static)).providers
     for uuid, offer in found.items():
         assert uuid == offer.provider.uuid == provider_uuid(offer.provider.name)
     return {offer.provider.name: offer for offer in found.values()}
@@ -40,6 +47,12 @@ def of_node1(**facts: Any) -> dict[str, Inventory]:
     return dict(found)
 
 
+def own_use(provider: DesiredProvider) -> Amounts:
+    """Return what a node uses of itself."""
+    assert provider.own_use is not None
+    return provider.own_use.allocations[provider.provider.uuid]
+
+
 class TestNodes:
     """A node is a provider of what Ganeti reports."""
 
@@ -52,7 +65,7 @@ class TestNodes:
             "CUSTOM_SPINDLES": Inventory(64, allocation_ratio=32.0),
             "CUSTOM_DISK_MIB_LVM_VG": Inventory(900_000),
         }
-        assert found.own_use == {"MEMORY_MB": 500, "VCPU": 2}
+        assert own_use(found) == {"MEMORY_MB": 500, "VCPU": 2}
 
     def test_ratios_are_those_of_the_group(self) -> None:
         policy = replace(DEFAULT_IPOLICY, vcpu_ratio=2.5, spindle_ratio=3.0)
@@ -79,10 +92,10 @@ class TestNodes:
 
     def test_static_memory_replaces_that_of_kvm_nodes(self) -> None:
         cluster = by_hand.cluster({"node1": 10_000}, [], n_mem=7000, hypervisor="kvm")
-        assert provided(cluster)["c1/node1"].own_use["MEMORY_MB"] == 7000
-        assert provided(cluster, 4096)["c1/node1"].own_use["MEMORY_MB"] == 4096
+        assert own_use(provided(cluster)["c1/node1"])["MEMORY_MB"] == 7000
+        assert own_use(provided(cluster, 4096)["c1/node1"])["MEMORY_MB"] == 4096
         xen = by_hand.cluster({"node1": 10_000}, [], n_mem=7000, hypervisor="xen-pvm")
-        assert provided(xen, 4096)["c1/node1"].own_use["MEMORY_MB"] == 7000
+        assert own_use(provided(xen, 4096)["c1/node1"])["MEMORY_MB"] == 7000
 
 
 class TestDisks:

@@ -111,7 +111,7 @@ async def test_defect_of_the_program_sets_nothing_aside(tmp_path: Path) -> None:
     worker = LedgerWorker(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
 
     def defect(ledger: Ledger) -> None:
-        with ledger._database.reading():
+        with ledger.reading():
             raise ValueError("of ours")
 
     with pytest.raises(UnavailableError, match="unusable content"):

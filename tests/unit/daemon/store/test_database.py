@@ -19,12 +19,20 @@ from sqlalchemy import create_engine, text
 
 from ganeti_htools.model.inventory import Inventory
 from htoolsd.store import database as ledger_database
-from htoolsd.store.allocation import claim
+from htoolsd.store.claiming import claim
 from htoolsd.store.database import LedgerDatabase
+from htoolsd.store.generations import raise_generations
 from htoolsd.store.ledger import Ledger
-from htoolsd.store.provider import raise_generations
-from htoolsd.store.records import ConflictError, Consumer, LedgerChanges, Provider, UnavailableError
+from htoolsd.store.records import (
+    ConflictError,
+    Consumer,
+    LedgerChanges,
+    LedgerEntry,
+    Provider,
+    UnavailableError,
+)
 from htoolsd.store.tables import metadata
+from tests.support.ledgers import standing
 from tests.support.postgresql import Server
 from tests.support.programs import wait_until
 
@@ -43,7 +51,7 @@ WEB = Consumer("web", "c/web", "instance")
 MEMORY = LedgerChanges(
     providers=(Provider("node", "c/node"),),
     inventories={"node": {"MEMORY_MB": Inventory(100)}},
-    allocations=((WEB, {"node": {"MEMORY_MB": 10}}),),
+    allocations=(LedgerEntry(WEB, {"node": {"MEMORY_MB": 10}}),),
 )
 
 
@@ -108,7 +116,7 @@ def test_inventories_of_the_first_schema_are_in_no_tag(ledger_url: str, tmp_path
             connection.execute(text(f"INSERT INTO {row}"))
     engine.dispose()
     ledger = Ledger(ledger_url)
-    assert ledger.inventories("node") == {"CUSTOM_GPU": Inventory(4, 1)}
+    assert standing(ledger, "node").inventories == {"CUSTOM_GPU": Inventory(4, 1)}
     ledger.close()
 
 
@@ -261,18 +269,20 @@ def test_unavailable_when_file_is_damaged(tmp_path: Path) -> None:
 def test_unavailable_when_disk_is_full(tmp_path: Path) -> None:
     ledger = Ledger(sqlite_url(tmp_path / "ledger"))
     ledger.apply(MEMORY)
-    with ledger._database.reading() as connection:
+    with ledger.reading() as connection:
         connection.exec_driver_sql("PRAGMA max_page_count = 1")  # of this connection, which is used again
-    many = tuple((Consumer(f"{n}", "c" * 500, "instance"), {"node": {"MEMORY_MB": 1}}) for n in range(500))
+    many = tuple(
+        LedgerEntry(Consumer(f"{n}", "c" * 500, "instance"), {"node": {"MEMORY_MB": 1}}) for n in range(500)
+    )
     with pytest.raises(UnavailableError, match=r"database or disk is full$"):
         ledger.apply(LedgerChanges(allocations=many))
-    assert ledger.usage("node") == {"MEMORY_MB": 10}
+    assert standing(ledger, "node").used == {"MEMORY_MB": 10}
     ledger.close()
 
 
 def test_unavailable_when_disk_is_read_only(tmp_path: Path) -> None:
     ledger = Ledger(sqlite_url(tmp_path / "ledger"))
-    with ledger._database.reading() as connection:
+    with ledger.reading() as connection:
         connection.exec_driver_sql("PRAGMA query_only = ON")
     with pytest.raises(UnavailableError, match=r"attempt to write a readonly database$"):
         ledger.apply(MEMORY)
@@ -303,8 +313,8 @@ def test_unavailable_when_server_ends_the_connection(postgresql: Server) -> None
         # A thread of an earlier test, which gave up a frozen server, may be just about to close its own.
         assert set(other.execute(f"{ended} {others}".encode()).fetchall()) == {(True,)}
     with pytest.raises(UnavailableError, match=r"^postgresql://[^\n]*$"):
-        ledger.usage("node")
-    assert ledger.usage("node") == {"MEMORY_MB": 10}
+        ledger.providers()
+    assert standing(ledger, "node").used == {"MEMORY_MB": 10}
     ledger.close()
 
 
@@ -319,7 +329,7 @@ def test_second_writer_of_a_new_consumer_gets_a_conflict(postgresql: Server) -> 
     url = postgresql.database()
     first, second = Ledger(url), Ledger(url)
     with ThreadPoolExecutor() as threads:
-        with first._database.writing() as connection:
+        with first.writing() as connection:
             claim(connection, WEB, {}, {}, {}, beyond=False)
             late = threads.submit(second.claim, WEB, {}, {})
             wait_until(partial(waiting, url))
@@ -341,9 +351,9 @@ def test_deadlock_is_a_conflict(postgresql: Server) -> None:
         database = LedgerDatabase(url)
         try:
             with database.writing() as connection:
-                raise_generations(connection, [first], {})
+                raise_generations(connection, [first])
                 both.wait()
-                raise_generations(connection, [second], {})
+                raise_generations(connection, [second])
         finally:
             database.close()
 

@@ -8,16 +8,18 @@ import pytest
 from ganeti_htools.model.inventory import Inventory
 from htoolsd.store.ledger import Ledger
 from htoolsd.store.records import (
+    Amounts,
     CapacityError,
     ConflictError,
     Consumer,
     LedgerChanges,
+    LedgerEntry,
     Provider,
-    ResourceAllocation,
     UnknownError,
     consumer_uuid,
     provider_uuid,
 )
+from tests.support.ledgers import standing
 
 NODE, OTHER, POOL = (provider_uuid(name) for name in ("c/node1", "c/node2", "ceph"))
 PROVIDERS = Provider(NODE, "c/node1"), Provider(OTHER, "c/node2"), Provider(POOL, "ceph", can_host=False)
@@ -45,26 +47,32 @@ def ledger(empty: Ledger) -> Ledger:
     return empty
 
 
-def generation(ledger: Ledger, uuid: str) -> int:
-    return ledger.provider(uuid).generation
+def memory(mib: int, provider: str = NODE) -> dict[str, Amounts]:
+    return {provider: {"MEMORY_MB": mib}}
+
+
+def used(ledger: Ledger, provider: str = NODE) -> int:
+    """Return the used memory of a provider."""
+    return standing(ledger, provider).used.get("MEMORY_MB", 0)
 
 
 def generations(ledger: Ledger) -> dict[str, int]:
     return {each.uuid: each.generation for each in ledger.providers()}
 
 
+def set_inventory(ledger: Ledger, name: str, inventory: Inventory | None, provider: str = NODE) -> None:
+    ledger.set_inventory(provider, generations(ledger)[provider], name, inventory)
+
+
 def test_empty_ledger_has_nothing(empty: Ledger) -> None:
-    assert (empty.providers(), empty.consumers(), empty.allocations()) == ((), (), ())
-    assert (empty.inventories(NODE), empty.usage(NODE)) == ({}, {})
-    with pytest.raises(UnknownError, match=NODE):
-        empty.provider(NODE)
+    assert (empty.providers(), empty.consumers(), empty.provider_usages()) == ((), (), ())
+    assert empty.snapshot().allocations == {}
 
 
 def test_applied_changes_are_read_back(ledger: Ledger) -> None:
-    assert [(each.uuid, each.name, each.can_host) for each in ledger.providers()] == [
-        (each.uuid, each.name, each.can_host) for each in sorted(PROVIDERS, key=lambda each: each.name)
-    ]
-    assert {uuid: ledger.inventories(uuid) for uuid in (NODE, OTHER, POOL)} == INVENTORIES
+    by_name = sorted(PROVIDERS, key=lambda each: each.name)
+    assert [replace(each, generation=0) for each in ledger.providers()] == by_name
+    assert ledger.snapshot().inventories == INVENTORIES
 
 
 def test_claim_is_visible_in_all_views(ledger: Ledger) -> None:
@@ -72,47 +80,40 @@ def test_claim_is_visible_in_all_views(ledger: Ledger) -> None:
     wanted = {NODE: {"MEMORY_MB": 600, "VCPU": 1}, POOL: {DISK: 100}}
     written = ledger.claim(replace(WEB, expires=77.5, promised='{"a": 1}'), wanted, before)
     assert written == replace(WEB, generation=1, expires=77.5, promised='{"a": 1}')
-    assert ledger.consumers() == (written,)
-    assert set(ledger.allocations(consumer=WEB.uuid)) == {
-        ResourceAllocation(NODE, WEB.uuid, "MEMORY_MB", 600),
-        ResourceAllocation(NODE, WEB.uuid, "VCPU", 1),
-        ResourceAllocation(POOL, WEB.uuid, DISK, 100),
-    }
-    assert ledger.allocations(provider=POOL) == (ResourceAllocation(POOL, WEB.uuid, DISK, 100),)
-    assert ledger.usage(NODE) == {"MEMORY_MB": 600, "VCPU": 1}
-    raised = {uuid: was + (uuid in wanted) for uuid, was in before.items()}
-    assert generations(ledger) == raised
+    assert (ledger.consumers(), ledger.consumers(WEB.uuid)) == ((written,), (written,))
+    whole, part = ledger.snapshot(), ledger.snapshot(WEB.uuid)
+    assert whole.providers == {each.uuid: each for each in ledger.providers()}
+    assert whole.consumers == part.consumers == {WEB.uuid: written}
+    assert whole.allocations == part.allocations == {WEB.uuid: wanted}
+    assert part.providers == {uuid: whole.providers[uuid] for uuid in wanted}
+    assert standing(ledger, NODE).used == wanted[NODE]
+    assert generations(ledger) == {uuid: was + (uuid in wanted) for uuid, was in before.items()}
 
 
 def test_claim_on_an_old_generation_is_a_conflict(ledger: Ledger) -> None:
     before = generations(ledger)
-    ledger.claim(WEB, {NODE: {"MEMORY_MB": 100}}, before)
+    ledger.claim(WEB, memory(100), before)
     with pytest.raises(ConflictError, match=r"c/node1: changed by another client since generation"):
-        ledger.claim(MAIL, {OTHER: {"MEMORY_MB": 100}, NODE: {"MEMORY_MB": 100}}, before)
+        ledger.claim(MAIL, memory(100, OTHER) | memory(100), before)
     assert [each.name for each in ledger.consumers()] == ["c/web"]  # nothing of it was done
-    assert generation(ledger, OTHER) == before[OTHER]
-    ledger.claim(MAIL, {OTHER: {"MEMORY_MB": 100}}, before)  # of which nobody took anything
+    assert generations(ledger)[OTHER] == before[OTHER]
+    ledger.claim(MAIL, memory(100, OTHER), before)  # of which nobody took anything
 
 
 def test_generation_of_a_former_provider_is_compared(ledger: Ledger) -> None:
-    ledger.claim(WEB, {NODE: {"MEMORY_MB": 100}}, {})
+    ledger.claim(WEB, memory(100), {})
     before = generations(ledger)
-    ledger.claim(MAIL, {NODE: {"MEMORY_MB": 100}}, {})
+    ledger.claim(MAIL, memory(100), {})
     with pytest.raises(ConflictError):
-        ledger.claim(WEB, {OTHER: {"MEMORY_MB": 100}}, {NODE: before[NODE]})
+        ledger.claim(WEB, memory(100, OTHER), {NODE: before[NODE]})
 
 
 def test_claim_over_the_capacity_is_refused(ledger: Ledger) -> None:
-    ledger.claim(WEB, {NODE: {"MEMORY_MB": 600}}, {})
+    ledger.claim(WEB, memory(600), {})
     with pytest.raises(CapacityError) as refused:
         ledger.claim(MAIL, {NODE: {"MEMORY_MB": 500, "VCPU": 1}}, {})
     assert str(refused.value) == "c/node1: MEMORY_MB: 500 requested, 400 of 1000 free"
-    assert (refused.value.provider, refused.value.resource_class, refused.value.free) == (
-        "c/node1",
-        "MEMORY_MB",
-        400,
-    )
-    assert ledger.usage(NODE) == {"MEMORY_MB": 600}
+    assert standing(ledger, NODE).used == {"MEMORY_MB": 600}
     ledger.claim(MAIL, {NODE: {"MEMORY_MB": 400, "VCPU": 8}}, {})
 
 
@@ -127,7 +128,7 @@ def test_claim_over_the_capacity_is_refused(ledger: Ledger) -> None:
 def test_claim_of_a_disallowed_amount_is_refused(
     ledger: Ledger, inventory: Inventory, amount: int, told: str
 ) -> None:
-    ledger.set_inventory(NODE, generation(ledger, NODE), "CUSTOM_GPU", inventory)
+    set_inventory(ledger, "CUSTOM_GPU", inventory)
     with pytest.raises(CapacityError, match=told):
         ledger.claim(WEB, {NODE: {"CUSTOM_GPU": amount}}, {})
     ledger.claim(WEB, {NODE: {"CUSTOM_GPU": inventory.min_unit}}, {})
@@ -142,97 +143,107 @@ def test_claim_of_an_unknown_class_or_provider_is_refused(ledger: Ledger) -> Non
 
 
 def test_claim_beyond_the_capacity_is_marked(ledger: Ledger) -> None:
-    assert ledger.claim(WEB, {NODE: {"MEMORY_MB": 2000}}, {}, beyond=True).beyond
-    assert ledger.usage(NODE) == {"MEMORY_MB": 2000}
-    assert [each.beyond for each in ledger.consumers()] == [True]
-    assert not ledger.claim(WEB, {NODE: {"MEMORY_MB": 1000}}, {}, beyond=True).beyond
-    assert [each.beyond for each in ledger.consumers()] == [False]
+    for mib, beyond in ((2000, True), (1000, False)):
+        assert ledger.claim(WEB, memory(mib), {}, beyond=True).beyond is beyond
+        assert used(ledger) == mib
+        assert [each.beyond for each in ledger.consumers()] == [beyond]
 
 
 def test_claim_replaces_earlier_allocations(ledger: Ledger) -> None:
-    ledger.claim(WEB, {NODE: {"MEMORY_MB": 800}}, {})
+    ledger.claim(WEB, memory(800), {})
     before = generations(ledger)
-    assert ledger.claim(WEB, {OTHER: {"MEMORY_MB": 300}}, {}).generation == 2
-    assert (ledger.usage(NODE), ledger.usage(OTHER)) == ({}, {"MEMORY_MB": 300})
-    assert generation(ledger, NODE) == before[NODE] + 1  # it has more now
-    ledger.claim(WEB, {OTHER: {"MEMORY_MB": 400}}, {})  # its own is not in its way
-    assert ledger.usage(OTHER) == {"MEMORY_MB": 400}
+    assert ledger.claim(WEB, memory(300, OTHER), {}).generation == 2
+    assert (used(ledger), used(ledger, OTHER)) == (0, 300)
+    assert generations(ledger)[NODE] == before[NODE] + 1  # it has more now
+    ledger.claim(WEB, memory(400, OTHER), {})  # its own is not in its way
+    assert used(ledger, OTHER) == 400
 
 
 def test_smaller_claim_passes_on_an_overcommitted_provider(ledger: Ledger) -> None:
-    ledger.claim(WEB, {NODE: {"MEMORY_MB": 800}}, {})
+    ledger.claim(WEB, memory(800), {})
     ledger.apply(LedgerChanges(inventories={NODE: {"MEMORY_MB": Inventory(500)}}))
-    ledger.claim(WEB, {NODE: {"MEMORY_MB": 700}}, {})
+    ledger.claim(WEB, memory(700), {})
     with pytest.raises(CapacityError, match="701 requested, 500 of 500 free"):
-        ledger.claim(WEB, {NODE: {"MEMORY_MB": 701}}, {})
+        ledger.claim(WEB, memory(701), {})
 
 
 def test_consumer_generations_are_compared_and_raised(ledger: Ledger) -> None:
     new = replace(WEB, generation=0)
-    assert ledger.claim(new, {NODE: {"MEMORY_MB": 1}}, {}).generation == 1
+    assert ledger.claim(new, memory(1), {}).generation == 1
     with pytest.raises(ConflictError, match="c/web: changed by another client: its generation is 1, not 0"):
-        ledger.claim(new, {NODE: {"MEMORY_MB": 2}}, {})
+        ledger.claim(new, memory(2), {})
     with pytest.raises(ConflictError, match="its generation is 1, not 2"):
-        ledger.release(WEB.uuid, 2)
-    assert ledger.claim(replace(WEB, generation=1), {NODE: {"MEMORY_MB": 3}}, {}).generation == 2
-    assert ledger.usage(NODE) == {"MEMORY_MB": 3}
+        ledger.release(replace(WEB, generation=2))
+    assert ledger.claim(replace(WEB, generation=1), memory(3), {}).generation == 2
+    assert used(ledger) == 3
     with pytest.raises(ConflictError, match="its generation is 0, not 4"):
         ledger.claim(replace(MAIL, generation=4), {}, {})
 
 
 def test_released_amount_is_free(ledger: Ledger) -> None:
-    ledger.claim(WEB, {NODE: {"MEMORY_MB": 800}}, {})
+    ledger.claim(WEB, memory(800), {})
     before = generations(ledger)
-    assert ledger.release(WEB.uuid)
-    assert (ledger.usage(NODE), ledger.consumers()) == ({}, ())
-    assert generation(ledger, NODE) == before[NODE] + 1
-    assert not ledger.release(WEB.uuid)
+    assert ledger.release(WEB)
+    assert (used(ledger), ledger.consumers()) == (0, ())
+    assert generations(ledger)[NODE] == before[NODE] + 1
+    assert not ledger.release(WEB)
 
 
 def test_ended_claims_are_released_unless_renewed(ledger: Ledger) -> None:
     promise = replace(MAIL, expires=5.0, promised="{}")
     due = Consumer(consumer_uuid("c/due"), "c/due", "claim", expires=10.0)
     for each in (replace(WEB, expires=11.0), promise, due):
-        ledger.claim(each, {NODE: {"MEMORY_MB": 100}}, {})
+        ledger.claim(each, memory(100), {})
     ended = ledger.expiring()
     assert [each.name for each in ended] == ["c/due", "c/web"]
-    ledger.claim(replace(WEB, generation=1, expires=12.0), {NODE: {"MEMORY_MB": 100}}, {})
+    ledger.claim(replace(WEB, generation=1, expires=12.0), memory(100), {})
     assert [each.name for each in ledger.release_unless_renewed(ended)] == ["c/due"]
     assert sorted(each.name for each in ledger.consumers()) == ["c/mail", "c/web"]
 
 
+def test_settled_promise_counts_as_use(ledger: Ledger) -> None:
+    ledger.claim(replace(WEB, kind="instance", expires=5.0, promised="{}"), memory(100), {})
+    before = generations(ledger)
+    ledger.settle(WEB)
+    assert ledger.consumers() == (replace(WEB, kind="instance", generation=2),)
+    assert (used(ledger), generations(ledger)[NODE]) == (100, before[NODE] + 1)
+    ledger.settle(MAIL)
+    assert len(ledger.consumers()) == 1
+
+
 def test_inventory_needs_the_current_generation(ledger: Ledger) -> None:
-    was = generation(ledger, NODE)
+    was = generations(ledger)[NODE]
     gpus = Inventory(8, reserved=1, min_unit=2, max_unit=4, step_size=2, allocation_ratio=1.5)
-    assert ledger.set_inventory(NODE, was, "CUSTOM_GPU", gpus).generation == was + 1
-    assert ledger.inventories(NODE)["CUSTOM_GPU"] == gpus
+    ledger.set_inventory(NODE, was, "CUSTOM_GPU", gpus)
+    assert standing(ledger, NODE).inventories["CUSTOM_GPU"] == gpus
+    assert generations(ledger)[NODE] == was + 1
     with pytest.raises(ConflictError):
         ledger.set_inventory(NODE, was, "CUSTOM_GPU", Inventory(1))
     ledger.set_inventory(NODE, was + 1, "CUSTOM_GPU", Inventory(9))
-    assert ledger.inventories(NODE)["CUSTOM_GPU"] == Inventory(9)
+    assert standing(ledger, NODE).inventories["CUSTOM_GPU"] == Inventory(9)
     with pytest.raises(UnknownError):
         ledger.set_inventory("nobody", 0, "CUSTOM_GPU", gpus)
 
 
 def test_inventory_in_use_is_not_removed(ledger: Ledger) -> None:
-    ledger.set_inventory(NODE, generation(ledger, NODE), "CUSTOM_GPU", Inventory(8))
+    set_inventory(ledger, "CUSTOM_GPU", Inventory(8))
     ledger.claim(WEB, {NODE: {"CUSTOM_GPU": 1}}, {})
     with pytest.raises(ConflictError, match="in use"):
-        ledger.set_inventory(NODE, generation(ledger, NODE), "CUSTOM_GPU", None)
-    ledger.release(WEB.uuid)
-    ledger.set_inventory(NODE, generation(ledger, NODE), "CUSTOM_GPU", None)
-    assert "CUSTOM_GPU" not in ledger.inventories(NODE)
+        set_inventory(ledger, "CUSTOM_GPU", None)
+    ledger.release(WEB)
+    set_inventory(ledger, "CUSTOM_GPU", None)
+    assert standing(ledger, NODE).inventories == INVENTORIES[NODE]
 
 
 def test_administrators_figures_survive_changes(ledger: Ledger) -> None:
     ours = Inventory(1000, reserved=200, min_unit=2, max_unit=900, step_size=2)
-    ledger.set_inventory(NODE, generation(ledger, NODE), "MEMORY_MB", ours)
+    set_inventory(ledger, "MEMORY_MB", ours)
     theirs = Inventory(2000, max_unit=800, allocation_ratio=1.5)  # the difference has the smaller max_unit
     ledger.apply(LedgerChanges(inventories={NODE: {"MEMORY_MB": theirs}}))
     expected = replace(ours, total=2000, max_unit=800, allocation_ratio=1.5)
-    assert ledger.inventories(NODE)["MEMORY_MB"] == expected
+    assert standing(ledger, NODE).inventories["MEMORY_MB"] == expected
     ledger.apply(LedgerChanges(inventories={NODE: {"MEMORY_MB": None, "VCPU": None}}))
-    assert ledger.inventories(NODE) == {"MEMORY_MB": replace(expected, total=0)}
+    assert standing(ledger, NODE).inventories == {"MEMORY_MB": replace(expected, total=0)}
 
 
 def test_refresh_sees_that_a_consumer_without_allocations_has_gone(ledger: Ledger) -> None:
@@ -240,46 +251,49 @@ def test_refresh_sees_that_a_consumer_without_allocations_has_gone(ledger: Ledge
     known = ledger.snapshot()
     assert [*known.consumers] == [WEB.uuid]
     assert ledger.refresh(known) is known
-    ledger.release(WEB.uuid)
+    ledger.release(WEB)
     assert ledger.refresh(known) == ledger.snapshot()
-    ledger.set_inventory(NODE, generation(ledger, NODE), "CUSTOM_NEW", Inventory(1))
+    set_inventory(ledger, "CUSTOM_NEW", Inventory(1))
     assert ledger.refresh(known) == ledger.snapshot()
+
+
+def test_refresh_of_some_providers_leaves_the_others(ledger: Ledger) -> None:
+    known = ledger.snapshot()
+    ledger.claim(WEB, memory(10), {})
+    ledger.claim(MAIL, memory(10, OTHER), {})
+    found, now = ledger.refresh(known, [NODE]), ledger.snapshot()
+    assert found.providers == {**known.providers, NODE: now.providers[NODE]}
+    assert (found.allocations, [*found.consumers]) == ({WEB.uuid: memory(10)}, [WEB.uuid])
 
 
 def test_changes_ignore_the_capacity(ledger: Ledger) -> None:
-    ledger.claim(WEB, {NODE: {"MEMORY_MB": 10}}, {})
-    before = generations(ledger)
-    exists = replace(WEB, kind="instance")
-    ledger.apply(LedgerChanges(allocations=((exists, {OTHER: {"MEMORY_MB": 9000}}),)))
-    assert (ledger.usage(NODE), ledger.usage(OTHER)) == ({}, {"MEMORY_MB": 9000})
+    ledger.claim(WEB, memory(10), {})
+    before, exists = generations(ledger), replace(WEB, kind="instance")
+    ledger.apply(LedgerChanges(allocations=(LedgerEntry(exists, memory(9000, OTHER)),)))
+    assert (used(ledger), used(ledger, OTHER)) == (0, 9000)
     assert ledger.consumers() == (replace(exists, generation=2),)
     assert generations(ledger) == before | {NODE: before[NODE] + 1, OTHER: before[OTHER] + 1}
-    ledger.apply(LedgerChanges(gone_consumers=(WEB, MAIL)))
-    assert (ledger.usage(OTHER), ledger.consumers()) == ({}, ())
+    ledger.apply(LedgerChanges(allocations=(LedgerEntry(WEB, {}), LedgerEntry(MAIL, {}))))
+    assert (used(ledger, OTHER), ledger.consumers()) == (0, ())
 
 
 def test_changes_on_an_old_consumer_generation_are_a_conflict(ledger: Ledger) -> None:
-    ledger.claim(WEB, {NODE: {"MEMORY_MB": 10}}, {})
+    ledger.claim(WEB, memory(10), {})
+    outdated = LedgerEntry(replace(WEB, kind="instance", generation=0), {})
     with pytest.raises(ConflictError, match="c/web: changed by another client"):
-        ledger.apply(
-            LedgerChanges(
-                providers=(Provider(provider_uuid("c/node3"), "c/node3"),),
-                allocations=((replace(WEB, kind="instance", generation=0), {}),),
-            )
-        )
-    assert len(ledger.providers()) == 3
-    assert ledger.usage(NODE) == {"MEMORY_MB": 10}
+        ledger.apply(LedgerChanges(providers=(Provider("node3", "c/node3"),), allocations=(outdated,)))
+    assert (len(ledger.providers()), used(ledger)) == (3, 10)
 
 
 def test_providers_are_added_changed_and_deleted(ledger: Ledger) -> None:
-    ledger.claim(WEB, {NODE: {"MEMORY_MB": 10}, OTHER: {"MEMORY_MB": 10}}, {})
+    ledger.claim(WEB, memory(10) | memory(10, OTHER), {})
     was = generations(ledger)
     ledger.apply(
         LedgerChanges(providers=(Provider(OTHER, "c/renamed", can_host=False),), lost_providers=(NODE,))
     )
-    assert ledger.provider(OTHER) == Provider(OTHER, "c/renamed", was[OTHER] + 1, False)
+    assert standing(ledger, OTHER).provider == Provider(OTHER, "c/renamed", was[OTHER] + 1, False)
     assert {each.uuid for each in ledger.providers()} == {OTHER, POOL}
-    assert ledger.allocations() == (ResourceAllocation(OTHER, WEB.uuid, "MEMORY_MB", 10),)
+    assert ledger.snapshot().allocations == {WEB.uuid: memory(10, OTHER)}
 
 
 def test_changes_raise_only_touched_generations(ledger: Ledger) -> None:
@@ -288,32 +302,20 @@ def test_changes_raise_only_touched_generations(ledger: Ledger) -> None:
     assert generations(ledger) == before
 
 
-def test_snapshot_has_everything(ledger: Ledger) -> None:
-    ledger.claim(WEB, {NODE: {"MEMORY_MB": 10, "VCPU": 1}, POOL: {DISK: 5}}, {})
-    found = ledger.snapshot()
-    assert found.providers == {each.uuid: each for each in ledger.providers()}
-    assert found.inventories == INVENTORIES
-    assert found.consumers == {WEB.uuid: replace(WEB, generation=1)}
-    assert found.allocations == {WEB.uuid: {NODE: {"MEMORY_MB": 10, "VCPU": 1}, POOL: {DISK: 5}}}
-
-
 def test_many_consumers_are_written_at_once(ledger: Ledger) -> None:
     names = [f"c/instance{number}" for number in range(1200)]
-    many = tuple(
-        (Consumer(consumer_uuid(name), name, "instance"), {NODE: {"MEMORY_MB": 1}}) for name in names
-    )
-    ledger.apply(LedgerChanges(allocations=many))
-    assert ledger.usage(NODE) == {"MEMORY_MB": 1200}
-    ledger.apply(LedgerChanges(gone_consumers=tuple(each for each, _ in many[100:])))
-    assert ledger.usage(NODE) == {"MEMORY_MB": 100}
-    assert len(ledger.consumers()) == 100
+    many = [LedgerEntry(Consumer(consumer_uuid(name), name, "instance"), memory(1)) for name in names]
+    ledger.apply(LedgerChanges(allocations=tuple(many)))
+    assert used(ledger) == 1200
+    ledger.apply(LedgerChanges(allocations=tuple(LedgerEntry(each, {}) for each, _ in many[100:])))
+    assert (used(ledger), len(ledger.consumers())) == (100, 100)
 
 
 def test_two_open_ledgers_see_each_others_changes(empty_ledger_url: str, ledger: Ledger) -> None:
     other = Ledger(empty_ledger_url)
-    other.claim(WEB, {NODE: {"MEMORY_MB": 600}}, {})
+    other.claim(WEB, memory(600), {})
     with pytest.raises(CapacityError):
-        ledger.claim(MAIL, {NODE: {"MEMORY_MB": 600}}, {})
-    other.set_inventory(NODE, generation(other, NODE), "CUSTOM_GPU", Inventory(1))
+        ledger.claim(MAIL, memory(600), {})
+    set_inventory(other, "CUSTOM_GPU", Inventory(1))
     ledger.claim(MAIL, {NODE: {"CUSTOM_GPU": 1}}, {})
     other.close()

@@ -152,15 +152,15 @@ async def test_frozen_server_is_waited_for_once(postgresql: Server, monkeypatch:
     worker = await opened(postgresql.database())
     with structlog.testing.capture_logs() as log:
         with postgresql.frozen():
-            for thread, limit, error in ((worker.claims, 0.1, "100 ms"), (worker._thread, 0.2, "200 ms")):
+            for thread, limit, error in ((worker.claims, 0.1, "100 ms"), (worker, 0.2, "200 ms")):
                 while thread.error is None:  # work that began late has its time
                     with pytest.raises(UnavailableError, match=f"no answer within {error}"):
                         await thread.do(Ledger.providers, limit)
             with pytest.raises(UnavailableError), trio.fail_after(0):
                 await worker.claims.do(Ledger.providers, 1000, probe=False)
-            async with worker._thread._turn:  # the call has ended with an error of its own
+            async with worker._turn:  # the call has ended with an error of its own
                 assert (await worker.status())["error"] == "no answer within 200 ms"
-        while worker.error:
+        while worker.error or worker.claims.error:
             with suppress(UnavailableError):
                 await worker.claims.do(Ledger.providers, PATIENCE)
                 await worker.do(Ledger.providers, PATIENCE)
