@@ -6,7 +6,8 @@
 import argparse
 import sys
 
-from ganeti_htools.cli import glossary, htoolsctl
+from ganeti_htools.cli import htoolsctl
+from ganeti_htools.cli.ctl.glossary import load_entries
 from ganeti_htools.commandline.line import Program
 from ganeti_htools.commandline.option import Takes
 from ganeti_htools.commandline.programs import PROGRAMS
@@ -144,7 +145,7 @@ KINDS = {
     "SIZE": "integer",
     "TAG,...": "string",
     "TEMPLATE": f"choices={','.join(template.value for template in DiskTemplate)}",
-    "TERM": f"choices={','.join(name.replace(' ', '-') for each in glossary.load() for name in each.names)}",
+    "TERM": f"choices={','.join(name.replace(' ', '-') for each in load_entries() for name in each.names)}",
     "TIME": "string",
     "X": "float",
 }
@@ -172,7 +173,7 @@ def programs() -> dict[str, list[str]]:
     return {
         **{name: described(program) for name, program in PROGRAMS.items()},
         **parsed("htools-simulator", simulator._parser()),
-        **parsed("htoolsctl", htoolsctl._parser()),
+        **parsed("htoolsctl", htoolsctl.parser()),
         **parsed("htoolsd", argument_parser()),
     }
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.cli import htoolsctl as program
+from ganeti_htools.cli.ctl import commands
 from tests.support.programs import PATIENCE, PROGRAMS, Daemon, Finished, hail, request_file, run, running
 
 
@@ -163,7 +164,7 @@ def test_ignores_a_log_reader_that_has_left(daemon: Daemon) -> None:
 def test_executable_does_not_wait_for_a_stuck_daemon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: list[str]
 ) -> None:
-    monkeypatch.setattr(program, "PATIENCE", 0.1)
+    monkeypatch.setattr(commands, "PATIENCE", 0.1)
     with socket.socket(socket.AF_UNIX) as stuck:
         stuck.bind(str(tmp_path / "socket"))
         stuck.listen()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.backends import text
-from ganeti_htools.cli.report.daemon import by_local_time
+from ganeti_htools.cli.report.maintenance_marks import by_local_time
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.tags import MAINTENANCE
 from ganeti_htools.model.types import DiskTemplate

@@ -55,7 +55,7 @@ def complaint(words: Sequence[str]) -> str:
         said = reply.text if isinstance(reply, Reply) and reply.status else ""
         return "" if "requires an argument" in said else said
     parsers = {
-        "htoolsctl": htoolsctl._parser,
+        "htoolsctl": htoolsctl.parser,
         "htoolsd": argument_parser,
         "htools-simulator": simulator._parser,
     }
@@ -311,7 +311,7 @@ def alternatives(value: ast.expr) -> list[ast.expr]:
 
 
 def test_troubleshooting_has_every_line_of_the_status() -> None:
-    report = (ROOT / "ganeti_htools/cli/report/daemon.py").read_text("utf-8")
+    report = (ROOT / "ganeti_htools/cli/ctl/status.py").read_text("utf-8")
     labels = set(re.findall(r'"  (\w+) {2,}', report))
     assert len(labels) > 10
     cells = re.findall(r"(?m)^\| (`[^|]+) \|", _section("In `htoolsctl status`"))

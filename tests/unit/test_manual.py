@@ -16,7 +16,7 @@ from htoolsd.config.config import argument_parser
 
 MAN = Path(__file__).parents[2] / "man"
 PARSERS = {
-    "htoolsctl.1": htoolsctl._parser(),
+    "htoolsctl.1": htoolsctl.parser(),
     "htoolsd.8": argument_parser(),
     "htools-simulator.1": simulator._parser(),
 }

@@ -40,7 +40,7 @@ VALUES = {
 TOOLS = [name for name, tool in PROGRAMS.items() if any(each.long == "json" for each in tool.all_options)]
 HTOOLSCTL = [
     f"htoolsctl-{SAME.get(name, name)}"
-    for action in htoolsctl._parser()._actions
+    for action in htoolsctl.parser()._actions
     if isinstance(action, argparse._SubParsersAction)
     for name in action.choices
 ]

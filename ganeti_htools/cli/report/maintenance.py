@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ganeti_htools.cli.report.daemon import by_local_time, origin, rolling
+from ganeti_htools.cli.report.maintenance_marks import by_local_time, maintenance_line, roll_line
 from ganeti_htools.model.errors import first_names
 from ganeti_htools.model.types import MirrorType
 from ganeti_htools.model.wording import counted, size
@@ -110,13 +110,13 @@ def roll_json(roll: Roll) -> dict[str, Any]:
 def status_text(status: Mapping[str, Any]) -> Iterator[str]:
     """Describe the nodes in maintenance."""
     for node in status["nodes"]:
-        yield f"In maintenance: {origin(node)}"
+        yield f"In maintenance: {maintenance_line(node)}"
         if node["runs"]:
             yield f"  at work there, or cut off: {', '.join(node['runs'])}"
         for title, key in _PARTS.items():
             if node[key]:
                 yield f"  {title}: {first_names(node[key])}"
-    yield from (f"A {rolling(roll)}" for roll in status["rolls"])
+    yield from (f"A {roll_line(roll)}" for roll in status["rolls"])
     if not status["nodes"]:
         yield "No node is in maintenance"
     if status["away"]:

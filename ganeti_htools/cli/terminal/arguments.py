@@ -2,12 +2,16 @@
 
 import math
 from argparse import ArgumentTypeError
+from collections.abc import Callable
+from typing import TypeVar
 
 from ganeti_htools.backends import values
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.resource_classes import MEMORY, is_disk
 
 _DIGITS = 15
+
+T = TypeVar("T")
 
 
 def count(text: str) -> int:
@@ -28,12 +32,20 @@ def number(text: str) -> float:
     return found
 
 
-def duration(text: str) -> float:
-    """Read seconds from a number and a unit: s, min, h or d; no unit is seconds."""
-    try:
-        return values.duration(text)
-    except DataError as error:
-        raise ArgumentTypeError(str(error)) from None
+def argument(read: Callable[[str], T]) -> Callable[[str], T]:
+    """Make a reader for argparse of one that raises DataError."""
+
+    def reader(text: str) -> T:
+        try:
+            return read(text)
+        except DataError as error:
+            raise ArgumentTypeError(str(error)) from None
+
+    return reader
+
+
+duration = argument(values.duration)  # seconds from a number and a unit: s, min, h or d; no unit is seconds
+size = argument(values.size)  # MiB from a number and perhaps a unit, like 4g
 
 
 def amount(resource_class: str, text: str) -> int:
@@ -41,11 +53,3 @@ def amount(resource_class: str, text: str) -> int:
     if text.isdigit() or not (resource_class == MEMORY or is_disk(resource_class)):
         return count(text)
     return size(text)
-
-
-def size(text: str) -> int:
-    """Read a size in MiB from a number and perhaps a unit, like 4g."""
-    try:
-        return values.size(text)
-    except DataError as error:
-        raise ArgumentTypeError(str(error)) from None

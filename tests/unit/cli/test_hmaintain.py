@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ganeti_htools.cli import hcheck, hmaintain
-from ganeti_htools.cli.report.daemon import by_local_time, local_time
+from ganeti_htools.cli.report.maintenance_marks import by_local_time, local_time
 
 # node1 is the master. On node2 there is something of everything.
 FILE = """\

@@ -12,6 +12,7 @@ import pytest
 
 from ganeti_htools import streams
 from ganeti_htools.cli import htoolsctl
+from ganeti_htools.cli.ctl import commands, decisions, plans
 from ganeti_htools.client.calls import CallRefusedError, NoReplyError
 from ganeti_htools.client.plan_changes import PlanChange
 from ganeti_htools.client.protocol import Refusal
@@ -43,8 +44,9 @@ class Daemon:
 def daemon(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Daemon]:
     def prepare(*changes: PlanChange, **answers: Any) -> Daemon:
         made = Daemon(**answers)
-        monkeypatch.setattr(htoolsctl, "ask", made.ask)
-        monkeypatch.setattr(htoolsctl, "follow", lambda _path, _plan: iter(changes))
+        monkeypatch.setattr(commands, "ask", made.ask)
+        monkeypatch.setattr(decisions, "ask", made.ask)
+        monkeypatch.setattr(plans, "follow", lambda _path, _plan: iter(changes))
         return made
 
     return prepare
@@ -162,7 +164,7 @@ def test_shows_the_progress_of_a_plan_on_the_terminal(
     daemon: Callable[..., Daemon], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[str] = []
-    monkeypatch.setattr(htoolsctl, "progress", lambda: nullcontext(shown.append))
+    monkeypatch.setattr(plans, "progress", lambda: nullcontext(shown.append))
     daemon(PlanChange(plan("running"), []), PlanChange(plan("done") | {"standing": ""}, []))
     assert run("plan", "be") == 0
     assert shown == ["", "jobset 1 of 2", "", ""]

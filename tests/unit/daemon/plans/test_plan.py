@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from ganeti_htools.cli.report import daemon_plans
+from ganeti_htools.cli.ctl import plans as reports
 from ganeti_htools.execution.record import VERSION
 from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.luxi.job_queries import JobStatus
@@ -174,8 +174,8 @@ STRANGE = [
 def use(plan: Plan) -> None:
     """Do what the daemon and htoolsctl do with a plan that was read."""
     told = json.loads(orjson.dumps(plan.to_json()))
-    assert "".join(daemon_plans.description(told)) + daemon_plans.ending(told)
-    assert daemon_plans.table([json.loads(orjson.dumps(plan.summary()))])
+    assert "".join(reports.description(told)) + reports.ending(told)
+    assert reports.table([json.loads(orjson.dumps(plan.summary()))])
     assert document_from_bytes(orjson.dumps(entries.plan(1.0, plan.to_json()).to_json()))
     plan.obstacle_to_resuming()
     plan.has_expired(1e9)

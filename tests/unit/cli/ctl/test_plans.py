@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.cli.report import daemon_plans
+from ganeti_htools.cli.ctl import plans as reports
 
 STATES = "planned", "running", "done", "failed", "interrupted"
 USER = pwd.getpwuid(7).pw_name
@@ -24,7 +24,7 @@ PLAN: dict[str, Any] = {
 
 
 def test_plans_are_listed_in_columns() -> None:
-    header, row, proposal = daemon_plans.table([PLAN, {**PLAN, "policy": "squeeze"}]).splitlines()
+    header, row, proposal = reports.table([PLAN, {**PLAN, "policy": "squeeze"}]).splitlines()
     assert header.split() == ["Plan", "Tool", "State", "Made", "By", "Jobs", "Score", "Groups"]
     assert row.split()[:4] == ["0123", "hbal", "dry", "run"]
     assert row.endswith(f" {USER}{' ' * (14 - len(USER))}  1/3 2 => unknown one,two")
@@ -41,7 +41,7 @@ def test_nothing_that_is_copied_is_cut_at_80_columns(monkeypatch: pytest.MonkeyP
         "groups": ["default", "group2"],
         "policy": "redistribute",
     }
-    header, row = daemon_plans.table([PLAN | long | {"score": {"before": 12.5, "after": 1.25}}]).splitlines()
+    header, row = reports.table([PLAN | long | {"score": {"before": 12.5, "after": 1.25}}]).splitlines()
     assert row.startswith("ed5ef97f8b30 hregroup waiting ")
     assert " 1/3 12.5 => 1.25 " in row
     assert max(len(header), len(row)) <= 80
@@ -56,35 +56,35 @@ def test_jobs_that_go_on_are_named() -> None:
         return {"state": state, "execution": {"jobs": jobs}}
 
     statuses = (("success", None), ("running", None), (None, None), ("error", "no"), (None, "not accepted"))
-    assert daemon_plans.under_way(plan("interrupted", *statuses)) == ["job 2 (web)", "job 3 (web)"]
-    assert daemon_plans.under_way(plan("running", *statuses)) == []
+    assert reports.under_way(plan("interrupted", *statuses)) == ["job 2 (web)", "job 3 (web)"]
+    assert reports.under_way(plan("running", *statuses)) == []
 
 
 def test_names_who_executed_and_cancelled_a_plan() -> None:
     own = {**PLAN, "executed_by": PLAN["by"], "cancelled_by": None}
-    assert f" {USER}  1/3" in daemon_plans.table([own]).splitlines()[1]
+    assert f" {USER}  1/3" in reports.table([own]).splitlines()[1]
     proposal = {**own, "policy": "squeeze", "cancelled_by": {"uid": 0, "pid": 1}, "state": "stopped"}
     by = f"policy squeeze, executed by {USER}, cancelled by root"
-    assert f" {by}  1/3 " in daemon_plans.table([proposal]).splitlines()[1]
-    assert next(iter(daemon_plans.description(proposal))).endswith(f" by {by}")
-    assert daemon_plans.ending(proposal) == "stopped by root"
+    assert f" {by}  1/3 " in reports.table([proposal]).splitlines()[1]
+    assert next(iter(reports.description(proposal))).endswith(f" by {by}")
+    assert reports.ending(proposal) == "stopped by root"
 
 
 def test_tells_waiting_and_failed_plans_apart() -> None:
     plans = [{**PLAN, "state": state, "policy": policy} for state in STATES for policy in (None, "squeeze")]
-    waiting, failed = filter(daemon_plans.is_waiting, plans), filter(daemon_plans.has_failed, plans)
+    waiting, failed = filter(reports.is_waiting, plans), filter(reports.has_failed, plans)
     assert [(plan["state"], plan["policy"]) for plan in waiting] == [("planned", "squeeze")]
     assert [plan["state"] for plan in failed] == ["failed", "failed", "interrupted", "interrupted"]
 
 
 def test_the_jobs_of_a_plan_are_listed_before_it_begins() -> None:
-    lines = list(daemon_plans.description(PLAN))
+    lines = list(reports.description(PLAN))
     assert lines[0].endswith(f" by {USER}, process 9")
-    assert next(iter(daemon_plans.description({**PLAN, "policy": "squeeze"}))).endswith(" by policy squeeze")
+    assert next(iter(reports.description({**PLAN, "policy": "squeeze"}))).endswith(" by policy squeeze")
     assert lines[1:3] == ["Arguments: none", "Node groups: one, two; score 2.00000000 => unknown"]
     title = "  web: a:b => b:a"
     assert lines[3:] == ["Jobset 1:", title, "Jobset 2:", title, title]
-    assert len(list(daemon_plans.description({**PLAN, "state": "done"}))) == 3
+    assert len(list(reports.description({**PLAN, "state": "done"}))) == 3
 
 
 @pytest.mark.parametrize(
@@ -97,4 +97,4 @@ def test_the_jobs_of_a_plan_are_listed_before_it_begins() -> None:
 )
 def test_the_ending(error: str | None, going_on: str | None, told: str) -> None:
     execution = {**PLAN["execution"], "going_on": going_on}
-    assert daemon_plans.ending({**PLAN, "error": error, "execution": execution}) == told
+    assert reports.ending({**PLAN, "error": error, "execution": execution}) == told

@@ -1,19 +1,112 @@
-"""Plans of htoolsd as text."""
+"""The daemon's plans: lists of them, and one carried out and followed."""
 
 import json
 import time
+from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ganeti_htools.cli.report.callers import author, caller, others
-from ganeti_htools.cli.report.layout import fitting_table
+from ganeti_htools.cli.ctl.callers import author, caller, others
+from ganeti_htools.cli.ctl.commands import PLANNING, Add, asking, call, look, show
+from ganeti_htools.cli.report.layout import fitting_table, harmless, wrapped
+from ganeti_htools.cli.terminal.messages import progress
+from ganeti_htools.client.plan_changes import follow
+from ganeti_htools.model.errors import printable
 
 _ID = "Plan".ljust(12)  # as wide as an id, so that both begin at the same place
 _HEADER = (_ID, "Tool", "State", "Made", "By", "Jobs", "Score", "Groups")
 _WHOLE = (_ID, "Made", "Jobs", "Score")  # are never cut
 _FAILED = ("failed", "interrupted")
 _FINAL = ("success", "error", "canceled")  # states of jobs
-_LONGEST = 200  # characters of an option
+_OPTION_CHARACTERS = 200  # that are shown of an option
+_PAUSE = 1.0  # seconds between looks for the end of jobs
+_ENDED = {"failed": 1, "interrupted": 2}  # exit status by the state that a plan ends in, else 0
+
+
+def declare(add: Add) -> None:
+    """Add the commands."""
+    listed = add("plans", _plans, "List the daemon's plans and their progress.")
+    which = listed.add_mutually_exclusive_group()
+    which.add_argument("--waiting", action="store_true", help="only proposals of policies that wait")
+    which.add_argument("--failed", action="store_true", help="only failed and interrupted plans")
+    forgotten = asking("forget", lambda plan: f"plan {plan['id']} is removed", "plan")
+    for name, run, doc in (
+        ("plan", _plan, "Follow a plan until it has ended."),
+        ("execute", _execute, "Carry out a plan, and follow it until it has ended."),
+        ("resume", _resume, "Plan the rest of an interrupted plan anew, and carry it out."),
+        ("cancel", _cancel, "Stop a plan after its current jobs."),
+        ("forget", forgotten, "Remove a plan that is not being carried out."),
+    ):
+        command = add(name, run, doc)
+        command.add_argument("plan", metavar="ID", help="the plan's id, or the beginning of it")
+        if name in ("execute", "resume"):
+            command.flag("--wait-for-nodes", "wait for nodes that are in use but do not report")
+        if name == "cancel":
+            command.flag("--now", "do not wait for the current jobs")
+
+
+def _plans(options: Namespace) -> int:
+    plans = call(options, "plans")
+    if options.waiting or options.failed:
+        plans = list(filter(is_waiting if options.waiting else has_failed, plans))
+    elif not options.json:
+        for line in turns(harmless(call(options, "status")["planning"])):
+            print(line)
+    return show(options, plans, table)
+
+
+def _plan(options: Namespace) -> int:
+    look(options)
+    return _follow(options)
+
+
+def _execute(options: Namespace, shown: Any = None) -> int:
+    call(options, "follow", {"plan": options.plan})
+    # Without the option, the plan waits for nodes if it was made with that.
+    wait = options.wait_for_nodes or None
+    call(options, "execute", {"plan": options.plan, "wait_for_nodes": wait}, PLANNING)
+    return _follow(options, shown)
+
+
+def _resume(options: Namespace) -> int:
+    look(options)
+    said = options.json
+    while jobs := under_way(call(options, "follow", {"plan": options.plan})):
+        if not said:
+            print(f"waiting for the end of {printable(', '.join(jobs))}", flush=True)
+        said = True
+        time.sleep(_PAUSE)
+    made = call(options, "resume", {"plan": options.plan}, PLANNING)
+    if not options.json:
+        print(wrapped("\n".join(description(harmless(made)))), flush=True)
+    options.plan = made["id"]
+    return _execute(options, made)
+
+
+def _follow(options: Namespace, plan: Any = None) -> int:
+    """Print the progress of a plan until it has ended. Return the exit status for its end.
+
+    A ``plan`` that is given has been described.
+    """
+    with progress() as live:
+        for change in follow(options.socket, options.plan):
+            if not options.json:
+                lines = [
+                    *(description(harmless(change.plan)) if plan is None else ()),
+                    *(line for _, line in change.lines),
+                ]
+                live("")
+                print(*map(wrapped, lines), sep="\n", end="\n" if lines else "", flush=True)
+                live(change.plan["standing"])
+            plan = change.plan
+    assert plan is not None
+    show(options, plan, ending)
+    return _ENDED.get(plan["state"], 0)
+
+
+def _cancel(options: Namespace) -> int:
+    answer = call(options, "cancel", {"plan": options.plan, "now": options.now})
+    return show(options, answer, lambda plan: cancelled(plan, options.now))
 
 
 def is_waiting(plan: Mapping[str, Any]) -> bool:
@@ -74,7 +167,7 @@ def _options(plan: Any) -> str:
 
 def _brief(value: str) -> str:
     """Shorten a long value, such as a request."""
-    return value if len(value) <= _LONGEST else f"{value[:_LONGEST]}..."
+    return value if len(value) <= _OPTION_CHARACTERS else f"{value[:_OPTION_CHARACTERS]}..."
 
 
 def description(plan: Any) -> Iterator[str]:

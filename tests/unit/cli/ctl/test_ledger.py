@@ -1,6 +1,6 @@
 """What the daemon tells of the ledger, as text."""
 
-from ganeti_htools.cli.report import ledger
+from ganeti_htools.cli.ctl import ledger
 
 NODE = {"uuid": "123", "name": "c/node1", "generation": 7, "can_host": True}
 POOL = {"uuid": "45", "name": "ceph", "generation": 12, "can_host": False}

@@ -1,16 +1,48 @@
-"""Past decisions and plans of htoolsd as text."""
+"""Past decisions of the daemon and its policies, and plans."""
 
 import json
 import time
+from argparse import ArgumentTypeError
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli.report import policies
-from ganeti_htools.cli.report.callers import author, caller, others
-from ganeti_htools.cli.report.daemon import ages
-from ganeti_htools.cli.report.decision import placement, score
+from ganeti_htools.cli.ctl import policies
+from ganeti_htools.cli.ctl.callers import author, caller, others
+from ganeti_htools.cli.ctl.commands import Add, asking
+from ganeti_htools.cli.ctl.decisions import placement, score
+from ganeti_htools.cli.ctl.status import ages
+from ganeti_htools.cli.terminal.arguments import count
 from ganeti_htools.model.wording import counted
+
+_UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
+
+
+def declare(add: Add) -> None:
+    """Add the commands."""
+    listed = asking("history", lines, "instance", "node", "since", "most")
+    past = add("history", listed, "List decisions of the daemon and its policies, and plans.")
+    past.add_argument("--instance", metavar="INSTANCE", help="only entries about this instance")
+    past.add_argument("--node", metavar="NODE", help="only entries about this node")
+    since = "only entries since 2026-01-31, 2026-01-31T18:00, 2h ago (2h) or 3d ago (3d)"
+    past.add_argument("--since", metavar="TIME", type=_time, help=since)
+    past.add_argument("--most", metavar="N", type=count, help="at most the newest N entries (default: 100)")
+    command = add("why", asking("why", why, "instance"), "Explain why an instance is on its nodes.")
+    name = "its name, or the beginning of it up to a dot"
+    command.add_argument("instance", metavar="INSTANCE", help=name)
+
+
+def _time(text: str) -> float:
+    """Read a point in time: a date, a date and time of day, or an age like 2h. Raises ArgumentTypeError."""
+    number = text.rstrip("dhimns")
+    if number.isascii() and number.isdigit() and text[len(number) :] in _UNITS:
+        return time.time() - int(number[:9]) * _UNITS[text[len(number) :]]
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        wanted = "a date, a date and time, or like 2h or 3d"
+        raise ArgumentTypeError(f"expected {wanted}, got {text!r}") from None
 
 
 def lines(entries: Any) -> str:

@@ -1,6 +1,6 @@
 from typing import Any
 
-from ganeti_htools.cli.report import decision
+from ganeti_htools.cli.ctl import decisions
 
 
 def group(name: str, **figures: Any) -> dict[str, Any]:
@@ -13,7 +13,7 @@ def test_ranking_lists_groups_of_each_instance() -> None:
         {"instance": "nowhere", "groups": []},
         {"instance": "third", "groups": [group("b", lost=[3, 0], disk_left=1024)]},
     ]
-    assert decision.ranking(answer, 7).splitlines() == [
+    assert decisions.ranking(answer, 7).splitlines() == [
         " Instance Group Policy         Score Nodes   ",
         " first    a     preferred 1.50000000 one, two",
         " first    b     preferred not finite one, two",
@@ -22,5 +22,5 @@ def test_ranking_lists_groups_of_each_instance() -> None:
 
 
 def test_ranking_is_empty_without_groups() -> None:
-    assert decision.ranking([], 1) == ""
-    assert decision.ranking([{"instance": "a", "groups": []}], 1) == ""
+    assert decisions.ranking([], 1) == ""
+    assert decisions.ranking([{"instance": "a", "groups": []}], 1) == ""

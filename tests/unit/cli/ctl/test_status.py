@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from ganeti_htools import streams
-from ganeti_htools.cli.report import daemon
+from ganeti_htools.cli.ctl import status
 
 STATUS: dict[str, Any] = {
     "version": "1.0",
@@ -39,11 +39,11 @@ STATUS: dict[str, Any] = {
 
 def told(**changes: Any) -> dict[str, str]:
     """The lines of a status by their first word; of a part of it only some figures are changed."""
-    status = {
+    changed = {
         name: part | changes.get(name, {}) if isinstance(part, dict) else changes.get(name, part)
         for name, part in STATUS.items()
     }
-    first, *lines = daemon.status(status).splitlines()
+    first, *lines = status.status(changed).splitlines()
     assert first == "htoolsd 1.0, process 7, up 2 min"
     return {line.split()[0]: line.split(maxsplit=1)[1] for line in lines}
 
@@ -102,8 +102,8 @@ def test_what_is_there_only_sometimes() -> None:
     [(-1, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2 h"), (172800, "2 d")],
 )
 def test_durations(seconds: float, words: str) -> None:
-    assert daemon.duration(seconds) == words
-    assert daemon.ages({"live": seconds, "configuration": 3}) == f"live {words} old, configuration 3 s old"
+    assert status.duration(seconds) == words
+    assert status.ages({"live": seconds, "configuration": 3}) == f"live {words} old, configuration 3 s old"
 
 
 def test_methods_with_their_arguments() -> None:
@@ -114,7 +114,7 @@ def test_methods_with_their_arguments() -> None:
         "doc": "word " * 30,
         "arguments": {"request": "the text"},
     }
-    first, second, *_, last = daemon.methods([method]).splitlines()
+    first, second, *_, last = status.methods([method]).splitlines()
     assert first.startswith("decide 1 act word word")
     assert len(first) <= 100
     assert second.startswith(" " * 12 + "word")
@@ -138,7 +138,7 @@ def test_storage_is_told_of_where_it_is_asked_for() -> None:
 
 def test_begins_with_what_needs_attention() -> None:
     found = [{"kind": "n1", "text": f"group {name}: bad", "command": f"hbal -D -G {name}"} for name in "ab"]
-    assert daemon.status({"attention": found, **STATUS}).splitlines()[:3] == [
+    assert status.status({"attention": found, **STATUS}).splitlines()[:3] == [
         "ATTENTION  group a: bad; next: hbal -D -G a",
         "ATTENTION  group b: bad; next: hbal -D -G b",
         "htoolsd 1.0, process 7, up 2 min",
@@ -148,7 +148,7 @@ def test_begins_with_what_needs_attention() -> None:
 def test_next_command_gets_a_line_of_its_own_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "width", lambda: 40)
     found = [{"kind": "n1", "text": "group rack1: all of it", "command": "hbal -D -G rack1"}]
-    assert daemon.status({"attention": found, **STATUS}).splitlines()[:2] == [
+    assert status.status({"attention": found, **STATUS}).splitlines()[:2] == [
         "ATTENTION  group rack1: all of it",
         "           next: hbal -D -G rack1",
     ]
@@ -157,13 +157,13 @@ def test_next_command_gets_a_line_of_its_own_on_a_narrow_terminal(monkeypatch: p
 def test_notifications_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time", lambda: 1000.0)
     off = {"way": None, "waiting": 0, "dropped": 0, "delivered": None, "error": None}
-    assert daemon.notifications(off) == "off: [notify] has neither program nor url"
-    assert daemon.notifications(off | {"way": "/alarm"}) == "/alarm"
+    assert status.notifications(off) == "off: [notify] has neither program nor url"
+    assert status.notifications(off | {"way": "/alarm"}) == "/alarm"
     failing = {"way": "host", "waiting": 1, "dropped": 2, "delivered": 400.0, "error": "HTTP status 500"}
     expected = "host, last call 10 min ago, 1 event waiting, 2 dropped; not delivered: HTTP status 500"
-    assert daemon.notifications(failing) == expected
-    assert "notify" not in daemon.status({**STATUS, "notify": off})
-    assert f"\n  notify     {expected}\n" in daemon.status({**STATUS, "notify": failing})
+    assert status.notifications(failing) == expected
+    assert "notify" not in status.status({**STATUS, "notify": off})
+    assert f"\n  notify     {expected}\n" in status.status({**STATUS, "notify": failing})
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_notifications_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_outcome_of_a_test_notification(answer: tuple[Any, ...], expected: str) -> None:
     keys = ("way", "status", "line", "error")
-    assert daemon.notification_outcome(dict(zip(keys, answer, strict=True))) == expected
+    assert status.notification_outcome(dict(zip(keys, answer, strict=True))) == expected
 
 
 def test_policies_in_a_line() -> None:
@@ -219,6 +219,6 @@ LEDGER = {"database": "/l", "error": None, "providers": 4, "claims": 2, "beyond"
 )
 def test_how_far_the_ledger_is_behind(figures: dict[str, Any], words: str) -> None:
     ledger = LEDGER | {"written": 1} | figures
-    lines = daemon.status(STATUS | {"ledger": ledger}).splitlines()
+    lines = status.status(STATUS | {"ledger": ledger}).splitlines()
     (line,) = (line for line in lines if line.startswith("  ledger"))
     assert line == f"  ledger     4 providers, 2 claims, 1 conflict (/l){words}"

@@ -1,18 +1,88 @@
-"""Answers of htoolsd as text: status, age of data, methods."""
+"""State of the daemon and of what it follows."""
 
+import json
+import sys
 import textwrap
 import time
+from argparse import Namespace
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any
 
 from ganeti_htools import streams
-from ganeti_htools.cli.report.daemon_plans import turns
+from ganeti_htools.cli.ctl.commands import PLANNING, Add, asking, call, look, show
+from ganeti_htools.cli.ctl.plans import turns
+from ganeti_htools.cli.report import storage
 from ganeti_htools.cli.report.layout import columns, some
+from ganeti_htools.cli.report.maintenance_marks import maintenance_line, roll_line
+from ganeti_htools.files import write_text
 from ganeti_htools.model.wording import counted
 
 _COUNTS = ("served", "unsatisfied", "failed", "refused", "abandoned", "given_up", "broken")
 _LATE = 10  # seconds that the ledger may be behind without a remark
+_DRAWING = 40.0  # seconds; the daemon gives up earlier
+_METRICS = 15.0  # seconds; several waits of the daemon, and the first call imports a library
+_REFRESHING = 400.0  # seconds; Ganeti may wait for a node for minutes
+
+
+def declare(add: Add) -> None:
+    """Add the commands."""
+    add("status", asking("status", status), "Show the state of the daemon and what it has done.")
+    add("refresh", _refresh, "Let the daemon ask Ganeti and all nodes again.")
+    add("storage", asking("storage", _storage_text), "Show the storage units of the nodes, and the pools.")
+    add("methods", asking("methods", methods), "List the methods of the daemon.")
+
+
+def declare_uses(add: Add) -> None:
+    """Add the commands with which others are told: files for monitoring, pages, notifications."""
+    figures = add("metrics", _metrics, "Print the figures of the daemon and the cluster for Prometheus.")
+    textfile = "write them to this file, as a whole, for node_exporter"
+    figures.add_argument("--textfile", metavar="FILE", help=textfile)
+    figures.flag("--exporter-names", "add the metrics of prometheus-ganeti-exporter")
+    drawn = add("report", _report, "Write the state of the cluster and the history as an HTML page.")
+    drawn.add_argument("--html", metavar="FILE", help="write the page to this file, as a whole")
+    notify = add("notify", _notify, "Show the state of notifications.")
+    notify.flag("--test", "send a test now, and show what happened")
+
+
+def _metrics(options: Namespace) -> int:
+    answer = call(options, "metrics", {"exporter_names": options.exporter_names or None}, _METRICS)
+    if options.textfile is None and not options.json:
+        sys.stdout.write(answer["text"])
+        return 0
+    return _write(options, options.textfile, answer, "text")
+
+
+def _report(options: Namespace) -> int:
+    if options.html is None and not options.json:
+        options.parser.error("expected --html=FILE, or --json")
+    return _write(options, options.html, call(options, "report", patience=_DRAWING), "html")
+
+
+def _write(options: Namespace, path: str | None, answer: Any, key: str) -> int:
+    """Write a text of an answer to a file if there is one, and print the answer with ``--json``."""
+    if path is not None:
+        write_text(path, answer[key])
+    if options.json:
+        print(json.dumps(answer, indent=2))
+    return 0
+
+
+def _notify(options: Namespace) -> int:
+    if not options.test:
+        return show(options, call(options, "status")["notify"], notifications)
+    answer = call(options, "notify", patience=PLANNING)
+    show(options, answer, notification_outcome)
+    return 1 if answer["error"] else 0
+
+
+def _refresh(options: Namespace) -> int:
+    look(options)
+    answer = call(options, "refresh", patience=_REFRESHING)
+    return show(options, answer, lambda state: ages(state["ages"]))
+
+
+def _storage_text(answer: Any) -> str:
+    return storage.text(answer) + ages(answer["ages"])
 
 
 def status(answer: Any) -> str:
@@ -40,9 +110,9 @@ def _status(answer: Any) -> Iterator[str]:
     if answer["cluster"]["silent"]:
         yield f"  silent     {', '.join(answer['cluster']['silent'])}: no report; counted as offline"
     for node in answer.get("maintenance", ()):
-        yield f"  maintained {origin(node)}"
+        yield f"  maintained {maintenance_line(node)}"
     for roll in answer.get("rolls", ()):
-        yield f"  rolling    {rolling(roll)}"
+        yield f"  rolling    {roll_line(roll)}"
     storage = answer["cluster"].get("storage")
     if storage and storage["mode"] != "never":
         yield f"  storage    {_storage(storage)}"
@@ -81,33 +151,6 @@ def _status(answer: Any) -> Iterator[str]:
         )
     kept = f"{decisions['kept_nodes']} nodes and {decisions['kept_instances']} instances of the last request"
     yield f"  memory     {answer['memory_mib']:.0f} MiB, with {kept}"
-
-
-def local_time(stamp: str) -> str:
-    """Return a UTC time like 20261123T184500Z as local time; another text is returned as it is."""
-    try:
-        return datetime.strptime(stamp, "%Y%m%dT%H%M%S%z").astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    except ValueError:
-        return stamp
-
-
-def by_local_time(name: str) -> str:
-    """Describe a run or roll, which is called UTC:WHO in tags."""
-    since, _, who = name.partition(":")
-    return f"{local_time(since)}{f' by {who}' if who else ''}"
-
-
-def origin(node: Any) -> str:
-    """Describe a node in maintenance: since when, by whom and why."""
-    facts = {"since": local_time(node["since"]), "by": node["by"]}
-    parts = [f"{word} {value}" for word, value in facts.items() if value]
-    return " ".join([node["name"], *parts]) + (f": {node['reason']}" if node["reason"] else "")
-
-
-def rolling(roll: Any) -> str:
-    """Describe a roll of maintenance: since when, by whom, and where it is."""
-    parts = [f"{word} {some(roll[key])}" for word, key in (("done", "done"), ("at", "working")) if roll[key]]
-    return f"roll of {by_local_time(roll['name'])}: {'; '.join(parts)}"
 
 
 def _cluster(cluster: Any) -> str:

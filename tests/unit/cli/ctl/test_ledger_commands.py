@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.cli import htoolsctl, ledger_commands
+from ganeti_htools.cli import htoolsctl
+from ganeti_htools.cli.ctl import commands, ledger
 
 NODE = {"uuid": "123", "name": "c/node1", "generation": 7, "can_host": True, "inventories": {}}
 
@@ -20,7 +21,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         calls.append((method, args))
         return [NODE]
 
-    monkeypatch.setattr(ledger_commands, "ask", ask)
+    monkeypatch.setattr(commands, "ask", ask)
+    monkeypatch.setattr(ledger, "ask", ask)
     return calls
 
 

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ganeti_htools.cli.report.daemon import ages, duration, origin
+from ganeti_htools.cli.ctl.status import ages, duration
+from ganeti_htools.cli.report.maintenance_marks import maintenance_line
 from ganeti_htools.model.columns import NOWHERE, Floats
 from ganeti_htools.model.errors import printable
 from ganeti_htools.model.state import State
@@ -191,7 +192,7 @@ def _summary(known: Shown, width: int) -> Iterator[Line]:
     if on:
         yield Line(f"policies {', '.join(on)}")
     yield from _some(
-        "maintained ", [origin(node) for node in status["maintenance"]], _MAINTAINED, Style.PLAIN
+        "maintained ", [maintenance_line(node) for node in status["maintenance"]], _MAINTAINED, Style.PLAIN
     )
     yield from _some("ATTENTION  ", [each["text"] for each in status["attention"]], _ALARMS, Style.ALARM)
     yield Line("-" * width)

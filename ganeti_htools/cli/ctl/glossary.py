@@ -5,11 +5,17 @@ An entry is a list item, ``* **term**, **other name**: text``, below the heading
 
 import os
 import re
+import shutil
+import textwrap
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
+from ganeti_htools.cli.ctl.commands import Add, show
 from ganeti_htools.model.errors import DataError
 
 FILE = "glossary.md"
@@ -26,9 +32,23 @@ class GlossaryEntry:
     text: str
 
 
-def load() -> list[GlossaryEntry]:
+def declare(add: Add) -> None:
+    """Add the command."""
+    terms = add("glossary", _glossary, "Explain the terms of the output; needs no daemon.")
+    terms.add_argument("term", metavar="TERM", nargs="?", help="the term; all terms without it")
+
+
+def _glossary(options: Namespace) -> int:
+    known = load_entries()
+    if options.term is None:
+        return show(options, list(map(to_json, known)), lambda _found: entries(known))
+    found = find_entry(known, options.term)
+    return show(options, to_json(found), lambda _found: entry(found))
+
+
+def load_entries() -> list[GlossaryEntry]:
     """Read the glossary of this checkout or installation. Raises DataError if there is none."""
-    packages = Path(__file__).parents[2]  # if installed, PREFIX/lib/NAME/NAME
+    packages = Path(__file__).parents[3]  # if installed, PREFIX/lib/NAME/NAME
     places = [packages / "docs", Path(os.path.normpath(packages / "../../../share/htoolsd"))]
     for place in places:
         try:
@@ -51,7 +71,7 @@ def parse(document: str) -> Iterator[GlossaryEntry]:
             yield GlossaryEntry(names, subject, match["text"].replace("`", ""))
 
 
-def find(entries: Sequence[GlossaryEntry], term: str) -> GlossaryEntry:
+def find_entry(entries: Sequence[GlossaryEntry], term: str) -> GlossaryEntry:
     """Return the entry of a term, whatever its case and hyphens.
 
     Raises DataError that names the closest terms.
@@ -66,3 +86,37 @@ def find(entries: Sequence[GlossaryEntry], term: str) -> GlossaryEntry:
 
 def _key(name: str) -> str:
     return re.sub(r"[-_\s]+", " ", name).strip().lower()
+
+
+def to_json(entry: GlossaryEntry) -> dict[str, Any]:
+    """Return an entry as JSON."""
+    return {"term": entry.names[0], "names": [*entry.names], "subject": entry.subject, "text": entry.text}
+
+
+def entries(found: Sequence[GlossaryEntry]) -> str:
+    """Return all entries, each below the heading of its subject."""
+    width = min(shutil.get_terminal_size().columns, 100)
+    return "\n".join(_lines(found, width))
+
+
+def entry(found: GlossaryEntry) -> str:
+    """Return one entry."""
+    return _wrapped(found, min(shutil.get_terminal_size().columns, 100), "")
+
+
+def _lines(found: Sequence[GlossaryEntry], width: int) -> Iterator[str]:
+    for number, (subject, group) in enumerate(groupby(found, lambda entry: entry.subject)):
+        yield f"\n{subject}" if number else subject
+        yield from (_wrapped(each, width, "  ") for each in group)
+
+
+def _wrapped(found: GlossaryEntry, width: int, indent: str) -> str:
+    text = f"{', '.join(found.names)}: {found.text}"
+    return textwrap.fill(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

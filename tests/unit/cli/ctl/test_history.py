@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.cli.report import history
+from ganeti_htools.cli.ctl import history
 
 DECIDED: dict[str, Any] = {
     "time": 0.0,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.cli.report.screen import SORTS, Choice, Shown, Style, frame, instances, nodes, press
+from ganeti_htools.cli.ctl.screen import SORTS, Choice, Shown, Style, frame, instances, nodes, press
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ganeti_htools.cli import htoolsctl
-from ganeti_htools.cli.monitoring import METRICS, CheckState, Range, judge, line, read_threshold
+from ganeti_htools.cli.ctl.check import METRICS, CheckState, Range, judge, line, read_threshold
 from ganeti_htools.model.errors import DataError
 
 STATUS: dict[str, Any] = {

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ganeti_htools.cli.report import policies
+from ganeti_htools.cli.ctl import policies
 
 DECIDED: dict[str, Any] = {
     "time": 0.0,

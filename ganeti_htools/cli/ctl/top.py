@@ -5,9 +5,9 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from ganeti_htools.cli.report.history import why
+from ganeti_htools.cli.ctl.history import why
+from ganeti_htools.cli.ctl.screen import Choice, Line, Shown, Style, frame, press
 from ganeti_htools.cli.report.layout import harmless
-from ganeti_htools.cli.report.screen import Choice, Line, Shown, Style, frame, press
 from ganeti_htools.client.calls import PATIENCE, ask
 from ganeti_htools.model.cluster import common_suffix
 from ganeti_htools.model.errors import HtoolsError

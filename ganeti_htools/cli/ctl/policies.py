@@ -1,11 +1,36 @@
-"""Policies of htoolsd as text."""
+"""Policies of the daemon and their decisions."""
 
 import time
+from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ganeti_htools.backends.haskell import fixed
+from ganeti_htools.cli.ctl.commands import PLANNING, Add, call, look, show
 from ganeti_htools.model.wording import counted, size
+
+
+def declare(add: Add) -> None:
+    """Add the commands."""
+    doc = "List the policies: mode, last and next decision, remaining budget."
+    explain = "explain what a policy would do now, and why it does not"
+    add("policies", _policies, doc).add_argument("--explain", metavar="POLICY", help=explain)
+    wanted = add("run", _run, "Let a policy decide now; do not wait for the decision.")
+    wanted.add_argument("policy", metavar="POLICY", help="the policy, like rebalance")
+    wanted.flag("--forget-failures", "switch the policy on again after failed plans")
+
+
+def _policies(options: Namespace) -> int:
+    if options.explain is None:
+        return show(options, call(options, "policies"), summaries)
+    look(options)
+    return show(options, call(options, "explain", {"policy": options.explain}, PLANNING), explanation)
+
+
+def _run(options: Namespace) -> int:
+    arguments = {"policy": options.policy, "forget_failures": options.forget_failures or None}
+    answer = call(options, "run", arguments)
+    return show(options, answer, lambda told: considered(options.policy, told))
 
 
 def summaries(policies: Any) -> str:

@@ -1,15 +1,19 @@
 """The check of ``htoolsctl check``: a status of the daemon, judged by the conventions of monitoring plugins.
 
 The conventions are those of https://www.monitoring-plugins.org/doc/guidelines.html: exit status, one line,
-performance data, ranges. Pure functions.
+performance data, ranges.
 """
 
+import json
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import IntEnum
 from math import inf
 from typing import Any, NamedTuple
 
-from ganeti_htools.model.errors import DataError, on_one_line
+from ganeti_htools.cli.ctl.commands import Add, call
+from ganeti_htools.cli.terminal.arguments import argument
+from ganeti_htools.model.errors import DataError, HtoolsError, on_one_line
 
 _UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _SHOWN = 5  # texts in the line
@@ -97,6 +101,41 @@ METRICS: Mapping[str, Measure] = {
         ("reload",), lambda status: int(bool(status["reload"]["error"])), "rejected configurations: {}"
     ),
 }
+
+
+def declare(add: Add) -> None:
+    """Add the command."""
+    check = add("check", _check, "Check the daemon and the cluster for a monitoring system.")
+    check.usage_status = CheckState.UNKNOWN  # 2 would be CRITICAL
+    given: dict[str, Any] = {
+        "metavar": "METRIC=RANGE",
+        "type": argument(read_threshold),
+        "action": "append",
+        "default": [],
+    }
+    for short, name in (("-w", "warning"), ("-c", "critical")):
+        doc = f"{name} if the metric is outside of the range, like age=30m; can be repeated"
+        check.add_argument(short, f"--{name}", help=doc, **given)
+
+
+def _check(options: Namespace) -> int:
+    """Print a line for a monitoring system, whatever happens. Return the exit status of its conventions."""
+    thresholds: dict[str, dict[CheckState, Range]] = {}
+    for state, ranges in ((CheckState.WARNING, options.warning), (CheckState.CRITICAL, options.critical)):
+        for name, found in ranges:
+            thresholds.setdefault(name, {})[state] = found
+    try:
+        # Counting takes the daemon some work.
+        status = call(options, "status", {"capacity": True if "free" in thresholds else None})
+        verdict = judge(status, thresholds)
+    except HtoolsError as error:
+        verdict = Verdict(CheckState.UNKNOWN, (str(error),), {})
+    except (LookupError, TypeError, AttributeError):
+        why = "the daemon is of another version; restart it"
+        verdict = Verdict(CheckState.UNKNOWN, (why,), {})
+    document = {"state": verdict.state.name, "reasons": verdict.reasons, "values": verdict.values}
+    print(json.dumps(document, indent=2) if options.json else line(verdict, thresholds))
+    return verdict.state
 
 
 def read_threshold(text: str) -> tuple[str, Range]:

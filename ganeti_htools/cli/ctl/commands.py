@@ -1,0 +1,69 @@
+"""Commands of ``htoolsctl``: their parsers, calls of the daemon, and answers as text or JSON."""
+
+import argparse
+import json
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, Protocol
+
+from ganeti_htools.cli.report.layout import harmless, wrapped
+from ganeti_htools.client.calls import PATIENCE, ask
+
+PLANNING = 3600.0  # seconds; a plan of an earlier daemon is made again before it is executed
+
+Run = Callable[[Namespace], int]  # carries out a command; the exit status
+Report = Callable[[Any], str]  # describes an answer of the daemon
+
+
+class CommandParser(argparse.ArgumentParser):
+    """The parser of a command, which exits with ``usage_status`` if the command line is wrong."""
+
+    usage_status = 2
+
+    def flag(self, name: str, doc: str) -> None:
+        """Add an option without argument."""
+        self.add_argument(name, action="store_true", help=doc)
+
+    def error(self, message: str) -> NoReturn:
+        """Print the error, and end the program."""
+        self.print_usage(sys.stderr)
+        self.exit(self.usage_status, f"{self.prog}: error: {message}\n")
+
+
+class Add(Protocol):
+    """Adds a command: its name, the function that carries it out, and its purpose."""
+
+    def __call__(self, name: str, run: Run, doc: str) -> CommandParser: ...
+
+
+def call(
+    options: Namespace, method: str, arguments: Mapping[str, Any] | None = None, patience: float | None = None
+) -> Any:
+    """Ask the daemon for what it only has to look up, or with more ``patience`` (seconds).
+
+    Arguments that are None are left out. Raises HtoolsError.
+    """
+    given = {key: value for key, value in (arguments or {}).items() if value is not None}
+    return ask(options.socket, method, given, patience=patience or PATIENCE)
+
+
+def look(options: Namespace) -> None:
+    """Check that the daemon answers, before a call that may take long. Raises HtoolsError."""
+    call(options, "status")
+
+
+def show(options: Namespace, answer: Any, report: Report) -> int:
+    """Print an answer of the daemon, as it is with ``--json``; the exit status."""
+    print(json.dumps(answer, indent=2) if options.json else wrapped(report(harmless(answer))))
+    return 0
+
+
+def asking(method: str, report: Report, *keys: str, patience: float | None = None) -> Run:
+    """Make a command that asks the daemon with these options as arguments, and prints the answer."""
+
+    def run(options: Namespace) -> int:
+        arguments = {key: getattr(options, key) for key in keys}
+        return show(options, call(options, method, arguments, patience), report)
+
+    return run
