@@ -67,14 +67,13 @@ def run(line: CommandLine) -> None:
     plan, answer = plans.make(line, planning.HSQUEEZE, state, options, reading.generations)
     for text in squeeze.about(plan, line):
         tell(text)
-    for text in squeeze.warnings(plan):
-        warn(f"Warning: {text}")
-    for text in squeeze.refusals(plan):
+    warnings, refusals = [*squeeze.warnings(plan)], squeeze.refusals(plan)
+    for text in (*(f"Warning: {each}" for each in warnings), *refusals):
         warn(text)
     for text in squeeze.details(plan, line.verbose):
         tell(text)
     give_commands(line, "Commands to run:", lambda: squeeze.script(plan), tell)
-    notes = [*squeeze.summary(plan), *squeeze.warnings(plan), *squeeze.refusals(plan)]
+    notes = [*squeeze.summary(plan), *warnings, *refusals]
     moves = [jobs for own in plan.sets() for jobs in own]
     write_page(line, "hsqueeze: nodes to power down or up", state, plan.power.state, moves, notes)
     wanted = line.exec and (plan.power.action is not Action.NOTHING or unfinished)

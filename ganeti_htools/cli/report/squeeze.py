@@ -9,7 +9,6 @@ from ganeti_htools.engine.squeezing import candidates
 from ganeti_htools.engine.squeezing.power_plan import Action
 from ganeti_htools.model.wording import counted, size
 from ganeti_htools.planning.jobsets import BalancingMove
-from ganeti_htools.planning.redundancy_changes import redundancy_changes
 from ganeti_htools.planning.squeezing import power_report
 from ganeti_htools.planning.squeezing.hsqueeze import SqueezePlan
 from ganeti_htools.planning.squeezing.power_report import least_free, unchanged_nodes
@@ -61,7 +60,7 @@ def warnings(plan: SqueezePlan) -> Iterator[str]:
             yield f"not enough standby nodes: with all of them up, {where} still {lack} minimal resources"
     for instance, why in plan.refused.items():
         yield f"instance {instance} stays where it is: {why}"
-    if plan.costs_redundancy and (lost := redundancy_changes(plan.state, plan.power.state)["lost"]):
+    if plan.costs_redundancy and (lost := plan.redundancy_changes["lost"]):
         yield f"nothing is kept free, so redundancy is lost: {', '.join(lost)} would not come back"
     if stopped := plan.stopped_instances:
         count = counted(len(stopped), "instance")
@@ -101,7 +100,7 @@ def as_json(plan: SqueezePlan, outcome: Mapping[str, Any] | None) -> dict[str, A
         "cost": plan.cost(),
         "stopped": plan.stopped_instances,
         "least_free_mib": least_free(power),
-        "redundancy": redundancy_changes(state, power.state),
+        "redundancy": plan.redundancy_changes,
         "refused": plan.refused,
         "kept": _unchanged(plan),
         "candidates": _candidates(plan),

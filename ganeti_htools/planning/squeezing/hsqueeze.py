@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -33,6 +34,7 @@ from ganeti_htools.planning.plan import (
     ToolPlan,
     silent_progress,
 )
+from ganeti_htools.planning.redundancy_changes import redundancy_changes
 from ganeti_htools.planning.squeezing import power_jobs, power_report, standby
 from ganeti_htools.planning.squeezing.leftovers import before_drain, interrupted_run
 from ganeti_htools.planning.squeezing.power_jobs import nodes_to_mark
@@ -145,6 +147,11 @@ class SqueezePlan(ToolPlan[SqueezeOptions]):
     def costs_redundancy(self) -> bool:
         """Whether the plan may take redundancy: nodes are powered down, and nothing is to be kept free."""
         return bool(self.power.nodes) and self.power.action is Action.OFFLINE and not self.options.factors[1]
+
+    @cached_property
+    def redundancy_changes(self) -> dict[str, list[str]]:
+        """Names of the instances that lose or gain redundancy by the plan."""
+        return redundancy_changes(self.state, self.power.state)
 
     @property
     def refused(self) -> dict[str, str]:
