@@ -112,8 +112,10 @@ def test_same_decision(oracle: Oracle, seed: int, tmp_path: Path, capsys: pytest
     both = Both(oracle, asked, tmp_path, capsys)
     assert comparable(both.answer) == comparable(both.expected)
     if both.answer["success"] and _survives_saving(asked):
-        after = [scores(oracle, asked, path.with_suffix(".post-ialloc")) for path in (both.ours, both.theirs)]
-        assert all(ours <= theirs for ours, theirs in zip(*after, strict=True))
+        paths = [path.with_suffix(".post-ialloc") for path in (both.ours, both.theirs)]
+        if len({path.read_text() for path in paths}) > 1:
+            after = (scores(oracle, asked, path) for path in paths)
+            assert all(ours <= theirs for ours, theirs in zip(*after, strict=True))
 
 
 @pytest.mark.parametrize("seed", one_by_one(88))
