@@ -4,18 +4,19 @@ A document on disk has the number of its form as ``version`` (:func:`versioned`)
 newest form (:func:`upgraded`).
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from ganeti_htools.execution.jobs import Job
 from ganeti_htools.execution.run import Ending, Run, Task
-from ganeti_htools.execution.shape import Shape
 from ganeti_htools.execution.wording import going_on
 from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.opcodes import Signature
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.moves import TITLES, NamedMove, as_carried_out
+from ganeti_htools.records import Valid, choice
 
 INTERRUPTED = "interrupted"  # instead of an ending
 
@@ -77,40 +78,50 @@ def record(run: Run) -> dict[str, Any]:
     }
 
 
-def is_identifier(value: object) -> bool:
-    """Whether a value can be the id of a run, which occurs in comments of jobs and names of files."""
-    return type(value) is str and value.isascii() and value.isalnum() and len(value) <= 32
+# The id of a run, which occurs in comments of jobs and names of files.
+Identifier = Annotated[str, Valid("1 to 32 letters and digits", re.compile("[0-9A-Za-z]{1,32}").fullmatch)]
+Count = Annotated[int, Valid("a whole number from 0 to 2^53", lambda value: 0 <= value < 1 << 53)]
+Time = Annotated[float, Valid("seconds of the epoch", lambda value: 0 <= value < 1e11)]
+
+_JobRecord = TypedDict(
+    "_JobRecord",
+    {
+        "title": str,
+        "instance": str | None,
+        "move": Annotated[str, choice(TITLES)] | None,
+        "from": list[str] | None,
+        "to": list[str] | None,
+        "opcodes": list[str],
+        "commands": list[str],
+    },
+)
 
 
-def is_count(value: object) -> bool:
-    """Whether a value is a whole number of at least 0."""
-    return type(value) is int and 0 <= value < 1 << 53
+class _SubmittedRecord(_JobRecord):
+    jobset: Count
+    id: Count | None
+    status: str | None
+    error: str | None
 
 
-def _move(value: object) -> bool:
-    return value is None or value in TITLES
+class Score(TypedDict):
+    """The scores before and after a plan."""
+
+    before: float | None
+    after: float | None
 
 
-_TEXT = (str, None)
-_JOB: Shape = {
-    "title": str,
-    "instance": _TEXT,
-    "move": _move,
-    "from": ([str], None),
-    "to": ([str], None),
-    "opcodes": [str],
-    "commands": [str],
-}
-_SUBMITTED: Shape = {**_JOB, "jobset": is_count, "id": (is_count, None), "status": _TEXT, "error": _TEXT}
-RUN: Shape = {
-    "ending": _TEXT,
-    "reason": _TEXT,
-    "run": is_identifier,
-    "purpose": str,
-    "replanned": [str],
-    "jobs": [_SUBMITTED],
-    "not_submitted": [[_JOB]],
-}
+class RunRecord(TypedDict):
+    """A run."""
+
+    ending: str | None
+    reason: str | None
+    run: Identifier
+    purpose: str
+    replanned: list[str]
+    going_on: str | None
+    jobs: list[_SubmittedRecord]
+    not_submitted: list[list[_JobRecord]]
 
 
 def _job_to_json(job: Job) -> dict[str, Any]:
@@ -127,7 +138,7 @@ def _job_to_json(job: Job) -> dict[str, Any]:
 
 
 def run_from_record(program: str, recorded: Mapping[str, Any]) -> Run:
-    """Restore the run of a program from its record, of the shape ``RUN``. Raises ValueError, TypeError.
+    """Restore the run of a program from its record, a :class:`RunRecord`. Raises ValueError, TypeError.
 
     The run can be described and its jobs traced. It cannot be carried out, for the record has only the names
     of opcodes.

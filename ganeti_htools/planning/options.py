@@ -5,12 +5,11 @@ Nested dataclasses are flattened. Missing options have their defaults, objects o
 
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
-from types import UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
-from ganeti_htools.backends.fields import excerpt
 from ganeti_htools.model.cluster import MAX_MIB
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.records import CONDITIONS, RecordReader, Valid
 
 T = TypeVar("T")
 
@@ -57,35 +56,19 @@ def _read(cls: type[T], values: Mapping[str, Any]) -> T:
         if _is_part(hint):
             parts[name] = _read(hint, values)
         elif name in values:
-            parts[name] = _value(name, hint, field.default, values[name])
+            # A negative default means no limit.
+            signed = isinstance(field.default, int | float) and field.default < 0
+            parts[name] = (_SIGNED if signed else _UNSIGNED).read(hint, name, values[name])
     return cls(**parts)
 
 
-def _value(name: str, hint: Any, default: Any, value: Any) -> Any:
-    if get_origin(hint) in (Union, UnionType):  # with None
-        if value is None:
-            return None
-        hint = get_args(hint)[0]
-    # A negative default means no limit.
-    low = -MAX_MIB if default is not MISSING and isinstance(default, int | float) and default < 0 else 0
-    number = type(value) in (int, float) and low <= value <= MAX_MIB
-    if get_origin(hint) is Literal:
-        choices = get_args(hint)
-        fits, expected = value in choices, " or ".join(choices)
-    elif get_origin(hint) is tuple:
-        fits, expected = type(value) is list and all(type(each) is str for each in value), "a list of strings"
-        value = tuple(value) if fits else value
-    elif get_origin(hint) is Mapping:
-        fits = type(value) is dict and all(type(each) is str for each in value.values())
-        expected = "an object of strings"
-    elif hint is bool:
-        fits, expected = type(value) is bool, "true or false"
-    elif hint is int:
-        fits, expected = number and type(value) is int, f"a whole number from {low} to {MAX_MIB}"
-    elif hint is float:
-        fits, expected = number, f"a number from {low} to {MAX_MIB}"
-    else:
-        fits, expected = type(value) is str, "a string"
-    if not fits:
-        raise DataError(f"{name}: expected {expected}, got {excerpt(value)}")
-    return value
+def _numbers_from(low: int) -> RecordReader:
+    def fits(value: float) -> bool:
+        return low <= value <= MAX_MIB
+
+    limits = f"from {low} to {MAX_MIB}"
+    numbers = {int: [Valid(f"a whole number {limits}", fits)], float: [Valid(f"a number {limits}", fits)]}
+    return RecordReader({**CONDITIONS, **numbers}, quotes=True)
+
+
+_UNSIGNED, _SIGNED = _numbers_from(0), _numbers_from(-MAX_MIB)

@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[2]
 SOURCES = {"ganeti_htools": ROOT / "ganeti_htools", "htoolsd": ROOT / "daemon" / "htoolsd"}
 
 _LIBRARY = (
-    "model engine backends luxi client sources execution planning deciding pages files nursery streams"
-    " sockets version"
+    "model engine backends luxi client sources execution planning deciding pages records files nursery"
+    " streams sockets version"
 )
 
 # The packages that each package may import besides itself; the lowest packages come first. Names are below
@@ -46,12 +46,13 @@ MAY_IMPORT = {
     "engine.explaining": "model engine",
     "luxi": "model",
     "backends": "model luxi",
+    "records": "model backends",
     "client": "model backends luxi sockets",
     "simulator": "model engine backends luxi files nursery sockets streams version",
     "sources": "model backends luxi client files",
-    "execution": "model engine.repair luxi nursery",
+    "execution": "model records engine.repair luxi nursery",
     "planning.view": "model engine",
-    "planning": "model engine backends luxi execution sources version planning.view",
+    "planning": "model records engine backends luxi execution sources version planning.view",
     "deciding": "model engine backends luxi sources planning.view",
     "pages": "model engine planning version",
     "commandline": "model backends version sources planning",
@@ -63,10 +64,10 @@ MAY_IMPORT = {
     "cli": f"{_LIBRARY} commandline cli.terminal cli.report cli.ctl cli.cluster cli.runs",
     "htoolsd.disposal": "",
     "htoolsd.tasks": "model",
-    "htoolsd.config": "model backends client files version",
+    "htoolsd.config": "model backends records client files version",
     "htoolsd.damaged_files": "",
     "htoolsd.threads": "client",
-    "htoolsd.socket": "model backends luxi client nursery sockets htoolsd.config htoolsd.disposal",
+    "htoolsd.socket": "model backends records luxi client nursery sockets htoolsd.config htoolsd.disposal",
     "htoolsd.sync": (
         "model backends luxi sources files nursery"
         " htoolsd.config htoolsd.damaged_files htoolsd.disposal htoolsd.threads"
@@ -77,7 +78,7 @@ MAY_IMPORT = {
     ),
     "htoolsd.history": f"{_LIBRARY} htoolsd.config htoolsd.damaged_files",
     "htoolsd.notify": (
-        "model files nursery execution htoolsd.config htoolsd.damaged_files htoolsd.history htoolsd.threads"
+        "model records files nursery htoolsd.config htoolsd.damaged_files htoolsd.history htoolsd.threads"
     ),
     "htoolsd.metrics": f"{_LIBRARY} commandline htoolsd.plans htoolsd.sync",
     "htoolsd.store": "model files htoolsd.config htoolsd.damaged_files",

@@ -8,8 +8,7 @@ from htoolsd.api.ledger import allocations_to_json, do
 from htoolsd.api.ledger_arguments import CONSUMER, Amounts
 from htoolsd.follow.candidates import allocation_candidates, pools_of_nodes
 from htoolsd.follow.reconciler import Reconciler
-from htoolsd.socket.arguments import Name
-from htoolsd.socket.methods import method
+from htoolsd.socket.methods import Name, method
 from htoolsd.socket.roles import Role
 from htoolsd.store.worker import LedgerWorker
 

@@ -26,7 +26,6 @@ from htoolsd.config.settings import Settings
 from htoolsd.history import entries
 from htoolsd.history.entries import HistoryEntry
 from htoolsd.metrics.durations import Durations
-from htoolsd.socket.arguments import Valid
 from htoolsd.socket.methods import File, method
 from htoolsd.socket.peer import PassedFile, describe_caller
 from htoolsd.socket.roles import Role
@@ -36,7 +35,6 @@ _log = structlog.get_logger()
 Ages = dict[str, float]
 
 MAX_VALUES = 1_000_000  # in a request; 10,000 instances need a third
-_Words = Annotated[tuple[str, ...], Valid("a list of strings", lambda words: {*map(type, words)} <= {str})]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +154,7 @@ class Decisions:
     async def decide(
         self,
         file: File,
-        arguments: Annotated[_Words, "list of strings, the --KEY=VALUE options of the request"] = (),
+        arguments: Annotated[tuple[str, ...], "list of strings, the --KEY=VALUE options of the request"] = (),
         request: Annotated[str | None, "the text of the request, instead of a file"] = None,
         claim: Annotated[
             bool | None, "whether to claim the resources (true for a file, false for a text)"

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.deciding.placement_report import placement_report
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.records import Valid
 from htoolsd.history.entries import HistoryQuery, placed_at
 from htoolsd.history.history import History
-from htoolsd.socket.arguments import Name, Valid
-from htoolsd.socket.methods import method
+from htoolsd.socket.methods import Name, method
 from htoolsd.socket.roles import Role
 from htoolsd.sync.sync import Sync
 from htoolsd.threads import Computations

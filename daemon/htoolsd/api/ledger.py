@@ -18,8 +18,7 @@ from ganeti_htools.model.resource_classes import POOL, VCPU
 from htoolsd.api import ledger_arguments as given
 from htoolsd.api import ledger_names as named
 from htoolsd.config.settings import Settings
-from htoolsd.socket.arguments import Name
-from htoolsd.socket.methods import method
+from htoolsd.socket.methods import Name, method
 from htoolsd.socket.roles import Role
 from htoolsd.store.records import (
     Allocations,

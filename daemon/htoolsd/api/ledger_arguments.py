@@ -7,7 +7,8 @@ from typing import Annotated, Any
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.resource_classes import MEMORY, POOL, SPINDLES, VCPU, is_custom, is_own
-from htoolsd.socket.arguments import Name, Valid
+from ganeti_htools.records import Valid
+from htoolsd.socket.methods import Name
 
 PROVIDER = "its uuid, its name (CLUSTER/NODE), the node of this cluster, or the beginning up to a dot"
 CONSUMER = "its uuid, its name (CLUSTER/INSTANCE), or the instance of this cluster"

@@ -17,12 +17,12 @@ from ganeti_htools.model.errors import DataError, HtoolsError, RequestFailed
 from ganeti_htools.planning.options import from_json, names
 from ganeti_htools.planning.plan import OnChange, Proposal, new_run
 from ganeti_htools.planning.tools import TOOLS
+from ganeti_htools.records import Valid, choice
 from ganeti_htools.sources.source import describe_silent, describe_updating
 from htoolsd.config.settings import Settings
 from htoolsd.plans.plan import Plan, PlanState, new_plan
 from htoolsd.plans.plan_turn import PlanAttempt
 from htoolsd.plans.plans import Plans
-from htoolsd.socket.arguments import Valid, choice
 from htoolsd.socket.methods import LONGEST as MOST_TEXT
 from htoolsd.socket.methods import method
 from htoolsd.socket.peer import describe_caller

@@ -8,7 +8,7 @@ import orjson
 import structlog
 
 from ganeti_htools.files import make_private_database
-from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.errors import DataError, HtoolsError
 from htoolsd.damaged_files import DATABASE_ERRORS, is_damage, open_to_read, readable_rows, set_aside
 from htoolsd.history.entries import Document, HistoryEntry, HistoryQuery, document_from_bytes
 
@@ -105,7 +105,7 @@ class HistoryDatabase:
         for number, content in self._connection.execute(f"{statement} ORDER BY number DESC", parameters):
             try:
                 found.append(document_from_bytes(content))
-            except ValueError as error:
+            except DataError as error:
                 if number not in self.damaged:
                     _log.error(
                         "entry of the history is damaged; it is left out", number=number, error=str(error)
@@ -149,7 +149,7 @@ def _copy(transaction: sqlite3.Connection, number: int, content: bytes) -> bool:
     """Write a row of a damaged history; return whether it is an entry that is not there yet."""
     try:
         document = document_from_bytes(content)
-    except ValueError:
+    except DataError:
         return False
     return _insert(transaction, number, content, document)
 

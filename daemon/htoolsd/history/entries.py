@@ -5,14 +5,15 @@ They are JSON with the names in them.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import orjson
 
 from ganeti_htools.backends.iallocator import allocation_part
 from ganeti_htools.deciding.summary import DecisionSummary
-from ganeti_htools.execution.shape import Shape, fits
-from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.execution.record import Score, Time
+from ganeti_htools.model.errors import DataError, HtoolsError
+from ganeti_htools.records import JSON, from_bytes
 
 Document = dict[str, Any]
 Caller = Mapping[str, int]  # uid and pid
@@ -62,67 +63,85 @@ def _matches(query: str | None, names: Sequence[str]) -> bool:
     return query is None or any(name == query or name.startswith(f"{query}.") for name in names)
 
 
-def _time(value: Any) -> bool:
-    return type(value) in (int, float) and 0 <= value < 1e11
+class _Caller(TypedDict):
+    uid: int
 
 
-_NUMBER, _TEXT, _CALLER = (int, float), (str, None), {"uid": int}
-_MOVE: Shape = {"instance": str, "from": [str], "to": [str], "status": _TEXT}
-_SCORE: Shape = {"before": (*_NUMBER, None), "after": (*_NUMBER, None)}
-_NAMES: Shape = {"time": _time, "instances": [str], "nodes": [str]}
-_RANKED: Shape = {"instance": str, "groups": [{"group": str, "nodes": [str]}]}
-# What readers need of each kind of entry.
-_SHAPES: Mapping[str, Shape] = {
-    "decision": {
-        "request": str,
-        "places": [[str]],
-        "refusal": _TEXT,
-        "claimant": _TEXT,
-        "ms": _NUMBER,
-        "by": (_CALLER, None),
-        "ranking": [_RANKED],
-        "ages": dict,
-    },
-    "plan": {
-        "id": str,
-        "tool": str,
-        "state": str,
-        "error": _TEXT,
-        "groups": [str],
-        "moves": [_MOVE],
-        "by": _CALLER,
-        "executed_by": (_CALLER, None),
-        "cancelled_by": (_CALLER, None),
-        "policy": _TEXT,
-        "continues": _TEXT,
-    },
-    "policy": {
-        "policy": str,
-        "remedy": str,
-        "trigger": str,
-        "group": _TEXT,
-        "outcome": str,
-        "reason": str,
-        "plan": _TEXT,
-        "score": _SCORE,
-        "moves": [_MOVE],
-    },
-    "call": {"method": str, "arguments": dict, "by": (_CALLER, None)},
-}
+_Move = TypedDict("_Move", {"instance": str, "from": list[str], "to": list[str], "status": str | None})
+
+
+class _RankedGroup(TypedDict):
+    group: str
+    nodes: list[str]
+
+
+class _Ranking(TypedDict):
+    instance: str
+    groups: list[_RankedGroup]
+
+
+class _Entry(TypedDict):
+    """What readers need of an entry."""
+
+    time: Time
+    instances: list[str]
+    nodes: list[str]
+
+
+class _Decision(_Entry):
+    request: str
+    places: list[list[str]]
+    refusal: str | None
+    claimant: str | None
+    ms: float
+    by: _Caller | None
+    ranking: list[_Ranking]
+    ages: dict[str, Any]
+
+
+class _Plan(_Entry):
+    id: str
+    tool: str
+    state: str
+    error: str | None
+    groups: list[str]
+    moves: list[_Move]
+    by: _Caller
+    executed_by: _Caller | None
+    cancelled_by: _Caller | None
+    policy: str | None
+    continues: str | None
+
+
+class _Policy(_Entry):
+    policy: str
+    remedy: str
+    trigger: str
+    group: str | None
+    outcome: str
+    reason: str
+    plan: str | None
+    score: Score
+    moves: list[_Move]
+
+
+class _Call(_Entry):
+    method: str
+    arguments: dict[str, Any]
+    by: _Caller | None
+
+
+_KINDS = {"decision": _Decision, "plan": _Plan, "policy": _Policy, "call": _Call}
 
 
 def document_from_bytes(content: object) -> Document:
-    """Return an entry from its form on disk. Raises ValueError."""
-    if not isinstance(content, bytes):
-        raise ValueError("expected JSON")
-    document: Document = orjson.loads(content)
-    kind = document.get("kind") if isinstance(document, dict) else None
-    if not isinstance(kind, str) or kind not in _SHAPES:
-        raise ValueError("expected an entry of a known kind")
-    shape = {**_NAMES, **_SHAPES[kind]}
-    if not fits(dict.fromkeys(shape) | document, shape):
-        raise ValueError(f"expected a {kind} with {', '.join(shape)}, each of its type")
-    return document
+    """Return an entry from its form on disk. Raises DataError."""
+    document = from_bytes(dict[str, Any], content) if isinstance(content, bytes) else {}
+    kind = _KINDS.get(str(document.get("kind")))
+    if kind is None:
+        raise DataError("expected an entry of a known kind")
+    entry: Document = JSON.read(kind, "", document)
+    return entry
 
 
 def decision(

@@ -11,19 +11,19 @@ after a program that failed at its end.
 import os
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import structlog
 import trio
 
-from ganeti_htools.execution.shape import Shape, fits
 from ganeti_htools.files import read_regular_file, write_text
-from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.nursery import open_nursery
+from ganeti_htools.records import from_bytes, to_text
 from htoolsd.config.notify import NotifySettings
 from htoolsd.config.settings import Settings
 from htoolsd.damaged_files import set_aside
@@ -225,7 +225,10 @@ class Notifier:
 
     async def _save(self) -> None:
         """Write the file. Failures are logged."""
-        content = _to_text(self._announced, self._waiting)
+        conditions = [
+            _StoredCondition(*key, each.time, each.text, each.over) for key, each in self._announced.items()
+        ]
+        content = to_text(_Stored(1, conditions, list(self._waiting)))
         try:
             await effect(write_text, self._path, content, abandon=True)
         except HtoolsError as error:
@@ -238,51 +241,35 @@ class Notifier:
             self._waiting.extendleft(reversed(waiting))
         except FileNotFoundError:
             return
-        except (OSError, ValueError) as error:
+        except (OSError, DataError) as error:
             _log.warning("announced conditions cannot be read; they are announced again", error=str(error))
-            if isinstance(error, ValueError):
+            if isinstance(error, DataError):
                 with suppress(OSError):
                     await effect(set_aside, self._path)
 
 
-def _number(value: object) -> bool:
-    return type(value) in (int, float)
+class _StoredCondition(NamedTuple):
+    """A condition that was announced."""
+
+    kind: str
+    name: str
+    time: float
+    text: str
+    over: bool
 
 
-_ANNOUNCED: Shape = {
-    "kind": str,
-    "name": str,
-    "time": _number,
-    "text": str,
-    "over": bool,
-}
+class _Stored(NamedTuple):
+    """The content of the file."""
 
-
-_EVENT: Shape = {
-    "time": _number,
-    "kind": str,
-    "state": str,
-    "severity": str,
-    "text": str,
-    "command": str,
-    "names": [str],
-}
-
-
-def _to_text(announced: Mapping[Key, Announced], waiting: Iterable[Event]) -> str:
-    rows = [{"kind": kind, "name": name, **each._asdict()} for (kind, name), each in announced.items()]
-    document = {"version": 1, "announced": rows, "waiting": [event._asdict() for event in waiting]}
-    return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n"
+    version: int
+    announced: list[_StoredCondition]
+    waiting: list[Event]
 
 
 def _read(path: str) -> tuple[dict[Key, Announced], list[Event]]:
-    """Raises OSError, ValueError."""
-    document = orjson.loads(read_regular_file(path, _LARGEST))
-    if not fits(document, {"announced": [_ANNOUNCED], "waiting": [_EVENT]}):
-        raise ValueError(f"expected {', '.join(_ANNOUNCED)} of conditions, {', '.join(_EVENT)} of events")
+    """Raises OSError, DataError."""
+    stored: _Stored = from_bytes(_Stored, read_regular_file(path, _LARGEST))
     announced = {
-        (row["kind"], row["name"]): Announced(*(row[name] for name in Announced._fields))
-        for row in document["announced"]
+        (each.kind, each.name): Announced(each.time, each.text, each.over) for each in stored.announced
     }
-    waiting = [Event(*(row[name] for name in Event._fields)) for row in document["waiting"]]
-    return announced, waiting
+    return announced, stored.waiting

@@ -6,16 +6,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, cast
+from typing import Any, NotRequired, TypedDict
 
 import orjson
 import trio
 
 from ganeti_htools.execution.execute import Over
 from ganeti_htools.execution.record import (
-    RUN,
-    is_count,
-    is_identifier,
+    Count,
+    Identifier,
+    RunRecord,
+    Score,
+    Time,
     record,
     run_from_record,
     upgraded,
@@ -23,13 +25,13 @@ from ganeti_htools.execution.record import (
 )
 from ganeti_htools.execution.review import Check, Say
 from ganeti_htools.execution.run import Ending, Run
-from ganeti_htools.execution.shape import Shape, fits
 from ganeti_htools.execution.wording import complaint, summary
 from ganeti_htools.files import read_regular_file
 from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.planning.options import to_json
 from ganeti_htools.planning.plan import OnChange, Proposal, new_run
+from ganeti_htools.records import JSON, to_text
 from htoolsd.damaged_files import set_aside
 
 _LARGEST = 64 << 20  # bytes of a record
@@ -187,7 +189,7 @@ class Plan:
 
     def text(self) -> str:
         """Return the content of the plan's file."""
-        return orjson.dumps(versioned(self.to_json()), option=orjson.OPT_INDENT_2).decode() + "\n"
+        return to_text(versioned(self.to_json()))
 
 
 def new_plan(
@@ -217,67 +219,59 @@ def new_plan(
     return Plan(facts, run, proposal.review)
 
 
-_CHANGING = (
-    *("state", "error", "began", "ended", "executed_by", "cancelled_by", "seen", "serial", "log", "standing"),
-    "execution",
-)
+class _Caller(TypedDict):
+    uid: int
+    pid: int
 
 
-def _time(value: object) -> bool:
-    return type(value) in (int, float) and 0 <= cast(float, value) < 1e11
+class _PlanRecord(TypedDict):
+    """The content of a plan's file. ``policy`` and the like are further facts of some plans."""
+
+    id: Identifier
+    tool: str
+    made: Time
+    by: _Caller
+    groups: list[str]
+    options: dict[str, Any] | None
+    score: Score
+    cost: dict[str, Any] | None
+    policy: NotRequired[str | None]
+    continues: NotRequired[str | None]
+    state: PlanState
+    error: str | None
+    began: Time | None
+    ended: Time | None
+    executed_by: _Caller | None
+    cancelled_by: _Caller | None
+    seen: bool | None
+    serial: Count
+    log: list[list[str]]
+    standing: str | None
+    execution: RunRecord
 
 
-_NUMBER, _TEXT = (int, float, None), (str, None)
-_CALLER: Shape = {"uid": int, "pid": int}
-_ADDED = "executed_by", "cancelled_by", "cost"  # that old records lack
-_OPTIONAL = "policy", "continues"  # facts of some plans, texts
-_RECORD: Shape = {
-    "id": is_identifier,
-    "tool": str,
-    "made": _time,
-    "by": _CALLER,
-    "groups": [str],
-    "options": (dict, None),
-    "score": {"before": _NUMBER, "after": _NUMBER},
-    "cost": (dict, None),
-    "state": str,
-    "error": _TEXT,
-    "began": (_time, None),
-    "ended": (_time, None),
-    "executed_by": (_CALLER, None),
-    "cancelled_by": (_CALLER, None),
-    "serial": is_count,
-    "log": [[str]],
-    "execution": RUN,
-}
+_STANDING = "error", "began", "ended", "executed_by", "cancelled_by", "serial"
+_CHANGING = *_STANDING, "state", "seen", "log", "standing", "execution"
 
 
 def plan_from_json(text: bytes) -> Plan:
     """Return the plan of a file. Raises DataError; HtoolsError for a file of a newer htoolsd."""
     try:
-        document: dict[str, Any] = upgraded(orjson.loads(text))
-        document |= {key: None for key in _ADDED if key not in document}
-        if not fits(document, _RECORD) or not all(fits(document.get(key), _TEXT) for key in _OPTIONAL):
-            raise ValueError(f"expected {', '.join(_RECORD)}, and each of its type")
-        if document["id"] != document["execution"]["run"]:
+        document = upgraded(orjson.loads(text))
+        stored: _PlanRecord = JSON.read(_PlanRecord, "", document)
+        if stored["id"] != stored["execution"]["run"]:
             raise ValueError("id: expected that of the run")
-        facts = {key: value for key, value in document.items() if key not in _CHANGING}
         plan = Plan(
-            facts,
-            run_from_record(facts["tool"], document["execution"]),
-            state=PlanState(document["state"]),
-            error=document["error"],
-            began=document["began"],
-            ended=document["ended"],
-            executed_by=document["executed_by"],
-            cancelled_by=document["cancelled_by"],
-            seen=document.get("seen") is True,
-            serial=document["serial"],
-            log=[(kind, line) for kind, line in document["log"]],
+            {key: value for key, value in document.items() if key not in _CHANGING},
+            run_from_record(stored["tool"], stored["execution"]),
+            state=PlanState(stored["state"]),
+            seen=bool(stored["seen"]),
+            log=[(kind, line) for kind, line in stored["log"]],
+            **{key: document[key] for key in _STANDING},
         )
         plan.text()  # fails now rather than in an answer
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise DataError(f"not the record of a plan: {type(error).__name__}: {error}") from None
+    except (DataError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise DataError(f"not the record of a plan: {error}") from None
     return plan
 
 

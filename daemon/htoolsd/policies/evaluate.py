@@ -10,10 +10,11 @@ from typing import Any
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.planning.plan import Proposal
+from ganeti_htools.records import JSON
 from htoolsd.policies.conditions import Situation, obstacles, with_next_round
 from htoolsd.policies.observe import Observation, PolicyInputs, look, situations
 from htoolsd.policies.remedies import ORDER, POLICIES
-from htoolsd.policies.remedy import PlanBounds, Remedy, RemedyPlan, bounds_from_json
+from htoolsd.policies.remedy import PlanBounds, Remedy, RemedyPlan
 from htoolsd.policies.safety import in_order
 
 
@@ -44,7 +45,8 @@ async def remake_proposal(inputs: PolicyInputs, facts: Mapping[str, Any]) -> Pro
     The plan is for the cluster as it is now, within the same bounds. Raises HtoolsError if there is none.
     """
     remedy = next((each for each in ORDER if each.title == facts["remedy"]), None)
-    bounds, cluster = bounds_from_json(facts.get("bounds")), inputs.sync.model.available
+    bounds: PlanBounds | None = JSON.read(PlanBounds | None, "bounds", facts.get("bounds"))
+    cluster = inputs.sync.model.available
     if remedy is None or bounds is None or cluster is None:
         raise HtoolsError("its record lacks a known remedy or bounds, or the cluster is not known yet")
     if all(row.name != bounds.group for row in cluster.groups):

@@ -14,15 +14,14 @@ Times are seconds of the epoch. Only :class:`MemoryFile` has effects.
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-import orjson
 import structlog
 import trio
 
-from ganeti_htools.execution.shape import Shape, fits
 from ganeti_htools.files import read_regular_file, write_text
-from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.errors import DataError, HtoolsError
+from ganeti_htools.records import from_bytes, refuse_newer, to_text
 from htoolsd.config.policies import PolicySettings
 from htoolsd.damaged_files import set_aside
 from htoolsd.policies.names import Uuids
@@ -75,11 +74,12 @@ class Failures(NamedTuple):
     The policy pauses there until ``rests_until``.
     """
 
-    failed: int = 0
-    error: str = ""
-    rests_until: float = 0.0
+    failed: int
+    error: str
+    rests_until: float
 
 
+_NO_FAILURES = Failures(0, "", 0.0)
 _ANYWHERE = ""  # the group of failures that older daemons counted for all groups
 
 
@@ -122,13 +122,12 @@ class PolicyMemory:
     @property
     def worst(self) -> Failures:
         """The failures of the group with the most."""
-        return max(
-            self.failures.values(), key=lambda each: (each.failed, each.rests_until), default=Failures()
-        )
+        worst = max(self.failures.values(), key=lambda each: (each.failed, each.rests_until), default=None)
+        return worst or _NO_FAILURES
 
     def failures_of(self, group: str) -> Failures:
         """Return the failures that hold the policy back in a group."""
-        return max(self.failures.get(name, Failures()) for name in (group, _ANYWHERE))
+        return max(self.failures.get(name, _NO_FAILURES) for name in (group, _ANYWHERE))
 
     def count_failure(self, settings: PolicySettings, now: float, error: str, group: str) -> None:
         """Count a plan that failed in a group, and pause there."""
@@ -271,87 +270,57 @@ def resting(since: Mapping[str, float], settings: PolicySettings, now: float) ->
 # The file
 
 
-def _number(value: object) -> bool:
-    return type(value) in (int, float)
+class _StoredMemory(NamedTuple):
+    """The memory of a policy. The first failures are the worst; older daemons have counted only them."""
+
+    spent: list[Expense]
+    failed: int
+    error: str
+    rests_until: float
+    failures: dict[str, Failures] | None
+    rounds: dict[str, dict[str, Rounds]]
 
 
-_FAILURES: Shape = {"failed": int, "error": str, "rests_until": _number}
-_MEMORY: Shape = {**_FAILURES, "spent": [[(int, float, str)]], "rounds": dict}
-_ROUNDS: tuple[Shape, Shape] = [(bool, _number)], [str]  # figures, texts
-_FIGURES = 4
+class _Stored(NamedTuple):
+    """The content of the file."""
+
+    version: Annotated[int, refuse_newer(_VERSION)]
+    policies: dict[str, _StoredMemory]
+    moved: dict[str, float]
+    switched: dict[str, float]
+    uuids: Uuids | None = None
 
 
-def _memory_to_json(memory: PolicyMemory) -> dict[str, Any]:
-    return {
-        "spent": [list(each) for each in memory.spent],
-        **memory.worst._asdict(),  # for older daemons
-        "failures": {group: each._asdict() for group, each in memory.failures.items()},
-        "rounds": {
-            title: {group: list(each) for group, each in rounds.items()}
-            for title, rounds in memory.rounds.items()
-        },
-    }
+def _memory(stored: _StoredMemory) -> PolicyMemory:
+    failures = stored.failures
+    if failures is None:
+        failures = {_ANYWHERE: Failures(stored.failed, stored.error, stored.rests_until)}
+    failures = {group: each for group, each in failures.items() if each.failed}
+    return PolicyMemory(stored.spent, failures, stored.rounds)
 
 
-def _memory_from_json(document: Mapping[str, Any]) -> PolicyMemory:
-    """Raises ValueError, TypeError."""
-    if not fits(document, _MEMORY):
-        raise ValueError(f"expected {', '.join(_MEMORY)}, each of its type")
-    rounds: Mapping[str, Mapping[str, Any]] = document["rounds"]
-    if not all(_are_rounds(each) for groups in rounds.values() for each in groups.values()):
-        raise ValueError("rounds: expected lists of numbers, booleans and strings")
-    spent: Iterable[Any] = document["spent"]
-    failures: Mapping[str, Any] = document.get("failures", {_ANYWHERE: document})
-    if not all(fits(each, _FAILURES) for each in failures.values()):
-        raise ValueError(f"failures: expected {', '.join(_FAILURES)} of each group")
-    return PolicyMemory(
-        [Expense(*each) for each in spent],
-        {
-            group: Failures(each["failed"], each["error"], each["rests_until"])
-            for group, each in failures.items()
-            if each["failed"]
-        },
-        {title: {group: Rounds(*each) for group, each in groups.items()} for title, groups in rounds.items()},
-    )
+def _to_json(value: Any) -> Any:
+    return list(value) if isinstance(value, Expense | Rounds) else value._asdict()
 
 
-def _are_rounds(document: Any) -> bool:
-    figures, texts = _ROUNDS
-    if not isinstance(document, list):
-        return False
-    return fits(document[:_FIGURES], figures) and fits(document[_FIGURES:], texts)
-
-
-def to_text(memories: PolicyMemories) -> str:
+def content_of(memories: PolicyMemories) -> str:
     """Return the content of the file: JSON with a version."""
-    document = {
-        "version": _VERSION,
-        "policies": {name: _memory_to_json(memory) for name, memory in memories.memories.items()},
-        "moved": memories.moved,
-        "switched": memories.switched,
-        "uuids": memories.uuids,
+    stored = {
+        name: _StoredMemory(each.spent, *each.worst, each.failures, each.rounds)
+        for name, each in memories.memories.items()
     }
-    return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n"
+    document = _Stored(_VERSION, stored, memories.moved, memories.switched, memories.uuids)
+    return to_text(document, _to_json)
 
 
 def from_text(content: str | bytes) -> PolicyMemories:
     """Return the memories in the content of a file.
 
-    Raises ValueError, TypeError, LookupError or AttributeError for damaged content, HtoolsError for that of a
-    newer htoolsd.
+    Raises DataError for damaged content, HtoolsError for that of a newer htoolsd.
     """
-    document = orjson.loads(content)
-    if document["version"] > _VERSION:
-        raise HtoolsError("written by a newer htoolsd; upgrade this one")
-    return PolicyMemories(
-        {str(name): _memory_from_json(each) for name, each in document["policies"].items()},
-        {str(name): float(when) for name, when in document["moved"].items()},
-        {str(name): float(when) for name, when in document["switched"].items()},
-        {
-            kind: {name: str(uuid) for name, uuid in names.items()}
-            for kind, names in document.get("uuids", {}).items()
-        },
-    )
+    stored: _Stored = from_bytes(_Stored, content)
+    memories = {name: _memory(each) for name, each in stored.policies.items()}
+    return PolicyMemories(memories, stored.moved, stored.switched, stored.uuids or {})
 
 
 def read(path: str) -> PolicyMemories:
@@ -368,15 +337,15 @@ def read(path: str) -> PolicyMemories:
         raise HtoolsError(f"{path}: {error.strerror}") from None
     try:
         return from_text(content)
-    except HtoolsError as error:
-        raise HtoolsError(f"{path}: {error}") from None
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
+    except DataError as error:
         try:
             copy = set_aside(path)
         except OSError as unmovable:
             raise HtoolsError(f"{path}: {unmovable.strerror}") from None
         _log.error("policy memory is damaged; policies start with an empty one", error=str(error), copy=copy)
         return PolicyMemories()
+    except HtoolsError as error:
+        raise HtoolsError(f"{path}: {error}") from None
 
 
 class MemoryFile:
@@ -416,7 +385,7 @@ class MemoryFile:
         """Use the memories of another daemon instead, from the content of its file. Failures are logged."""
         try:
             self._use(from_text(content))
-        except (ValueError, TypeError, LookupError, AttributeError, HtoolsError) as error:
+        except HtoolsError as error:
             _log.error("policy memory of another daemon cannot be read", error=str(error))
         else:
             self.dirty = True
@@ -431,7 +400,7 @@ class MemoryFile:
         async with self._writing:
             self.dirty = False
             try:
-                content = to_text(self.content)
+                content = content_of(self.content)
                 await effect(write_text, self._path, content)
             except BaseException:  # cancellation included
                 self.dirty = True

@@ -5,11 +5,10 @@ To add a remedy, write a module with a :class:`Remedy`, and put it into ``ORDER`
 :mod:`htoolsd.config.policies` and in ``Config``.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from ganeti_htools.execution.shape import Shape, fits
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.moves import as_carried_out
@@ -71,30 +70,6 @@ class PlanBounds(NamedTuple):
     def to_json(self) -> dict[str, Any]:
         """Return the bounds as JSON, by the names of the fields."""
         return {**self._asdict(), "room": self.room._asdict(), "reserve": self.reserve._asdict()}
-
-
-_BOUNDS: Shape = {
-    "group": str,
-    "n1": int,
-    "now": int,
-    "room": {"moves": int, "mib": int},
-    "reserve": {"instances": (int, float), "disks": bool},
-    **{name: [str] for name in ("resting", "switched", "claimed", "quiet")},
-}
-
-
-def bounds_from_json(document: Any) -> PlanBounds | None:
-    """Return the bounds in a plan's record; None if it has none. Old records have no ``now``."""
-    document = {"now": 0, **document} if isinstance(document, dict) else document
-    if not fits(document, _BOUNDS):
-        return None
-    values: Mapping[str, Any] = {name: document[name] for name in PlanBounds._fields}
-    lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-    room, reserve = (
-        kind(*map(document[name].get, kind._fields))
-        for name, kind in (("room", Budget), ("reserve", Reserve))
-    )
-    return PlanBounds(**{**values, **lists, "room": room, "reserve": reserve})
 
 
 @dataclass(frozen=True, slots=True)

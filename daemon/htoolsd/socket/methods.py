@@ -2,17 +2,18 @@
 
 A method is a coroutine of a class in ``htoolsd/api`` with the decorator :func:`method`. That is its only
 declaration: the coroutine's name and parameters are those of the method, and ``htoolsctl methods`` shows the
-rest.
+rest. The hint of a parameter declares type, check and meaning of an argument (:mod:`ganeti_htools.records`).
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from inspect import Parameter, signature
-from typing import Any
+from typing import Annotated, Any
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
-from htoolsd.socket.arguments import describe, parse
+from ganeti_htools.model.errors import DataError
+from ganeti_htools.records import JSON, Valid, meaning
 from htoolsd.socket.peer import PassedFile
 from htoolsd.socket.roles import Role
 
@@ -21,6 +22,8 @@ File = PassedFile | None
 # Carries a method out, with the arguments of a call and the file that came with it. Raises RefusalError.
 Handler = Callable[[Args, File], Awaitable[object]]
 _CallHandler = Callable[[Any, Args, File], Awaitable[object]]  # a handler that is not bound to its subject
+
+Name = Annotated[str, Valid("a name", lambda name: 0 < len(name) <= 512 and name.isprintable())]
 
 LONGEST = 1 << 16  # characters of the options of a decision or a plan
 _SHOWN = 80  # characters of an unknown name in an error
@@ -47,7 +50,7 @@ def method(
 ) -> Callable[[Callable[..., Awaitable[object]]], _CallHandler]:
     """Declare a coroutine as a method of the socket; it is then called with the arguments and file of a call.
 
-    Its parameters declare the arguments, see :mod:`.arguments`; ``file`` is the passed file. Callers need the
+    Its parameters declare the arguments; ``file`` is the passed file. Callers need the
     ``role``. The history gets the calls of ``recorded`` methods. Raise ``version`` only when clients of the
     last version would misunderstand the answer.
     """
@@ -59,14 +62,17 @@ def method(
 
         async def run(self: Any, args: Args, file: File) -> object:
             given: dict[str, Any] = {"file": file} if takes_file else {}
-            for name, parameter in parameters.items():
-                if name in args or parameter.default is Parameter.empty:
-                    where = f"{function.__name__}: {name}"
-                    given[name] = parse(where, parameter.annotation, args.get(name))
+            try:
+                for name, parameter in parameters.items():
+                    if name in args or parameter.default is Parameter.empty:
+                        where = f"{function.__name__}: {name}"
+                        given[name] = JSON.read(parameter.annotation, where, args.get(name))
+            except DataError as error:
+                raise RefusalError(Refusal.ARGUMENTS, str(error)) from None
             return await function(self, **given)
 
         arguments = {
-            name: describe(each.annotation) + ("" if each.default is Parameter.empty else "; optional")
+            name: meaning(each.annotation) + ("" if each.default is Parameter.empty else "; optional")
             for name, each in parameters.items()
         }
         _declarations[run] = partial(

@@ -6,17 +6,17 @@ import pytest
 
 from ganeti_htools.execution.record import (
     INTERRUPTED,
-    RUN,
     VERSION,
+    RunRecord,
     record,
     run_from_record,
     upgraded,
     versioned,
 )
 from ganeti_htools.execution.run import Ending, Run
-from ganeti_htools.execution.shape import fits
 from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.records import JSON
 from tests.unit.execution.test_execute import BACK, MIRRORED, SHARED, new
 
 
@@ -34,7 +34,7 @@ def test_run_survives_its_record(ending: Ending | None) -> None:
     run = begun()
     run.ending, run.reason, run.changes = ending, "a reason", ["a change"]
     told = json.loads(json.dumps(record(run)))
-    assert fits(told, RUN)
+    JSON.read(RunRecord, "", told)
     again = run_from_record("test", told)
     assert record(again) == told
     assert (again.ending, again.sets, again.moved) == (ending, 2, 1)

@@ -15,9 +15,9 @@ from htoolsd.policies.memory import (
     PolicyMemories,
     PolicyMemory,
     Rounds,
+    content_of,
     read,
     resting,
-    to_text,
 )
 
 
@@ -26,7 +26,7 @@ def test_reads_what_it_wrote(tmp_path: Path) -> None:
     rounds = {"power up": {"rack1": one}, "power down": {"rack1": Rounds(3, True)}}
     memory = PolicyMemory([Expense(1.5, 2, 3)], {"rack1": Failures(1, "no", 7.5)}, rounds)
     known = PolicyMemories({"squeeze": memory}, {"web": 2.5}, {"node1": 3.5})
-    (tmp_path / "kept").write_text(to_text(known))
+    (tmp_path / "kept").write_text(content_of(known))
     assert read(str(tmp_path / "kept")) == known
 
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import pytest
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
-from htoolsd.socket.arguments import Name, Valid, choice
-from htoolsd.socket.methods import Args, File, Method, Methods, method, methods_of
+from ganeti_htools.records import Valid, choice
+from htoolsd.socket.methods import Args, File, Method, Methods, Name, method, methods_of
 from htoolsd.socket.roles import Role
 
 NOTHING: Mapping[str, int] = {}

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from ganeti_htools.engine.squeezing.power_plan import Action, Phase, PowerPlan
-from ganeti_htools.execution.record import RUN, record
+from ganeti_htools.execution.record import RunRecord, record
 from ganeti_htools.execution.run import Ending, Run
-from ganeti_htools.execution.shape import fits
 from ganeti_htools.luxi.opcodes import Signature
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.policy import DEFAULT_IPOLICY
@@ -15,6 +14,7 @@ from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.planning.squeezing import hsqueeze
 from ganeti_htools.planning.squeezing.hsqueeze import SqueezeOptions, SqueezePlan
 from ganeti_htools.planning.squeezing.power_report import unchanged_nodes
+from ganeti_htools.records import JSON
 from tests.support import by_hand
 from tests.support.by_hand import instance
 from tests.support.clusters import Shape
@@ -267,4 +267,4 @@ def test_cost_and_record_call_live_migrations_by_their_name() -> None:
     done = record(Run(Signature("hsqueeze", "", "", "beef"), found.jobs(), ending=Ending.DONE))
     words = {job["move"]: job["commands"] for jobs in done["not_submitted"] for job in jobs if job["move"]}
     assert all(("migrate" in words[name][0]) == name.startswith("migration") for name in words)
-    assert fits(done, RUN)
+    JSON.read(RunRecord, "", done)
