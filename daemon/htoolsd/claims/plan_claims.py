@@ -1,11 +1,11 @@
 """Claims of plans for their moves, from before a jobset is submitted until its jobs have ended.
 
 A plan claims under a name of its own. Its claim survives the daemon. The claim is released once no job of the
-plan runs any more, at the latest by the reconciler.
+plan runs any more, or a few seconds after the next daemon has read its plans.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import structlog
 import trio
@@ -123,6 +123,25 @@ class PlanClaims:
                 self._reconciler.trigger()
         except LedgerError as error:
             _log_error(plan, error)
+
+    async def release_others(self, plans: Collection[str]) -> None:
+        """Release what plans of this cluster have claimed, other than these plans."""
+        synced = self._reconciler.synced
+        if synced is None or not self._sync.master or self._sync.obstacle() is not None:
+            return
+        own = plan_name(synced.desired.resources.cluster, "")
+        ended = [
+            each
+            for each in synced.snapshot.consumers.values()
+            if each.kind == "plan" and each.name.startswith(own) and each.name.removeprefix(own) not in plans
+        ]
+        try:
+            if ended and await self._ledger.do(
+                lambda ledger: ledger.release_unless_renewed(ended), probe=False
+            ):
+                self._reconciler.trigger()
+        except LedgerError as error:
+            _log_error(ended[0].name, error)
 
 
 def move_stations(jobs: Sequence[Job]) -> Iterator[tuple[str, Stations]]:

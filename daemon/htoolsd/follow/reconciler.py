@@ -3,7 +3,7 @@
 Nobody waits for either.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -19,7 +19,7 @@ from htoolsd.follow.desired_state import SyncedState
 from htoolsd.follow.diff import LedgerUpdater
 from htoolsd.follow.reserved import reservations
 from htoolsd.follow.resources import CountingRules
-from htoolsd.store.records import Consumer, LedgerError, UnavailableError, full_name, plan_name
+from htoolsd.store.records import LedgerError, UnavailableError
 from htoolsd.store.worker import LIMIT, LedgerWorker
 from htoolsd.sync.reserved_room import Reservations
 from htoolsd.sync.sync import Sync
@@ -45,7 +45,6 @@ class Reconciler:
         self._updater = LedgerUpdater()
         self.synced: SyncedState | None = None  # the cluster and the ledger when they last agreed
         self._behind_since: float | None = None  # when a change came that is not written yet
-        self._running_plans: Callable[[], Collection[str]] | None = None
         self._using = trio.Lock()
         self._opened = 0  # of the ledger, at the last round
         self.error: str | None = None
@@ -107,10 +106,6 @@ class Reconciler:
 
         await self._use(*await self._ledger.claims.do(read, limit, probe=False))
 
-    def release_other_plans(self, running: Callable[[], Collection[str]]) -> None:
-        """Release, at each reconciliation, the claims of all plans but the running ones (ids)."""
-        self._running_plans = running
-
     async def run(self) -> None:
         """Reconcile until cancelled."""
         async with open_nursery() as nursery:
@@ -135,12 +130,9 @@ class Reconciler:
         if self._sync.obstacle() is not None:  # the other daemon writes
             return
         cluster, name = model.without_reservations, model.name
-        running = None
-        if self._running_plans is not None:
-            running = {plan_name(name, plan) for plan in self._running_plans()}
         try:
             synced, reserved = await self._ledger.do(
-                lambda ledger: self._update(ledger, cluster, name, running), _LIMIT
+                lambda ledger: self._update(ledger, cluster, name), _LIMIT
             )
         except LedgerError as error:
             self._note_error(error)
@@ -155,22 +147,13 @@ class Reconciler:
         if self._behind_since is not None and self._behind_since <= began:
             self._behind_since = None
 
-    def _update(
-        self, ledger: "Ledger", cluster: Cluster, name: str, running: Collection[str] | None
-    ) -> tuple[SyncedState, Reservations]:
-        """Write the cluster, release claims of plans that ended, and return the reservations.
-
-        Raises LedgerError.
-        """
+    def _update(self, ledger: "Ledger", cluster: Cluster, name: str) -> tuple[SyncedState, Reservations]:
+        """Write the cluster, and return the reservations. Raises LedgerError."""
         if self._opened != self._ledger.opened:
             self._opened = self._ledger.opened
             self._updater.forget()
         rules = CountingRules(View().static_kvm_node_memory, self._settings.now.limits_vcpus)
         synced = self._updater.apply(ledger, cluster, name, rules)
-        ended = [] if running is None else [plan for plan in _plans(synced) if plan.name not in running]
-        if ended:
-            ledger.release_unless_renewed(ended)
-            synced = self._updater.apply(ledger, cluster, name, rules)
         return synced, reservations(synced)
 
     async def _use(self, synced: SyncedState, reserved: Reservations) -> None:
@@ -191,10 +174,3 @@ class Reconciler:
         if str(error) != self.error and not isinstance(error, UnavailableError):  # the worker logs those
             _log.warning("ledger not updated", error=str(error), exc_info=defect)
         self.error = str(error)
-
-
-def _plans(synced: SyncedState) -> Iterator[Consumer]:
-    """Yield the plans of the cluster that have claims."""
-    own = full_name(synced.desired.resources.cluster, "")
-    consumers = synced.snapshot.consumers.values()
-    return (each for each in consumers if each.kind == "plan" and each.name.startswith(own))

@@ -49,6 +49,7 @@ _FOR_EVER = Patience(away=math.inf)
 _LAST_SECONDS = 15.0  # for the record and the claims of a plan that has ended, whatever is cancelled
 _FORGET_EVERY = 600.0  # seconds
 _RECORD_EVERY = 5.0  # seconds until a record that could not be written is tried again
+_RELEASE_EVERY = 5.0  # seconds between two looks for claims of plans without jobs
 
 
 class NotRecordedError(HtoolsError):
@@ -173,6 +174,7 @@ class Plans:
                     self._traces.start_soon(keep_running, "jobs of plans", partial(self._trace, plan))
             self._traces.start_soon(keep_running, "old plans", self._expire)
             self._traces.start_soon(keep_running, "late records", self._record_late)
+            self._traces.start_soon(keep_running, "claims of plans", self._release_claims)
             task_status.started()
             await self._stopping.wait()
             self._traces.cancel_scope.cancel()
@@ -199,10 +201,6 @@ class Plans:
                 _log.warning("plan was interrupted", plan=plan.id)
                 await self._try_to_record(plan)
         self._plans = dict(sorted(self._plans.items(), key=lambda item: item[1].facts["made"]))
-
-    def active_ids(self) -> set[str]:
-        """Return the ids of the plans whose jobs may be under way or are about to be."""
-        return {plan.id for plan in self._plans.values() if plan.state.going or plan.run.current}
 
     # Execution
 
@@ -327,6 +325,15 @@ class Plans:
             return await self._claims.claim(plan.id, jobs, seen)
         await self._claims.release(plan.id)
         return None
+
+    async def _release_claims(self) -> None:
+        """Release claims of plans without jobs: those of earlier daemons, and those whose release failed."""
+        while self._claims is not None:
+            plans = self._plans.values()
+            await self._claims.release_others(
+                {plan.id for plan in plans if plan.state.going or plan.run.current}
+            )
+            await trio.sleep(_RELEASE_EVERY)
 
     def claims_on_nodes(self) -> dict[str, set[str]]:
         """Return the names of the claims on each node that has any."""

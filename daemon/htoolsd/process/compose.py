@@ -104,7 +104,6 @@ class Parts:
         state_dir = os.path.abspath(settings.now.state_dir)
         self.copies = StateCopies(ledger, lambda: f"{self.node.ssconf.name}:{state_dir}", self.own_cluster)
         self.plans = Plans(self._file("plans"), sync, self._note_plan, self.plan_claims, self.copies.put)
-        self.reconciler.release_other_plans(self.plans.active_ids)
         self.policies = Policies(
             self._file("policies.json"),
             sync,
