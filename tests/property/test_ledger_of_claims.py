@@ -20,7 +20,7 @@ from ganeti_htools.model.types import DiskTemplate, Status
 from htoolsd.claims.claim import new_claim
 from htoolsd.claims.claim_writer import ClaimWriter
 from htoolsd.claims.claims import Claims
-from htoolsd.claims.ledger_entries import catch_up, ledger_entry
+from htoolsd.claims.entries import ledger_entry, write_beyond
 from htoolsd.follow.desired_state import SyncedState, desired_state
 from htoolsd.follow.diff import diff
 from htoolsd.store.ledger import Ledger
@@ -86,7 +86,8 @@ class Steps(RuleBasedStateMachine):
     def begin(self) -> None:
         known = support.settings(claims="always", claim_seconds=SECONDS, claim_wait_seconds=0.0)
         self.claims = Claims(known, lambda: True)
-        self.writer = ClaimWriter(self.claims, self.worker, self, lambda: "c", known)
+        view: Any = self
+        self.writer = ClaimWriter(self.claims, self.worker, view, lambda: "c", known)
         self.run(self.round)
 
     def run(self, work: Callable[[], Awaitable[Any]]) -> Any:
@@ -275,10 +276,10 @@ class Steps(RuleBasedStateMachine):
         """Write the cluster and the promises to the serial ledger."""
         view = self.look(self.serial)
         claims = [new_claim(promise, 0.0, SECONDS, "job") for promise in self.promised.values()]
-        entries = [ledger_entry(claim, self.rows.get(claim.promise.name), view, 0.0) for claim in claims]
+        entries = [ledger_entry(claim, view, 0.0) for claim in claims]
         living = {entry.consumer.uuid for entry in entries}
         ended = [each for each in self.serial.consumers() if each.promised and each.uuid not in living]
-        catch_up(self.serial, entries, ended)
+        write_beyond(self.serial, entries, ended)
         self.look(self.serial)
 
     @rule()

@@ -17,35 +17,26 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from math import inf
-from typing import Protocol
 
 import structlog
 import trio
 
 from ganeti_htools.deciding.decision import Response
 from ganeti_htools.deciding.promises import Promise
-from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.errors import DataError
 from htoolsd.claims.claim import Claim, Claimant
 from htoolsd.claims.claims import Claims
-from htoolsd.claims.ledger_entries import (
-    catch_up,
-    is_written,
-    ledger_entry,
-    read_entries,
-    unconfirmed,
-    write_claims,
-)
+from htoolsd.claims.entries import ClaimEntries, ledger_entry
 from htoolsd.claims.serialization import from_json
 from htoolsd.config.settings import Settings
 from htoolsd.follow.desired_state import SyncedState
+from htoolsd.follow.reconciler import Reconciler
 from htoolsd.store.records import (
     CapacityError,
     ConflictError,
     LedgerEntry,
     LedgerError,
     UnavailableError,
-    full_name,
 )
 from htoolsd.store.worker import LedgerWorker
 from htoolsd.sync.trigger import Trigger
@@ -58,30 +49,6 @@ _PAUSE = 1.0  # seconds between two rounds in which missing entries are written
 _GRACE = 60.0  # seconds that a restored claim lives at least, so that the job queue can be read first
 
 Generations = Mapping[str, int]  # of providers, by uuid
-
-
-class LedgerView(Protocol):
-    """The last known state of the ledger, and the way to update it."""
-
-    @property
-    def synced(self) -> SyncedState | None:
-        """The cluster and the ledger when they last agreed, on which decisions rest."""
-
-    @property
-    def pending(self) -> bool:
-        """Whether the ledger has never been in step with the known cluster."""
-
-    def trigger(self) -> None:
-        """Have the ledger reconciled soon."""
-
-    async def reread(self, providers: Collection[str], limit: float) -> None:
-        """Read providers (uuids) again, and have decisions count their content. Raises LedgerError."""
-
-    async def poll(self) -> None:
-        """Ask Ganeti for its configuration and jobs."""
-
-    async def reconcile(self) -> None:
-        """Bring the ledger in step with the known cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,23 +81,22 @@ class ClaimWriter:
         self,
         claims: Claims,
         ledger: LedgerWorker,
-        view: LedgerView,
+        reconciler: Reconciler,
         cluster: Callable[[], str | None],
         settings: Settings,
     ) -> None:
         self.claims = claims
         self._ledger = ledger
-        self._view = view
+        self._reconciler = reconciler
         self._cluster = cluster
         self._settings = settings
-        self._written = dict[str, LedgerEntry]()  # by instance
+        self._entries = ClaimEntries(ledger)
         self._synced: SyncedState | None = None  # the state with the generations below
         self._generations: Generations = {}
         self._trigger = Trigger()
         self._in_progress = set[str]()  # instances whose claims are being made
         self._restored = False
         self._error: str | None = None
-        self._opened = 0  # of the ledger, when its entries were known
 
     @property
     def _wait(self) -> float:
@@ -144,7 +110,7 @@ class ClaimWriter:
 
     def basis(self) -> DecisionBasis:
         """Return the basis of a decision that begins now."""
-        synced = self._view.synced
+        synced = self._reconciler.synced
         if synced is not None and synced is not self._synced:
             self._synced = synced
             self._generations = {uuid: each.generation for uuid, each in synced.snapshot.providers.items()}
@@ -196,7 +162,7 @@ class ClaimWriter:
         while True:
             await self._trigger.begin()
             await self._round()
-            if self._written or self.claims.living or not self._restored:
+            if self._entries.names or self.claims.living or not self._restored:
                 self._trigger.by(trio.current_time() + _PAUSE)
             self._trigger.end()
 
@@ -227,13 +193,13 @@ class ClaimWriter:
         A decision may exceed the capacity, as rules that are not strict allow, if neither the ledger nor
         Ganeti shows anything else than its basis.
         """
-        synced, conflicts = self._view.synced, isinstance(error, ConflictError)
+        synced, conflicts = self._reconciler.synced, isinstance(error, ConflictError)
         if synced is None:
             return False
-        concerned = {uuid for entry in self._entries(synced, names).values() for uuid in entry.allocations}
+        concerned = {uuid for entry in self._wanted(synced, names).values() for uuid in entry.allocations}
         try:
             with trio.move_on_after(self._limit):
-                await self._view.reread(concerned, self._limit)
+                await self._reconciler.reread(concerned, self._limit)
         except LedgerError:
             return conflicts
 
@@ -244,9 +210,9 @@ class ClaimWriter:
         changed = is_outdated()
         if not changed and not conflicts:
             with trio.move_on_after(self._wait):
-                await self._view.poll()
+                await self._reconciler.poll()
                 await self.wait_for_round()
-                await self._view.reconcile()
+                await self._reconciler.reconcile()
             changed = is_outdated()
         if changed and not conflicts:
             self._ledger.claims.conflicts += 1
@@ -270,96 +236,62 @@ class ClaimWriter:
 
     async def _write(self, names: Collection[str], generations: Generations) -> None:
         """Write the claims that were just made. Raises LedgerError."""
-        synced = self._view.synced
+        synced = self._reconciler.synced
         if not names:
             return
         if self._error is not None:
             raise UnavailableError(self._error)
         if synced is None:  # the names of the providers are unknown
-            if self._view.pending:
+            if self._reconciler.pending:
                 raise UnavailableError(self._ledger.error or "the ledger does not have the cluster yet")
             return
-        entries = self._entries(synced, names)
+        entries = self._wanted(synced, names)
         changes = Counter(uuid for entry in entries.values() for uuid in entry.allocations)
         hosts = (
             uuid for uuid, each in synced.snapshot.providers.items() if uuid in changes and each.can_host
         )
         expected = {uuid: generations[uuid] for uuid in hosts if uuid in generations}
-        self._written |= {name: unconfirmed(entry) for name, entry in entries.items()}
         try:
-            await self._ledger.claims.do(
-                lambda ledger: write_claims(ledger, entries.values(), expected), self._limit, probe=False
-            )
+            await self._entries.claim(entries, expected, self._limit)
         except UnavailableError as error:
             self._error = str(error)  # until the missing entries are written
             raise
-        if self._view.synced is synced:  # a newer state may have the claim already
+        if self._reconciler.synced is synced:  # a newer state may have the claim already
             self._generations = {uuid: number + changes[uuid] for uuid, number in self._generations.items()}
-        self._written |= entries
 
     async def _catch_up(self) -> None:
         """Write missing entries, and settle those of ended claims. Raises LedgerError."""
-        synced = self._view.synced
+        synced = self._reconciler.synced
         if synced is None:
             return
-        if self._opened != self._ledger.claims.opened:  # it may be another ledger
-            self._opened = self._ledger.claims.opened
-            self._written = {name: unconfirmed(entry) for name, entry in self._written.items()}
-        wanted = self._entries(synced, self.claims.living.keys())
-        entries = {
-            name: entry
-            for name, entry in wanted.items()
-            if name not in self._in_progress and not is_written(entry, self._written.get(name))
-        }
-        ended = self._written.keys() - self.claims.living.keys() - self._in_progress
-        if not entries and not ended:
-            return
-        settled = [self._written[name].consumer for name in sorted(ended)]
-        self._written |= {name: unconfirmed(entry) for name, entry in entries.items()}
-        exceeding = await self._ledger.claims.do(lambda ledger: catch_up(ledger, entries.values(), settled))
-        for consumer in exceeding:
-            _log.warning("claim exceeds the capacity", consumer=consumer.name)
-        for name in ended:
-            self._written.pop(name, None)
-        self._written |= entries
-        self._view.trigger()
+        living = self.claims.living.keys()
+        wanted = self._wanted(synced, living - self._in_progress)
+        if await self._entries.catch_up(wanted, self._entries.names - living - self._in_progress):
+            self._reconciler.trigger()
 
     async def _restore(self) -> bool:
         """Restore the claims of an earlier daemon once; return whether that is done. Raises LedgerError."""
         cluster = self._cluster()
         if cluster is None and self._restored:
-            self._restored, self._written, self.claims.living = False, {}, {}
+            self._restored, self.claims.living = False, {}
+            self._entries.forget()
         if cluster is None or self._restored:
             return self._restored
-        entries = await self._ledger.claims.do(lambda ledger: read_entries(ledger, cluster))
-        self._opened = self._ledger.claims.opened
-        self._restored, now = True, trio.current_time()
-        own = full_name(cluster, "")
-        for entry in entries:
-            name = entry.consumer.name.removeprefix(own)
-            if name in self._written:  # a claim of this daemon, which may have ended
-                continue
-            self._written[name] = entry
-            seconds = max((entry.consumer.expires or 0.0) - time.time(), _GRACE)
+        found, now = await self._entries.read(cluster), trio.current_time()
+        self._restored = True
+        for name, consumer in found.items():  # claims of this daemon, which may have ended, are known
+            seconds = max((consumer.expires or 0.0) - time.time(), _GRACE)
             try:
-                self.claims.restore(from_json(entry.consumer.promised or "", now + seconds, now))
+                self.claims.restore(from_json(consumer.promised or "", now + seconds, now))
             except DataError as error:  # the next round releases it
                 _log.warning(
                     "claim in the ledger unreadable; it is released", instance=name, error=str(error)
                 )
-        if entries:
-            _log.info("claims restored", number=len(entries))
+        if found:
+            _log.info("claims restored", number=len(found))
         return True
 
-    def _entries(self, synced: SyncedState, names: Collection[str]) -> dict[str, LedgerEntry]:
-        """Return the entries of the claims on instances."""
-        living = self.claims.living
-        new = all(living[name].promise.new and name not in self._written for name in names)
-        rows: dict[str, Instance] = {}
-        if not new:
-            rows = {row.name: row for row in synced.desired.cluster.instances if row.name in names}
-        epoch = time.time() - trio.current_time()
-        return {
-            name: ledger_entry(living[name], rows.get(name), synced, epoch + living[name].expires)
-            for name in names
-        }
+    def _wanted(self, synced: SyncedState, names: Collection[str]) -> dict[str, LedgerEntry]:
+        """Return the entries of the claims on instances, as they should be."""
+        living, epoch = self.claims.living, time.time() - trio.current_time()
+        return {name: ledger_entry(living[name], synced, epoch + living[name].expires) for name in names}

@@ -135,11 +135,11 @@ class PlanClaims:
             for each in synced.snapshot.consumers.values()
             if each.kind == "plan" and each.name.startswith(own) and each.name.removeprefix(own) not in plans
         ]
+        if not ended:
+            return
         try:
-            if ended and await self._ledger.do(
-                lambda ledger: ledger.release_unless_renewed(ended), probe=False
-            ):
-                self._reconciler.trigger()
+            await self._ledger.do(lambda ledger: ledger.release_unless_renewed(ended), probe=False)
+            self._reconciler.trigger()
         except LedgerError as error:
             _log_error(ended[0].name, error)
 

@@ -1,5 +1,6 @@
 """The text form of claims in the ledger, from which the next daemon restores them."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
@@ -17,34 +18,24 @@ VERSION = 1
 def to_json(claim: Claim) -> str:
     """Return a claim as JSON, without its times."""
     row = claim.promise.row
+    disks = [
+        {
+            "size": disk.size,
+            "spindles": disk.spindles,
+            "type": disk.unit and disk.unit.type,
+            "key": disk.unit and disk.unit.key,
+            "metavg": disk.metavg,
+        }
+        for disk in row.disks
+    ]
     return orjson.dumps(
         {
             "version": VERSION,
             "new": claim.promise.new,
             "claimant": claim.claimant,
             "seen": claim.job_seen,
-            "name": row.name,
-            "memory": row.mem,
-            "disk": row.dsk,
-            "disks": [
-                {
-                    "size": disk.size,
-                    "spindles": disk.spindles,
-                    "type": disk.unit and disk.unit.type.value,
-                    "key": disk.unit and disk.unit.key,
-                    "metavg": disk.metavg,
-                }
-                for disk in row.disks
-            ],
-            "vcpus": row.vcpus,
-            "status": row.status.value,
-            "tags": row.tags,
-            "auto_balance": row.auto_balance,
-            "primary": row.pnode,
-            "secondary": row.snode,
-            "disk_template": row.template.value,
-            "spindle_use": row.spindle_use,
-            "forthcoming": row.forthcoming,
+            **{key: getattr(row, name) for key, (name, _) in _ROW.items()},
+            "disks": disks,
         }
     ).decode()
 
@@ -56,27 +47,14 @@ def from_json(text: str, expires: float, now: float) -> Claim:
         raise fields.wrong("version", "version", str(VERSION))
     match fields.text("claimant"):
         case "job" | "hand" as claimant:
-            promise = Promise(_row(fields), fields.boolean("new"))
+            row = Instance(**{name: read(fields, key) for key, (name, read) in _ROW.items()})
+            promise = Promise(row, fields.boolean("new"))
             return Claim(promise, now, expires, claimant, now, fields.boolean("seen"))
     raise fields.wrong("claimant", "String", "job or hand")
 
 
-def _row(fields: Fields) -> Instance:
-    return Instance(
-        fields.text("name"),
-        fields.integer("memory"),
-        fields.integer("disk"),
-        tuple(_disk(disk) for disk in fields.objects("disks")),
-        fields.count("vcpus"),
-        fields.choice("status", Status),
-        fields.texts("tags"),
-        fields.boolean("auto_balance"),
-        fields.text("primary"),
-        _optional_text(fields, "secondary"),
-        fields.choice("disk_template", DiskTemplate),
-        fields.count("spindle_use"),
-        forthcoming=fields.boolean("forthcoming"),
-    )
+def _disks(fields: Fields, key: str) -> tuple[Disk, ...]:
+    return tuple(map(_disk, fields.objects(key)))
 
 
 def _disk(fields: Fields) -> Disk:
@@ -88,3 +66,21 @@ def _disk(fields: Fields) -> Disk:
 
 def _optional_text(fields: Fields, key: str) -> str | None:
     return fields.text(key) if fields.has(key) else None
+
+
+# The names of an instance's fields, and how they are read, by key.
+_ROW: Mapping[str, tuple[str, Callable[[Fields, str], Any]]] = {
+    "name": ("name", Fields.text),
+    "memory": ("mem", Fields.integer),
+    "disk": ("dsk", Fields.integer),
+    "disks": ("disks", _disks),
+    "vcpus": ("vcpus", Fields.count),
+    "status": ("status", lambda fields, key: fields.choice(key, Status)),
+    "tags": ("tags", Fields.texts),
+    "auto_balance": ("auto_balance", Fields.boolean),
+    "primary": ("pnode", Fields.text),
+    "secondary": ("snode", _optional_text),
+    "disk_template": ("template", lambda fields, key: fields.choice(key, DiskTemplate)),
+    "spindle_use": ("spindle_use", Fields.count),
+    "forthcoming": ("forthcoming", Fields.boolean),
+}

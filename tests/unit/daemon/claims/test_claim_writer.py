@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -96,8 +97,9 @@ class Daemon:
         self.settings = settings(claims="always", claim_wait_seconds=0.0)
         self.claims = Claims(self.settings, lambda: True)
         self.leads = True
+        view: Any = self.view
         self.writer = ClaimWriter(
-            self.claims, self.worker, self.view, lambda: "c" if self.leads else None, self.settings
+            self.claims, self.worker, view, lambda: "c" if self.leads else None, self.settings
         )
 
     async def decided(self, *promises: Promise, last: bool = True, about: Sequence[str] = ()) -> str:
