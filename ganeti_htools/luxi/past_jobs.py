@@ -39,14 +39,16 @@ def plan_entry(policy: str = "", moves: int = 0, mib: int = 0, continues: str = 
 class PlanMark(NamedTuple):
     """The marks of a job of a plan.
 
-    ``run`` is the plan's id, ``left`` the number of its jobs after the job's jobset. Only a plan of a policy
-    has ``policy``, ``moves`` and ``mib``. ``continues`` is the id of the plan that it continues.
+    ``run`` is the plan's id, ``number`` that of the job in its ``jobset``, ``left`` the number of later jobs.
+    Only a plan of a policy has ``policy``, ``moves`` and ``mib``. ``continues`` is the id of the plan that it
+    continues.
     """
 
     run: str
     tool: str
     purpose: str
     jobset: int
+    number: int
     left: int
     policy: str
     moves: int
@@ -77,6 +79,7 @@ class PastJob(NamedTuple):
             entries[0][0],
             comment["purpose"],
             int(comment["jobset"]),
+            int(comment["number"]),
             int(plan["left"]),
             plan["policy"] or "",
             int(plan["moves"] or 0),

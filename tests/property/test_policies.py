@@ -19,9 +19,10 @@ from htoolsd.config.policies import RebalanceSettings, SqueezeSettings
 from htoolsd.policies.conditions import Situation, obstacles, with_next_round
 from htoolsd.policies.memory import DAY, Budget, Expense, PolicyMemory, resting
 from htoolsd.policies.observe import group_facts, needs
-from htoolsd.policies.rebalance import REBALANCE
+from htoolsd.policies.rebalance import Rebalance
 from htoolsd.policies.remedy import PlanBounds, RemedyPlan
-from htoolsd.policies.squeeze_plans import group_alone, options_for, safe_steps
+from htoolsd.policies.squeeze import PowerDown
+from htoolsd.policies.squeeze_plans import group_alone, safe_steps
 from tests.support.clusters import Shape
 from tests.support.phases import in_phases
 from tests.support.rows import with_master
@@ -61,30 +62,24 @@ class Weeks:
     def go_on(self) -> str | None:
         """A round; why nothing was done in it."""
         self.now += ROUND
-        ((facts, need),) = needs(REBALANCE, self.settings, group_facts(self.cluster))
-        group, score, n1 = facts.group, facts.score, facts.n1
+        remedy = Rebalance(self.settings)
+        ((facts, need),) = needs(remedy, group_facts(self.cluster, self.now))
+        local, rounds = datetime.fromtimestamp(self.now, UTC), self.memory.rounds_of("rebalance", facts.group)
+        seen = with_next_round(Situation(remedy, self.memory, facts, local, need, rounds=rounds))
+        self.memory.rounds["rebalance"] = {facts.group: seen.rounds}
+        for condition, _ in obstacles(seen):
+            return condition
         room = self.memory.plan_budget(self.settings, self.now)
-        now = Situation(
-            self.now,
-            datetime.fromtimestamp(self.now, UTC),
-            PlanBounds(group, n1, room, resting=tuple(resting(self.moved, self.settings, self.now))),
-            score,
-            need,
-            rounds=self.memory.rounds_of("rebalance", group),
-        )
-        seen = with_next_round(self.settings, now)
-        self.memory.rounds["rebalance"] = {group: seen.rounds}
-        held = next(obstacles(self.settings, self.memory, seen), None)
-        if held is not None:
-            return held[0]
-        found = REBALANCE.plan(self.cluster, self.settings, seen.bounds, lambda _text: None)
+        rests = tuple(resting(self.moved, self.settings, self.now))
+        bounds = PlanBounds(facts.group, facts.n1, room, resting=rests)
+        found = remedy.plan(self.cluster, bounds, lambda _text: None)
         if found.refusal is not None:
             return "gain"
         targets = {move["instance"]: move["to"][0] for move in found.moves_to_json()}
         names = list(targets)
         drifted, self.cluster = self.cluster, moved_to(self.cluster, targets)
-        (after,) = (facts.score for facts in group_facts(self.cluster))
-        assert after <= score - self.settings.min_gain + 1e-6
+        (after,) = (each.score for each in group_facts(self.cluster))
+        assert after <= facts.score - self.settings.min_gain + 1e-6
         if after > self.settings.start:
             self.explain(drifted, found, room)
         spent = Expense(self.now, found.moves, found.mib)
@@ -203,7 +198,7 @@ def test_plans_of_hsqueeze_are_safe_for_policies(allowed: str, seeds: range) -> 
     moves = 0
     for made in (in_phases(), *(with_master(seed, shape) for seed in seeds)):
         group = group_alone(made, made.groups[0].name)
-        options = options_for(made, group, SqueezeSettings(max_nodes=9, **wish))
+        options = PowerDown(SqueezeSettings(max_nodes=9, **wish)).options(group)
         proposal = hsqueeze.HSQUEEZE.propose(group, options, lambda _text: None)
         assert safe_steps(group, options, proposal) == len(proposal.found["steps"])
         moves += len(proposal.found["steps"])

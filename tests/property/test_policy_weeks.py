@@ -18,11 +18,11 @@ from ganeti_htools.planning import view
 from ganeti_htools.planning.balancing import hbal
 from ganeti_htools.planning.view import View
 from htoolsd.config.policies import PolicySettings, RebalanceSettings, Reserve, SqueezeSettings
-from htoolsd.policies import rebalance as rebalancing
-from htoolsd.policies.decision import BEGUN, PolicyDecision
 from htoolsd.policies.memory import DAY
 from htoolsd.policies.observe import group_facts, needs
+from htoolsd.policies.rebalance import Rebalance
 from htoolsd.policies.safety import safe_moves, steps_of
+from htoolsd.policies.verdict import BEGUN, PolicyDecision
 from tests.support.clocks import jumping
 from tests.support.days import Log, Site, lived
 
@@ -110,7 +110,7 @@ def check_scores(log: Log, wish: RebalanceSettings, reserve: Reserve) -> None:
             continue
         now, score = decision.time, decision.score["before"]
         assert score is not None
-        ((_, need),) = needs(rebalancing.REBALANCE, wish, group_facts(cluster))
+        ((_, need),) = needs(Rebalance(wish), group_facts(cluster))
         about = need.cause, {node.name for node in cluster.nodes if not node.offline}
         if about != counted_for:
             over, counted, counted_for = 0, -DAY, about

@@ -25,8 +25,8 @@ from ganeti_htools.planning.view import View, state_of
 from ganeti_htools.simulator.jobs import Jobs
 from ganeti_htools.simulator.world import World, initial_world
 from htoolsd.config.policies import PolicySettings, SqueezeSettings
-from htoolsd.policies.decision import PolicyDecision
 from htoolsd.policies.squeeze_plans import group_alone
+from htoolsd.policies.verdict import PolicyDecision
 from tests.support.policies_at_work import BEGINNING, Working, now, working
 
 STANDARD = 2048  # MiB, the memory of a standard instance
@@ -198,7 +198,7 @@ async def lived(
 
     world = load.changed(site.built(), 0.0)
     with (
-        patch("htoolsd.policies.schedule._WATCH_SECONDS", pace / 4),
+        patch("htoolsd.policies.coordinator._WATCH_SECONDS", pace / 4),
         patch("htoolsd.sync.storage_polls.PAUSE", pace),
         patch("os.fsync", lambda _file: None),
     ):

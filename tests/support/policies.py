@@ -28,23 +28,27 @@ from tests.support.worlds import instance, node
 WIDE = Budget(1000, 1 << 30)
 
 
-def facts(score: float, n1: int = 0) -> GroupFacts:
+def facts(score: float, n1: int = 0, now: float = 0.0) -> GroupFacts:
     """A node group without nodes, of which only figures are known."""
     cluster = Cluster((Group("rack1", "uuid"),), (), ())
-    return GroupFacts(cluster, "rack1", derive(cluster), np.zeros(0, np.bool_), score, n1)
+    return GroupFacts(cluster, "rack1", derive(cluster), np.zeros(0, np.bool_), score, n1, now)
 
 
 def planned(
-    remedy: Remedy, cluster: Cluster, settings: PolicySettings, group: str = "default", **bounds: Any
+    remedy: type[Remedy[Any]],
+    cluster: Cluster,
+    settings: PolicySettings,
+    group: str = "default",
+    **bounds: Any,
 ) -> RemedyPlan:
     """What would be done there, where budgets leave much room."""
     known: dict[str, Any] = {"room": WIDE} | bounds
-    return remedy.plan(cluster, settings, PlanBounds(group, **known), lambda _text: None)
+    return remedy(settings).plan(cluster, PlanBounds(group, **known), lambda _text: None)
 
 
-def needed(remedy: Remedy, cluster: Cluster, settings: PolicySettings) -> dict[str, Need]:
+def needed(remedy: type[Remedy[Any]], cluster: Cluster, settings: PolicySettings) -> dict[str, Need]:
     """What is needed in each node group."""
-    return {facts.group: need for facts, need in needs(remedy, settings, group_facts(cluster))}
+    return {facts.group: need for facts, need in needs(remedy(settings), group_facts(cluster))}
 
 
 def all_off(**settings: PolicySettings) -> dict[str, PolicySettings]:

@@ -16,8 +16,8 @@ from htoolsd.config.policies import PolicySettings
 from htoolsd.config.settings import Settings
 from htoolsd.plans.plan import Plan
 from htoolsd.plans.plans import Plans
-from htoolsd.policies.decision import PolicyDecision
-from htoolsd.policies.schedule import Policies
+from htoolsd.policies.coordinator import Policies
+from htoolsd.policies.verdict import PolicyDecision
 from htoolsd.sync.sync import Sync
 from htoolsd.threads import Computations
 from tests.support.memory_ganeti import MemoryGaneti, following, ganeti
@@ -30,6 +30,11 @@ BEGINNING = time.time()  # when trio's clock is at 0
 def now() -> float:
     """The time of day by trio's clock."""
     return BEGINNING + trio.current_time()
+
+
+class _Clocked(Policies):
+    def now(self) -> float:
+        return now()
 
 
 @dataclass
@@ -121,14 +126,15 @@ async def working_on(
         def note(plan: Plan) -> None:
             policies.ended(plan)
 
-        def decided(decision: PolicyDecision) -> None:
-            decisions.append(decision)
-            heed(decision, sync.model.cluster)
+        class Decisions(list[PolicyDecision]):
+            def note_decision(self, decision: PolicyDecision) -> None:
+                self.append(decision)
+                heed(decision, sync.model.cluster)
 
-        decisions: list[PolicyDecision] = []
+        decisions = Decisions()
         plans = Plans(str(directory / "plans"), sync, note)
         path, known = directory / "policies.json", settings(**policy_settings)
-        policies = Policies(str(path), sync, plans, known, decided, now)
+        policies = _Clocked(str(path), sync, plans, known, decisions)
         scope = trio.CancelScope()
 
         async def run(*, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

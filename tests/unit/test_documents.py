@@ -305,8 +305,11 @@ def test_troubleshooting_has_every_condition_of_policies() -> None:
 
 def alternatives(value: ast.expr) -> list[ast.expr]:
     """What an expression may become."""
-    if isinstance(value, ast.IfExp):
-        return [*alternatives(value.body), *alternatives(value.orelse)]
+    match value:
+        case ast.IfExp(body=one, orelse=other):
+            return [*alternatives(one), *alternatives(other)]
+        case ast.Dict(values=values):
+            return [way for each in values for way in alternatives(each)]
     return [value]
 
 

@@ -5,8 +5,8 @@ from typing import Annotated
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.records import choice
+from htoolsd.policies.coordinator import Policies
 from htoolsd.policies.remedies import POLICIES
-from htoolsd.policies.schedule import Policies
 from htoolsd.socket.methods import method
 from htoolsd.socket.roles import Role
 from htoolsd.sync.sync import Sync

@@ -25,7 +25,7 @@ from htoolsd.history.history import History
 from htoolsd.metrics.capacity import CapacityCount
 from htoolsd.notify.notifier import Notifier
 from htoolsd.plans.plans import Plans
-from htoolsd.policies.schedule import Policies
+from htoolsd.policies.coordinator import Policies
 from htoolsd.socket import fallback_counter
 from htoolsd.socket.methods import method
 from htoolsd.socket.roles import Role

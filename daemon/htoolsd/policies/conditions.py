@@ -1,17 +1,18 @@
 """Conditions that hold a policy back in a node group, and hysteresis. Pure functions over plain data.
 
 A policy begins after ``hold`` rounds in a row with a reason, and goes on until the need says stop. To add a
-condition, write a function here and put it into ``_CONDITIONS``; ``htoolsctl explain`` then shows it as well.
+condition, put it into :func:`conditions`; ``htoolsctl explain`` then shows it as well.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from ganeti_htools.model.wording import counted
 from htoolsd.config.policies import WEEKDAYS, PolicySettings
 from htoolsd.policies.memory import PolicyMemory, Rounds
-from htoolsd.policies.remedy import Need, PlanBounds
+from htoolsd.policies.remedy import GroupFacts, Need, Remedy
 
 _LONG_ROUNDS = 3  # a pause of more rounds begins a new streak
 _SHORT_SECONDS = 60.0  # a look sooner after the last one belongs to the same round
@@ -23,21 +24,21 @@ _NO_ROUNDS = Rounds()
 class Situation:
     """The situation of a node group when a remedy is considered for it.
 
-    ``now`` is seconds of the epoch, ``local`` the same as local time. ``bounds`` are for a plan.
+    ``memory`` is that of the remedy's policy. ``local`` is the local time.
 
     Nodes: ``drained`` by somebody; ``unfinished``, tagged by an hsqueeze that runs or was interrupted;
     ``silent``, without reports; ``updating``, whose figures are older than their instances. ``outdated``:
     the daemon's data is too old. ``paused`` is the end of the watcher's pause, 0 without one. ``jobs`` are
     unfinished jobs that touch the group. ``plan`` is running in the group; ``proposal`` is a policy's plan
     that waits to be executed. ``conflict`` says which other remedy acts, or would act.
-    ``online`` are the nodes whose change begins the rounds anew.
-    ``needs_moves``: the remedy does nothing without moves.
+    ``online`` are the nodes whose change begins the rounds anew. ``idle_groups`` are other groups in which
+    nothing goes on.
     """
 
-    now: float
+    remedy: Remedy[Any]
+    memory: PolicyMemory
+    facts: GroupFacts
     local: datetime
-    bounds: PlanBounds
-    score: float
     need: Need
     drained: Sequence[str] = ()
     unfinished: Sequence[str] = ()
@@ -51,28 +52,39 @@ class Situation:
     conflict: str | None = None
     rounds: Rounds = _NO_ROUNDS
     online: Sequence[str] = ()
-    needs_moves: bool = True
+    idle_groups: Sequence[str] = ()
+
+    @property
+    def settings(self) -> PolicySettings:
+        """The settings of the policy."""
+        settings: PolicySettings = self.remedy.settings
+        return settings
 
     @property
     def group(self) -> str:
         """The name of the group."""
-        return self.bounds.group
+        return self.facts.group
 
     @property
-    def quiet(self) -> bool:
-        """Whether nothing goes on in the group."""
+    def now(self) -> float:
+        """Seconds of the epoch."""
+        return self.facts.now
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing goes on in the group, and nothing is needed."""
         busy = self.drained or self.unfinished or self.silent or self.updating or self.jobs or self.plan
-        return not busy
+        return not (busy or self.need.begin)
 
 
-def with_next_round(settings: PolicySettings, situation: Situation) -> Situation:
+def with_next_round(situation: Situation) -> Situation:
     """Return the situation with one more round counted.
 
     The streak begins anew when the group cannot be judged, when another hsqueeze runs in it, when the cause
     or the online nodes change, and after a long pause. Looks within a short time count as one round, so
     events and requests do not speed a policy up.
     """
-    before, now = situation.rounds, situation.now
+    settings, before, now = situation.settings, situation.rounds, situation.now
     rounds = before._replace(cause=situation.need.cause, online=",".join(situation.online))
     none = rounds._replace(streak=0, active=False, last=now)
     squeezed = situation.unfinished and situation.jobs and situation.plan is None
@@ -87,14 +99,30 @@ def with_next_round(settings: PolicySettings, situation: Situation) -> Situation
     return replace(situation, rounds=rounds._replace(streak=streak, active=active, last=last))
 
 
-def obstacles(
-    settings: PolicySettings, memory: PolicyMemory, situation: Situation
-) -> Iterator[tuple[str, str]]:
-    """Yield the conditions that hold a policy back, each with its reason; none if the policy may act."""
-    for name, condition in _CONDITIONS.items():
-        reason = condition(settings, memory, situation)
-        if reason is not None:
-            yield name, reason
+def conditions(situation: Situation) -> dict[str, str | None]:
+    """Return the reason of each condition that holds a policy back; None for a condition that does not."""
+    settings, pause = situation.settings, situation.paused - situation.now
+    silent, drained = _some(situation.silent), _some(situation.drained)
+    jobs = _some([str(job) for job in situation.jobs])
+    return {
+        "mode": "the policy is off" if settings.mode == "off" else None,
+        "failures": _failures(situation),
+        "hours": _outside_hours(settings, situation.local),
+        "data": _data(situation),
+        "silent": f"nodes do not report: {silent}" if silent else None,
+        "drained": f"nodes are drained: {drained}" if drained else None,
+        "watcher": f"the watcher is paused for another {pause:.0f} s" if pause > 0 else None,
+        "jobs": f"unfinished jobs: {jobs}" if jobs else None,
+        "plan": _plan(situation),
+        "others": situation.conflict,
+        "budget": _budget(situation),
+        "hold": None if situation.rounds.active else _hold(situation),
+    }
+
+
+def obstacles(situation: Situation) -> list[tuple[str, str]]:
+    """Return the conditions that hold a policy back, each with its reason; none if the policy may act."""
+    return [(name, why) for name, why in conditions(situation).items() if why is not None]
 
 
 def stop_reason(settings: PolicySettings, local: datetime) -> str | None:
@@ -104,21 +132,13 @@ def stop_reason(settings: PolicySettings, local: datetime) -> str | None:
     return "the policy's hours are over" if _outside_hours(settings, local) else None
 
 
-def _mode(settings: PolicySettings, _memory: PolicyMemory, _situation: Situation) -> str | None:
-    return "the policy is off" if settings.mode == "off" else None
-
-
-def _failures(settings: PolicySettings, memory: PolicyMemory, situation: Situation) -> str | None:
-    failed, error, rests_until = memory.failures_of(situation.group)
-    if failed >= settings.failures:
-        return f"switched off after {counted(failed, 'failed plan')}; the last error: {error}"
-    if situation.now < rests_until:
-        return f"pauses for {rests_until - situation.now:.0f} s after a failed plan: {error}"
+def _failures(situation: Situation) -> str | None:
+    last = situation.memory.failures_of(situation.group)
+    if last.failed >= situation.settings.failures:
+        return f"switched off after {counted(last.failed, 'failed plan')}; the last error: {last.error}"
+    if situation.now < last.rests_until:
+        return f"pauses for {last.rests_until - situation.now:.0f} s after a failed plan: {last.error}"
     return None
-
-
-def _hours(settings: PolicySettings, _memory: PolicyMemory, situation: Situation) -> str | None:
-    return _outside_hours(settings, situation.local)
 
 
 def _outside_hours(settings: PolicySettings, local: datetime) -> str | None:
@@ -132,7 +152,7 @@ def _outside_hours(settings: PolicySettings, local: datetime) -> str | None:
     return f"{'this is the night of' if night else 'today is'} {day}, not {' or '.join(settings.weekdays)}"
 
 
-def _data(_settings: PolicySettings, _memory: PolicyMemory, situation: Situation) -> str | None:
+def _data(situation: Situation) -> str | None:
     if situation.outdated:
         return "the daemon's data about the cluster is too old"
     if situation.updating:
@@ -140,65 +160,24 @@ def _data(_settings: PolicySettings, _memory: PolicyMemory, situation: Situation
     return None
 
 
-def _silent(_settings: PolicySettings, _memory: PolicyMemory, situation: Situation) -> str | None:
-    return f"nodes do not report: {_some(situation.silent)}" if situation.silent else None
-
-
-def _drained(_settings: PolicySettings, _memory: PolicyMemory, situation: Situation) -> str | None:
-    return f"nodes are drained: {_some(situation.drained)}" if situation.drained else None
-
-
-def _watcher(_settings: PolicySettings, _memory: PolicyMemory, situation: Situation) -> str | None:
-    seconds = situation.paused - situation.now
-    return f"the watcher is paused for another {seconds:.0f} s" if seconds > 0 else None
-
-
-def _jobs(_settings: PolicySettings, _memory: PolicyMemory, situation: Situation) -> str | None:
-    return f"unfinished jobs: {_some([str(job) for job in situation.jobs])}" if situation.jobs else None
-
-
-def _plan(settings: PolicySettings, _memory: PolicyMemory, situation: Situation) -> str | None:
+def _plan(situation: Situation) -> str | None:
     if situation.plan is not None:
         return f"plan {situation.plan} is running"
-    if situation.proposal is not None and settings.mode == "propose":
+    if situation.proposal is not None and situation.settings.mode == "propose":
         return f"plan {situation.proposal} waits for htoolsctl execute"
     return None
 
 
-def _budget(settings: PolicySettings, memory: PolicyMemory, situation: Situation) -> str | None:
-    rest = memory.rest_of_day(settings, situation.now)
-    if not situation.needs_moves or (rest.moves and rest.mib):
+def _budget(situation: Situation) -> str | None:
+    rest = situation.memory.rest_of_day(situation.settings, situation.now)
+    if not situation.remedy.needs_moves or (rest.moves and rest.mib):
         return None
     return f"the day's budget is spent: moves left: {rest.moves}, MiB left: {rest.mib}"
 
 
-def _conflict(_settings: PolicySettings, _memory: PolicyMemory, situation: Situation) -> str | None:
-    return situation.conflict
-
-
-def _hold(settings: PolicySettings, _memory: PolicyMemory, situation: Situation) -> str | None:
-    if situation.rounds.active:
-        return None
+def _hold(situation: Situation) -> str:
     streak, why = situation.rounds.streak, situation.need.why
-    return f"{why}, for {streak} of {settings.hold} rounds" if streak else why
-
-
-Condition = Callable[[PolicySettings, PolicyMemory, Situation], str | None]  # the reason, None for none
-
-_CONDITIONS: Mapping[str, Condition] = {
-    "mode": _mode,
-    "failures": _failures,
-    "hours": _hours,
-    "data": _data,
-    "silent": _silent,
-    "drained": _drained,
-    "watcher": _watcher,
-    "jobs": _jobs,
-    "plan": _plan,
-    "others": _conflict,
-    "budget": _budget,
-    "hold": _hold,
-}
+    return f"{why}, for {streak} of {situation.settings.hold} rounds" if streak else why
 
 
 def _some(names: Sequence[str]) -> str:

@@ -1,30 +1,27 @@
-"""Observation: the situation of each node group, from model, luxid and plans; changes of the cluster."""
+"""Observation: the situation of each node group, from what was seen at one moment; changes of the cluster.
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+Pure functions.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
-import trio
-
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.redundancy.health import bad_nodes
-from ganeti_htools.luxi import job_queries, queries
 from ganeti_htools.model.cluster import Cluster, Node
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.tags import SQUEEZING, standby
+from ganeti_htools.planning.plan import Progress
 from ganeti_htools.planning.view import View, state_of
 from htoolsd.config.policies import PolicySettings, Reserve, SqueezeSettings
-from htoolsd.config.settings import Settings
 from htoolsd.plans.plan import Plan
-from htoolsd.plans.plans import Plans
 from htoolsd.policies.conditions import Situation
-from htoolsd.policies.memory import DAY, MemoryFile, resting
-from htoolsd.policies.names import named_objects, with_present_names
+from htoolsd.policies.memory import DAY, PolicyMemories, resting
+from htoolsd.policies.names import groups_of
 from htoolsd.policies.remedy import GroupFacts, Need, PlanBounds, Remedy
 from htoolsd.sync.model import Model
-from htoolsd.sync.sync import Sync
-from htoolsd.threads import Computations
 
 # Opcodes that may change any group unless this parameter names where.
 _ANYWHERE = {
@@ -36,163 +33,116 @@ _FREE_TEXT = ("reason", "comment")  # parameters in which names mean nothing
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyInputs:
-    """Everything from which policies decide."""
+class Observation:
+    """Everything from which policies decide, as it was at one moment.
 
-    sync: Sync
-    plans: Plans
-    memory: MemoryFile
-    configuration: Settings
-    clock: Callable[[], float]
-    computations: Computations = field(default_factory=lambda: Computations(trio.lowlevel.checkpoint))
-
-    @property
-    def settings(self) -> Mapping[str, PolicySettings]:
-        """The settings of each policy, which may change at any time."""
-        return self.configuration.now.policies
-
-    def present_settings(self, policy: str, cluster: Cluster) -> PolicySettings:
-        """Return the settings of a policy with the names that their objects have in the cluster."""
-        settings = self.settings[policy]
-        return with_present_names(settings, named_objects(cluster), self.memory.content.uuids)
-
-    def groups(self, policy: str, cluster: Cluster) -> list[str]:
-        """Return the names of the node groups in which a policy may act."""
-        named = self.present_settings(policy, cluster).groups
-        return [row.name for row in cluster.groups if row.name in named or not self.settings[policy].groups]
-
-
-class Observation(NamedTuple):
-    """The cluster at one moment, as far as policies decide by it.
-
-    ``now`` is seconds of the epoch. ``paused`` is the end of a pause of Ganeti's watcher. ``jobs`` are
-    unfinished, with their opcodes. ``names`` has, by group, those of it, its nodes and their instances.
+    ``now`` is seconds of the epoch. ``outdated``: the model is too old. ``paused`` is the end of a pause of
+    Ganeti's watcher. ``jobs`` are unfinished, with their opcodes. ``plans`` are the daemon's, ``claimed`` the
+    nodes with claims. ``settings`` are those of each policy, by the present names of what they mean.
+    ``memories`` grow with what policies do. ``groups`` are the node groups that have nodes; ``names`` has, by
+    group, those of it, its nodes and their instances.
     """
 
     model: Model
     cluster: Cluster
     now: float
+    outdated: bool
     paused: float
     jobs: Sequence[tuple[int, Sequence[Mapping[str, Any]]]]
-    groups: Sequence[GroupFacts]
-    names: Mapping[str, Set[str]]
-
-
-async def look(inputs: PolicyInputs) -> Observation:
-    """Observe the cluster. Raises HtoolsError."""
-    sync = inputs.sync
-    model, cluster = sync.model, sync.model.available
-    if (why := sync.obstacle()) is not None:
-        raise HtoolsError(why)
-    if not sync.master or cluster is None:
-        raise HtoolsError("the cluster is not known yet" if sync.master else "this is not the master node")
-    async with sync.client() as ganeti:
-        paused = await queries.watcher_pause(ganeti)
-        jobs = await job_queries.unfinished(ganeti)
-    now = inputs.clock()
-    facts, names = await inputs.computations.run(lambda _pause: (group_facts(cluster, now), _names(cluster)))
-    return Observation(model, cluster, now, paused or 0.0, jobs, facts, names)
+    plans: Sequence[Plan]
+    claimed: Sequence[str]
+    settings: Mapping[str, PolicySettings]
+    memories: PolicyMemories
+    groups: Sequence[GroupFacts] = ()
+    names: Mapping[str, Set[str]] = field(default_factory=dict)
 
 
 def group_facts(cluster: Cluster, now: float = 0.0) -> list[GroupFacts]:
     """Return the facts of the node groups that have nodes. Raises HtoolsError."""
-    state, found = state_of(cluster, View()), []
+    state, facts = state_of(cluster, View()), []
     for number, row in enumerate(cluster.groups):
         scope = state.group == number
         if scope.any():
             score, n1 = score_of(state, scope), int(bad_nodes(state, scope).sum())
-            found.append(GroupFacts(cluster, row.name, state, scope, score, n1, now))
-    return found
+            facts.append(GroupFacts(cluster, row.name, state, scope, score, n1, now))
+    return facts
 
 
-def needs(
-    remedy: Remedy, settings: PolicySettings, groups: Sequence[GroupFacts]
-) -> list[tuple[GroupFacts, Need]]:
-    """Return the need for a remedy in groups that ``settings`` name, if the remedy reports about them."""
-    found = []
+def needs(remedy: Remedy[Any], groups: Sequence[GroupFacts]) -> Iterator[tuple[GroupFacts, Need]]:
+    """Yield the need for a remedy in groups that its settings name, if the remedy reports about them."""
+    settings = remedy.settings
     for facts in groups:
         if settings.groups and facts.group not in settings.groups:
             continue
         try:
-            need = remedy.need(facts, settings)
+            need = remedy.need(facts)
         except HtoolsError as error:
             need = Need(False, True, str(error))
         if need is not None:
-            found.append((facts, need))
-    return found
+            yield facts, need
 
 
-async def situations(inputs: PolicyInputs, remedy: Remedy, seen: Observation) -> list[Situation]:
-    """Return the situation of each node group for a remedy. Raises HtoolsError."""
-    cluster, now = seen.cluster, seen.now
-    settings = inputs.present_settings(remedy.policy, cluster)
-    if not inputs.groups(remedy.policy, cluster):
-        wanted = " or ".join(inputs.settings[remedy.policy].groups)
+def situations(seen: Observation, kind: type[Remedy[Any]], progress: Progress) -> list[Situation]:
+    """Return the situation of each node group for a remedy. Raises HtoolsError if it may act in none."""
+    settings = seen.settings[kind.policy]
+    if not groups_of(settings, seen.cluster):
+        wanted = " or ".join(settings.groups)
         raise HtoolsError(f"groups: there is no node group {wanted}; the policy acts nowhere")
-    wanted_by = await inputs.computations.run(lambda _pause: needs(remedy, settings, seen.groups))
-    known = inputs.memory.content
+    remedy, found = kind(settings), list[Situation]()
+    for facts, need in needs(remedy, seen.groups):
+        progress("")
+        found.append(_situation(seen, remedy, facts, need))
+    idle = [each.group for each in found if each.idle]
+    return [replace(each, idle_groups=[name for name in idle if name != each.group]) for each in found]
+
+
+def _situation(seen: Observation, remedy: Remedy[Any], facts: GroupFacts, need: Need) -> Situation:
+    memory, own_names = seen.memories.memories[remedy.policy], seen.names[facts.group]
     all_names = frozenset[str]().union(*seen.names.values())
-    memory = known.memories[remedy.policy]
-    shared = PlanBounds(
-        "",
-        room=memory.plan_budget(settings, now),
-        resting=tuple(resting(known.moved, settings, now)),
-        switched=tuple(resting(known.switched, settings, now)),
-        claimed=tuple(sorted(inputs.plans.claims_on_nodes())),
-        now=int(now),
+    plans = [plan for plan in seen.plans if facts.group in plan.facts["groups"]]
+    nodes = [node for node in seen.cluster.nodes if node.name in own_names]
+    return Situation(
+        remedy,
+        memory,
+        facts,
+        datetime.fromtimestamp(seen.now),
+        need,
+        drained=[node.name for node in nodes if _holds_back(remedy, node)],
+        unfinished=[node.name for node in nodes if remedy.resumes and SQUEEZING in node.tags],
+        silent=seen.model.silent,
+        updating=[node for node in seen.model.updating if node in own_names],
+        outdated=seen.outdated,
+        paused=seen.paused,
+        jobs=[number for number, opcodes in seen.jobs if touches(opcodes, own_names, all_names)],
+        plan=next((plan.id for plan in plans if plan.state.going), None),
+        proposal=next((plan.id for plan in plans if _is_proposal(plan, seen.now)), None),
+        rounds=memory.rounds_of(remedy.title, facts.group),
+        online=_online(nodes, remedy),
     )
-    reserve, reserving = _reserve(inputs.settings), inputs.groups("squeeze", cluster)
-    found = []
-    for facts, need in wanted_by:
-        name, group_names = facts.group, seen.names[facts.group]
-        bounds = shared._replace(group=name, n1=facts.n1)
-        plans = [plan for plan in inputs.plans.all if name in plan.facts["groups"]]
-        nodes = [node for node in cluster.nodes if node.name in group_names]
-        unfinished = [node.name for node in nodes if remedy.resumes and SQUEEZING in node.tags]
-        found.append(
-            Situation(
-                now,
-                datetime.fromtimestamp(now),
-                bounds._replace(reserve=reserve if name in reserving else Reserve(0.0)),
-                facts.score,
-                need,
-                drained=[node.name for node in nodes if _holds_back(remedy, node)],
-                unfinished=unfinished,
-                silent=seen.model.silent,
-                updating=[node for node in seen.model.updating if node in group_names],
-                outdated=inputs.sync.late,
-                paused=seen.paused,
-                jobs=[number for number, opcodes in seen.jobs if touches(opcodes, group_names, all_names)],
-                plan=next((plan.id for plan in plans if plan.state.going), None),
-                proposal=next((plan.id for plan in plans if _is_proposal(plan, now)), None),
-                rounds=memory.rounds_of(remedy.title, name),
-                online=_online(nodes, remedy),
-                needs_moves=remedy.needs_moves,
-            )
-        )
-    return _with_quiet_groups(found)
 
 
-def _online(nodes: Sequence[Node], remedy: Remedy) -> list[str]:
+def plan_bounds(seen: Observation, situation: Situation) -> PlanBounds:
+    """Return the bounds of a plan, by what policies have done until now."""
+    settings, now, squeeze = situation.settings, seen.now, seen.settings["squeeze"]
+    assert isinstance(squeeze, SqueezeSettings)
+    reserving = squeeze.mode != "off" and situation.group in groups_of(squeeze, seen.cluster)
+    return PlanBounds(
+        situation.group,
+        situation.facts.n1,
+        situation.memory.plan_budget(settings, now),
+        squeeze.reserve if reserving else Reserve(0.0),
+        tuple(resting(seen.memories.moved, settings, now)),
+        tuple(resting(seen.memories.switched, settings, now)),
+        tuple(seen.claimed),
+        tuple(situation.idle_groups),
+        int(now),
+    )
+
+
+def _online(nodes: Sequence[Node], remedy: Remedy[Any]) -> list[str]:
     """Name the online nodes; for a remedy that powers nodes, with those that hsqueeze powers."""
     powered = [node for node in nodes if remedy.resumes and (SQUEEZING in node.tags or standby(node.tags))]
     return sorted(node.name for node in nodes if not node.offline or node in powered)
-
-
-def _reserve(settings: Mapping[str, PolicySettings]) -> Reserve:
-    """Return the reserve of ``[squeeze]``, which no policy may use up in its groups."""
-    squeeze = settings["squeeze"]
-    assert isinstance(squeeze, SqueezeSettings)
-    return squeeze.reserve if squeeze.mode != "off" else Reserve(0.0)
-
-
-def _with_quiet_groups(situations: Sequence[Situation]) -> list[Situation]:
-    """Return the situations, each with the other groups in which nothing goes on and nothing is needed."""
-    quiet = [each.group for each in situations if each.quiet and not each.need.begin]
-    return [
-        replace(each, bounds=each.bounds._replace(quiet=tuple(name for name in quiet if name != each.group)))
-        for each in situations
-    ]
 
 
 def _is_proposal(plan: Plan, now: float) -> bool:
@@ -200,17 +150,17 @@ def _is_proposal(plan: Plan, now: float) -> bool:
     return plan.proposed and plan.facts["made"] > now - DAY
 
 
-def _names(cluster: Cluster) -> dict[str, set[str]]:
+def names_by_group(cluster: Cluster) -> dict[str, set[str]]:
     """Return by group the names of the group, its nodes and their instances, and the group's uuid."""
-    found = {group.uuid: {group.name, group.uuid} for group in cluster.groups}
-    groups = {node.name: found[node.group] for node in cluster.nodes}
+    by_uuid = {group.uuid: {group.name, group.uuid} for group in cluster.groups}
+    groups = {node.name: by_uuid[node.group] for node in cluster.nodes}
     for name, names in groups.items():
         names.add(name)
     for row in cluster.instances:
         for node in (row.pnode, row.snode):
             if node is not None and node in groups:
                 groups[node].add(row.name)
-    return {group.name: found[group.uuid] for group in cluster.groups}
+    return {group.name: by_uuid[group.uuid] for group in cluster.groups}
 
 
 # Jobs
@@ -249,7 +199,43 @@ def _texts(value: Any) -> Iterator[str]:
 # Changes of the cluster
 
 
-def moved_instances(before: Cluster, now: Cluster) -> Iterator[str]:
+class ClusterChanges(NamedTuple):
+    """The changes between two models.
+
+    ``moved`` are instances on other nodes than before, ``returned`` nodes that were offline or in maintenance
+    and are not now. ``events`` are those for which policies look at once, in words. ``without_n1`` are the
+    groups with nodes that fail N+1 now.
+    """
+
+    moved: Sequence[str]
+    returned: Sequence[str]
+    events: Sequence[str]
+    without_n1: Set[str]
+
+
+def changes(
+    before: Cluster | None, now: Cluster | None, without_n1: Set[str], active: bool
+) -> ClusterChanges:
+    """Compare the cluster with the one before, whose groups ``without_n1`` failed N+1.
+
+    N+1 is only checked while policies are ``active``.
+    """
+    if now is None:
+        return ClusterChanges((), (), (), without_n1)
+    try:
+        lost = _groups_without_n1(now) if active else without_n1
+    except HtoolsError:  # the next decision of a policy reports it
+        lost = without_n1
+    events = [f"group {group} has lost N+1 redundancy" for group in sorted(lost - without_n1)]
+    if before is None:
+        return ClusterChanges((), (), events, lost)
+    drained, returned = _drained_nodes(before), _returned_nodes(before, now)
+    new = [f"node {name} was drained" for name in _drained_nodes(now) if name not in drained]
+    back = [f"node {name} is back" for name in returned]
+    return ClusterChanges(list(_moved_instances(before, now)), returned, [*new, *back, *events], lost)
+
+
+def _moved_instances(before: Cluster, now: Cluster) -> Iterator[str]:
     """Yield instances that are on other nodes than before. New instances have not moved."""
     places = {instance.name: (instance.pnode, instance.snode) for instance in before.instances}
     for instance in now.instances:
@@ -258,7 +244,7 @@ def moved_instances(before: Cluster, now: Cluster) -> Iterator[str]:
             yield instance.name
 
 
-def returned_nodes(before: Cluster, now: Cluster) -> list[str]:
+def _returned_nodes(before: Cluster, now: Cluster) -> list[str]:
     """Return nodes that were offline or in maintenance and are not now.
 
     Nodes that were drained to be powered down, and then stayed up, have not returned.
@@ -267,31 +253,22 @@ def returned_nodes(before: Cluster, now: Cluster) -> list[str]:
     return [node.name for node in now.nodes if not node.closed and node.name in closed]
 
 
-def groups_without_n1(cluster: Cluster) -> set[str]:
+def _groups_without_n1(cluster: Cluster) -> set[str]:
     """Return the names of the node groups with nodes that fail N+1. Raises HtoolsError."""
     state = state_of(cluster, View())
     bad = bad_nodes(state, state.group == state.group)
     return {cluster.groups[row].name for row in state.group[bad].tolist()}
 
 
-def node_events(before: Model, now: Model) -> Iterator[str]:
-    """Yield the changes of nodes for which policies look at once, in words."""
-    drained = _drained_nodes(before)
-    yield from (f"node {name} was drained" for name in _drained_nodes(now) if name not in drained)
-    if before.cluster is not None and now.cluster is not None:
-        yield from (f"node {name} is back" for name in returned_nodes(before.cluster, now.cluster))
-
-
-def _drained_nodes(model: Model) -> list[str]:
-    nodes = model.cluster.nodes if model.cluster else ()
-    return [node.name for node in nodes if _is_drained(node) and not _is_being_emptied(node)]
+def _drained_nodes(cluster: Cluster) -> list[str]:
+    return [node.name for node in cluster.nodes if _is_drained(node) and not _is_being_emptied(node)]
 
 
 def _is_drained(node: Node) -> bool:
     return node.drained or node.in_maintenance
 
 
-def _holds_back(remedy: Remedy, node: Node) -> bool:
+def _holds_back(remedy: Remedy[Any], node: Node) -> bool:
     """Whether a remedy waits for the end of what somebody does on a node."""
     heeded = not (remedy.resumes if SQUEEZING in node.tags else remedy.beside_drained)
     return heeded and _is_drained(node)

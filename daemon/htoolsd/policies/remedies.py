@@ -5,17 +5,18 @@ alone until the next round. Repairs come first, then room for instances, then ba
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from htoolsd.policies.rebalance import REBALANCE
-from htoolsd.policies.redistribute import REDISTRIBUTE
+from htoolsd.policies.rebalance import Rebalance
+from htoolsd.policies.redistribute import Redistribute
 from htoolsd.policies.remedy import Remedy
-from htoolsd.policies.repair import REPAIR
-from htoolsd.policies.squeeze import FINISH, POWER_DOWN, POWER_UP
+from htoolsd.policies.repair import RepairInstances
+from htoolsd.policies.squeeze import Finish, PowerDown, PowerUp
 
-ORDER: Sequence[Remedy] = (REPAIR, REDISTRIBUTE, POWER_UP, REBALANCE, POWER_DOWN, FINISH)
+ORDER: Sequence[type[Remedy[Any]]] = (RepairInstances, Redistribute, PowerUp, Rebalance, PowerDown, Finish)
 
 # The remedies of each policy, by the name of its table.
-POLICIES: Mapping[str, Sequence[Remedy]] = {
+POLICIES: Mapping[str, Sequence[type[Remedy[Any]]]] = {
     name: [each for each in ORDER if each.policy == name]
     for name in dict.fromkeys(each.policy for each in ORDER)
 }

@@ -1,13 +1,14 @@
 """Remedies: the things that policies do about a node group, and the bounds and plans of a remedy.
 
-To add a remedy, write a module with a :class:`Remedy`, and put it into ``ORDER`` of
+To add a remedy, write a module with a subclass of :class:`Remedy`, and put it into ``ORDER`` of
 :mod:`htoolsd.policies.remedies`. A new policy also needs its table of settings in
 :mod:`htoolsd.config.policies` and in ``Config``.
 """
 
-from collections.abc import Callable, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools
@@ -15,9 +16,13 @@ from ganeti_htools.model.moves import as_carried_out
 from ganeti_htools.model.state import State
 from ganeti_htools.model.tags import PINNED
 from ganeti_htools.model.wording import counted
-from ganeti_htools.planning.plan import Progress, Proposal
+from ganeti_htools.planning.plan import Execution, Progress, Proposal
+from ganeti_htools.planning.view import View
 from htoolsd.config.policies import PolicySettings, Reserve
 from htoolsd.policies.memory import Budget
+from htoolsd.policies.safety import in_order
+
+S = TypeVar("S", bound=PolicySettings)
 
 
 class GroupFacts(NamedTuple):
@@ -84,8 +89,8 @@ class RemedyPlan:
 
     options: Any
     proposal: Proposal
-    moves: int
-    mib: int
+    moves: int = 0
+    mib: int = 0
     after: float | None = None
     nodes: tuple[str, ...] = ()
     stops: int = 0
@@ -123,31 +128,46 @@ class RemedyPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Remedy:
-    """One thing that a policy does about a node group. The daemon needs nothing else.
+class Remedy(ABC, Generic[S]):
+    """One thing that a policy with these settings does about a node group. The daemon needs nothing else.
 
     * ``title``: its name for people; ``policy``: the table of its settings; ``tool``: the tool that plans.
-    * ``need`` returns the need in a group, None if there is nothing to report. ``plan`` returns the plan.
-      Both are pure functions, run in a thread, and may raise HtoolsError.
     * ``yields``: leave a group alone where an earlier remedy has just acted or would act.
-    * ``needs_moves=False``: worth doing even when the budget for moves is spent.
+    * ``needs_moves = False``: worth doing even when the budget for moves is spent.
     * ``beside_drained``: acts although nodes are drained or in maintenance.
     * ``resumes``: can take over nodes that an interrupted hsqueeze has left drained or offline.
     """
 
-    title: str
-    policy: str
-    tool: str
-    need: Callable[[GroupFacts, Any], Need | None]
-    plan: Callable[[Cluster, Any, PlanBounds, Progress], RemedyPlan]
-    yields: bool = False
-    needs_moves: bool = True
-    beside_drained: bool = False
-    resumes: bool = False
+    title: ClassVar[str]
+    policy: ClassVar[str]
+    tool: ClassVar[str]
+    yields: ClassVar[bool] = False
+    needs_moves: ClassVar[bool] = True
+    beside_drained: ClassVar[bool] = False
+    resumes: ClassVar[bool] = False
 
+    settings: S
 
-def fixed_instances(cluster: Cluster, settings: PolicySettings, resting: Iterable[str]) -> tuple[str, ...]:
-    """Return the instances that a policy does not move: excluded, pinned, or moved lately."""
-    pinned = {instance.name for instance in cluster.instances if PINNED in instance.tags}
-    moved_lately = {instance.name for instance in cluster.instances} & {*resting}
-    return (*settings.exclude_instances, *sorted(pinned | moved_lately))
+    @abstractmethod
+    def need(self, facts: GroupFacts) -> Need | None:
+        """Return the need in a group, None if there is nothing to report. Raises HtoolsError."""
+
+    @abstractmethod
+    def plan(self, cluster: Cluster, bounds: PlanBounds, progress: Progress) -> RemedyPlan:
+        """Plan for a group. Raises HtoolsError."""
+
+    def plan_in_order(self, cluster: Cluster, bounds: PlanBounds, progress: Progress) -> RemedyPlan:
+        """Plan for a group, one move per jobset. Raises HtoolsError."""
+        plan = self.plan(cluster, bounds, progress)
+        return replace(plan, proposal=in_order(plan.proposal))
+
+    def common_options(self, cluster: Cluster, resting: Iterable[str] = ()) -> tuple[View, Execution]:
+        """Return the options of every tool: the instances that stay, and how the plan is carried out.
+
+        Instances stay that are excluded, pinned, or moved lately (``resting``).
+        """
+        tags = {instance.name: instance.tags for instance in cluster.instances}
+        excluded = [name for name in self.settings.exclude_instances if name in tags]
+        staying = sorted({name for name in tags if PINNED in tags[name]} | tags.keys() & {*resting})
+        execution = Execution(on_change="stop", reason=f"policy {self.policy} of htoolsd")
+        return View(exclude_instances=(*excluded, *staying)), execution

@@ -6,7 +6,7 @@ this. :func:`in_order` lets no move overtake another. :func:`guarded` checks the
 cluster as it is then.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,21 +38,24 @@ def steps_of(jobs: Jobsets) -> list[NamedStep]:
     return [job.step for each in jobs for job in each if isinstance(job.step, NamedStep)]
 
 
-def affordable(cluster: Cluster, steps: Sequence[Mapping[str, Any]], budget: Budget) -> Iterator[int]:
-    """Yield the MiB that each of the first steps copies, as far as the budget goes.
-
-    ``steps`` are those of a proposal as JSON. The result ends before an instance would move twice.
-    """
+def copies_of(cluster: Cluster, steps: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, int]]:
+    """Yield the instance of each step of a proposal as JSON, and the MiB that the step copies."""
     rows = {instance.name: instance for instance in cluster.instances}
-    moved, total = set[str](), 0
     for step in steps:
-        name = step["instance"]
-        mib = sum(copied(MoveKind(step["move"]), rows[name]))
-        if name in moved or len(moved) == budget.moves or total + mib > budget.mib:
-            return
-        moved.add(name)
-        total += mib
-        yield mib
+        yield step["instance"], sum(copied(MoveKind(step["move"]), rows[step["instance"]]))
+
+
+def affordable(copies: Iterable[tuple[str, int]], budget: Budget) -> list[int]:
+    """Return the MiB that each of the first moves copies, as far as the budget goes.
+
+    Each move comes with its instance. The result ends before an instance would move twice.
+    """
+    moved: dict[str, int] = {}
+    for name, mib in copies:
+        if name in moved or len(moved) == budget.moves or sum(moved.values()) + mib > budget.mib:
+            break
+        moved[name] = mib
+    return list(moved.values())
 
 
 def safe_moves(
@@ -101,13 +104,13 @@ def guarded(check: Check, options: View, group: str, reserve: Reserve = _NO_RESE
 
     def guard(cluster: Cluster, rest: Jobsets, count: int) -> Review:
         nonlocal figures
-        found, steps = check(cluster, rest, count), steps_of(rest[:1])
-        if found.obstacle is not None or not steps:
-            return found
+        review, steps = check(cluster, rest, count), steps_of(rest[:1])
+        if review.obstacle is not None or not steps:
+            return review
         state = view.state_of(cluster, options, figures)
         figures = state.figures
         scope = state.group == view.group(state, group, f"node group {group} is gone")
         safe = safe_moves(state, scope, view.movable(state, options, sets=True), steps, reserve)
-        return found if safe == len(steps) else Review(UNSAFE)
+        return review if safe == len(steps) else Review(UNSAFE)
 
     return guard

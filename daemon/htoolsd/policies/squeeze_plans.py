@@ -1,11 +1,11 @@
 """Plans of ``hsqueeze`` for one node group as a cluster of its own. Pure functions.
 
 What another group lacks does not change the plan. Whatever forbids emptying a node stands in
-:func:`_stay_up`.
+:func:`nodes_staying_up`.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,13 +20,12 @@ from ganeti_htools.execution.review import Check, Review, Say
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.planning import view
-from ganeti_htools.planning.plan import Execution, OnChange, Proposal
+from ganeti_htools.planning.plan import OnChange, Proposal
 from ganeti_htools.planning.squeezing import hsqueeze, power_jobs
 from ganeti_htools.planning.squeezing.hsqueeze import SqueezeOptions, SqueezePlan
 from ganeti_htools.planning.squeezing.leftovers import interrupted_run
-from ganeti_htools.planning.view import View
-from htoolsd.config.policies import Reserve, SqueezeSettings
-from htoolsd.policies.remedy import PlanBounds, RemedyPlan, fixed_instances
+from htoolsd.config.policies import Reserve
+from htoolsd.policies.remedy import PlanBounds, RemedyPlan
 from htoolsd.policies.safety import guarded, safe_moves, steps_of
 
 
@@ -43,40 +42,11 @@ def group_alone(cluster: Cluster, name: str) -> Cluster:
     return replace(cluster, groups=(row,), nodes=group_nodes, instances=tuple(rows), candidate_pool=pool)
 
 
-def options_for(
-    cluster: Cluster, group: Cluster, settings: SqueezeSettings, bounds: PlanBounds | None = None
-) -> SqueezeOptions:
-    """Return hsqueeze's options for a group that is :func:`group_alone` of ``cluster``.
-
-    Without ``bounds`` no instance rests, and no node has to stay up.
-    """
-    names = {instance.name for instance in group.instances}
-    fixed = fixed_instances(cluster, settings, bounds.resting if bounds else ())
-    return SqueezeOptions(
-        View(exclude_instances=tuple(name for name in fixed if name in names)),
-        Execution(on_change="stop", reason="policy squeeze of htoolsd"),
-        minimal_resources=settings.minimal_resources,
-        target_resources=settings.target_resources,
-        prefer=_of_group(group, settings.prefer),
-        never=_of_group(group, settings.never),
-        stay_up=_stay_up(group, bounds) if bounds else {},
-        max_nodes=settings.max_nodes,
-        allow_drbd=settings.allow_drbd,
-        allow_all=settings.allow_all,
-    )
-
-
-def _stay_up(group: Cluster, bounds: PlanBounds) -> dict[str, str]:
+def nodes_staying_up(group: Cluster, bounds: PlanBounds) -> dict[str, str]:
     """Return the nodes that are not powered down now, with the reasons."""
     reasons = dict.fromkeys(bounds.switched, "was powered, or came back, a short time ago")
     reasons |= dict.fromkeys(bounds.claimed, "has claimed resources")
     return {node.name: reasons[node.name] for node in group.nodes if node.name in reasons}
-
-
-def _of_group(group: Cluster, names: Iterable[str]) -> tuple[str, ...]:
-    """Return those of the names and tags of nodes that the group has."""
-    known = {known for node in group.nodes for known in (node.name, *node.tags)}
-    return tuple(name for name in names if name in known)
 
 
 def _rebuild(group: Cluster, options: SqueezeOptions, found: Mapping[str, Any]) -> SqueezePlan:

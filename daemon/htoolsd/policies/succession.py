@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
-from ganeti_htools.execution.record import run_from_record
-from ganeti_htools.execution.run import Ending
+from ganeti_htools.execution.jobs import Job
+from ganeti_htools.execution.run import Ending, Run, Task
 from ganeti_htools.execution.wording import describe_end, summary
 from ganeti_htools.luxi.job_queries import JobStatus
-from ganeti_htools.luxi.opcodes import Opcode
+from ganeti_htools.luxi.opcodes import Opcode, Signature
 from ganeti_htools.luxi.past_jobs import PastJob, PlanMark
 from ganeti_htools.model.errors import printable
 from ganeti_htools.model.wording import counted
@@ -97,6 +97,7 @@ def _plan(run: str, marked: list[MarkedJob]) -> Plan:
     failed = _has_failed(marked)
     (first, began), (last, newest) = marked[0], marked[-1]
     left = f"{counted(last.left, 'job')} that it had left are not known here"
+    reason = "begun by another daemon" + (f"; {left}" if last.left else "")
     facts: dict[str, Any] = {
         "id": run,
         "tool": first.tool,
@@ -109,19 +110,16 @@ def _plan(run: str, marked: list[MarkedJob]) -> Plan:
         "cost": None,
         **({"policy": first.policy} if first.policy else {}),
     }
-    reason = "begun by another daemon" + (f"; {left}" if last.left else "")
-    recorded = {
-        "ending": Ending.FAILED.value if failed else None,
-        "reason": reason,
-        "run": run,
-        "purpose": first.purpose,
-        "replanned": [],
-        "jobs": [_job_to_json(mark, job) for mark, job in marked],
-        "not_submitted": [],
-    }
     plan = Plan(
         facts,
-        run_from_record(first.tool, recorded),
+        Run(
+            Signature(first.tool, "", first.purpose, run),
+            [],
+            [_task(mark, job) for mark, job in marked],
+            last.jobset,
+            ending=Ending.FAILED if failed else None,
+            reason=reason,
+        ),
         state=PlanState.FAILED if failed else PlanState.INTERRUPTED,
         error=reason,
         began=began.received,
@@ -132,20 +130,9 @@ def _plan(run: str, marked: list[MarkedJob]) -> Plan:
     return plan
 
 
-def _job_to_json(mark: PlanMark, job: PastJob) -> dict[str, Any]:
-    names = [opcode["OP_ID"] for opcode in job.opcodes]
+def _task(mark: PlanMark, job: PastJob) -> Task:
     first = job.opcodes[0]
     subject = first.get("instance_name") or first.get("node_name") or ""
-    return {
-        "title": f"{names[0].removeprefix('OP_')}({subject})",
-        "instance": first.get("instance_name"),
-        "move": None,
-        "from": None,
-        "to": None,
-        "opcodes": names,
-        "commands": [],
-        "jobset": mark.jobset,
-        "id": job.number,
-        "status": job.status.value,
-        "error": "failed" if job.status is JobStatus.ERROR else None,
-    }
+    title = f"{first['OP_ID'].removeprefix('OP_')}({subject})"
+    error = "failed" if job.status is JobStatus.ERROR else None
+    return Task(Job(title, job.opcodes, ()), f"{mark.jobset}/{mark.number}", job.number, job.status, error)

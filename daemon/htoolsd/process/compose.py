@@ -35,7 +35,8 @@ from htoolsd.metrics.capacity import CapacityCount
 from htoolsd.notify.notifier import Notifier
 from htoolsd.plans.plan import Plan
 from htoolsd.plans.plans import Plans
-from htoolsd.policies.schedule import Policies
+from htoolsd.policies.coordinator import Policies
+from htoolsd.policies.verdict import PolicyDecision
 from htoolsd.process.mastership import ThisNode, known_cluster
 from htoolsd.process.service_manager import notify
 from htoolsd.report.report import ReportPage
@@ -109,7 +110,7 @@ class Parts:
             sync,
             self.plans,
             settings,
-            lambda decision: self._note(entries.policy(decision.time, asdict(decision))),
+            self,
             copies=self.copies,
         )
 
@@ -182,6 +183,10 @@ class Parts:
     def _note(self, entry: entries.HistoryEntry) -> None:
         self.history.note(entry)
         self.notifier.note(entry)
+
+    def note_decision(self, decision: PolicyDecision) -> None:
+        """Note a decision of a policy."""
+        self._note(entries.policy(decision.time, asdict(decision)))
 
     def _note_plan(self, plan: Plan) -> None:
         self._note(entries.plan(time.time(), plan.to_json()))

@@ -1,6 +1,7 @@
 """The declarations of the methods."""
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import trio
@@ -21,7 +22,7 @@ from htoolsd.follow.reconciler import Reconciler
 from htoolsd.history.history import History
 from htoolsd.metrics.capacity import CapacityCount
 from htoolsd.plans.plans import Plans
-from htoolsd.policies.schedule import Policies
+from htoolsd.policies.coordinator import Policies
 from htoolsd.process.mastership import ThisNode
 from htoolsd.socket.methods import Method, Methods, methods_of
 from htoolsd.socket.server import Server
@@ -44,7 +45,7 @@ def methods(tmp_path: Path) -> tuple[Method, ...]:
     sync = Sync("nowhere", is_master, known)
     plans = Plans(str(tmp_path), sync)
     computations = Computations(trio.lowlevel.checkpoint)
-    policies = Policies(str(tmp_path / "policies"), sync, plans, known, lambda _decision: None)
+    policies = Policies(str(tmp_path / "policies"), sync, plans, known, Mock())
     history = History(str(tmp_path / "history"), known)
     decisions = Decisions(known, lambda: (None, {}))
     ledger = LedgerWorker("sqlite://")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import trio
@@ -23,8 +24,8 @@ from htoolsd.follow.reconciler import Reconciler
 from htoolsd.history.history import History
 from htoolsd.metrics.capacity import CapacityCount
 from htoolsd.plans.plans import Plans
+from htoolsd.policies.coordinator import Policies
 from htoolsd.policies.remedies import POLICIES
-from htoolsd.policies.schedule import Policies
 from htoolsd.process.mastership import ThisNode
 from htoolsd.socket.methods import Methods, methods_of
 from htoolsd.socket.server import Server
@@ -54,7 +55,7 @@ async def test_status_has_all_parts_of_the_daemon(autojump_clock: MockClock, tmp
         decisions = Decisions(known, lambda: (None, {}))
         claims = Claims(known, lambda: True)
         ledger, plans = LedgerWorker(f"sqlite:///{tmp_path / 'ledger'}"), Plans(str(tmp_path), sync)
-        policies = Policies(str(tmp_path / "policies"), sync, plans, known, lambda _decision: None)
+        policies = Policies(str(tmp_path / "policies"), sync, plans, known, Mock())
         reconciler, reload = Reconciler(sync, ledger, known), ReloadStatus()
         status = StatusMethods(
             socket,

@@ -11,8 +11,8 @@ from htoolsd.policies.names import (
     NamedObjects,
     Uuids,
     named_objects,
-    remembered,
     unknown_names,
+    uuids_of,
     with_present_names,
 )
 from tests.support.worlds import instance, node
@@ -24,7 +24,9 @@ SETTINGS = SqueezeSettings(
 )
 
 
-def objects(group: str = "rack1", web: str = "web.example.com", n1: str = "n1") -> NamedObjects:
+def objects(
+    group: str = "rack1", web: str = "web.example.com", n1: str = "n1", remembered: Uuids | None = None
+) -> NamedObjects:
     """The objects of a cluster, under these names."""
     rows = [(web, "u-web"), ("mail.example.com", "u-mail")]
     return named_objects(
@@ -32,7 +34,8 @@ def objects(group: str = "rack1", web: str = "web.example.com", n1: str = "n1") 
             (Group(group, "uuid"), Group("rack2", "uuid-2")),
             (node(n1, uuid="u-n1"), node("n2", uuid="u-n2", tags=("role:db",))),
             tuple(replace(instance(name, DiskTemplate.EXT, n1), uuid=uuid) for name, uuid in rows),
-        )
+        ),
+        remembered or {},
     )
 
 
@@ -41,48 +44,51 @@ def names(settings: PolicySettings) -> list[tuple[str, ...]]:
 
 
 def test_names_without_an_object_are_left_out() -> None:
+    """A node group stays: without any name of a group the policy would act in all."""
     unknown = {"groups": ["rack9"], "exclude_instances": ["gone"], "never": ["n9"]}
-    assert unknown_names(SETTINGS, objects(), {}) == unknown
-    present = with_present_names(SETTINGS, objects(), {})
-    assert names(present) == [("rack1",), ("web.example.com", "mail.example.com"), ("n1", "role:db")]
-    assert with_present_names(RebalanceSettings(), objects(), {}) == RebalanceSettings()
+    assert unknown_names(SETTINGS, objects()) == unknown
+    present = with_present_names(SETTINGS, objects())
+    instances = ("web.example.com", "mail.example.com")
+    assert names(present) == [("rack1", "rack9"), instances, ("n1", "role:db")]
+    assert with_present_names(RebalanceSettings(), objects()) == RebalanceSettings()
 
 
 def test_renamed_objects_stay_meant() -> None:
-    known = remembered([SETTINGS], objects(), {})
+    known = uuids_of([SETTINGS], objects())
     assert known == {
         "group": {"rack1": "uuid"},
         "instance": {"web.example.com": "u-web", "mail": "u-mail"},
         "node": {"n1": "u-n1"},
     }
-    now = objects("rack3", "shop", "n3")
-    assert names(with_present_names(SETTINGS, now, known)) == [
-        ("rack3",),
+    now = objects("rack3", "shop", "n3", known)
+    assert names(with_present_names(SETTINGS, now)) == [
+        ("rack3", "rack9"),
         ("shop", "mail.example.com"),
         ("n3", "role:db"),
     ]
-    assert remembered([SETTINGS], now, known) == known
-    assert unknown_names(SETTINGS, now, known) == unknown_names(SETTINGS, objects(), {})
+    assert uuids_of([SETTINGS], now) == known
+    assert unknown_names(SETTINGS, now) == unknown_names(SETTINGS, objects())
 
 
-def test_both_are_meant_when_another_object_gets_the_old_name() -> None:
-    known = {"instance": {"mail.example.com": "u-web"}}
+@pytest.mark.parametrize(
+    ("known", "meant", "kept"),
+    [
+        ({}, ("mail.example.com",), "u-mail"),
+        # Both are meant when another object gets the old name.
+        ({"mail.example.com": "u-web"}, ("mail.example.com", "web.example.com"), "u-web"),
+        ({"mail.example.com": "u-removed"}, ("mail.example.com",), "u-mail"),
+    ],
+)
+def test_new_object_of_an_old_name_is_meant(known: dict[str, str], meant: tuple[str, ...], kept: str) -> None:
     settings = PolicySettings(exclude_instances=("mail.example.com",))
-    both = ("mail.example.com", "web.example.com")
-    assert with_present_names(settings, objects(), known).exclude_instances == both
-    assert remembered([settings], objects(), known) == known
-
-
-@pytest.mark.parametrize("known", [{}, {"instance": {"mail.example.com": "u-removed"}}])
-def test_new_object_of_a_removed_ones_name_is_meant(known: Uuids) -> None:
-    settings = PolicySettings(exclude_instances=("mail.example.com",))
-    assert with_present_names(settings, objects(), known) == settings
-    assert remembered([settings], objects(), known) == {"instance": {"mail.example.com": "u-mail"}}
+    now = objects(remembered={"instance": known})
+    assert with_present_names(settings, now).exclude_instances == meant
+    assert uuids_of([settings], now) == {"instance": {"mail.example.com": kept}}
 
 
 def test_shortened_name_means_all_instances_that_begin_with_it() -> None:
     """Rather too many stay than one that is meant moves."""
     rows = [instance(name, DiskTemplate.EXT, "n1") for name in ("web.a.org", "web.b.org", "webmail.a.org")]
-    found = named_objects(Cluster((Group("default", "uuid"),), (node("n1"),), tuple(rows)))
+    found = named_objects(Cluster((Group("default", "uuid"),), (node("n1"),), tuple(rows)), {})
     settings = PolicySettings(exclude_instances=("web",))
-    assert with_present_names(settings, found, {}).exclude_instances == ("web.a.org", "web.b.org")
+    assert with_present_names(settings, found).exclude_instances == ("web.a.org", "web.b.org")

@@ -13,6 +13,7 @@ from trio.testing import MockClock
 
 from ganeti_htools.luxi import opcodes
 from ganeti_htools.luxi.opcodes import Opcode
+from ganeti_htools.model.cluster import Group
 from ganeti_htools.model.tags import MAINTENANCE
 from ganeti_htools.planning.balancing import hbal
 from ganeti_htools.planning.balancing.hbal import BalancingPlan
@@ -25,7 +26,7 @@ from htoolsd.policies import rebalance
 from tests.support.policies import all_off
 from tests.support.policies_at_work import now, working
 from tests.support.settings import change
-from tests.support.worlds import delay, migrate, role
+from tests.support.worlds import delay, migrate, role, uneven
 
 EAGER = RebalanceSettings(mode="act", every_seconds=600, start=0.02, stop=0.001, hold=1, min_gain=1e-6)
 
@@ -112,6 +113,26 @@ async def test_spent_budget_survives_a_kill(autojump_clock: MockClock, tmp_path:
         second = await again.decided()
         assert (second.outcome, len(second.moves)) == ("begun", 1)
         assert not rested & {move["instance"] for move in second.moves}
+
+
+async def test_groups_of_one_round_share_the_budget_of_the_day(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    one = uneven()
+    other: dict[str, list[Any]] = {
+        "groups": [Group("second", "uuid-2")],
+        "nodes": [replace(row, name=f"{row.name}-2", group="uuid-2") for row in one.nodes],
+        "instances": [
+            replace(row, name=f"{row.name}-2", pnode=f"{row.pnode}-2", uuid="") for row in one.instances
+        ],
+    }
+    both: Any = {key: (*getattr(one, key), *rows) for key, rows in other.items()}
+    settings = replace(EAGER, moves_per_day=5)
+    async with working(tmp_path, world=initial_world(replace(one, **both)), rebalance=settings) as daemon:
+        await daemon.decided()
+        decisions = [daemon.decisions[0], await daemon.next(1)]
+        assert [(each.outcome, len(each.moves)) for each in decisions] == [("begun", 4), ("begun", 1)]
+        assert daemon.told()["left"]["moves"] == 0
 
 
 async def test_does_not_begin_what_cannot_be_recorded(autojump_clock: MockClock, tmp_path: Path) -> None:

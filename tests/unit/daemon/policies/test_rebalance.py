@@ -12,7 +12,7 @@ from ganeti_htools.planning.balancing import hbal
 from htoolsd.config.policies import RebalanceSettings
 from htoolsd.policies.memory import Budget
 from htoolsd.policies.observe import group_facts, needs
-from htoolsd.policies.rebalance import REBALANCE
+from htoolsd.policies.rebalance import Rebalance
 from htoolsd.policies.remedy import RemedyPlan
 from tests.support import policies
 from tests.support.worlds import uneven
@@ -21,7 +21,7 @@ EAGER = RebalanceSettings(mode="act", start=0.02, stop=0.001, min_gain=1e-6)
 
 
 def planned(cluster: Cluster, settings: RebalanceSettings = EAGER, **seen: Any) -> RemedyPlan:
-    return policies.planned(REBALANCE, cluster, settings, **seen)
+    return policies.planned(Rebalance, cluster, settings, **seen)
 
 
 def names(found: RemedyPlan) -> list[str]:
@@ -29,7 +29,7 @@ def names(found: RemedyPlan) -> list[str]:
 
 
 def test_measures_each_group() -> None:
-    ((facts, need),) = needs(REBALANCE, EAGER, group_facts(uneven()))
+    ((facts, need),) = needs(Rebalance(EAGER), group_facts(uneven()))
     assert (facts.group, facts.n1) == ("default", 0)
     assert facts.score > 0
     assert (need.begin, need.stop) == (True, False)
@@ -109,5 +109,5 @@ def test_offline_node_with_instances_is_a_cause_of_its_own() -> None:
     cluster = uneven()
     down = replace(cluster, nodes=tuple(replace(each, offline=each.name == "one") for each in cluster.nodes))
     empty = replace(cluster, nodes=tuple(replace(each, offline=each.name == "two") for each in cluster.nodes))
-    causes = [policies.needed(REBALANCE, each, EAGER)["default"].cause for each in (cluster, down, empty)]
+    causes = [policies.needed(Rebalance, each, EAGER)["default"].cause for each in (cluster, down, empty)]
     assert causes == ["drift", "offline node", "drift"]

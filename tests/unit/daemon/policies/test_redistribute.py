@@ -7,7 +7,7 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.types import DiskTemplate
 from htoolsd.config.policies import RedistributeSettings
 from htoolsd.policies.memory import Budget
-from htoolsd.policies.redistribute import REDISTRIBUTE
+from htoolsd.policies.redistribute import Redistribute
 from htoolsd.policies.remedy import RemedyPlan
 from tests.support import policies
 from tests.support.policies import needed
@@ -30,11 +30,11 @@ def broken(full: bool = True) -> Cluster:
 
 
 def planned(cluster: Cluster, settings: RedistributeSettings = EAGER, **seen: Any) -> RemedyPlan:
-    return policies.planned(REDISTRIBUTE, cluster, settings, **{"quiet": ("second",), **seen})
+    return policies.planned(Redistribute, cluster, settings, **{"quiet": ("second",), **seen})
 
 
 def test_need_to_redistribute() -> None:
-    found = needed(REDISTRIBUTE, broken(), EAGER)
+    found = needed(Redistribute, broken(), EAGER)
     assert {name: (need.begin, need.stop) for name, need in found.items()} == {
         "default": (True, False),
         "second": (False, True),

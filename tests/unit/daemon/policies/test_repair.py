@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pytest
 import trio
 from trio.testing import MockClock
 
@@ -13,7 +15,8 @@ from ganeti_htools.simulator.world import initial_world, with_role
 from htoolsd.config.policies import RepairSettings
 from htoolsd.policies.memory import Budget
 from htoolsd.policies.remedies import ORDER
-from htoolsd.policies.repair import REPAIR
+from htoolsd.policies.remedy import RemedyPlan
+from htoolsd.policies.repair import RepairInstances
 from tests.support.policies import needed, planned
 from tests.support.policies_at_work import working
 from tests.support.worlds import ANY, instance, world
@@ -30,41 +33,49 @@ def broken(*tags: str, drained: bool = False) -> Cluster:
 
 
 def test_is_the_first_remedy_and_off() -> None:
-    assert ORDER[0] is REPAIR
+    assert ORDER[0] is RepairInstances
     assert RepairSettings().mode == "off"
 
 
-def test_need_is_what_tags_allow() -> None:
-    found = needed(REPAIR, broken(f"{AUTOREPAIR}failover"), ACT)["default"]
-    assert (found.begin, found.stop, found.why) == (True, False, "failover of mirrored")
-    found = needed(REPAIR, broken(), ACT)["default"]
-    assert (found.begin, found.stop) == (False, True)
-    assert found.why == "mirrored: no tag allows failover; stuck: no tag allows reinstall"
-    assert needed(REPAIR, world().cluster, ACT)["default"].why == "no instance needs a repair"
-
-
-def test_nothing_on_a_drained_node_is_lost() -> None:
-    drained = broken(f"{AUTOREPAIR}reinstall", drained=True)
-    assert needed(REPAIR, drained, ACT)["default"].why == "migrate of mirrored"
-    as_harep = replace(ACT, migrate_drained=False)
-    assert needed(REPAIR, drained, as_harep)["default"].why == "failover of mirrored; reinstall of stuck"
+@pytest.mark.parametrize(
+    ("cluster", "settings", "begin", "why"),
+    [
+        (broken(f"{AUTOREPAIR}failover"), ACT, True, "failover of mirrored"),
+        (broken(), ACT, False, "mirrored: no tag allows failover; stuck: no tag allows reinstall"),
+        (world().cluster, ACT, False, "no instance needs a repair"),
+        (broken(f"{AUTOREPAIR}reinstall", drained=True), ACT, True, "migrate of mirrored"),
+        (
+            broken(f"{AUTOREPAIR}reinstall", drained=True),
+            replace(ACT, migrate_drained=False),
+            True,
+            "failover of mirrored; reinstall of stuck",
+        ),
+    ],
+)
+def test_need_is_what_tags_allow(cluster: Cluster, settings: RepairSettings, begin: bool, why: str) -> None:
+    """Nothing on a drained node is lost."""
+    need = needed(RepairInstances, cluster, settings)["default"]
+    assert (need.begin, need.stop, need.why) == (begin, not begin, why)
 
 
 def test_plans_as_many_repairs_as_the_budget_allows() -> None:
-    cluster = broken(f"{AUTOREPAIR}reinstall")
-    assert planned(REPAIR, cluster, ACT).summary == "failover of mirrored, reinstall of stuck, 0 MiB"
-    assert planned(REPAIR, cluster, ACT, room=Budget(1, 0)).summary == "failover of mirrored, 0 MiB"
-    assert planned(REPAIR, cluster, ACT, room=Budget(0, 0)).refusal == "no repair fits into the budget"
-    assert planned(REPAIR, broken(), ACT).refusal == "no repair is needed and may begin"
+    def made(*tags: str, **bounds: Any) -> RemedyPlan:
+        return planned(RepairInstances, broken(*tags), ACT, **bounds)
+
+    tag = f"{AUTOREPAIR}reinstall"
+    assert made(tag).summary == "failover of mirrored, reinstall of stuck, 0 MiB"
+    assert made(tag, room=Budget(1, 0)).summary == "failover of mirrored, 0 MiB"
+    assert made(tag, room=Budget(0, 0)).refusal == "no repair fits into the budget"
+    assert made().refusal == "no repair is needed and may begin"
 
 
 def test_repairs_resting_instances_but_no_pinned_or_excluded_ones() -> None:
     cluster = broken(f"{AUTOREPAIR}failover")
-    assert planned(REPAIR, cluster, ACT, resting=("mirrored",)).refusal is None
+    assert planned(RepairInstances, cluster, ACT, resting=("mirrored",)).refusal is None
     excluded = replace(ACT, exclude_instances=("mirrored",))
-    assert planned(REPAIR, cluster, excluded).refusal is not None
+    assert planned(RepairInstances, cluster, excluded).refusal is not None
     pinned = tuple(replace(row, tags=("htools:pinned",)) for row in cluster.instances)
-    assert planned(REPAIR, replace(cluster, instances=pinned), ACT).refusal is not None
+    assert planned(RepairInstances, replace(cluster, instances=pinned), ACT).refusal is not None
 
 
 async def test_fails_over_and_makes_a_new_mirror(autojump_clock: MockClock, tmp_path: Path) -> None:

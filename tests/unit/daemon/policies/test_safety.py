@@ -13,7 +13,7 @@ from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.plan import Proposal
 from ganeti_htools.planning.view import View, movable, state_of
 from htoolsd.config.policies import RebalanceSettings, Reserve
-from htoolsd.policies.rebalance import REBALANCE
+from htoolsd.policies.rebalance import Rebalance
 from htoolsd.policies.safety import UNSAFE, guarded, in_order, safe_moves
 from tests.support import policies
 from tests.support.worlds import instance, node
@@ -107,7 +107,7 @@ def test_guarded_review_refuses_an_unsafe_next_jobset() -> None:
 
 def test_balancing_skips_moves_that_cost_redundancy() -> None:
     eager = RebalanceSettings(mode="act", start=1e-3, stop=0.0, min_gain=1e-9)
-    found = policies.planned(REBALANCE, LARGE, eager)
+    found = policies.planned(Rebalance, LARGE, eager)
     assert found.refusal == UNSAFE
 
 

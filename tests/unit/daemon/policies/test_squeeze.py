@@ -13,7 +13,7 @@ from ganeti_htools.model.types import DiskTemplate
 from htoolsd.config.policies import SqueezeSettings
 from htoolsd.policies.memory import Budget
 from htoolsd.policies.remedy import RemedyPlan
-from htoolsd.policies.squeeze import NO_STANDBY, POWER_DOWN, POWER_UP
+from htoolsd.policies.squeeze import NO_STANDBY, PowerDown, PowerUp
 from tests.support import policies
 from tests.support.policies import asleep, needed, racks
 from tests.support.worlds import instance, node
@@ -22,11 +22,11 @@ EAGER = SqueezeSettings(mode="act", max_nodes=3)
 
 
 def down(cluster: Cluster, settings: SqueezeSettings = EAGER, **seen: Any) -> RemedyPlan:
-    return policies.planned(POWER_DOWN, cluster, settings, **seen)
+    return policies.planned(PowerDown, cluster, settings, **seen)
 
 
 def up(cluster: Cluster, settings: SqueezeSettings = EAGER, **seen: Any) -> RemedyPlan:
-    return policies.planned(POWER_UP, cluster, settings, **seen)
+    return policies.planned(PowerUp, cluster, settings, **seen)
 
 
 FULL = racks(6, 6, 6, 0)
@@ -34,13 +34,13 @@ FULL = racks(6, 6, 6, 0)
 
 def test_need_to_power_down_or_up() -> None:
     idle, full = racks(1, 1, 1, 1), asleep(FULL, "d")
-    assert [needed(POWER_DOWN, each, EAGER)["default"].begin for each in (idle, full)] == [True, False]
+    assert [needed(PowerDown, each, EAGER)["default"].begin for each in (idle, full)] == [True, False]
     tight = racks(7, 7, 7, 0)
-    assert [needed(POWER_UP, each, EAGER)["default"].begin for each in (idle, asleep(tight, "d"))] == [
+    assert [needed(PowerUp, each, EAGER)["default"].begin for each in (idle, asleep(tight, "d"))] == [
         False,
         True,
     ]
-    assert needed(POWER_DOWN, asleep(tight, "d"), EAGER)["default"].why == (
+    assert needed(PowerDown, asleep(tight, "d"), EAGER)["default"].why == (
         "some nodes have less than the minimal resources free"
     )
 
@@ -48,7 +48,7 @@ def test_need_to_power_down_or_up() -> None:
 def test_needs_nothing_between_the_two_thresholds() -> None:
     """Each node has room for one instance; with a node less the others would not keep room for two."""
     between = racks(6, 6, 6)
-    for remedy in (POWER_UP, POWER_DOWN):
+    for remedy in (PowerUp, PowerDown):
         need = needed(remedy, between, EAGER)["default"]
         assert (need.begin, need.stop) == (False, True)
 
@@ -67,7 +67,7 @@ def test_plans_each_group_by_itself() -> None:
     full = tuple(replace(row, f_mem=10) if row.group == "uuid-2" else row for row in racks(1, 1, 1).nodes)
     cluster = replace(racks(1, 1, 1), nodes=full)
     assert down(cluster).nodes
-    found = needed(POWER_UP, cluster, EAGER)
+    found = needed(PowerUp, cluster, EAGER)
     assert {name: need.begin for name, need in found.items()} == {"default": False, "second": True}
 
 
@@ -134,7 +134,7 @@ def test_ignores_a_group_that_shares_instances_with_another() -> None:
     row = instance("split", DiskTemplate.DRBD, "a", "y")
     cluster = racks(1, 1, 1)
     cluster = replace(cluster, instances=(*cluster.instances, row))
-    need = needed(POWER_DOWN, cluster, EAGER)["default"]
+    need = needed(PowerDown, cluster, EAGER)["default"]
     assert (need.begin, need.why) == (False, "instance split is in group default and in another one")
 
 
@@ -198,7 +198,7 @@ def test_review_refuses_to_power_down_a_node_with_a_new_instance() -> None:
 def test_says_which_instances_keep_all_nodes_up() -> None:
     made = racks(3, 1, 1)
     rows = tuple(replace(row, template=DiskTemplate.PLAIN) for row in made.instances)
-    need = needed(POWER_DOWN, replace(made, instances=rows), EAGER)["default"]
+    need = needed(PowerDown, replace(made, instances=rows), EAGER)["default"]
     assert not need.begin
     why = "a, b, c: has instances on its own storage: a0, a1, a2 and 2 more; --allow-all moves them"
     assert need.why == f"no node can be spared: {why}"

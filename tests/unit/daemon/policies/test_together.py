@@ -15,7 +15,7 @@ from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.simulator.world import World, initial_world
 from htoolsd.config.policies import RebalanceSettings, RedistributeSettings, SqueezeSettings
 from htoolsd.plans.plan import PlanState
-from htoolsd.policies.decision import PolicyDecision
+from htoolsd.policies.verdict import PolicyDecision
 from tests.support.policies import all_off
 from tests.support.policies_at_work import Working, working
 from tests.support.settings import change

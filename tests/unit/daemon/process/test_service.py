@@ -31,7 +31,7 @@ from htoolsd.http.listener import HttpListener
 from htoolsd.metrics.capacity import CapacityCount
 from htoolsd.notify.notifier import Notifier
 from htoolsd.plans.plans import Plans
-from htoolsd.policies.schedule import Policies
+from htoolsd.policies.coordinator import Policies
 from htoolsd.process import compose, service, signals
 from htoolsd.process.mastership import ThisNode
 from htoolsd.socket.acceptor import Acceptor

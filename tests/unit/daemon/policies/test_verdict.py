@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from htoolsd.config.policies import SqueezeSettings
-from htoolsd.policies.decision import BEGUN, HELD, PolicyDecision, policy_summary
 from htoolsd.policies.memory import PolicyMemory
 from htoolsd.policies.squeeze import NO_STANDBY
+from htoolsd.policies.verdict import BEGUN, HELD, PolicyDecision, policy_summary
 
 
 def decision(time: float, remedy: str, outcome: str) -> PolicyDecision:
