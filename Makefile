@@ -78,7 +78,7 @@ coverage: lint
 	@$(BIN)/coverage report --format=total --fail-under=96
 
 check: $(VENV)/.developer
-	@$(LINT_AND) $(BIN)/python $(PYTEST) -m "not long and not searching" tests/unit && exit $$linted
+	@$(LINT_AND) $(BIN)/python $(PYTEST) -m "not long and not searching" tests/unit tests/transcripts && exit $$linted
 
 lint: $(VENV)/.developer
 	$(BIN)/ruff check --quiet

@@ -5,6 +5,7 @@ An example is a block that is indented by four spaces. A comment on a line of it
 * none: commands of a shell. Blocks with our programs are run in a directory with the sample clusters.
 * ``<!-- output -->``: what the commands of the block before print. ``...`` stands for any text.
 * ``<!-- cluster FILE -->``: a sample cluster, as it is in ``examples/``.
+* ``<!-- file NAME -->``: a file that the commands below read.
 * ``<!-- config -->``: a configuration of the daemon, or a part of one.
 * ``<!-- text -->``: something else.
 * ``<!-- not run: WHY -->``: commands that are only parsed.
@@ -42,7 +43,7 @@ OURS = {
     *("htoolsctl", "htoolsd", "htools-simulator"),
 }
 # Programs of every system that examples may use beside ours.
-_COMMON = {"cd", "cp", "export", "head", "kill", "mkdir", "sleep", "cat", "rm", "cut", "grep", "tail"}
+_COMMON = {"cd", "cp", "export", "head", "kill", "mkdir", "sleep", "cat", "rm", "cut", "grep", "tail", "sed"}
 _COMMENT = re.compile(r"<!-- (.*) -->")
 _ITEM = re.compile(r":   |[*-] |\d+\. ")
 
@@ -63,7 +64,7 @@ class Block:
         if self.kind not in ("shell", "not"):
             return []
         lines = self.text.replace("\\\n", " ").splitlines()
-        words = (shlex.split(line.split("|")[0], comments=True) for line in lines)
+        words = (shlex.split(line.split(" | ")[0], comments=True) for line in lines)
         return [[word for word in each if not re.match(r"\d*[<>&]", word)] for each in words if each]
 
     @property
@@ -116,7 +117,7 @@ def sessions(document: str) -> list[Session]:
     for block in blocks(document):
         if block.kind in ("daemon", "new"):
             found.append(Session(block.argument if block.kind == "daemon" else found[-1].sample))
-        elif block.runs or (ran and block.kind == "output"):
+        elif block.runs or block.kind == "file" or (ran and block.kind == "output"):
             found[-1].blocks.append(block)
         ran = block.runs
     return [session for session in found if session.blocks]

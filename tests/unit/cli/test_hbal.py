@@ -40,26 +40,6 @@ def run(tmp_path: Path, described: Cluster, *options: str) -> int:
     return hbal.main(["-t", str(path), *options])
 
 
-def test_reports_plan_and_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(tmp_path, uneven()) == 0
-    out, err = capsys.readouterr()
-    lines = out.splitlines()
-    assert lines[:4] == [
-        "Loaded 3 nodes, 3 instances",
-        "Group size 3 nodes, 3 instances",
-        "Selected node group: group1",
-        "Initial check done: 0 bad nodes, 0 bad instances.",
-    ]
-    assert lines[4].startswith("Initial score: ")
-    assert lines[6].startswith("    1. ")
-    assert lines[-3].startswith(f"Cluster score improved from {lines[4].split()[-1]} to ")
-    steps = len(lines) - 9
-    assert lines[-2] == f"Solution length={steps}"
-    assert lines[-1].startswith("Cost: ")
-    assert lines[-1].endswith(" jobsets")
-    assert not err
-
-
 def test_json_is_one_document_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, uneven(), "--json", "-v", "-C", "--print-instances") == 0
     report = json.loads(capsys.readouterr().out)
@@ -137,19 +117,6 @@ def test_cost_of_a_plan_fits_the_terminal(tmp_path: Path) -> None:
     assert max(map(len, piped.splitlines())) > 80
     assert max(map(len, shown.splitlines())) <= 80
     assert shown.split() == piped.split()
-
-
-def test_explain_without_finite_scores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = uneven().nodes
-    silent = replace(uneven(), nodes=(*rows[:2], replace(rows[2], t_cpu=0.0)))
-    assert run(tmp_path, silent, "--explain", "a") == 0
-    out = capsys.readouterr().out
-    assert "Initial score: NaN" in out
-    assert "nan" not in out
-    # A new secondary needs no CPUs; what it does to the rest is told all the same.
-    (line,) = [line for line in out.splitlines() if line.startswith(" n0:n2 r:n2 ")]
-    assert line.split()[2] == "NaN"
-    assert "reserved_mem_cv" in line
 
 
 def test_explain_gives_reasons(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -346,15 +313,6 @@ def test_errors_are_one_line(
     assert message in last
 
 
-@pytest.mark.parametrize("options", [(), ("-G", "nowhere")])
-def test_names_options_that_choose_a_group(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
-) -> None:
-    assert run(tmp_path, GROUPS, *options) == 1
-    hint = "expected --group=NAME, --worst-group or --all-groups"
-    assert capsys.readouterr().err.endswith(f"Error: Aborting.\n{hint}\n")
-
-
 def test_tags_and_policy_come_before_error_about_offline_nodes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -364,15 +322,6 @@ def test_tags_and_policy_come_before_error_about_offline_nodes(
     assert policy.startswith("Loaded cluster ipolicy: ")
     assert run(tmp_path, uneven(), "-v", "--select-instances", "nosuch", "-O", "nosuch") == 1
     assert capsys.readouterr().out == ""
-
-
-@pytest.mark.parametrize("option", ["--avoid-disk-moves", "--avoid-long-solutions"])
-def test_negative_factors_are_refused(capsys: pytest.CaptureFixture[str], option: str) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        hbal.main([f"{option}=-1"])
-    assert stopped.value.code == 1
-    *_, last = capsys.readouterr().err.splitlines()
-    assert last == f"{option}: cannot parse string '-1', expected a number from 0 to {1 << 40}"
 
 
 def test_long_steps_are_avoided(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -447,11 +396,6 @@ def test_front_lists_plans_and_picks_one(
     assert "gnt-instance" not in out
     assert run(tmp_path, uneven(), "--front=9", "--pick=9") == 1
     assert "pick: there is no plan 9; the number of plans is" in capsys.readouterr().err
-
-
-def test_empty_cluster_has_nothing_to_balance(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(tmp_path, by_hand.cluster({"n0": 1000}, [])) == 0
-    assert capsys.readouterr().out == "Cluster is empty, exiting.\n"
 
 
 # What Ganeti's unreleased 2.17 says of this cluster.

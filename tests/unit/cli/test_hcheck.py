@@ -38,33 +38,6 @@ def run(tmp_path: Path, described: Cluster, *options: str) -> int:
     return hcheck.main(["-t", str(path), "--ganeti-version=3.0", *options])
 
 
-def test_a_healthy_cluster(tmp_path: Path, healthy: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(tmp_path, healthy) == 0
-    out, err = capsys.readouterr()
-    head, _, rest = out.partition("    Group score: ")
-    assert head == (
-        "No need to rebalance cluster, no problems found.\n"
-        "\n"
-        "Statistics for group group1 initially\n"
-        "    Nodes not N+1 happy: 0\n"
-        "    Nodes with conflicting instances: 0\n"
-        "    Instances having the primary node offline: 0\n"
-        "    Instances having a secondary node offline: 0\n"
-        "    Nodes not directly evacuateable: 0\n"
-    )
-    assert rest.partition("\n")[2] == (
-        "\n"
-        "Cluster statistics initially\n"
-        "    Nodes not N+1 happy: 0\n"
-        "    Nodes with conflicting instances: 0\n"
-        "    Instances having the primary node offline: 0\n"
-        "    Instances having a secondary node offline: 0\n"
-        "    Nodes not directly evacuateable: 0\n"
-        "    Cluster is not healthy: False\n"
-    )
-    assert err == ""
-
-
 def test_keys_for_programs(tmp_path: Path, sick: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, sick, "--machine-readable") == 1
     lines = capsys.readouterr().out.splitlines()
@@ -110,11 +83,6 @@ def test_what_rebalancing_would_do(tmp_path: Path, sick: Cluster, capsys: pytest
     assert "    Nodes not N+1 happy: 0\n" in after
     assert run(tmp_path, sick, "--select-instances=s", "--no-instance-moves") == 1
     assert "    Nodes not N+1 happy: 1\n" in capsys.readouterr().out.partition("after rebalancing")[2]
-
-
-def test_quiet_is_only_a_status(tmp_path: Path, sick: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(tmp_path, sick, "-q") == 1
-    assert capsys.readouterr() == ("", "")
 
 
 def test_the_report_as_json(tmp_path: Path, sick: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
@@ -172,25 +140,6 @@ def test_storage_that_is_wrong_is_a_warning_and_no_failure(
     assert (report["healthy"], report["storage"]["full"], warned) == (True, 1, "")
 
 
-def test_what_becomes_of_the_instances_of_a_node(
-    tmp_path: Path, healthy: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(tmp_path, healthy, "--what-if-lost=n0") == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "Without node n0: 2 of 2 instances come back; 0 elsewhere left without secondary"
-    assert lines[1] == "    m fails over to n1"
-    assert lines[2].startswith("    s moves to n")
-    assert lines[3] == "Group group1: Nodes that may be lost one after the other, largest first: 1"
-    assert run(tmp_path, healthy, "--what-if-lost=n1", "-O", "n2") == 2
-    out = capsys.readouterr().out
-    told = (
-        "Without node n1: 1 of 1 instances come back without their data, 0 with it, 0 not at all; 1 elsewhere"
-    )
-    assert out.startswith(told)
-    assert "    l is recreated, without its data, on n0\n" in out
-    assert "; 1 elsewhere left without secondary\n" in out
-
-
 def test_data_that_is_lost_is_told_first(
     tmp_path: Path, healthy: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -222,27 +171,6 @@ def test_what_becomes_of_any_node(tmp_path: Path, sick: Cluster, capsys: pytest.
     assert [loss["survived"] for loss in report["lost"]] == [False, True, True]
     assert report["lost"][0]["instances"] == [{"name": "m", "by": "failover", "node": None}]
     assert report["tolerated_losses"] == {"group1": 0}
-
-
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        (["x"], "This program doesn't take any arguments."),
-        (["--json", "--machine-readable"], "Only one of --machine-readable and --json can be printed."),
-        (["--what-if-lost=any", "--machine-readable"], "--what-if-lost has no KEY=VALUE form; take --json."),
-        (["--what-if-lost=n7"], "Unknown node: n7"),
-        (["--exclude-instances=m,x,y"], "failed to load data, aborting: Unknown instance(s): x, y"),
-    ],
-)
-def test_errors(
-    options: list[str],
-    error: str,
-    tmp_path: Path,
-    healthy: Cluster,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert run(tmp_path, healthy, *options) == 1
-    assert capsys.readouterr() == ("", f"Error: {error}\n")
 
 
 def test_rebalancing_may_have_to_avoid_disk_moves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

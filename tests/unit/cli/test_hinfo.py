@@ -97,36 +97,6 @@ def test_storage_is_shown_where_it_is_asked_for(capsys: pytest.CaptureFixture[st
     assert "storage" not in json.loads(capsys.readouterr().out)
 
 
-def test_an_empty_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "empty.data"
-    path.write_text(text.dump(Cluster((Group("group1", "uuid-1"),))))
-    assert hinfo.main(["-t", str(path), "-v"]) == 0
-    out = capsys.readouterr().out
-    assert "Cluster is empty.\nLoaded 0 nodes, 0 instances, 1 node group\n" in out
-    assert out.endswith(
-        "Cluster coefficients:\n   Field Value Weight\nCluster score: 0.00000000\nRules of Ganeti 3.0\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
-        (["x"], "This program doesn't take any arguments."),
-        (
-            [],
-            "failed to load data, aborting: No backend selected! Exiting.\n"
-            "expected the cluster: -L (Ganeti), -D (htoolsd), -m ADDRESS (remote API), -t FILE or --simulate",
-        ),
-        (["-O", "n1", "-O", "n7", "-O", "n"], "wrong node name(s) set as offline: n7, n"),
-    ],
-)
-def test_errors(arguments: list[str], error: str, file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert hinfo.main([*arguments, *(["-t", file] if "-O" in arguments else [])]) == 1
-    out, err = capsys.readouterr()
-    assert err == f"Error: {error}\n"
-    assert out.startswith("Loaded cluster tags: ") == ("-O" in arguments)
-
-
 def test_warns_of_fields_and_units_that_do_not_exist(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     fields = "name,nosuch,fdsk/lvm-vg/nosuch,fdsk/nosuch,fres/CUSTOM_GPU,ucpu"
     assert hinfo.main(["-t", file, f"-p{fields}"]) == 0

@@ -46,14 +46,6 @@ def test_a_group_is_repaired(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert {row.pnode for row in before.instances} == {"node1.org", "node2.org"}
 
 
-def test_partial_repair_names_what_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(tmp_path, "redistribute", "--exclude-instances=shop.org") == 3
-    assert capsys.readouterr().out.splitlines()[0].startswith("Not repaired: rack1: ")
-    assert run(tmp_path, "redistribute", "--exclude-instances=shop.org", "--partial") == 3
-    move, why, _ = capsys.readouterr().out.splitlines()
-    assert ("mail" in move, why.startswith("Not repaired: rack1: instance shop.org: ")) == (True, True)
-
-
 def test_report_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, "redistribute", "--json") == 0
     told = json.loads(capsys.readouterr().out)
@@ -90,30 +82,6 @@ def test_only_some_groups_take_part(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert {move["to_group"] for move in told["moves"]} == {"rack3"}
 
 
-def test_groups_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(tmp_path, "groups") == 0
-    told = capsys.readouterr().out
-    assert "rack1 is unhealthy: offline nodes still have shop.org, mail.org" in told
-    assert "Cannot exchange" not in told
-
-
-def test_disk_is_listed_by_storage_unit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "units.data"
-    path.write_text(
-        "rack|u|preferred||\n\n"
-        "n1|8000|0|8000|1000|900|8|N|u|1||N|0|1|1.0|900,1000,lvm-vg,hdd;40,50,lvm-vg,ssd\n"
-        "n2|8000|0|8000|1000|1000|8|N|u|1||N|0|1|1.0|1000,1000,lvm-vg,hdd\n\n\n\n"
-    )
-    assert hregroup.main(["groups", "-t", str(path), "--json"]) == 0
-    (rack,) = json.loads(capsys.readouterr().out)["groups"]
-    assert rack["used"]["disk"] == {"lvm-vg/hdd": 100, "lvm-vg/ssd": 10}
-    assert rack["free"]["disk"] == {"lvm-vg/hdd": 1900, "lvm-vg/ssd": 40}
-    assert hregroup.main(["groups", "-t", str(path)]) == 0
-    told = capsys.readouterr().out.splitlines()
-    assert "Disk lvm-vg/hdd Disk lvm-vg/ssd" in told[1]
-    assert "0.1/1.9" in told[2]
-
-
 def test_explain_lists_places_of_an_instance(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, "redistribute", "--explain=mail", "--json") == 0
     told = json.loads(capsys.readouterr().out)
@@ -132,14 +100,6 @@ def test_a_group_is_emptied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "Nothing to do" in capsys.readouterr().out
 
 
-def test_no_group_can_be_emptied_into_an_empty_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(tmp_path, "compress") == 0
-    why = "there is no other group with instances that it can give its own to"
-    assert capsys.readouterr().out == f"Not emptied: rack1: {why}\n"
-
-
 def test_a_group_that_cannot_be_emptied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, "compress", "--group=rack1", "--no-disk-moves") == 3
     assert "Not emptied: rack1: instance mail.org: its disks must not be moved" in capsys.readouterr().out
@@ -148,30 +108,6 @@ def test_a_group_that_cannot_be_emptied(tmp_path: Path, capsys: pytest.CaptureFi
     assert told["unrepairable"] == [{"group": "rack1", "why": "it takes 3 moves"}]
     assert run(tmp_path, "compress", "--group=rack1", "--max-copy=1000") == 3
     assert re.search("Not emptied: rack1: it copies [0-9]+ MiB", capsys.readouterr().out)
-
-
-@pytest.mark.parametrize(
-    ("argv", "told"),
-    [
-        ((), "expected one of the actions groups, redistribute, compress, balance"),
-        (("squash",), "expected one of the actions groups, redistribute, compress, balance"),
-        (("redistribute", "--group=rack1"), "--group, --groups and --reserve go with compress only"),
-        (("balance", "--groups=2"), "--group, --groups and --reserve go with compress only"),
-        (("balance", "--partial"), "--partial goes with redistribute only"),
-        (("redistribute", "-Grack9"), "Node group rack9 not found"),
-        (("compress", "--group=rack9"), "Node group rack9 not found"),
-        (
-            ("redistribute", "-X"),
-            "hregroup: Execution of commands possible only on LUXI",
-        ),
-        (("redistribute", "--explain=nobody"), "Unknown instance: nobody"),
-    ],
-)
-def test_errors_are_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], told: str
-) -> None:
-    assert run(tmp_path, *argv) == 1
-    assert capsys.readouterr().err.endswith(f"Error: {told}\n")
 
 
 # Two racks with two instances each, and a third that is not to be filled.

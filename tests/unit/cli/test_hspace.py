@@ -124,11 +124,6 @@ def test_what_fits_in_a_pool(capsys: pytest.CaptureFixture[str]) -> None:
     assert "  - rados/vms: 10240 of 51200 MiB left\n" in told
 
 
-def test_nothing_to_allocate_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
-    assert hspace.main([*SIMULATED, "-l0"]) == 0
-    assert "none, as none was to be allocated" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("argv", "problem"),
     [

@@ -1,5 +1,4 @@
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -63,13 +62,6 @@ def test_commands_empty_nodes_then_power_them_down(
     )
 
 
-def test_instances_that_are_all_stopped_take_no_memory(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(tmp_path, LOOSE.replace("|running|", "|ADMIN_down|"), "--target-resources=0") == 0
-    assert "node2.org" in capsys.readouterr().out
-
-
 def test_standby_nodes_are_powered_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, ASLEEP, "-C", "--minimal-resources=50") == 0
     lines = capsys.readouterr().out.splitlines()
@@ -82,54 +74,6 @@ def test_standby_nodes_are_powered_up(tmp_path: Path, capsys: pytest.CaptureFixt
         f"gnt-node remove-tags node4.org {SQUEEZING} htools:standby:auto",
     ]
     assert commands[-1].startswith("gnt-instance migrate -f -n node4 ")
-
-
-def test_script_finishes_interrupted_run_when_nothing_else_is_to_be_done(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    content = FILE.format(role="N", tag=SQUEEZING)
-    assert run(tmp_path, content, "-C", "--target-resources=70", "--minimal-resources=0") == 0
-    out, err = capsys.readouterr()
-    left = "not finished by an earlier run: node4.org is online and still tagged"
-    assert err.startswith(f"Warning: {left}; the first jobs of this plan finish it\n")
-    assert out.startswith("'No action'\n")
-    assert f"gnt-node remove-tags node4.org {SQUEEZING}\n" in out
-    assert "Nothing to do" not in out
-
-
-def test_says_why_no_node_is_powered_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    full = LOOSE.replace("|8000|0|6000|", "|8000|0|4500|").replace("inst4.org|1000", "inst4.org|2500")
-    assert run(tmp_path, full, "--minimal-resources=40", "--target-resources=70") == 0
-    out, err = capsys.readouterr()
-    assert out == "'Nodes to online'\n"
-    assert err == "Warning: no node is powered up: 1 move frees the minimal resources\n"
-    assert run(tmp_path, LOOSE, "--minimal-resources=1000") == 0
-    out, err = capsys.readouterr()
-    assert out == "'Nodes to online'\n"
-    why = "none can be powered up, and group g lacks minimal resources"
-    assert err == f"Warning: not enough standby nodes: {why}\n"
-
-
-def test_names_all_groups_that_lack_resources(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    groups = "".join(f"{name}|{name}|preferred||\n" for name in ("g", "h"))
-    nodes = "".join(f"n{name}|8000|0|6000|9000|6000|4|N|{name}|1|\n" for name in ("g", "h"))
-    assert run(tmp_path, f"{groups}\n{nodes}\n\n\n", "--minimal-resources=1000") == 0
-    assert "and groups g and h lack minimal resources\n" in capsys.readouterr().err
-
-
-def test_standby_nodes_with_lower_priority_are_powered_up_first(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    tags = {2: "auto", 3: "10", 4: "9"}
-    content = LOOSE
-    for node, tag in tags.items():
-        memory = 7000 if node == 3 else 8000
-        line = f"node{node}.org|8000|0|{memory}|1000|1000|40|"
-        old = next(each for each in content.splitlines() if each.startswith(line))
-        content = content.replace(old, f"{line}Y|u|1|htools:standby:{tag}")
-    content = content.replace("|node2.org|", "|node1.org|").replace("|node3.org|", "|node1.org|")
-    assert run(tmp_path, content, "-v", "--minimal-resources=30") == 0
-    assert "Online candidates: node4.org,node3.org,node2.org" in capsys.readouterr().out
 
 
 def test_replaced_nodes_are_listed_after_new_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,11 +96,6 @@ def test_replaced_nodes_are_listed_after_new_ones(tmp_path: Path, capsys: pytest
         ("online", ["large"]),
         ("offline", ["small"]),
     ]
-
-
-def test_group_without_nodes_needs_no_reasons(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(tmp_path, "g|u|preferred||\n\n\n\n") == 0
-    assert capsys.readouterr() == ("'No action'\n", "")
 
 
 def test_reports_no_action(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -214,44 +153,12 @@ def test_json_is_one_document(
         assert move["from"] != move["to"]
 
 
-def test_refuses_execution_without_luxi(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Which is said before anything is planned, and whether or not there is something to be done."""
-    for options in (("--target-resources=0",), ("--target-resources=70", "--minimal-resources=0")):
-        assert run(tmp_path, LOOSE, "-X", *options) == 1
-        told = capsys.readouterr()
-        error = "Error: hsqueeze: Execution of commands possible only on LUXI"
-        assert (told.out, told.err) == ("", f"{error}\n")
-
-
-@pytest.mark.parametrize(
-    ("argv", "error"),
-    [
-        (["x"], "This program doesn't take any arguments."),
-        (["-m", "localhost"], "Only one of the rapi, luxi, and data files options should be given."),
-        (["-S", f"{os.devnull}/x"], f"{os.devnull}/x.original: cannot be written: Not a directory"),
-        ([f"-C{os.devnull}/x"], f"{os.devnull}/x: cannot be written: Not a directory"),
-    ],
-)
-def test_errors_are_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], argv: list[str], error: str
-) -> None:
-    assert run(tmp_path, LOOSE, *argv) == 1
-    assert capsys.readouterr().err.splitlines() == [f"Error: {error}"]
-
-
 @pytest.mark.parametrize("factor", ["", "x", "-1", "nan", "1e300"])
 def test_factors_are_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str], factor: str) -> None:
     with pytest.raises(SystemExit) as caught:
         run(tmp_path, LOOSE, f"--minimal-resources={factor}")
     assert caught.value.code == 1
     assert "--minimal-resources: cannot parse string" in capsys.readouterr().err
-
-
-def test_the_largest_factor_asks_for_too_much_of_everything(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(tmp_path, ASLEEP, "--minimal-resources=1e12") == 0
-    assert capsys.readouterr().out.startswith("'Nodes to online'")
 
 
 def test_defaults_are_those_of_ganeti() -> None:
@@ -269,16 +176,6 @@ def test_one_factor_bounds_the_default_of_the_other(
     assert (options.factors, options.target_warning) == (used, None)
 
 
-def test_a_target_below_the_minimum_is_raised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(tmp_path, LOOSE, "--minimal-resources=2", "--target-resources=1") == 0
-    raised = capsys.readouterr()
-    said = "Warning: target resources 1 are below the minimal resources: 2 is used"
-    assert said in raised.err.splitlines()
-    assert run(tmp_path, LOOSE, "--minimal-resources=2", "--target-resources=2") == 0
-    usual = capsys.readouterr()
-    assert (usual.out, said in usual.err) == (raised.out, False)
-
-
 # What a live cluster tells of nodes that are off: nothing.
 OFF = """\
 g|u|preferred||
@@ -291,11 +188,6 @@ inst1.org|1000|10|1|running|Y|node1.org||ext|
 inst4.org|500|10|1|running|Y|node1.org||ext|
 
 """
-
-
-def test_offline_nodes_need_no_room(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(tmp_path, OFF, "--minimal-resources=1", "--target-resources=100") == 0
-    assert capsys.readouterr().out == "'No action'\n"
 
 
 def test_standby_nodes_have_known_or_similar_figures(
@@ -316,22 +208,6 @@ def test_standby_nodes_have_known_or_similar_figures(
     assert "\nnode4.org|9000|0|" in (tmp_path / "y.squeezed").read_text()
     assert run(tmp_path, full, f"--standby-data={tmp_path}/none") == 1
     assert capsys.readouterr().err.splitlines()[-1].startswith("Error: --standby-data: ")
-
-
-def test_selects_nodes_by_name_or_tag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    tagged = FILE.format(role="N", tag="rack:1")
-    options = ("--target-resources=0", "--no-headers")
-    for wish, nodes in (
-        ("--never=node2,rack:1", ["node3.org"]),
-        ("--max-nodes=1", ["node4.org"]),
-        ("--prefer=node2.org", ["node3.org", "node4.org", "node2.org"]),
-    ):
-        assert run(tmp_path, tagged, *options, wish) == 0
-        told = capsys.readouterr().out.split()
-        assert set(told) == set(nodes)
-        assert told[-1] == nodes[-1]
-    assert run(tmp_path, tagged, *options, "--never=nowhere") == 1
-    assert capsys.readouterr().err == "Error: --never: neither a tag nor a node: Unknown node: nowhere\n"
 
 
 def test_reports_cost_and_reasons_of_nodes_that_stay(
@@ -406,51 +282,6 @@ def test_reports_why_a_candidate_stays(
     assert stays == (template == "diskless")
 
 
-@pytest.mark.parametrize(
-    ("template", "options", "reason"),
-    [
-        ("plain", (), "has instances on its own storage: inst3; --allow-all moves them"),
-        ("drbd", (), "has instances on its own storage: inst3; --allow-drbd moves them"),
-        ("diskless", (), "has diskless instances, which stay: inst3"),
-        ("ext", ("--target-resources=55",), "target resources: inst3; lower --target-resources may help"),
-        (
-            "ext",
-            ("--target-resources=0", "--max-nodes=0"),
-            "as many nodes as may be are powered down; a larger --max-nodes may help",
-        ),
-    ],
-)
-def test_names_instances_and_options_when_no_node_can_be_spared(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    template: str,
-    options: tuple[str, ...],
-    reason: str,
-) -> None:
-    mirror = "node2.org" if template == "drbd" else ""
-    content = f"""\
-g|u|preferred||
-
-node1.org|8000|0|7000|100000|90000|40|M|u
-node2.org|8000|0|8000|100000|90000|40|N|u
-node3.org|8000|0|7000|100000|90000|40|N|u
-
-inst3|1000|10000|1|running|Y|node3.org|{mirror}|{template}|
-
-"""
-    never = "--never=node1,node2"
-    assert run(tmp_path, content, never, "--minimal-resources=0", *options) == 0
-    out, err = capsys.readouterr()
-    assert out == "'No action'\n"
-    lines = err.splitlines()
-    lines = lines[lines.index("no node can be spared:") :]
-    node3 = next(line for line in lines if line.startswith("  node3.org: "))
-    assert reason in node3
-    if mirror:
-        mirrored = "is secondary node of instances: inst3; --allow-drbd moves them"
-        assert f"  node2.org: {mirrored}" in lines
-
-
 @pytest.mark.parametrize("content", [LOOSE, ASLEEP, LOCAL, OFF])
 @pytest.mark.parametrize("options", [(), ("--allow-all",), ("--target-resources=0",), ("--never=node2",)])
 def test_every_node_goes_or_has_a_reason_to_stay(
@@ -484,16 +315,6 @@ inst3.org|2500|10|1|running|Y|node2.org||ext|
 inst4.org|1000|10|1|running|Y|node3.org||ext|
 
 """
-
-
-def test_names_instances_that_lose_redundancy_where_nothing_is_kept_free(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(tmp_path, LOOSE, "--target-resources=0", "--json") == 0
-    told = capsys.readouterr()
-    lost = ["inst1.org", "inst2.org", "inst3.org", "inst4.org"]
-    assert json.loads(told.out)["redundancy"] == {"lost": lost, "gained": []}
-    assert f"redundancy is lost: {', '.join(lost)} would not come back" in told.err
 
 
 def test_instance_stays_if_its_move_takes_redundancy(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.cli import hail, hbal, hcheck, hregroup, hroller, hspace, hsqueeze
+from ganeti_htools.cli import hail, hbal, hcheck, hregroup, hspace, hsqueeze
 from ganeti_htools.engine.rules import contradictions
 from tests.support import messages
 from tests.support.clusters import Shape, cluster
@@ -148,14 +148,6 @@ def test_hcheck_leaves_oversized_instances_out(
     )
 
 
-def test_hregroup_leaves_a_set_where_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(tmp_path, hregroup, "compress", "--group=g", tags="htools:together:x")
-    assert (
-        "Not emptied: g: instance one: it stays together with others (htools:together:x)"
-        in capsys.readouterr().out
-    )
-
-
 def test_hbal_repairs_broken_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The only node with the tag takes one of two instances that are to be apart."""
     assert run(tmp_path, hbal, "-G", "g", "--repair-rules", more="htools:apart:x,htools:on:disk:ssd") == 0
@@ -174,36 +166,12 @@ def test_hbal_names_rules_that_stay_broken(tmp_path: Path, capsys: pytest.Captur
     ]
 
 
-@pytest.mark.parametrize("other", ["--optimise=1", "--worst-group", "--explain=one"])
-def test_repair_goes_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str], other: str) -> None:
-    assert run(tmp_path, hbal, "--repair-rules", other) == 1
-    assert "--repair-rules cannot go with" in capsys.readouterr().err
-
-
 def test_machine_readable_hcheck_has_no_key_more(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def printed(tags: str) -> str:
         run(tmp_path, hcheck, "--machine-readable", "--no-simulation", tags=tags)
         return capsys.readouterr().out
 
     assert printed("htools:apart:x") == printed("")
-
-
-def test_hroller_leaves_fixed_instances(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(tmp_path, hroller, "-G", "g", "--force", "--print-moves", more="htools:fixed") == 0
-    moved = capsys.readouterr().out
-    assert [name in moved for name in ("one", "two", "three", "four")] == [True, False, True, False]
-
-
-def test_hroller_names_the_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(tmp_path, hroller, "-G", "g", "--force", "-v", more="htools:node:node1") == 1
-    assert "most missing: nodes that its tags allow (htools:node:node1)" in capsys.readouterr().err
-
-
-def test_lost_node_shows_what_rules_keep_from_coming_back(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(tmp_path, hcheck, "--what-if-lost=node1", more="htools:node:node1") == 1
-    assert "two does not come back: its tags allow no node (htools:node:node1)\n" in capsys.readouterr().out
 
 
 @pytest.fixture
