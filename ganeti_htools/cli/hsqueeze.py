@@ -49,9 +49,7 @@ def run(line: CommandLine) -> None:
     options, tell = _options(line), printer(line)
     check_exec(HSQUEEZE, line)
     if line.exec and line.luxi is not None:
-        from ganeti_htools.cli.runs import over_luxi  # loads trio and the LUXI client
-
-        over_luxi.let_end(line, HSQUEEZE.name)
+        plans.executor(line).settle(HSQUEEZE.name)
     reading = read_cluster(line)
     cluster = reading.cluster
     read = make_state(cluster, line)

@@ -46,7 +46,7 @@ def read(program: Program, argv: Sequence[str]) -> CommandLine | Reply:
     return line
 
 
-def obey(program: Program, argv: Sequence[str]) -> CommandLine:
+def parse_or_exit(program: Program, argv: Sequence[str]) -> CommandLine:
     """Read a command line. If there is a reply instead, print it and raise SystemExit."""
     result = read(program, argv)
     if isinstance(result, Reply):

@@ -14,8 +14,10 @@ from ganeti_htools.cli.runs.ending import save_outcome
 from ganeti_htools.cli.terminal import messages
 from ganeti_htools.client import calls, plan_changes
 from ganeti_htools.commandline.line import LOCAL, CommandLine
+from ganeti_htools.commandline.sources import source_of
 from ganeti_htools.execution.record import INTERRUPTED, run_from_record
 from ganeti_htools.execution.review import Say
+from ganeti_htools.model.cluster import Node
 from ganeti_htools.model.errors import HtoolsError, UsageError
 from ganeti_htools.nursery import open_nursery
 from ganeti_htools.planning.options import to_json
@@ -27,73 +29,78 @@ _REPORTING = 600.0  # seconds to wait for nodes that do not report
 _PAUSE = 2.0
 
 
-def plan(line: CommandLine, tool: str, options: Any, generations: Mapping[str, int] | None) -> Any:
-    """Ask htoolsd for the plan of a tool, for the cluster of these generations. Returns its answer.
+class ByDaemon:
+    """Plans and their execution by the htoolsd that a command line names."""
 
-    Raises HtoolsError.
-    """
-    for name in line.given:
-        if name in LOCAL:
-            raise UsageError(f"--{name.replace('_', '-')} cannot be used where htoolsd makes the plan")
-    wishes = {"tool": tool, "options": to_json(options), "generations": generations}
-    return calls.ask(_socket(line), "plan", wishes, patience=_PLANNING)
+    def __init__(self, line: CommandLine) -> None:
+        self.line, self.path = line, line.daemon or calls.default_socket()
 
+    def plan(self, tool: str, options: Any, generations: Mapping[str, int] | None) -> Any:
+        """Ask for the plan of a tool, for the cluster of these generations. Returns the answer.
 
-def carry_out(line: CommandLine, number: str, say: Say) -> Mapping[str, Any]:
-    """Have htoolsd carry out a plan, and save the outcome (``-S``). Returns the record of the run.
+        Raises HtoolsError.
+        """
+        for name in self.line.given:
+            if name in LOCAL:
+                raise UsageError(f"--{name.replace('_', '-')} cannot be used where htoolsd makes the plan")
+        wishes = {"tool": tool, "options": to_json(options), "generations": generations}
+        return calls.ask(self.path, "plan", wishes, patience=_PLANNING)
 
-    Lines about the run go to ``say``. The plan goes on if this program ends early. Raises HtoolsError.
-    """
-    if line.no_wait:
-        _begin(line, number)
-        say(f"Plan {number} has been begun; 'htoolsctl plan {number}' follows it")
-        plan: Any = calls.ask(_socket(line), "follow", {"plan": number})
-    else:
-        plan = trio.run(_follow, _socket(line), number, lambda: _begin(line, number), say)
-    outcome: Mapping[str, Any] = plan["execution"]
-    if outcome["ending"] == INTERRUPTED:
-        doing = outcome["going_on"]
-        messages.say(f"The plan was left{f'; these go on in Ganeti: {doing}' if doing else ''}\n")
-    elif line.save is not None and outcome["ending"] is not None:
-        calls.ask(_socket(line), "refresh", {})
-        cluster = read(Source(daemon=line.daemon or ""), messages.warn).cluster
-        save_outcome(line, cluster, run_from_record("htoolsd", outcome).rest)
-    return outcome
+    def carry_out(self, _tool: str, _plan: object, answer: Any, say: Say) -> Mapping[str, Any]:
+        """Have htoolsd carry out the plan of its answer, and save the outcome (``-S``).
 
+        Returns the record of the run. Lines about the run go to ``say``. If this program ends early, the plan
+        goes on. Raises HtoolsError.
+        """
+        line, number = self.line, answer["id"]
+        if line.no_wait:
+            self._begin(number)
+            say(f"Plan {number} has been begun; 'htoolsctl plan {number}' follows it")
+            plan: Any = calls.ask(self.path, "follow", {"plan": number})
+        else:
+            plan = trio.run(_follow, self.path, number, lambda: self._begin(number), say)
+        outcome: Mapping[str, Any] = plan["execution"]
+        if outcome["ending"] == INTERRUPTED:
+            doing = outcome["going_on"]
+            messages.say(f"The plan was left{f'; these go on in Ganeti: {doing}' if doing else ''}\n")
+        elif line.save is not None and outcome["ending"] is not None:
+            self.settle("")
+            cluster = read(Source(daemon=line.daemon or ""), messages.warn).cluster
+            save_outcome(line, cluster, run_from_record("htoolsd", outcome).rest)
+        return outcome
 
-def await_nodes(line: CommandLine, names: Sequence[str]) -> None:
-    """Wait until htoolsd has figures of nodes; names may be cut off at a dot. Raises HtoolsError."""
-    end, before = time.monotonic() + _REPORTING, list[str]()
-    while silent := _silent(_socket(line), names):
-        if silent != before:
-            messages.say(f"Waiting: {describe_silent(silent)}\n")
-        if time.monotonic() > end:
-            raise HtoolsError(f"{describe_silent(silent)}; given up after {_REPORTING:g} s")
-        before = silent
-        time.sleep(_PAUSE)
-        calls.ask(_socket(line), "refresh", {})
+    def settle(self, _program: str) -> None:
+        """Have htoolsd read the cluster now; it knows its own jobs. Raises HtoolsError."""
+        calls.ask(self.path, "refresh", {})
 
+    def nodes(self) -> Sequence[Node]:
+        """Return all nodes, which may be silent. Raises HtoolsError."""
+        return read(source_of(self.line), lambda _text: None).cluster.nodes
 
-def refresh(line: CommandLine) -> None:
-    """Have htoolsd read the cluster now. Raises HtoolsError."""
-    calls.ask(_socket(line), "refresh", {})
+    def await_nodes(self, names: Sequence[str]) -> None:
+        """Wait until htoolsd has figures of nodes; names may be cut off at a dot. Raises HtoolsError."""
+        end, before = time.monotonic() + _REPORTING, list[str]()
+        while silent := self._silent(names):
+            if silent != before:
+                messages.say(f"Waiting: {describe_silent(silent)}\n")
+            if time.monotonic() > end:
+                raise HtoolsError(f"{describe_silent(silent)}; given up after {_REPORTING:g} s")
+            before = silent
+            time.sleep(_PAUSE)
+            self.settle("")
 
+    def _silent(self, names: Sequence[str]) -> list[str]:
+        status: Any = calls.ask(self.path, "status", {})
+        return [node for node in status["cluster"]["silent"] if any(is_called(node, name) for name in names)]
 
-def _silent(path: str, names: Sequence[str]) -> list[str]:
-    status: Any = calls.ask(path, "status", {})
-    return [node for node in status["cluster"]["silent"] if any(is_called(node, name) for name in names)]
-
-
-def _socket(line: CommandLine) -> str:
-    return line.daemon or calls.default_socket()
-
-
-def _begin(line: CommandLine, number: str) -> None:
-    try:
-        wishes = {"on_change": line.on_change, "wait_for_nodes": line.wait_for_nodes}
-        calls.ask(_socket(line), "execute", {"plan": number, **wishes})
-    except calls.NoReplyError as error:
-        raise HtoolsError(f"{error}; 'htoolsctl plan {number}' shows whether it is carried out") from error
+    def _begin(self, number: str) -> None:
+        try:
+            wishes = {"on_change": self.line.on_change, "wait_for_nodes": self.line.wait_for_nodes}
+            calls.ask(self.path, "execute", {"plan": number, **wishes})
+        except calls.NoReplyError as error:
+            raise HtoolsError(
+                f"{error}; 'htoolsctl plan {number}' shows whether it is carried out"
+            ) from error
 
 
 async def _follow(path: str, number: str, begin: Callable[[], None], say: Say) -> Any:

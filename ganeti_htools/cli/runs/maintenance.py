@@ -13,12 +13,10 @@ from ganeti_htools.cli.runs.run_marks import refuse_living
 from ganeti_htools.cli.terminal.messages import say, warn
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.programs import HMAINTAIN
-from ganeti_htools.commandline.sources import source_of
 from ganeti_htools.model.cluster import Cluster, Node
 from ganeti_htools.planning.maintenance import hmaintain as planning
 from ganeti_htools.planning.maintenance.hmaintain import MaintainOptions, MaintenancePlan
 from ganeti_htools.planning.view import is_called
-from ganeti_htools.sources.source import read
 
 Tell = Callable[..., None]
 _ANSWERING = 600.0  # seconds to wait for the daemons of nodes that boot
@@ -27,7 +25,7 @@ _PAUSE = 10.0
 
 def read_now(line: CommandLine) -> Cluster:
     """Read the cluster once jobs of earlier runs have ended. Raises HtoolsError."""
-    _settle(line)
+    plans.executor(line).settle(HMAINTAIN.name)
     return read_cluster(line).cluster
 
 
@@ -38,10 +36,11 @@ def make(line: CommandLine, options: MaintainOptions) -> tuple[MaintenancePlan, 
     Raises HtoolsError.
     """
     if line.exec:
-        _settle(line)
+        executor = plans.executor(line)
+        executor.settle(HMAINTAIN.name)
         if options.action == "end":
-            check_marks(line, _nodes(line), options)
-            _await_nodes(line, options.nodes)
+            check_marks(line, executor.nodes(), options)
+            executor.await_nodes(options.nodes)
             set_online(line, options)
     reading = read_cluster(line)
     if line.exec:
@@ -100,31 +99,7 @@ def set_online(line: CommandLine, options: MaintainOptions) -> None:
         outcome = carry_out(line, plan, answer, lambda *_: None)
         if outcome is None or outcome["ending"] != Ending.FAILED.value or time.monotonic() > end:
             plans.conclude(outcome)
-            _await_nodes(line, options.nodes)
+            plans.executor(line).await_nodes(options.nodes)
             return
         say(f"Waiting until the daemons of {', '.join(node.name for node in plan.nodes)} answer\n")
         time.sleep(_PAUSE)
-
-
-def _nodes(line: CommandLine) -> Iterable[Node]:
-    """Read the nodes, which may be silent; over LUXI their names and tags only. Raises HtoolsError."""
-    from ganeti_htools.cli.runs import over_luxi
-
-    if line.daemon is None:
-        return over_luxi.tagged_nodes(line)
-    return read(source_of(line), lambda _text: None).cluster.nodes
-
-
-def _settle(line: CommandLine) -> None:
-    from ganeti_htools.cli.runs import by_daemon, over_luxi  # load trio and the LUXI client
-
-    if line.daemon is None:
-        over_luxi.let_end(line, HMAINTAIN.name)
-    else:
-        by_daemon.refresh(line)
-
-
-def _await_nodes(line: CommandLine, nodes: tuple[str, ...]) -> None:
-    from ganeti_htools.cli.runs import by_daemon, over_luxi
-
-    (over_luxi if line.daemon is None else by_daemon).await_nodes(line, nodes)

@@ -2,9 +2,9 @@
 
 import signal
 import time
-from collections.abc import AsyncIterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 
@@ -27,122 +27,125 @@ from ganeti_htools.luxi.opcodes import sources
 from ganeti_htools.model.cluster import Cluster, Node
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.nursery import open_nursery
+from ganeti_htools.planning.plan import ToolPlan, new_run
 from ganeti_htools.planning.view import is_called
 from ganeti_htools.sources import storage_jobs
+
+T = TypeVar("T")
 
 _UNDOING = 10.0  # seconds to take back what a run has begun that was ended at once
 
 
-def carry_out(line: CommandLine, run: Run, check: Check, say: Say) -> Mapping[str, Any]:
-    """Carry out a run, and save the outcome (``-S``). Returns the record of the run.
+class OverLuxi:
+    """Execution by this program, over the LUXI socket that a command line names."""
 
-    Lines about the run go to ``say``. ``check`` receives clusters with the dynamic load that the options
-    name. Raises HtoolsError if files cannot be written.
-    """
+    def __init__(self, line: CommandLine) -> None:
+        self.line, self.path = line, line.luxi or queries.default_socket()
 
-    def check_loaded(cluster: Cluster, rest: Jobsets, made: int) -> Review:
-        return check(with_load(cluster, line), rest, made)
+    def carry_out(self, tool: str, plan: ToolPlan[Any], _answer: Any, say: Say) -> Mapping[str, Any]:
+        """Carry out a plan, and save the outcome (``-S``). Returns the record of the run.
 
-    path, after = line.luxi or queries.default_socket(), bool(line.save)
-    cluster = trio.run(_carry_out, path, run, check_loaded, say, after, line.ask_storage)
-    say(*summary(run))
-    save_outcome(line, cluster, run.rest)
-    return record(run)
+        Lines about the run go to ``say``. The plan is reviewed on clusters with the dynamic load that the
+        options name. Raises HtoolsError if files cannot be written.
+        """
+        line, check = self.line, plan.review(self.line.on_change, say, messages.progress)
+        run = new_run(tool, plan.purpose, plan.jobs(), plan.options.execution)
 
+        def check_loaded(cluster: Cluster, rest: Jobsets, made: int) -> Review:
+            return check(with_load(cluster, line), rest, made)
 
-def let_end(line: CommandLine, program: str) -> None:
-    """Wait for the unfinished jobs of earlier runs of a program. Raises LuxiError."""
-    trio.run(_let_end, line.luxi or queries.default_socket(), program)
+        after = bool(line.save)
+        cluster = trio.run(_carry_out, self.path, run, check_loaded, say, after, line.ask_storage)
+        say(*summary(run))
+        save_outcome(line, cluster, run.rest)
+        return record(run)
 
+    def settle(self, program: str) -> None:
+        """Wait for the unfinished jobs of earlier runs of a program. Raises LuxiError."""
 
-def await_nodes(line: CommandLine, names: Sequence[str]) -> None:
-    """Wait until the daemons of nodes answer and they report; names may be cut off. Raises HtoolsError."""
-    trio.run(_await_nodes, line.luxi or queries.default_socket(), names)
+        async def settle(ganeti: LuxiClient) -> None:
+            with suppress(LuxiError):  # the error appears when the cluster is read
+                known = await job_queries.unfinished(ganeti)
+                left = [number for number, work in known if work and program in sources(work[0])]
+                if left:
+                    _warn(f"Waiting for jobs of an earlier run: {', '.join(map(str, left))}")
+                    await jobs.follow(ganeti, left, jobs.PATIENCE, away, ignore)
 
+        async def away(reason: str | None) -> None:
+            _warn(reason or "Ganeti answers again")
 
-def tagged_nodes(line: CommandLine) -> list[Node]:
-    """Return all nodes with their tags, and nothing else. Raises HtoolsError."""
-    return trio.run(_tagged_nodes, line.luxi or queries.default_socket())
+        async def ignore(_number: int, _news: object) -> None:
+            pass
 
+        self._run(settle)
 
-def boot_ids(line: CommandLine, names: Sequence[str]) -> dict[str, str]:
-    """Return Ganeti's identifier of the present boot of each node. Raises HtoolsError if it has none."""
-    found = trio.run(_present_boots, line.luxi or queries.default_socket(), names)
-    if missing := [name for name in names if name not in found]:
-        raise HtoolsError(f"--rebooted: nodes do not report: {', '.join(missing)}")
-    return found
+    def nodes(self) -> list[Node]:
+        """Return all nodes with their tags, and nothing else. Raises HtoolsError."""
+        rows = self._run(lambda ganeti: _nodes(ganeti, "tags"))
+        return [Node(row["name"], "", tags=tuple(row["tags"])) for row in rows]
 
+    def await_nodes(self, names: Sequence[str]) -> None:
+        """Wait until nodes report; their names may be cut off at a dot. Raises HtoolsError."""
 
-def await_reboot(line: CommandLine, before: Mapping[str, str]) -> None:
-    """Wait until all nodes have booted since they had these identifiers. Raises HtoolsError."""
-    trio.run(_await_reboot, line.luxi or queries.default_socket(), before)
+        async def silent(ganeti: LuxiClient) -> list[str]:
+            return [
+                row["name"]
+                for row in await _nodes(ganeti, "offline", "mfree")
+                if any(is_called(row["name"], name) for name in names)
+                and not row["offline"]
+                and "mfree" not in row
+            ]
 
+        self._wait(silent, "nodes do not report")
 
-async def _tagged_nodes(path: str) -> list[Node]:
-    async with LuxiClient(path) as ganeti:
-        rows = [row.values for row in await queries.query(ganeti, "node", ("name", "tags"))]
-    return [Node(row["name"], "", tags=tuple(row["tags"])) for row in rows]
+    def boot_ids(self, names: Sequence[str]) -> dict[str, str]:
+        """Return Ganeti's identifier of the present boot of each node. Raises HtoolsError if it has none."""
+        found = self._run(lambda ganeti: _boot_ids(ganeti, names))
+        if missing := [name for name in names if name not in found]:
+            raise HtoolsError(f"--rebooted: nodes do not report: {', '.join(missing)}")
+        return found
 
+    def await_reboot(self, before: Mapping[str, str]) -> None:
+        """Wait until all nodes have booted since they had these identifiers. Raises HtoolsError."""
 
-async def _present_boots(path: str, names: Sequence[str]) -> dict[str, str]:
-    async with LuxiClient(path) as ganeti:
-        return await _boot_ids(ganeti, names)
-
-
-async def _await_reboot(path: str, before: Mapping[str, str]) -> None:
-    async with LuxiClient(path) as ganeti:
-
-        async def booted() -> None:
+        async def old(ganeti: LuxiClient) -> list[str]:
             now = await _boot_ids(ganeti, tuple(before))
-            if old := [name for name in before if now.get(name) in (None, before[name])]:
-                raise DataError(f"nodes have not booted yet: {', '.join(old)}")
+            return [name for name in before if now.get(name) in (None, before[name])]
 
-        await jobs.persistently(booted, jobs.PATIENCE, _away)
+        self._wait(old, "nodes have not booted yet")
+
+    def _run(self, work: Callable[[LuxiClient], Awaitable[T]]) -> T:
+        async def run() -> T:
+            async with LuxiClient(self.path) as ganeti:
+                return await work(ganeti)
+
+        return trio.run(run)
+
+    def _wait(self, find: Callable[[LuxiClient], Awaitable[list[str]]], problem: str) -> None:
+        """Wait until no nodes are found. ``problem`` says what is wrong with them."""
+
+        async def wait(ganeti: LuxiClient) -> None:
+            async def check() -> None:
+                if found := await find(ganeti):
+                    raise DataError(f"{problem}: {', '.join(found)}")
+
+            await jobs.persistently(check, jobs.PATIENCE, away)
+
+        async def away(reason: str | None) -> None:
+            if reason:
+                _warn(reason)
+
+        self._run(wait)
+
+
+async def _nodes(ganeti: LuxiClient, *fields: str) -> list[Mapping[str, Any]]:
+    """Return the names of all nodes with these fields, as far as luxid knows them."""
+    return [row.values for row in await queries.query(ganeti, "node", ("name", *fields))]
 
 
 async def _boot_ids(ganeti: LuxiClient, names: Sequence[str]) -> dict[str, str]:
-    rows = [row.values for row in await queries.query(ganeti, "node", ("name", "bootid"))]
+    rows = await _nodes(ganeti, "bootid")
     return {row["name"]: row["bootid"] for row in rows if row["name"] in names and "bootid" in row}
-
-
-async def _away(reason: str | None) -> None:
-    if reason:
-        _warn(reason)
-
-
-async def _await_nodes(path: str, names: Sequence[str]) -> None:
-    async with LuxiClient(path) as ganeti:
-
-        async def reporting() -> None:
-            silent = [
-                row.values["name"]
-                for row in await queries.query(ganeti, "node", ("name", "offline", "mfree"))
-                if any(is_called(row.values["name"], name) for name in names)
-                and not row.values["offline"]
-                and "mfree" not in row.values
-            ]
-            if silent:
-                raise DataError(f"nodes do not report: {', '.join(silent)}")
-
-        await jobs.persistently(reporting, jobs.PATIENCE, _away)
-
-
-async def _let_end(path: str, program: str) -> None:
-    async def away(reason: str | None) -> None:
-        _warn(reason or "Ganeti answers again")
-
-    async def ignore(_number: int, _news: object) -> None:
-        pass
-
-    async with LuxiClient(path) as ganeti:
-        try:
-            known = await job_queries.unfinished(ganeti)
-        except LuxiError:
-            return  # the error appears when the cluster is read
-        left = [number for number, work in known if work and program in sources(work[0])]
-        if left:
-            _warn(f"Waiting for jobs of an earlier run: {', '.join(map(str, left))}")
-            await jobs.follow(ganeti, left, jobs.PATIENCE, away, ignore)
 
 
 async def _carry_out(

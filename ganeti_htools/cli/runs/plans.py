@@ -4,14 +4,15 @@ A tool reads the cluster, makes its plan (:func:`make`), reports it, writes comm
 plan out (:func:`carry_out`) and ends as the run ended (:func:`conclude`).
 """
 
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 from ganeti_htools.cli.terminal.messages import progress, tolerant
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.execution.review import Say
+from ganeti_htools.model.cluster import Node
 from ganeti_htools.model.state import State
-from ganeti_htools.planning.plan import Tool, ToolOptions, ToolPlan, new_run
+from ganeti_htools.planning.plan import Tool, ToolOptions, ToolPlan
 
 O = TypeVar("O", bound=ToolOptions)  # noqa: E741
 P = TypeVar("P", bound=ToolPlan[Any])
@@ -19,13 +20,29 @@ P = TypeVar("P", bound=ToolPlan[Any])
 Generations = Mapping[str, int] | None  # of the cluster that htoolsd has to plan for
 
 
+class Executor(Protocol):
+    """Execution of plans, by this program or by htoolsd. All methods raise HtoolsError."""
+
+    def carry_out(self, tool: str, plan: ToolPlan[Any], answer: Any, say: Say) -> Mapping[str, Any]:
+        """Carry a plan out. Returns the record of the run."""
+
+    def settle(self, program: str) -> None:
+        """Let earlier runs of a program end, so that the cluster is read as it is then."""
+
+    def nodes(self) -> Sequence[Node]:
+        """Return all nodes with their tags; they may be silent."""
+
+    def await_nodes(self, names: Sequence[str]) -> None:
+        """Wait until nodes report; names may be cut off at a dot."""
+
+
 def of_daemon(line: CommandLine, tool: str, options: ToolOptions, generations: Generations) -> Any:
     """Have htoolsd make the plan (:func:`.by_daemon.plan`). Returns None if the tool makes it."""
     if line.daemon is None:
         return None
-    from ganeti_htools.cli.runs import by_daemon  # loads trio
+    from ganeti_htools.cli.runs.by_daemon import ByDaemon  # loads trio
 
-    return by_daemon.plan(line, tool, options, generations)
+    return ByDaemon(line).plan(tool, options, generations)
 
 
 def make(
@@ -47,15 +64,18 @@ def carry_out(line: CommandLine, tool: str, plan: ToolPlan[Any], answer: Any, te
 
     Raises HtoolsError.
     """
-    say = tolerant(tell)
-    if answer is not None:
-        from ganeti_htools.cli.runs import by_daemon
+    return executor(line).carry_out(tool, plan, answer, tolerant(tell))
 
-        return by_daemon.carry_out(line, answer["id"], say)
-    from ganeti_htools.cli.runs import over_luxi  # loads trio and the LUXI client
 
-    run = new_run(tool, plan.purpose, plan.jobs(), plan.options.execution)
-    return over_luxi.carry_out(line, run, plan.review(line.on_change, say, progress), say)
+def executor(line: CommandLine) -> Executor:
+    """Return who carries out plans: htoolsd (``-D``), or this program over LUXI."""
+    if line.daemon is not None:
+        from ganeti_htools.cli.runs.by_daemon import ByDaemon  # loads trio
+
+        return ByDaemon(line)
+    from ganeti_htools.cli.runs.over_luxi import OverLuxi  # loads trio and the LUXI client
+
+    return OverLuxi(line)
 
 
 def conclude(outcome: Mapping[str, Any] | None) -> None:

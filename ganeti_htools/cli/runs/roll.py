@@ -12,6 +12,7 @@ from ganeti_htools.cli.report import maintenance as reports
 from ganeti_htools.cli.report.layout import wrapped
 from ganeti_htools.cli.runs import maintenance, waiting
 from ganeti_htools.cli.runs.maintenance import Tell
+from ganeti_htools.cli.runs.over_luxi import OverLuxi
 from ganeti_htools.cli.terminal.messages import progress, say, warn
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.model.cluster import Cluster
@@ -90,7 +91,7 @@ def _through(
             taken_over = replace(start, take_over=line.take_over and batch.stage == "begun")
             if batch.stage == "begun":
                 maintenance.set_online(line, start)  # it may have been cut off while they were offline
-            before = _boot_ids(line, batch.nodes)
+            before = OverLuxi(line).boot_ids(batch.nodes) if line.rebooted else {}
             maintenance.act(line, taken_over, tell)
             plan = maintenance.act(line, start, tell)  # what had been decided before may have come meanwhile
             if left := cannot_leave(plan, options.ignore_non_redundant):
@@ -105,7 +106,8 @@ def _through(
                 waiting.pause(batch.nodes)
             if line.set_offline:
                 maintenance.set_online(line, start)
-            _await_reboot(line, before)
+            if before:
+                OverLuxi(line).await_reboot(before)
         plan = maintenance.act(line, replace(end, take_over=line.take_over and batch.stage == "done"), tell)
     except (HtoolsError, SystemExit, KeyboardInterrupt) as ended:
         names, option = " ".join(batch.nodes), " --take-over"
@@ -137,16 +139,3 @@ def _verify(cluster: Cluster, options: RollOptions, accepted: frozenset[str]) ->
     nobody = np.zeros(len(state.group), np.bool_)
     if options.start.check_redundancy and (why := newly_lost(state, nobody, accepted)):
         raise HtoolsError(f"the roll stops: {why}; --no-capacity-checks accepts that")
-
-
-def _boot_ids(line: CommandLine, nodes: Sequence[str]) -> dict[str, str]:
-    from ganeti_htools.cli.runs import over_luxi  # loads trio and the LUXI client
-
-    return over_luxi.boot_ids(line, nodes) if line.rebooted else {}
-
-
-def _await_reboot(line: CommandLine, before: dict[str, str]) -> None:
-    from ganeti_htools.cli.runs import over_luxi
-
-    if before:
-        over_luxi.await_reboot(line, before)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from ganeti_htools import streams
 from ganeti_htools.cli.terminal.messages import say
 from ganeti_htools.commandline.line import CommandLine, Program
-from ganeti_htools.commandline.reading import obey
+from ganeti_htools.commandline.reading import parse_or_exit
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError, printable
 
@@ -31,7 +31,7 @@ def execute(program: Program, work: Work, argv: Sequence[str] | None = None) -> 
 def _ended(program: Program, work: Work, argv: Sequence[str]) -> int:
     line = CommandLine()
     try:
-        line = obey(program, argv)
+        line = parse_or_exit(program, argv)
         if line.wide:
             streams.widen()
         if line.arguments and not program.arguments:

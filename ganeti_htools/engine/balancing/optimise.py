@@ -28,7 +28,7 @@ def optimise(
 ) -> tuple[RatedPlan, RatedPlan]:
     """Compute the greedy plan and the plan found that is chosen, which may be the same.
 
-    Both obey the options.
+    Both parse_or_exit the options.
     """
     steps = rebalance(state, scope, options, movable)[1]
     sets = placement_rules.in_sets(state)

@@ -7,7 +7,7 @@ import pytest
 from ganeti_htools.backends import simu, text
 from ganeti_htools.cli import hbal, hcheck, hinfo, hmaintain, hregroup, hroller, hspace, hsqueeze
 from ganeti_htools.cli.cluster import load, make_state, save
-from ganeti_htools.cli.runs import by_daemon
+from ganeti_htools.cli.runs.by_daemon import ByDaemon
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
@@ -111,11 +111,11 @@ def test_names_nodes_whose_figures_are_older_than_their_instances(
     name = tool.__name__.rpartition(".")[2]
     action = {"hmaintain": ["status"], "hregroup": ["groups"]}.get(name, [])
 
-    def plan(_line: object, tool: str, options: Any, _generations: object) -> dict[str, Any]:
+    def plan(_daemon: object, tool: str, options: Any, _generations: object) -> dict[str, Any]:
         cluster = read(Source(daemon="/socket"), lambda _text: None).cluster
         return {"found": TOOLS[tool].propose(cluster, options, lambda _text: None).found}
 
-    monkeypatch.setattr(by_daemon, "plan", plan)
+    monkeypatch.setattr(ByDaemon, "plan", plan)
     tool.main([*action, "-D/socket", "--json"])
     printed = capsys.readouterr()
     assert (

@@ -6,13 +6,13 @@ import pytest
 from ganeti_htools.commandline.line import CommandLine, Program
 from ganeti_htools.commandline.option import Option
 from ganeti_htools.commandline.programs import HAIL, PROGRAMS
-from ganeti_htools.commandline.reading import Reply, obey, read
+from ganeti_htools.commandline.reading import Reply, parse_or_exit, read
 
 OPTIONS = {name: option for name, option in vars(CommandLine).items() if isinstance(option, Option)}
 
 
 def value(option: Option[Any], *argv: str) -> Any:
-    line = obey(Program("tool", "", (option,)), argv)
+    line = parse_or_exit(Program("tool", "", (option,)), argv)
     return getattr(line, option.field)
 
 

@@ -3,7 +3,7 @@ import pytest
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.parameters import parse_options, placement_options
 from ganeti_htools.commandline.programs import HAIL
-from ganeti_htools.commandline.reading import obey
+from ganeti_htools.commandline.reading import parse_or_exit
 from ganeti_htools.model.errors import UsageError
 from ganeti_htools.model.options import PlacementOptions
 
@@ -21,7 +21,7 @@ WISHED = PlacementOptions(
 
 
 def test_a_command_line_and_parameters_ask_for_the_same() -> None:
-    assert placement_options(obey(HAIL, WORDS)) == parse_options(WORDS) == WISHED
+    assert placement_options(parse_or_exit(HAIL, WORDS)) == parse_options(WORDS) == WISHED
     assert placement_options(CommandLine()) == parse_options([]) == PlacementOptions()
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from ganeti_htools.commandline.line import CommandLine, Program
 from ganeti_htools.commandline.programs import HAIL, HREGROUP
-from ganeti_htools.commandline.reading import Reply, obey, read
+from ganeti_htools.commandline.reading import Reply, parse_or_exit, read
 
 
 def line(*argv: str) -> CommandLine:
@@ -154,13 +154,13 @@ def test_completion_is_told_for_all_options_and_arguments() -> None:
 
 
 def test_a_reply_is_printed_and_ends_the_program(capsys: pytest.CaptureFixture[str]) -> None:
-    assert obey(HAIL, ["x"]) == CommandLine(("x",))
+    assert parse_or_exit(HAIL, ["x"]) == CommandLine(("x",))
     with pytest.raises(SystemExit) as help_asked:
-        obey(HAIL, ["--help"])
+        parse_or_exit(HAIL, ["--help"])
     assert help_asked.value.code == 0
     assert capsys.readouterr() == (reply("--help").text, "")
     with pytest.raises(SystemExit) as misspelt:
-        obey(HAIL, ["--hlep"])
+        parse_or_exit(HAIL, ["--hlep"])
     assert misspelt.value.code == 2
     assert capsys.readouterr() == ("", reply("--hlep").text)
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.cli.runs import by_daemon
+from ganeti_htools.cli.runs.by_daemon import ByDaemon
 from ganeti_htools.client import calls
 from ganeti_htools.client.calls import NoReplyError
 from ganeti_htools.commandline.programs import HBAL
-from ganeti_htools.commandline.reading import obey
+from ganeti_htools.commandline.reading import parse_or_exit
 from ganeti_htools.model.errors import HtoolsError, UsageError
 from ganeti_htools.planning.balancing import hbal
 
@@ -25,10 +25,10 @@ from ganeti_htools.planning.balancing import hbal
     ],
 )
 def test_refuses_options_that_describe_the_cluster(option: str) -> None:
-    line = obey(HBAL, ["-D", option])
+    line = parse_or_exit(HBAL, ["-D", option])
     name = option.partition("=")[0]
     with pytest.raises(UsageError, match=f"^{name} cannot be used where htoolsd makes the plan$"):
-        by_daemon.plan(line, "hbal", hbal.HbalOptions(), None)
+        ByDaemon(line).plan("hbal", hbal.HbalOptions(), None)
 
 
 class Daemon:
@@ -50,8 +50,8 @@ class Daemon:
 def test_request_has_only_changed_options(monkeypatch: pytest.MonkeyPatch) -> None:
     daemon = Daemon(plan={"id": "beef"})
     monkeypatch.setattr(calls, "ask", daemon.ask)
-    line = obey(HBAL, ["-D/socket"])
-    assert by_daemon.plan(line, "hbal", hbal.HbalOptions(group="g"), {"nodes": 1}) == {"id": "beef"}
+    line = parse_or_exit(HBAL, ["-D/socket"])
+    assert ByDaemon(line).plan("hbal", hbal.HbalOptions(group="g"), {"nodes": 1}) == {"id": "beef"}
     wishes = {"tool": "hbal", "options": {"group": "g"}, "generations": {"nodes": 1}}
     assert daemon.asked == [("plan", wishes)]
 
@@ -60,9 +60,9 @@ def test_no_wait_returns_once_the_plan_has_begun(monkeypatch: pytest.MonkeyPatch
     outcome = {"ending": None, "going_on": "jobs 1"}
     daemon = Daemon(follow={"execution": outcome})
     monkeypatch.setattr(calls, "ask", daemon.ask)
-    line = obey(HBAL, ["-D/socket", "-X", "--no-wait", "--on-change=stop"])
+    line = parse_or_exit(HBAL, ["-D/socket", "-X", "--no-wait", "--on-change=stop"])
     said: list[str] = []
-    assert by_daemon.carry_out(line, "beef", said.append) == outcome
+    assert ByDaemon(line).carry_out("hbal", None, {"id": "beef"}, said.append) == outcome
     assert said == ["Plan beef has been begun; 'htoolsctl plan beef' follows it"]
     assert daemon.asked == [
         ("execute", {"plan": "beef", "on_change": "stop", "wait_for_nodes": False}),
@@ -73,7 +73,7 @@ def test_no_wait_returns_once_the_plan_has_begun(monkeypatch: pytest.MonkeyPatch
 def test_lost_answer_points_to_htoolsctl(monkeypatch: pytest.MonkeyPatch) -> None:
     daemon = Daemon(execute=NoReplyError("no answer"))
     monkeypatch.setattr(calls, "ask", daemon.ask)
-    line = obey(HBAL, ["-D/socket", "-X", "--no-wait"])
+    line = parse_or_exit(HBAL, ["-D/socket", "-X", "--no-wait"])
     with pytest.raises(HtoolsError) as raised:
-        by_daemon.carry_out(line, "beef", print)
+        ByDaemon(line).carry_out("hbal", None, {"id": "beef"}, print)
     assert str(raised.value) == "no answer; 'htoolsctl plan beef' shows whether it is carried out"

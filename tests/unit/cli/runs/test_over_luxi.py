@@ -7,6 +7,9 @@ import trio
 from trio.testing import MockClock
 
 from ganeti_htools.cli.runs import over_luxi
+from ganeti_htools.cli.runs.over_luxi import OverLuxi
+from ganeti_htools.commandline.programs import HBAL
+from ganeti_htools.commandline.reading import parse_or_exit
 from ganeti_htools.luxi.client import LuxiClient
 from tests.support.simulated import simulated
 from tests.support.worlds import world
@@ -16,15 +19,15 @@ from tests.support.worlds import world
 @pytest.mark.parametrize(
     "wait",
     [
-        lambda: over_luxi._await_nodes("/socket", ["one"]),
-        lambda: over_luxi._await_reboot("/socket", {"one": "before"}),
+        lambda luxi: luxi.await_nodes(["one"]),
+        lambda luxi: luxi.await_reboot({"one": "before"}),
     ],
 )
 async def test_wait_goes_on_after_luxid_did_not_answer(
     autojump_clock: MockClock,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    wait: Callable[[], Awaitable[None]],
+    wait: Callable[[OverLuxi], None],
     trouble: str,
 ) -> None:
     async with simulated(world()) as (master, _):
@@ -46,5 +49,8 @@ async def test_wait_goes_on_after_luxid_did_not_answer(
         if trouble != "away":
             master.answer = no_answer
         monkeypatch.setattr(over_luxi, "LuxiClient", lambda path: LuxiClient(path, connect))
-        await wait()
+        runs = list[Callable[[], Awaitable[None]]]()
+        monkeypatch.setattr(trio, "run", runs.append)
+        wait(OverLuxi(parse_or_exit(HBAL, ["-L/socket"])))
+        await runs[0]()
         assert "Ganeti cannot be asked, still trying" in capsys.readouterr().err
