@@ -5,8 +5,8 @@ import os
 import stat
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import Field, dataclass, fields, is_dataclass, replace
-from typing import Any
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 from ganeti_htools.backends.fields import Fields
 from ganeti_htools.backends.ganeti_storage import pool
@@ -14,9 +14,10 @@ from ganeti_htools.client.protocol import DEFAULT_SOCKET
 from ganeti_htools.files import read_regular_file
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import Pool
+from ganeti_htools.records import RecordError, Valid, meaning
 from ganeti_htools.version import ShowVersion
 from htoolsd.config.http import HttpSettings
-from htoolsd.config.keys import ConfigError, check_table, checked, key, one_of
+from htoolsd.config.keys import FILE, FIXED, ConfigError, checked, one_of
 from htoolsd.config.ledger import check_address, has_password
 from htoolsd.config.notify import NotifySettings
 from htoolsd.config.policies import (
@@ -38,21 +39,8 @@ _HEAD = """\
 """
 
 
-def _pools(name: str, value: object) -> tuple[Pool, ...]:
-    if not isinstance(value, list):
-        raise DataError(f"{name}: expected tables, each as [[pool]]")
-    pools, errors = list[Pool](), list[str]()
-    for place, each in enumerate(value, 1):
-        try:
-            pools.append(_pool(Fields(f"{name} {place}", each)))
-        except DataError as error:
-            errors.append(str(error))
-    if errors:
-        raise ConfigError(errors, {})
-    return tuple(pools)
-
-
-def _pool(fields: Fields) -> Pool:
+def _pool(where: str, value: object) -> Pool:
+    fields = Fields(where, value)
     if fields.has("free"):
         raise fields.wrong("free", "Int", "no value; a probe measures it")
     return pool(fields)
@@ -62,72 +50,76 @@ def _pool(fields: Fields) -> Pool:
 class PlanSettings:
     """The table ``[plans]`` of the configuration file."""
 
-    longest_search_seconds: float = key(600.0, "longest search for a plan, as with hbal --optimise")
+    longest_search_seconds: Annotated[float, "longest search for a plan, as with hbal --optimise"] = 600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
     """The keys of the configuration file, tables last. Durations are seconds."""
 
-    socket: str = key(DEFAULT_SOCKET, "Unix socket to serve on", fixed=True)
-    group: str = key("", "group whose members may connect; empty: everybody, as [roles] allows", fixed=True)
-    state_dir: str = key(
-        "/var/lib/htoolsd", "state directory: the lock, and what must survive a restart", fixed=True
+    socket: Annotated[str, "Unix socket to serve on", FIXED] = DEFAULT_SOCKET
+    group: Annotated[str, "group whose members may connect; empty: everybody, as [roles] allows", FIXED] = ""
+    state_dir: Annotated[str, "state directory: the lock, and what must survive a restart", FIXED] = (
+        "/var/lib/htoolsd"
     )
-    luxi: str = key("", "socket of Ganeti's luxid; empty: Ganeti's default", fixed=True)
-    ssconf_dir: str = key("", "directory of Ganeti's ssconf files; empty: Ganeti's default", fixed=True)
-    config_seconds: float = key(5.0, "interval of polls of Ganeti's configuration")
-    live_seconds: float = key(300.0, "longest interval of polls of all nodes' live data")
-    storage: str = key(
-        "never",
+    luxi: Annotated[str, "socket of Ganeti's luxid; empty: Ganeti's default", FIXED] = ""
+    ssconf_dir: Annotated[str, "directory of Ganeti's ssconf files; empty: Ganeti's default", FIXED] = ""
+    config_seconds: Annotated[float, "interval of polls of Ganeti's configuration"] = 5.0
+    live_seconds: Annotated[float, "longest interval of polls of all nodes' live data"] = 300.0
+    storage: Annotated[
+        str,
+        one_of("never", "when-needed", "always"),
         "ask nodes for storage units by jobs: never, when-needed (a request or instance names some), always",
-        read=one_of("never", "when-needed", "always"),
-    )
-    storage_seconds: float = key(600.0, "interval of these jobs for each node")
-    pool: tuple[Pool, ...] = key(
-        (),
+    ] = "never"
+    storage_seconds: Annotated[float, "interval of these jobs for each node"] = 600.0
+    pool: Annotated[
+        tuple[Annotated[Pool, _pool], ...],
+        Valid("tables, each as [[pool]]"),
         "pools whose size no node reports: type, key, total, reserved, allocation_ratio, probe, provider",
-        read=_pools,
-    )
-    vcpu_max_unit: str = key(
-        "none",
+    ] = ()
+    vcpu_max_unit: Annotated[
+        str,
+        one_of("none", "physical"),
         "largest number of virtual CPUs of an instance on a node: none, physical (the node's CPUs)",
-        read=one_of("none", "physical"),
-    )
-    history_days: float = key(90.0, "how long entries of the history are kept, days")
-    history_mib: int = key(256, "largest size of the history, MiB")
-    ledger: str = key(
-        "",
+    ] = "none"
+    history_days: Annotated[float, "how long entries of the history are kept, days"] = 90.0
+    history_mib: Annotated[int, "largest size of the history, MiB"] = 256
+    ledger: Annotated[
+        str,
+        checked(check_address),
         "the ledger's database, postgresql://...; empty: ledger.sqlite in the state directory",
-        fixed=True,
-        read=checked(check_address),
-    )
-    claims: str = key(
-        "auto",
+        FIXED,
+    ] = ""
+    claims: Annotated[
+        str,
+        one_of("auto", "always", "never"),
         "whether decisions claim resources: auto (when luxid can be reached), always, never",
-        read=one_of("auto", "always", "never"),
+    ] = "auto"
+    claim_seconds: Annotated[float, "how long a claim lasts, apart from the time of its job"] = 600.0
+    claim_wait_seconds: Annotated[
+        float, "longest wait of a decision for a shared ledger, also while others claim the same resources"
+    ] = 2.0
+    connections: Annotated[int, "most clients at the same time; idle ones are disconnected for new ones"] = (
+        200
     )
-    claim_seconds: float = key(600.0, "how long a claim lasts, apart from the time of its job")
-    claim_wait_seconds: float = key(
-        2.0, "longest wait of a decision for a shared ledger, also while others claim the same resources"
+    connections_per_user: Annotated[int, "most clients of one user at the same time"] = 100
+    message_mib: Annotated[int, "longest message of a client, MiB"] = 16
+    request_mib: Annotated[int, "longest request file, MiB"] = 16
+    idle_seconds: Annotated[float, "longest time for a client to send a message"] = 60.0
+    write_seconds: Annotated[float, "longest time for a client to accept an answer"] = 10.0
+    wait_seconds: Annotated[float, "longest wait of a decision for its turn"] = 30.0
+    decision_seconds: Annotated[float, "longest time for a decision; then it is given up"] = 60.0
+    stop_seconds: Annotated[float, "longest wait for unfinished work when the daemon stops"] = 30.0
+    roles: Annotated[RoleSettings, "what callers may do"] = RoleSettings()  # noqa: RUF009
+    http: Annotated[HttpSettings, "a read-only HTTP listener"] = HttpSettings()  # noqa: RUF009
+    notify: Annotated[NotifySettings, "the program or address that gets events"] = NotifySettings()  # noqa: RUF009
+    plans: Annotated[PlanSettings, "the making of plans"] = PlanSettings()
+    repair: Annotated[RepairSettings, "the policy that repairs instances"] = RepairSettings()  # noqa: RUF009
+    redistribute: Annotated[RedistributeSettings, "the policy that repairs node groups"] = (
+        RedistributeSettings()  # noqa: RUF009
     )
-    connections: int = key(200, "most clients at the same time; idle ones are disconnected for new ones")
-    connections_per_user: int = key(100, "most clients of one user at the same time")
-    message_mib: int = key(16, "longest message of a client, MiB")
-    request_mib: int = key(16, "longest request file, MiB")
-    idle_seconds: float = key(60.0, "longest time for a client to send a message")
-    write_seconds: float = key(10.0, "longest time for a client to accept an answer")
-    wait_seconds: float = key(30.0, "longest wait of a decision for its turn")
-    decision_seconds: float = key(60.0, "longest time for a decision; then it is given up")
-    stop_seconds: float = key(30.0, "longest wait for unfinished work when the daemon stops")
-    roles: RoleSettings = key(RoleSettings(), "what callers may do")  # noqa: RUF009
-    http: HttpSettings = key(HttpSettings(), "a read-only HTTP listener")  # noqa: RUF009
-    notify: NotifySettings = key(NotifySettings(), "the program or address that gets events")  # noqa: RUF009
-    plans: PlanSettings = key(PlanSettings(), "the making of plans")  # noqa: RUF009
-    repair: RepairSettings = key(RepairSettings(), "the policy that repairs instances")  # noqa: RUF009
-    redistribute: RedistributeSettings = key(RedistributeSettings(), "the policy that repairs node groups")  # noqa: RUF009
-    squeeze: SqueezeSettings = key(SqueezeSettings(), "the policy that powers nodes down and up")  # noqa: RUF009
-    rebalance: RebalanceSettings = key(RebalanceSettings(), "the policy that balances node groups")  # noqa: RUF009
+    squeeze: Annotated[SqueezeSettings, "the policy that powers nodes down and up"] = SqueezeSettings()  # noqa: RUF009
+    rebalance: Annotated[RebalanceSettings, "the policy that balances node groups"] = RebalanceSettings()  # noqa: RUF009
 
     @property
     def policies(self) -> Mapping[str, PolicySettings]:
@@ -141,20 +133,39 @@ class Config:
         return self.vcpu_max_unit == "physical"
 
 
-def _parts() -> Iterator[tuple[str, list[Field[Any]]]]:
+class _Key(NamedTuple):
+    """A key of the file. A change of a ``fixed`` one needs a restart of the daemon."""
+
+    name: str
+    default: object
+    doc: str
+    fixed: bool
+
+    def __str__(self) -> str:
+        return f"{self.name} = {_toml(self.default)}"
+
+
+def _keys(cls: type[Any]) -> list[_Key]:
+    hints = get_type_hints(cls, include_extras=True)
+    return [
+        _Key(each.name, each.default, meaning(hint), FIXED in hint.__metadata__)
+        for each in fields(cls)
+        for hint in [hints[each.name]]
+    ]
+
+
+def _parts() -> Iterator[tuple[str, list[_Key]]]:
     """Yield the keys outside of tables, then those of each table, with the table's name."""
-    tables = [each for each in fields(Config) if is_dataclass(each.default)]
-    yield "", [each for each in fields(Config) if each not in tables]
+    tables = [each for each in _keys(Config) if is_dataclass(each.default)]
+    yield "", [each for each in _keys(Config) if each not in tables]
     for each in tables:
-        yield each.name, list(fields(each.default))  # type: ignore[arg-type]
+        yield each.name, _keys(type(each.default))
 
 
 def describe() -> str:
     """Return the keys with defaults and meaning, one per line; keys of tables as ``table.key``."""
     return "\n".join(
-        f"  {f'{head}.' * bool(head) + _assigned(each):<45} {each.metadata['doc']}"
-        for head, keys in _parts()
-        for each in keys
+        f"  {f'{head}.' * bool(head) + str(each):<45} {each.doc}" for head, keys in _parts() for each in keys
     )
 
 
@@ -163,17 +174,9 @@ def sample() -> str:
     written = _HEAD
     for head, keys in _parts():
         written += f"\n[{head}]\n" if head else ""
-        written += "".join(f"\n{_explained(each)}" for each in keys)
+        for each in keys:
+            written += f"\n# {each.doc}{' (needs a restart)' if each.fixed else ''}\n# {each}\n"
     return written
-
-
-def _explained(found: Field[Any]) -> str:
-    restart = " (needs a restart)" if found.metadata["fixed"] else ""
-    return f"# {found.metadata['doc']}{restart}\n# {_assigned(found)}\n"
-
-
-def _assigned(found: Field[Any]) -> str:
-    return f"{found.name} = {_toml(found.default)}"
 
 
 def argument_parser() -> argparse.ArgumentParser:
@@ -209,7 +212,7 @@ def argument_parser() -> argparse.ArgumentParser:
 
 def reloaded(old: Config, new: Config) -> tuple[Config, list[str]]:
     """Return the configuration after a reload, and the changed keys that need a restart."""
-    held = [each.name for each in fields(Config) if each.metadata["fixed"]]
+    held = [each.name for each in _keys(Config) if each.fixed]
     waiting = [name for name in held if getattr(new, name) != getattr(old, name)]
     return replace(new, **{name: getattr(old, name) for name in held}), waiting
 
@@ -219,9 +222,12 @@ def load(path: str | None, given: Mapping[str, str | None]) -> Config:
 
     Raises DataError that names the file and the key, ConfigError for one or several keys.
     """
-    values = _read(path) if path is not None else {}
-    values.update({name: value for name, value in given.items() if value is not None})
-    return Config(**values)
+    try:
+        config: Config = FILE.read(Config, path or "", _parse(path) if path is not None else {})
+    except RecordError as error:
+        raise ConfigError(error.lines, error.valid) from None
+    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    return replace(config, **chosen)
 
 
 def exposes_password(path: str | None, config: Config) -> bool:
@@ -237,14 +243,13 @@ def exposes_password(path: str | None, config: Config) -> bool:
         return False
 
 
-def _read(path: str) -> dict[str, Any]:
+def _parse(path: str) -> dict[str, Any]:
     try:
-        values = tomllib.loads(read_regular_file(path, _LARGEST).decode())
+        return tomllib.loads(read_regular_file(path, _LARGEST).decode())
     except OSError as err:
         raise DataError(f"{path}: {err.strerror}") from None
     except (ValueError, RecursionError) as err:
         raise DataError(f"{path}: not TOML: {err}") from None
-    return check_table(Config, path, values)
 
 
 def _toml(value: object) -> str:

@@ -5,10 +5,11 @@ import re
 import stat
 from dataclasses import dataclass
 from ipaddress import ip_address
+from typing import Annotated
 
 from ganeti_htools.files import read_regular_file
 from ganeti_htools.model.errors import DataError
-from htoolsd.config.keys import checked, key, texts
+from htoolsd.config.keys import checked
 
 _UNIX = "unix:"
 _EXPECTED = "unix:/PATH, or a loopback address and a port like 127.0.0.1:9719 or [::1]:9719"
@@ -45,15 +46,15 @@ def address(listen: str) -> Address:
 class HttpSettings:
     """The table ``[http]``."""
 
-    listen: str = key(
-        "", "unix:/PATH, or a loopback address like 127.0.0.1:9719; empty: off", read=checked(address)
-    )
-    token_file: str = key("", "file with the token that clients of a loopback address must send")
-    hosts: tuple[str, ...] = key(
-        (), "further names by which clients may ask, besides localhost and the address", read=texts()
-    )
+    listen: Annotated[
+        str, checked(address), "unix:/PATH, or a loopback address like 127.0.0.1:9719; empty: off"
+    ] = ""
+    token_file: Annotated[str, "file with the token that clients of a loopback address must send"] = ""
+    hosts: Annotated[
+        tuple[str, ...], "further names by which clients may ask, besides localhost and the address"
+    ] = ()
 
-    exporter_names: bool = key(False, "add the metrics of prometheus-ganeti-exporter to /metrics")
+    exporter_names: Annotated[bool, "add the metrics of prometheus-ganeti-exporter to /metrics"] = False
 
     def __post_init__(self) -> None:
         """Raises DataError for an address without token, and for a token without address."""

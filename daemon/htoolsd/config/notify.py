@@ -2,10 +2,11 @@
 
 import os
 from dataclasses import dataclass
+from typing import Annotated
 from urllib.parse import urlsplit
 
 from ganeti_htools.model.errors import DataError
-from htoolsd.config.keys import checked, key
+from htoolsd.config.keys import checked
 
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
@@ -32,21 +33,23 @@ def _check_url(url: str) -> None:
 class NotifySettings:
     """The keys of ``[notify]``. At most one of ``program`` and ``url`` is set."""
 
-    program: str = key(
-        "",
-        "program that gets events as JSON on its standard input; empty: none",
-        read=checked(_check_program),
+    program: Annotated[
+        str, checked(_check_program), "program that gets events as JSON on its standard input; empty: none"
+    ] = ""
+    url: Annotated[
+        str, checked(_check_url), "address that events are posted to as JSON, like https://host/path"
+    ] = ""
+    pause_seconds: Annotated[float, "pause after an event: what comes meanwhile goes with the same call"] = (
+        10.0
     )
-    url: str = key(
-        "", "address that events are posted to as JSON, like https://host/path", read=checked(_check_url)
+    every_seconds: Annotated[float, "shortest time between two calls"] = 60.0
+    repeat_seconds: Annotated[float, "shortest time until what went and came back is announced again"] = (
+        3600.0
     )
-    pause_seconds: float = key(10.0, "pause after an event: what comes meanwhile goes with the same call")
-    every_seconds: float = key(60.0, "shortest time between two calls")
-    repeat_seconds: float = key(3600.0, "shortest time until what went and came back is announced again")
-    timeout_seconds: float = key(30.0, "longest time of a call; then the program is killed")
-    retry_seconds: float = key(
-        30.0, "pause after a failed call; doubled with each further failure, up to an hour"
-    )
+    timeout_seconds: Annotated[float, "longest time of a call; then the program is killed"] = 30.0
+    retry_seconds: Annotated[
+        float, "pause after a failed call; doubled with each further failure, up to an hour"
+    ] = 30.0
 
     def __post_init__(self) -> None:
         """Check that there is one way. Raises DataError."""

@@ -2,10 +2,11 @@
 
 import re
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from ganeti_htools.model.errors import DataError
-from htoolsd.config.keys import key, key_with_default, one_of, text, texts
+from ganeti_htools.records import Valid
+from htoolsd.config.keys import checked, one_of
 
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _HOURS = re.compile(r"(([01]\d|2[0-3]):[0-5]\d)-(([01]\d|2[0-3]):[0-5]\d)")
@@ -18,56 +19,53 @@ class Reserve(NamedTuple):
     disks: bool = False
 
 
-def _hours(name: str, value: object) -> str:
-    found = text(name, value)
-    if found and not _HOURS.fullmatch(found):
-        raise DataError(f"{name}: expected local times like 22:00-06:00, or nothing")
-    return found
+def _check_hours(text: str) -> None:
+    if not _HOURS.fullmatch(text):
+        raise DataError("expected local times like 22:00-06:00, or nothing")
 
 
-def _score(name: str, value: object) -> float:
-    if type(value) not in (int, float) or not 0 <= value < 1e9:  # type: ignore[operator]
-        raise DataError(f"{name}: expected a number from 0 to a billion")
-    return float(value)  # type: ignore[arg-type]
+_BILLION = 10**9
+_DAYS = Valid(f"a list of strings from {', '.join(WEEKDAYS)}", lambda days: {*days} <= {*WEEKDAYS})
+_SCORE = Valid("a number from 0 to a billion", lambda score: 0 <= score < _BILLION)
+_MIB = Valid("a whole number from 0 to a billion", lambda mib: 0 <= mib < _BILLION)
 
-
-def _mib(name: str, value: object) -> int:
-    if type(value) is not int or not 0 <= value < 10**9:
-        raise DataError(f"{name}: expected a whole number from 0 to a billion")
-    return value
+# Keys with other defaults in some tables.
+_Hold = Annotated[int, "rounds in a row with a reason before the policy acts"]
+_MaxMoves = Annotated[int, "most moves in one plan"]
+_MovesPerDay = Annotated[int, "most moves in a day"]
+_CoolDown = Annotated[
+    float, "how long a moved instance stays, and a node stays up that was powered up or came back"
+]
 
 
 @dataclass(frozen=True, slots=True)
 class PolicySettings:
     """The keys of every policy: when it acts, and how much it may do. A day is any period of 24 hours."""
 
-    mode: str = key(
-        "off",
+    mode: Annotated[
+        str,
+        one_of("off", "shadow", "propose", "act"),
         "off, shadow (record what it would do), propose (make plans that wait for htoolsctl execute), act",
-        read=one_of("off", "shadow", "propose", "act"),
+    ] = "off"
+    every_seconds: Annotated[float, "length of a round: how often the policy is considered"] = 600.0
+    hold: _Hold = 3
+    hours: Annotated[str, checked(_check_hours), "local time of day, like 22:00-06:00; empty: always"] = ""
+    weekdays: Annotated[
+        tuple[str, ...], _DAYS, f"days on which hours begin, of {', '.join(WEEKDAYS)}; empty: all"
+    ] = ()
+    groups: Annotated[tuple[str, ...], "names of the node groups it may change; empty: all"] = ()
+    exclude_instances: Annotated[
+        tuple[str, ...], "instances that it never moves, like those with the tag htools:pinned"
+    ] = ()
+    max_moves: _MaxMoves = 10
+    max_mib: Annotated[int, "most disk and memory that one plan copies, MiB"] = 262144
+    moves_per_day: _MovesPerDay = 40
+    mib_per_day: Annotated[int, "most disk and memory copied in a day, MiB"] = 1048576
+    cool_down_seconds: _CoolDown = 86400.0
+    back_off_seconds: Annotated[float, "pause after a failed plan; doubled with each further failure"] = (
+        3600.0
     )
-    every_seconds: float = key(600.0, "length of a round: how often the policy is considered")
-    hold: int = key(3, "rounds in a row with a reason before the policy acts")
-    hours: str = key("", "local time of day, like 22:00-06:00; empty: always", read=_hours)
-    weekdays: tuple[str, ...] = key(
-        (),
-        f"days on which hours begin, of {', '.join(WEEKDAYS)}; empty: all",
-        read=texts(*WEEKDAYS),
-    )
-    groups: tuple[str, ...] = key((), "names of the node groups it may change; empty: all", read=texts())
-    exclude_instances: tuple[str, ...] = key(
-        (), "instances that it never moves, like those with the tag htools:pinned", read=texts()
-    )
-    max_moves: int = key(10, "most moves in one plan")
-    max_mib: int = key(262144, "most disk and memory that one plan copies, MiB")
-    moves_per_day: int = key(40, "most moves in a day")
-    mib_per_day: int = key(1048576, "most disk and memory copied in a day, MiB")
-    cool_down_seconds: float = key(
-        86400.0,
-        "how long a moved instance stays, and a node stays up that was powered up or came back",
-    )
-    back_off_seconds: float = key(3600.0, "pause after a failed plan; doubled with each further failure")
-    failures: int = key(3, "failed plans in a row that switch it off")
+    failures: Annotated[int, "failed plans in a row that switch it off"] = 3
 
     def within_hours(self, minute: str) -> bool:
         """Whether a time of day, like ``18:30``, is within ``hours``, the end excluded."""
@@ -86,15 +84,17 @@ class PolicySettings:
 class RebalanceSettings(PolicySettings):
     """The keys of ``[rebalance]``."""
 
-    start: float = key(2.0, "score of a node group at which it acts; lost N+1 redundancy is a reason, too")
-    stop: float = key(1.0, "score at which it stops")
-    min_gain: float = key(0.1, "least improvement of the score by a plan")
-    most_even: bool = key(False, "make the most even plan of hbal --front, instead of the usual one")
-    cheapest_below: float = key(
-        0.0, "make the plan that copies least down to this score; 0: no such score", read=_score
-    )
-    max_copy: int = key(0, "make the best plan that copies at most this, MiB; 0: no limit", read=_mib)
-    price: float = key(0.0, "score for each TiB that a plan copies, as hbal --price; 0: none", read=_score)
+    start: Annotated[
+        float, "score of a node group at which it acts; lost N+1 redundancy is a reason, too"
+    ] = 2.0
+    stop: Annotated[float, "score at which it stops"] = 1.0
+    min_gain: Annotated[float, "least improvement of the score by a plan"] = 0.1
+    most_even: Annotated[bool, "make the most even plan of hbal --front, instead of the usual one"] = False
+    cheapest_below: Annotated[
+        float, _SCORE, "make the plan that copies least down to this score; 0: no such score"
+    ] = 0.0
+    max_copy: Annotated[int, _MIB, "make the best plan that copies at most this, MiB; 0: no limit"] = 0
+    price: Annotated[float, _SCORE, "score for each TiB that a plan copies, as hbal --price; 0: none"] = 0.0
 
     def __post_init__(self) -> None:
         """Check ``stop`` against ``start``. Raises DataError."""
@@ -108,20 +108,23 @@ class RebalanceSettings(PolicySettings):
 class SqueezeSettings(PolicySettings):
     """The keys of ``[squeeze]``. Those about resources and nodes are also options of ``hsqueeze(1)``."""
 
-    max_moves: int = key_with_default(PolicySettings, "max_moves", 50)
-    moves_per_day: int = key_with_default(PolicySettings, "moves_per_day", 200)
-    cool_down_seconds: float = key_with_default(PolicySettings, "cool_down_seconds", 14400.0)
-    minimal_resources: float = key(1.0, "power nodes up if a node has room for fewer standard instances")
-    target_resources: float = key(2.0, "power nodes down only if every other node keeps room for so many")
-    min_nodes: int = key(1, "fewest nodes that a plan powers down")
-    max_nodes: int = key(2, "most nodes that a plan powers down")
-    prefer: tuple[str, ...] = key((), "nodes or node tags: powered down first", read=texts())
-    never: tuple[str, ...] = key((), "nodes or node tags: never powered down", read=texts())
-    allow_drbd: bool = key(False, "power down nodes with DRBD instances as well")
-    allow_all: bool = key(
-        False,
-        "power down nodes with plain or file instances as well; copying stops them",
+    max_moves: _MaxMoves = 50
+    moves_per_day: _MovesPerDay = 200
+    cool_down_seconds: _CoolDown = 14400.0
+    minimal_resources: Annotated[float, "power nodes up if a node has room for fewer standard instances"] = (
+        1.0
     )
+    target_resources: Annotated[float, "power nodes down only if every other node keeps room for so many"] = (
+        2.0
+    )
+    min_nodes: Annotated[int, "fewest nodes that a plan powers down"] = 1
+    max_nodes: Annotated[int, "most nodes that a plan powers down"] = 2
+    prefer: Annotated[tuple[str, ...], "nodes or node tags: powered down first"] = ()
+    never: Annotated[tuple[str, ...], "nodes or node tags: never powered down"] = ()
+    allow_drbd: Annotated[bool, "power down nodes with DRBD instances as well"] = False
+    allow_all: Annotated[
+        bool, "power down nodes with plain or file instances as well; copying stops them"
+    ] = False
 
     @property
     def reserve(self) -> Reserve:
@@ -141,17 +144,17 @@ class SqueezeSettings(PolicySettings):
 class RedistributeSettings(PolicySettings):
     """The keys of ``[redistribute]``. They are also options of ``hregroup(1)``."""
 
-    partial: bool = key(False, "make the possible moves of a group that cannot be repaired completely")
-    disk_moves: bool = key(True, "move instances whose disks have to be copied")
-    allow_plain: bool = key(False, "move instances that have to be stopped for it")
+    partial: Annotated[bool, "make the possible moves of a group that cannot be repaired completely"] = False
+    disk_moves: Annotated[bool, "move instances whose disks have to be copied"] = True
+    allow_plain: Annotated[bool, "move instances that have to be stopped for it"] = False
 
 
 @dataclass(frozen=True, slots=True)
 class RepairSettings(PolicySettings):
     """The keys of ``[repair]``. Its own are also options of ``harep(1)``."""
 
-    hold: int = key_with_default(PolicySettings, "hold", 1)
-    max_moves: int = key_with_default(PolicySettings, "max_moves", 50)
-    moves_per_day: int = key_with_default(PolicySettings, "moves_per_day", 200)
-    migrate_drained: bool = key(True, "a drained node is not lost: mirrored instances migrate off it")
-    shared: bool = key(False, "repair instances on shared storage as well")
+    hold: _Hold = 1
+    max_moves: _MaxMoves = 50
+    moves_per_day: _MovesPerDay = 200
+    migrate_drained: Annotated[bool, "a drained node is not lost: mirrored instances migrate off it"] = True
+    shared: Annotated[bool, "repair instances on shared storage as well"] = False

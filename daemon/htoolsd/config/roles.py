@@ -1,9 +1,9 @@
 """The table ``[roles]`` of the configuration file."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from ganeti_htools.model.errors import DataError
-from htoolsd.config.keys import key
 
 _LARGEST = (1 << 32) - 2  # the largest id of a user or group
 GANETI = ("gnt-masterd",)  # its jobs run the tools; a cluster without this user is no error
@@ -29,10 +29,12 @@ def number_of(entry: str) -> int | None:
 class RoleSettings:
     """The table ``[roles]``. A field for each role, with users and groups (``@GROUP``), by name or number."""
 
-    read: tuple[str, ...] = key(GANETI, "users and @groups that may see everything", read=_entries)
-    decide: tuple[str, ...] = key(
-        (), "users and @groups that may read, decide requests, claim and make plans", read=_entries
-    )
-    act: tuple[str, ...] = key(
-        (), "users and @groups that may do everything; root and the daemon's user always may", read=_entries
-    )
+    read: Annotated[tuple[str, ...], _entries, "users and @groups that may see everything"] = GANETI
+    decide: Annotated[
+        tuple[str, ...], _entries, "users and @groups that may read, decide requests, claim and make plans"
+    ] = ()
+    act: Annotated[
+        tuple[str, ...],
+        _entries,
+        "users and @groups that may do everything; root and the daemon's user always may",
+    ] = ()
