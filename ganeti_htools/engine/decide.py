@@ -13,7 +13,7 @@ from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.allocation.shortage import explain
 from ganeti_htools.engine.allocation.solution import GroupOutcome, Metric
 from ganeti_htools.engine.allocation.wording import outcome_line, solution_line
-from ganeti_htools.engine.redundancy.assessment import assess_for_requests
+from ganeti_htools.engine.redundancy.assessment import assess, excusing
 from ganeti_htools.engine.redundancy.checks import SecondaryCheck
 from ganeti_htools.engine.rules import choice, settling
 from ganeti_htools.engine.rules.pools import NO_POOLS, PoolRoom, lacking, pool_room
@@ -231,7 +231,7 @@ def _secondary(state: State, index: int, options: PlacementOptions, reporter: Re
         raise RequestFailed("Instance already has a secondary")
     primary = int(state.pnode[index])
     everyone = np.ones(len(state.group), np.bool_)
-    assessment = assess_for_requests(state, everyone, options) if options.capacity else None
+    assessment = excusing(assess(state, everyone, options)) if options.capacity else None
     state = settling.without_primary(state, index)
     redundancy = SecondaryCheck(assessment, state) if assessment else None
     group = int(state.group[primary])

@@ -13,7 +13,7 @@ from ganeti_htools.engine.groups.levelling import level
 from ganeti_htools.engine.groups.outcome import RegroupingLimits
 from ganeti_htools.engine.groups.redistribution import redistribute
 from ganeti_htools.engine.groups.rules import RegroupingRules
-from ganeti_htools.engine.redundancy.assessment import assess, assess_for_requests
+from ganeti_htools.engine.redundancy.assessment import assess, excusing
 from ganeti_htools.engine.redundancy.rule import Means, can_be_lost, recover
 from ganeti_htools.engine.rules import placement_rules, placements
 from ganeti_htools.engine.rules.broken_rules import broken_rules
@@ -213,7 +213,7 @@ def test_loss_that_tags_of_the_nodes_instances_make_fatal_refuses_nobody(
 ) -> None:
     state = derive(case[0])
     everyone = np.ones(len(state.group), np.bool_)
-    assessment = assess_for_requests(state, everyone, PlacementOptions())
+    assessment = excusing(assess(state, everyone, PlacementOptions()))
     fragile = assessment.fragile()
     for node in range(len(everyone)):
         here = np.flatnonzero(state.pnode == node).tolist()
@@ -233,7 +233,7 @@ def test_assessment_of_a_new_instance_equals_the_rule(
     cluster, new = case[0], replace(case[1] if with_tags else without_rules(case[1]), forthcoming=False)
     state = derive(cluster, (new,))
     everyone, trial = np.ones(len(state.group), np.bool_), anew(state, new)
-    assessment, asked = assess_for_requests(state, everyone, PlacementOptions()), trial.asked
+    assessment, asked = excusing(assess(state, everyone, PlacementOptions())), trial.asked
     places = np.broadcast_arrays(trial.pnode, trial.snode)
     alike = np.equal(trial.snode, NOWHERE) | (state.group[trial.pnode] == state.group[trial.snode])
     for p, s in np.transpose(places)[(trial.codes == FITS) & alike].tolist():

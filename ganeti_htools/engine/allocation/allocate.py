@@ -13,7 +13,7 @@ from ganeti_htools.engine.allocation.one_node import on_nodes
 from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.allocation.solution import GroupOutcome, Solution
-from ganeti_htools.engine.redundancy.assessment import assess_for_requests
+from ganeti_htools.engine.redundancy.assessment import assess, excusing
 from ganeti_htools.engine.redundancy.checks import Check
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.model.columns import Bools, Ints, sorted_unique
@@ -115,7 +115,7 @@ def in_group(
     reporter.starting(state, asked, scope)
     reporter.trying(group, nodes)
     check_networks(state, group, asked, nodes, reporter)
-    redundancy = assess_for_requests(state, scope, options) if options.capacity else None
+    redundancy = excusing(assess(state, scope, options)) if options.capacity else None
     return GroupOutcome(group, in_scope(state, asked, count, nodes, scope, options, redundancy, reporter))
 
 
@@ -133,7 +133,7 @@ def in_groups(
     """
     everyone = np.ones(len(state.group), np.bool_)
     reporter.starting(state, asked, everyone)
-    redundancy = assess_for_requests(state, everyone, options) if options.capacity else None
+    redundancy = excusing(assess(state, everyone, options)) if options.capacity else None
     skipped, tried = [], []
     for group, nodes in by_group(state, groups, options, reporter):
         if lacks_network(state, group, asked):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ganeti_htools.engine.redundancy.assessment import Assessment, assess_for_requests
+from ganeti_htools.engine.redundancy.assessment import Assessment, assess, excusing
 from ganeti_htools.engine.redundancy.bounds import RedundancyBounds
 from ganeti_htools.engine.redundancy.rule import recover
 from ganeti_htools.engine.rules import node_rules, placement_rules
@@ -23,7 +23,7 @@ def redundancy_remark(state: State, asked: RequestedInstance, nodes: Ints, optio
 
     Also names the instances that would not come back, and tells whether that is so without the new one.
     """
-    redundancy = assess_for_requests(state, np.ones(len(state.group), np.bool_), options)
+    redundancy = excusing(assess(state, np.ones(len(state.group), np.bool_), options))
     broken = np.flatnonzero(redundancy.fragile())
     if len(broken):
         return _broken_now(redundancy, broken)

@@ -8,7 +8,7 @@ import numpy as np
 from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.solution import Solution
 from ganeti_htools.engine.redundancy import health as redundancy_health
-from ganeti_htools.engine.redundancy.assessment import Assessment, assess_for_requests
+from ganeti_htools.engine.redundancy.assessment import Assessment, assess, excusing
 from ganeti_htools.engine.redundancy.cache import LossCache
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.pools import NO_POOLS, PoolRoom, pool_room
@@ -41,14 +41,14 @@ class AllocationScope:
     def assess(self, state: State) -> Assessment:
         """Assess the redundancy of all nodes."""
         everyone = np.ones(len(state.group), np.bool_)
-        return assess_for_requests(state, everyone, self.options, self.ignored, self.cache)
+        return excusing(assess(state, everyone, self.options, self.ignored, self.cache))
 
 
 def bad_groups(state: State, options: PlacementOptions) -> Bools:
     """The groups (by row) in which some node cannot be lost."""
     groups = range(len(state.cluster.groups))
     return np.array(
-        [not assess_for_requests(state, state.group == row, options).holds() for row in groups], np.bool_
+        [not excusing(assess(state, state.group == row, options)).holds() for row in groups], np.bool_
     )
 
 

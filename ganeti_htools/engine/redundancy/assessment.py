@@ -243,24 +243,18 @@ def assess(
     return Assessment(bounds(state, scope, checked), cache or LossCache())
 
 
-def assess_for_requests(
-    state: State,
-    scope: Bools,
-    options: PlacementOptions,
-    spared: Bools | None = None,
-    cache: LossCache | None = None,
-) -> Assessment:
-    """Assess as :func:`assess`, so that rules of a few instances do not refuse all requests.
+def excusing(found: Assessment) -> Assessment:
+    """Return the assessment for requests: rules of a few instances do not refuse all of them.
 
     A loss that is fatal already, and would not be without the rules of the node's instances, refuses nobody:
     these instances are excused, that is, judged without their rules.
     """
-    found = assess(state, scope, options, spared, cache)
+    state, scope = found.state, found.bounds.scope
     excused = [row for node in found.fatal_by_rules() for row in _excused(state, node, scope)]
     if not excused:
         return found
-    excusing = placement_rules.without_rules(state, excused)
-    return replace(found, bounds=bounds(excusing, scope, found.bounds.checked))
+    without = placement_rules.without_rules(state, excused)
+    return replace(found, bounds=bounds(without, scope, found.bounds.checked))
 
 
 def _excused(state: State, node: int, scope: Bools) -> frozenset[int]:
