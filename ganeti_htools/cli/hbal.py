@@ -34,7 +34,7 @@ from ganeti_htools.planning import view
 from ganeti_htools.planning.balancing import hbal as planning
 from ganeti_htools.planning.balancing.hbal import BalancingPlan, GroupPlan, HbalOptions
 from ganeti_htools.planning.balancing.node_groups import NoGroupError
-from ganeti_htools.planning.jobsets import BalancingMove, jobsets
+from ganeti_htools.planning.jobsets import PlannedMove, jobsets
 from ganeti_htools.sources.source import Reading
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def _plan(before: Before, options: HbalOptions, answer: Callable[[], Any], tell:
     tell("Repairing broken rules..." if options.repair_rules else "Trying to minimize the CV...")
     found, lines = answer(), StepLines(before.state, before.scope)
 
-    def on_move(move: BalancingMove) -> None:
+    def on_move(move: PlannedMove) -> None:
         tell(lines.line(move))
 
     group = before.state, before.group, before.scope, options

@@ -94,14 +94,14 @@ def _evacuated(request: Request, decision: Decision) -> tuple[str, Any]:
     if isinstance(request, Relocate):
         return "success", state.names(evacuation.moved[0].nodes[-1:])
     moved = [
-        [rows[each.instance].name, state.cluster.groups[each.group].name, state.names(each.nodes)]
+        [rows[each.instance].name, state.group_name(each.nodes[0]), state.names(each.nodes)]
         for each in evacuation.moved
     ]
     failed = [[rows[index].name, reason] for index, reason in evacuation.failed]
     jobs = [_job(state, rows[each.instance], each.parts) for each in evacuation.moved]
     info = f"{len(failed)} instances failed to move and {len(moved)} were moved successfully"
     if evacuation.left:
-        groups = {each.instance: state.cluster.groups[each.group].name for each in evacuation.moved}
+        groups = {each.instance: state.group_name(each.nodes[0]) for each in evacuation.moved}
         left = [f"{rows[index].name} to {groups[index]} ({why})" for index, why in evacuation.left]
         info += f"; {len(left)} left their group: {', '.join(left)}"
     return info, [moved, failed, jobs]

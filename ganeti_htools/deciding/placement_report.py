@@ -8,7 +8,7 @@ import numpy as np
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.explaining.possible_moves import possible_moves
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.columns import NOWHERE
+from ganeti_htools.model.columns import existing
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.planning import view
 from ganeti_htools.planning.view import View
@@ -51,7 +51,7 @@ def placement_report(cluster: Cluster, name: str) -> PlacementReport:
     place = int(state.pnode[row]), int(state.snode[row])
 
     def nodes(pnode: int, snode: int) -> list[str]:
-        return state.names(node for node in (pnode, snode) if node != NOWHERE)
+        return state.names(existing(pnode, snode))
 
     fit = [
         OtherPlacement(nodes(*move.kind.nodes(*place, move.node)), move.place.score)

@@ -63,7 +63,7 @@ def summarize(request: wanted.Request, outcome: Decision | RequestFailed) -> Dec
         places = [each.nodes for each in result if each.nodes]
         failed = [f"{each.instance}: {each.info}" for each in result if not each.nodes]
         score = result[-1].metric if result else None
-    groups = {state.cluster.groups[state.group[row]].name: None for nodes in places for row in nodes[:1]}
+    groups = {state.group_name(row): None for nodes in places for row in nodes[:1]}
     return DecisionSummary(
         kind,
         names,

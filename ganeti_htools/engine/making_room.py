@@ -18,7 +18,7 @@ import numpy as np
 from ganeti_htools.engine.allocation import allocate
 from ganeti_htools.engine.allocation.exclusive_storage import is_dedicated
 from ganeti_htools.engine.allocation.shortage import arrivals
-from ganeti_htools.engine.balancing.balance import Step, candidates
+from ganeti_htools.engine.balancing.balance import candidates
 from ganeti_htools.engine.balancing.instance_moves import InstanceMove, moves_of
 from ganeti_htools.engine.decide import PlacedInstance, place, refused_everywhere
 from ganeti_htools.engine.rules import choice, instance_policy, node_rules, placement_rules, settling
@@ -28,6 +28,7 @@ from ganeti_htools.engine.rules.pools import PoolRoom, lacking, pool_room
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints, of_unit, sorted_unique
 from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.moves import Move
 from ganeti_htools.model.options import BalancingOptions, PlacementOptions
 from ganeti_htools.model.request import Allocate
 from ganeti_htools.model.state import RequestedInstance, State
@@ -70,7 +71,7 @@ class MadeRoom:
 
     refusal: str
     after: State
-    steps: tuple[Step, ...] = ()
+    steps: tuple[Move, ...] = ()
     placed: PlacedInstance | None = None
     volume: int = 0
     searched: int = 0
@@ -91,7 +92,7 @@ class _Way:
     """
 
     state: State
-    steps: tuple[Step, ...]
+    steps: tuple[Move, ...]
     volume: int
     departures: Floats
 
@@ -376,8 +377,7 @@ class _Search:
                 if self.newcomer.fewest(hopeful) > left:
                     return
             if self.newcomer.fewest(departures) <= left:
-                places = int(one.pnode[0]), int(one.snode[0])
-                step = Step(move.index, move.kind, int(nodes[at]), *places, float(scores[at]))
+                step = Move(move.index, move.kind.parts(int(nodes[at])), one.nodes, float(scores[at]))
                 yield _Way(state, (*way.steps, step), way.volume + move.volume, departures)
 
     def departures(self, state: State, nodes: Ints) -> Floats:

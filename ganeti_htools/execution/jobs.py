@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ganeti_htools.luxi import opcodes
 from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.model.cluster import Instance
-from ganeti_htools.model.moves import NamedMove, NamedStep
+from ganeti_htools.model.moves import NamedMove
 
 
 class JobVerdict(NamedTuple):
@@ -44,7 +44,7 @@ class Job:
     title: str
     opcodes: tuple[Opcode, ...]
     commands: tuple[str, ...]
-    step: NamedStep | NamedMove | None = None
+    step: NamedMove | None = None
     nodes: tuple[str, ...] = ()
     standing: str = ""
     otherwise: str = ""
@@ -69,19 +69,11 @@ class Job:
 Jobsets = Sequence[Sequence[Job]]
 
 
-def opcodes_of(step: NamedStep, forthcoming: bool) -> tuple[Opcode, ...]:
-    """Return the opcodes of a step, as Ganeti's htools submit them (``Cluster.Utils.iMoveToJob``).
+def opcodes_of(move: NamedMove, forthcoming: bool) -> tuple[Opcode, ...]:
+    """Return the opcodes of a move, as Ganeti's htools submit them (``Cluster.Utils.iMoveToJob``).
 
     A ``forthcoming`` instance is failed over, any other instance is migrated.
     """
-    return tuple(
-        opcodes.opcode_of(operation, step.instance, step.node or "", forthcoming)
-        for operation in step.kind.operations
-    )
-
-
-def opcodes_of_group_move(move: NamedMove, forthcoming: bool) -> tuple[Opcode, ...]:
-    """Return the opcodes of a move between node groups, as an iallocator gives them to Ganeti."""
     return tuple(
         opcodes.opcode_of(operation, move.instance, node or "", forthcoming) for operation, node in move.parts
     )

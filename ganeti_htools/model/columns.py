@@ -48,6 +48,11 @@ AMOUNT_LIMITS = ("least", "most", "step")
 NOWHERE = -1  # the row that stands for "no node" or "no instance"
 
 
+def existing(*nodes: int) -> tuple[int, ...]:
+    """Return the nodes (rows) that are not NOWHERE."""
+    return tuple(int(node) for node in nodes if node != NOWHERE)
+
+
 class Columns(NamedTuple):
     """Figures of nodes, one array per figure; all arrays broadcast against each other.
 

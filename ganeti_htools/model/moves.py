@@ -121,6 +121,10 @@ class MoveKind(Enum):
         transfers = self.transfers(primary, secondary, None)
         return next((source for operation, source, _ in transfers if operation is _REPLACE), None)
 
+    def parts(self, node: int) -> "tuple[MovePart, ...]":
+        """Return its operations on an instance that gets a new node (row)."""
+        return tuple(MovePart(each, node if each.takes_node else NOWHERE) for each in self.operations)
+
     def migrations(self, primary: Node, secondary: Node, new: Node) -> list[tuple[Node, Node]]:
         """From where to where the instance itself goes, in order."""
         transfers = self.transfers(primary, secondary, new)
@@ -130,7 +134,7 @@ class MoveKind(Enum):
 KINDS = {mirror: tuple(kind for kind in MoveKind if kind.mirror is mirror) for mirror in MirrorType}
 RANK = {kind: rank for rank, kind in enumerate(MoveKind)}
 
-_TITLES = {kind.operations: kind.value for kind in MoveKind}
+_KINDS = {kind.operations: kind for kind in MoveKind}
 _BOTH = "replace both nodes"
 
 
@@ -145,14 +149,16 @@ def as_carried_out(words: str, commands: Iterable[str]) -> str:
 
 
 TITLES = frozenset(
-    as_carried_out(title, commands) for title in (*_TITLES.values(), _BOTH) for commands in ((), ("migrate",))
+    as_carried_out(title, commands)
+    for title in (*(kind.value for kind in MoveKind), _BOTH)
+    for commands in ((), ("migrate",))
 )
 
 
 def title_of(operations: Iterable[Operation]) -> str:
     """Return the title of a sequence of operations on one instance."""
-    title: str = _TITLES.get(tuple(operations), _BOTH)
-    return title
+    kind = _KINDS.get(tuple(operations))
+    return _BOTH if kind is None else str(kind.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +170,41 @@ class MovePart:
 
 
 @dataclass(frozen=True, slots=True)
+class Move:
+    """A move of an instance by rows: its parts, and the nodes afterwards, primary first.
+
+    ``score`` is the score afterwards in a balancing plan. ``with_next``: the next move is that of another
+    member of the instance's set, within the same jobset.
+    """
+
+    instance: int
+    parts: tuple[MovePart, ...]
+    nodes: tuple[int, ...]
+    score: float = 0.0
+    with_next: bool = False
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        """The operations in order."""
+        return tuple(part.operation for part in self.parts)
+
+    @property
+    def kind(self) -> MoveKind:
+        """The kind of move, in a balancing plan."""
+        return _KINDS[self.operations]
+
+    @property
+    def node(self) -> int:
+        """The node of a balancing plan's move that is new to the instance; NOWHERE if none is."""
+        return next((part.node for part in self.parts if part.operation.takes_node), NOWHERE)
+
+
+@dataclass(frozen=True, slots=True)
 class NamedMove:
-    """A move between node groups by name, valid on any state of the cluster.
+    """A move by name, valid on any state of the cluster.
 
     ``title`` is one of TITLES. ``parts`` are the operations, each with its new node if it takes one. ``was``
-    and ``now`` are the nodes before and after the move, primary first. ``with_next`` is as in
-    :class:`NamedStep`.
+    and ``now`` are the nodes before and after the move, primary first. The rest is as in :class:`Move`.
     """
 
     instance: str
@@ -177,27 +212,30 @@ class NamedMove:
     parts: tuple[tuple[Operation, str | None], ...]
     was: tuple[str, ...]
     now: tuple[str, ...]
+    score: float = 0.0
     with_next: bool = False
 
-
-@dataclass(frozen=True, slots=True)
-class NamedStep:
-    """A step of a balancing plan by name, valid on any state of the cluster.
-
-    ``node`` is the new node, None if the kind of move takes none. ``was`` and ``now`` are the nodes before
-    and after the step, primary first. ``with_next``: the next step moves another member of the instance's
-    set, within the same jobset.
-    """
-
-    instance: str
-    kind: MoveKind
-    node: str | None
-    was: tuple[str, ...]
-    now: tuple[str, ...]
-    with_next: bool = False
+    @classmethod
+    def of(
+        cls,
+        instance: str,
+        kind: MoveKind,
+        node: str | None,
+        was: tuple[str, ...],
+        now: tuple[str, ...],
+        score: float = 0.0,
+        with_next: bool = False,
+    ) -> "NamedMove":
+        """Make a move of a kind to a new node, None if the kind takes none."""
+        parts = tuple((each, node if each.takes_node else None) for each in kind.operations)
+        return cls(instance, kind.value, parts, was, now, score, with_next)
 
     @property
-    def title(self) -> str:
-        """Name of the kind of move."""
-        title: str = self.kind.value
-        return title
+    def kind(self) -> MoveKind:
+        """The kind of move, in a balancing plan."""
+        return MoveKind(self.title)
+
+    @property
+    def node(self) -> str | None:
+        """The node of a balancing plan's move that is new to the instance; None if none is."""
+        return next((node for _, node in self.parts if node is not None), None)

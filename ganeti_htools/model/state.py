@@ -13,7 +13,7 @@ import numpy as np
 
 from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Cluster, Disk, Instance, Node
-from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints, by_unit
+from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints, by_unit, existing
 from ganeti_htools.model.disk_defaults import with_disk_defaults
 from ganeti_htools.model.figures import Figures
 from ganeti_htools.model.node_reservations import node_reservations
@@ -281,6 +281,15 @@ class State:
     def condition(self, node: int) -> str:
         """Return the word for why a node takes no instances; options may count it as offline."""
         return self.cluster.nodes[node].condition or ("offline" if self.columns.offline[node] else "")
+
+    def nodes_of(self, index: int) -> tuple[int, ...]:
+        """Return the nodes (rows) of an instance, primary first."""
+        return existing(self.pnode[index], self.snode[index])
+
+    def group_name(self, node: int) -> str:
+        """Return the name of the group of a node (row)."""
+        group: str = self.cluster.groups[self.group[node]].name
+        return group
 
     def names(self, rows: Iterable[int]) -> list[str]:
         """Return the names of node rows."""

@@ -1,13 +1,12 @@
 """The section of a page about the moves of a plan."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from ganeti_htools.model.wording import counted, size
 from ganeti_htools.pages.markup import Markup, element, join, section, table
 from ganeti_htools.planning.jobsets import PlannedMove
 
-Jobsets = Sequence[Sequence[PlannedMove[Any]]]
+Jobsets = Sequence[Sequence[PlannedMove]]
 
 
 def moves(jobsets: Jobsets) -> Markup:

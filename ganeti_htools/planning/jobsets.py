@@ -4,25 +4,21 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from shlex import quote
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
-from ganeti_htools.engine.balancing.balance import Step
-from ganeti_htools.engine.balancing.recheck import named
-from ganeti_htools.engine.balancing.traffic import copied_by, copied_by_unit
+from ganeti_htools.engine.moving.named_moves import named_move
+from ganeti_htools.engine.moving.traffic import copied_by, copied_by_unit
 from ganeti_htools.execution.jobs import Job, opcodes_of
-from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.model.cluster import Instance, common_suffix
-from ganeti_htools.model.columns import NOWHERE
-from ganeti_htools.model.moves import RANK, NamedMove, NamedStep, Operation, as_carried_out
+from ganeti_htools.model.moves import RANK, Move, NamedMove, Operation, as_carried_out
 from ganeti_htools.model.state import State
 
-S = TypeVar("S")
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedMove(Generic[S]):
-    """A move by short names (without the domain that all names share); ``step`` is the move itself.
+class PlannedMove:
+    """A move by rows, by name as ``step``, and by short names (without the domain that all names share).
 
     * ``was``, ``now``: nodes before and after, primary first.
     * ``summary``: operations, for example ``r:node2 f``.
@@ -31,7 +27,8 @@ class PlannedMove(Generic[S]):
     * ``units``: MiB of disk by storage unit, where nodes report units.
     """
 
-    step: S
+    move: Move
+    step: NamedMove
     instance: str
     was: tuple[str, ...]
     now: tuple[str, ...]
@@ -52,14 +49,11 @@ class PlannedMove(Generic[S]):
         return tuple(f"gnt-instance {command}" for command in self.commands)
 
 
-BalancingMove = PlannedMove[Step]
-
-
 class Names:
     """Short names of nodes and instances, and the places of instances while a plan is named move by move.
 
-    ``places`` has the rows of each instance's nodes, NOWHERE for a missing secondary. With
-    ``whole_instances`` instances keep their full names.
+    ``places`` has the rows of each instance's nodes. With ``whole_instances`` instances keep their full
+    names.
     """
 
     def __init__(self, state: State, whole_instances: bool = False) -> None:
@@ -67,40 +61,39 @@ class Names:
         cut = "" if whole_instances else suffix
         self.nodes = [node.name.removesuffix(suffix) for node in state.cluster.nodes]
         self.instances = [instance.name.removesuffix(cut) for instance in state.cluster.instances]
-        self._rows, self._units = state.cluster.instances, state.units
-        self.places: list[tuple[int, ...]] = list(
-            zip(state.pnode.tolist(), state.snode.tolist(), strict=True)
+        self._state = state
+        self.places = [state.nodes_of(row) for row in range(len(state.pnode))]
+
+    def move(self, move: Move) -> PlannedMove:
+        """Name the next move of a plan. Moves come in the order of the plan."""
+        state, row, name = (
+            self._state,
+            self._state.cluster.instances[move.instance],
+            self.instances[move.instance],
         )
-
-    def move(self, step: Step) -> BalancingMove:
-        """Name the next step of a balancing plan. Steps come in the order of the plan."""
-        parts = [(operation, step.node) for operation in step.kind.operations]
-        return self.planned(step, step.instance, (step.pnode, step.snode), parts)
-
-    def planned(
-        self, step: S, instance: int, now: tuple[int, ...], parts: Sequence[tuple[Operation, int]]
-    ) -> PlannedMove[S]:
-        """Name the next move of an instance.
-
-        ``now`` has the rows of its nodes after the move, ``parts`` its operations, each with the row of the
-        new node if it takes one.
-        """
-        row, name = self._rows[instance], self.instances[instance]
-        was, self.places[instance] = self.places[instance], now
-        operations = [operation for operation, _ in parts]
-        new = [self.nodes[node] if operation.takes_node else "" for operation, node in parts]
-        summary = " ".join(map(abbreviation, operations, new))
+        was, self.places[move.instance] = self.places[move.instance], move.nodes
+        new = [self.nodes[part.node] if part.operation.takes_node else "" for part in move.parts]
+        summary = " ".join(map(abbreviation, move.operations, new))
         commands = tuple(
-            command(operation, row, name, node) for operation, node in zip(operations, new, strict=True)
+            command(operation, row, name, node) for operation, node in zip(move.operations, new, strict=True)
         )
-        disk, memory = copied_by(operations, row)
-        units = copied_by_unit(operations, row, self._units)
+        disk, memory = copied_by(move.operations, row)
+        units = copied_by_unit(move.operations, row, state.units)
         return PlannedMove(
-            step, name, self._named(was), self._named(now), summary, commands, disk, memory, units
+            move,
+            named_move(state, move, was),
+            name,
+            self._named(was),
+            self._named(move.nodes),
+            summary,
+            commands,
+            disk,
+            memory,
+            units,
         )
 
     def _named(self, nodes: tuple[int, ...]) -> tuple[str, ...]:
-        return tuple(self.nodes[node] for node in nodes if node != NOWHERE)
+        return tuple(self.nodes[node] for node in nodes)
 
 
 def abbreviation(operation: Operation, new: str) -> str:
@@ -122,15 +115,15 @@ def command(operation: Operation, row: Instance, name: str, new: str) -> str:
     return f"{verb} -f -n {new} {name}" if operation.takes_node else f"{verb} -f {name}"
 
 
-def cost_of(sets: Sequence[Sequence[BalancingMove]]) -> dict[str, Any]:
+def cost_of(sets: Sequence[Sequence[PlannedMove]]) -> dict[str, Any]:
     """Add up what the moves of a balancing plan cost, as JSON."""
     moves = [move for jobs in sets for move in jobs]
-    kinds = sorted(moves, key=lambda move: RANK[move.step.kind])
-    names = Counter(as_carried_out(move.step.kind.plural, move.commands) for move in kinds)
+    kinds = sorted(moves, key=lambda move: RANK[move.move.kind])
+    names = Counter(as_carried_out(move.move.kind.plural, move.commands) for move in kinds)
     return cost(names, moves, len(sets))
 
 
-def cost(kinds: Mapping[str, int], moves: Sequence[PlannedMove[Any]], sets: int) -> dict[str, Any]:
+def cost(kinds: Mapping[str, int], moves: Sequence[PlannedMove], sets: int) -> dict[str, Any]:
     """Add up what moves cost, as JSON. ``kinds`` counts the moves by kind, ``sets`` the jobsets."""
     units = sorted({unit for move in moves for unit in move.units})
     by_unit = {unit: sum(move.units.get(unit, 0) for move in moves) for unit in units}
@@ -143,12 +136,12 @@ def cost(kinds: Mapping[str, int], moves: Sequence[PlannedMove[Any]], sets: int)
     }
 
 
-def jobsets(moves: Sequence[PlannedMove[S]]) -> list[list[PlannedMove[S]]]:
+def jobsets(moves: Sequence[PlannedMove]) -> list[list[PlannedMove]]:
     """Sort moves into sets that can run at the same time, in order. Sets are filled from the last move on.
 
     Instances that move together have nodes in common, and are in one jobset all the same.
     """
-    sets: list[list[PlannedMove[S]]] = []
+    sets: list[list[PlannedMove]] = []
     busy: set[str] = set()
     for unit in reversed(units(moves, lambda move: move.step)):
         nodes = set[str]().union(*(move.nodes for move in unit))
@@ -160,7 +153,7 @@ def jobsets(moves: Sequence[PlannedMove[S]]) -> list[list[PlannedMove[S]]]:
     return sets
 
 
-def units(items: Iterable[T], step_of: Callable[[T], Any]) -> list[list[T]]:
+def units(items: Iterable[T], step_of: Callable[[T], NamedMove | None]) -> list[list[T]]:
     """Group items, each with a step: those whose instances move together, and each other item by itself."""
     found, joined = list[list[T]](), False
     for item in items:
@@ -169,23 +162,16 @@ def units(items: Iterable[T], step_of: Callable[[T], Any]) -> list[list[T]]:
         else:
             found.append([item])
         step = step_of(item)
-        joined = isinstance(step, Step | NamedStep | NamedMove) and step.with_next
+        joined = step is not None and step.with_next
     return found
 
 
-def jobs_of(state: State, sets: Sequence[Sequence[BalancingMove]]) -> list[list[Job]]:
+def jobs_of(state: State, sets: Sequence[Sequence[PlannedMove]]) -> list[list[Job]]:
     """Make the jobs of moves that start from a state, in the same sets."""
-    steps = named(state, [move.step for moves in sets for move in moves])
 
-    def job(move: BalancingMove) -> Job:
-        step = next(steps)
-        opcodes = opcodes_of(step, state.cluster.instances[move.step.instance].forthcoming)
-        return job_of(move, opcodes, step)
+    def job(move: PlannedMove) -> Job:
+        title = f"{move.instance}: {':'.join(move.was)} => {':'.join(move.now)}"
+        forthcoming = state.cluster.instances[move.move.instance].forthcoming
+        return Job(title, opcodes_of(move.step, forthcoming), move.shell_commands, move.step)
 
     return [[job(move) for move in moves] for moves in sets]
-
-
-def job_of(move: PlannedMove[Any], opcodes: tuple[Opcode, ...], step: NamedStep | NamedMove) -> Job:
-    """Make the job of a move."""
-    title = f"{move.instance}: {':'.join(move.was)} => {':'.join(move.now)}"
-    return Job(title, opcodes, move.shell_commands, step)

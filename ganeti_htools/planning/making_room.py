@@ -17,13 +17,12 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import NOWHERE, sorted_unique
 from ganeti_htools.model.errors import DataError, RequestFailed
 from ganeti_htools.model.ignored_tags import request_without_ignored
-from ganeti_htools.model.moves import NamedStep
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.request import Allocate
 from ganeti_htools.model.state import State
 from ganeti_htools.model.wording import counted
 from ganeti_htools.planning import steps, view
-from ganeti_htools.planning.jobsets import BalancingMove, Names, cost_of, jobs_of, jobsets
+from ganeti_htools.planning.jobsets import Names, PlannedMove, cost_of, jobs_of, jobsets
 from ganeti_htools.planning.plan import Progress, Tool, ToolOptions, ToolPlan
 from ganeti_htools.planning.view import View
 
@@ -75,7 +74,7 @@ class RoomPlan(ToolPlan[MakeRoomOptions]):
         return self.state.names(self.room.placed.nodes) if self.room.placed else []
 
     @cached_property
-    def moves(self) -> Sequence[BalancingMove]:
+    def moves(self) -> Sequence[PlannedMove]:
         """The moves by name."""
         return list(map(Names(self.state).move, self.room.steps))
 
@@ -87,9 +86,9 @@ class RoomPlan(ToolPlan[MakeRoomOptions]):
     @property
     def groups(self) -> tuple[str, ...]:
         """Names of the groups of the moves and of the new instance."""
-        nodes = [node for step in self.room.steps for node in (step.pnode, step.snode)]
+        nodes = [node for step in self.room.steps for node in step.nodes]
         nodes += self.room.placed.nodes if self.room.placed else ()
-        rows = sorted_unique(self.state.group[[node for node in nodes if node != NOWHERE]]).tolist()
+        rows = sorted_unique(self.state.group[nodes]).tolist()
         return tuple(self.state.cluster.groups[row].name for row in rows)
 
     def score(self) -> dict[str, float]:
@@ -108,7 +107,9 @@ class RoomPlan(ToolPlan[MakeRoomOptions]):
             "refusal": self.room.refusal or None,
             "steps": [
                 {**step, "mib": move.disk + move.memory, "commands": list(move.shell_commands)}
-                for step, move in zip(steps.to_json(self.state, self.room.steps), self.moves, strict=True)
+                for step, move in zip(
+                    steps.to_json(move.step for move in self.moves), self.moves, strict=True
+                )
             ],
             "nodes": self.nodes,
             "mib": self.room.volume,
@@ -153,7 +154,7 @@ class RoomPlan(ToolPlan[MakeRoomOptions]):
             for row, group in zip(state.cluster.instances, state.group[state.pnode], strict=True)
         }
         for step in (job.step for job in jobs):
-            if isinstance(step, NamedStep):
+            if step is not None:
                 scope = state.group == homes.get(step.instance, NOWHERE)
                 why = obstacle(after, scope, [step], making_room.balancing(placement), movable)
                 if why is not None:

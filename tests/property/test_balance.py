@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganeti_htools.engine.balancing.balance import Step, score_of, stepwise
+from ganeti_htools.engine.balancing.balance import score_of, stepwise
 from ganeti_htools.engine.squeezing.power_group import TO_THE_END
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import Move
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 from tests.property.narrow import cases
@@ -27,7 +28,7 @@ KINDS = (
 OPTIONS = BalancingOptions(min_gain=0.0, min_gain_limit=0.0)
 
 
-def one_by_one(state: State) -> Iterator[Step]:
+def one_by_one(state: State) -> Iterator[Move]:
     """Each step by a search of its own, in place."""
     scope = np.ones(len(state.group), np.bool_)
     while found := list(islice(stepwise(state, scope, OPTIONS), 1)):

@@ -55,7 +55,7 @@ def test_a_group_is_emptied_and_no_other_gets_worse(described: Cluster, plain: b
         if not residents(state, group):
             assert not residents(after.state, group)
     for move in moves:
-        assert before.diagnosis(move.group).good
+        assert before.diagnosis(int(state.group[move.nodes[0]])).good
     assert {each.group for each in outcome.possible}.isdisjoint(group for group, _ in outcome.failed)
     assert bool(outcome.done) == bool(outcome.possible)
 
@@ -86,7 +86,7 @@ def test_the_reserve_stays_free(described: Cluster, reserve: float) -> None:
     rules = rules_of(state)
     outcome = emptied(state, rules, reserve=reserve)
     after = Regrouping(outcome.after.state, rules)
-    for group in {move.group for move in outcome.after.moved}:
+    for group in {int(state.group[move.nodes[0]]) for move in outcome.after.moved}:
         assert after.has_room(group, 3 if reserve == 3 else int(np.ceil(reserve)))
 
 

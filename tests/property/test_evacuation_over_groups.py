@@ -9,13 +9,14 @@ import pytest
 
 from ganeti_htools.backends import iallocator
 from ganeti_htools.engine.allocation.allocate import lacks_network
-from ganeti_htools.engine.allocation.evacuate import Evacuation, MovedInstance, evacuate_nodes, nodes_to_leave
+from ganeti_htools.engine.allocation.evacuate import Evacuation, evacuate_nodes, nodes_to_leave
 from ganeti_htools.engine.allocation.move_parts import carry_out
 from ganeti_htools.engine.groups.evacuation import evacuate_over_groups
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.rules import RegroupingRules
 from ganeti_htools.model.columns import Columns
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import Move
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.request import NodeEvacuate
 from ganeti_htools.model.state import State
@@ -72,7 +73,7 @@ def asked(seed: int) -> tuple[State, list[int], EvacMode]:
     return derive(crowded), [names[name] for name in message.request.instances], EvacMode(mode)
 
 
-def retraced(state: State, moves: tuple[MovedInstance, ...]) -> State:
+def retraced(state: State, moves: tuple[Move, ...]) -> State:
     """The state after the parts of these moves, one after the other."""
     state = state.copy()
     for moved in moves:
@@ -98,7 +99,7 @@ def checked(state: State, rows: list[int], mode: EvacMode, result: Evacuation) -
     groups = state.cluster.groups
     closed = set(state.group[nodes_to_leave(state, rows, mode)].tolist())
     for moved in elsewhere:
-        target, home = moved.group, int(state.group[state.pnode[moved.instance]])
+        target, home = state.group[[moved.nodes[0], state.pnode[moved.instance]]].tolist()
         assert {int(state.group[row]) for row in moved.nodes} == {target}
         assert target not in closed
         assert groups[target].alloc_policy is not AllocPolicy.UNALLOCABLE

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ganeti_htools.engine.balancing.front import front, spread
-from ganeti_htools.engine.balancing.recheck import named, obstacle
+from ganeti_htools.engine.balancing.recheck import obstacle
 from ganeti_htools.engine.balancing.replay import DIGITS, RatedPlan
+from ganeti_htools.engine.moving.named_moves import named
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.options import BalancingOptions, CopyingOptions
 from ganeti_htools.model.state import State

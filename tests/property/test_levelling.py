@@ -53,9 +53,10 @@ def test_the_score_drops_and_no_group_gets_worse(described: Cluster, plain: bool
     for group in groups_of(state):
         assert not after.diagnosis(group).worse_than(before.diagnosis(group))
     for move in moves:
-        assert after.diagnosis(move.group).good
-        assert not before.last_resort(move.group)
-        assert before.group_of(move.instance) != move.group
+        target = after.group_of(move.instance)
+        assert after.diagnosis(target).good
+        assert not before.last_resort(target)
+        assert before.group_of(move.instance) != target
 
 
 @settings(max_examples=15)

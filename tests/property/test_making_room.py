@@ -13,9 +13,9 @@ from ganeti_htools.engine import making_room
 from ganeti_htools.engine.balancing.balance import allowed, candidates
 from ganeti_htools.engine.balancing.batches import batches_of
 from ganeti_htools.engine.balancing.relocate import try_move
-from ganeti_htools.engine.balancing.traffic import copied
 from ganeti_htools.engine.decide import decide
 from ganeti_htools.engine.making_room import MadeRoom, RoomLimits, make_room
+from ganeti_htools.engine.moving.traffic import copied
 from ganeti_htools.engine.rules import placement_rules, settling
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance
@@ -148,11 +148,8 @@ def test_descent_makes_room_by_possible_moves(seed: int) -> None:
         return
     now = state
     for step in made.steps:
-        reached = {
-            (int(each.pnode[step.instance]), int(each.snode[step.instance])): each
-            for each, _ in moves(now, BalancingOptions())
-        }
-        now = reached[step.pnode, step.snode]
+        reached = {each.nodes_of(step.instance): each for each, _ in moves(now, BalancingOptions())}
+        now = reached[step.nodes]
     assert now.pnode.tolist() == made.after.pnode.tolist()
     assert fits(now, request, options)
     best = cheapest(state, request, options)

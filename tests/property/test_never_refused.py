@@ -13,8 +13,8 @@ from ganeti_htools.backends import iallocator
 from ganeti_htools.deciding.decision import state_for
 from ganeti_htools.engine.allocation.evacuate import Evacuation
 from ganeti_htools.engine.balancing.balance import rebalance
-from ganeti_htools.engine.balancing.recheck import named
 from ganeti_htools.engine.decide import decide
+from ganeti_htools.engine.moving.named_moves import named
 from ganeti_htools.execution.jobs import opcodes_of
 from ganeti_htools.luxi import opcodes
 from ganeti_htools.model.cluster import Cluster, Instance

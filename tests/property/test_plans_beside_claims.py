@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ganeti_htools.engine.balancing import recheck
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.moves import NamedStep
+from ganeti_htools.model.moves import NamedMove
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.planning import view
 from ganeti_htools.planning.balancing import hbal
@@ -44,6 +44,6 @@ def test_rest_of_plan_fits_after_every_jobset(seed: int) -> None:
     now, everywhere = before.copy(), np.ones(len(before.group), np.bool_)
     for number, jobs in enumerate(proposal.jobs):
         assert check(reported(before, now), proposal.jobs[number:], number).obstacle is None
-        steps = [job.step for job in jobs if isinstance(job.step, NamedStep)]
+        steps = [job.step for job in jobs if isinstance(job.step, NamedMove)]
         movable = view.movable(now, OPTIONS.view)
         assert recheck.obstacle(now, everywhere, steps, OPTIONS.balancing, movable) is None

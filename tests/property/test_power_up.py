@@ -10,7 +10,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.balancing.recheck import named
+from ganeti_htools.engine.moving.named_moves import named
 from ganeti_htools.engine.squeezing import recheck, squeeze
 from ganeti_htools.engine.squeezing.power_down import power_down
 from ganeti_htools.engine.squeezing.power_group import power_group

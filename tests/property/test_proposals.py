@@ -11,6 +11,7 @@ import orjson
 import pytest
 
 from ganeti_htools.engine.balancing.balance import score_of, stepwise
+from ganeti_htools.engine.moving.named_moves import named
 from ganeti_htools.engine.squeezing.power_group import with_power
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Columns
@@ -169,6 +170,6 @@ def test_scores_that_are_not_finite_survive_json(score: float) -> None:
     state = derive(with_master(3, Shape(nodes=6, instances=30, templates=MOVABLE)))
     everyone = np.ones(len(state.group), np.bool_), np.ones(len(state.pnode), np.bool_)
     steps = list(stepwise(state.copy(), everyone[0], BALANCING, everyone[1]))
-    told = steps_json.to_json(state, [replace(step, score=score) for step in steps])
+    told = steps_json.to_json(named(state, (replace(step, score=score) for step in steps)))
     again = list(steps_json.retrace(state.copy(), everyone[1], orjson.loads(orjson.dumps(told))))
     assert [repr(step.score) for step in again] == [repr(score)] * len(steps) != []

@@ -9,10 +9,11 @@ import pytest
 
 from ganeti_htools.engine.balancing import recheck
 from ganeti_htools.engine.balancing.balance import rebalance, score_of
+from ganeti_htools.engine.moving.named_moves import named
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.derive import derive
-from ganeti_htools.model.moves import MoveKind, NamedStep
+from ganeti_htools.model.moves import MoveKind, NamedMove
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 from tests.support.clusters import MOVABLE, Shape
@@ -26,14 +27,14 @@ def everything(state: State) -> tuple[Bools, Bools]:
     return np.ones(len(state.group), np.bool_), np.ones(len(state.pnode), np.bool_)
 
 
-def planned(state: State, options: BalancingOptions = OPTIONS) -> tuple[State, list[NamedStep]]:
+def planned(state: State, options: BalancingOptions = OPTIONS) -> tuple[State, list[NamedMove]]:
     """Return the state after a plan, and its steps."""
     scope, movable = everything(state)
     after, steps = rebalance(state, scope, options, movable)
-    return after, list(recheck.named(state, steps))
+    return after, list(named(state, steps))
 
 
-def obstacle(cluster: Cluster, steps: list[NamedStep]) -> str | None:
+def obstacle(cluster: Cluster, steps: list[NamedMove]) -> str | None:
     state = derive(cluster)
     scope, movable = everything(state)
     return recheck.obstacle(state, scope, steps, OPTIONS, movable)
@@ -58,14 +59,14 @@ def test_a_plan_holds_where_it_was_made(seeds: range, force: bool) -> None:
 
 
 @pytest.fixture(name="plan")
-def some_plan() -> tuple[Cluster, list[NamedStep]]:
+def some_plan() -> tuple[Cluster, list[NamedMove]]:
     rows = with_master(3, Shape(nodes=6, instances=30, templates=MOVABLE, drained=1))
     steps = planned(derive(rows))[1]
     assert len(steps) > 3
     return rows, steps
 
 
-Plan = tuple[Cluster, list[NamedStep]]
+Plan = tuple[Cluster, list[NamedMove]]
 
 
 def test_obstacle_when_an_instance_is_gone(plan: Plan) -> None:
@@ -100,7 +101,7 @@ def test_obstacle_when_an_instance_must_not_be_balanced(plan: Plan) -> None:
     assert obstacle(replace(rows, instances=left), steps) == f"instance {kept} must not be moved"
 
 
-def on_node(plan: Plan, spoil: Callable[[State, Bools, int], None]) -> tuple[NamedStep, str | None]:
+def on_node(plan: Plan, spoil: Callable[[State, Bools, int], None]) -> tuple[NamedMove, str | None]:
     """A step to a new node, and why it cannot be made once something is wrong with the node."""
     rows, steps = plan
     step = next(step for step in steps if step.kind is MoveKind.REPLACE_SECONDARY)

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganeti_htools.engine.allocation.evacuate import MovedInstance, change_group
+from ganeti_htools.engine.allocation.evacuate import change_group
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.groups.outcome import RegroupingLimits, RegroupingOutcome
 from ganeti_htools.engine.groups.redistribution import redistribute
 from ganeti_htools.engine.groups.regrouping import Regrouping
-from ganeti_htools.engine.groups.routes import nodes_after
 from ganeti_htools.engine.groups.rules import RegroupingRules
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import Move
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 from tests.support.regroupings import check_moves, groups_of, narrow_rules, read_again, rules_of
@@ -68,7 +68,7 @@ def test_a_second_run_does_nothing(described: Cluster, partial: bool) -> None:
     assert again.done == ()
 
 
-def replayed(state: State, rules: RegroupingRules, moves: Sequence[MovedInstance]) -> Regrouping | None:
+def replayed(state: State, rules: RegroupingRules, moves: Sequence[Move]) -> Regrouping | None:
     """The cluster after these moves; None if one cannot be made."""
     now = Regrouping(state, rules)
     return now if all(now.move(move.instance, move.parts) for move in moves) else None
@@ -131,7 +131,7 @@ def test_place_in_other_group_is_that_of_hail(described: Cluster) -> None:
     state = derive(described)
     now = Regrouping(state, rules_of(state, plain=False))
     for index in range(len(state.pnode)):
-        lost = state.columns.offline[list(nodes_after(now.state, index))].any()  # then hail drops soft limits
+        lost = state.columns.offline[list(now.state.nodes_of(index))].any()  # then hail drops soft limits
         if lost or now.obstacle(index) is not None or len(now.homes(index)) > 1:
             continue
         for target in now.targets(index):

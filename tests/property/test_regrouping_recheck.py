@@ -10,18 +10,18 @@ from ganeti_htools.engine.groups.outcome import RegroupingLimits, RegroupingOutc
 from ganeti_htools.engine.groups.redistribution import redistribute
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.routes import routes_within
+from ganeti_htools.engine.moving.named_moves import named, remaining_move
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.moves import NamedMove
 from ganeti_htools.model.state import State
-from ganeti_htools.planning.group_moves import moves_of
 from tests.support.regroupings import read_again, rules_of
 from tests.support.super_clusters import super_clusters
 
 
 def planned(state: State) -> tuple[RegroupingOutcome, list[NamedMove]]:
     outcome = redistribute(state, rules_of(state), RegroupingLimits(), lambda _: None)
-    return outcome, [move.step for move in moves_of(state, outcome.after.moved)]
+    return outcome, list(named(state, outcome.after.moved))
 
 
 def again_at(before: State, now: Regrouping) -> Regrouping:
@@ -41,7 +41,7 @@ def test_rest_of_plan_is_accepted_after_any_step(described: Cluster, seed: int) 
         half = now.copy()
         assert half.move(move.instance, move.parts[:gone])
         again = again_at(state, half)
-        told = recheck.remaining_move(again.state, move.instance, named[number])
+        told = remaining_move(again.state, move.instance, named[number])
         assert told is not None
         assert told.parts == named[number].parts[gone:]
         assert recheck.obstacle(again, named[number:]) is None

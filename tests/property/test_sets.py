@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganeti_htools.engine.balancing.balance import Step, allowed, candidates, score_of, stepwise
+from ganeti_htools.engine.balancing.balance import allowed, candidates, score_of, stepwise
 from ganeti_htools.engine.balancing.batches import batches_of
 from ganeti_htools.engine.balancing.optimise import optimise
 from ganeti_htools.engine.balancing.relocate import try_move
@@ -19,7 +19,7 @@ from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Cluster, Instance, Load
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
-from ganeti_htools.model.moves import KINDS, MoveKind
+from ganeti_htools.model.moves import KINDS, Move, MoveKind
 from ganeti_htools.model.options import BalancingOptions, CopyingOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
@@ -155,10 +155,10 @@ def test_first_move_is_the_best_of_all(described: Cluster, unmirrored: bool, for
     assert (made[-1].score if made else current) == pytest.approx(best, abs=1e-8)
 
 
-def first_unit(state: State, options: BalancingOptions) -> list[Step]:
+def first_unit(state: State, options: BalancingOptions) -> list[Move]:
     """The first step, and those that belong to it."""
     steps = stepwise(state, np.ones(len(state.group), np.bool_), options)
-    made = list[Step]()
+    made = list[Move]()
     for step in steps:
         made.append(step)
         if not step.with_next:
@@ -166,12 +166,12 @@ def first_unit(state: State, options: BalancingOptions) -> list[Step]:
     return made
 
 
-def check_way(described: Cluster, steps: Sequence[Step]) -> State:
+def check_way(described: Cluster, steps: Sequence[Move]) -> State:
     """Follow the steps: sets are apart only between their own steps. Returns the state at the end."""
     now, before = derive(described), violations(described)
     whole = [members for members in sets_of(described) if is_whole(now, members)]
     for step in steps:
-        now.pnode[step.instance], now.snode[step.instance] = step.pnode, step.snode
+        now.pnode[step.instance], now.snode[step.instance] = (*step.nodes, NOWHERE)[:2]
         torn = [members for members in whole if not is_whole(now, members)]
         assert all(step.instance in members and step.with_next for members in torn)
         new = violations(now.to_cluster()) - before

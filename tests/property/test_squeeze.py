@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from ganeti_htools.backends import text
-from ganeti_htools.engine.balancing.recheck import named, retrace
+from ganeti_htools.engine.balancing.recheck import retrace
 from ganeti_htools.engine.balancing.shared_instances import regular
+from ganeti_htools.engine.moving.named_moves import named
 from ganeti_htools.engine.redundancy.bounds import unproved_losses
 from ganeti_htools.engine.redundancy.health import bad_nodes
 from ganeti_htools.engine.redundancy.rule import recover
@@ -190,7 +191,7 @@ def made(state: State, found: PowerPlan) -> Iterator[State]:
         marked = state.columns.offline
         drained = marked & ~waiting
         yield replace(state, columns=state.columns._replace(offline=drained))
-        for _ in retrace(state, everyone, ((step, 0.0) for step in named(state, phase.steps))):
+        for _ in retrace(state, everyone, named(state, phase.steps)):
             yield replace(state, columns=state.columns._replace(offline=drained))
             mirrored = state.snode != NOWHERE
             there = {*state.pnode[mirrored].tolist(), *state.snode[mirrored].tolist()}

@@ -8,7 +8,8 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ganeti_htools.engine.balancing.recheck import named, retrace
+from ganeti_htools.engine.balancing.recheck import retrace
+from ganeti_htools.engine.moving.named_moves import named
 from ganeti_htools.engine.redundancy.health import lose
 from ganeti_htools.engine.squeezing.power_group import drained_nodes, with_power
 from ganeti_htools.engine.squeezing.power_plan import Action
@@ -56,7 +57,7 @@ def test_no_instance_loses_its_redundancy(seed: int) -> None:
         now, late = with_power(now, phase.nodes, down), np.isin(np.arange(len(late)), list(phase.late))
         assert not down or lost(now, late) <= before
         before = lost(now, late)
-        for _ in retrace(now, movable, ((step, 0.0) for step in islice(steps, len(phase.steps)))):
+        for _ in retrace(now, movable, islice(steps, len(phase.steps))):
             after = lost(now, late)
             assert after <= before
             before = after

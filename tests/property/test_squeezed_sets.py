@@ -77,7 +77,7 @@ def test_node_with_one_set_goes_if_another_takes_it(described: Cluster) -> None:
     for phase in plan.phases:
         now = with_power(now, phase.nodes, phase.action is Action.OFFLINE)
         for step in phase.steps:
-            now.pnode[step.instance] = step.pnode
+            now.pnode[step.instance] = step.nodes[0]
             apart = np.flatnonzero(placement_rules.apart(derive(now.to_cluster())))
             assert step.with_next or not len(apart)
         assert not np.isin(now.pnode, phase.nodes).any()

@@ -5,11 +5,11 @@ from random import Random
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.evacuate import MovedInstance
 from ganeti_htools.engine.groups.outcome import RegroupingLimits, cost
 from ganeti_htools.engine.groups.rules import RegroupingRules
 from ganeti_htools.model.columns import sorted_unique
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import Move
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import MirrorType
 from ganeti_htools.planning.groups.hregroup import reported
@@ -33,7 +33,7 @@ def narrow_rules(state: State, rng: Random) -> RegroupingRules:
 
 
 def check_moves(
-    state: State, rules: RegroupingRules, limits: RegroupingLimits, moves: Sequence[MovedInstance]
+    state: State, rules: RegroupingRules, limits: RegroupingLimits, moves: Sequence[Move]
 ) -> None:
     """Moves from a state keep to what was allowed."""
     rows = state.cluster.instances
@@ -41,7 +41,7 @@ def check_moves(
     assert limits.copy < 0 or sum(cost(rows, move) for move in moves) <= limits.copy
     for move in moves:
         assert rules.movable[move.instance]
-        assert {move.group, int(state.group[state.pnode[move.instance]])} <= rules.groups
+        assert {*state.group[[*move.nodes, state.pnode[move.instance]]].tolist()} <= rules.groups
         copying = any(part.operation.copies_disks for part in move.parts)
         mirrored = rows[move.instance].template.mirror is MirrorType.INTERNAL
         assert not copying or (rules.mirrored if mirrored else rules.plain)

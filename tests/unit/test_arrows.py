@@ -30,18 +30,22 @@ MAY_IMPORT = {
     "files": "model",
     "engine.rules": "model",
     "engine.redundancy": "model engine.rules",
-    "engine.allocation": "model engine.rules engine.redundancy",
-    "engine.balancing": "model engine.rules engine.redundancy",
+    "engine.moving": "model engine.rules",
+    "engine.allocation": "model engine.rules engine.redundancy engine.moving",
+    "engine.balancing": "model engine.rules engine.redundancy engine.moving",
     "engine.capacity": "model engine.rules engine.redundancy engine.allocation",
-    "engine.maintenance": "model engine.rules engine.redundancy engine.allocation engine.balancing",
-    "engine.squeezing": "model engine.rules engine.redundancy engine.balancing",
+    "engine.maintenance": (
+        "model engine.rules engine.redundancy engine.moving engine.allocation engine.balancing"
+    ),
+    "engine.squeezing": "model engine.rules engine.redundancy engine.moving engine.balancing",
     "engine.repair": "model",
     "engine.groups": (
-        "model engine.rules engine.redundancy engine.allocation engine.balancing engine.capacity"
+        "model engine.rules engine.redundancy engine.moving engine.allocation engine.balancing"
+        " engine.capacity"
     ),
     "engine": (
-        "model engine.rules engine.redundancy engine.allocation engine.balancing engine.capacity"
-        " engine.maintenance engine.squeezing engine.groups engine.repair"
+        "model engine.rules engine.redundancy engine.moving engine.allocation engine.balancing"
+        " engine.capacity engine.maintenance engine.squeezing engine.groups engine.repair"
     ),
     "engine.explaining": "model engine",
     "luxi": "model",

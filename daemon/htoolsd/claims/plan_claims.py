@@ -13,7 +13,6 @@ import trio
 from ganeti_htools.deciding.promises import Promise
 from ganeti_htools.execution.jobs import Job
 from ganeti_htools.model.cluster import Cluster, Instance
-from ganeti_htools.model.moves import NamedStep
 from htoolsd.claims.claims import Claims
 from htoolsd.follow.desired_state import SyncedState
 from htoolsd.follow.diff import of_known_classes
@@ -147,13 +146,9 @@ class PlanClaims:
 def move_stations(jobs: Sequence[Job]) -> Iterator[tuple[str, Stations]]:
     """Yield each instance that a job moves, with its primary and secondary nodes after each operation."""
     for step in (job.step for job in jobs if job.step is not None):
-        if isinstance(step, NamedStep):
-            parts = tuple((operation, step.node) for operation in step.kind.operations)
-        else:
-            parts = step.parts
         primary, secondary = (*step.was, None)[:2]
         stations = []
-        for operation, node in parts:
+        for operation, node in step.parts:
             primary, secondary = operation.nodes(primary, secondary, node)
             stations.append((primary, secondary))
         yield step.instance, stations

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from ganeti_htools.engine.balancing.recheck import retrace
-from ganeti_htools.engine.balancing.traffic import copied
+from ganeti_htools.engine.moving.traffic import copied
 from ganeti_htools.engine.redundancy.health import bad_nodes
 from ganeti_htools.engine.redundancy.recoverability import unrecoverable
 from ganeti_htools.execution.jobs import Job, Jobsets
@@ -19,7 +19,7 @@ from ganeti_htools.execution.review import Check, Review
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.figures import Figures
-from ganeti_htools.model.moves import MoveKind, NamedStep
+from ganeti_htools.model.moves import MoveKind, NamedMove
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import view
 from ganeti_htools.planning.jobsets import units
@@ -33,9 +33,9 @@ _NO_RESERVE = Reserve(0.0)
 UNSAFE = "the next move would cost redundancy or the reserve"
 
 
-def steps_of(jobs: Jobsets) -> list[NamedStep]:
-    """Return the moves within groups that jobs make, in order."""
-    return [job.step for each in jobs for job in each if isinstance(job.step, NamedStep)]
+def steps_of(jobs: Jobsets) -> list[NamedMove]:
+    """Return the moves that jobs make, in order."""
+    return [job.step for each in jobs for job in each if job.step is not None]
 
 
 def copies_of(cluster: Cluster, steps: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, int]]:
@@ -59,7 +59,7 @@ def affordable(copies: Iterable[tuple[str, int]], budget: Budget) -> list[int]:
 
 
 def safe_moves(
-    state: State, scope: Bools, movable: Bools, steps: Sequence[NamedStep], reserve: Reserve = _NO_RESERVE
+    state: State, scope: Bools, movable: Bools, steps: Sequence[NamedMove], reserve: Reserve = _NO_RESERVE
 ) -> int:
     """Count the first steps that keep redundancy and reserve in the group of nodes ``scope``.
 
@@ -71,7 +71,7 @@ def safe_moves(
     weak, lost = bad_nodes(after, scope), unrecoverable(after, scope)
     lacking = hsqueeze.lacks_resources(after, keep, scope)
     count = 0
-    for made, step in enumerate(retrace(after, movable, ((step, 0.0) for step in steps)), 1):
+    for made, step in enumerate(retrace(after, movable, steps), 1):
         if step.with_next:
             continue
         bad, gone = bad_nodes(after, scope), unrecoverable(after, scope)

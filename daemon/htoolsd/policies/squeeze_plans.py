@@ -86,7 +86,7 @@ def safe_steps(group: Cluster, options: SqueezeOptions, proposal: Proposal) -> i
         count += safe
         if safe < len(own):
             break
-        deque(retrace(state, movable, ((step, 0.0) for step in own)), 0)
+        deque(retrace(state, movable, own), 0)
         state = with_power(state, [state.nodes[name] for name in phase["late"]], off)
     return count
 

@@ -233,7 +233,7 @@ def _node_table(state: State, choice: Choice, suffix: str, width: int) -> _Table
 
     def text(row: int) -> str:
         name = state.cluster.nodes[row].name.removesuffix(suffix)
-        group = state.cluster.groups[int(state.group[row])].name
+        group = state.group_name(row)
         return (
             f"{name:{label}.{label}} {group:8.8} {_bar(memory[row])} {_bar(disk[row])} {cpu[row]:5.2f}"
             f" {columns.primaries[row]:3} {columns.secondaries[row]:3} {_condition(state, row)}"

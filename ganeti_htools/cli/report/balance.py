@@ -13,12 +13,12 @@ from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.engine.redundancy import health as redundancy_health
 from ganeti_htools.engine.rules.broken_rules import broken_rules
 from ganeti_htools.engine.rules.score import Statistics
-from ganeti_htools.model.columns import NOWHERE, Bools, Columns, by_unit
+from ganeti_htools.model.columns import Bools, Columns, by_unit
 from ganeti_htools.model.moves import as_carried_out
 from ganeti_htools.model.state import State
 from ganeti_htools.model.wording import counted, size
 from ganeti_htools.planning.balancing.hbal import GroupPlan
-from ganeti_htools.planning.jobsets import BalancingMove, Names, cost_of, jobsets
+from ganeti_htools.planning.jobsets import Names, PlannedMove, cost_of, jobsets
 
 if TYPE_CHECKING:
     from ganeti_htools.pages.markup import Markup
@@ -39,7 +39,7 @@ class After(NamedTuple):
     """A plan for a node group, its moves in jobsets, and the score that it leads to."""
 
     plan: GroupPlan
-    sets: Sequence[Sequence[BalancingMove]]
+    sets: Sequence[Sequence[PlannedMove]]
     score: float
     figures: Statistics
 
@@ -67,7 +67,7 @@ class StepLines:
         self._nodes = 2 * max((len(names.nodes[row]) for row in nodes), default=0) + 1
         self._number = 0
 
-    def line(self, move: BalancingMove) -> str:
+    def line(self, move: PlannedMove) -> str:
         """Describe the next step."""
         self._number += 1
         was, now = (":".join(nodes).ljust(self._nodes) for nodes in (move.was, move.now))
@@ -200,7 +200,7 @@ def _moves(number: int, name: str) -> str:
     return name
 
 
-def brief(title: str, made: Sequence[BalancingMove], initial: float) -> str:
+def brief(title: str, made: Sequence[PlannedMove], initial: float) -> str:
     """Summarise a plan in one line, to compare it with another for the same group."""
     figures = _rival(made, initial)
     cost = figures["cost"]
@@ -308,15 +308,15 @@ def _document(group: GroupReport, jobsets_before: int) -> dict[str, Any]:
     jobset = {id(move): number for number, jobs in enumerate(after.sets, jobsets_before + 1) for move in jobs}
     steps = [
         {
-            "instance": state.cluster.instances[move.step.instance].name,
-            "move": as_carried_out(move.step.kind.value, move.commands),
-            "from": state.names(_nodes(*place)),
-            "to": state.names(_nodes(move.step.pnode, move.step.snode)),
+            "instance": move.step.instance,
+            "move": as_carried_out(move.step.title, move.commands),
+            "from": move.step.was,
+            "to": move.step.now,
             "score": move.step.score,
             "jobset": jobset[id(move)],
             "commands": list(move.shell_commands),
         }
-        for move, place in zip(made, _places(state, made), strict=True)
+        for move in made
     ]
     parts = [side.figures.components() for side in (before, after)]
     front = [{**plan, "score": float(plan["score"])} for plan in after.plan.front]
@@ -343,18 +343,6 @@ def _document(group: GroupReport, jobsets_before: int) -> dict[str, Any]:
     }
 
 
-def _rival(made: Sequence[BalancingMove], initial: float) -> dict[str, Any]:
+def _rival(made: Sequence[PlannedMove], initial: float) -> dict[str, Any]:
     score = made[-1].step.score if made else initial
     return {"score": score, "cost": cost_of(jobsets(made))}
-
-
-def _nodes(primary: int, secondary: int) -> list[int]:
-    return [node for node in (primary, secondary) if node != NOWHERE]
-
-
-def _places(state: State, made: Sequence[BalancingMove]) -> Iterator[tuple[int, int]]:
-    """The nodes of each step's instance before that step."""
-    places = dict(enumerate(zip(state.pnode.tolist(), state.snode.tolist(), strict=True)))
-    for step in (move.step for move in made):
-        yield places[step.instance]
-        places[step.instance] = step.pnode, step.snode

@@ -14,13 +14,13 @@ from ganeti_htools.cli.report import layout
 from ganeti_htools.cli.terminal.program import print_json
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.plans import view_of
-from ganeti_htools.engine.balancing.balance import Step
 from ganeti_htools.engine.explaining.explanation import Explanation, explained
 from ganeti_htools.engine.explaining.places import ExplainedPlace
 from ganeti_htools.engine.explaining.possible_moves import PossibleMove, possible_moves
 from ganeti_htools.engine.rules.score import Statistics
-from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.model.columns import Bools, existing
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.moves import Move
 from ganeti_htools.model.options import BalancingOptions, PlacementOptions
 from ganeti_htools.model.request import NodeEvacuate, Relocate, Request
 from ganeti_htools.model.state import State
@@ -48,18 +48,16 @@ def tell_moves(
         document = [_document(state, each, score, before) for each in found]
         print_json(document)
         return
-    row = state.cluster.instances[index]
-    print(
-        layout.wrapped(f"Moves of {row.name}, {row.template.value}, on {', '.join(_places(state, index))}:")
-    )
+    row, nodes = state.cluster.instances[index], ", ".join(state.names(state.nodes_of(index)))
+    print(layout.wrapped(f"Moves of {row.name}, {row.template.value}, on {nodes}:"))
     if not found or why is not None:
         print(f"  none: {why or 'it cannot be moved'}")
         return
     rows = []
     for each in sorted(found, key=lambda each: (each.place.why != "", each.place.score)):
         place = each.place
-        step = Step(index, each.kind, each.node, place.pnode, place.snode, place.score)
-        move = Names(state).move(step)
+        made = Move(index, each.kind.parts(each.node), existing(place.pnode, place.snode))
+        move = Names(state).move(made)
         rows.append((":".join(move.now), move.summary, *_figures(place, score, before)))
     header = ("Nodes", "Moves", "Score", "Change", COMPONENTS_CHANGED)
     print(layout.noted_table(header, rows, (False, False, True, True, False)), end="")
@@ -86,7 +84,7 @@ def tell_explanations(state: State, found: Iterable[Explanation], about: str, js
 
 def _print_explanation(state: State, each: Explanation, about: str) -> None:
     row, places = each.asked.row, _best_first(each.places)
-    names = [":".join(state.names(_rows(place.pnode, place.snode))) for place in places]
+    names = [":".join(state.names(existing(place.pnode, place.snode))) for place in places]
     header: tuple[str, ...]
     rows: list[tuple[str, ...]]
     if each.before is None:
@@ -142,20 +140,12 @@ def _explanation_json(state: State, each: Explanation) -> dict[str, object]:
 
 
 def _place_json(state: State, place: ExplainedPlace, before: Statistics | None) -> dict[str, object]:
-    told: dict[str, object] = {"nodes": state.names(_rows(place.pnode, place.snode))}
+    told: dict[str, object] = {"nodes": state.names(existing(place.pnode, place.snode))}
     if place.why:
         return told | {"why": place.why} | _lacks(place)
     if before is None:
         return told | {"lost": place.lost, "disk_left": place.disk}
     return told | _figures_json(place, float(before.score()), before)
-
-
-def _rows(*nodes: int) -> list[int]:
-    return [node for node in nodes if node != NOWHERE]
-
-
-def _places(state: State, index: int) -> list[str]:
-    return state.names(_rows(int(state.pnode[index]), int(state.snode[index])))
 
 
 def _changes(after: Sequence[float], before: Statistics) -> list[str]:
@@ -174,7 +164,7 @@ def _document(state: State, each: PossibleMove, score: float, before: Statistics
     place = each.place
     document: dict[str, object] = {
         "move": each.kind.value,
-        "to": state.names(_rows(place.pnode, place.snode)),
+        "to": state.names(existing(place.pnode, place.snode)),
     }
     if place.why:
         return document | {"fail": place.why} | _lacks(place)

@@ -103,7 +103,7 @@ def _nodes_json(state: State) -> Iterator[dict[str, object]]:
     for row, node in enumerate(state.cluster.nodes):
         yield {
             "name": node.name,
-            "group": state.cluster.groups[state.group[row]].name,
+            "group": state.group_name(row),
             "offline": columns.offline[row],
             "condition": state.condition(row),
             "n1_happy": not columns.fail_n1[row],

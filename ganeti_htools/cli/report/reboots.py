@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from ganeti_htools.engine.maintenance.rolling import Classes, NodeGraph, RebootGroup, Relocation
-from ganeti_htools.model.columns import NOWHERE
+from ganeti_htools.model.columns import existing
 from ganeti_htools.model.state import State
 
 
@@ -45,8 +45,8 @@ def text(state: State, groups: Sequence[RebootGroup], one_a_line: bool, moves: b
 
 def _relocated(state: State, relocation: Relocation) -> list[str]:
     """The instance and its nodes."""
-    nodes = [node for node in (relocation.pnode, relocation.snode) if node != NOWHERE]
-    return [state.cluster.instances[relocation.instance].name, *state.names(nodes)]
+    nodes = state.names(existing(relocation.pnode, relocation.snode))
+    return [state.cluster.instances[relocation.instance].name, *nodes]
 
 
 def group_json(state: State, group: RebootGroup) -> dict[str, object]:

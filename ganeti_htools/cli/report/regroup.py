@@ -18,8 +18,9 @@ from ganeti_htools.engine.groups.routes import nodes_after
 from ganeti_htools.model.columns import by_unit, sorted_unique
 from ganeti_htools.model.state import State
 from ganeti_htools.model.wording import counted, size
-from ganeti_htools.planning.group_moves import GroupMove, cost_of
+from ganeti_htools.planning.group_moves import cost_of
 from ganeti_htools.planning.groups.hregroup import RegroupOptions
+from ganeti_htools.planning.jobsets import PlannedMove
 from ganeti_htools.planning.redundancy_changes import redundancy_changes
 
 _DONE = {"redistribute": "Repaired", "compress": "Emptied", "balance": "Balanced"}
@@ -170,7 +171,7 @@ def about(
     state: State,
     options: RegroupOptions,
     outcome: RegroupingOutcome,
-    moves: Sequence[GroupMove],
+    moves: Sequence[PlannedMove],
     verbose: int,
 ) -> Iterator[str]:
     """Describe a plan."""
@@ -186,7 +187,7 @@ def conclusions(
     state: State,
     options: RegroupOptions,
     outcome: RegroupingOutcome,
-    moves: Sequence[GroupMove],
+    moves: Sequence[PlannedMove],
     verbose: int = 0,
 ) -> Iterator[str]:
     """Describe the outcome of a plan, and what its moves cost."""
@@ -208,10 +209,10 @@ def conclusions(
         yield "Nothing to do"
 
 
-def _groups(state: State, move: GroupMove) -> tuple[str, str]:
+def _groups(state: State, move: PlannedMove) -> tuple[str, str]:
     """Name the source and target groups of a move."""
-    source, target = (state.group[state.nodes[nodes[0]]] for nodes in (move.step.was, move.step.now))
-    return state.cluster.groups[source].name, state.cluster.groups[target].name
+    source, target = (state.group_name(state.nodes[nodes[0]]) for nodes in (move.step.was, move.step.now))
+    return source, target
 
 
 def _about_load(state: State, outcome: RegroupingOutcome, verbose: int) -> Iterator[str]:
@@ -260,7 +261,7 @@ def as_json(
     before: Regrouping,
     options: RegroupOptions,
     outcome: RegroupingOutcome,
-    moves: Sequence[GroupMove],
+    moves: Sequence[PlannedMove],
     ran: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """Describe a plan, and the record of its run, as JSON."""

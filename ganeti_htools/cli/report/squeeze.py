@@ -8,7 +8,7 @@ from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.engine.squeezing import candidates
 from ganeti_htools.engine.squeezing.power_plan import Action
 from ganeti_htools.model.wording import counted, size
-from ganeti_htools.planning.jobsets import BalancingMove
+from ganeti_htools.planning.jobsets import PlannedMove
 from ganeti_htools.planning.squeezing import power_report
 from ganeti_htools.planning.squeezing.hsqueeze import SqueezePlan
 from ganeti_htools.planning.squeezing.power_report import least_free, unchanged_nodes
@@ -133,7 +133,7 @@ def _unchanged(plan: SqueezePlan) -> dict[str, str]:
     return unchanged_nodes(plan.state, plan.power, plan.options.allowed)
 
 
-def _move(move: BalancingMove) -> dict[str, Any]:
+def _move(move: PlannedMove) -> dict[str, Any]:
     return {
         "instance": move.instance,
         "from": move.was,

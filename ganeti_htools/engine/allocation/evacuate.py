@@ -18,24 +18,10 @@ from ganeti_htools.engine.allocation.together import SetMoves, in_order
 from ganeti_htools.engine.allocation.wording import outcome_line
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import RequestFailed
-from ganeti_htools.model.moves import MovePart
+from ganeti_htools.model.moves import Move, MovePart
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import EvacMode, MirrorType
-
-
-@dataclass(frozen=True, slots=True)
-class MovedInstance:
-    """An instance with a new place: rows of the instance, its group and nodes, and the parts of its move.
-
-    ``with_next``: the next move is that of another member of the instance's set, within the same jobset.
-    """
-
-    instance: int
-    group: int
-    nodes: tuple[int, ...]
-    parts: tuple[MovePart, ...]
-    with_next: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +31,7 @@ class Evacuation:
     ``left``: instances that move to another group because their own has no place, with the reason.
     """
 
-    moved: tuple[MovedInstance, ...]
+    moved: tuple[Move, ...]
     failed: tuple[tuple[int, str], ...]
     state: State
     left: tuple[tuple[int, str], ...] = ()
@@ -101,7 +87,7 @@ def _one_by_one(
             reporter.failed(str(failure))
             failed.append((index, str(failure)))
         else:
-            moved.append(_moved(state, index, parts))
+            moved.append(Move(index, tuple(parts), state.nodes_of(index)))
             reporter.placed(moved[-1].nodes)
     return Evacuation(tuple(moved), tuple(failed), state)
 
@@ -185,11 +171,3 @@ def _relocation_mode(state: State, index: int, count: int, leaving: Sequence[int
             f"Unsupported request: excluded nodes not equal to instance's {role}({own} versus {names})"
         )
     return EvacMode.SECONDARY if internal else EvacMode.PRIMARY
-
-
-def _moved(state: State, index: int, parts: list[MovePart]) -> MovedInstance:
-    """Describe an instance that has moved, in the state afterwards."""
-    nodes = [int(state.pnode[index])]
-    if state.instance(index).mirrored:
-        nodes.append(int(state.snode[index]))
-    return MovedInstance(index, int(state.group[nodes[0]]), tuple(nodes), tuple(parts))

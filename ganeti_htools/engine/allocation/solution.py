@@ -7,7 +7,7 @@ import numpy as np
 
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes
 from ganeti_htools.engine.rules.trial import Trial
-from ganeti_htools.model.columns import NOWHERE, Floats
+from ganeti_htools.model.columns import Floats
 from ganeti_htools.model.types import Fail
 
 # Number of candidates that are tried for redundancy one by one. Each try is needed: where room is scarce, the
@@ -40,10 +40,7 @@ class Solution:
     @property
     def nodes(self) -> tuple[int, ...]:
         """Rows of the chosen nodes, primary first."""
-        if self.trial is None:
-            return ()
-        rows = (int(self.trial.pnode[0]), int(self.trial.snode[0]))
-        return tuple(row for row in rows if row != NOWHERE)
+        return () if self.trial is None else self.trial.nodes
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -16,31 +16,14 @@ from ganeti_htools.engine.balancing.time_limit import NEGLIGIBLE, TimeLimit
 from ganeti_htools.engine.rules import affinity, choice, placement_rules, settling
 from ganeti_htools.engine.rules.components import INDEX, WEIGHTS
 from ganeti_htools.model.columns import NOWHERE, Bools
-from ganeti_htools.model.moves import MoveKind, Operation
+from ganeti_htools.model.moves import Move, MoveKind, Operation
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A move of a plan: rows of the instance, of its new node (NOWHERE for a failover), and of primary and
-    secondary afterwards, with the score then.
-
-    ``with_next``: the next step moves another member of the instance's set, within the same jobset.
-    """
-
-    instance: int
-    kind: MoveKind
-    node: int
-    pnode: int
-    snode: int
-    score: float
-    with_next: bool = False
-
-
 def rebalance(
     state: State, scope: Bools, options: BalancingOptions, movable: Bools | None = None, rough: bool = False
-) -> tuple[State, list[Step]]:
+) -> tuple[State, list[Move]]:
     """Balance the nodes in scope; returns the state afterwards, and the steps.
 
     Instances with their primary in scope move, unless ``movable`` excludes them or they are not to be
@@ -52,7 +35,7 @@ def rebalance(
 
 def stepwise(
     state: State, scope: Bools, options: BalancingOptions, movable: Bools | None = None, rough: bool = False
-) -> Iterator[Step]:
+) -> Iterator[Move]:
     """Balance the nodes in scope, in place; yields each step once it has been made."""
     limit = optimal_score(state, scope) + options.min_score
     current = score_of(state, scope)
@@ -114,10 +97,9 @@ def stepwise(
         current = search.score() if later else best[-1].score
         number += len(best)
         for move in best:
-            nodes = int(move.trial.pnode[0]), int(move.trial.snode[0])
-            index = move.trial.asked.index
             score = current if move is best[-1] else move.score
-            yield Step(index, move.kind, move.node, *nodes, score, move is not best[-1])
+            parts, trial = move.kind.parts(move.node), move.trial
+            yield Move(trial.asked.index, parts, trial.nodes, score, move is not best[-1])
 
 
 def search_of(facts: NodeFacts, batches: Sequence[Batch], scope: Bools, options: BalancingOptions) -> Search:

@@ -9,13 +9,14 @@ from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
 
-from ganeti_htools.engine.balancing.balance import Step, rebalance, score_of
+from ganeti_htools.engine.balancing.balance import rebalance, score_of
 from ganeti_htools.engine.balancing.patience import SearchPatience
 from ganeti_htools.engine.balancing.place_plans import FREE, NEGLIGIBLE, PlacePlans
 from ganeti_htools.engine.balancing.priced_plans import PricedPlan, priced_plans
 from ganeti_htools.engine.balancing.replay import DIGITS
 from ganeti_htools.engine.balancing.visits import Visit
 from ganeti_htools.model.columns import Bools
+from ganeti_htools.model.moves import Move
 from ganeti_htools.model.options import BalancingOptions, CopyingOptions
 from ganeti_htools.model.state import State
 
@@ -43,12 +44,12 @@ def front(
     copying: CopyingOptions,
     movable: Bools | None,
     patience: SearchPatience,
-    usual_steps: Sequence[Step] | None = None,
+    usual_steps: Sequence[Move] | None = None,
 ) -> Front:
     """Compute the front. ``usual_steps`` are the usual plan, if it is known."""
     score = score_of(state, scope)
 
-    def priced(steps: Sequence[Step]) -> Iterator[PricedPlan]:
+    def priced(steps: Sequence[Move]) -> Iterator[PricedPlan]:
         return priced_plans(state, copying, score, steps)
 
     if usual_steps is None:

@@ -8,12 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.balance import Step, candidates, rebalance
+from ganeti_htools.engine.balancing.balance import candidates, rebalance
 from ganeti_htools.engine.balancing.front import choose, front
 from ganeti_htools.engine.balancing.patience import SearchPatience
 from ganeti_htools.engine.balancing.replay import RatedPlan, Replay
 from ganeti_htools.engine.rules import placement_rules
 from ganeti_htools.model.columns import Bools
+from ganeti_htools.model.moves import Move
 from ganeti_htools.model.options import BalancingOptions, CopyingOptions
 from ganeti_htools.model.state import State
 
@@ -40,10 +41,10 @@ def optimise(
     free = ~sets if movable is None else movable & ~sets
     found = front(start, scope, rest, copying, free, patience, steps[len(first) :])
 
-    def rated(steps: Sequence[Step]) -> RatedPlan:
+    def rated(steps: Sequence[Move]) -> RatedPlan:
         replay = Replay(state, scope, options, candidates(state, scope, movable))
         for step in steps:
-            replay.make(step.instance, step.kind, step.node, step.with_next)
+            replay.remake(step)
         return replay.plan()
 
     chosen = choose(found, copying, options.min_gain if copying.priced else None)

@@ -11,7 +11,7 @@ from operator import itemgetter
 import numpy as np
 
 from ganeti_htools.engine.balancing.annealing import Annealing
-from ganeti_htools.engine.balancing.balance import Step, allowed, candidates, score_of
+from ganeti_htools.engine.balancing.balance import allowed, candidates, score_of
 from ganeti_htools.engine.balancing.baseline import Baseline
 from ganeti_htools.engine.balancing.batches import Batch
 from ganeti_htools.engine.balancing.patience import SearchPatience
@@ -23,11 +23,12 @@ from ganeti_htools.engine.balancing.relocate import try_move
 from ganeti_htools.engine.balancing.replay import Replay
 from ganeti_htools.engine.balancing.scoring import SearchSpace, exact
 from ganeti_htools.engine.balancing.tabu_search import TabuSearch
-from ganeti_htools.engine.balancing.traffic import bandwidths
 from ganeti_htools.engine.balancing.visits import Visit, Visits
 from ganeti_htools.engine.balancing.way_costs import Costs, Homes
 from ganeti_htools.engine.balancing.ways import NodePair, exchanged_goals, first_moves, goals_of
+from ganeti_htools.engine.moving.traffic import bandwidths
 from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.model.moves import Move
 from ganeti_htools.model.options import BalancingOptions, CopyingOptions
 from ganeti_htools.model.state import State
 
@@ -63,7 +64,7 @@ class PlacePlans:
 
     def plans(
         self,
-        begun: Sequence[Step],
+        begun: Sequence[Move],
         prices: Sequence[float],
         patience: SearchPatience,
         choose: Callable[[list[Visit]], Iterable[Visit]],
@@ -77,7 +78,7 @@ class PlacePlans:
         def start() -> tuple[Visits, Sequence[Batch]]:
             replay = Replay(self.state, self.scope, self.anywhere, self.concerned)
             for step in begun:
-                replay.make(step.instance, step.kind, step.node)
+                replay.remake(step)
             space = SearchSpace.of(replay.facts, self.scope, self.options.ignore_soft_errors)
             return Visits(space, self.homes, self.limits), replay.batches
 

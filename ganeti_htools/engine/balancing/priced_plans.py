@@ -4,13 +4,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
 from typing import NamedTuple
 
-from ganeti_htools.engine.balancing.balance import Step
 from ganeti_htools.engine.balancing.replay import DIGITS
-from ganeti_htools.engine.balancing.traffic import bandwidths, copied, seconds
 from ganeti_htools.engine.balancing.way_costs import Weights
-from ganeti_htools.engine.balancing.ways import NodePair
+from ganeti_htools.engine.moving.traffic import bandwidths, copied, seconds
 from ganeti_htools.model import tags
 from ganeti_htools.model.columns import Bools
+from ganeti_htools.model.moves import Move
 from ganeti_htools.model.options import BalancingOptions, CopyingOptions
 from ganeti_htools.model.state import State
 
@@ -25,7 +24,7 @@ class PricedPlan(NamedTuple):
     has the weights of the options too.
     """
 
-    whole: Sequence[Step]
+    whole: Sequence[Move]
     length: int
     score: float
     disk: int = 0
@@ -40,7 +39,7 @@ class PricedPlan(NamedTuple):
         return self.disk + self.memory
 
     @property
-    def steps(self) -> Sequence[Step]:
+    def steps(self) -> Sequence[Move]:
         """The steps."""
         return self.whole[: self.length]
 
@@ -81,10 +80,10 @@ def default_price(state: State, scope: Bools) -> float:
 
 
 def priced_plans(
-    state: State, copying: CopyingOptions, score: float, steps: Iterable[Step]
+    state: State, copying: CopyingOptions, score: float, steps: Iterable[Move]
 ) -> Iterator[PricedPlan]:
     """Yield "no move", which has the ``score``, and the plan up to each of the steps."""
-    whole, places = tuple(steps), dict[int, NodePair]()
+    whole, places = tuple(steps), dict[int, tuple[int, ...]]()
     weights, speeds = weights_of(copying), bandwidths(state, copying.bandwidth)
     plan = PricedPlan(whole, 0, score)
     yield plan
@@ -94,8 +93,8 @@ def priced_plans(
         failovers = 0 if row.status.running else sum(not each.copies_disks for each in step.kind.operations)
         charge = weights.disk * disk + weights.memory * memory + weights.failover * failovers
         factor = tags.price_factor(row.tags)
-        place = places.get(index) or (int(state.pnode[index]), int(state.snode[index]))
-        places[index] = step.pnode, step.snode
+        place = places.get(index) or state.nodes_of(index)
+        places[index] = step.nodes
         plan = PricedPlan(
             whole,
             plan.length + 1,

@@ -3,48 +3,26 @@
 The rules are those by which steps are found (:mod:`.relocate`, :func:`.balance.allowed`).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.balance import Step, allowed, candidates
+from ganeti_htools.engine.balancing.balance import allowed, candidates
 from ganeti_htools.engine.balancing.batches import Batch, NodeFacts, batches_of
 from ganeti_htools.engine.balancing.relocate import settle, try_move
 from ganeti_htools.engine.rules import placement_rules
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import DataError
-from ganeti_htools.model.moves import NamedStep
+from ganeti_htools.model.moves import Move, NamedMove
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
-
-
-def named(state: State, steps: Sequence[Step]) -> Iterator[NamedStep]:
-    """The steps of a plan that starts from a state."""
-    places = {
-        row: (int(state.pnode[row]), int(state.snode[row])) for row in {step.instance for step in steps}
-    }
-    for step in steps:
-        was, now = places[step.instance], (step.pnode, step.snode)
-        places[step.instance] = now
-        yield NamedStep(
-            state.cluster.instances[step.instance].name,
-            step.kind,
-            None if step.node == NOWHERE else state.cluster.nodes[step.node].name,
-            _names(state, *was),
-            _names(state, *now),
-            step.with_next,
-        )
-
-
-def _names(state: State, *rows: int) -> tuple[str, ...]:
-    return tuple(state.names(row for row in rows if row != NOWHERE))
 
 
 def obstacle(
     state: State,
     scope: Bools,
-    steps: Sequence[NamedStep],
+    steps: Iterable[NamedMove],
     options: BalancingOptions,
     movable: Bools,
     after: Callable[[int], str | None] = lambda _row: None,
@@ -60,7 +38,7 @@ def obstacle(
         row = rows.get(step.instance)
         if row is None:
             return f"instance {step.instance} is gone"
-        here = _names(state, int(state.pnode[row]), int(state.snode[row]))
+        here = tuple(state.names(state.nodes_of(row)))
         if here != step.was:
             return f"instance {step.instance} is on {', '.join(here)}, not on {', '.join(step.was)}"
         target = NOWHERE
@@ -76,7 +54,7 @@ def obstacle(
             return f"instance {step.instance} must not be moved"
         batch, place = members[row]
         if not allowed(facts, batch.take(np.array([place])), step.kind, options)[0]:
-            return f"instance {step.instance}: {step.kind.value} is not possible, or not wanted any more"
+            return f"instance {step.instance}: {step.title} is not possible, or not wanted any more"
         trial = try_move(facts, batch, place, step.kind, target, options.ignore_soft_errors)
         if trial.codes[0] != FITS:
             nodes, why = ", ".join(step.now), FAIL[int(trial.codes[0])].value
@@ -89,22 +67,21 @@ def obstacle(
     return None
 
 
-def retrace(state: State, movable: Bools, steps: Iterable[tuple[NamedStep, float]]) -> Iterator[Step]:
-    """Make the steps of a plan for an equal state, each with the score afterwards, in place.
+def retrace(state: State, movable: Bools, steps: Iterable[NamedMove]) -> Iterator[Move]:
+    """Make the steps of a plan for an equal state, in place.
 
     Yields each step once it has been made. Raises DataError if the state differs.
     """
     everywhere = np.ones(len(state.group), np.bool_)
     rows, facts, members = _rows(state), *_members(state, everywhere, movable, True)
-    for step, score in steps:
+    for step in steps:
         row = rows.get(step.instance, NOWHERE)
         node = NOWHERE if step.node is None else state.nodes.get(step.node, NOWHERE)
         if row not in members or step.kind.takes_node is (node == NOWHERE):
             raise DataError(f"the plan moves instance {step.instance}, which cannot be moved like that")
         trial = try_move(facts, *members[row], step.kind, node, force=True)
         settle(facts, trial)
-        nodes = int(trial.pnode[0]), int(trial.snode[0])
-        yield Step(row, step.kind, node, *nodes, score, step.with_next)
+        yield Move(row, step.kind.parts(node), trial.nodes, step.score, step.with_next)
 
 
 def _rows(state: State) -> dict[str, int]:

@@ -15,16 +15,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.balance import Step, candidates, score_of
+from ganeti_htools.engine.balancing.balance import candidates, score_of
 from ganeti_htools.engine.balancing.instance_moves import InstanceMove, moves_of
-from ganeti_htools.engine.balancing.traffic import copied
+from ganeti_htools.engine.moving.traffic import copied
 from ganeti_htools.engine.rules import choice, settling
 from ganeti_htools.engine.rules.broken_rules import Breach, breaches, breaches_at
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import Bools
-from ganeti_htools.model.moves import KINDS, MoveKind
+from ganeti_htools.model.moves import KINDS, Move, MoveKind
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import MirrorType
@@ -48,7 +48,7 @@ class _Way:
     """A state on the way, the steps to it, the breaches that are left and the data copied (MiB)."""
 
     state: State
-    steps: tuple[Step, ...]
+    steps: tuple[Move, ...]
     left: frozenset[Breach]
     volume: int
 
@@ -60,14 +60,14 @@ class _Way:
     def after(self, move: _Move, scope: Bools) -> "_Way":
         """Return the way with one more move."""
         settling.settle(state := self.state.copy(), move.trial)
-        nodes = int(move.trial.pnode[0]), int(move.trial.snode[0])
-        step = Step(move.trial.asked.index, move.kind, move.node, *nodes, score_of(state, scope))
+        trial, score = move.trial, score_of(state, scope)
+        step = Move(trial.asked.index, move.kind.parts(move.node), trial.nodes, score)
         return _Way(state, (*self.steps, step), move.left, move.volume)
 
 
 def repair(
     state: State, scope: Bools, options: BalancingOptions, movable: Bools
-) -> tuple[State, tuple[Step, ...]]:
+) -> tuple[State, tuple[Move, ...]]:
     """Find the moves of instances in scope that repair broken rules; returns the state afterwards too."""
     start = best = _Way(state.copy(), (), breaches(state), 0)
     number, seen = count(), set[bytes]()

@@ -6,36 +6,27 @@ If no such way is found, all moves are made as they were found.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.balance import Step, allowed, score_of
+from ganeti_htools.engine.balancing.balance import allowed, score_of
 from ganeti_htools.engine.balancing.batches import batches_of
 from ganeti_htools.engine.balancing.relocate import settle, try_move
 from ganeti_htools.engine.balancing.ways import NodePair, exchanged_goals, first_moves, volume_of
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.columns import NOWHERE, Bools
-from ganeti_htools.model.moves import MoveKind
+from ganeti_htools.model.moves import Move, MoveKind
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 
 DIGITS = 8  # decimals of compared scores, as many as reports show
 
 
-class MoveRows(NamedTuple):
-    """A move in rows: the instance, its kind, and the new node (NOWHERE for a failover)."""
-
-    instance: int
-    kind: MoveKind
-    node: int
-
-
 @dataclass(frozen=True, slots=True)
 class RatedPlan:
     """Steps, the score at the end, the data they copy (MiB), and the state at the end."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[Move, ...]
     score: float
     volume: int
     after: State = field(compare=False)
@@ -51,7 +42,7 @@ class Replay:
 
     def __init__(self, state: State, scope: Bools, options: BalancingOptions, concerned: Bools) -> None:
         self.start, self.state, self.concerned = state, state.copy(), concerned
-        self.scope, self.options, self.steps = scope, options, list[Step]()
+        self.scope, self.options, self.steps = scope, options, list[Move]()
         self.batches, self.facts = batches_of(self.state, concerned, options.unmirrored)
         self.targets = np.flatnonzero(scope & ~state.columns.offline).tolist()
         self.member = {
@@ -69,9 +60,13 @@ class Replay:
         if trial.codes[0] != FITS:
             return False
         settle(self.facts, trial)
-        place = int(trial.pnode[0]), int(trial.snode[0])
-        self.steps.append(Step(index, kind, node, *place, score_of(self.state, self.scope), with_next))
+        score = score_of(self.state, self.scope)
+        self.steps.append(Move(index, kind.parts(node), trial.nodes, score, with_next))
         return True
+
+    def remake(self, move: Move) -> bool:
+        """Make a move of another plan; returns whether it is possible."""
+        return self.make(move.instance, move.kind, move.node, move.with_next)
 
     def lead(self, index: int, goal: NodePair) -> bool:
         """Move an instance to a place, or half the way; returns whether it has arrived."""
@@ -118,7 +113,7 @@ def plan_of(
     scope: Bools,
     options: BalancingOptions,
     concerned: Bools,
-    made: Sequence[MoveRows],
+    made: Sequence[Move],
     goals: Mapping[int, NodePair],
 ) -> RatedPlan | None:
     """Build a plan that leads to some places: by the shortest ways, or else by all moves
@@ -127,8 +122,8 @@ def plan_of(
     replay = Replay(state, scope, options, concerned)
     shared = exchanged_goals(state, replay.batches, goals)
     # The first moves gained most.
-    waiting = [index for index in dict.fromkeys(index for index, _, _ in made) if index in shared]
+    waiting = [index for index in dict.fromkeys(move.instance for move in made) if index in shared]
     if not replay.lead_all(waiting, shared):
         return replay.plan()
     replay = Replay(state, scope, options, concerned)
-    return replay.plan() if all(replay.make(*move) for move in made) else None
+    return replay.plan() if all(replay.remake(move) for move in made) else None

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.balance import Step, score_of
+from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.balancing.relocate import relocate
 from ganeti_htools.engine.balancing.shared_instances import PER_LOST, SharedInstances
 from ganeti_htools.engine.balancing.shared_table import SharedTable
@@ -18,11 +18,11 @@ from ganeti_htools.engine.balancing.ties import CLOSE
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.score import node_values
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
-from ganeti_htools.model.moves import MoveKind
+from ganeti_htools.model.moves import Move, MoveKind
 from ganeti_htools.model.state import State
 
 
-def rebalance(state: State, scope: Bools, instances: SharedInstances) -> tuple[State, list[Step]]:
+def rebalance(state: State, scope: Bools, instances: SharedInstances) -> tuple[State, list[Move]]:
     """Balance the nodes in scope to the end; returns the state and the steps (scores to about 1e-9).
 
     Precondition: the instances are all in scope.
@@ -35,7 +35,7 @@ def rebalance(state: State, scope: Bools, instances: SharedInstances) -> tuple[S
     while (found := best(table)) is not None:
         table.move(*found)
         row, node = int(instances.rows[found[0]]), int(table.nodes[found[1]])
-        steps.append(Step(row, MoveKind.FAILOVER_TO, node, node, NOWHERE, table.score() + rest))
+        steps.append(Move(row, MoveKind.FAILOVER_TO.parts(node), (node,), table.score() + rest))
     return table.settled(), steps
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ganeti_htools.engine.balancing.search import Search
 from ganeti_htools.engine.balancing.ties import BestMove
-from ganeti_htools.engine.balancing.traffic import bandwidths, seconds
+from ganeti_htools.engine.moving.traffic import bandwidths, seconds
 from ganeti_htools.model.state import State
 
 NEGLIGIBLE = 0.01  # factors below this make no difference

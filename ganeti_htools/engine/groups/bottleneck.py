@@ -9,7 +9,7 @@ from ganeti_htools.engine.allocation.shortage import explain, explain_move
 from ganeti_htools.engine.allocation.solution import GroupOutcome
 from ganeti_htools.engine.groups.group_state import best_place
 from ganeti_htools.engine.groups.regrouping import Regrouping
-from ganeti_htools.engine.groups.routes import nodes_after, route_out
+from ganeti_htools.engine.groups.routes import route_out
 from ganeti_htools.engine.rules.limits import PRIMARY, SECONDARY
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.moves import MovePart, Operation
@@ -65,7 +65,7 @@ def _in_own_group(now: Regrouping, index: int, group: int) -> str | None:
     state, options = now.state, PlacementOptions()
     operation = _WITHIN[state.cluster.instances[index].template.mirror]
     others = (state.group == group) & ~state.columns.offline
-    others[list(nodes_after(state, index))] = False
+    others[list(state.nodes_of(index))] = False
     targets, parts = np.flatnonzero(others), list[MovePart]()
     if not len(targets):
         return "no other node is online"

@@ -7,7 +7,7 @@ import numpy as np
 from ganeti_htools.engine.groups.loads import GroupLoads, group_loads
 from ganeti_htools.engine.groups.outcome import Progress, RegroupingLimits, RegroupingOutcome
 from ganeti_htools.engine.groups.regrouping import Regrouping
-from ganeti_htools.engine.groups.routes import copied_on_leaving, nodes_after, route_out
+from ganeti_htools.engine.groups.routes import copied_on_leaving, route_out
 from ganeti_htools.engine.groups.rules import RegroupingRules
 from ganeti_htools.model.columns import Bools, Ints
 from ganeti_htools.model.state import State
@@ -149,7 +149,7 @@ def _straight(start: Regrouping, after: Regrouping) -> Regrouping | None:
     while left:
         stuck = list[int]()
         for index in left:
-            made = now.after_moving(index, route_out(start.state, index, nodes_after(after.state, index)))
+            made = now.after_moving(index, route_out(start.state, index, after.state.nodes_of(index)))
             now, stuck = (now, [*stuck, index]) if made is None else (made, stuck)
         if stuck == left:
             return None

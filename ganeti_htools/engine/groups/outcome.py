@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ganeti_htools.engine.allocation.evacuate import MovedInstance
-from ganeti_htools.engine.balancing.traffic import copied_by
 from ganeti_htools.engine.groups.regrouping import Regrouping
+from ganeti_htools.engine.moving.traffic import copied_by
 from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.moves import Move
 
 Progress = Callable[[str], None]  # called often with the progress; may raise to stop
 
@@ -18,16 +18,16 @@ class RegroupingLimits:
     moves: int = -1
     copy: int = -1
 
-    def allow(self, rows: Sequence[Instance], moved: Sequence[MovedInstance]) -> bool:
+    def allow(self, rows: Sequence[Instance], moved: Sequence[Move]) -> bool:
         """Whether the moves stay within the limits. ``rows`` are all instances."""
         if 0 <= self.moves < len({each.instance for each in moved}):
             return False
         return self.copy < 0 or sum(cost(rows, each) for each in moved) <= self.copy
 
 
-def cost(rows: Sequence[Instance], moved: MovedInstance) -> int:
+def cost(rows: Sequence[Instance], moved: Move) -> int:
     """Return the MiB of disks and memory that a move copies."""
-    return sum(copied_by([part.operation for part in moved.parts], rows[moved.instance]))
+    return sum(copied_by(moved.operations, rows[moved.instance]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,12 @@
 """Recheck moves between node groups on a cluster that may have changed."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.routes import nodes_after
+from ganeti_htools.engine.moving.named_moves import remaining_move
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.moves import MovePart, NamedMove
-from ganeti_htools.model.state import State
 
 
 def obstacle(now: Regrouping, moves: Sequence[NamedMove]) -> str | None:
@@ -37,20 +36,6 @@ def obstacle(now: Regrouping, moves: Sequence[NamedMove]) -> str | None:
     return None
 
 
-def remaining_move(state: State, row: int, move: NamedMove) -> NamedMove | None:
-    """Return the part of a move that an instance (row) still has to make; None if it is off the route."""
-    nodes = (int(state.pnode[row]), int(state.snode[row]))
-    here = tuple(state.names(node for node in nodes if node != NOWHERE))
-    primary, secondary = (*move.was, None)[:2]
-    for made in range(len(move.parts) + 1):
-        if here == tuple(node for node in (primary, secondary) if node is not None):
-            return replace(move, parts=move.parts[made:], was=here) if made else move
-        if made < len(move.parts):
-            operation, node = move.parts[made]
-            primary, secondary = operation.nodes(primary, secondary, node)
-    return None
-
-
 def _cannot_be_made(now: Regrouping, row: int, move: NamedMove) -> str | None:
     """Make the rest of a move. Returns the obstacle, or None once the move is made."""
     if row == NOWHERE:
@@ -58,7 +43,7 @@ def _cannot_be_made(now: Regrouping, row: int, move: NamedMove) -> str | None:
     state, names = now.state, [group.name for group in now.state.cluster.groups]
     rest = remaining_move(state, row, move)
     if rest is None:
-        here = ", ".join(state.names(nodes_after(now.state, row)))
+        here = ", ".join(state.names(state.nodes_of(row)))
         return f"is on {here}, not on {', '.join(move.was)}"
     parts = []
     for operation, name in rest.parts:

@@ -2,9 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from ganeti_htools.engine.allocation.evacuate import MovedInstance
 from ganeti_htools.engine.allocation.exchange import exchange
-from ganeti_htools.engine.balancing.traffic import copied_by
 from ganeti_htools.engine.groups.causes import (
     Cause,
     burden,
@@ -19,8 +17,9 @@ from ganeti_htools.engine.groups.outcome import Progress, RegroupingLimits, Regr
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.routes import routes_within
 from ganeti_htools.engine.groups.rules import RegroupingRules
+from ganeti_htools.engine.moving.traffic import copied_by
 from ganeti_htools.model.columns import NOWHERE, sorted_unique
-from ganeti_htools.model.moves import MovePart, Operation
+from ganeti_htools.model.moves import Move, MovePart, Operation
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import MirrorType
 
@@ -224,7 +223,7 @@ def _pruned(before: Regrouping, group: int, after: Regrouping) -> Regrouping:
     return after
 
 
-def _repaired_by(before: Regrouping, group: int, moves: Sequence[MovedInstance]) -> Regrouping | None:
+def _repaired_by(before: Regrouping, group: int, moves: Sequence[Move]) -> Regrouping | None:
     """Return the cluster after moves that repair a group and make none worse, or None."""
     after: Regrouping | None = before
     for each in moves:

@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.evacuate import MovedInstance
 from ganeti_htools.engine.allocation.move_parts import try_operation, try_part
 from ganeti_htools.engine.allocation.solution import Solution
 from ganeti_htools.engine.groups.diagnosis import GroupDiagnosis, diagnose
 from ganeti_htools.engine.groups.group_state import GroupState, best_place, group_state, has_room
 from ganeti_htools.engine.groups.partitions import GroupTargets
-from ganeti_htools.engine.groups.routes import nodes_after, route_out, routes_within, source_node
+from ganeti_htools.engine.groups.routes import route_out, routes_within, source_node
 from ganeti_htools.engine.groups.rules import RegroupingRules, obstacle_to_leaving
 from ganeti_htools.engine.redundancy.checks import NoLossCheck
 from ganeti_htools.engine.redundancy.recoverability import describe_lost, recoveries
@@ -25,7 +24,7 @@ from ganeti_htools.engine.rules import choice, settling
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS, copy_codes
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints, sorted_unique
-from ganeti_htools.model.moves import MovePart, Operation
+from ganeti_htools.model.moves import Move, MovePart, Operation
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.placement_tags import placement_tags
 from ganeti_htools.model.state import RequestedInstance, State
@@ -52,7 +51,7 @@ class Regrouping:
     """
 
     def __init__(self, state: State, rules: RegroupingRules) -> None:
-        self.state, self.rules, self.moved = state, rules, list[MovedInstance]()
+        self.state, self.rules, self.moved = state, rules, list[Move]()
         self._detached: dict[int, GroupState] = {}
         self._health: dict[int, GroupDiagnosis] = {}
         self._redundant = set[int]()  # groups that are proved redundant, and that instances have only left
@@ -77,7 +76,7 @@ class Regrouping:
 
         There are two while an interrupted change of group leaves the instance between them.
         """
-        return tuple(dict.fromkeys(int(self.state.group[node]) for node in nodes_after(self.state, index)))
+        return tuple(dict.fromkeys(int(self.state.group[node]) for node in self.state.nodes_of(index)))
 
     def obstacle(self, index: int) -> str | None:
         """Return the reason why an instance must not change its group; None if it may."""
@@ -205,7 +204,7 @@ class Regrouping:
                 self._redundant.discard(group)
             elif alone is not None and alone.redundant:
                 self._redundant.add(group)
-        self.moved.append(MovedInstance(index, self.group_of(index), nodes_after(after, index), tuple(parts)))
+        self.moved.append(Move(index, tuple(parts), after.nodes_of(index)))
         return True
 
     def failure(self, index: int, parts: Sequence[MovePart]) -> Fail | None:

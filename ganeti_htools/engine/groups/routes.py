@@ -7,11 +7,11 @@ import numpy as np
 
 from ganeti_htools.engine.allocation.exchange import exchange
 from ganeti_htools.engine.allocation.move_parts import try_operation, try_part
-from ganeti_htools.engine.balancing.traffic import copied_by
 from ganeti_htools.engine.groups.rules import RegroupingRules, obstacle_to_moving
+from ganeti_htools.engine.moving.traffic import copied_by
 from ganeti_htools.engine.rules import affinity, choice, settling
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
-from ganeti_htools.model.columns import NOWHERE, Bools, Ints
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints, existing
 from ganeti_htools.model.moves import MovePart, Operation
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
@@ -29,12 +29,12 @@ _SHORT: Mapping[MirrorType, Sequence[tuple[Operation | None, Operation | None]]]
 }
 
 
-def nodes_after(state: State, index: int, parts: Iterable[MovePart] = ()) -> tuple[int, ...]:
+def nodes_after(state: State, index: int, parts: Iterable[MovePart]) -> tuple[int, ...]:
     """Return the nodes (rows) of an instance after a route, primary first."""
     nodes = int(state.pnode[index]), int(state.snode[index])
     for part in parts:
         nodes = part.operation.nodes(*nodes, part.node)
-    return tuple(node for node in nodes if node != NOWHERE)
+    return existing(*nodes)
 
 
 def source_node(state: State, index: int) -> int:

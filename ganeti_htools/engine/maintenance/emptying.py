@@ -13,7 +13,6 @@ from itertools import permutations
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.evacuate import MovedInstance
 from ganeti_htools.engine.allocation.leave import leave
 from ganeti_htools.engine.allocation.move_parts import try_operation
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
@@ -24,7 +23,6 @@ from ganeti_htools.engine.maintenance.ways import (
     follow,
     follow_any,
     moved_along,
-    places,
     start,
     units,
     ways_to,
@@ -33,7 +31,7 @@ from ganeti_htools.engine.rules import placement_rules
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import RequestFailed
-from ganeti_htools.model.moves import MovePart, Operation
+from ganeti_htools.model.moves import Move, MovePart, Operation
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import EvacMode, MirrorType
@@ -51,7 +49,7 @@ class Emptying:
     * ``refused``: instances that could move but must not or find no place, with the reasons.
     """
 
-    moved: tuple[MovedInstance, ...]
+    moved: tuple[Move, ...]
     state: State
     staying: tuple[tuple[int, str], ...] = ()
     refused: tuple[tuple[int, str], ...] = ()
@@ -68,7 +66,8 @@ def empty_nodes(
 ) -> Emptying:
     """Move instances off nodes, those with most memory first, each to the best place then."""
     rows = concerned(state, leaving, secondaries)
-    moved, staying, refused = list[MovedInstance](), list[tuple[int, str]](), list[tuple[int, str]]()
+    departure = _Departure(leaving, secondaries, options, reporter)
+    moved, staying, refused = list[Move](), list[tuple[int, str]](), list[tuple[int, str]]()
     for unit in units(state, rows):
         progress(len(moved) + len(staying) + len(refused), len(rows))
         start(state, unit[0], reporter)
@@ -78,12 +77,13 @@ def empty_nodes(
         elif not movable[unit].all():
             refused += fail(state, unit, dict.fromkeys(unit, STAYING), reporter)
         else:
-            searches = (_leave_together,) if placement_rules.mates(state, unit[0]) else (_leave, _exchange)
+            alone = not placement_rules.mates(state, unit[0])
+            searches = (departure.alone, departure.exchanged) if alone else (departure.together,)
             failure = ""
             for search in searches:
                 tried = state.copy()
                 try:
-                    ways = search(tried, unit, leaving, secondaries, options, reporter)
+                    ways = search(tried, unit)
                 except RequestFailed as failed:
                     failure = failure or str(failed)
                 else:
@@ -140,147 +140,138 @@ def closed(state: State, nodes: Bools) -> State:
     return replace(state, columns=state.columns._replace(offline=state.columns.offline | nodes))
 
 
-def _leave(
-    state: State,
-    unit: Sequence[int],
-    leaving: Bools,
-    secondaries: bool,
-    options: PlacementOptions,
-    reporter: Reporter,
-) -> Ways:
-    """Move one instance off the nodes, in place; returns its parts. Raises RequestFailed."""
-    (index,) = unit
-    asked, group = state.instance(index), int(state.group[state.pnode[index]])
-    shut, parts = leaving | state.columns.offline, list[MovePart]()
-    for mode in _modes(state, index, leaving, secondaries):
-        own = [int(state.pnode[index]), int(state.snode[index])]
-        usable = (state.group == group) & ~shut
-        usable[[node for node in own if node != NOWHERE]] = False
-        start(state, index, reporter)
-        parts += leave(state, asked, mode, group, np.flatnonzero(usable), options, reporter)
-        reporter.placed(places(state, index))
-    return {index: parts}
+@dataclass(frozen=True, slots=True)
+class _Departure:
+    """The nodes that instances leave, with or without ``secondaries``.
 
-
-def _exchange(
-    state: State,
-    unit: Sequence[int],
-    leaving: Bools,
-    secondaries: bool,
-    options: PlacementOptions,
-    reporter: Reporter,
-) -> Ways:
-    """Give one instance another primary than its secondary, in place; returns its parts.
-
-    The new primary is the secondary for a while. The old secondary becomes it again where no other node can.
-    Of equal places the last wins. Raises RequestFailed.
+    Its moves are made in place, and raise RequestFailed.
     """
-    (index,), best, lowest = unit, list[MovePart](), math.inf
-    asked, primary, secondary = state.instance(index), int(state.pnode[index]), int(state.snode[index])
-    group, shut = int(state.group[primary]), leaving | state.columns.offline
-    usable = (state.group == group) & ~shut & (secondaries and leaving[primary] and secondary != NOWHERE)
-    others = np.flatnonzero(usable & (np.arange(len(usable)) != secondary))
-    with suppress(RequestFailed):
-        best = leave(state.copy(), asked, EvacMode.ALL, group, others, options)
-    for node in others.tolist() if not best else ():
-        tried, targets = state.copy(), np.flatnonzero(usable & (np.arange(len(usable)) != node))
-        parts = [MovePart(Operation.REPLACE_SECONDARY, node), MovePart(Operation.FAILOVER)]
-        if follow(tried, index, parts, shut, options) is None:
-            with suppress(RequestFailed):
-                parts += leave(tried, asked, EvacMode.SECONDARY, group, targets, options)
-                if not (score := score_of(tried, state.group == group)) > lowest:
-                    best, lowest = parts, score
-    if not best:
-        raise RequestFailed("no other node can be its primary")
-    follow(state, index, best, shut, options, reporter)
-    return {index: best}
 
+    leaving: Bools
+    secondaries: bool
+    options: PlacementOptions
+    reporter: Reporter
 
-def _modes(state: State, index: int, leaving: Bools, secondaries: bool) -> list[EvacMode]:
-    """Return the roles in which an instance leaves nodes, in order. Raises RequestFailed."""
-    primary, secondary = int(state.pnode[index]), int(state.snode[index])
-    if secondary == NOWHERE:
-        return [EvacMode.PRIMARY]
-    modes = list[EvacMode]()
-    if leaving[primary]:
-        if (leaving | state.columns.offline)[secondary]:
-            if not secondaries:
-                other = state.cluster.nodes[secondary].name
-                raise RequestFailed(f"its secondary {other} takes no instances; --empty copies its disks")
+    def alone(self, state: State, unit: Sequence[int]) -> Ways:
+        """Move one instance off the nodes; returns its parts."""
+        (index,) = unit
+        asked, group = state.instance(index), int(state.group[state.pnode[index]])
+        parts = list[MovePart]()
+        for mode in self._modes(state, index):
+            usable = (state.group == group) & ~self._shut(state)
+            usable[list(state.nodes_of(index))] = False
+            start(state, index, self.reporter)
+            targets = np.flatnonzero(usable)
+            parts += leave(state, asked, mode, group, targets, self.options, self.reporter)
+            self.reporter.placed(state.nodes_of(index))
+        return {index: parts}
+
+    def exchanged(self, state: State, unit: Sequence[int]) -> Ways:
+        """Give one instance another primary than its secondary; returns its parts.
+
+        The new primary is the secondary for a while. The old secondary becomes it again where no other node
+        can. Of equal places the last wins.
+        """
+        (index,), best, lowest = unit, list[MovePart](), math.inf
+        asked, primary, secondary = state.instance(index), int(state.pnode[index]), int(state.snode[index])
+        group, shut = int(state.group[primary]), self._shut(state)
+        exchanges = self.secondaries and self.leaving[primary] and secondary != NOWHERE
+        usable = (state.group == group) & ~shut & exchanges
+        others = np.flatnonzero(usable & (np.arange(len(usable)) != secondary))
+        with suppress(RequestFailed):
+            best = leave(state.copy(), asked, EvacMode.ALL, group, others, self.options)
+        for node in others.tolist() if not best else ():
+            tried, targets = state.copy(), np.flatnonzero(usable & (np.arange(len(usable)) != node))
+            parts = [MovePart(Operation.REPLACE_SECONDARY, node), MovePart(Operation.FAILOVER)]
+            if follow(tried, index, parts, shut, self.options) is None:
+                with suppress(RequestFailed):
+                    parts += leave(tried, asked, EvacMode.SECONDARY, group, targets, self.options)
+                    if not (score := score_of(tried, state.group == group)) > lowest:
+                        best, lowest = parts, score
+        if not best:
+            raise RequestFailed("no other node can be its primary")
+        follow(state, index, best, shut, self.options, self.reporter)
+        return {index: best}
+
+    def together(self, state: State, unit: Sequence[int]) -> Ways:
+        """Move members of a set to where the score is lowest then; returns the parts of each.
+
+        Members without a mirror follow those with one. Of equal places the last wins.
+        """
+        mates, shut = placement_rules.mates(state, unit[0]), self._shut(state)
+        scope = state.group == state.group[state.pnode[unit[0]]]
+        best, lowest, why = Ways(), math.inf, "no other node takes instances"
+        rows = _nodes_to_try(state, unit, mates, scope & ~shut, self.options)
+        for ends in self._ends(state, unit[0], rows):
+            for end in ends:
+                tried, made, failure = state.copy(), Ways(), None
+                for index in unit:
+                    choices = ways_to(state, index, end) or [()]
+                    if not self.secondaries:
+                        choices = [parts for parts in choices if not any(map(_copies, parts))]
+                    parts = follow_any(tried, index, choices, shut, self.options) if choices else _COPIES
+                    if isinstance(parts, str):
+                        failure = parts
+                        break
+                    made[index] = parts
+                if failure is None and placement_rules.apart(tried, state)[unit].any():
+                    failure = "others of them are elsewhere"
+                if failure is not None:
+                    why = failure
+                elif (
+                    not (score := score_of(tried, scope)) > lowest
+                ):  # not a number while a node reports nothing
+                    best, lowest = made, score
+            if best:
+                break
+        else:
+            names = ", ".join(state.cluster.instances[index].name for index in sorted({*unit, *mates}))
+            raise RequestFailed(f"no place for all of {names}, which stay together: {why}")
+        for index, way in best.items():
+            follow(state, index, way, shut, self.options, self.reporter)
+        return best
+
+    def _shut(self, state: State) -> Bools:
+        shut: Bools = self.leaving | state.columns.offline
+        return shut
+
+    def _modes(self, state: State, index: int) -> list[EvacMode]:
+        """Return the roles in which an instance leaves nodes, in order."""
+        primary, secondary = int(state.pnode[index]), int(state.snode[index])
+        if secondary == NOWHERE:
+            return [EvacMode.PRIMARY]
+        modes = list[EvacMode]()
+        if self.leaving[primary]:
+            if self._shut(state)[secondary]:
+                if not self.secondaries:
+                    other = state.cluster.nodes[secondary].name
+                    raise RequestFailed(f"its secondary {other} takes no instances; --empty copies its disks")
+                modes.append(EvacMode.SECONDARY)
+            modes.append(EvacMode.PRIMARY)
+            secondary = primary
+        if self.secondaries and self.leaving[secondary]:
             modes.append(EvacMode.SECONDARY)
-        modes.append(EvacMode.PRIMARY)
-        secondary = primary
-    if secondaries and leaving[secondary]:
-        modes.append(EvacMode.SECONDARY)
-    return modes
+        return modes
 
+    def _ends(self, state: State, index: int, rows: Sequence[int]) -> Iterator[Iterator[Nodes]]:
+        """Yield possible last nodes of an instance, with new nodes of some rows: first with few copies."""
+        primary, secondary = int(state.pnode[index]), int(state.snode[index])
+        operations = [_operation(state, index, mode) for mode in self._modes(state, index)]
 
-def _leave_together(
-    state: State,
-    unit: Sequence[int],
-    leaving: Bools,
-    secondaries: bool,
-    options: PlacementOptions,
-    reporter: Reporter,
-) -> Ways:
-    """Move members of a set, in place, to where the score is lowest then; returns the parts of each.
+        def end(nodes: Sequence[int]) -> Nodes:
+            new, there = iter(nodes), (primary, secondary)
+            for each in operations:
+                there = each.nodes(*there, next(new) if each.takes_node else NOWHERE)
+            return there
 
-    Members without a mirror follow those with one. Of equal places the last wins. Raises RequestFailed if
-    there is no place for all.
-    """
-    mates, shut = placement_rules.mates(state, unit[0]), leaving | state.columns.offline
-    scope = state.group == state.group[state.pnode[unit[0]]]
-    best, lowest, why = Ways(), math.inf, "no other node takes instances"
-    rows = _nodes_to_try(state, unit, mates, scope & ~shut, options)
-    for ends in _ends(state, unit[0], rows, leaving, secondaries):
-        for end in ends:
-            tried, made, failure = state.copy(), Ways(), None
-            for index in unit:
-                choices = ways_to(state, index, end) or [()]
-                if not secondaries:
-                    choices = [parts for parts in choices if not any(map(_copies, parts))]
-                parts = follow_any(tried, index, choices, shut, options) if choices else _COPIES
-                if isinstance(parts, str):
-                    failure = parts
-                    break
-                made[index] = parts
-            if failure is None and placement_rules.apart(tried, state)[unit].any():
-                failure = "others of them are elsewhere"
-            if failure is not None:
-                why = failure
-            elif not (score := score_of(tried, scope)) > lowest:  # not a number while a node reports nothing
-                best, lowest = made, score
-        if best:
-            break
-    else:
-        names = ", ".join(state.cluster.instances[index].name for index in sorted({*unit, *mates}))
-        raise RequestFailed(f"no place for all of {names}, which stay together: {why}")
-    for index, way in best.items():
-        follow(state, index, way, shut, options, reporter)
-    return best
+        yield map(end, permutations(rows, sum(each.takes_node for each in operations)))
+        if self.secondaries and self.leaving[primary] and secondary != NOWHERE:
+            old = [] if self._shut(state)[secondary] else [secondary]
+            yield ((new, other) for new, other in permutations([*rows, *old], 2) if new != secondary)
 
 
 def _copies(part: MovePart) -> bool:
     return part.operation.copies_disks
-
-
-def _ends(
-    state: State, index: int, rows: Sequence[int], leaving: Bools, secondaries: bool
-) -> Iterator[Iterator[Nodes]]:
-    """Yield possible nodes of an instance in the end, with new nodes of some rows: first with few copies."""
-    primary, secondary = int(state.pnode[index]), int(state.snode[index])
-    operations = [_operation(state, index, mode) for mode in _modes(state, index, leaving, secondaries)]
-
-    def end(nodes: Sequence[int]) -> Nodes:
-        new, there = iter(nodes), (primary, secondary)
-        for each in operations:
-            there = each.nodes(*there, next(new) if each.takes_node else NOWHERE)
-        return there
-
-    yield map(end, permutations(rows, sum(each.takes_node for each in operations)))
-    if secondaries and leaving[primary] and secondary != NOWHERE:
-        old = [] if (leaving | state.columns.offline)[secondary] else [secondary]
-        yield ((new, other) for new, other in permutations([*rows, *old], 2) if new != secondary)
 
 
 def _nodes_to_try(
@@ -291,8 +282,8 @@ def _nodes_to_try(
     These are first the nodes of members elsewhere, then those that take each member now, then those with most
     free memory.
     """
-    free, near = state.columns.unallocated, [row for mate in mates for row in places(state, mate)]
-    rows = np.flatnonzero(usable & ~np.isin(np.arange(len(usable)), places(state, unit[0])))
+    free, near = state.columns.unallocated, [row for mate in mates for row in state.nodes_of(mate)]
+    rows = np.flatnonzero(usable & ~np.isin(np.arange(len(usable)), state.nodes_of(unit[0])))
     fits = np.ones(len(rows), np.bool_)
     for index in unit:
         operation = _operation(state, index, EvacMode.SECONDARY)

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.evacuate import MovedInstance
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.balancing.balance import rebalance
 from ganeti_htools.engine.maintenance.emptying import STAYING, Emptying, fail, stays
@@ -21,7 +20,7 @@ from ganeti_htools.engine.redundancy.health import groups
 from ganeti_htools.engine.redundancy.recoverability import describe_lost, unrecoverable
 from ganeti_htools.engine.rules import placement_rules
 from ganeti_htools.model.columns import NOWHERE, Bools
-from ganeti_htools.model.moves import MovePart
+from ganeti_htools.model.moves import Move
 from ganeti_htools.model.options import BalancingOptions, PlacementOptions
 from ganeti_htools.model.state import State
 
@@ -38,7 +37,7 @@ def return_home(
 
     With ``safe`` no move may take an instance's redundancy.
     """
-    rows, moved, refused = state.cluster.instances, list[MovedInstance](), list[tuple[int, str]]()
+    rows, moved, refused = state.cluster.instances, list[Move](), list[tuple[int, str]]()
     lost = lost_now(state) if safe else np.zeros(len(rows), np.bool_)
     for unit in units(state, sorted(homes, key=lambda index: -rows[index].mem)):
         ways = {index: found for index in unit if (found := ways_to(state, index, homes[index])) != [()]}
@@ -78,16 +77,11 @@ def return_home(
 
 def balance(state: State, rows: Iterable[int], movable: Bools, options: PlacementOptions) -> Emptying:
     """Balance the groups of nodes (rows), as ``hbal(1)`` does without options."""
-    moved = list[MovedInstance]()
+    moved = list[Move]()
     for group in dict.fromkeys(state.group[list(rows)].tolist()):
         wanted = BalancingOptions(ignore_soft_errors=options.ignore_soft_errors)
         state, steps = rebalance(state, state.group == group, wanted, movable)
-        for step in steps:
-            parts = (
-                MovePart(each, step.node if each.takes_node else NOWHERE) for each in step.kind.operations
-            )
-            nodes = tuple(node for node in (step.pnode, step.snode) if node != NOWHERE)
-            moved.append(MovedInstance(step.instance, group, nodes, tuple(parts), step.with_next))
+        moved += steps
     return Emptying(tuple(moved), state)
 
 

@@ -6,14 +6,13 @@ from itertools import product
 import numpy as np
 
 from ganeti_htools.engine.allocation import shortage
-from ganeti_htools.engine.allocation.evacuate import MovedInstance
 from ganeti_htools.engine.allocation.move_parts import try_part
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.rules import placement_rules, settling
 from ganeti_htools.engine.rules.limits import PRIMARY, SECONDARY
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
 from ganeti_htools.model.columns import NOWHERE, Bools
-from ganeti_htools.model.moves import MovePart, Operation
+from ganeti_htools.model.moves import Move, MovePart, Operation
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import MirrorType
@@ -35,21 +34,13 @@ def units(state: State, rows: Iterable[int]) -> list[list[int]]:
     return found
 
 
-def moved_along(state: State, ways: Ways) -> list[MovedInstance]:
+def moved_along(state: State, ways: Ways) -> list[Move]:
     """Describe instances that have moved together, in the state afterwards."""
     last = next(reversed(ways), NOWHERE)
-    return [moved_to(state, index, parts, index != last) for index, parts in ways.items()]
-
-
-def moved_to(state: State, index: int, parts: Sequence[MovePart], with_next: bool = False) -> MovedInstance:
-    """Describe an instance that has moved, in the state afterwards."""
-    nodes = places(state, index)
-    return MovedInstance(index, int(state.group[nodes[0]]), nodes, tuple(parts), with_next)
-
-
-def places(state: State, index: int) -> tuple[int, ...]:
-    """Return the nodes (rows) of an instance, primary first."""
-    return tuple(int(row[index]) for row in (state.pnode, state.snode) if row[index] != NOWHERE)
+    return [
+        Move(index, tuple(parts), state.nodes_of(index), with_next=index != last)
+        for index, parts in ways.items()
+    ]
 
 
 def start(state: State, index: int, reporter: Reporter) -> None:
@@ -141,5 +132,5 @@ def follow(
                 figures = shortage.explain_move(state, trial, np.array([target]), role, options)
             return f"{why}; {figures}" if figures else why
         settling.settle(state, trial)
-        reporter.placed(places(state, index))
+        reporter.placed(state.nodes_of(index))
     return None

@@ -8,7 +8,7 @@ import numpy as np
 
 from ganeti_htools.engine.rules.node_rules import Codes
 from ganeti_htools.engine.rules.score import Statistics, node_values
-from ganeti_htools.model.columns import Columns, Floats, Ints
+from ganeti_htools.model.columns import Columns, Floats, Ints, existing
 from ganeti_htools.model.state import RequestedInstance
 
 # Elements in a block of pairs, so that its arrays stay in the processor's cache.
@@ -54,6 +54,11 @@ class Trial:
     snode: Ints
     changes: tuple[NodeChange, ...]
     location_exclusion: Any = 0.0
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """The nodes of the first candidate, primary first."""
+        return existing(self.pnode[0], self.snode[0])
 
     def scores(self, base: Statistics) -> Floats:
         """Compute the score of each candidate, whether it fits or not."""

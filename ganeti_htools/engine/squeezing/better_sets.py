@@ -13,13 +13,12 @@ from itertools import islice
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.balance import Step
-from ganeti_htools.engine.balancing.traffic import copied, copied_by
+from ganeti_htools.engine.moving.traffic import copied, copied_by
 from ganeti_htools.engine.squeezing.candidates import offline_candidates
 from ganeti_htools.engine.squeezing.power_group import PowerGroup
 from ganeti_htools.engine.squeezing.power_plan import PowerPlan, Wishes
 from ganeti_htools.model.columns import NOWHERE, Ints
-from ganeti_htools.model.moves import Operation
+from ganeti_htools.model.moves import Move, Operation
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import MirrorType
 
@@ -40,7 +39,7 @@ def rank(state: State, plan: PowerPlan) -> tuple[int, int, int]:
     return -len(plan.nodes), data_moved(state, plan.steps), len(plan.steps)
 
 
-def data_moved(state: State, steps: Sequence[Step]) -> int:
+def data_moved(state: State, steps: Sequence[Move]) -> int:
     """Return the MiB of disks and memory that steps copy."""
     return sum(sum(copied(step.kind, state.cluster.instances[step.instance])) for step in steps)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ganeti_htools.engine.balancing import shared_storage
-from ganeti_htools.engine.balancing.balance import Step, candidates, rebalance
+from ganeti_htools.engine.balancing.balance import candidates, rebalance
 from ganeti_htools.engine.balancing.replay import Replay
 from ganeti_htools.engine.balancing.shared_instances import SharedInstances, regular, shared_instances
 from ganeti_htools.engine.squeezing import reserve
@@ -16,6 +16,7 @@ from ganeti_htools.engine.squeezing.power_plan import Action, AllowedMoves, Phas
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.errors import first_names
+from ganeti_htools.model.moves import Move
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import MirrorType
@@ -61,7 +62,7 @@ class PowerGroup:
         """Return the group on another state."""
         return power_group(state, self.scope, self.movable, self.minimum, self.target, self.allowed)
 
-    def balanced(self, nodes: Sequence[int], offline: bool) -> tuple[State, tuple[Step, ...]]:
+    def balanced(self, nodes: Sequence[int], offline: bool) -> tuple[State, tuple[Move, ...]]:
         """Set nodes offline or online and balance; returns the state and all steps."""
         marked = with_power(self.state, nodes, offline)
         if marked.columns.offline[self.scope].all():
@@ -119,8 +120,8 @@ class PowerGroup:
         return None
 
     def _exact_steps(
-        self, nodes: Sequence[int], late: frozenset[int], steps: Sequence[Step]
-    ) -> tuple[Step, ...] | None:
+        self, nodes: Sequence[int], late: frozenset[int], steps: Sequence[Move]
+    ) -> tuple[Move, ...] | None:
         """Make the steps, with exact scores; None unless N+1 holds when nodes are drained and after each.
 
         A set that stays together counts as one step.
@@ -131,7 +132,7 @@ class PowerGroup:
         drained = self.state.columns.offline
         for step in (None, *steps):
             if step is not None:
-                if not way.make(step.instance, step.kind, step.node, step.with_next):
+                if not way.remake(step):
                     return None
                 if step.with_next:
                     continue

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from ganeti_htools.engine.balancing.balance import Step
 from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.moves import Move
 from ganeti_htools.model.state import State
 
 # An unplaced instance by group (row); each node of the group keeps room for it.
@@ -33,7 +33,7 @@ class Phase:
 
     action: Action
     nodes: tuple[int, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[Move, ...]
     late: frozenset[int] = frozenset()
 
 
@@ -68,7 +68,7 @@ class PowerPlan:
         return self._of(Action.OFFLINE) if self.action is Action.ONLINE else ()
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[Move, ...]:
         """All moves, in order."""
         return tuple(step for phase in self.phases for step in phase.steps)
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.balance import Step, candidates
-from ganeti_htools.engine.balancing.replay import MoveRows, Replay, plan_of
+from ganeti_htools.engine.balancing.balance import candidates
+from ganeti_htools.engine.balancing.replay import Replay, plan_of
 from ganeti_htools.engine.balancing.ways import goals_of
 from ganeti_htools.engine.redundancy.recoverability import describe_lost, unrecoverable
 from ganeti_htools.engine.squeezing.candidates import online_candidates
@@ -14,6 +14,7 @@ from ganeti_htools.engine.squeezing.power_down import power_down
 from ganeti_htools.engine.squeezing.power_group import TO_THE_END, PowerGroup, with_power
 from ganeti_htools.engine.squeezing.power_plan import ANY, Action, Phase, PowerPlan, Progress, Wishes
 from ganeti_htools.model.columns import NOWHERE
+from ganeti_htools.model.moves import Move
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import MirrorType
 
@@ -70,7 +71,7 @@ def _with_fewer(
 
 
 def _directly(
-    group: PowerGroup, nodes: tuple[int, ...], steps: Sequence[Step], goal: State
+    group: PowerGroup, nodes: tuple[int, ...], steps: Sequence[Move], goal: State
 ) -> PowerPlan | None:
     """Return a plan that powers nodes up and moves instances straight to their nodes in ``goal``, or None.
 
@@ -82,7 +83,7 @@ def _directly(
         row for row, each in enumerate(goal.cluster.instances) if each.template.mirror is not MirrorType.NONE
     }
     made = [
-        MoveRows(step.instance, step.kind, step.node)
+        step
         for step in steps
         if step.instance in mirrored and (step.node == NOWHERE or not marked.columns.offline[step.node])
     ]
@@ -92,7 +93,7 @@ def _directly(
     return None if way is None else _planned(group, nodes, way.after, way.steps)
 
 
-def _planned(group: PowerGroup, nodes: tuple[int, ...], state: State, steps: tuple[Step, ...]) -> PowerPlan:
+def _planned(group: PowerGroup, nodes: tuple[int, ...], state: State, steps: tuple[Move, ...]) -> PowerPlan:
     enough = group.keeps_free(state, group.minimum)
     return PowerPlan((Phase(Action.ONLINE, nodes, steps),), state, enough)
 
@@ -103,12 +104,12 @@ def _keeping_redundancy(group: PowerGroup, plan: PowerPlan) -> PowerPlan:
     marked = with_power(group.state, phase.nodes, False)
     concerned = candidates(marked, group.scope, group.movable)
     way, lost = Replay(marked, group.scope, TO_THE_END, concerned), unrecoverable(marked, group.scope)
-    made, refused = list[Step](), dict[int, str]()
+    made, refused = list[Move](), dict[int, str]()
     for step in phase.steps:
         last = way.state.copy()
         if step.instance in refused:
             continue
-        if not way.make(step.instance, step.kind, step.node):
+        if not way.remake(step):
             refused[step.instance] = "it would follow a move that is left out"
             continue
         now = unrecoverable(way.state, group.scope)

@@ -12,7 +12,7 @@ from ganeti_htools.engine.squeezing.candidates import lacks_master_candidates, o
 from ganeti_htools.engine.squeezing.power_group import TO_THE_END, drained_nodes, with_power
 from ganeti_htools.engine.squeezing.power_plan import Action, ReserveByGroup
 from ganeti_htools.model.columns import Bools, sorted_unique
-from ganeti_htools.model.moves import NamedStep
+from ganeti_htools.model.moves import NamedMove
 from ganeti_htools.model.state import State
 
 
@@ -22,7 +22,7 @@ class NamedPhase:
 
     action: Action
     nodes: Sequence[str]
-    steps: Sequence[NamedStep]
+    steps: Sequence[NamedMove]
     late: Collection[str] = ()
 
 
@@ -77,7 +77,7 @@ class _Losses:
     """
 
     def __init__(
-        self, state: State, steps: Sequence[NamedStep], late: Bools, target: ReserveByGroup, soon: int
+        self, state: State, steps: Sequence[NamedMove], late: Bools, target: ReserveByGroup, soon: int
     ) -> None:
         self._state, self._late, self._target = state, late, target
         self._left, self._soon = (sum(not step.with_next for step in some) for some in (steps, steps[:soon]))
@@ -120,7 +120,7 @@ def _not_switched(state: State, rows: Sequence[int], down: bool) -> str | None:
     return None
 
 
-def _leaving(state: State, steps: Sequence[NamedStep]) -> str | None:
+def _leaving(state: State, steps: Sequence[NamedMove]) -> str | None:
     """Return a step that leads out of its group, in words."""
     for step in steps:
         touched = [state.nodes[name] for name in (*step.was, *step.now) if name in state.nodes]

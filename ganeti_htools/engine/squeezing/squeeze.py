@@ -10,7 +10,6 @@ from itertools import zip_longest
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.balance import Step
 from ganeti_htools.engine.rules.placement_rules import in_sets
 from ganeti_htools.engine.squeezing.candidates import offline_candidates
 from ganeti_htools.engine.squeezing.power_down import power_down
@@ -27,6 +26,7 @@ from ganeti_htools.engine.squeezing.power_plan import (
 from ganeti_htools.engine.squeezing.power_up import power_up
 from ganeti_htools.engine.squeezing.reserve import room_on_all
 from ganeti_htools.model.columns import Bools, sorted_unique
+from ganeti_htools.model.moves import Move
 from ganeti_htools.model.state import State
 
 
@@ -105,7 +105,7 @@ def _together(phases: Sequence[Phase | None]) -> Phase:
     )
 
 
-def _units(steps: Sequence[Step]) -> Iterator[tuple[Step, ...]]:
+def _units(steps: Sequence[Move]) -> Iterator[tuple[Move, ...]]:
     """Yield the steps of each set that stays together, and each other step by itself."""
     first = 0
     for end, step in enumerate(steps, 1):

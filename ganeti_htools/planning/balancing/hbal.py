@@ -6,21 +6,22 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ganeti_htools.backends.haskell import fixed, show
-from ganeti_htools.engine.balancing.balance import Step, score_of, stepwise
+from ganeti_htools.engine.balancing.balance import score_of, stepwise
 from ganeti_htools.engine.balancing.recheck import obstacle
+from ganeti_htools.engine.moving.named_moves import named
 from ganeti_htools.engine.rules import placement_rules
 from ganeti_htools.engine.rules.broken_rules import breaches
 from ganeti_htools.execution.jobs import Jobsets
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.errors import DataError
-from ganeti_htools.model.moves import NamedStep
+from ganeti_htools.model.moves import Move, NamedMove
 from ganeti_htools.model.options import BalancingOptions, CopyingOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import steps, view
 from ganeti_htools.planning.balancing.node_groups import select, worst_first
 from ganeti_htools.planning.balancing.patience import SearchSteps, SearchTime
-from ganeti_htools.planning.jobsets import BalancingMove, Names, cost_of, jobs_of, jobsets
+from ganeti_htools.planning.jobsets import Names, PlannedMove, cost_of, jobs_of, jobsets
 from ganeti_htools.planning.plan import Progress, Tool, ToolOptions, ToolPlan
 
 if TYPE_CHECKING:
@@ -102,9 +103,9 @@ class GroupPlan:
     state: State
     group: str
     scope: Bools
-    moves: Sequence[BalancingMove]
+    moves: Sequence[PlannedMove]
     after: State
-    greedy: Sequence[BalancingMove] | None = None
+    greedy: Sequence[PlannedMove] | None = None
     front: Sequence[Mapping[str, Any]] = ()
     price: float = 0.0
 
@@ -121,8 +122,8 @@ class GroupPlan:
     def describe(self) -> dict[str, Any]:
         """Describe the steps as JSON."""
 
-        def described(moves: Sequence[BalancingMove] | None) -> Any:
-            return None if moves is None else steps.to_json(self.state, [move.step for move in moves])
+        def described(moves: Sequence[PlannedMove] | None) -> Any:
+            return None if moves is None else steps.to_json(move.step for move in moves)
 
         front = {"front": list(self.front)} if self.front else {}
         return {"steps": described(self.moves), "greedy": described(self.greedy)} | front
@@ -130,7 +131,7 @@ class GroupPlan:
 
 # Plans for a group: its state, name and scope, and the options for the remaining moves.
 PlanGroup = Callable[[State, str, Bools, HbalOptions], GroupPlan]
-OnMove = Callable[[BalancingMove], None]  # called with each move as soon as it is found
+OnMove = Callable[[PlannedMove], None]  # called with each move as soon as it is found
 
 
 def _left(limit: N, spent: N) -> N:
@@ -196,9 +197,9 @@ class BalancingPlan(ToolPlan[HbalOptions]):
         """Make the remaining moves group by group: they improve every group. Raises HtoolsError."""
         after, movable = state.copy(), movable_instances(state, self.options)
         repairs, scopes = self.options.repair_rules, self._scopes(state)
-        for name, named in _by_group(state, self.groups, rest).items():
+        for name, moves in _by_group(state, self.groups, rest).items():
             scope = scopes[name]
-            why = obstacle(after, scope, named, self.options.balancing, movable)
+            why = obstacle(after, scope, moves, self.options.balancing, movable)
             if why is not None:
                 return why
             if not repairs and not score_of(after, scope) < score_of(state, scope):
@@ -228,7 +229,7 @@ class BalancingPlan(ToolPlan[HbalOptions]):
         from ganeti_htools.engine.balancing.priced_plans import priced_plans  # seldom needed
 
         sets = executed_jobsets([moves for part in self.parts for moves in jobsets(part.moves)], self.options)
-        steps = [move.step for moves in sets for move in moves]
+        steps = [move.move for moves in sets for move in moves]
         plans = list(priced_plans(self.state, copying, 0.0, steps))
         made = plans[-1 - min(rest, len(steps))]
         if copying.front:
@@ -357,10 +358,10 @@ def restore_group(
 
 
 def _moves(
-    state: State, found: Iterable[Step], on_move: OnMove, progress: Progress = _ignore
-) -> Sequence[BalancingMove]:
+    state: State, found: Iterable[Move], on_move: OnMove, progress: Progress = _ignore
+) -> Sequence[PlannedMove]:
     """Name the moves, and pass on each as soon as its step is found."""
-    names, moves = Names(state), list[BalancingMove]()
+    names, moves = Names(state), list[PlannedMove]()
     for step in found:
         moves.append(names.move(step))
         progress("")
@@ -395,7 +396,7 @@ def _copying_little(
         chosen = choose(found, copying, options.balancing.min_gain if price else None)
     made = chosen.steps if chosen else ()
     after = state.copy()
-    for _ in steps.retrace(after, movable, steps.to_json(state, made)):
+    for _ in steps.retrace(after, movable, steps.to_json(named(state, made))):
         pass
     moves, names = _moves(state, made, on_move), Names(state)
     usual = [names.move(step) for step in found.usual.steps]
@@ -438,7 +439,7 @@ def movable_instances(state: State, options: HbalOptions) -> Bools:
     return view.movable(state, options.view, sets=True)
 
 
-def _by_group(state: State, groups: Sequence[str], rest: Jobsets) -> dict[str, list[NamedStep]]:
+def _by_group(state: State, groups: Sequence[str], rest: Jobsets) -> dict[str, list[NamedMove]]:
     """Sort the remaining steps by the group of their instance.
 
     Steps of an instance that has left these groups stay with the step before, whose group rejects them.
@@ -447,10 +448,10 @@ def _by_group(state: State, groups: Sequence[str], rest: Jobsets) -> dict[str, l
         instance.name: state.cluster.groups[group].name
         for instance, group in zip(state.cluster.instances, state.group[state.pnode].tolist(), strict=True)
     }
-    found: dict[str, list[NamedStep]] = {}
+    found: dict[str, list[NamedMove]] = {}
     group = groups[0]
     for step in (job.step for jobs in rest for job in jobs):
-        if isinstance(step, NamedStep):
+        if step is not None:
             home = homes.get(step.instance, group)
             group = home if home in groups else group
             found.setdefault(group, []).append(step)

@@ -15,10 +15,11 @@ from ganeti_htools.execution.review import Review
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import NOWHERE, sorted_unique
 from ganeti_htools.model.errors import DataError
-from ganeti_htools.model.moves import MovePart, NamedMove, Operation
+from ganeti_htools.model.moves import MovePart, Operation
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import steps, view
-from ganeti_htools.planning.group_moves import GroupMove, cost_of, jobs_of, moves_of, without_parts_made
+from ganeti_htools.planning.group_moves import cost_of, without_parts_made
+from ganeti_htools.planning.jobsets import Names, PlannedMove, jobs_of, jobsets
 from ganeti_htools.planning.plan import Progress, Tool, ToolOptions, ToolPlan
 
 Action = Literal["redistribute", "compress", "balance"]
@@ -65,9 +66,9 @@ class RegroupPlan(ToolPlan[RegroupOptions]):
     outcome: RegroupingOutcome
 
     @cached_property
-    def moves(self) -> Sequence[GroupMove]:
+    def moves(self) -> Sequence[PlannedMove]:
         """The moves by name."""
-        return moves_of(self.state, self.outcome.after.moved)
+        return list(map(Names(self.state).move, self.outcome.after.moved))
 
     @property
     def purpose(self) -> str:
@@ -116,11 +117,11 @@ class RegroupPlan(ToolPlan[RegroupOptions]):
 
     def jobs(self) -> Jobsets:
         """Make the jobs of the moves."""
-        return jobs_of(self.state, self.moves)
+        return jobs_of(self.state, jobsets(self.moves))
 
     def obstacle(self, state: State, rest: Jobsets) -> str | None:
         """Make the remaining moves; an instance on its way only makes the rest of its move."""
-        moves = [job.step for jobs in rest for job in jobs if isinstance(job.step, NamedMove)]
+        moves = [job.step for jobs in rest for job in jobs if job.step is not None]
         return recheck.obstacle(Regrouping(state, rules_of(state, self.options)), moves)
 
     def confirm(self, state: State, rest: Jobsets) -> Review:

@@ -35,13 +35,14 @@ from ganeti_htools.model.maintenance_tags import (
     rows_by_identity,
     run_tag,
 )
-from ganeti_htools.model.moves import MovePart, Operation
+from ganeti_htools.model.moves import Move, MovePart, Operation
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.model.without_instances import reports
 from ganeti_htools.planning import steps, view
-from ganeti_htools.planning.group_moves import GroupMove, cost_of, jobs_of, moves_of, without_parts_made
+from ganeti_htools.planning.group_moves import cost_of, without_parts_made
+from ganeti_htools.planning.jobsets import Names, PlannedMove, jobs_of, jobsets
 from ganeti_htools.planning.maintenance import node_jobs
 from ganeti_htools.planning.maintenance.review import follow_rest, mark_of, marks, newly_lost, other_run
 from ganeti_htools.planning.plan import (
@@ -117,9 +118,9 @@ class MaintenancePlan(ToolPlan[MaintainOptions]):
     forgotten: tuple[int, ...] = ()
 
     @cached_property
-    def moves(self) -> Sequence[GroupMove]:
+    def moves(self) -> Sequence[PlannedMove]:
         """The moves by name."""
-        return moves_of(self.state, self.emptying.moved)
+        return list(map(Names(self.state).move, self.emptying.moved))
 
     @property
     def nodes(self) -> list[Node]:
@@ -135,8 +136,7 @@ class MaintenancePlan(ToolPlan[MaintainOptions]):
     @property
     def groups(self) -> tuple[str, ...]:
         """Names of the groups of the nodes."""
-        groups = self.state.cluster.groups
-        return tuple(dict.fromkeys(groups[self.state.group[row]].name for row in self.rows))
+        return tuple(dict.fromkeys(map(self.state.group_name, self.rows)))
 
     @property
     def staying(self) -> dict[str, str]:
@@ -242,7 +242,7 @@ class MaintenancePlan(ToolPlan[MaintainOptions]):
             ],
             *(
                 [node_jobs.with_home(job, homes[job.step.instance] if job.step else None) for job in jobs]
-                for jobs in jobs_of(self.state, self.moves)
+                for jobs in jobs_of(self.state, jobsets(self.moves))
             ),
             [node_jobs.begun(node.name, options.run) for node in self.nodes if not options.roll],
         ]
@@ -293,7 +293,7 @@ class MaintenancePlan(ToolPlan[MaintainOptions]):
                     else job
                     for job in jobs
                 ]
-                for jobs in jobs_of(state, self.moves)
+                for jobs in jobs_of(state, jobsets(self.moves))
             ),
             *node_jobs.in_sets([node_jobs.forget_home(rows[index]) for index in self.forgotten]),
             [node_jobs.end(node, facts[node.name].drained, run) for node in self.nodes],
@@ -520,7 +520,8 @@ def restore(state: State, options: MaintainOptions, found: Mapping[str, Any]) ->
             why = ways.follow(after, index, parts, open_everywhere, options.placement)
             if why is not None:
                 raise DataError(f"the plan moves instance {move['instance']}, but {why}")
-            moved.append(ways.moved_to(after, index, parts, bool(move.get("with_next"))))
+            together = bool(move.get("with_next"))
+            moved.append(Move(index, tuple(parts), after.nodes_of(index), with_next=together))
         nodes = tuple(state.nodes[name] for name in found["nodes"])
         if options.action == "start":
             after = emptying.closed(after, _mask(state, nodes))

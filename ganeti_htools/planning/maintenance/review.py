@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.groups.recheck import remaining_move
 from ganeti_htools.engine.maintenance import returning, ways
+from ganeti_htools.engine.moving.named_moves import remaining_move
 from ganeti_htools.engine.redundancy.recoverability import describe_lost
 from ganeti_htools.engine.rules import placement_rules
 from ganeti_htools.execution.jobs import Jobsets
@@ -62,7 +62,7 @@ def follow_rest(
     rows = {row.name: index for index, row in enumerate(state.cluster.instances)}
     after, moving = state.copy(), set[int]()
     for move in [job.step for jobs in rest for job in jobs]:
-        if not isinstance(move, NamedMove):
+        if move is None:
             continue
         index = rows.get(move.instance)
         why = "it is gone" if index is None else _follow(state, after, index, move, shut, options)

@@ -241,8 +241,7 @@ def _move(need: RepairNeed, damage: Damage) -> NamedMove | None:
     primary, secondary = need.row.pnode, need.row.snode
     if damage.repair not in _MOVES or secondary is None:
         return None
-    parts = ((Operation.FAILOVER, None),)
-    return NamedMove(need.name, MoveKind.FAILOVER.value, parts, (primary, secondary), (secondary, primary))
+    return NamedMove.of(need.name, MoveKind.FAILOVER, None, (primary, secondary), (secondary, primary))
 
 
 def restore(state: State, options: RepairOptions, found: Mapping[str, Any]) -> RepairPlan:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.balancing.balance import score_of
-from ganeti_htools.engine.balancing.recheck import named
+from ganeti_htools.engine.moving.named_moves import named
 from ganeti_htools.engine.squeezing import recheck, squeeze
 from ganeti_htools.engine.squeezing.power_group import with_power
 from ganeti_htools.engine.squeezing.power_plan import Action, AllowedMoves, Phase, PowerPlan, Wishes
@@ -20,11 +20,11 @@ from ganeti_htools.execution.review import Check, Review, Say
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.errors import HtoolsError, during, first_names
-from ganeti_htools.model.moves import MoveKind, NamedStep
+from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.state import State
 from ganeti_htools.model.without_instances import reports, without_instances
 from ganeti_htools.planning import steps, view
-from ganeti_htools.planning.jobsets import BalancingMove, Names, cost_of, jobs_of, jobsets
+from ganeti_htools.planning.jobsets import Names, PlannedMove, cost_of, jobs_of, jobsets
 from ganeti_htools.planning.plan import (
     OnChange,
     Progress,
@@ -164,7 +164,7 @@ class SqueezePlan(ToolPlan[SqueezeOptions]):
         everywhere, after = np.ones(len(self.state.group), np.bool_), self.power.state
         return {"before": score_of(self.state, everywhere), "after": score_of(after, everywhere)}
 
-    def sets(self) -> list[list[list[BalancingMove]]]:
+    def sets(self) -> list[list[list[PlannedMove]]]:
         """Name the moves of each phase, in jobsets."""
         names = Names(self.state, whole_instances=True)
         return [jobsets([names.move(step) for step in phase.steps]) for phase in self.power.phases]
@@ -191,7 +191,7 @@ class SqueezePlan(ToolPlan[SqueezeOptions]):
             "enough": plan.enough,
             "kept": {state.cluster.nodes[row].name: why for row, why in plan.obstacles.items()},
             "refused": self.refused,
-            "steps": steps.to_json(state, plan.steps),
+            "steps": steps.to_json(named(state, plan.steps)),
         }
 
     def jobs(self) -> Jobsets:
@@ -288,13 +288,13 @@ def _nodes(phases: Sequence[NamedPhase], action: Action) -> list[str]:
 
 def _moves_soon(rest: Jobsets) -> int:
     """Count the moves of the next jobset that has any."""
-    counts = (sum(isinstance(job.step, NamedStep) for job in jobs) for jobs in rest)
+    counts = (sum(job.step is not None for job in jobs) for jobs in rest)
     return next(filter(None, counts), 0)
 
 
 def _remaining(phases: Sequence[NamedPhase], rest: Jobsets) -> list[NamedPhase]:
     """Return the phases with their remaining steps, and the nodes still to be marked offline or online."""
-    ahead = [job.step for jobs in rest for job in jobs if isinstance(job.step, NamedStep)]
+    ahead = [job.step for jobs in rest for job in jobs if job.step is not None]
     left = list[NamedPhase]()
     for phase in reversed(phases):
         before = max(0, len(ahead) - len(phase.steps))

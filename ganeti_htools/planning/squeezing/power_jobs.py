@@ -14,7 +14,6 @@ from ganeti_htools.engine.squeezing.power_plan import Action
 from ganeti_htools.execution.jobs import Job, Jobsets, JobVerdict
 from ganeti_htools.luxi import opcodes
 from ganeti_htools.model.cluster import Node
-from ganeti_htools.model.moves import NamedStep
 from ganeti_htools.model.tags import SQUEEZING, STANDBY_AUTO, standby
 from ganeti_htools.planning.node_work import both, role, tag_work, untag_work
 from ganeti_htools.planning.squeezing.leftovers import InterruptedRun, tags_of
@@ -48,7 +47,7 @@ def drain_and_empty(nodes: Sequence[str], moves: Jobsets, late: Collection[str])
         name: place
         for place, jobs in enumerate(moves)
         for job in jobs
-        if isinstance(job.step, NamedStep) and len(job.step.was) > 1
+        if job.step is not None and len(job.step.was) > 1
         for name in job.step.was
     }
     after = {node: last[node] if node in late and node in last else -1 for node in nodes}

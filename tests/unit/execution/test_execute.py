@@ -22,7 +22,7 @@ from ganeti_htools.luxi.jobs import Patience
 from ganeti_htools.luxi.opcodes import Signature
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
-from ganeti_htools.model.moves import MoveKind, NamedStep
+from ganeti_htools.model.moves import MoveKind, NamedMove
 from ganeti_htools.simulator.jobs import MOST_RUNNING
 from ganeti_htools.simulator.world import lose_node
 from tests.support.simulated import Simulated, simulated
@@ -32,7 +32,7 @@ PATIENCE = Patience(answer=30, away=300, late=10)
 
 
 def job(instance: str, kind: MoveKind, node: str | None, was: str, now: str) -> Job:
-    step = NamedStep(instance, kind, node, tuple(was.split(":")), tuple(now.split(":")))
+    step = NamedMove.of(instance, kind, node, tuple(was.split(":")), tuple(now.split(":")))
     return Job(f"{instance}: {was} => {now}", opcodes_of(step, forthcoming=False), (), step)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from ganeti_htools.execution.jobs import opcodes_of
 from ganeti_htools.luxi import opcodes
-from ganeti_htools.model.moves import MoveKind, NamedStep
+from ganeti_htools.model.moves import MoveKind, NamedMove
 
 
 @pytest.mark.parametrize(
@@ -23,9 +23,9 @@ from ganeti_htools.model.moves import MoveKind, NamedStep
 )
 def test_each_kind_of_move_has_its_opcodes(step: MoveKind, expected: Sequence[opcodes.Opcode]) -> None:
     node = None if step is MoveKind.FAILOVER else "n"
-    assert list(opcodes_of(NamedStep("i", step, node, ("a", "b"), ("a", "n")), False)) == expected
+    assert list(opcodes_of(NamedMove.of("i", step, node, ("a", "b"), ("a", "n")), False)) == expected
 
 
 def test_forthcoming_instances_are_failed_over() -> None:
-    step = NamedStep("i", MoveKind.FAILOVER, None, ("a", "b"), ("b", "a"))
+    step = NamedMove.of("i", MoveKind.FAILOVER, None, ("a", "b"), ("b", "a"))
     assert list(opcodes_of(step, forthcoming=True)) == [opcodes.failover("i")]

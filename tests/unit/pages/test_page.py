@@ -13,6 +13,7 @@ from ganeti_htools.backends import simu
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import printable
+from ganeti_htools.model.moves import Move, NamedMove
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.pages.nodes import CARDS
 from ganeti_htools.pages.page import cluster_page
@@ -42,7 +43,8 @@ def hostile() -> Cluster:
 def page_of(cluster: Cluster, moves: bool = False) -> str:
     state = view.state_of(cluster, View())
     name = NAMES[0]
-    move = PlannedMove(None, name, (name,), (name,), "f", (f"failover {name}",), 1, 2, {})
+    made, step = Move(0, (), ()), NamedMove(name, "", (), (), ())
+    move = PlannedMove(made, step, name, (name,), (name,), "f", (f"failover {name}",), 1, 2, {})
     return cluster_page(
         name, "now", state, state if moves else None, [[move]] if moves else None, [name] if moves else []
     )

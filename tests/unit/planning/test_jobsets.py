@@ -4,14 +4,13 @@ from itertools import pairwise
 import numpy as np
 
 from ganeti_htools.backends import simu
-from ganeti_htools.engine.balancing.balance import Step
 from ganeti_htools.model.cluster import Disk
-from ganeti_htools.model.columns import NOWHERE
+from ganeti_htools.model.columns import NOWHERE, existing
 from ganeti_htools.model.derive import derive
-from ganeti_htools.model.moves import MoveKind, Operation
+from ganeti_htools.model.moves import Move, MoveKind, Operation
 from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.types import DiskTemplate, Status
-from ganeti_htools.planning.jobsets import BalancingMove, Names, command, cost_of, jobsets
+from ganeti_htools.planning.jobsets import Names, PlannedMove, command, cost_of, jobsets
 from tests.support import by_hand
 from tests.support.by_hand import instance
 
@@ -19,13 +18,13 @@ DRBD, EXT = DiskTemplate.DRBD, DiskTemplate.EXT
 SIZES = {f"n{number}.example.org": 10_000 for number in range(6)}
 
 
-def moves(*places: tuple[MoveKind, int, int, int]) -> list[BalancingMove]:
+def moves(*places: tuple[MoveKind, int, int, int]) -> list[PlannedMove]:
     """Moves of one instance after the other: kind, new node, primary and secondary afterwards."""
     rows = [instance(f"i{row}.example.org", DRBD, "n0.example.org", "n1.example.org") for row in range(3)]
     rows.append(instance("e.example.org", EXT, "n0.example.org", status=Status.DOWN))
     names = Names(derive(by_hand.cluster(SIZES, rows)))
     return [
-        names.move(Step(row, kind, node, pnode, snode, 1.0))
+        names.move(Move(row, kind.parts(node), existing(pnode, snode), 1.0))
         for row, (kind, node, pnode, snode) in enumerate(places)
     ]
 
@@ -77,8 +76,8 @@ def test_cost_counts_copied_disks_by_unit() -> None:
     both = replace(instance("a", DRBD, first, second), dsk=556, disks=(Disk(100), ssd))
     one = replace(instance("b", DRBD, first, second), dsk=328, disks=(ssd,))
     names = Names(derive(replace(cluster, instances=(both, one))))
-    made = [names.move(Step(row, MoveKind.REPLACE_SECONDARY, 2, 0, 2, 1.0)) for row in range(2)]
-    made.append(names.move(Step(1, MoveKind.FAILOVER, NOWHERE, 2, 0, 1.0)))
+    made = [names.move(Move(row, MoveKind.REPLACE_SECONDARY.parts(2), (0, 2), 1.0)) for row in range(2)]
+    made.append(names.move(Move(1, MoveKind.FAILOVER.parts(NOWHERE), (2, 0), 1.0)))
     assert [move.units for move in made] == [
         {"lvm-vg/xenvg": 228, "lvm-vg/ssdvg": 328},
         {"lvm-vg/ssdvg": 328},
@@ -97,8 +96,8 @@ def test_cost_has_units_only_if_nodes_report_them() -> None:
 def test_second_move_starts_where_the_first_ended() -> None:
     rows = [instance("i", DRBD, "n0", "n1")]
     names = Names(derive(by_hand.cluster(dict.fromkeys(("n0", "n1", "n2"), 10_000), rows)))
-    names.move(Step(0, MoveKind.FAILOVER, NOWHERE, 1, 0, 1.0))
-    assert names.move(Step(0, MoveKind.REPLACE_SECONDARY, 2, 1, 2, 1.0)).was == ("n1", "n0")
+    names.move(Move(0, MoveKind.FAILOVER.parts(NOWHERE), (1, 0), 1.0))
+    assert names.move(Move(0, MoveKind.REPLACE_SECONDARY.parts(2), (1, 2), 1.0)).was == ("n1", "n0")
 
 
 def test_jobsets_touch_no_node_twice_and_keep_the_order() -> None:
@@ -108,9 +107,9 @@ def test_jobsets_touch_no_node_twice_and_keep_the_order() -> None:
     made = []
     for row in range(30):
         p, s = rng.choice(12, 2, replace=False).tolist()
-        names.move(Step(row, MoveKind.FAILOVER, NOWHERE, p, s, 1.0))
+        names.move(Move(row, MoveKind.FAILOVER.parts(NOWHERE), (p, s), 1.0))
         q = int(rng.integers(12))
-        made.append(names.move(Step(row, MoveKind.REPLACE_SECONDARY, q, p, q, 1.0)))
+        made.append(names.move(Move(row, MoveKind.REPLACE_SECONDARY.parts(q), (p, q), 1.0)))
     sets = jobsets(made)
     assert [move for jobs in sets for move in jobs] == made
     assert max(map(len, sets)) > 1

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.balancing.balance import stepwise
+from ganeti_htools.engine.moving.named_moves import named
 from ganeti_htools.luxi.opcodes import PRIORITIES
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import DataError
@@ -31,7 +32,7 @@ def steps() -> list[Any]:
 
 def test_described_steps_can_be_retraced() -> None:
     made, state = steps(), derive(CLUSTER)
-    document = to_json(state, made)
+    document = to_json(named(state, made))
     assert [each["instance"] for each in document] == [f"i{step.instance}" for step in made]
     assert all(each["from"] == ("n0",) and each["to"] != ("n0",) for each in document)
     assert [each["score"] for each in document] == [step.score for step in made]
@@ -45,7 +46,7 @@ def test_described_steps_can_be_retraced() -> None:
 @pytest.mark.parametrize("score", [math.inf, math.nan])
 def test_score_that_is_not_finite_becomes_text(score: float) -> None:
     first, *_ = steps()
-    (document,) = to_json(derive(CLUSTER), [replace(first, score=score)])
+    (document,) = to_json(named(derive(CLUSTER), [replace(first, score=score)]))
     assert document["score"] == str(float(score)).replace("inf", "Infinity").replace("nan", "NaN")
     (again,) = retrace(derive(CLUSTER), MOVABLE, [document])
     assert again.score == score or (math.isnan(score) and math.isnan(again.score))
@@ -55,7 +56,7 @@ def test_score_that_is_not_finite_becomes_text(score: float) -> None:
     "change", [{"move": "jump"}, {"score": "much"}, {"score": None}, {"from": 7}, {"to": None}]
 )
 def test_refuses_description_of_another_form(change: dict[str, Any]) -> None:
-    document = {**to_json(derive(CLUSTER), steps())[0], **change}
+    document = {**to_json(named(derive(CLUSTER), steps()))[0], **change}
     with pytest.raises(DataError, match=r"^htoolsd's description of the plan has an unexpected form$"):
         list(retrace(derive(CLUSTER), MOVABLE, [document]))
     with pytest.raises(DataError):

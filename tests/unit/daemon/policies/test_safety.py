@@ -7,7 +7,7 @@ import pytest
 from ganeti_htools.execution.jobs import Job, Jobsets
 from ganeti_htools.execution.review import Review
 from ganeti_htools.model.cluster import Cluster, Disk, Group
-from ganeti_htools.model.moves import MoveKind, NamedStep
+from ganeti_htools.model.moves import MoveKind, NamedMove
 from ganeti_htools.model.policy import DEFAULT_IPOLICY
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.plan import Proposal
@@ -31,11 +31,11 @@ def cluster(**instances: tuple[str, int]) -> Cluster:
     return Cluster((Group("default", "uuid", ipolicy=POLICY),), nodes, tuple(rows))
 
 
-def step(name: str, was: str, now: str) -> NamedStep:
-    return NamedStep(name, MoveKind.FAILOVER_TO, now, (was,), (now,))
+def step(name: str, was: str, now: str) -> NamedMove:
+    return NamedMove.of(name, MoveKind.FAILOVER_TO, now, (was,), (now,))
 
 
-def kept(rows: Cluster, *steps: NamedStep, reserve: float = 0.0) -> int:
+def kept(rows: Cluster, *steps: NamedMove, reserve: float = 0.0) -> int:
     state = state_of(rows, View())
     return safe_moves(state, state.group == 0, movable(state, View()), steps, Reserve(reserve))
 
@@ -90,7 +90,7 @@ def test_reserve_has_disks_where_disks_move(disks: bool, count: int) -> None:
     drbd = replace(rows.instances[0], template=DiskTemplate.DRBD, snode="b", dsk=1024, disks=(Disk(1024),))
     nodes = tuple(replace(row, f_dsk=1500 if row.name == "c" else 8000) for row in rows.nodes)
     state = state_of(replace(rows, instances=(drbd,), nodes=nodes), View())
-    new = NamedStep("one", MoveKind.REPLACE_SECONDARY, "c", ("a", "b"), ("a", "c"))
+    new = NamedMove.of("one", MoveKind.REPLACE_SECONDARY, "c", ("a", "b"), ("a", "c"))
     assert safe_moves(state, state.group == 0, movable(state, View()), [new], Reserve(1.0, disks)) == count
 
 

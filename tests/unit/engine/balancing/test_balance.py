@@ -92,8 +92,7 @@ def test_figures_of_each_step_describe_the_state_after_it(seed: int) -> None:
         assert score_of(after, everyone(state)) <= step.score + 1e-9
     assert score_of(after, everyone(state)) == steps[-1].score
     last = {step.instance: step for step in steps}
-    assert all(after.pnode[row] == step.pnode for row, step in last.items())
-    assert all(after.snode[row] == step.snode for row, step in last.items())
+    assert all(after.nodes_of(row) == step.nodes for row, step in last.items())
 
 
 @pytest.mark.parametrize("seed", range(2))

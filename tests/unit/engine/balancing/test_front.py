@@ -8,7 +8,8 @@ import pytest
 from ganeti_htools.engine.balancing.balance import rebalance
 from ganeti_htools.engine.balancing.front import Front, choose, front, spread
 from ganeti_htools.engine.balancing.priced_plans import PricedPlan, priced_plans
-from ganeti_htools.engine.balancing.recheck import named, obstacle
+from ganeti_htools.engine.balancing.recheck import obstacle
+from ganeti_htools.engine.moving.named_moves import named
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.options import BalancingOptions, CopyingOptions
 from ganeti_htools.model.state import State

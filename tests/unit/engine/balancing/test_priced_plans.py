@@ -5,11 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.balancing.balance import Step
 from ganeti_htools.engine.balancing.priced_plans import default_price, priced_plans
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
-from ganeti_htools.model.moves import MoveKind
+from ganeti_htools.model.moves import Move, MoveKind
 from ganeti_htools.model.options import BalancingOptions, CopyingOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate, Status
@@ -17,9 +16,9 @@ from tests.support import by_hand
 from tests.support.by_hand import instance
 
 STEPS = [
-    Step(0, MoveKind.REPLACE_SECONDARY, 2, 0, 2, 4.0),
-    Step(0, MoveKind.FAILOVER, NOWHERE, 2, 0, 3.0),
-    Step(1, MoveKind.FAILOVER, NOWHERE, 1, 0, 2.0),
+    Move(0, MoveKind.REPLACE_SECONDARY.parts(2), (0, 2), 4.0),
+    Move(0, MoveKind.FAILOVER.parts(NOWHERE), (2, 0), 3.0),
+    Move(1, MoveKind.FAILOVER.parts(NOWHERE), (1, 0), 2.0),
 ]
 
 

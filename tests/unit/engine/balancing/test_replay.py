@@ -3,10 +3,10 @@
 import numpy as np
 
 from ganeti_htools.engine.balancing.balance import score_of
-from ganeti_htools.engine.balancing.replay import MoveRows, Replay, plan_of
+from ganeti_htools.engine.balancing.replay import Replay, plan_of
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.derive import derive
-from ganeti_htools.model.moves import MoveKind
+from ganeti_htools.model.moves import Move, MoveKind
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
@@ -16,7 +16,10 @@ from tests.support.by_hand import instance
 DRBD = DiskTemplate.DRBD
 NODES = {f"n{number}": 10_000 for number in range(4)}
 # An instance that went to a new secondary, and then changed roles.
-MADE = [MoveRows(0, MoveKind.REPLACE_SECONDARY, 2), MoveRows(0, MoveKind.FAILOVER, NOWHERE)]
+MADE = [
+    Move(0, MoveKind.REPLACE_SECONDARY.parts(2), (0, 2)),
+    Move(0, MoveKind.FAILOVER.parts(NOWHERE), (2, 0)),
+]
 
 
 def two() -> State:
@@ -35,9 +38,9 @@ def replaying(state: State, options: BalancingOptions | None = None) -> Replay:
 def test_moves_are_made_on_a_copy() -> None:
     state = two()
     replay = replaying(state)
-    assert all(replay.make(*move) for move in MADE)
+    assert all(replay.remake(move) for move in MADE)
     assert replay.place(0) == (2, 0)
-    assert [(step.pnode, step.snode) for step in replay.steps] == [(0, 2), (2, 0)]
+    assert [step.nodes for step in replay.steps] == [(0, 2), (2, 0)]
     assert replay.steps[-1].score == score_of(replay.state, everyone(state)[0])
     assert (state.pnode[0], state.snode[0]) == (0, 1)
 

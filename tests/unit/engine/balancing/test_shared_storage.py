@@ -34,7 +34,7 @@ def test_one_of_two_goes_to_the_empty_node() -> None:
     state = derive(by_hand.cluster(SIZES, [instance("a", EXT, "n0"), instance("b", EXT, "n0")]))
     everywhere = np.ones(2, np.bool_)
     after, (step,) = shared_storage.rebalance(state, everywhere, everything(state))
-    assert (step.instance, step.node, step.pnode) == (0, 1, 1)
+    assert (step.instance, step.node, step.nodes) == (0, 1, (1,))
     assert after.pnode.tolist() == [1, 0]
     assert after.columns.primaries.tolist() == [1, 1]
     assert step.score == pytest.approx(score_of(after, everywhere), abs=1e-9)

@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.balancing.balance import Step, rebalance, score_of
+from ganeti_htools.engine.balancing.balance import rebalance, score_of
 from ganeti_htools.model.derive import derive
-from ganeti_htools.model.moves import MoveKind
+from ganeti_htools.model.moves import Move, MoveKind
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
@@ -24,7 +24,7 @@ def crowded() -> State:
     return derive(by_hand.cluster({"n0": 20_000, "n1": 20_000}, rows))
 
 
-def plan(state: State, **options: float) -> list[Step]:
+def plan(state: State, **options: float) -> list[Move]:
     scope = np.ones(len(state.group), np.bool_)
     return rebalance(state, scope, BalancingOptions(min_gain=0, **options))[1]  # type: ignore[arg-type]
 

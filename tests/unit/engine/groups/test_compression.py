@@ -77,16 +77,19 @@ def test_instances_go_to_groups_of_the_last_resort_only_if_they_must() -> None:
     rows = [instance(f"i{at}", EXT, "r0a", mem=1500) for at in range(2)]
     rows += [instance("one", EXT, "r1a", mem=1000), instance("two", EXT, "r2a", mem=100)]
     roomy = emptied(racks((10_000, 10_000, 10_000), rows, last_resort=(2,)), 0)
-    assert {move.group for move in roomy.after.moved} == {1}
+    assert {roomy.after.group_of(move.instance) for move in roomy.after.moved} == {1}
     tight = emptied(racks((10_000, 3000, 10_000), rows, last_resort=(2,)), 0)
-    assert [move.group for move in tight.after.moved] == [1, 2]
+    assert [tight.after.group_of(move.instance) for move in tight.after.moved] == [1, 2]
 
 
 def test_two_groups_are_emptied_into_the_third() -> None:
     rows = [instance(f"i{at}", EXT, f"r{at}a", mem=1000) for at in range(3)]
     outcome = emptied(racks((12_000, 11_000, 10_000), rows), number=2)
     assert outcome.done == (0, 1)
-    assert {(move.instance, move.group) for move in outcome.after.moved} == {(0, 2), (1, 2)}
+    assert {each.instance: outcome.after.group_of(each.instance) for each in outcome.after.moved} == {
+        0: 2,
+        1: 2,
+    }
     assert [each.group for each in outcome.possible] == [0, 1, 2]
 
 

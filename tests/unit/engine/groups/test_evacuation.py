@@ -60,11 +60,8 @@ def test_what_finds_no_place_goes_to_another_group() -> None:
     assert [cluster.instances[index].name for index, _ in usual.failed] == ["c"]
     assert result.left == ((2, FULL.format(501)),)
     last = result.moved[-1]
-    assert (last.instance, last.group, last.parts) == (
-        2,
-        1,
-        (MovePart(Operation.FAILOVER_TO, last.nodes[0]),),
-    )
+    assert (last.instance, last.parts) == (2, (MovePart(Operation.FAILOVER_TO, last.nodes[0]),))
+    assert result.state.group[last.nodes[0]] == 1
     assert result.state.pnode.tolist() == [*usual.state.pnode.tolist()[:2], last.nodes[0]]
 
 
@@ -167,5 +164,5 @@ def test_what_cannot_be_moved_stays_for_its_own_reason(row: Instance, mode: Evac
 def test_a_group_in_which_a_node_is_evacuated_takes_nothing() -> None:
     rows = instance("a", EXT, "h0", mem=9000), instance("b", EXT, "b0")
     result = evacuated(made(*rows, b=group("b")))
-    assert [moved.group for moved in result.moved] == [1]
+    assert [result.state.group_name(moved.nodes[0]) for moved in result.moved] == ["b"]
     assert result.failed == ((0, f"{FULL.format(6501)}; there is no other group"),)

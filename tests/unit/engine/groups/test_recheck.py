@@ -8,6 +8,7 @@ import pytest
 from ganeti_htools.engine.groups import recheck
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.rules import RegroupingRules
+from ganeti_htools.engine.moving.named_moves import remaining_move
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.moves import NamedMove, Operation
@@ -65,7 +66,7 @@ def test_partly_moved_instance_continues_its_route(m: tuple[str, str]) -> None:
     [(("a0", "a1"), 3), (("a0", "b0"), 2), (("b0", "a0"), 1), (("b0", "b1"), 0), (("a1", "a0"), None)],
 )
 def test_remaining_move_starts_at_current_nodes(m: tuple[str, str], left: int | None) -> None:
-    rest = recheck.remaining_move(derive(made(m)), 0, MOVES[0])
+    rest = remaining_move(derive(made(m)), 0, MOVES[0])
     if left is None:
         assert rest is None
         return

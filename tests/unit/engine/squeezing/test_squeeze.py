@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.balancing.recheck import named
+from ganeti_htools.engine.moving.named_moves import named
 from ganeti_htools.engine.squeezing import candidates, power_group, recheck, reserve, squeeze
 from ganeti_htools.engine.squeezing.candidates import candidate_pool_for
 from ganeti_htools.engine.squeezing.power_plan import ANY, Action, AllowedMoves, PowerPlan, Wishes
 from ganeti_htools.engine.squeezing.recheck import NamedPhase
 from ganeti_htools.model.cluster import Cluster, Group, Instance
 from ganeti_htools.model.derive import derive
-from ganeti_htools.model.moves import MoveKind, NamedStep
+from ganeti_htools.model.moves import MoveKind, NamedMove
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
@@ -21,7 +21,7 @@ from tests.support.by_hand import instance
 SMALL = Instance("small", 100, 0, (), 1, auto_balance=False, template=DiskTemplate.EXT)
 NOTHING = replace(SMALL, mem=0, vcpus=0)
 HUGE = replace(SMALL, mem=9500)
-AWAY = NamedStep("a", MoveKind.FAILOVER_TO, "n0", ("n2",), ("n0",))
+AWAY = NamedMove.of("a", MoveKind.FAILOVER_TO, "n0", ("n2",), ("n0",))
 
 
 def described(**changes: object) -> Cluster:
@@ -36,7 +36,7 @@ def obstacle(
     cluster: Cluster,
     action: Action = Action.OFFLINE,
     nodes: tuple[str, ...] = ("n2",),
-    steps: tuple[NamedStep, ...] = (AWAY,),
+    steps: tuple[NamedMove, ...] = (AWAY,),
     target: Instance = SMALL,
     soon: int = 9,
 ) -> str | None:
@@ -146,7 +146,7 @@ def test_groups_that_have_enough_wait_for_those_that_lack() -> None:
 
 def test_recheck_of_powering_up() -> None:
     asleep = described(offline=True, tags=("htools:standby:auto",))
-    back = NamedStep("b", MoveKind.FAILOVER_TO, "n2", ("n1",), ("n2",))
+    back = NamedMove.of("b", MoveKind.FAILOVER_TO, "n2", ("n1",), ("n2",))
     assert obstacle(asleep, Action.ONLINE, steps=(back,)) is None
     for other in (described(offline=True), described(tags=("htools:standby:auto",))):
         assert obstacle(other, Action.ONLINE, steps=()) == "node n2 is not offline with a standby tag"
@@ -211,7 +211,7 @@ def test_redundancy_is_checked_after_each_of_the_next_steps_and_in_the_end() -> 
     rows = instance("b", DiskTemplate.EXT, "n1", mem=600), instance("a", DiskTemplate.EXT, "n2")
     made = by_hand.cluster({"n0": 10_000, "n1": 1200, "n2": 10_000, "n3": 650}, rows)
     cluster = replace(made, nodes=(replace(made.nodes[0], master=True), *made.nodes[1:]))
-    too = NamedStep("b", MoveKind.FAILOVER_TO, "n0", ("n1",), ("n0",))
+    too = NamedMove.of("b", MoveKind.FAILOVER_TO, "n0", ("n1",), ("n0",))
     lost = "a would not come back after the loss of n0, unlike now"
     assert obstacle(cluster, steps=(AWAY, too), soon=0) is None
     assert obstacle(cluster, steps=(AWAY, too), soon=1) == lost

@@ -13,7 +13,7 @@ from ganeti_htools.planning import view
 from ganeti_htools.planning.balancing import hbal
 from ganeti_htools.planning.balancing.hbal import HbalOptions
 from ganeti_htools.planning.balancing.node_groups import NoGroupError, select
-from ganeti_htools.planning.jobsets import BalancingMove
+from ganeti_htools.planning.jobsets import PlannedMove
 from ganeti_htools.planning.plan import Proposal
 from ganeti_htools.planning.view import View
 from tests.support import by_hand
@@ -30,7 +30,7 @@ def ignore(_text: str) -> None:
 
 def test_passes_on_each_move_of_a_group() -> None:
     state = view.state_of(CLUSTER, View())
-    heard: list[BalancingMove] = []
+    heard: list[PlannedMove] = []
     progress: list[str] = []
     plan = hbal.balance_group(state, "group1", np.ones(3, np.bool_), OPTIONS, progress.append, heard.append)
     assert heard == plan.moves

@@ -6,7 +6,7 @@ import numpy as np
 
 from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Instance
-from ganeti_htools.model.columns import Ints
+from ganeti_htools.model.columns import NOWHERE, Ints
 from ganeti_htools.model.moves import MoveKind, Operation
 from ganeti_htools.model.state import State
 from ganeti_htools.model.units import Units
@@ -65,14 +65,15 @@ def bandwidths(state: State, usual: int = USUAL) -> Ints:
     return np.array([[known[own, other] for other in classes] for own in classes], np.int64)
 
 
-def seconds(row: Instance, speeds: Ints, place: tuple[int, int], kind: MoveKind, node: int) -> float:
+def seconds(row: Instance, speeds: Ints, place: tuple[int, ...], kind: MoveKind, node: int) -> float:
     """Compute the time of a move of an instance from its nodes to a new node, with :func:`bandwidths`.
 
-    ``place`` has the rows of primary and secondary, ``node`` is the row of the new node.
+    ``place`` has the rows of its nodes, primary first, ``node`` is the row of the new node.
     """
     memory = row.mem if row.status.running else 0
     total = 0.0
-    for operation, source, target in kind.transfers(*place, node):
+    primary, secondary = (*place, NOWHERE)[:2]
+    for operation, source, target in kind.transfers(primary, secondary, node):
         volume = row.dsk if operation.copies_disks else memory
         total += 8 * volume / float(speeds[source, target])
     return total

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from ganeti_htools.engine.balancing.traffic import bandwidths, copied, copied_by, seconds
+from ganeti_htools.engine.moving.traffic import bandwidths, copied, copied_by, seconds
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.moves import MoveKind, Operation
 from ganeti_htools.model.state import State
