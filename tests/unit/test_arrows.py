@@ -84,7 +84,8 @@ MAY_IMPORT = {
     "htoolsd.notify": (
         "model records files nursery htoolsd.config htoolsd.damaged_files htoolsd.history htoolsd.threads"
     ),
-    "htoolsd.metrics": f"{_LIBRARY} commandline htoolsd.plans htoolsd.sync",
+    "htoolsd.helper": "model",
+    "htoolsd.metrics": f"{_LIBRARY} commandline htoolsd.helper htoolsd.plans htoolsd.sync",
     "htoolsd.store": "model files htoolsd.config htoolsd.damaged_files",
     "htoolsd.store.state_copies": "htoolsd.store",
     "htoolsd.follow": f"{_LIBRARY} htoolsd.config htoolsd.sync htoolsd.store htoolsd.threads",
@@ -93,7 +94,7 @@ MAY_IMPORT = {
         f"{_LIBRARY} htoolsd.config htoolsd.damaged_files htoolsd.tasks htoolsd.threads"
         " htoolsd.sync htoolsd.plans htoolsd.history htoolsd.claims htoolsd.store.state_copies"
     ),
-    "htoolsd.report": f"{_LIBRARY} htoolsd.history htoolsd.metrics",
+    "htoolsd.report": f"{_LIBRARY} htoolsd.helper htoolsd.history",
     "htoolsd.http": f"{_LIBRARY} htoolsd.config htoolsd.socket htoolsd.metrics htoolsd.threads",
     "htoolsd.api": (
         f"{_LIBRARY} commandline htoolsd.config htoolsd.damaged_files htoolsd.tasks htoolsd.threads"

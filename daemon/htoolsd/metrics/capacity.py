@@ -1,11 +1,7 @@
-"""Expensive figures of the node groups: computed by a process of low priority, and only when asked for."""
+"""Expensive figures of the node groups: computed by the helper, and only when asked for."""
 
 import json
-import os
-import signal
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -13,7 +9,7 @@ import trio
 
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import on_one_line
-from htoolsd.metrics.handover import encode
+from htoolsd.helper.helper import run_helper
 
 _log = structlog.get_logger()
 
@@ -73,27 +69,13 @@ class CapacityCount:
             await trio.sleep(_PAUSE * min(trio.current_time() - began, LIMIT))
 
     async def _count(self, cluster: Cluster) -> None:
-        command = [sys.executable, "-P", "-m", "htoolsd.metrics.count", str(LIMIT)]
-        # The packages may be where only the programs look for them.
-        environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
         self._complete = False
         try:
-            data = await trio.to_thread.run_sync(encode, cluster)
-            error: str | None = (
-                f"given up after {_LONGEST:.0f} s; some groups keep older figures, or have none"
-            )
-            with trio.move_on_after(_LONGEST):
-                done = await trio.run_process(
-                    command,
-                    stdin=data,
-                    capture_stdout=True,
-                    capture_stderr=True,
-                    check=False,
-                    env=environment,
-                )
-                self._complete = done.returncode == 0
-                self._take(done.stdout)
-                error = _error(done.returncode, done.stderr)
+            output, limit, error = await run_helper("htoolsd.metrics.count", LIMIT, _LONGEST, cluster)
+            self._complete = limit is None and error is None
+            self._take(output)
+            if limit is not None:
+                error = f"given up after {limit}; some groups keep older figures, or have none"
         except Exception as failure:  # a defect must not end the daemon
             error = f"{type(failure).__name__}: {on_one_line(str(failure))}"
         if error is not None and error != self._error:
@@ -107,12 +89,3 @@ class CapacityCount:
             present.setdefault(name, {})[figure] = value
         before = {} if self._complete else self._groups
         self._groups = before | {name: before.get(name, {}) | found for name, found in present.items()}
-
-
-def _error(status: int, stderr: bytes) -> str | None:
-    """Return why a process ended too early; None if it has counted all groups."""
-    if status == -signal.SIGPROF:
-        return f"given up after {LIMIT:.0f} s of CPU time; some groups keep older figures, or have none"
-    if status < 0:
-        return f"ended by {signal.Signals(-status).name}"
-    return stderr.decode(errors="replace").strip().rpartition("\n")[2] if status else None

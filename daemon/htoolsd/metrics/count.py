@@ -1,17 +1,8 @@
-"""The process that computes expensive figures: ``python -m htoolsd.metrics.count SECONDS``.
-
-It reads a cluster from standard input, and prints a line of JSON for each figure of a node group as soon as
-it is known. It ends itself after so many seconds of CPU time. A thread of the daemon would take turns with
-the thread that decides; a process of low priority does not.
-"""
+"""Expensive figures of node groups, work of the helper."""
 
 import json
-import os
 import random
-import signal
-import sys
 from collections.abc import Iterator
-from contextlib import suppress
 
 import numpy as np
 
@@ -28,20 +19,15 @@ from ganeti_htools.model.options import BalancingOptions, PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import view
 from ganeti_htools.planning.view import View
-from htoolsd.metrics.handover import decode
-
-_LOW = 10  # priority; with 19 a busy machine would not let it end in time
 
 
-def main() -> None:
-    """Print the figures. A cluster without standard instances has no counts."""
-    signal.setitimer(signal.ITIMER_PROF, float(sys.argv[1]))
-    with suppress(PermissionError):  # a unit may forbid it
-        os.nice(_LOW)
-    with open(0, "rb") as stream:
-        cluster = decode(stream)
-    for name, figure, value in figures(cluster):
-        print(json.dumps([name, figure, value]), flush=True)
+def work(cluster: Cluster) -> None:
+    """Print a line of JSON for each figure of a node group as soon as it is known.
+
+    A cluster without standard instances has no counts.
+    """
+    for figure in figures(cluster):
+        print(json.dumps(figure), flush=True)
 
 
 def figures(cluster: Cluster) -> Iterator[tuple[str, str, float]]:
@@ -84,7 +70,3 @@ def _group_state(whole: State, group: int) -> State:
     scope = whole.group == group
     here = scope[whole.pnode] & ((whole.snode == NOWHERE) | scope[whole.snode])
     return whole.part(np.flatnonzero(scope), np.flatnonzero(here))
-
-
-if __name__ == "__main__":
-    main()

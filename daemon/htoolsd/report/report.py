@@ -1,20 +1,16 @@
-"""The page about the cluster: drawn by a process of low priority when somebody asks, and kept for a while."""
+"""The page about the cluster: drawn by the helper when somebody asks, and kept for a while."""
 
-import os
-import signal
-import sys
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import trio
 
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.errors import HtoolsError, on_one_line
+from ganeti_htools.model.errors import HtoolsError
+from htoolsd.helper.helper import run_helper
 from htoolsd.history.entries import HistoryQuery
 from htoolsd.history.history import History
-from htoolsd.report.draw import ReportSubject, encode_subject
 
 DAYS = 7  # of the history
 _MOST = 1000  # entries
@@ -62,22 +58,7 @@ class ReportPage:
         with trio.move_on_after(_LONGEST):
             attention = (await self._status())["attention"]
             query = HistoryQuery(since=time.time() - DAYS * 86400, most=_MOST)
-            entries = await self._history.find(query)
-            subject = ReportSubject(cluster, self._name() or "", attention, entries, DAYS)
-            data = await trio.to_thread.run_sync(encode_subject, subject)
-            done = await trio.run_process(
-                [sys.executable, "-P", "-m", "htoolsd.report.draw", str(_CPU)],
-                stdin=data,
-                capture_stdout=True,
-                capture_stderr=True,
-                check=False,
-                # The packages may be where only the programs look for them.
-                env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
-            )
-            if done.returncode == 0:
-                return done.stdout.decode(), ""
-            if done.returncode == -signal.SIGPROF:
-                return "", f"it takes longer than {_CPU:g} s of CPU time"
-            last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-            return "", on_one_line(last) or f"its process ended with status {done.returncode}"
+            facts = self._name() or "", attention, await self._history.find(query), DAYS
+            page, limit, error = await run_helper("htoolsd.report.draw", _CPU, _LONGEST, cluster, *facts)
+            return page.decode(), f"it takes longer than {limit}" if limit else error or ""
         return "", f"it takes longer than {_LONGEST:g} s"

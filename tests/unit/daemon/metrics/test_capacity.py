@@ -10,6 +10,7 @@ import trio
 
 from ganeti_htools.backends import text
 from ganeti_htools.model.cluster import Cluster
+from htoolsd.helper import helper
 from htoolsd.metrics import capacity
 from htoolsd.metrics.capacity import CapacityCount
 from tests.support.documents import SAMPLES
@@ -84,7 +85,7 @@ def test_figures_of_unreached_groups_stay() -> None:
 async def test_failure_is_reported(
     monkeypatch: pytest.MonkeyPatch, encoded: bytes | None, error: str
 ) -> None:
-    monkeypatch.setattr(capacity, "encode", lambda _cluster: encoded or pickle.dumps())  # type: ignore[call-arg]
+    monkeypatch.setattr(helper, "encode", lambda _cluster: encoded or pickle.dumps())  # type: ignore[call-arg]
     async with counting([sample("idle.data")]) as count:
         count._wanted.set()
         await ended(count)
@@ -98,5 +99,5 @@ async def test_count_that_was_given_up_is_reported(monkeypatch: pytest.MonkeyPat
     async with counting([sample("idle.data")]) as count:
         count._wanted.set()
         await ended(count)
-        assert count.status()["error"].startswith("given up after 0 s")
+        assert count.status()["error"].startswith("given up after 0.001 s")
         assert not count.status()["complete"]

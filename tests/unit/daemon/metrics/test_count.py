@@ -11,8 +11,8 @@ from ganeti_htools.backends import text
 from ganeti_htools.cli import hspace
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.types import DiskTemplate
+from htoolsd.helper.program import encode
 from htoolsd.metrics.count import figures
-from htoolsd.metrics.handover import encode
 from tests.support import by_hand
 from tests.support.by_hand import instance
 from tests.support.documents import SAMPLES
@@ -50,6 +50,6 @@ def test_cluster_without_enabled_templates_has_scores_only() -> None:
 def test_process_ends_itself_after_its_cpu_time() -> None:
     sizes = {f"n{number}": 1_000_000 for number in range(100)}
     rows = [instance(f"i{n}", DiskTemplate.DRBD, f"n{n % 90}", f"n{n % 90 + 1}") for n in range(2000)]
-    command = [sys.executable, "-P", "-m", "htoolsd.metrics.count", "0.6"]
+    command = [sys.executable, "-P", "-m", "htoolsd.helper.program", "htoolsd.metrics.count", "0.6"]
     done = subprocess.run(command, input=encode(by_hand.cluster(sizes, rows)), capture_output=True)
     assert (done.returncode, done.stderr) == (-signal.SIGPROF, b"")
