@@ -49,20 +49,28 @@ _FAIL_OVER, _FAIL_OVER_TO, _REPLACE, _MOVE = Operation
 
 
 class MoveKind(Enum):
-    """A kind of move: its title, its operations, and its plural."""
+    """A kind of move: its title, its operations, and its plural.
+
+    ``after`` says which of ``"primary"``, ``"secondary"`` and ``"new"`` are its nodes afterwards.
+    """
 
     operations: tuple[Operation, ...]
     plural: str
     takes_node: bool  # whether it brings the instance to a node that is new to it
     copies_disks: bool
+    after: tuple[str, str]
     to_primary: bool  # whether the new node becomes the primary
+    keeps_primary: bool
+    passes_secondary: bool  # whether the secondary is the primary only meanwhile
 
     def __new__(cls, title: str, operations: tuple[Operation, ...] = (), plural: str = "") -> "MoveKind":
         kind = object.__new__(cls)
         kind._value_, kind.operations, kind.plural = title, operations, plural
         kind.takes_node = any(operation.takes_node for operation in operations)
         kind.copies_disks = any(operation.copies_disks for operation in operations)
-        kind.to_primary = bool(kind.nodes("primary", "secondary", "new")[0] == "new")
+        kind.after = kind.nodes("primary", "secondary", "new")
+        kind.to_primary, kind.keeps_primary = (kind.after[0] == each for each in ("new", "primary"))
+        kind.passes_secondary = kind.to_primary and kind.after[1] == "secondary" and len(operations) > 1
         return kind
 
     FAILOVER = "failover", (_FAIL_OVER,), "failovers"
@@ -132,6 +140,7 @@ class MoveKind(Enum):
 
 
 KINDS = {mirror: tuple(kind for kind in MoveKind if kind.mirror is mirror) for mirror in MirrorType}
+KIND = {kind.operations[0]: kind for kind in MoveKind if len(kind.operations) == 1}  # of one operation
 RANK = {kind: rank for rank, kind in enumerate(MoveKind)}
 
 _KINDS = {kind.operations: kind for kind in MoveKind}

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ganeti_htools.engine.rules import placements, settling
+from ganeti_htools.engine.rules.relocate import move
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.placement_rules import PlacementRules
 from ganeti_htools.model.state import State
 from tests.property import narrow
@@ -34,8 +36,8 @@ def any_change(rng: Random, state: State, new: Instance) -> Trial | None:
         return None
     target = np.array([rng.choice(targets)])
     if rng.random() < 0.5:
-        return placements.failover(state, asked, allowed)
-    return placements.replace_secondary(state, asked, target, force=True)
+        return move(state, asked, MoveKind.FAILOVER, None, allowed)
+    return move(state, asked, MoveKind.REPLACE_SECONDARY, target, force=True)
 
 
 def figures(value: Any) -> list[Any]:

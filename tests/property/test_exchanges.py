@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.balancing.balance import candidates, score_of
-from ganeti_htools.engine.balancing.batches import Batch, batches_of
 from ganeti_htools.engine.balancing.exchanges import ProposedExchanges
 from ganeti_htools.engine.balancing.place_exchanges import PlaceExchanges
 from ganeti_htools.engine.balancing.place_scores import place_scores
@@ -14,6 +13,7 @@ from ganeti_htools.engine.balancing.scoring import SearchSpace
 from ganeti_htools.engine.balancing.visits import Visits
 from ganeti_htools.engine.balancing.way_costs import Costs, Homes, Weights
 from ganeti_htools.engine.rules import settling
+from ganeti_htools.engine.rules.batches import Batch, batches_of
 from ganeti_htools.model.columns import NOWHERE, Floats
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State

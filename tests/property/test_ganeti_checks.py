@@ -11,12 +11,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganeti_htools.engine.balancing.batches import batches_of
-from ganeti_htools.engine.balancing.relocate import relocate
 from ganeti_htools.engine.explaining.explanation import explained
 from ganeti_htools.engine.maintenance.rolling import Maintenance, reboot_groups
 from ganeti_htools.engine.rules import placements
+from ganeti_htools.engine.rules.batches import batches_of
 from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.relocate import move_pairs, relocate
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
@@ -160,7 +160,7 @@ def test_both_nodes_left(case: tuple[State, Instance]) -> None:
         if p.offline or s.offline:
             continue
         targets = np.array(sorted({*range(len(cluster.nodes))} - own))
-        trial, _ = placements.move_pairs(state, state.instance(index), targets, scope)
+        trial, _ = move_pairs(state, state.instance(index), targets, scope)
         good = {
             int(target): cluster.nodes[target].t_mem > 0 and has_room(cluster, row, cluster.nodes[target])
             for target in targets

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ganeti_htools.engine.balancing.balance import candidates, score_of, search_of
-from ganeti_htools.engine.balancing.batches import batches_of
 from ganeti_htools.engine.balancing.bounds import bounds_of
-from ganeti_htools.engine.balancing.relocate import try_move
 from ganeti_htools.engine.balancing.scoring import failovers, relocations
 from ganeti_htools.engine.balancing.search import Search
 from ganeti_htools.engine.rules import settling
+from ganeti_htools.engine.rules.batches import batches_of
 from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.relocate import try_move
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from ganeti_htools.engine import making_room
 from ganeti_htools.engine.balancing.balance import allowed, candidates
-from ganeti_htools.engine.balancing.batches import batches_of
-from ganeti_htools.engine.balancing.relocate import try_move
 from ganeti_htools.engine.decide import decide
 from ganeti_htools.engine.making_room import MadeRoom, RoomLimits, make_room
 from ganeti_htools.engine.moving.traffic import copied
 from ganeti_htools.engine.rules import placement_rules, settling
+from ganeti_htools.engine.rules.batches import batches_of
 from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.relocate import try_move
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.derive import derive

@@ -10,10 +10,12 @@ from hypothesis import assume, given, settings
 from ganeti_htools.engine.rules import affinity, choice, placements, settling
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.placement_rules import mates
+from ganeti_htools.engine.rules.relocate import move, move_pairs
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.node_reservations import node_reservations
 from ganeti_htools.model.state import State
 from tests.property.narrow import cases
@@ -37,11 +39,11 @@ def trials(state: State, new: Instance, force: bool) -> Iterator[Trial]:
         used = [int(state.pnode[index]), int(state.snode[index])]
         targets = rows[~np.isin(rows, used)]
         if asked.mirrored:
-            yield placements.failover(state, asked, scope, force)
-            yield placements.replace_secondary(state, asked, targets, force)
+            yield move(state, asked, MoveKind.FAILOVER, None, scope, force)
+            yield move(state, asked, MoveKind.REPLACE_SECONDARY, targets, force=force)
         else:
-            yield placements.failover_to(state, asked, targets, scope, force)
-            yield placements.move_to(state, asked, targets, scope, force)
+            yield move(state, asked, MoveKind.FAILOVER_TO, targets, scope, force)
+            yield move(state, asked, MoveKind.MOVE, targets, scope, force)
 
 
 def described(state: State, new: Instance) -> State:
@@ -101,11 +103,10 @@ def test_updated_scores_equal_fresh_ones(case: tuple[State, Instance]) -> None:
 @given(case=cases)
 def test_two_failovers_restore_the_state(case: tuple[State, Instance]) -> None:
     state, _ = case
-    scope = everywhere(state)
     for index in np.flatnonzero(state.snode != NOWHERE).tolist():
         after = state.copy()
         for _ in range(2):
-            settling.settle(after, placements.failover(after, after.instance(index), scope, force=True))
+            settling.settle(after, move(after, after.instance(index), MoveKind.FAILOVER, force=True))
         for name in state.columns.changing():
             ours, theirs = getattr(after.columns, name), getattr(state.columns, name)
             if name != "fail_n1":
@@ -125,15 +126,15 @@ def test_moving_off_both_nodes_equals_three_moves(force: bool, case: tuple[State
             continue  # it may be without its mates between two of the three moves
         asked = state.instance(index)
         targets = rows[~np.isin(rows, [state.pnode[index], state.snode[index]])]
-        trial, steps = placements.move_pairs(state, asked, targets, scope, force)
+        trial, steps = move_pairs(state, asked, targets, scope, force)
         scores = trial.scores(base)
         for p, s in np.argwhere(targets[:, np.newaxis] != targets).tolist():
             after, codes = state.copy(), []
             for target in (targets[[p]], None, targets[[s]]):
                 step = (
-                    placements.failover(after, asked, scope, force)
+                    move(after, asked, MoveKind.FAILOVER, None, scope, force)
                     if target is None
-                    else placements.replace_secondary(after, asked, target, force)
+                    else move(after, asked, MoveKind.REPLACE_SECONDARY, target, force=force)
                 )
                 codes.append(int(step.codes[0]))
                 if codes[-1] != FITS:

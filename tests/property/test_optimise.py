@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ganeti_htools.engine.balancing.balance import rebalance, score_of
-from ganeti_htools.engine.balancing.batches import batches_of
 from ganeti_htools.engine.balancing.optimise import optimise
-from ganeti_htools.engine.balancing.relocate import try_move
 from ganeti_htools.engine.balancing.replay import RatedPlan
 from ganeti_htools.engine.explaining.possible_moves import possible_moves
 from ganeti_htools.engine.moving.traffic import copied
 from ganeti_htools.engine.rules import settling
+from ganeti_htools.engine.rules.batches import batches_of
+from ganeti_htools.engine.rules.relocate import try_move
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import existing
 from ganeti_htools.model.options import BalancingOptions, CopyingOptions

@@ -6,12 +6,12 @@ import numpy as np
 from hypothesis import given, settings
 
 from ganeti_htools.engine.balancing.balance import candidates, score_of
-from ganeti_htools.engine.balancing.batches import Batch, batches_of
 from ganeti_htools.engine.balancing.place_scores import PlaceScores, place_scores
-from ganeti_htools.engine.balancing.relocate import try_move
 from ganeti_htools.engine.balancing.scoring import SearchSpace
 from ganeti_htools.engine.rules import settling
+from ganeti_htools.engine.rules.batches import Batch, batches_of
 from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.relocate import try_move
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.moves import KINDS

@@ -15,15 +15,17 @@ from ganeti_htools.engine.groups.redistribution import redistribute
 from ganeti_htools.engine.groups.rules import RegroupingRules
 from ganeti_htools.engine.redundancy.assessment import assess, excusing
 from ganeti_htools.engine.redundancy.rule import Means, can_be_lost, recover
-from ganeti_htools.engine.rules import placement_rules, placements
+from ganeti_htools.engine.rules import placement_rules
 from ganeti_htools.engine.rules.broken_rules import broken_rules
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
+from ganeti_htools.engine.rules.relocate import move
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.engine.squeezing.power_group import power_group
 from ganeti_htools.engine.squeezing.power_plan import AllowedMoves
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.columns import NOWHERE, Ints
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.options import BalancingOptions, PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate, EvacMode, Fail
@@ -109,10 +111,10 @@ def is_new(violation: tuple[str, ...], row: Instance, new_primary: bool) -> bool
 def operations(state: State, index: int, others: Ints) -> list[Trial]:
     asked, everyone = state.instance(index), np.ones(len(state.group), np.bool_)
     if not asked.mirrored:
-        return [placements.failover_to(state, asked, others, everyone, force=True)]
+        return [move(state, asked, MoveKind.FAILOVER_TO, others, everyone, force=True)]
     return [
-        placements.failover(state, asked, everyone, force=True),
-        placements.replace_secondary(state, asked, others, force=True),
+        move(state, asked, MoveKind.FAILOVER, None, everyone, force=True),
+        move(state, asked, MoveKind.REPLACE_SECONDARY, others, force=True),
     ]
 
 

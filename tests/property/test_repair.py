@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ganeti_htools.engine.balancing.balance import allowed, candidates
-from ganeti_htools.engine.balancing.batches import batches_of
-from ganeti_htools.engine.balancing.relocate import try_move
 from ganeti_htools.engine.balancing.repair import repair
 from ganeti_htools.engine.moving.traffic import copied
 from ganeti_htools.engine.rules import placement_rules, settling
+from ganeti_htools.engine.rules.batches import batches_of
 from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.relocate import try_move
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive

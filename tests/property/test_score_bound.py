@@ -15,15 +15,17 @@ from bench import score_bound
 from bench.score_bound import costs_of, score_bounds
 from ganeti_htools.backends import text as text_backend
 from ganeti_htools.engine.balancing.balance import candidates, score_of
-from ganeti_htools.engine.balancing.batches import batches_of
 from ganeti_htools.engine.balancing.front import front
 from ganeti_htools.engine.balancing.linear_score import PRIMARY, SECONDARY, linear_score
 from ganeti_htools.engine.balancing.ways import NodePair
-from ganeti_htools.engine.rules import placements, settling
+from ganeti_htools.engine.rules import settling
+from ganeti_htools.engine.rules.batches import batches_of
+from ganeti_htools.engine.rules.relocate import move
 from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.options import BalancingOptions, CopyingOptions
 from ganeti_htools.model.state import State
 from tests.property.narrow import cases
@@ -65,8 +67,8 @@ def ways(state: State, index: int, nodes: Sequence[int], limited: bool) -> Ways:
             more.append((memory, (s, p), ("f", NOWHERE)))
         if migrations is not None:
             more = [each for each in more if each[1][0] == p or migrations[p, each[1][0]]]
-        for add, then, move in more:
-            heapq.heappush(waiting, (cost + factor * add, then, [*moves, move]))
+        for add, then, step in more:
+            heapq.heappush(waiting, (cost + factor * add, then, [*moves, step]))
     return found
 
 
@@ -76,11 +78,11 @@ def moved(state: State, index: int, moves: Sequence[Move], scope: Bools) -> Stat
     for operation, node in moves:
         asked, target = state.instance(index), np.array([node])
         if operation == "f":
-            trial = placements.failover(state, asked, scope, force=True)
+            trial = move(state, asked, MoveKind.FAILOVER, None, scope, force=True)
         elif operation == "r":
-            trial = placements.replace_secondary(state, asked, target, force=True)
+            trial = move(state, asked, MoveKind.REPLACE_SECONDARY, target, force=True)
         else:
-            trial = placements.failover_to(state, asked, target, scope, force=True)
+            trial = move(state, asked, MoveKind.FAILOVER_TO, target, scope, force=True)
         settling.settle(state, trial)
     return state
 

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ganeti_htools.engine.balancing.balance import allowed, candidates, score_of, stepwise
-from ganeti_htools.engine.balancing.batches import batches_of
 from ganeti_htools.engine.balancing.optimise import optimise
-from ganeti_htools.engine.balancing.relocate import try_move
 from ganeti_htools.engine.rules import settling
+from ganeti_htools.engine.rules.batches import batches_of
 from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.relocate import try_move
 from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Cluster, Instance, Load
 from ganeti_htools.model.columns import NOWHERE

@@ -15,12 +15,14 @@ from ganeti_htools.engine.redundancy.rule import Means, recover
 from ganeti_htools.engine.rules import choice, placements, settling
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.pools import PoolRoom
+from ganeti_htools.engine.rules.relocate import move, move_pairs
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.cluster import Disk, Instance
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError, RequestFailed
 from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
+from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.request import (
     Allocate,
@@ -189,9 +191,9 @@ def test_relocated_instance_gets_the_best_admitted_place(seeds: range) -> None:
             for each in (state, with_plenty(state)):
                 asked = each.instance(index)
                 trials.append(
-                    placements.failover_to(each, asked, targets, scope)
+                    move(each, asked, MoveKind.FAILOVER_TO, targets, scope)
                     if shared
-                    else placements.replace_secondary(each, asked, targets)
+                    else move(each, asked, MoveKind.REPLACE_SECONDARY, targets)
                 )
             # Only the new node has to have room; on the primary the disks are already.
             primary = state.cluster.nodes[p]
@@ -250,13 +252,15 @@ def recovered(before: State, index: int, means: Means, node: int, up: Bools) -> 
         there = there and (
             cluster.nodes[node].offline or keeps(cluster, row, cluster.nodes[node], force=True)
         )
-        fits = placements.failover(plenty, asked, mates, force=True).codes[0] == FITS
+        fits = move(plenty, asked, MoveKind.FAILOVER, None, mates, force=True).codes[0] == FITS
         return {secondary} if there and fits else set()
     targets = np.flatnonzero(mates & up & (np.arange(len(up)) != node))
     if not len(targets):
         return set()
-    move = placements.failover_to if means is Means.MOVE else placements.allocate_one
-    codes = move(plenty, asked, targets, mates, force=True).codes
+    if means is Means.MOVE:
+        codes = move(plenty, asked, MoveKind.FAILOVER_TO, targets, mates, force=True).codes
+    else:
+        codes = placements.allocate_one(plenty, asked, targets, mates, force=True).codes
     return set(targets[(codes == FITS) & roomy(before, row, True)[targets]].tolist())
 
 
@@ -285,11 +289,11 @@ def rolled(state: State, node: int) -> State | None:
     for index in state.primaries_of(node).tolist():
         if alone[index]:
             asked, row = state.instance(index), state.cluster.instances[index]
-            codes = placements.failover_to(with_plenty(state), asked, targets, others, force=True).codes
+            codes = move(with_plenty(state), asked, MoveKind.FAILOVER_TO, targets, others, force=True).codes
             fits = targets[(codes == FITS) & roomy(state, row, True)[targets]]
             if not len(fits):
                 return None
-            settling.settle(state, placements.failover_to(state, asked, fits[:1], others, force=True))
+            settling.settle(state, move(state, asked, MoveKind.FAILOVER_TO, fits[:1], others, force=True))
     return state
 
 
@@ -344,8 +348,8 @@ def leaving(state: State, index: int, targets: Ints) -> bool:
         return False
     room, asked = roomy(state, row)[targets], plenty.instance(index)
     if row.template is not DiskTemplate.DRBD:
-        return bool(((placements.failover_to(plenty, asked, targets, scope).codes == FITS) & room).any())
-    trial, _ = placements.move_pairs(plenty, asked, targets, scope)
+        return bool(((move(plenty, asked, MoveKind.FAILOVER_TO, targets, scope).codes == FITS) & room).any())
+    trial, _ = move_pairs(plenty, asked, targets, scope)
     apart = ~np.eye(len(targets), dtype=np.bool_)
     # In between the old primary has the mirror; disks are copied from it, and from the new one.
     primary = state.cluster.nodes[int(state.pnode[index])]

@@ -6,11 +6,12 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given, settings
 
-from ganeti_htools.engine.rules import placements
 from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.relocate import move
 from ganeti_htools.engine.rules.score import node_values, statistics
 from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.types import DiskTemplate
@@ -62,9 +63,9 @@ def test_a_move_fits_where_each_disk_does(case: tuple[State, Instance]) -> None:
         if not len(targets):
             continue
         codes = [
-            placements.failover_to(each, each.instance(index), targets, scope).codes
+            move(each, each.instance(index), MoveKind.FAILOVER_TO, targets, scope).codes
             if row.template is DiskTemplate.EXT
-            else placements.replace_secondary(each, each.instance(index), targets).codes
+            else move(each, each.instance(index), MoveKind.REPLACE_SECONDARY, targets).codes
             for each in (state, plenty)
         ]
         shared = row.template is DiskTemplate.EXT
@@ -89,7 +90,8 @@ def test_nodes_change_roles_where_both_have_the_units(case: tuple[State, Instanc
         if row.template is DiskTemplate.DRBD:
             primary, secondary = (cluster.nodes[int(at[index])] for at in (state.pnode, state.snode))
             code, free = (
-                placements.failover(each, each.instance(index), scope).codes[0] for each in (state, plenty)
+                move(each, each.instance(index), MoveKind.FAILOVER, None, scope).codes[0]
+                for each in (state, plenty)
             )
             # The data of a primary that is lost are on the secondary.
             lost = primary.offline

@@ -6,7 +6,6 @@ import numpy as np
 
 from ganeti_htools.engine.balancing.balance import candidates, search_of
 from ganeti_htools.engine.balancing.baseline import Baseline
-from ganeti_htools.engine.balancing.batches import batches_of
 from ganeti_htools.engine.balancing.scoring import (
     MoveCandidates,
     ScoredMoves,
@@ -16,6 +15,7 @@ from ganeti_htools.engine.balancing.scoring import (
 from ganeti_htools.engine.balancing.search import Search
 from ganeti_htools.engine.balancing.step_search import StepSearch
 from ganeti_htools.engine.rules import affinity
+from ganeti_htools.engine.rules.batches import batches_of
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State

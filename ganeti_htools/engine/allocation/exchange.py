@@ -7,8 +7,9 @@ import numpy as np
 from ganeti_htools.engine.allocation.move_parts import carry_out, check_source, fail_over, too_few_nodes
 from ganeti_htools.engine.allocation.reporter import Reporter
 from ganeti_htools.engine.allocation.shortage import explain_pairs
-from ganeti_htools.engine.rules import affinity, choice, placements
+from ganeti_htools.engine.rules import affinity, choice
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes
+from ganeti_htools.engine.rules.relocate import move_pairs
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import Bools, Ints
 from ganeti_htools.model.errors import RequestFailed
@@ -44,7 +45,7 @@ def to_best_pair(
             raise RequestFailed(prefix + reason) from None
         parts.append(MovePart(Operation.FAILOVER))
     check_source(trying, asked, targets, prefix, reporter)
-    trial, codes = placements.move_pairs(trying, asked, targets, scope, options.ignore_soft_errors)
+    trial, codes = move_pairs(trying, asked, targets, scope, options.ignore_soft_errors)
     reporter.judged_exchanges(trying, targets, trial)
     apart = targets[:, np.newaxis] != targets
     pair = _best_pair(trying, trial, apart, scope, asked, targets, options)

@@ -4,12 +4,13 @@ from ganeti_htools.engine.allocation import shortage
 from ganeti_htools.engine.allocation.exchange import to_best_pair
 from ganeti_htools.engine.allocation.move_parts import check_source, fail_over, too_few_nodes
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
-from ganeti_htools.engine.rules import affinity, choice, placements, settling
+from ganeti_htools.engine.rules import affinity, choice, settling
 from ganeti_htools.engine.rules.limits import PRIMARY, SECONDARY
 from ganeti_htools.engine.rules.node_rules import FAIL
+from ganeti_htools.engine.rules.relocate import move
 from ganeti_htools.model.columns import NOWHERE, Ints
 from ganeti_htools.model.errors import RequestFailed
-from ganeti_htools.model.moves import MovePart, Operation
+from ganeti_htools.model.moves import KIND, MovePart, Operation
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import EvacMode, MirrorType
@@ -75,10 +76,7 @@ def _to_best_node(
         raise RequestFailed(f"Can't find any good node: {too_few_nodes(state, group, 0)}")
     if operation is Operation.REPLACE_SECONDARY:
         check_source(state, asked, targets, "Can't find any good node: ", reporter)
-    if operation is Operation.FAILOVER_TO:
-        trial = placements.failover_to(state, asked, targets, scope, force)
-    else:
-        trial = placements.replace_secondary(state, asked, targets, force)
+    trial = move(state, asked, KIND[operation], targets, scope, force)
     reporter.judged(targets, trial)
     chosen = choice.best(state, trial, scope, affinity.location_exclusion(state, scope))
     if chosen is None:

@@ -4,13 +4,14 @@ import numpy as np
 
 from ganeti_htools.engine.allocation import shortage
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
-from ganeti_htools.engine.rules import placements, settling
+from ganeti_htools.engine.rules import settling
 from ganeti_htools.engine.rules.limits import PRIMARY, SECONDARY
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
+from ganeti_htools.engine.rules.relocate import move
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import Ints
 from ganeti_htools.model.errors import RequestFailed
-from ganeti_htools.model.moves import MovePart, Operation
+from ganeti_htools.model.moves import KIND, MovePart, Operation
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
 
@@ -23,7 +24,7 @@ def fail_over(
     if state.columns.offline[target[0]]:
         reporter.rejecting(target, "takes no instances")
         raise RequestFailed(f"its secondary {state.cluster.nodes[target[0]].name} takes no instances")
-    trial = placements.failover(state, asked, np.ones(len(state.group), np.bool_), options.ignore_soft_errors)
+    trial = try_operation(state, asked, Operation.FAILOVER, target, options)
     reporter.judged(trial.pnode, trial)
     if trial.codes[0] != FITS:
         why = shortage.explain_move(state, trial, trial.pnode, PRIMARY, options)
@@ -47,16 +48,8 @@ def try_operation(
     state: State, asked: RequestedInstance, operation: Operation, targets: Ints, options: PlacementOptions
 ) -> Trial:
     """Try an operation on an instance, with each target (rows) if it takes a node."""
-    scope, force = np.ones(len(state.group), np.bool_), options.ignore_soft_errors
-    match operation:
-        case Operation.FAILOVER:
-            return placements.failover(state, asked, scope, force)
-        case Operation.FAILOVER_TO:
-            return placements.failover_to(state, asked, targets, scope, force)
-        case Operation.REPLACE_SECONDARY:
-            return placements.replace_secondary(state, asked, targets, force)
-        case Operation.MOVE:
-            return placements.move_to(state, asked, targets, scope, force)
+    new = targets if operation.takes_node else None
+    return move(state, asked, KIND[operation], new, force=options.ignore_soft_errors)
 
 
 def check_source(

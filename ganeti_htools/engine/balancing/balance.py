@@ -7,13 +7,13 @@ from functools import partial
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.batches import Batch, NodeFacts, batches_of
 from ganeti_htools.engine.balancing.own_nodes import May
 from ganeti_htools.engine.balancing.search import Search
 from ganeti_htools.engine.balancing.sets import SetSearch
 from ganeti_htools.engine.balancing.ties import BestMove, clearly_lower
 from ganeti_htools.engine.balancing.time_limit import NEGLIGIBLE, TimeLimit
 from ganeti_htools.engine.rules import affinity, choice, placement_rules, settling
+from ganeti_htools.engine.rules.batches import Batch, NodeFacts, batches_of
 from ganeti_htools.engine.rules.components import INDEX, WEIGHTS
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.moves import Move, MoveKind, Operation

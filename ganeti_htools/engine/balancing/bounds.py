@@ -6,10 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ganeti_htools.engine.balancing.new_nodes import BLOCK
-from ganeti_htools.engine.balancing.relocate import leave_lost
 from ganeti_htools.engine.balancing.scoring import MoveCandidates, SearchSpace
+from ganeti_htools.engine.rules.relocate import leave_lost
 from ganeti_htools.model.columns import Bools, Floats, Ints
-from ganeti_htools.model.moves import MoveKind
 
 BATCH = BLOCK >> 3  # number of promising moves that are scored together
 
@@ -58,7 +57,7 @@ def bounds_of(space: SearchSpace, candidates: MoveCandidates) -> ScoreBounds:
     state, own, new, kind = space.facts.state, candidates.own, candidates.new, candidates.kind
     base = own.base + own.start
     location_exclusion = candidates.location_exclusion
-    if location_exclusion is not None and kind in (MoveKind.FAILOVER, MoveKind.FAILOVER_AND_REPLACE):
+    if location_exclusion is not None and kind.after[0] == "secondary":
         base += location_exclusion[np.arange(len(base)), state.snode[candidates.batch.rows]]
     elif location_exclusion is not None and kind.to_primary:
         base += location_exclusion[:, space.targets].min(axis=1)

@@ -131,9 +131,9 @@ class ExchangeRating:
         values = self.values[:, : self.spreads]
         self.sums, self.squares = values.sum(axis=0), (values * values).sum(axis=0)
         self.largest = self.kept.max(axis=1)
-        self.present, self.others = (self.tags.of_sets.counts(self.counts > most) for most in (0, 1))
+        self.present, self.others = (self.tags.of_sets.counts(self.counts, most) for most in (0, 1))
         crowds = self.counts @ self.tags.locations[:-1]
-        self.crowded, self.shared = (self.tags.of_sets.counts(crowds > most) for most in (0, 1))
+        self.crowded, self.shared = (self.tags.of_sets.counts(crowds, most) for most in (0, 1))
         shares = self.largest / self.t_mem
         self.shares = np.array([shares.sum(), (shares * shares).sum()])
         self.now = float(self._scores(self.sums, self.squares, self.shares))

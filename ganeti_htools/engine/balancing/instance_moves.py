@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ganeti_htools.engine.balancing.balance import allowed
-from ganeti_htools.engine.balancing.batches import Batch, NodeFacts, batches_of
-from ganeti_htools.engine.balancing.relocate import nodes_after, relocate
 from ganeti_htools.engine.moving.traffic import copied
+from ganeti_htools.engine.rules.batches import Batch, NodeFacts, batches_of
+from ganeti_htools.engine.rules.relocate import nodes_after, relocate
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.moves import KINDS, MoveKind

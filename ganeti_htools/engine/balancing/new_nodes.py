@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.batches import FIGURES, Batch, NodeFacts
 from ganeti_htools.engine.balancing.chords import Chords, Span
 from ganeti_htools.engine.balancing.effects import ScoreParts
-from ganeti_htools.engine.balancing.relocate import new_node_change
+from ganeti_htools.engine.rules.batches import FIGURES, Batch, NodeFacts
 from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.relocate import new_node_change
 from ganeti_htools.model.columns import FORTHCOMING, Floats, Ints
 from ganeti_htools.model.moves import MoveKind
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.batches import Batch
 from ganeti_htools.engine.balancing.new_nodes import NewNodes
+from ganeti_htools.engine.rules.batches import Batch
 from ganeti_htools.model.columns import Floats, Ints
 from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.state import State

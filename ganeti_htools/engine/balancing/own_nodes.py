@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.batches import Batch, NodeFacts
 from ganeti_htools.engine.balancing.chords import Chords, Span
 from ganeti_htools.engine.balancing.effects import Effect, ScoreParts
 from ganeti_htools.engine.balancing.new_nodes import NewNodes
 from ganeti_htools.engine.balancing.node_products import NodeProducts
-from ganeti_htools.engine.balancing.relocate import own_node_changes
+from ganeti_htools.engine.rules.batches import Batch, NodeFacts
 from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.relocate import own_node_changes
 from ganeti_htools.engine.rules.trial import NodeChange
 from ganeti_htools.model.columns import Bools, Floats, Ints
 from ganeti_htools.model.moves import MoveKind

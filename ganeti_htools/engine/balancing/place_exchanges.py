@@ -10,12 +10,12 @@ from operator import add
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.batches import Batch
 from ganeti_htools.engine.balancing.exchanges import ExchangeRating, ProposedExchanges, Room, Tags
 from ganeti_htools.engine.balancing.linear_score import linear_score
 from ganeti_htools.engine.balancing.place_scores import place_scores
 from ganeti_htools.engine.balancing.visits import Visit, Visits, beaten, unbeaten
 from ganeti_htools.engine.balancing.way_costs import Costs
+from ganeti_htools.engine.rules.batches import Batch
 from ganeti_htools.model.columns import NOWHERE, Floats, Ints, by_unit
 
 # The usual loss: this quantile of the losses, and a part of it.

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.batches import Batch
 from ganeti_htools.engine.balancing.place_scores import PlaceScores, place_scores
 from ganeti_htools.engine.balancing.visits import Visits
 from ganeti_htools.engine.balancing.way_costs import Costs
+from ganeti_htools.engine.rules.batches import Batch
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
 
 NEAR, OTHERS = 64, 16  # instances in a step: on the nodes of the last move, and others at random

@@ -13,13 +13,11 @@ import numpy as np
 from ganeti_htools.engine.balancing.annealing import Annealing
 from ganeti_htools.engine.balancing.balance import allowed, candidates, score_of
 from ganeti_htools.engine.balancing.baseline import Baseline
-from ganeti_htools.engine.balancing.batches import Batch
 from ganeti_htools.engine.balancing.patience import SearchPatience
 from ganeti_htools.engine.balancing.place_exchanges import PlaceExchanges
 from ganeti_htools.engine.balancing.place_moves import PlaceMoves
 from ganeti_htools.engine.balancing.place_search import wander
 from ganeti_htools.engine.balancing.priced_plans import weights_of
-from ganeti_htools.engine.balancing.relocate import try_move
 from ganeti_htools.engine.balancing.replay import Replay
 from ganeti_htools.engine.balancing.scoring import SearchSpace, exact
 from ganeti_htools.engine.balancing.tabu_search import TabuSearch
@@ -27,6 +25,8 @@ from ganeti_htools.engine.balancing.visits import Visit, Visits
 from ganeti_htools.engine.balancing.way_costs import Costs, Homes
 from ganeti_htools.engine.balancing.ways import NodePair, exchanged_goals, first_moves, goals_of
 from ganeti_htools.engine.moving.traffic import bandwidths
+from ganeti_htools.engine.rules.batches import Batch
+from ganeti_htools.engine.rules.relocate import try_move
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.moves import Move
 from ganeti_htools.model.options import BalancingOptions, CopyingOptions

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ganeti_htools.engine.balancing.baseline import Baseline
-from ganeti_htools.engine.balancing.batches import Batch, NodeFacts
 from ganeti_htools.engine.balancing.scoring import SearchSpace, location_exclusion_changes
 from ganeti_htools.engine.rules import affinity, node_rules, placement_rules
+from ganeti_htools.engine.rules.batches import Batch, NodeFacts
 from ganeti_htools.engine.rules.deviation import Deviation
 from ganeti_htools.engine.rules.node_rules import FITS, Codes
 from ganeti_htools.engine.rules.trial import NodeChange, Trial

@@ -1,6 +1,6 @@
 """Check of a plan on a cluster that may have changed, and repetition of a plan on an equal cluster.
 
-The rules are those by which steps are found (:mod:`.relocate`, :func:`.balance.allowed`).
+The rules are those by which steps are found (:func:`.relocate.relocate`, :func:`.balance.allowed`).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from ganeti_htools.engine.balancing.balance import allowed, candidates
-from ganeti_htools.engine.balancing.batches import Batch, NodeFacts, batches_of
-from ganeti_htools.engine.balancing.relocate import settle, try_move
 from ganeti_htools.engine.rules import placement_rules
+from ganeti_htools.engine.rules.batches import Batch, NodeFacts, batches_of
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
+from ganeti_htools.engine.rules.relocate import settle, try_move
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.moves import Move, NamedMove

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ganeti_htools.engine.balancing.balance import allowed, score_of
-from ganeti_htools.engine.balancing.batches import batches_of
-from ganeti_htools.engine.balancing.relocate import settle, try_move
 from ganeti_htools.engine.balancing.ways import NodePair, exchanged_goals, first_moves, volume_of
+from ganeti_htools.engine.rules.batches import batches_of
 from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.relocate import settle, try_move
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.moves import Move, MoveKind
 from ganeti_htools.model.options import BalancingOptions

@@ -9,20 +9,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ganeti_htools.engine.balancing.baseline import Baseline
-from ganeti_htools.engine.balancing.batches import Batch, NodeFacts
 from ganeti_htools.engine.balancing.effects import ScoreParts, added
 from ganeti_htools.engine.balancing.new_nodes import NewNodes
 from ganeti_htools.engine.balancing.own_nodes import OwnNodes
-from ganeti_htools.engine.balancing.relocate import (
+from ganeti_htools.engine.rules import affinity
+from ganeti_htools.engine.rules.batches import Batch, NodeFacts
+from ganeti_htools.engine.rules.components import COMPONENTS, LOCATION_EXCLUSION, WEIGHTS
+from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.relocate import (
     location_exclusion_change,
     migrates,
     nodes_after,
     obeys,
     relocate,
 )
-from ganeti_htools.engine.rules import affinity
-from ganeti_htools.engine.rules.components import COMPONENTS, LOCATION_EXCLUSION, WEIGHTS
-from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
 from ganeti_htools.model.moves import MoveKind
@@ -161,10 +161,10 @@ def relocations(
     squares = own.squares.take(members, axis=1) + came * (came + 2 * baseline.heights.take(places, axis=1))
     rest = own.rest[members] + arriving.rest[arriving.classes[members], places]
     after = kind.nodes(p, s, new)
-    if candidates.location_exclusion is not None and kind is not MoveKind.REPLACE_SECONDARY:
+    if candidates.location_exclusion is not None and not kind.keeps_primary:
         rest = rest + candidates.location_exclusion[members, after[0]]
     if state.location_rows and kind.mirrored and not batch.asked.forthcoming:
-        counts = ~state.columns.offline[p] if kind is MoveKind.REPLACE_SECONDARY else True
+        counts = ~state.columns.offline[p] if kind.keeps_primary else True
         rest = rest + PER_LOCATION * affinity.shared_locations(state, *after) * counts
     scores = baseline.scores(changes, squares, rest)
     found = ScoredMoves(batch, kind, members, new, scores, changes, squares)
@@ -172,7 +172,7 @@ def relocations(
         return found, np.zeros(len(new), np.bool_)
     kept = state.peers[after]
     doubtful: Bools = kept > 0
-    if kind is not MoveKind.REPLACE_PRIMARY:  # a new secondary may keep free more for others anyway
+    if kind.after[1] != "secondary":  # a new secondary may keep free more for others anyway
         own_memory: Any = batch.asked.secondary_mem
         doubtful &= kept + own_memory[members] > state.columns.r_mem[after[1]]
     for peers in state.class_peers:

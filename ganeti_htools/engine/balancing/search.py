@@ -19,7 +19,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ganeti_htools.engine.balancing.baseline import Baseline
-from ganeti_htools.engine.balancing.batches import Batch, NodeFacts
 from ganeti_htools.engine.balancing.kept_bounds import KeptBounds
 from ganeti_htools.engine.balancing.new_nodes import NewNodes
 from ganeti_htools.engine.balancing.own_nodes import May, OwnNodesByKind
@@ -30,6 +29,7 @@ from ganeti_htools.engine.balancing.scoring import (
 )
 from ganeti_htools.engine.balancing.step_search import LEAST, MoveReport, StepSearch
 from ganeti_htools.engine.balancing.ties import CLOSE, BestMove, best_of
+from ganeti_htools.engine.rules.batches import Batch, NodeFacts
 from ganeti_htools.engine.rules.score import statistics
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import Bools

@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.batches import AMOUNTS, FIGURES, Batch, NodeFacts, batches_of
 from ganeti_htools.engine.balancing.new_nodes import BLOCK
 from ganeti_htools.engine.balancing.own_nodes import May
-from ganeti_htools.engine.balancing.relocate import nodes_after, relocate, settle, try_move
 from ganeti_htools.engine.balancing.ties import CLOSE, BestMove
 from ganeti_htools.engine.rules import affinity, choice, placement_rules
+from ganeti_htools.engine.rules.batches import AMOUNTS, FIGURES, Batch, NodeFacts, batches_of
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
+from ganeti_htools.engine.rules.relocate import nodes_after, relocate, settle, try_move
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.engine.rules.trial import NodeChange, Trial
 from ganeti_htools.model import tags
@@ -127,7 +127,7 @@ class SetSearch:
         base = choice.base(self.state, self.scope)
         for sums in self.sums:
             for kind in KINDS[sums.batch.mirror]:
-                if kind is not MoveKind.REPLACE_PRIMARY:
+                if not kind.passes_secondary:
                     yield from self._rated(sums, kind, base, limit, may)
 
     def _rated(
@@ -161,7 +161,7 @@ class SetSearch:
     def _location_exclusion(self, batch: Batch, kind: MoveKind, goal: Ints) -> Any:
         """Compute the change of the location exclusion score by each move."""
         state = self.state
-        if kind is MoveKind.REPLACE_SECONDARY or not state.location_rows or batch.asked.forthcoming:
+        if kind.keeps_primary or not state.location_rows or batch.asked.forthcoming:
             return 0.0
         tag_sets, sources = self.sum_facts.tag_sets, state.pnode[batch.rows]
         changes = affinity.location_exclusion_changes(state, tag_sets, batch.tags, sources, self.scope)

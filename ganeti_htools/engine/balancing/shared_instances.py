@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.batches import Batch, NodeFacts, batches_of
 from ganeti_htools.engine.rules import node_rules
+from ganeti_htools.engine.rules.batches import Batch, NodeFacts, batches_of
 from ganeti_htools.engine.rules.class_limits import refused_amounts
 from ganeti_htools.engine.rules.components import COMPONENTS, COUNT, LOST, SPREAD, Component
 from ganeti_htools.engine.rules.limits import PRIMARY

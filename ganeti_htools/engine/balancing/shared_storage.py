@@ -11,11 +11,11 @@ from dataclasses import replace
 import numpy as np
 
 from ganeti_htools.engine.balancing.balance import score_of
-from ganeti_htools.engine.balancing.relocate import relocate
 from ganeti_htools.engine.balancing.shared_instances import PER_LOST, SharedInstances
 from ganeti_htools.engine.balancing.shared_table import SharedTable
 from ganeti_htools.engine.balancing.ties import CLOSE
 from ganeti_htools.engine.rules import choice
+from ganeti_htools.engine.rules.relocate import relocate
 from ganeti_htools.engine.rules.score import node_values
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
 from ganeti_htools.model.moves import Move, MoveKind

@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.batches import Batch
 from ganeti_htools.engine.balancing.new_nodes import instance_classes
 from ganeti_htools.engine.moving.traffic import copied
+from ganeti_htools.engine.rules.batches import Batch
 from ganeti_htools.model.columns import NOWHERE, Ints
 from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.state import State

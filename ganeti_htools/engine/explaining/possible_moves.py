@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ganeti_htools.engine.balancing.balance import search_of
-from ganeti_htools.engine.balancing.batches import batches_of
 from ganeti_htools.engine.balancing.scoring import ScoredMoves
 from ganeti_htools.engine.explaining.places import ExplainedPlace, places, with_broken_rules, with_lacks
 from ganeti_htools.engine.rules import choice
+from ganeti_htools.engine.rules.batches import batches_of
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.moves import MoveKind

@@ -22,9 +22,11 @@ from ganeti_htools.engine.allocation import shortage
 from ganeti_htools.engine.maintenance.colouring import ALGORITHMS, colour
 from ganeti_htools.engine.rules import node_rules, placement_rules, placements, settling
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes, first_reason
+from ganeti_htools.engine.rules.relocate import move
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.figures import TEMPLATE_CODE
+from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate, Fail
 
@@ -248,7 +250,7 @@ def _relocate_alone(state: State, node: int, targets: Bools) -> Stranded | None:
     rows, alone = np.flatnonzero(targets), without_secondary(state) & ~placement_rules.fixed(state)
     for index in state.primaries_of(node).tolist():
         if alone[index]:
-            trial = placements.failover_to(state, state.instance(index), rows, targets, force=True)
+            trial = move(state, state.instance(index), MoveKind.FAILOVER_TO, rows, targets, force=True)
             fits = np.flatnonzero(trial.codes == FITS)
             if not len(fits):
                 return Stranded(state, index, rows, trial.codes)
@@ -259,11 +261,10 @@ def _relocate_alone(state: State, node: int, targets: Bools) -> Stranded | None:
 def _migrated(state: State, rows: Sequence[int]) -> State:
     """Return the state with all mirrored instances of the nodes on their secondaries."""
     state = state.copy()
-    everywhere = np.ones(len(state.group), np.bool_)
     mirrored = ~without_secondary(state) & ~placement_rules.fixed(state)
     for index in [index for node in rows for index in state.primaries_of(node).tolist() if mirrored[index]]:
         asked = state.instance(index)
-        trial = placements.failover(state, asked, everywhere, force=True)
+        trial = move(state, asked, MoveKind.FAILOVER, force=True)
         if trial.codes[0] != FITS:
             target, fail = trial.pnode[:1], FAIL[int(trial.codes[0])]
             found = _missing(state, index, fail, target, target[:0])
@@ -289,7 +290,7 @@ def _relocate_secondaries(state: State, node: int, targets: Bools) -> Stranded |
         fits = rows[(codes == FITS) & (rows != primary)]
         if not len(fits):
             return Stranded(state, index, rows[rows != primary], codes[rows != primary])
-        settling.settle(state, placements.replace_secondary(state, asked, fits[:1], force=True))
+        settling.settle(state, move(state, asked, MoveKind.REPLACE_SECONDARY, fits[:1], force=True))
     return None
 
 

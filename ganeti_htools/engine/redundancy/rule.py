@@ -13,12 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.rules import choice, placement_rules, placements, settling
+from ganeti_htools.engine.rules import choice, placement_rules, settling
 from ganeti_htools.engine.rules.class_limits import refused_amounts
 from ganeti_htools.engine.rules.node_rules import CODE
+from ganeti_htools.engine.rules.placements import allocate_one
+from ganeti_htools.engine.rules.relocate import move
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints, availability, sorted_unique
 from ganeti_htools.model.figures import TEMPLATE_CODE
+from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate, Fail
 
@@ -69,7 +72,7 @@ def recover(
         asked, secondary = state.instance(row), int(state.snode[row])
         trial = None
         if secondary != NOWHERE and (up is None or up[secondary]):
-            trial = placements.failover(state, asked, mates, force=True)
+            trial = move(state, asked, MoveKind.FAILOVER, None, mates, force=True)
         rules = _refusing_rules(state, trial) if every else ""
         yield Recovery(row, Means.FAILOVER, _settled(state, trial, mates), rules)
     for row in displaced:
@@ -79,8 +82,10 @@ def recover(
             kind, counted = Means.MOVE, mates
         trial = None
         if len(targets):
-            move = placements.failover_to if kind is Means.MOVE else placements.allocate_one
-            trial = move(state, asked, targets, counted, force=True)
+            if kind is Means.MOVE:
+                trial = move(state, asked, MoveKind.FAILOVER_TO, targets, counted, force=True)
+            else:
+                trial = allocate_one(state, asked, targets, counted, force=True)
         rules, found = _refusing_rules(state, trial) if every else "", _settled(state, trial, counted)
         if kind is Means.RECREATE and state.rules is not None:  # the old one is in nobody's way
             gone = state.rules.instances.take(np.array([row]))

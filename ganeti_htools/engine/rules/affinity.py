@@ -5,10 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.rules.node_rules import CODE, Codes
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
 from ganeti_htools.model.state import RequestedInstance, State
-from ganeti_htools.model.types import Fail
 
 
 class TagSets(NamedTuple):
@@ -27,10 +25,10 @@ class TagSets(NamedTuple):
         """Return the tags of a set."""
         return self.tags[self.ends[number - 1] if number else 0 : self.ends[number]]
 
-    def counts(self, marks: Bools) -> Ints:
-        """Count the marked tags of each set; the first axis of ``marks`` is that of tags."""
-        sums = np.zeros((len(self.tags) + 1, *marks.shape[1:]), np.int64)
-        np.cumsum(marks[self.tags], axis=0, out=sums[1:])
+    def counts(self, of_tags: Ints, above: int) -> Ints:
+        """Count the tags of each set whose count is above a number; the first axis is that of tags."""
+        sums = np.zeros((len(self.tags) + 1, *of_tags.shape[1:]), np.int64)
+        np.cumsum(of_tags[self.tags] > above, axis=0, out=sums[1:])
         starts = np.concatenate([[0], self.ends[:-1]])
         counts: Ints = sums[self.ends] - sums[starts]
         return counts
@@ -100,16 +98,9 @@ def location_exclusion_changes(
     (``sources``: rows, NOWHERE for a new instance).
     """
     crowds = _crowds(state, scope, slice(None)).T
-    there, twice = (tag_sets.counts(crowds > number)[sets] for number in (0, 1))
+    there, twice = (tag_sets.counts(crowds, number)[sets] for number in (0, 1))
     located = state.location_tags * (scope & ~state.columns.offline)[:, np.newaxis]
     # Where the instance is now, another one must have the tag.
     here = located[sources] & (np.asarray(sources) != NOWHERE)[:, np.newaxis]
     added = np.where(here, twice, there) @ located.T
     return np.asarray(added - (twice * here).sum(axis=1)[:, np.newaxis], np.float64)
-
-
-def migration_codes(state: State, source: int, targets: Ints, codes: Codes) -> Codes:
-    """Return the codes, or the code of a forbidden migration, which precedes all other reasons."""
-    if state.allowed_migrations is None:
-        return codes
-    return np.where(state.allowed_migrations[source, targets], codes, np.int8(CODE[Fail.MIGRATION]))

@@ -6,7 +6,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.batches import balanced
+from ganeti_htools.engine.rules.batches import balanced
 from ganeti_htools.engine.rules.limits import Limit
 from ganeti_htools.engine.rules.resources import CPU_RATIO, MEMORY, VIEWS
 from ganeti_htools.model.cluster import MAX_MIB, Instance

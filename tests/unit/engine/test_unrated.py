@@ -13,9 +13,11 @@ from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.solution import GroupOutcome, Solution
 from ganeti_htools.engine.balancing.shared_instances import regular
 from ganeti_htools.engine.rules import choice, placements
+from ganeti_htools.engine.rules.relocate import move
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
@@ -55,7 +57,7 @@ def test_a_new_instance_goes_to_the_first_node() -> None:
 
 def test_moving_instance_goes_to_the_last_node() -> None:
     state = state_of("b")
-    trial = placements.failover_to(state, state.instance(0), np.array([1, 2, 3]), everyone(state))
+    trial = move(state, state.instance(0), MoveKind.FAILOVER_TO, np.array([1, 2, 3]), everyone(state))
     assert choice.best(state, trial, everyone(state)) == 2
     asked = state.requested_instance(instance("new", DiskTemplate.EXT, ""))
     made_anew = placements.allocate_one(state, asked, np.array([1, 2, 3]), everyone(state))

@@ -7,9 +7,11 @@ import pytest
 
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.balancing.effects import Effect, ScoreParts, added
-from ganeti_htools.engine.rules import placements, settling
+from ganeti_htools.engine.rules import settling
 from ganeti_htools.engine.rules.components import AGGREGATES, INDEX, SPREAD, WEIGHTS
+from ganeti_htools.engine.rules.relocate import move
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
 from tests.support.by_hand import instance
@@ -47,7 +49,7 @@ def test_effect_of_a_move_by_hand() -> None:
     assert parts.centre[memory] == pytest.approx(0.95)
     assert parts.totals().heights[memory] == pytest.approx([-0.05, 0.05])
     assert parts.totals().squares[memory] == pytest.approx(2 * 0.05**2)
-    trial = placements.failover_to(state, state.instance(0), np.array([1]), everywhere)
+    trial = move(state, state.instance(0), MoveKind.FAILOVER_TO, np.array([1]), everywhere)
     left, came = (parts.effect(node).spreads[memory] for node in trial.changes)
     assert (left[0][0], came[0][0]) == (pytest.approx(0.1), pytest.approx(-0.1))
     # From 0.05 on one side of the centre to 0.05 on the other: the squares stay.
@@ -61,7 +63,7 @@ def test_offline_nodes_count_only_for_lost_instances() -> None:
     parts = ScoreParts(state, everywhere)
     lost = WEIGHTS[INDEX["offline_all_cnt"]] + WEIGHTS[INDEX["offline_pri_cnt"]]
     assert parts.totals().rest == lost
-    trial = placements.failover_to(state, state.instance(0), np.array([1]), everywhere)
+    trial = move(state, state.instance(0), MoveKind.FAILOVER_TO, np.array([1]), everywhere)
     left, came = (parts.effect(node) for node in trial.changes)
     assert not left.spreads
     assert left.rest[0] == -lost

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.balancing.batches import FIGURES, batches_of
 from ganeti_htools.engine.balancing.new_nodes import SECONDARY_FIGURES, instance_classes
+from ganeti_htools.engine.rules.batches import FIGURES, batches_of
 from ganeti_htools.engine.rules.limits import NodeRole
 from ganeti_htools.engine.rules.resources import LIMITS, RESOURCES, InstanceOnNode
 from ganeti_htools.model.cluster import Load

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.balancing.effects import added
-from ganeti_htools.engine.balancing.relocate import own_node_changes
 from ganeti_htools.engine.balancing.search import Search
 from ganeti_htools.engine.rules import settling
+from ganeti_htools.engine.rules.relocate import own_node_changes
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand

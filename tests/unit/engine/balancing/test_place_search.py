@@ -9,7 +9,6 @@ import pytest
 
 from ganeti_htools.engine.balancing.annealing import Annealing
 from ganeti_htools.engine.balancing.balance import candidates, score_of
-from ganeti_htools.engine.balancing.batches import Batch, batches_of
 from ganeti_htools.engine.balancing.place_exchanges import PlaceExchanges
 from ganeti_htools.engine.balancing.place_moves import PlaceMoves
 from ganeti_htools.engine.balancing.place_search import FEWEST, RATINGS, wander
@@ -17,6 +16,7 @@ from ganeti_htools.engine.balancing.scoring import SearchSpace
 from ganeti_htools.engine.balancing.tabu_search import TabuSearch
 from ganeti_htools.engine.balancing.visits import Visit, Visits
 from ganeti_htools.engine.balancing.way_costs import Costs, Homes, Weights
+from ganeti_htools.engine.rules.batches import Batch, batches_of
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.derive import derive
 from tests.support.clusters import Shape

@@ -7,12 +7,12 @@ import pytest
 
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.balancing.bounds import bounds_of
-from ganeti_htools.engine.balancing.relocate import try_move
 from ganeti_htools.engine.balancing.scoring import PER_LOCATION, ScoredMoves, exact, failovers, relocations
 from ganeti_htools.engine.balancing.search import Search
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.engine.rules.components import INDEX, WEIGHTS
 from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.relocate import try_move
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.moves import MoveKind

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.balancing.balance import candidates, score_of, search_of
-from ganeti_htools.engine.balancing.batches import batches_of
-from ganeti_htools.engine.balancing.relocate import try_move
 from ganeti_htools.engine.balancing.scoring import ScoredMoves
 from ganeti_htools.engine.explaining.possible_moves import possible_moves
 from ganeti_htools.engine.rules import settling
+from ganeti_htools.engine.rules.batches import batches_of
 from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.relocate import try_move
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.moves import MoveKind

@@ -6,10 +6,12 @@ import pytest
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.balancing.shared_instances import shared_instances
 from ganeti_htools.engine.balancing.shared_table import SharedTable
-from ganeti_htools.engine.rules import node_rules, placements, settling
+from ganeti_htools.engine.rules import node_rules, settling
 from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.relocate import move
 from ganeti_htools.model.columns import Columns
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
 from tests.support.by_hand import instance
@@ -50,8 +52,8 @@ def test_moves_are_settled_by_the_rules() -> None:
     table = table_of("a", "a", "a", "lost")
     expected = table.state.copy()
     for member, node in ((3, 2), (0, 1), (3, 1), (0, 0)):
-        trial = placements.failover_to(
-            expected, expected.instance(member), table.nodes[[node]], np.ones(4, np.bool_), force=True
+        trial = move(
+            expected, expected.instance(member), MoveKind.FAILOVER_TO, table.nodes[[node]], force=True
         )
         settling.settle(expected, trial)
         table.move(member, node)

@@ -3,8 +3,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.balancing.batches import batches_of
 from ganeti_htools.engine.balancing.ways import NodePair, exchanged_goals, first_moves, goals_of, shortest
+from ganeti_htools.engine.rules.batches import batches_of
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.moves import MoveKind

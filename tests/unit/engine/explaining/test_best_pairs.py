@@ -8,7 +8,8 @@ from ganeti_htools.engine.allocation.reporter import Reporter
 from ganeti_htools.engine.explaining import best_pairs
 from ganeti_htools.engine.explaining.places import ExplainedPlace
 from ganeti_htools.engine.redundancy.checks import Check
-from ganeti_htools.engine.rules import choice, placements
+from ganeti_htools.engine.rules import choice
+from ganeti_htools.engine.rules.relocate import move_pairs
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.options import PlacementOptions
@@ -73,7 +74,7 @@ def test_a_primary_that_is_never_redundant() -> None:
 
 def test_pairs_instead_of_both_nodes() -> None:
     targets = np.array([2, 3, 4])
-    trial, _ = placements.move_pairs(STATE, STATE.instance(0), targets, EVERYONE)
+    trial, _ = move_pairs(STATE, STATE.instance(0), targets, EVERYONE)
     found = list(best_pairs.for_exchange(trial, targets, BASE))
     assert [(place.pnode, place.snode) for place in found] == [(2, NOWHERE), (3, 4), (4, 3)]
     assert [bool(place.why) for place in found] == [True, False, False]

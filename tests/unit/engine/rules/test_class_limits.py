@@ -10,9 +10,11 @@ from ganeti_htools.engine.redundancy.health import fragile_nodes
 from ganeti_htools.engine.rules import placements, settling
 from ganeti_htools.engine.rules.class_limits import refuses
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
+from ganeti_htools.engine.rules.relocate import move
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.inventory import Inventory
+from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate, Fail, Status
@@ -96,7 +98,7 @@ def test_secondary_reserves_the_need_of_its_worst_peer() -> None:
 def test_failover_uses_the_reserved_amount() -> None:
     on = state((1, 1), demanding(1, DRBD, "node0", "node1"))
     everywhere = np.ones(2, np.bool_)
-    trial = placements.failover(on, on.instance(0), everywhere)
+    trial = move(on, on.instance(0), MoveKind.FAILOVER, None, everywhere)
     assert trial.codes.tolist() == [FITS]
     settling.settle(on, trial)
     assert on.columns.f_class_0.tolist() == [1, 0]  # type: ignore[attr-defined]

@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.rules import placements
+from ganeti_htools.engine.rules.batches import batch_of_one
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
+from ganeti_htools.engine.rules.relocate import move
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate, Fail
 from tests.support.by_hand import cluster, instance
@@ -46,25 +49,25 @@ Try = Callable[[State], Trial]
     [
         (
             SHARED,
-            lambda state: placements.failover_to(state, state.instance(0), OTHERS, EVERYWHERE),
+            lambda state: move(state, state.instance(0), MoveKind.FAILOVER_TO, OTHERS, EVERYWHERE),
             1,
             replace(SHARED, pnode="d"),
         ),
         (
             LOCAL,
-            lambda state: placements.move_to(state, state.instance(0), OTHERS, EVERYWHERE),
+            lambda state: move(state, state.instance(0), MoveKind.MOVE, OTHERS, EVERYWHERE),
             1,
             replace(LOCAL, pnode="d"),
         ),
         (
             MIRRORED,
-            lambda state: placements.failover(state, state.instance(0), EVERYWHERE),
+            lambda state: move(state, state.instance(0), MoveKind.FAILOVER, None, EVERYWHERE),
             0,
             replace(MIRRORED, pnode="b", snode="a"),
         ),
         (
             MIRRORED,
-            lambda state: placements.replace_secondary(state, state.instance(0), OTHERS),
+            lambda state: move(state, state.instance(0), MoveKind.REPLACE_SECONDARY, OTHERS),
             0,
             replace(MIRRORED, snode="c"),
         ),
@@ -93,21 +96,21 @@ def test_soft_limits_do_not_hold_for_instances_that_leave_an_offline_node() -> N
     keeper = instance("three", DiskTemplate.EXT, "b", mem=5_500)
     for offline, code in (("", CODE[Fail.MEM]), ("a", FITS)):
         state = state_of(replace(MIRRORED, mem=4_000), NEIGHBOUR, keeper, offline=offline)
-        trial = placements.failover(state, state.instance(0), EVERYWHERE)
+        trial = move(state, state.instance(0), MoveKind.FAILOVER, None, EVERYWHERE)
         assert trial.codes.tolist() == [code]
 
 
 def test_hard_limits_always_hold() -> None:
     state = state_of(SHARED, offline="a", small="d")
-    trial = placements.failover_to(state, state.instance(0), OTHERS, EVERYWHERE)
+    trial = move(state, state.instance(0), MoveKind.FAILOVER_TO, OTHERS, EVERYWHERE)
     assert trial.codes.tolist() == [FITS, CODE[Fail.MEM]]
-    forced = placements.failover_to(state, state.instance(0), OTHERS, EVERYWHERE, force=True)
+    forced = move(state, state.instance(0), MoveKind.FAILOVER_TO, OTHERS, EVERYWHERE, force=True)
     assert forced.codes.tolist() == [FITS, CODE[Fail.MEM]]
 
 
 def test_an_instance_that_is_copied_takes_its_disks_along() -> None:
     state = state_of(LOCAL)
-    left, taken = placements.move_to(state, state.instance(0), OTHERS, EVERYWHERE).changes
+    left, taken = move(state, state.instance(0), MoveKind.MOVE, OTHERS, EVERYWHERE).changes
     assert (left.new.f_dsk - left.old.f_dsk).tolist() == [1024]
     assert (taken.new.f_dsk - taken.old.f_dsk).tolist() == [-1024, -1024]
 
@@ -116,10 +119,10 @@ def test_an_instance_that_is_copied_takes_its_disks_along() -> None:
 def test_nothing_is_copied_from_an_offline_node_and_nothing_forthcoming(force: bool) -> None:
     barred = [CODE[Fail.MIGRATION]] * 2
     for state in (state_of(LOCAL, offline="a"), state_of(replace(LOCAL, forthcoming=True))):
-        trial = placements.move_to(state, state.instance(0), OTHERS, EVERYWHERE, force)
+        trial = move(state, state.instance(0), MoveKind.MOVE, OTHERS, EVERYWHERE, force)
         assert trial.codes.tolist() == barred
     full = state_of(LOCAL, small="c")
-    trial = placements.move_to(full, full.instance(0), OTHERS, EVERYWHERE, force)
+    trial = move(full, full.instance(0), MoveKind.MOVE, OTHERS, EVERYWHERE, force)
     assert trial.codes.tolist() == [CODE[Fail.MEM], FITS]
 
 
@@ -129,12 +132,14 @@ def test_migration_tags_do_not_keep_an_instance_from_being_copied() -> None:
         first, *others = described.nodes
         nodes = (replace(first, tags=("cpu:new",)), *others)
         state = derive(replace(described, nodes=nodes, tags=("htools:migration:cpu",)))
-        go = placements.move_to if row is LOCAL else placements.failover_to
-        codes = go(state, state.instance(0), OTHERS, EVERYWHERE).codes
+        kind = MoveKind.MOVE if row is LOCAL else MoveKind.FAILOVER_TO
+        codes = move(state, state.instance(0), kind, OTHERS).codes
         assert codes.tolist() == [FITS if allowed else CODE[Fail.MIGRATION]] * 2
 
 
 def test_reservation_without_an_instance_is_the_maximum_of_the_other_peers() -> None:
     state = state_of(MIRRORED, NEIGHBOUR)
     assert state.columns.r_mem.tolist() == [0, 3_000, 0, 0]
-    assert placements.kept_without(state, 1, 0, state.instance(0)) == (2_000, [])
+    batch, facts = batch_of_one(state, state.instance(0))
+    memory, classes = facts.kept_without(batch, np.array([0]), np.array([1]))
+    assert (memory.tolist(), classes) == ([2_000], [])

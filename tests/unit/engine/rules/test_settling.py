@@ -5,9 +5,11 @@ from dataclasses import replace
 import numpy as np
 
 from ganeti_htools.engine.rules import placements, settling
+from ganeti_htools.engine.rules.relocate import move
 from ganeti_htools.model.cluster import Load
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.inventory import Inventory
+from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.state import State
 from ganeti_htools.model.tags import demand
 from ganeti_htools.model.types import DiskTemplate
@@ -49,7 +51,7 @@ def test_loads_that_were_equal_are_counted_apart_after_an_instance_with_differen
 def test_an_instance_that_fails_over_changes_the_roles_of_its_nodes() -> None:
     state = derive(cluster(NODES, [instance("one", DiskTemplate.DRBD, "a", "b")]))
     before = state.copy()
-    trial = placements.failover(state, state.instance(0), EVERYWHERE)
+    trial = move(state, state.instance(0), MoveKind.FAILOVER, None, EVERYWHERE)
     assert settling.settle(state, trial.only(0)) == 0
     assert_equal(state, derive(cluster(NODES, [instance("one", DiskTemplate.DRBD, "b", "a")])))
     assert_equal(before, derive(cluster(NODES, [instance("one", DiskTemplate.DRBD, "a", "b")])))
@@ -63,7 +65,7 @@ def test_copy_has_its_own_reserves_once_an_instance_moves_there() -> None:
     state = derive(replace(described, nodes=nodes))
     other = state.copy()
     assert other.peers is state.peers
-    settling.settle(other, placements.failover(other, other.instance(0), EVERYWHERE).only(0))
+    settling.settle(other, move(other, other.instance(0), MoveKind.FAILOVER, None, EVERYWHERE).only(0))
     for before, after in ((state.peers, other.peers), (state.class_peers[0], other.class_peers[0])):
         assert np.argwhere(before).tolist() == [[0, 1]]
         assert np.argwhere(after).tolist() == [[1, 0]]

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.rules import affinity, choice, placements, settling, trial
+from ganeti_htools.engine.rules.relocate import move
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from tests.support.by_hand import cluster, instance
@@ -85,6 +87,6 @@ def test_single_candidate_becomes_a_trial() -> None:
 def test_values_shared_by_all_candidates_are_kept() -> None:
     """With a new secondary, the primary is one node for all candidates."""
     state = state_of()
-    only = placements.replace_secondary(state, state.instance(0), np.array([2, 3])).only(1)
+    only = move(state, state.instance(0), MoveKind.REPLACE_SECONDARY, np.array([2, 3])).only(1)
     assert (only.pnode.tolist(), only.snode.tolist()) == ([0], [3])
     assert [change.rows.tolist() for change in only.changes] == [[0], [1], [3]]

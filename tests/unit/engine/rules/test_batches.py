@@ -1,8 +1,10 @@
 import numpy as np
 
-from ganeti_htools.engine.balancing.batches import batches_of
-from ganeti_htools.engine.rules import placements, settling
+from ganeti_htools.engine.rules import settling
+from ganeti_htools.engine.rules.batches import batches_of
+from ganeti_htools.engine.rules.relocate import move
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
@@ -49,7 +51,7 @@ def test_facts_of_nodes_are_kept_up_to_date() -> None:
     shape = Shape(nodes=5, instances=20, templates={"drbd": 1}, tags=("exclusion",))
     state = derive(generated(3, shape))
     _, facts = batches_of(state, everyone(state))
-    trial = placements.failover(state, state.instance(0), np.ones(5, np.bool_), force=True)
+    trial = move(state, state.instance(0), MoveKind.FAILOVER, None, np.ones(5, np.bool_), force=True)
     settling.settle(state, trial)
     facts.refresh(np.array([int(node.rows[0]) for node in trial.changes]))
     _, fresh = batches_of(state, everyone(state))

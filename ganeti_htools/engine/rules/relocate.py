@@ -1,11 +1,12 @@
-"""Many instances tried at once in all the ways in which one move changes one of their nodes (``hbal(1)``).
+"""The moves there are: departures and arrivals in order, for many instances or many candidates at once.
 
 A move of failovers and replaced secondaries leaves an instance with its own nodes in other roles, or with one
-new node. :func:`own_node_changes` computes the changes of its present nodes, :func:`new_node_change` those of
-new nodes. Both use the rules in :mod:`ganeti_htools.engine.rules.node_rules`, instance by instance.
+new node (``hbal(1)``). :func:`own_node_changes` computes the changes of its present nodes,
+:func:`new_node_change` those of new nodes. Both use the rules in :mod:`.node_rules`, instance by instance.
 
-:mod:`ganeti_htools.engine.rules.placements` has the same order of arrivals and departures, for one instance
-and many candidates. A test with random clusters compares the two.
+Soft limits hold unless ``force`` is set, or the instance leaves a node that is lost. Rules of tags
+(:mod:`.placement_rules`) always hold. If several reasons are against a move, the first in the order of its
+arrivals is reported.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.batches import Batch, NodeFacts
 from ganeti_htools.engine.rules import affinity, node_rules, placement_rules, placements, settling
+from ganeti_htools.engine.rules.batches import Batch, NodeFacts, batch_of_one
 from ganeti_htools.engine.rules.node_rules import CODE, FITS, Codes, first_reason
 from ganeti_htools.engine.rules.trial import NodeChange, Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints
@@ -29,8 +30,11 @@ def _coded(
     rule: Callable[..., tuple[Columns, Codes]], *arguments: Any, force: bool, lost: Any, **leniency: bool
 ) -> tuple[Columns, Codes]:
     """Apply a rule; instances with a lost node are judged with force and with ``leniency``."""
+    number = np.count_nonzero(lost) if leniency or not force else 0
+    if number and number == np.size(lost):
+        return rule(*arguments, force=True, **leniency)
     new, codes = rule(*arguments, force=force)
-    if (leniency or not force) and np.count_nonzero(lost):
+    if number:
         codes = np.where(lost, rule(*arguments, force=True, **leniency)[1], codes)
     return new, codes
 
@@ -75,14 +79,9 @@ def own_node_changes(
     together: Any = affinity.shared_locations(state, p, s) * (s != NOWHERE) if located else 0
     bare_p = node_rules.remove_primary(old_p, asked, others, together + desired_p)
 
-    def passing(kind: MoveKind, codes: Codes) -> Codes:
-        if state.allowed_migrations is None:
-            return codes
-        return np.where(migrates(state, kind, p, s, new), codes, _BARRED)
-
     if not asked.mirrored:
         change, free = [NodeChange(p, old_p, bare_p)], np.full(len(p), FITS, np.int8)
-        return {kind: (change, passing(kind, free)) for kind in kinds}
+        return {kind: (change, _passing(state, kind, p, s, new, free)) for kind in kinds}
     old_s = columns.take(s)
     sources = node_rules.copy_codes(old_p, asked), node_rules.copy_codes(old_s, asked)
     bare_s = node_rules.remove_secondary(old_s, asked, *facts.kept_without(batch, p, s))
@@ -106,24 +105,24 @@ def own_node_changes(
     result = {}
     for kind in kinds:
         primary, secondary = leaves_p, leaves_s
-        match kind:
-            case MoveKind.FAILOVER:
+        match kind.after:
+            case "secondary", "primary":
                 secondary, codes = takes_over("primary")
                 rule = _as_secondary(state, s, p)
                 new_p, again = _coded(rule, bare_p, asked, force=force, lost=lost, ignore_disk=True)
                 primary = NodeChange(p, old_p, new_p)
                 codes = first_reason(codes, again)
-            case MoveKind.REPLACE_SECONDARY:
+            case "primary", _:
                 location = desired_p
                 if located and new is not None:
                     location = desired_p + affinity.shared_locations(state, p, new)
                 new_p, codes = node_rules.add_primary(bare_p, asked, others, location, force=True)
                 primary = NodeChange(p, old_p, new_p)
-            case MoveKind.REPLACE_AND_FAILOVER:
+            case _, "primary":
                 rule = _as_secondary(state, new, p)
                 new_p, codes = _coded(rule, bare_p, asked, force=force, lost=old_s.offline)
                 primary = NodeChange(p, old_p, new_p)
-            case MoveKind.REPLACE_PRIMARY:
+            case _, "secondary":
                 meanwhile, codes = takes_over("none")
                 back = node_rules.remove_primary(meanwhile.new, asked, conflicts, desired_s)
                 rule = _as_secondary(state, new, s)
@@ -134,8 +133,15 @@ def own_node_changes(
                 secondary, codes = takes_over("new")
         if (source := kind.copied_from(*sources)) is not None:
             codes = first_reason(codes, source)
-        result[kind] = [primary, secondary], passing(kind, codes)
+        result[kind] = [primary, secondary], _passing(state, kind, p, s, new, codes)
     return result
+
+
+def _passing(state: State, kind: MoveKind, p: Ints, s: Ints, new: Ints | None, codes: Codes) -> Codes:
+    """Return the codes, or the code of a forbidden migration, which precedes all other reasons."""
+    if state.allowed_migrations is None:
+        return codes
+    return np.where(migrates(state, kind, p, s, new), codes, _BARRED)
 
 
 def migrates(state: State, kind: MoveKind, p: Ints, s: Ints, new: Ints | None) -> Any:
@@ -154,16 +160,16 @@ def obeys(state: State, kind: MoveKind, rows: Ints, p: Ints, s: Ints, new: Ints 
         return np.True_
     of = state.rules.instances.take(rows)
     good = placement_rules.allows(state.rules, of, p, s, *kind.nodes(p, s, new))
-    if kind is MoveKind.REPLACE_PRIMARY:  # meanwhile the secondary is the primary
+    if kind.passes_secondary:  # meanwhile the secondary is the primary
         good = good & placement_rules.allows(state.rules, of, p, s, s)
     return good
 
 
 def leave_lost(state: State, rows: Ints, kind: MoveKind) -> Bools:
     """Find the instances that leave an offline node for the new one: soft limits do not count for them."""
-    if kind is MoveKind.REPLACE_AND_FAILOVER:
+    if kind.after[1] == "primary":
         return np.zeros(rows.shape, np.bool_)
-    left = state.snode if kind is MoveKind.REPLACE_SECONDARY else state.pnode
+    left = state.snode if kind.keeps_primary else state.pnode
     offline: Bools = state.columns.offline[left[rows]]
     return offline
 
@@ -193,14 +199,52 @@ def new_node_change(
         if state.location_rows and not kind.mirrored:
             location = location + affinity.shared_locations(state, p, s) * (s != NOWHERE)
         elif state.location_rows:
-            other = p if kind is MoveKind.REPLACE_AND_FAILOVER else s
+            other = p if kind.after[1] == "primary" else s
             location = location + affinity.shared_locations(state, other, new)
         arguments = old, asked, _of_sets(facts.present, batch.tags, new), location
         came, codes = _coded(node_rules.add_primary, *arguments, force=force, lost=lost)
     else:
-        rule = _as_secondary(state, p if kind is MoveKind.REPLACE_SECONDARY else s, new)
+        rule = _as_secondary(state, p if kind.keeps_primary else s, new)
         came, codes = _coded(rule, old, asked, force=force, lost=lost)
     return NodeChange(new, old, came), codes
+
+
+def move_pairs(
+    state: State, asked: RequestedInstance, targets: Ints, scope: Bools, force: bool = False
+) -> tuple[Trial, list[Codes]]:
+    """Try to move a mirrored instance off both its nodes, to each pair of targets (primaries by secondaries).
+
+    The new primary first becomes secondary, then takes over, then gets a secondary. Returns the trial, and
+    the codes of these three steps. Precondition: the primary is online; otherwise the instance fails over
+    before.
+    """
+    batch, facts = batch_of_one(state, asked)
+    p, s, rows = state.pnode[batch.rows], state.snode[batch.rows], targets[:, np.newaxis]
+    replaces, takes_over = MoveKind.REPLACE_SECONDARY, MoveKind.REPLACE_AND_FAILOVER
+    found = own_node_changes(facts, batch, [replaces, MoveKind.FAILOVER_AND_REPLACE], force)
+    ((_, leaves_s), again), ((leaves_p, _), _) = found.values()
+    # The new primary as secondary.
+    _, codes = new_node_change(facts, batch, replaces, force, rows)
+    first = placement_rules.codes(state, asked, first_reason(codes, again), secondary=rows, passing=True)
+    # Roles exchanged.
+    came, codes = new_node_change(facts, batch, takes_over, force, rows)
+    _, again = _as_secondary(state, rows, p)(leaves_p.new, asked, force)
+    codes = _passing(state, takes_over, p, s, rows, first_reason(codes, again))
+    second = placement_rules.codes(state, asked, codes, rows)
+    # The final secondary.
+    old = state.columns.take(targets)
+    new_s, codes = _as_secondary(state, rows, targets)(old, asked, force)
+    location = _of_sets(facts.unmet, batch.desires, rows)
+    if state.location_rows:
+        location = location + affinity.shared_locations(state, rows, targets)
+    tags = _of_sets(facts.present, batch.tags, rows)
+    new_p, again = node_rules.add_primary(came.old, asked, tags, location, force=True)
+    codes = first_reason(codes, again, node_rules.copy_codes(came.old, asked))
+    third = placement_rules.codes(state, asked, codes, secondary=targets)
+    touched = leaves_p, leaves_s, NodeChange(rows, came.old, new_p), NodeChange(targets, old, new_s)
+    change = affinity.location_exclusion_change(state, asked, rows, scope)
+    steps = [first, second, third]
+    return Trial(asked, first_reason(*steps), rows, targets, touched, change), steps
 
 
 def nodes_after(state: State, batch: Batch, kind: MoveKind, new: Ints | None) -> tuple[Ints, Ints]:
@@ -215,14 +259,41 @@ def relocate(
 ) -> tuple[list[NodeChange], Codes]:
     """Try to move instances, each to its own new node: the changes of all nodes, and the reasons against."""
     state = facts.state
+    p, s = state.pnode[batch.rows], state.snode[batch.rows]
     touched, codes = own_node_changes(facts, batch, [kind], force, new)[kind]
     if new is not None:
-        came, more = new_node_change(facts, batch, kind, force, new)
-        touched, codes = [*touched, came], first_reason(codes, more)
+        came, reasons = new_node_change(facts, batch, kind, force, new)
+        touched = [*touched, came]
+        first = (reasons, codes) if kind.operations[0].takes_node else (codes, reasons)
+        codes = _passing(state, kind, p, s, new, first_reason(*first))
     if state.rules is not None:
-        good = obeys(state, kind, batch.rows, state.pnode[batch.rows], state.snode[batch.rows], new)
-        codes = np.where(good, codes, _RULE)
+        codes = np.where(obeys(state, kind, batch.rows, p, s, new), codes, _RULE)
     return touched, codes
+
+
+def move(
+    state: State,
+    asked: RequestedInstance,
+    kind: MoveKind,
+    new: Ints | None = None,
+    scope: Bools | None = None,
+    force: bool = False,
+) -> Trial:
+    """Try to move one instance to each new node (rows; None if it exchanges the roles of its nodes).
+
+    ``scope`` (a mask) are the nodes that count in the location exclusion score, by default all.
+
+    An instance on local disks without a mirror is stopped and copied. Its offline node, which has the data,
+    and a forthcoming instance, which Ganeti does not move, rule out all targets.
+    """
+    batch, facts = batch_of_one(state, asked)
+    touched, codes = relocate(facts, batch, kind, force, new)
+    if kind is MoveKind.MOVE and (asked.forthcoming or state.columns.offline[state.pnode[asked.index]]):
+        codes = np.full_like(codes, _BARRED)
+    p, s = nodes_after(state, batch, kind, new)
+    scope = np.ones(len(state.group), np.bool_) if scope is None else scope
+    change = 0.0 if kind.keeps_primary else affinity.location_exclusion_change(state, asked, p, scope)
+    return Trial(asked, codes, p, s, tuple(touched), change)
 
 
 def try_move(facts: NodeFacts, batch: Batch, member: int, kind: MoveKind, node: int, force: bool) -> Trial:
@@ -246,7 +317,7 @@ def location_exclusion_change(
 ) -> Any:
     """Compute the change of the location exclusion score by each move."""
     state = facts.state
-    if kind is MoveKind.REPLACE_SECONDARY or not state.location_rows or batch.asked.forthcoming:
+    if kind.keeps_primary or not state.location_rows or batch.asked.forthcoming:
         return 0.0
     tagged = np.flatnonzero(batch.tags)
     if not len(tagged):

@@ -5,12 +5,11 @@ import random
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.balancing.batches import batches_of
-from ganeti_htools.engine.balancing.relocate import own_node_changes, try_move
-from ganeti_htools.engine.rules import placements
+from ganeti_htools.engine.rules.batches import batches_of
+from ganeti_htools.engine.rules.relocate import move, own_node_changes, try_move
 from ganeti_htools.model.columns import NOWHERE, Columns
 from ganeti_htools.model.derive import derive
-from ganeti_htools.model.moves import KINDS, MoveKind
+from ganeti_htools.model.moves import KINDS
 from tests.support.clusters import Shape
 from tests.support.rows import any_cluster, generated
 
@@ -31,15 +30,8 @@ def test_moves_of_one_operation(seed: int) -> None:
         others = set(range(len(scope))) - {int(state.pnode[asked.index]), int(state.snode[asked.index])}
         for node in sorted(others):
             target = np.array([node])
-            expected = (
-                {
-                    MoveKind.FAILOVER: placements.failover(state, asked, scope),
-                    MoveKind.REPLACE_SECONDARY: placements.replace_secondary(state, asked, target),
-                }
-                if batch.asked.mirrored
-                else {MoveKind.FAILOVER_TO: placements.failover_to(state, asked, target, scope)}
-            )
-            for kind, trial in expected.items():
+            for kind in (each for each in KINDS[batch.mirror] if len(each.operations) == 1):
+                trial = move(state, asked, kind, target if kind.takes_node else None)
                 found = try_move(facts, batch, member, kind, node if kind.takes_node else NOWHERE, False)
                 assert found.codes.tolist() == trial.codes.tolist()
                 assert (found.pnode[0], found.snode[0]) == (trial.pnode[0], trial.snode[0])

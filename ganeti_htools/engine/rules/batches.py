@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ganeti_htools.engine.rules import affinity
 from ganeti_htools.engine.rules.affinity import TagSets
 from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Load
@@ -57,10 +58,7 @@ _TOGETHER = 512  # nodes whose reservations are copied at once: those of all are
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """A state, and the conflicts of each set of tags (rows in ``tag_sets``) on each node.
-
-    :mod:`ganeti_htools.engine.rules.affinity` computes the same for one instance; a test compares the two.
-    """
+    """A state, and the conflicts of each set of tags (rows in ``tag_sets``) on each node."""
 
     state: State
     tag_sets: TagSets
@@ -70,24 +68,38 @@ class NodeFacts:
     reserved: Ints  # the two largest reservations on each node (2 by nodes), larger last
     kept: tuple[Ints, ...]  # the same of each custom class
 
+    @classmethod
+    def of(cls, state: State, tag_sets: TagSets, unmet: Ints, secondaries: Ints) -> "NodeFacts":
+        """Collect the facts; what nodes keep free is that of the ``secondaries`` only."""
+        present, others = np.zeros((2, len(tag_sets.ends), len(state.group)), np.int64)
+        reserved, *kept = np.zeros((1 + len(state.class_peers), 2, len(state.group)), np.int64)
+        facts = cls(state, tag_sets, present, others, unmet, reserved, tuple(kept))
+        facts._count_tags(slice(None))
+        facts._reserve(secondaries)
+        return facts
+
     def refresh(self, nodes: Ints) -> None:
         """Update the figures of nodes that moves have touched."""
-        state = self.state
+        self._count_tags(nodes)
+        self._reserve(nodes)
+
+    def _count_tags(self, nodes: Any) -> None:
         if len(self.present) > 1:  # the first set is empty
-            counts = state.tag_counts[:, nodes]
-            self.present[:, nodes] = self.tag_sets.counts(counts > 0)
-            self.others[:, nodes] = self.tag_sets.counts(counts > 1)
+            counts = self.state.tag_counts[:, nodes]
+            self.present[:, nodes] = self.tag_sets.counts(counts, 0)
+            self.others[:, nodes] = self.tag_sets.counts(counts, 1)
+
+    def _reserve(self, nodes: Ints) -> None:
         for start in range(0, len(nodes), _TOGETHER):
             some = nodes[start : start + _TOGETHER]
-            self.reserved[:, some] = _two_largest(state.peers[:, some])
-            for kept, peers in zip(self.kept, state.class_peers, strict=True):
+            self.reserved[:, some] = _two_largest(self.state.peers[:, some])
+            for kept, peers in zip(self.kept, self.state.class_peers, strict=True):
                 kept[:, some] = _two_largest(peers[:, some])
 
     def kept_without(self, batch: Batch, p: Ints, s: Ints) -> tuple[Ints, list[Ints]]:
         """Compute what each secondary keeps free for the worst of its peers without the instance.
 
-        That is memory (MiB), and the amount of each custom class. :func:`.placements.kept_without` computes
-        the same for one instance; a test compares the two.
+        That is memory (MiB), and the amount of each custom class.
         """
         state, asked = self.state, batch.asked
         own = (
@@ -114,6 +126,17 @@ def _two_largest(peers: Ints) -> Ints:
     first = kept[places]
     kept[places] = 0
     return np.stack([kept.max(axis=1), first])
+
+
+def batch_of_one(state: State, asked: RequestedInstance) -> tuple[Batch, NodeFacts]:
+    """Return one instance as a batch, and the facts about nodes that its moves need."""
+    row = np.array([asked.index])
+    tagged, desiring = bool(len(asked.tags)), bool(len(asked.desired) + asked.unknown_desires)
+    unmet = np.zeros((1 + desiring, len(state.group)), np.int64)
+    unmet[-1] = affinity.unmet_locations(state, asked)
+    mirrors, tag_sets = state.snode[row], TagSets.of([asked.tags[:0], asked.tags][: 1 + tagged])
+    facts = NodeFacts.of(state, tag_sets, unmet, mirrors[mirrors != NOWHERE])
+    return Batch(row, asked, np.array([int(tagged)]), np.array([int(desiring)])), facts
 
 
 def batches_of(state: State, movable: Bools, unmirrored: bool = False) -> tuple[list[Batch], NodeFacts]:
@@ -163,17 +186,7 @@ def batches_of(state: State, movable: Bools, unmirrored: bool = False) -> tuple[
     for number, (known, unmeetable) in enumerate(desire_sets):
         met = np.count_nonzero(state.location_tags[:, list(known)], axis=1) if known else 0
         unmet[number] = len(known) + unmeetable - met
-    facts = NodeFacts(
-        state,
-        TagSets.of(tag_sets),
-        np.zeros((len(tag_sets), nodes), np.int64),
-        np.zeros((len(tag_sets), nodes), np.int64),
-        unmet,
-        np.zeros((2, nodes), np.int64),
-        tuple(np.zeros((2, nodes), np.int64) for _ in state.class_peers),
-    )
-    facts.refresh(np.arange(nodes))
-    return batches, facts
+    return batches, NodeFacts.of(state, TagSets.of(tag_sets), unmet, np.arange(nodes))
 
 
 def balanced(state: State) -> tuple[Bools, Bools, Bools]:
