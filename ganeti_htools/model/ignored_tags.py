@@ -4,10 +4,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ganeti_htools.model.cluster import Cluster, Instance
+from ganeti_htools.model.placement_tags import PREFIXES
 from ganeti_htools.model.request import Request, with_new_instances
 from ganeti_htools.model.tags import IGNORE
 
-KINDS = ("apart", "fixed", "home", "node", "on", "pinned", "price", "resource", "spread", "together")
+KINDS = tuple(sorted({prefix.split(":")[1] for prefix in PREFIXES} | {"home", "pinned", "price", "resource"}))
 
 
 def without_ignored(cluster: Cluster) -> Cluster:

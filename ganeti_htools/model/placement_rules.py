@@ -11,12 +11,16 @@ from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.node_usage import HostedInstances
-from ganeti_htools.model.placement_tags import Distance, PlacementTags, against, has_rules, placement_tags
+from ganeti_htools.model.placement_tags import (
+    Choice,
+    Distance,
+    PlacementTags,
+    against,
+    has_rules,
+    placement_tags,
+)
 
 T = TypeVar("T", bound=Any)
-
-# The nodes that rules of one instance allow, as tags say it.
-Choice = tuple[frozenset[str], frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +140,7 @@ class PlacementRules:
 
     def _numbered(self, parsed: Sequence[PlacementTags]) -> InstanceRules:
         return InstanceRules(
-            np.array([self.choices[each.on, each.nodes] for each in parsed], np.int64),
+            np.array([self.choices[each.choice] for each in parsed], np.int64),
             _padded([_numbers(self.distances, each.apart) for each in parsed]),
             _padded([_numbers(self.sets, each.together) for each in parsed]),
         )
@@ -154,12 +158,12 @@ def placement_rules(
     wanted = [*parsed.values(), *(placement_tags(row.tags) for row in requested)]
     if all(each == nothing for each in wanted):
         return None
-    choices = {nothing[:2]: 0}
+    choices = {nothing.choice: 0}
     eligible = [[True] * len(cluster.nodes)]
-    for each in wanted:
-        if each[:2] not in choices:
-            nodes = _eligible(cluster, each)
-            choices[each[:2]] = 0 if all(nodes) else len(eligible)
+    for choice in (each.choice for each in wanted):
+        if choice not in choices:
+            nodes = [not any(against(choice, node)) for node in cluster.nodes]
+            choices[choice] = 0 if all(nodes) else len(eligible)
             eligible += [] if all(nodes) else [nodes]
     distances = _numbered_tags([each.apart for each in wanted], lambda each: each[0])
     sets = _numbered_tags([each.together for each in wanted])
@@ -236,11 +240,6 @@ def _joined(one: Ints, other: Ints) -> Ints:
     return np.concatenate(
         [np.pad(each, ((0, 0), (0, most - each.shape[1])), constant_values=NOWHERE) for each in (one, other)]
     )
-
-
-def _eligible(cluster: Cluster, rules: PlacementTags) -> list[bool]:
-    """Mark the nodes that tags and names allow."""
-    return [not any(against(rules, node)) for node in cluster.nodes]
 
 
 def _near(cluster: Cluster, location: str) -> Bools:

@@ -1,18 +1,42 @@
-"""Tags of an instance that say where it may be (``htools-tags(7)``)."""
+"""Tags of an instance that say where it may be (``htools-tags(7)``).
 
-from collections.abc import Iterable, Iterator
+A rule about the nodes of one instance is an entry in :data:`NODE_RULES`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from ganeti_htools.model.cluster import Node
 
-ON = "htools:on:"
-NODE = "htools:node:"
 TOGETHER = "htools:together:"
 APART = "htools:apart:"
 SPREAD = "htools:spread:"
 FIXED = "htools:fixed"
-PREFIXES = (ON, NODE, TOGETHER, APART, SPREAD, FIXED)
 
+
+class NodeRule(NamedTuple):
+    """A rule about single nodes, primary and secondary: tags ``prefix``NAME of an instance.
+
+    * ``admits``: whether a node is allowed by one name.
+    * ``every``: every name of the instance must allow a node; otherwise one of them is enough.
+    * ``colons``: names may have colons, as node tags have.
+    """
+
+    prefix: str
+    admits: Callable[[Node, str], bool]
+    every: bool = False
+    colons: bool = False
+
+
+NODE_RULES = (
+    NodeRule("htools:on:", lambda node, tag: tag in node.tags, colons=True),
+    NodeRule("htools:node:", lambda node, name: node.name == name),
+    NodeRule("htools:avoid:", lambda node, tag: tag not in node.tags, every=True, colons=True),
+)
+PREFIXES = (*(rule.prefix for rule in NODE_RULES), TOGETHER, APART, SPREAD, FIXED)
+
+# The names of one instance for each of NODE_RULES.
+Choice = tuple[frozenset[str], ...]
 # A class of locations, and the name of a set of instances. Each node is a location of the class "".
 Distance = tuple[str, str]
 
@@ -20,14 +44,12 @@ Distance = tuple[str, str]
 class PlacementTags(NamedTuple):
     """The rules of one instance.
 
-    * ``on``: node tags, of which its nodes have one; ``nodes``: names, of which its nodes have one. Empty
-      sets allow every node.
+    * ``choice``: its rules about single nodes.
     * ``apart``: the sets whose members have different primaries, or primaries at different locations.
     * ``together``: the sets whose members have the same nodes.
     """
 
-    on: frozenset[str] = frozenset()
-    nodes: frozenset[str] = frozenset()
+    choice: Choice = (frozenset(),) * len(NODE_RULES)
     apart: frozenset[Distance] = frozenset()
     together: frozenset[str] = frozenset()
 
@@ -50,9 +72,8 @@ def placement_tags(tags: Iterable[str]) -> PlacementTags:
         found[prefix].add(name)
     spread = {(location, name) for location, _, name in (each.partition(":") for each in found[SPREAD])}
     apart = {("", name) for name in found[APART]}
-    return PlacementTags(
-        frozenset(found[ON]), frozenset(found[NODE]), frozenset(apart | spread), frozenset(found[TOGETHER])
-    )
+    choice = tuple(frozenset(found[rule.prefix]) for rule in NODE_RULES)
+    return PlacementTags(choice, frozenset(apart | spread), frozenset(found[TOGETHER]))
 
 
 def well_formed(tag: str) -> bool:
@@ -63,7 +84,8 @@ def well_formed(tag: str) -> bool:
     if prefix == SPREAD:
         location, _, name = name.partition(":")
         return bool(location and name) and ":" not in name
-    return bool(name) and (":" not in name or prefix == ON)  # node tags may have colons
+    colons = any(rule.colons for rule in NODE_RULES if rule.prefix == prefix)
+    return bool(name) and (colons or ":" not in name)
 
 
 def malformed(tags: Iterable[str]) -> list[str]:
@@ -77,12 +99,14 @@ def tag_of(distance: Distance) -> str:
     return f"{SPREAD}{location}:{name}" if location else f"{APART}{name}"
 
 
-def against(rules: PlacementTags, node: Node) -> Iterator[str]:
-    """Yield the rules, as tags, that do not allow a node: of several alternatives none is met."""
-    if rules.on and rules.on.isdisjoint(node.tags):
-        yield " or ".join(f"{ON}{tag}" for tag in sorted(rules.on))
-    if rules.nodes and node.name not in rules.nodes:
-        yield " or ".join(f"{NODE}{name}" for name in sorted(rules.nodes))
+def against(choice: Choice, node: Node) -> Iterator[str]:
+    """Yield the rules, as tags, that do not allow a node; alternatives are one rule."""
+    for rule, names in zip(NODE_RULES, choice, strict=True):
+        refusing = [f"{rule.prefix}{name}" for name in sorted(names) if not rule.admits(node, name)]
+        if rule.every:
+            yield from refusing
+        elif names and len(refusing) == len(names):
+            yield " or ".join(refusing)
 
 
 def _split(tag: str) -> tuple[str, str]:

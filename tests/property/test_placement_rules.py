@@ -30,7 +30,17 @@ from ganeti_htools.model.options import BalancingOptions, PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate, EvacMode, Fail
 from tests.property import narrow
-from tests.support.placement_rules import APART, NODE, ON, SPREAD, TOGETHER, ruled, violations, with_rules
+from tests.support.placement_rules import (
+    APART,
+    AVOID,
+    NODE,
+    ON,
+    SPREAD,
+    TOGETHER,
+    ruled,
+    violations,
+    with_rules,
+)
 from tests.support.trials import anew
 
 TO_THE_END = BalancingOptions(min_gain=0.0, min_gain_limit=0.0, unmirrored=True)
@@ -269,7 +279,7 @@ def test_names_all_broken_rules(case: tuple[Cluster, Instance]) -> None:
     rows, nodes = case[0].instances, case[0].nodes
     named = [(each.rule, {rows[row].name for row in each.instances}) for each in found]
     for tag, *names in expected:
-        if tag in (ON, NODE):
+        if tag in (ON, NODE, AVOID):
             assert any(
                 each.rule.startswith(tag)
                 and rows[each.instances[0]].name == names[0]

@@ -21,7 +21,7 @@ from ganeti_htools.model.moves import KINDS
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 from tests.property import narrow
-from tests.support.placement_rules import NODE, ON, violations, with_rules
+from tests.support.placement_rules import AVOID, NODE, ON, violations, with_rules
 
 OPTIONS = BalancingOptions()
 
@@ -38,7 +38,7 @@ def _case(seed: int) -> Cluster:
 def broken(state: State) -> frozenset[tuple[str, ...]]:
     """What is broken, whichever tag forbids the node of an instance."""
     found = violations(state.to_cluster())
-    return frozenset(("node", *each[1:]) if each[0] in (ON, NODE) else each for each in found)
+    return frozenset(("node", *each[1:]) if each[0] in (ON, NODE, AVOID) else each for each in found)
 
 
 def moves(state: State) -> Iterator[tuple[State, int]]:

@@ -8,12 +8,13 @@ from random import Random
 from ganeti_htools.model.cluster import Cluster, Instance, Node
 
 ON, NODE, APART = "htools:on:disk:ssd", "htools:node:", "htools:apart:db"
+AVOID = "htools:avoid:disk:old"
 SPREAD, TOGETHER = "htools:spread:rack:web", "htools:together:app"
 
 
 def ruled(rng: Random, row: Instance, names: tuple[str, ...], most: float = 0.3) -> Instance:
     """The instance, perhaps with rules about nodes of these names."""
-    tags = [tag for tag in (ON, APART, SPREAD, TOGETHER) if rng.random() < most]
+    tags = [tag for tag in (ON, AVOID, APART, SPREAD, TOGETHER) if rng.random() < most]
     tags += [f"{NODE}{name}" for name in names if rng.random() < most / 2]
     return replace(row, tags=(*row.tags, *tags))
 
@@ -22,8 +23,9 @@ def with_rules(rng: Random, described: Cluster, most: float | None = None) -> Cl
     """The cluster with rules of some instances, of each kind of ``most`` of them."""
     names = tuple(node.name for node in described.nodes)
     most = rng.choice((0.1, 0.3, 0.5)) if most is None else most
+    chances = {"disk:ssd": 0.6, "disk:old": 0.2}
     nodes = tuple(
-        replace(node, tags=(*node.tags, "disk:ssd")) if rng.random() < 0.6 else node
+        replace(node, tags=(*node.tags, *(each for each in chances if rng.random() < chances[each])))
         for node in described.nodes
     )
     rows = tuple(ruled(rng, row, names, most) for row in described.instances)
@@ -44,6 +46,8 @@ def _on_wrong_nodes(cluster: Cluster) -> Iterator[tuple[str, ...]]:
         for name in filter(None, (row.pnode, row.snode)):
             if ON in row.tags and "disk:ssd" not in nodes[name].tags:
                 yield ON, row.name, name
+            if AVOID in row.tags and "disk:old" in nodes[name].tags:
+                yield AVOID, row.name, name
             if names and name not in names:
                 yield NODE, row.name, name
 

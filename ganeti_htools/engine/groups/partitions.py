@@ -145,7 +145,7 @@ class GroupTargets:
         if index not in self._kind_of:
             row = self._state.cluster.instances[index]
             networks = frozenset(nic.network for nic in row.nics)
-            rules = self._state.rules and placement_tags(row.tags)[:2]
+            rules = self._state.rules and placement_tags(row.tags).choice
             kind = self._state.wants[index].tobytes(), row.demand, networks, rules
             self._kind_of[index] = self._kinds.setdefault(kind, len(self._kinds))
         return self._kind_of[index]

@@ -30,10 +30,10 @@ def broken_rules(state: State) -> list[BrokenRule]:
 
 def _on_wrong_nodes(state: State, rules: PlacementRules) -> Iterator[BrokenRule]:
     for row in np.flatnonzero((rules.instances.choice > 0) & (state.pnode != NOWHERE)).tolist():
-        parsed = placement_tags(state.cluster.instances[row].tags)
+        choice = placement_tags(state.cluster.instances[row].tags).choice
         wrong = defaultdict[str, list[int]](list)
         for node in (int(node) for node in (state.pnode[row], state.snode[row]) if node != NOWHERE):
-            for rule in against(parsed, state.cluster.nodes[node]):
+            for rule in against(choice, state.cluster.nodes[node]):
                 wrong[rule].append(node)
         yield from (BrokenRule(rule, (row,), tuple(nodes)) for rule, nodes in wrong.items())
 

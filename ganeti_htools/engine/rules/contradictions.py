@@ -17,7 +17,7 @@ from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.separation import Distance, Separation, all_find_places, distance_of
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import Bools
-from ganeti_htools.model.placement_tags import TOGETHER, PlacementTags, against, placement_tags, tag_of
+from ganeti_htools.model.placement_tags import TOGETHER, against, placement_tags, tag_of
 from ganeti_htools.model.state import RequestedInstance, State
 
 PATIENCE = 20_000  # places that are tried for instances that share sets
@@ -177,12 +177,12 @@ def _problem(empty: State, instances: Sequence[Instance]) -> _Problem:
     single = {choice: set[str]() for choice in known.choices}
     for choice, found in single.items():
         for row, node in enumerate(empty.cluster.nodes):
-            for rule in against(PlacementTags(*choice), node):
+            for rule in against(choice, node):
                 found.add(rule)
                 allowed[rule][row] = False
     for row, instance in enumerate(instances):
         parsed = placement_tags(instance.tags)
-        own = single[parsed.on, parsed.nodes] | set(map(tag_of, parsed.apart & known.distances.keys()))
+        own = single[parsed.choice] | set(map(tag_of, parsed.apart & known.distances.keys()))
         if own := own | {f"{TOGETHER}{name}" for name in parsed.together & known.sets.keys()}:
             rules[row] = frozenset(own)
     distances = list(map(distance_of, known.near))

@@ -274,7 +274,7 @@ def broken_by(
         return []
     own, parsed, known = own_nodes(state, asked), placement_tags(asked.row.tags), state.rules
     new = [state.cluster.nodes[node] for node in (primary, secondary) if node is not None and node not in own]
-    found = [*dict.fromkeys(rule for node in new for rule in against(parsed, node))]
+    found = [*dict.fromkeys(rule for node in new for rule in against(parsed.choice, node))]
     apart, together = (
         sorted(parsed.apart & known.distances.keys()),
         sorted(parsed.together & known.sets.keys()),

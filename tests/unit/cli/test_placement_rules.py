@@ -42,6 +42,8 @@ def run(tmp_path: Path, tool: Any, *options: str, tags: str = "", more: str = ""
     [
         ("", [["four", "node4"], ["three", "node3"]], set()),
         ("htools:on:disk:ssd", [["four", "node3"], ["three", "node3"]], set()),
+        ("htools:avoid:disk:ssd", [["four", "node4"], ["three", "node4"]], set()),
+        ("htools:avoid:disk:ssd,htools:avoid:u", [["four", "node4"], ["three", "node4"]], set()),
         ("htools:apart:x", [["four", "node4"], ["three", "node3"]], set()),
         ("htools:node:node2", [], {"it fits nowhere: FailRule: 3"}),
         ("htools:fixed", [], {"it has the tag htools:fixed"}),
@@ -88,10 +90,25 @@ def test_hcheck_names_broken_rules(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "    htools:together:x: one, three on node1, node2\n" in capsys.readouterr().out
 
 
+def test_hcheck_names_each_tag_to_avoid(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(__name__ + ".FILE", FILE.replace("{role}|u", "{role}|u|1|x,y"))
+    run(tmp_path, hcheck, "--no-simulation", tags="htools:avoid:x,htools:avoid:y,htools:avoid:z")
+    broken = "    htools:avoid:x: three on node2\n    htools:avoid:y: three on node2\n"
+    assert f"Broken rules of instances: 2\n{broken}" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("tags", "more", "options", "line"),
     [
         ("htools:on:nosuch", "", [], "htools:on:nosuch: three (no primary is left)"),
+        (
+            "htools:on:disk:ssd,htools:avoid:disk:ssd",
+            "",
+            [],
+            "htools:avoid:disk:ssd, htools:on:disk:ssd: one (no primary is left)",
+        ),
         ("htools:on:x", "htools:on:x", ["-O", "node5"], "htools:on:x: one (no primary is left)"),
         (
             "htools:apart:x,htools:on:disk:ssd",

@@ -40,7 +40,7 @@ def test_reports_tags_without_effect() -> None:
     tags = ("htools:ignore:apart", "htools:ignore:aprt", "htools:iextag:svc")
     assert tag_faults(replace(described, nodes=(node,), tags=tags)) == [
         "cluster: tag htools:ignore:aprt has no effect; expected htools:ignore:KIND, with one of apart,"
-        " fixed, home, node, on, pinned, price, resource, spread, together",
+        " avoid, fixed, home, node, on, pinned, price, resource, spread, together",
         "cluster: tag htools:iextag:svc has no effect; did you mean htools:iextags?",
         "node a: tag htools:maintenence has no effect; did you mean htools:maintenance?",
         "instance one: tag htools:togeter:x has no effect; did you mean htools:together?",

@@ -6,8 +6,10 @@ import numpy as np
 
 from ganeti_htools.engine.rules import affinity
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
+from ganeti_htools.engine.rules.relocate import move
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate, Fail
 from tests.support.by_hand import cluster, instance
@@ -69,8 +71,7 @@ def test_location_exclusion_change_equals_the_difference_after_the_move() -> Non
 
 
 def test_migration_goes_only_where_tags_allow_it() -> None:
-    state = state_of()
-    free = np.zeros(3, np.int8)
-    assert affinity.migration_codes(state, 0, ALL, free).tolist() == [FITS] * 3
-    refused = CODE[Fail.MIGRATION]
-    assert affinity.migration_codes(state, 1, ALL, free).tolist() == [refused, FITS, FITS]
+    state = state_of(*(instance(name, DiskTemplate.EXT, name) for name in "ab"))
+    old, new = (move(state, state.instance(row), MoveKind.FAILOVER_TO, ALL) for row in range(2))
+    assert old.codes.tolist() == [FITS] * 3
+    assert new.codes.tolist() == [CODE[Fail.MIGRATION], FITS, FITS]
