@@ -5,7 +5,13 @@ from dataclasses import dataclass, field, replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from ganeti_htools.model.inventory import Inventory
 from htoolsd.store.ledger import Ledger
@@ -85,9 +91,12 @@ class Account:
 class LedgerMachine(RuleBasedStateMachine):
     """Calls in any order, also on outdated views."""
 
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self.ledger = Ledger(url)
+
     @initialize()
     def begin(self) -> None:
-        self.ledger = Ledger("sqlite://")
         there = tuple(Provider(uuid, name) for name, uuid in PROVIDERS.items())
         self.ledger.apply(LedgerChanges(providers=there))
         uuids = PROVIDERS.values()
@@ -133,15 +142,21 @@ class LedgerMachine(RuleBasedStateMachine):
         assert self.ledger.release(Consumer(uuid, name, "claim")) == (uuid in self.account.of_consumers)
         self.account.take(uuid)
 
-    @rule(provider=providers, name=st.sampled_from(CLASSES), inventory=st.none() | inventories)
-    def set_inventory(self, provider: str, name: str, inventory: Inventory | None) -> None:
+    @rule(
+        provider=providers,
+        name=st.sampled_from(CLASSES),
+        inventory=st.none() | inventories,
+        late=st.booleans(),
+    )
+    def set_inventory(self, provider: str, name: str, inventory: Inventory | None, late: bool) -> None:
+        refused = late or (inventory is None and self.account.used(provider, name))
         try:
-            self.ledger.set_inventory(provider, self.account.generations[provider], name, inventory)
+            generation = self.account.generations[provider] - late
+            self.ledger.set_inventory(provider, generation, name, inventory)
         except ConflictError:
-            assert inventory is None
-            assert self.account.used(provider, name)
+            assert refused
             return
-        assert inventory is not None or not self.account.used(provider, name)
+        assert not refused
         self.account.touch({provider})
         if inventory is None:
             self.account.has[provider].pop(name, None)
@@ -174,9 +189,12 @@ class LedgerMachine(RuleBasedStateMachine):
         assert {uuid: each for uuid, each in account.has.items() if each} == found.inventories
 
     def teardown(self) -> None:
-        if hasattr(self, "ledger"):
-            self.ledger.close()
+        for each in self.ledger.consumers():
+            self.ledger.release(each)
+        self.ledger.apply(LedgerChanges(lost_providers=tuple(each.uuid for each in self.ledger.providers())))
+        self.ledger.close()
 
 
-LedgerMachine.TestCase.settings = settings(max_examples=20, stateful_step_count=20)
-TestLedger = LedgerMachine.TestCase
+def test_ledger_agrees_with_a_plain_account(empty_ledger_url: str) -> None:
+    steps = settings(max_examples=20, stateful_step_count=20)
+    run_state_machine_as_test(lambda: LedgerMachine(empty_ledger_url), settings=steps)
