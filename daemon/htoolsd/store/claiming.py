@@ -18,8 +18,14 @@ from htoolsd.store.generations import (
     raise_generations,
 )
 from htoolsd.store.records import Allocations, CapacityError, Consumer
-from htoolsd.store.rows import read_allocations, read_inventories, read_usage
-from htoolsd.store.tables import allocations, consumers, delete_rows, providers
+from htoolsd.store.rows import (
+    THESE_PROVIDERS,
+    THIS_CONSUMER,
+    read_allocations,
+    read_inventories,
+    read_usage,
+)
+from htoolsd.store.tables import allocations, consumers, delete_rows
 
 _UPDATE = update(consumers).where(consumers.c.id == bindparam("which"))
 _ADD = insert(consumers).returning(consumers.c.uuid, consumers.c.id)
@@ -41,7 +47,7 @@ def claim(
     consumer_id = write_consumers(connection, [replace(consumer, beyond=False)], known)[consumer.uuid]
     had: Allocations = {}
     if known:
-        had = read_allocations(connection, consumers.c.id == consumer_id).get(consumer.uuid, {})
+        had = read_allocations(connection, THIS_CONSUMER, uuid=consumer.uuid).get(consumer.uuid, {})
     ids = provider_ids(connection, {*wanted, *had})
     raise_generations(
         connection, ids.values(), {ids[uuid]: number for uuid, number in generations.items() if uuid in ids}
@@ -137,8 +143,8 @@ def _check_capacity(
 
     Raises CapacityError.
     """
-    where = providers.c.uuid.in_(wanted)
-    inventories, usage = read_inventories(connection, where), read_usage(connection, where)
+    inventories = read_inventories(connection, THESE_PROVIDERS, uuids=[*wanted])
+    usage = read_usage(connection, THESE_PROVIDERS, uuids=[*wanted])
     for uuid, amounts in wanted.items():
         for name, amount in amounts.items():
             inventory, used = inventories.get(uuid, {}).get(name), usage.get(uuid, {}).get(name, 0)

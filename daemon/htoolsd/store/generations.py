@@ -12,6 +12,15 @@ from sqlalchemy import Connection, bindparam, select, update
 from htoolsd.store.records import ConflictError, Consumer, UnknownError
 from htoolsd.store.tables import allocations, chunks, consumers, providers
 
+_LOCK = (
+    update(consumers)
+    .where(consumers.c.uuid.in_(bindparam("uuids", expanding=True)))
+    .values(generation=consumers.c.generation + 1)
+    .returning(consumers.c.uuid, consumers.c.id, consumers.c.generation)
+)
+_IDS = select(providers.c.uuid, providers.c.id).where(
+    providers.c.uuid.in_(bindparam("uuids", expanding=True))
+)
 _RAISE = (
     update(providers)
     .where(providers.c.id == bindparam("which"))
@@ -29,10 +38,7 @@ def lock_consumers(
     """
     ids, generations = dict[str, int](), dict[str, int]()
     for some in chunks([each.uuid for each in which]):
-        raised = update(consumers).where(consumers.c.uuid.in_(some))
-        raised = raised.values(generation=consumers.c.generation + 1)
-        columns = consumers.c.uuid, consumers.c.id, consumers.c.generation
-        for uuid, consumer_id, generation in connection.execute(raised.returning(*columns)):
+        for uuid, consumer_id, generation in connection.execute(_LOCK, {"uuids": some}):
             ids[uuid], generations[uuid] = consumer_id, generation
     for each in which:
         before = generations.get(each.uuid, 1) - 1
@@ -54,9 +60,7 @@ def provider_ids(connection: Connection, uuids: Collection[str]) -> dict[str, in
 
 def known_provider_ids(connection: Connection, uuids: Collection[str]) -> dict[str, int]:
     """Return the ids of those providers that exist, by uuid."""
-    columns = select(providers.c.uuid, providers.c.id)
-    parts = (connection.execute(columns.where(providers.c.uuid.in_(some))) for some in chunks(uuids))
-    return {row.uuid: row.id for part in parts for row in part}
+    return {row.uuid: row.id for some in chunks(uuids) for row in connection.execute(_IDS, {"uuids": some})}
 
 
 def providers_of(connection: Connection, consumer_ids: Collection[int]) -> set[int]:

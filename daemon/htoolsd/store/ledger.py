@@ -20,7 +20,7 @@ from htoolsd.store.records import (
     Provider,
     ProviderUsage,
 )
-from htoolsd.store.tables import classes, consumers, documents, providers
+from htoolsd.store.tables import classes, documents
 
 Documents = Mapping[str, str | None]  # copies of state files by name; None: removed
 
@@ -38,21 +38,21 @@ class Ledger(LedgerDatabase):
 
     def providers(self, uuid: str | None = None) -> tuple[Provider, ...]:
         """Return the resource providers by name, or only the one with this uuid."""
-        where = () if uuid is None else (providers.c.uuid == uuid,)
+        where = None if uuid is None else rows.THESE_PROVIDERS
         with self.reading() as connection:
-            return tuple(rows.read_providers(connection, *where).values())
+            return tuple(rows.read_providers(connection, where, uuids=[uuid]).values())
 
     def consumers(self, uuid: str | None = None) -> tuple[Consumer, ...]:
         """Return the consumers by name, or only the one with this uuid."""
-        where = () if uuid is None else (consumers.c.uuid == uuid,)
+        where = None if uuid is None else rows.THIS_CONSUMER
         with self.reading() as connection:
-            return tuple(rows.read_consumers(connection, *where).values())
+            return tuple(rows.read_consumers(connection, where, uuid=uuid).values())
 
     def provider_usages(self, provider: str | None = None) -> tuple[ProviderUsage, ...]:
         """Return all providers with inventories and usage, by name; or only one of them."""
-        where = () if provider is None else (providers.c.uuid == provider,)
+        where = None if provider is None else rows.THESE_PROVIDERS
         with self.reading() as connection:
-            return rows.read_provider_usages(connection, *where)
+            return rows.read_provider_usages(connection, where, uuids=[provider])
 
     def counts(self) -> Mapping[str, int]:
         """Return the numbers of ``providers``, of ``claims``, and of claims ``beyond`` the capacity."""
@@ -81,8 +81,7 @@ class Ledger(LedgerDatabase):
         """
         with self.reading() as connection:
             check_version(connection)
-            ending = consumers.c.expires.is_not(None), consumers.c.promised.is_(None)
-            return tuple(rows.read_consumers(connection, *ending).values())
+            return tuple(rows.read_consumers(connection, rows.ENDING_CLAIMS).values())
 
     def set_inventory(
         self, provider: str, generation: int, resource_class: str, figures: Inventory | None
