@@ -169,7 +169,7 @@ class ClaimWriter:
     async def _round(self) -> None:
         try:
             if await self._restore():
-                await self._catch_up()
+                await self._write_missing()
             self._error = None
         except LedgerError as error:
             if str(error) != self._error and not isinstance(error, UnavailableError):  # the worker logs those
@@ -259,14 +259,14 @@ class ClaimWriter:
         if self._reconciler.synced is synced:  # a newer state may have the claim already
             self._generations = {uuid: number + changes[uuid] for uuid, number in self._generations.items()}
 
-    async def _catch_up(self) -> None:
+    async def _write_missing(self) -> None:
         """Write missing entries, and settle those of ended claims. Raises LedgerError."""
         synced = self._reconciler.synced
         if synced is None:
             return
         living = self.claims.living.keys()
         wanted = self._wanted(synced, living - self._in_progress)
-        if await self._entries.catch_up(wanted, self._entries.names - living - self._in_progress):
+        if await self._entries.write_missing(wanted, self._entries.names - living - self._in_progress):
             self._reconciler.trigger()
 
     async def _restore(self) -> bool:

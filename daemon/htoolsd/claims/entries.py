@@ -84,7 +84,7 @@ class ClaimEntries:
         await self._ledger.claims.do(write, limit, probe=False)
         self._known |= entries
 
-    async def catch_up(self, wanted: Mapping[str, LedgerEntry], ended: Collection[str]) -> bool:
+    async def write_missing(self, wanted: Mapping[str, LedgerEntry], ended: Collection[str]) -> bool:
         """Write what differs from the wanted entries, even beyond the capacity, and settle ended ones.
 
         Returns whether there was anything to do. Raises LedgerError.
