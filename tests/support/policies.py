@@ -13,6 +13,7 @@ from ganeti_htools.model.policy import DEFAULT_IPOLICY
 from ganeti_htools.model.tags import STANDBY_AUTO
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.plan import Proposal
+from ganeti_htools.simulator.world import World, initial_world
 from htoolsd.config.policies import (
     PolicySettings,
     RebalanceSettings,
@@ -23,9 +24,10 @@ from htoolsd.config.policies import (
 from htoolsd.policies.memory import Budget
 from htoolsd.policies.observe import group_facts, needs
 from htoolsd.policies.remedy import GroupFacts, Need, PlanBounds, Remedy, RemedyPlan
-from tests.support.worlds import instance, node
+from tests.support.worlds import ANY, grouped, instance, node
 
 WIDE = Budget(1000, 1 << 30)
+EAGER = RebalanceSettings(mode="act", hold=1, start=0.02, stop=0.001, min_gain=1e-6)
 
 
 def facts(score: float, n1: int = 0, now: float = 0.0) -> GroupFacts:
@@ -89,6 +91,27 @@ def asleep(cluster: Cluster, *names: str) -> Cluster:
         return replace(off, t_dsk=0.0, f_dsk=0) if each.name in names else each
 
     return replace(cluster, nodes=tuple(map(row, cluster.nodes)))
+
+
+def small(names: str, **instances: str) -> World:
+    """The master, nodes with these names, and small instances on these nodes."""
+    nodes = [node("boss", master=True), *(node(name, t_cpu=16.0) for name in names)]
+    rows = [replace(instance(name, DiskTemplate.EXT, place), mem=100) for name, place in instances.items()]
+    policy = replace(ANY, std=replace(ANY.std, memory_size=1000, cpu_count=1))
+    return initial_world(Cluster((Group("default", "uuid", ipolicy=policy),), tuple(nodes), tuple(rows)))
+
+
+def broken(full: bool = True) -> Cluster:
+    """A group of which a node is offline that has an instance on shared storage; the others may be full."""
+    cluster = grouped().cluster
+    rows = tuple(row for row in cluster.instances if row.name == "shared")
+
+    def changed(row: Node) -> Node:
+        if row.name == "one":
+            return Node("one", "uuid", offline=True)
+        return replace(row, f_mem=500) if full and row.group == "uuid" else row
+
+    return replace(cluster, instances=rows, nodes=tuple(map(changed, cluster.nodes)))
 
 
 async def none_again(_facts: Mapping[str, Any]) -> Proposal:

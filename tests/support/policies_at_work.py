@@ -73,6 +73,13 @@ class Working:
             await plan.news.wait()
         return plan
 
+    async def settled(self) -> Plan:
+        """The newest plan, once it has ended and the daemon has seen what it did."""
+        plan = await self.over()
+        await trio.sleep(60)
+        await self.sync.poll_all()
+        return plan
+
     @property
     def submitted(self) -> int:
         """How many jobs there are."""

@@ -8,17 +8,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from ganeti_htools.model.cluster import Cluster, Group
-from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.simulator.world import World, initial_world
-from htoolsd.config.policies import RebalanceSettings, SqueezeSettings
+from htoolsd.config.policies import SqueezeSettings
 from htoolsd.plans.plan import Plan, PlanState
-from tests.support.policies import all_off
+from tests.support.policies import EAGER, all_off, small
 from tests.support.policies_at_work import Working, now, working
 from tests.support.settings import change
-from tests.support.worlds import ANY, instance, node
 
-EAGER = RebalanceSettings(mode="act", hold=1, start=0.02, stop=0.001, min_gain=1e-6)
 SQUEEZE = SqueezeSettings(mode="act", hold=1, max_nodes=1, never=("a",))
 JOB = 100.0  # seconds
 
@@ -75,21 +70,15 @@ async def test_executed_proposals_ignore_hours(autojump_clock: MockClock, tmp_pa
         assert "not within" in (await daemon.decided()).reason
 
 
-def busy() -> World:
-    """Three nodes, of which the last has an instance."""
-    policy = replace(ANY, std=replace(ANY.std, memory_size=1000, cpu_count=1))
-    nodes = [node("boss", master=True), *(node(name, t_cpu=16.0) for name in "ab")]
-    rows = [replace(instance("web", DiskTemplate.EXT, "b"), mem=100)]
-    return initial_world(Cluster((Group("default", "uuid", ipolicy=policy),), tuple(nodes), tuple(rows)))
-
-
 @pytest.mark.parametrize(("jobs", "place"), [(1, "b"), (2, "a")])
 async def test_undrains_nodes_when_the_hours_end(
     autojump_clock: MockClock, tmp_path: Path, jobs: int, place: str
 ) -> None:
     """Also if they are empty by then; later they are powered down all the same. Draining is two opcodes."""
     settings = replace(SQUEEZE, hours=hours(jobs))
-    async with working(tmp_path, world=busy(), polls=5.0, job_seconds=JOB, squeeze=settings) as daemon:
+    async with working(
+        tmp_path, world=small("ab", web="b"), polls=5.0, job_seconds=JOB, squeeze=settings
+    ) as daemon:
         daemon.policies.request("squeeze", "asked")
         await trio.sleep(1)
         plan = await daemon.over()

@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
 from trio.testing import MockClock
 
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.tags import AUTOREPAIR
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.simulator.world import initial_world, with_role
+from ganeti_htools.simulator.world import World, initial_world, with_role
 from htoolsd.config.policies import RepairSettings
 from htoolsd.policies.memory import Budget
 from htoolsd.policies.remedies import ORDER
@@ -78,15 +77,17 @@ def test_repairs_resting_instances_but_no_pinned_or_excluded_ones() -> None:
     assert planned(RepairInstances, replace(cluster, instances=pinned), ACT).refusal is not None
 
 
+def lost(rows: Cluster, drained: bool = False) -> World:
+    """A Ganeti whose first node is offline, or only drained."""
+    return with_role(initial_world(rows), "one", offline=not drained, drained=drained)
+
+
 async def test_fails_over_and_makes_a_new_mirror(autojump_clock: MockClock, tmp_path: Path) -> None:
-    lost = with_role(initial_world(broken(f"{AUTOREPAIR}failover")), "one", offline=True, drained=False)
-    async with working(tmp_path, world=lost, repair=ACT) as daemon:
+    async with working(tmp_path, world=lost(broken(f"{AUTOREPAIR}failover")), repair=ACT) as daemon:
         for title in ("failover", "fix-storage"):
             decision = await daemon.decided("repair")
             assert (decision.outcome, decision.reason.partition(" of ")[0]) == ("begun", title)
-            assert (await daemon.over()).state == "done"
-            await trio.sleep(60)
-            await daemon.sync.poll_all()
+            assert (await daemon.settled()).state == "done"
         mirrored = daemon.luxid.jobs.world.instance("mirrored")
         assert mirrored is not None
         assert (mirrored.pnode, mirrored.snode) == ("two", "three")
@@ -102,19 +103,14 @@ async def test_fails_over_and_makes_a_new_mirror(autojump_clock: MockClock, tmp_
 async def test_failed_repair_is_not_tried_again(autojump_clock: MockClock, tmp_path: Path) -> None:
     """The plain instance is marked up on a node that is only drained, so Ganeti does not reinstall it."""
     as_harep = replace(ACT, migrate_drained=False, back_off_seconds=1.0)
-    lost = with_role(initial_world(broken(f"{AUTOREPAIR}reinstall")), "one", offline=False, drained=True)
-    async with working(tmp_path, world=lost, repair=as_harep) as daemon:
+    world = lost(broken(f"{AUTOREPAIR}reinstall"), drained=True)
+    async with working(tmp_path, world=world, repair=as_harep) as daemon:
         assert (await daemon.decided("repair")).outcome == "begun"
-        plan = await daemon.over()
-        assert plan.state == "failed"
-        await trio.sleep(60)
-        await daemon.sync.poll_all()
+        assert (await daemon.settled()).state == "failed"
         assert daemon.told("repair")["failed"] == 0
         decision = await daemon.decided("repair")
         while decision.outcome == "begun":
-            await daemon.over()
-            await trio.sleep(60)
-            await daemon.sync.poll_all()
+            await daemon.settled()
             decision = await daemon.decided("repair")
         assert "stuck: a repair has failed, or goes on: " in decision.reason
 
@@ -123,22 +119,17 @@ async def test_other_repairs_go_on_after_one_that_fails(autojump_clock: MockCloc
     """The failed one has its record, and the policy does not pause."""
     rows = broken(f"{AUTOREPAIR}failover")
     second = instance("second", DiskTemplate.DRBD, "one", "three")
-    rows = replace(rows, instances=(*rows.instances, second))
-    lost = with_role(initial_world(rows), "one", offline=True, drained=False)
-    async with working(tmp_path, world=lost, repair=ACT) as daemon:
+    world = lost(replace(rows, instances=(*rows.instances, second)))
+    async with working(tmp_path, world=world, repair=ACT) as daemon:
         daemon.luxid.jobs.behaviour.fail(r"FAILOVER\(mirrored", times=1)
         both = "failover of mirrored, failover of second, 0 MiB"
         assert (await daemon.decided("repair")).reason == both
-        plan = await daemon.over()
+        plan = await daemon.settled()
         assert (plan.state, [task.failed for task in plan.run.tasks]) == ("failed", [True, False])
         assert "(mirrored: failover): " in (plan.error or "")
-        await trio.sleep(60)
-        await daemon.sync.poll_all()
         decision = await daemon.decided("repair")
         assert (decision.outcome, decision.reason) == ("begun", "fix-storage of second, 500 MiB")
-        await daemon.over()
-        await trio.sleep(60)
-        await daemon.sync.poll_all()
+        await daemon.settled()
         why = (await daemon.decided("repair")).reason
         assert "mirrored: a repair has failed, or goes on: " in why
 
@@ -146,19 +137,12 @@ async def test_other_repairs_go_on_after_one_that_fails(autojump_clock: MockCloc
 async def test_impossible_repair_does_not_hold_others_back(autojump_clock: MockClock, tmp_path: Path) -> None:
     """The lost node and the primary are the only ones that tags allow."""
     rows = broken(f"{AUTOREPAIR}failover")
-    tied = replace(
-        instance("tied", DiskTemplate.DRBD, "three", "one"), tags=("htools:node:three", "htools:node:one")
-    )
-    rows = replace(rows, instances=(tied, *rows.instances))
-    lost = with_role(initial_world(rows), "one", offline=True, drained=False)
-    async with working(tmp_path, world=lost, repair=ACT) as daemon:
-        assert (await daemon.decided("repair")).reason == "failover of mirrored, 0 MiB"
-        assert (await daemon.over()).state == "done"
-        await trio.sleep(60)
-        await daemon.sync.poll_all()
-        assert (await daemon.decided("repair")).reason == "fix-storage of mirrored, 500 MiB"
-        assert (await daemon.over()).state == "done"
-        await trio.sleep(60)
-        await daemon.sync.poll_all()
+    tags = ("htools:node:three", "htools:node:one")
+    tied = replace(instance("tied", DiskTemplate.DRBD, "three", "one"), tags=tags)
+    world = lost(replace(rows, instances=(tied, *rows.instances)))
+    async with working(tmp_path, world=world, repair=ACT) as daemon:
+        for reason in ("failover of mirrored, 0 MiB", "fix-storage of mirrored, 500 MiB"):
+            assert (await daemon.decided("repair")).reason == reason
+            assert (await daemon.settled()).state == "done"
         assert "tied: fix-storage finds no node: " in (await daemon.decided("repair")).reason
         assert daemon.submitted == 2

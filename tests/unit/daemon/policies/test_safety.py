@@ -35,52 +35,57 @@ def step(name: str, was: str, now: str) -> NamedMove:
     return NamedMove.of(name, MoveKind.FAILOVER_TO, now, (was,), (now,))
 
 
-def kept(rows: Cluster, *steps: NamedMove, reserve: float = 0.0) -> int:
-    state = state_of(rows, View())
-    return safe_moves(state, state.group == 0, movable(state, View()), steps, Reserve(reserve))
-
-
 LARGE = cluster(one=("a", 2000), two=("a", 1500), three=("c", 3000))
 
 
-def test_keeps_nodes_that_can_be_lost() -> None:
-    """Only an empty node takes what is on the third one."""
-    costly = step("two", "a", "b")
-    assert kept(LARGE, costly) == 0
-    assert kept(cluster(one=("a", 2000), two=("a", 1500)), costly) == 1
-    moved = cluster(one=("a", 900), two=("a", 800), three=("c", 3000))
-    assert kept(moved, step("one", "a", "c"), step("two", "a", "b")) == 2
+TWO = step("two", "a", "b")
+ONE, OTHER = step("one", "a", "b"), step("one", "a", "c")
+SET = [replace(ONE, with_next=True), TWO]
+SLEEPER = node("d", f_mem=4000, t_cpu=64.0)
 
 
-def test_places_instances_of_a_lost_node_in_reading_order() -> None:
-    """Not in that in which they came there, which would do."""
-    rows = cluster(one=("b", 1500), two=("b", 2500), three=("a", 1000), four=("c", 500))
-    assert kept(rows, step("two", "b", "c")) == 0
-
-
-def test_offline_nodes_take_no_instances() -> None:
-    """Another empty node would do, but not while it sleeps."""
-    fourth = node("d", f_mem=4000, t_cpu=64.0)
-    for asleep, count in ((False, 1), (True, 0)):
-        more = replace(LARGE, nodes=(*LARGE.nodes, replace(fourth, offline=asleep)))
-        assert kept(more, step("two", "a", "b")) == count
-
-
-def test_instance_that_does_not_come_back_anyway_is_no_obstacle() -> None:
-    full = cluster(one=("a", 500), two=("a", 200), three=("c", 3900), four=("b", 1000))
-    assert kept(full, step("two", "a", "b")) == 1
-
-
-def test_instance_must_come_back_also_where_no_node_can_be_lost() -> None:
-    """No node can be lost before either, but the moved instance came back."""
-    full = cluster(one=("a", 2000), two=("a", 1500), three=("c", 3900), four=("b", 1000))
-    assert kept(full, step("two", "a", "b")) == 0
-
-
-@pytest.mark.parametrize(("reserve", "steps"), [(0.0, 2), (1.0, 1), (4.0, 2)])
-def test_keeps_the_reserve_if_all_nodes_have_it(reserve: float, steps: int) -> None:
-    small = cluster(one=("a", 500), two=("a", 300), three=("c", 2600))
-    assert kept(small, step("two", "a", "c"), step("one", "a", "c"), reserve=reserve) == steps
+@pytest.mark.parametrize(
+    ("rows", "steps", "reserve", "count"),
+    [
+        # Only an empty node takes what is on the third one.
+        (LARGE, [TWO], 0.0, 0),
+        (cluster(one=("a", 2000), two=("a", 1500)), [TWO], 0.0, 1),
+        (cluster(one=("a", 900), two=("a", 800), three=("c", 3000)), [OTHER, TWO], 0.0, 2),
+        # Another empty node would do, but not while it sleeps.
+        (replace(LARGE, nodes=(*LARGE.nodes, SLEEPER)), [TWO], 0.0, 1),
+        (replace(LARGE, nodes=(*LARGE.nodes, replace(SLEEPER, offline=True))), [TWO], 0.0, 0),
+        # Instances of a lost node find places in reading order, not in that in which they came there.
+        (
+            cluster(one=("b", 1500), two=("b", 2500), three=("a", 1000), four=("c", 500)),
+            [step("two", "b", "c")],
+            0.0,
+            0,
+        ),
+        # The third instance does not come back anyway; here no node can be lost, but the moved one came back.
+        (cluster(one=("a", 500), two=("a", 200), three=("c", 3900), four=("b", 1000)), [TWO], 0.0, 1),
+        (cluster(one=("a", 2000), two=("a", 1500), three=("c", 3900), four=("b", 1000)), [TWO], 0.0, 0),
+        # The reserve counts if all nodes have it.
+        *(
+            (
+                cluster(one=("a", 500), two=("a", 300), three=("c", 2600)),
+                [step("two", "a", "c"), OTHER],
+                reserve,
+                count,
+            )
+            for reserve, count in ((0.0, 2), (1.0, 1), (4.0, 2))
+        ),
+        # Sets are whole afterwards.
+        (cluster(one=("a", 2000), two=("a", 2000), three=("c", 500)), [ONE, TWO], 0.0, 1),
+        (cluster(one=("a", 2000), two=("a", 2000), three=("c", 500)), SET, 0.0, 0),
+        (cluster(one=("a", 1000), two=("a", 1500), three=("c", 1000)), SET, 0.0, 2),
+    ],
+)
+def test_counts_moves_that_keep_redundancy_and_reserve(
+    rows: Cluster, steps: list[NamedMove], reserve: float, count: int
+) -> None:
+    state = state_of(rows, View())
+    kept = safe_moves(state, state.group == 0, movable(state, View()), steps, Reserve(reserve))
+    assert kept == count
 
 
 @pytest.mark.parametrize(("disks", "count"), [(False, 1), (True, 0)])
@@ -96,7 +101,7 @@ def test_reserve_has_disks_where_disks_move(disks: bool, count: int) -> None:
 
 def test_guarded_review_refuses_an_unsafe_next_jobset() -> None:
     check = guarded(unchecked, View(), "default")
-    rest = [[Job("title", (), (), step("two", "a", "b"))]]
+    rest = [[Job("title", (), (), TWO)]]
     assert check(cluster(one=("a", 2000), two=("a", 1500)), rest, 0).obstacle is None
     assert check(LARGE, rest, 0).obstacle == UNSAFE
     assert check(LARGE, [[], *rest], 0).obstacle is None  # not its turn yet
@@ -107,8 +112,7 @@ def test_guarded_review_refuses_an_unsafe_next_jobset() -> None:
 
 def test_balancing_skips_moves_that_cost_redundancy() -> None:
     eager = RebalanceSettings(mode="act", start=1e-3, stop=0.0, min_gain=1e-9)
-    found = policies.planned(Rebalance, LARGE, eager)
-    assert found.refusal == UNSAFE
+    assert policies.planned(Rebalance, LARGE, eager).refusal == UNSAFE
 
 
 def test_puts_each_move_into_its_own_jobset() -> None:
@@ -123,18 +127,9 @@ def test_puts_each_move_into_its_own_jobset() -> None:
 
 def test_puts_moves_of_a_set_into_one_jobset() -> None:
     one, two, three = (Job(name, (), (), step(name, "a", "b")) for name in ("one", "two", "three"))
-    together = replace(two, step=replace(step("two", "a", "b"), with_next=True))
+    together = replace(two, step=replace(TWO, with_next=True))
     proposal = in_order(Proposal("balancing", (), [[one, together, three]], {}, {}, {}, lambda *_: unchecked))
     assert proposal.jobs == [[one], [together, three]]
-
-
-def test_safe_moves_end_with_a_whole_set() -> None:
-    rows = cluster(one=("a", 2000), two=("a", 2000), three=("c", 500))
-    first, second = step("one", "a", "b"), step("two", "a", "b")
-    assert kept(rows, first, second) == 1
-    assert kept(rows, replace(first, with_next=True), second) == 0
-    small = cluster(one=("a", 1000), two=("a", 1500), three=("c", 1000))
-    assert kept(small, replace(first, with_next=True), second) == 2
 
 
 def unchecked(_cluster: Cluster, _rest: Jobsets, _made: int) -> Review:

@@ -15,7 +15,7 @@ from htoolsd.policies.memory import Budget
 from htoolsd.policies.remedy import RemedyPlan
 from htoolsd.policies.squeeze import NO_STANDBY, PowerDown, PowerUp
 from tests.support import policies
-from tests.support.policies import asleep, needed, racks
+from tests.support.policies import WIDE, asleep, needed, racks
 from tests.support.worlds import instance, node
 
 EAGER = SqueezeSettings(mode="act", max_nodes=3)
@@ -29,28 +29,22 @@ def up(cluster: Cluster, settings: SqueezeSettings = EAGER, **seen: Any) -> Reme
     return policies.planned(PowerUp, cluster, settings, **seen)
 
 
-FULL = racks(6, 6, 6, 0)
-
-
-def test_need_to_power_down_or_up() -> None:
-    idle, full = racks(1, 1, 1, 1), asleep(FULL, "d")
-    assert [needed(PowerDown, each, EAGER)["default"].begin for each in (idle, full)] == [True, False]
-    tight = racks(7, 7, 7, 0)
-    assert [needed(PowerUp, each, EAGER)["default"].begin for each in (idle, asleep(tight, "d"))] == [
-        False,
-        True,
-    ]
-    assert needed(PowerDown, asleep(tight, "d"), EAGER)["default"].why == (
-        "some nodes have less than the minimal resources free"
-    )
-
-
-def test_needs_nothing_between_the_two_thresholds() -> None:
-    """Each node has room for one instance; with a node less the others would not keep room for two."""
-    between = racks(6, 6, 6)
-    for remedy in (PowerUp, PowerDown):
-        need = needed(remedy, between, EAGER)["default"]
-        assert (need.begin, need.stop) == (False, True)
+@pytest.mark.parametrize(
+    ("cluster", "up_needed", "down_needed"),
+    [
+        (racks(1, 1, 1, 1), False, True),
+        (asleep(racks(6, 6, 6, 0), "d"), False, False),
+        (asleep(racks(7, 7, 7, 0), "d"), True, False),
+        # Each node has room for one instance; with a node less the others would not keep room for two.
+        (racks(6, 6, 6), False, False),
+    ],
+)
+def test_need_to_power_up_or_down(cluster: Cluster, up_needed: bool, down_needed: bool) -> None:
+    for remedy, begin in ((PowerUp, up_needed), (PowerDown, down_needed)):
+        need = needed(remedy, cluster, EAGER)["default"]
+        assert (need.begin, need.stop) == (begin, not begin)
+    lacking = "some nodes have less than the minimal resources free"
+    assert (need.why == lacking) is up_needed
 
 
 def test_moves_only_what_empties_nodes() -> None:
@@ -71,30 +65,37 @@ def test_plans_each_group_by_itself() -> None:
     assert {name: need.begin for name, need in found.items()} == {"default": False, "second": True}
 
 
-def test_powers_fewer_nodes_down_when_the_budget_is_small() -> None:
-    whole = down(racks(2, 1, 1, 1))
-    assert len(whole.nodes) == 2
-    assert len(down(racks(2, 1, 1, 1), room=Budget(1, 1 << 30)).nodes) == 1
-    assert len(down(racks(2, 1, 1, 1), room=Budget(9, 999)).nodes) == 1
-    pair = replace(EAGER, min_nodes=2)
-    refused = down(racks(2, 1, 1, 1), pair, room=Budget(1, 1 << 30))
-    assert refused.refusal is not None
-    assert "would exceed the budget" in refused.refusal
+@pytest.mark.parametrize(
+    ("cluster", "changes", "room", "nodes", "refusal"),
+    [
+        (racks(2, 1, 1, 1), {}, WIDE, 2, ""),
+        (racks(2, 1, 1, 1), {}, Budget(1, 1 << 30), 1, ""),
+        (racks(2, 1, 1, 1), {}, Budget(9, 999), 1, ""),
+        (racks(2, 1, 1, 1), {"min_nodes": 2}, Budget(1, 1 << 30), 0, "would exceed the budget"),
+        (racks(3, 3, 3), {"min_nodes": 3}, WIDE, 0, "fewer than 3 nodes can be powered down"),
+    ],
+)
+def test_powers_as_many_nodes_down_as_budget_and_settings_allow(
+    cluster: Cluster, changes: dict[str, Any], room: Budget, nodes: int, refusal: str
+) -> None:
+    plan = down(cluster, replace(EAGER, **changes), room=room)
+    assert len(plan.nodes) == nodes
+    assert refusal in (plan.refusal or "")
+    assert (plan.refusal is None) is bool(nodes)
 
 
-def test_refuses_fewer_than_min_nodes() -> None:
-    assert down(racks(3, 3, 3), replace(EAGER, min_nodes=3)).refusal == (
-        "fewer than 3 nodes can be powered down"
-    )
-
-
-def test_keeps_certain_nodes_up() -> None:
-    cluster = racks(3, 1, 1, 1)
-    assert set(down(cluster, replace(EAGER, never=("a", "role:old", "c"))).nodes) == {"d"}
-    assert set(down(cluster, replace(EAGER, never=("y",))).nodes) == set(down(cluster).nodes)
-    assert set(down(cluster, switched=("a", "b", "c", "gone")).nodes) == {"d"}
-    assert set(down(cluster, claimed=("a", "b", "d", "gone")).nodes) == {"c"}
-    assert down(cluster, replace(EAGER, prefer=("d",), max_nodes=1)).nodes == ("d",)
+@pytest.mark.parametrize(
+    ("changes", "seen", "nodes"),
+    [
+        ({"never": ("a", "role:old", "c")}, {}, {"d"}),
+        ({"never": ("y",)}, {}, {"c", "d"}),
+        ({}, {"switched": ("a", "b", "c", "gone")}, {"d"}),
+        ({}, {"claimed": ("a", "b", "d", "gone")}, {"c"}),
+        ({"prefer": ("d",), "max_nodes": 1}, {}, {"d"}),
+    ],
+)
+def test_keeps_certain_nodes_up(changes: dict[str, Any], seen: dict[str, Any], nodes: set[str]) -> None:
+    assert set(down(racks(3, 1, 1, 1), replace(EAGER, **changes), **seen).nodes) == nodes
 
 
 def test_resting_or_pinned_instances_keep_their_nodes_up() -> None:

@@ -11,16 +11,14 @@ from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.opcodes import Signature
 from ganeti_htools.luxi.past_jobs import past_jobs, plan_entry
 from ganeti_htools.simulator.jobs import QueuedJob
-from htoolsd.config.policies import RebalanceSettings
 from htoolsd.plans.plan import Plan, PlanState
 from htoolsd.policies.memory import DAY
 from tests.support.memory_ganeti import MemoryGaneti
+from tests.support.policies import EAGER
 from tests.support.policies_at_work import Working, now, working, working_on
 from tests.support.worlds import delay, migrate, role
 
-ACTS = RebalanceSettings(
-    mode="act", every_seconds=600, start=0.02, stop=0.001, hold=1, min_gain=1e-6, max_moves=2, moves_per_day=3
-)
+ACTS = replace(EAGER, max_moves=2, moves_per_day=3)
 
 
 def archive(luxid: MemoryGaneti) -> None:

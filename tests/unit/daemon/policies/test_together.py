@@ -5,33 +5,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 import trio
 from trio.testing import MockClock
 
-from ganeti_htools.model.cluster import Cluster, Group, Node
 from ganeti_htools.model.tags import SQUEEZING, STANDBY_AUTO
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.simulator.world import World, initial_world
-from htoolsd.config.policies import RebalanceSettings, RedistributeSettings, SqueezeSettings
+from htoolsd.config.policies import RedistributeSettings, SqueezeSettings
 from htoolsd.plans.plan import PlanState
 from htoolsd.policies.verdict import PolicyDecision
-from tests.support.policies import all_off
+from tests.support.policies import EAGER, all_off, broken, small
 from tests.support.policies_at_work import Working, working
 from tests.support.settings import change
-from tests.support.worlds import ANY, grouped, instance, node, opcode, role, uneven
+from tests.support.worlds import grouped, instance, opcode, role, uneven
 
 SQUEEZE = SqueezeSettings(mode="act", hold=1, max_nodes=1, cool_down_seconds=7200.0)
-REBALANCE = RebalanceSettings(mode="act", hold=1, start=0.02, stop=0.001, min_gain=1e-6)
 REDISTRIBUTE = RedistributeSettings(mode="act", hold=1)
 
 
 def idle() -> World:
     """Nodes of which more than one could be spared."""
-    policy = replace(ANY, std=replace(ANY.std, memory_size=1000, cpu_count=1))
-    nodes = [node("boss", master=True), *(node(name, t_cpu=16.0) for name in "abc")]
-    rows = [replace(instance(name, DiskTemplate.EXT, "boss"), mem=100) for name in ("web", "mail")]
-    return initial_world(Cluster((Group("default", "uuid", ipolicy=policy),), tuple(nodes), tuple(rows)))
+    return small("abc", web="boss", mail="boss")
 
 
 def offline(daemon: Working) -> set[str]:
@@ -95,7 +89,7 @@ async def test_powers_nothing_down_where_another_policy_acts(
     autojump_clock: MockClock, tmp_path: Path, mode: str
 ) -> None:
     """Nor as long as it takes to begin, after it has acted or would have."""
-    other = replace(REBALANCE, mode=mode)
+    other = replace(EAGER, mode=mode)
     squeeze = replace(SQUEEZE, every_seconds=100.0, hold=5)
     async with working(tmp_path, world=initial_world(uneven()), squeeze=squeeze, rebalance=other) as daemon:
         for _ in range(4):
@@ -120,7 +114,7 @@ async def test_power_down_yields_to_a_remedy_that_would_act(
     autojump_clock: MockClock, tmp_path: Path
 ) -> None:
     """It has waited for a job to end; nothing has been done yet."""
-    seldom = replace(REBALANCE, every_seconds=1e5, hold=1)
+    seldom = replace(EAGER, every_seconds=1e5, hold=1)
     async with working(tmp_path, squeeze=SQUEEZE, rebalance=seldom) as daemon:
         daemon.luxid.jobs.paused = 1e12
         await rounds(daemon, "rebalance")
@@ -134,8 +128,8 @@ async def test_power_down_yields_to_a_remedy_that_would_act(
 
 async def test_one_plan_per_group_and_repairs_first(autojump_clock: MockClock, tmp_path: Path) -> None:
     """The group that gives the room is left alone, too."""
-    world = initial_world(full_group())
-    eager = replace(REBALANCE, start=1e-9, stop=1e-9)
+    world = initial_world(broken())
+    eager = replace(EAGER, start=1e-9, stop=1e-9)
     async with working(
         tmp_path, world=world, redistribute=REDISTRIBUTE, rebalance=eager, squeeze=SQUEEZE
     ) as daemon:
@@ -147,18 +141,8 @@ async def test_one_plan_per_group_and_repairs_first(autojump_clock: MockClock, t
         await daemon.over()
 
 
-def full_group() -> Cluster:
-    """A group of which an offline node has an instance, and the others no room; and one with room."""
-    cluster = grouped().cluster
-    rows = tuple(row for row in cluster.instances if row.name == "shared")
-    one = Node("one", "uuid", offline=True)
-    full = [replace(row, f_mem=500) if row.group == "uuid" else row for row in cluster.nodes]
-    nodes = [one if row.name == "one" else row for row in full]
-    return replace(cluster, instances=rows, nodes=tuple(nodes))
-
-
 async def test_rounds_survive_a_restart(autojump_clock: MockClock, tmp_path: Path) -> None:
-    slow = replace(REBALANCE, hold=3)
+    slow = replace(EAGER, hold=3)
     async with working(tmp_path, rebalance=slow) as daemon:
         for _ in range(2):
             await trio.sleep(300)
@@ -168,23 +152,9 @@ async def test_rounds_survive_a_restart(autojump_clock: MockClock, tmp_path: Pat
         assert (await again.decided()).outcome == "begun"
 
 
-async def test_logs_a_switched_off_policy_at_the_start(autojump_clock: MockClock, tmp_path: Path) -> None:
-    once = replace(REBALANCE, failures=1)
-    async with working(tmp_path, rebalance=once) as daemon:
-        daemon.luxid.jobs.behaviour.fail(".*")
-        assert (await daemon.decided()).outcome == "begun"
-        await daemon.over()
-    with structlog.testing.capture_logs() as log:
-        async with working(tmp_path, rebalance=once) as again:
-            health = {each["name"]: each["health"] for each in again.policies.health()}
-            assert health.pop("rebalance") == "switched off"
-            assert set(health.values()) == {"healthy"}
-    assert "policy switched off" in {each["event"] for each in log if each["log_level"] == "error"}
-
-
 async def test_lost_n1_triggers_a_round(autojump_clock: MockClock, tmp_path: Path) -> None:
     """Of a node that others' secondaries have filled; once, until it is lost anew."""
-    quiet = replace(REBALANCE, every_seconds=1e6, mode="shadow")
+    quiet = replace(EAGER, every_seconds=1e6, mode="shadow")
     cluster = grouped().cluster
     async with working(tmp_path, world=initial_world(cluster), rebalance=quiet) as daemon:
         await trio.sleep(60)
@@ -209,15 +179,6 @@ async def test_uses_new_settings_in_the_next_round(autojump_clock: MockClock, tm
         assert await rounds(daemon, "squeeze") == []
 
 
-async def test_drained_nodes_hold_squeeze_back(autojump_clock: MockClock, tmp_path: Path) -> None:
-    async with working(tmp_path, world=idle(), polls=5.0, squeeze=SQUEEZE) as daemon:
-        daemon.luxid.jobs.submit([[role("a", drained=True)]])
-        await daemon.next(0)
-        await trio.sleep(10)
-        assert {each.reason for each in await rounds(daemon, "squeeze")} == {"nodes are drained: a"}
-        assert not offline(daemon)
-
-
 def left(daemon: Working, name: str, *roles: Any) -> None:
     """What a run of hsqueeze that was cut off has left of a node."""
     tagging = opcode("TAGS_SET", kind="node", name=name, tags=[SQUEEZING])
@@ -232,25 +193,21 @@ def squeezed(daemon: Working) -> set[str]:
 async def test_powers_down_nodes_that_an_earlier_run_left_drained(
     autojump_clock: MockClock, tmp_path: Path
 ) -> None:
-    async with working(tmp_path, world=idle(), polls=5.0, squeeze=SQUEEZE) as daemon:
+    """It does not wait for finish, which has been considered in every round."""
+    shadow = replace(SQUEEZE, mode="shadow")
+    async with working(tmp_path, world=idle(), polls=5.0, squeeze=shadow) as daemon:
         left(daemon, "a", role("a", drained=True))
-        await trio.sleep(10)
+        for _ in range(2):
+            await trio.sleep(100)
+            done = await rounds(daemon, "squeeze")
+            assert told(done)[1:] == [("power down", "would act"), ("finish", "held back")]
+        change(daemon.settings, **all_off(squeeze=SQUEEZE))
         done = await rounds(daemon, "squeeze")
         assert told(done)[1:] == [("power down", "begun"), ("finish", "held back")]
         await daemon.over()
         assert offline(daemon)
         assert not daemon.luxid.jobs.world.drained
         assert not squeezed(daemon)
-
-
-async def test_power_down_does_not_wait_for_finish(autojump_clock: MockClock, tmp_path: Path) -> None:
-    """In no round: that it has been seen before makes no difference."""
-    async with working(tmp_path, world=idle(), polls=5.0, squeeze=replace(SQUEEZE, mode="shadow")) as daemon:
-        left(daemon, "a", role("a", drained=True))
-        for _ in range(2):
-            await trio.sleep(100)
-            done = await rounds(daemon, "squeeze")
-            assert told(done)[1:] == [("power down", "would act"), ("finish", "held back")]
 
 
 @pytest.mark.parametrize("mode", ["shadow", "propose", "act"])
@@ -292,13 +249,18 @@ async def test_stops_when_leftovers_have_changed(autojump_clock: MockClock, tmp_
         assert daemon.luxid.jobs.world.drained == {"a"}
 
 
-async def test_drained_leftovers_hold_other_policies_back(autojump_clock: MockClock, tmp_path: Path) -> None:
-    async with working(tmp_path, polls=5.0, rebalance=REBALANCE, redistribute=REDISTRIBUTE) as daemon:
-        left(daemon, "two", role("two", drained=True))
+async def test_drained_nodes_hold_policies_back(autojump_clock: MockClock, tmp_path: Path) -> None:
+    """Those that an hsqueeze has drained hold back the other policies only."""
+    policies: Any = {"rebalance": EAGER, "redistribute": REDISTRIBUTE, "squeeze": SQUEEZE}
+    async with working(tmp_path, world=idle(), polls=5.0, **policies) as daemon:
+        daemon.luxid.jobs.submit([[role("a", drained=True)]])
+        await daemon.next(0)
         await trio.sleep(10)
-        done = await rounds(daemon, "rebalance", "redistribute")
-        assert {each.reason for each in done} == {"nodes are drained: two"}
-        assert daemon.submitted == 1
+        assert {each.reason for each in await rounds(daemon, *policies)} == {"nodes are drained: a"}
+        left(daemon, "a")
+        await trio.sleep(10)
+        held = [each for each in await rounds(daemon, *policies) if each.reason == "nodes are drained: a"]
+        assert {each.policy for each in held} == {"rebalance", "redistribute"}
 
 
 async def test_a_round_of_all_policies_observes_the_cluster_once(
