@@ -31,10 +31,6 @@ def _groups(status: Document) -> Iterable[Document]:
     return (status["groups"] or ()) if status["cluster"]["master"] else ()
 
 
-def _of_groups(value: Callable[[Document], Any]) -> Callable[[Document], list[Row]]:
-    return lambda status: [[group["name"], value(group)] for group in _groups(status)]
-
-
 def _components(status: Document) -> Iterator[Row]:
     for group in _groups(status):
         for name, value in group["components"].items():
@@ -93,154 +89,122 @@ def _policy_decisions(status: Document) -> Iterator[Row]:
             yield policy["name"], outcome, count
 
 
+def _gauge(name: str, doc: str, rows: Callable[[Document], Iterable[Row]], *labels: str) -> Metric:
+    return Metric(name, "gauge", doc, labels, rows)
+
+
+def _counter(name: str, doc: str, rows: Callable[[Document], Iterable[Row]], *labels: str) -> Metric:
+    return Metric(name, "counter", doc, labels, rows)
+
+
+def _of_groups(name: str, doc: str, value: Callable[[Document], Any]) -> Metric:
+    return _gauge(
+        name, doc, lambda status: [[group["name"], value(group)] for group in _groups(status)], "group"
+    )
+
+
 METRICS = (
     # The daemon
-    Metric(
+    _gauge(
         "htoolsd_info",
-        "gauge",
         "Version of the daemon, and Ganeti's name of the cluster; 1.",
-        ("version", "cluster_name"),
         lambda s: [[s["version"], s["cluster"]["name"] or "", 1]],
+        "version",
+        "cluster_name",
     ),
-    Metric("htoolsd_start_time_seconds", "gauge", "Start of the daemon, since 1970.", (), _one("started")),
-    Metric(
+    _gauge("htoolsd_start_time_seconds", "Start of the daemon, since 1970.", _one("started")),
+    _gauge(
         "htoolsd_resident_memory_bytes",
-        "gauge",
         "Memory of the daemon in RAM.",
-        (),
         lambda s: [[round(s["memory_mib"] * (1 << 20))]],
     ),
-    Metric("htoolsd_connections", "gauge", "Clients at the socket.", (), _one("connections")),
-    Metric(
-        "htoolsd_master",
-        "gauge",
-        "Whether this node is the master.",
-        (),
-        lambda s: [[bool(s["cluster"]["master"])]],
-    ),
-    Metric(
+    _gauge("htoolsd_connections", "Clients at the socket.", _one("connections")),
+    _gauge("htoolsd_master", "Whether this node is the master.", lambda s: [[bool(s["cluster"]["master"])]]),
+    _gauge(
         "htoolsd_attention",
-        "gauge",
         "Lines under ATTENTION in the status; the severity is warning or critical.",
-        ("kind", "severity"),
         _attention,
+        "kind",
+        "severity",
     ),
     # The data
-    Metric(
+    _gauge(
         "htoolsd_luxid_up",
-        "gauge",
         "Whether luxid answers; only on the master.",
-        (),
         lambda s: [[s["luxi"]["state"] == "reachable"]] if s["cluster"]["master"] else [],
     ),
-    Metric(
+    _gauge(
         "htoolsd_data_age_seconds",
-        "gauge",
         "Age of each kind of data; capacity is the count of free instances.",
-        ("kind",),
         _ages,
+        "kind",
     ),
-    Metric(
+    _gauge(
         "htoolsd_data_late",
-        "gauge",
         "Whether the data is missing or older than it should be.",
-        (),
         _on_master("late", bool),
     ),
-    Metric("htoolsd_polls_total", "counter", "Polls of Ganeti's data.", ("kind", "outcome"), _polls),
-    Metric(
-        "htoolsd_silent_nodes",
-        "gauge",
-        "Nodes in use that do not report.",
-        (),
-        _on_master("silent", len),
-    ),
-    Metric(
+    _counter("htoolsd_polls_total", "Polls of Ganeti's data.", _polls, "kind", "outcome"),
+    _gauge("htoolsd_silent_nodes", "Nodes in use that do not report.", _on_master("silent", len)),
+    _gauge(
         "htoolsd_ganeti_unfinished_jobs",
-        "gauge",
         "Unfinished jobs in Ganeti's queue.",
-        (),
         _one("cluster", "unfinished_jobs"),
     ),
     # The cluster
-    Metric("htoolsd_group_nodes", "gauge", "Nodes.", ("group",), _of_groups(lambda g: g["nodes"])),
-    Metric(
-        "htoolsd_group_instances",
-        "gauge",
-        "Instances with their primary node in the group.",
-        ("group",),
-        _of_groups(lambda g: g["instances"]),
+    _of_groups("htoolsd_group_nodes", "Nodes.", lambda g: g["nodes"]),
+    _of_groups(
+        "htoolsd_group_instances", "Instances with their primary node in the group.", lambda g: g["instances"]
     ),
-    Metric(
+    _of_groups(
         "htoolsd_group_healthy",
-        "gauge",
         "Whether the group is healthy in the words of hregroup.",
-        ("group",),
-        _of_groups(lambda g: g["health"] == "healthy"),
+        lambda g: g["health"] == "healthy",
     ),
-    Metric(
-        "htoolsd_group_nodes_failing_n1",
-        "gauge",
-        "Nodes that fail N+1.",
-        ("group",),
-        _of_groups(lambda g: len(g["failing"])),
-    ),
-    Metric(
+    _of_groups("htoolsd_group_nodes_failing_n1", "Nodes that fail N+1.", lambda g: len(g["failing"])),
+    _of_groups(
         "htoolsd_group_nodes_not_redundant",
-        "gauge",
         "Nodes that cannot be lost: some of their instances would not come back.",
-        ("group",),
-        _of_groups(lambda g: len(g["unrecoverable"]["nodes"])),
+        lambda g: len(g["unrecoverable"]["nodes"]),
     ),
-    Metric(
+    _of_groups(
         "htoolsd_group_nodes_with_conflicts",
-        "gauge",
         "Nodes whose instances share an exclusion tag.",
-        ("group",),
-        _of_groups(lambda g: len(g["conflicting"]["nodes"])),
+        lambda g: len(g["conflicting"]["nodes"]),
     ),
-    Metric(
+    _of_groups(
         "htoolsd_group_score",
-        "gauge",
         "Score of the group as hbal shows it; 0 is perfectly even.",
-        ("group",),
-        _of_groups(lambda g: g["score"]),
+        lambda g: g["score"],
     ),
-    Metric(
+    _gauge(
         "htoolsd_group_score_component",
-        "gauge",
         "Weighted components of the score; their sum is the score.",
-        ("group", "component"),
         _components,
+        "group",
+        "component",
     ),
-    Metric(
-        "htoolsd_group_balanced_score",
-        "gauge",
-        "Score that hbal would reach.",
-        ("group",),
-        _capacity("balanced_score"),
+    _gauge(
+        "htoolsd_group_balanced_score", "Score that hbal would reach.", _capacity("balanced_score"), "group"
     ),
-    Metric(
+    _gauge(
         "htoolsd_group_free_instances",
-        "gauge",
         "Instances of standard size that still fit, as hspace counts them in the group alone.",
-        ("group",),
         _capacity("free_instances"),
+        "group",
     ),
-    Metric(
+    _gauge(
         "htoolsd_capacity_complete",
-        "gauge",
         "Whether the last count of these two figures reached all groups; 0 if it was given up.",
-        (),
         lambda status: [] if status["capacity"]["age_s"] is None else [[int(status["capacity"]["complete"])]],
     ),
     # Decisions and claims
-    Metric(
+    _counter(
         "htoolsd_decisions_total",
-        "counter",
         "Decisions by type of the request and outcome.",
-        ("type", "outcome"),
         _decisions,
+        "type",
+        "outcome",
     ),
     Metric(
         "htoolsd_decision_duration_seconds",
@@ -249,94 +213,73 @@ METRICS = (
         (),
         _one("decisions", "durations"),
     ),
-    Metric("htoolsd_decisions_waiting", "gauge", "Waiting decisions.", (), _one("decisions", "waiting")),
-    Metric(
-        "htoolsd_decisions_hung",
-        "gauge",
-        "Decisions that were given up and still compute.",
-        (),
-        _one("decisions", "lost"),
+    _gauge("htoolsd_decisions_waiting", "Waiting decisions.", _one("decisions", "waiting")),
+    _gauge(
+        "htoolsd_decisions_hung", "Decisions that were given up and still compute.", _one("decisions", "lost")
     ),
-    Metric(
+    _counter(
         "htoolsd_decisions_without_daemon_total",
-        "counter",
         "Decisions that the executable made without the daemon, since the socket's directory was made.",
-        (),
         _one("decisions", "alone"),
     ),
-    Metric(
+    _gauge(
         "htoolsd_decision_without_daemon_last_time_seconds",
-        "gauge",
         "Time of the last of these decisions, since 1970.",
-        (),
         _one("decisions", "last_alone"),
     ),
-    Metric("htoolsd_claims", "gauge", "Living claims.", (), _one("claims", "living")),
+    _gauge("htoolsd_claims", "Living claims.", _one("claims", "living")),
     # The ledger
-    Metric(
+    _gauge(
         "htoolsd_ledger_up",
-        "gauge",
         "Whether the ledger's database can be used.",
-        (),
         lambda s: [[s["ledger"]["error"] is None]],
     ),
-    Metric(
+    _gauge(
         "htoolsd_ledger_behind_seconds",
-        "gauge",
         "How long the ledger has not recorded the present cluster.",
-        (),
         _one("ledger", "behind_s"),
     ),
-    Metric("htoolsd_ledger_providers", "gauge", "Resource providers.", (), _one("ledger", "providers")),
-    Metric("htoolsd_ledger_claims", "gauge", "Claims in the ledger.", (), _one("ledger", "claims")),
-    Metric(
+    _gauge("htoolsd_ledger_providers", "Resource providers.", _one("ledger", "providers")),
+    _gauge("htoolsd_ledger_claims", "Claims in the ledger.", _one("ledger", "claims")),
+    _gauge(
         "htoolsd_ledger_exceeding_claims",
-        "gauge",
         "Claims beyond the capacity of their provider.",
-        (),
         _one("ledger", "beyond"),
     ),
-    Metric(
-        "htoolsd_ledger_conflicts_total",
-        "counter",
-        "Claims that other clients preceded.",
-        (),
-        _one("ledger", "conflicts"),
+    _counter(
+        "htoolsd_ledger_conflicts_total", "Claims that other clients preceded.", _one("ledger", "conflicts")
     ),
     # Plans and policies
-    Metric(
+    _gauge(
         "htoolsd_plans",
-        "gauge",
         "Plans that the daemon keeps; planned ones are proposals.",
-        ("state",),
         _states("plans", tuple(PlanState)),
+        "state",
     ),
-    Metric(
+    _gauge(
         "htoolsd_plan_jobs",
-        "gauge",
         "Jobs of these plans; waiting ones belong to running plans.",
-        ("state",),
         _states("plan_jobs", ("succeeded", "failed", "running", "waiting")),
+        "state",
     ),
-    Metric(
+    _gauge(
         "htoolsd_policy_mode",
-        "gauge",
         "Mode of each policy; 1.",
-        ("policy", "mode"),
         lambda s: [[each["name"], each["mode"], 1] for each in s["policies"]],
+        "policy",
+        "mode",
     ),
-    Metric(
+    _gauge(
         "htoolsd_policy_switched_off",
-        "gauge",
         "Whether the policy has switched itself off after failed plans.",
-        ("policy",),
         lambda s: [[each["name"], each["health"] == "switched off"] for each in s["policies"]],
+        "policy",
     ),
-    Metric(
+    _counter(
         "htoolsd_policy_decisions_total",
-        "counter",
         "Decisions of policies about node groups.",
-        ("policy", "outcome"),
         _policy_decisions,
+        "policy",
+        "outcome",
     ),
 )
