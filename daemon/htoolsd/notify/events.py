@@ -43,6 +43,8 @@ class Event(NamedTuple):
 class Announced(NamedTuple):
     """A condition that was announced at ``time`` with this text. ``over``: its end is announced, too."""
 
+    kind: str
+    name: str
     time: float
     text: str
     over: bool = False
@@ -119,7 +121,7 @@ def _by_text(keys: Iterable[tuple[Key, str]]) -> Iterator[list[Key]]:
 def _begun(keys: Sequence[Key], line: Line, now: float) -> Change:
     text = line["text"]
     event = Event(now, line["kind"], EventState.BEGUN, line["severity"], text, line["command"], _names(keys))
-    return Change(event, dict.fromkeys(keys, Announced(now, text)))
+    return Change(event, {key: Announced(*key, now, text) for key in keys})
 
 
 def _over(keys: Sequence[Key], announced: Mapping[Key, Announced], now: float) -> Change:

@@ -225,10 +225,7 @@ class Notifier:
 
     async def _save(self) -> None:
         """Write the file. Failures are logged."""
-        conditions = [
-            _StoredCondition(*key, each.time, each.text, each.over) for key, each in self._announced.items()
-        ]
-        content = to_text(_Stored(1, conditions, list(self._waiting)))
+        content = to_text(_Stored(1, list(self._announced.values()), list(self._waiting)))
         try:
             await effect(write_text, self._path, content, abandon=True)
         except HtoolsError as error:
@@ -237,8 +234,9 @@ class Notifier:
     async def _load(self) -> None:
         """Read what earlier daemons announced. Failures are logged."""
         try:
-            self._announced, waiting = await effect(_read, self._path)
-            self._waiting.extendleft(reversed(waiting))
+            stored = await effect(_read, self._path)
+            self._announced = {(each.kind, each.name): each for each in stored.announced}
+            self._waiting.extendleft(reversed(stored.waiting))
         except FileNotFoundError:
             return
         except (OSError, DataError) as error:
@@ -248,28 +246,15 @@ class Notifier:
                     await effect(set_aside, self._path)
 
 
-class _StoredCondition(NamedTuple):
-    """A condition that was announced."""
-
-    kind: str
-    name: str
-    time: float
-    text: str
-    over: bool
-
-
 class _Stored(NamedTuple):
     """The content of the file."""
 
     version: int
-    announced: list[_StoredCondition]
+    announced: list[Announced]
     waiting: list[Event]
 
 
-def _read(path: str) -> tuple[dict[Key, Announced], list[Event]]:
+def _read(path: str) -> _Stored:
     """Raises OSError, DataError."""
     stored: _Stored = from_bytes(_Stored, read_regular_file(path, _LARGEST))
-    announced = {
-        (each.kind, each.name): Announced(each.time, each.text, each.over) for each in stored.announced
-    }
-    return announced, stored.waiting
+    return stored

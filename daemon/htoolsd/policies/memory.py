@@ -331,21 +331,18 @@ def read(path: str) -> PolicyMemories:
     """
     try:
         content = read_regular_file(path, _LARGEST)
+        try:
+            return from_text(content)
+        except DataError as error:
+            copy, why = set_aside(path), str(error)
+        _log.error("policy memory is damaged; policies start with an empty one", error=why, copy=copy)
     except FileNotFoundError:
-        return PolicyMemories()
+        pass
     except OSError as error:
         raise HtoolsError(f"{path}: {error.strerror}") from None
-    try:
-        return from_text(content)
-    except DataError as error:
-        try:
-            copy = set_aside(path)
-        except OSError as unmovable:
-            raise HtoolsError(f"{path}: {unmovable.strerror}") from None
-        _log.error("policy memory is damaged; policies start with an empty one", error=str(error), copy=copy)
-        return PolicyMemories()
     except HtoolsError as error:
         raise HtoolsError(f"{path}: {error}") from None
+    return PolicyMemories()
 
 
 class MemoryFile:

@@ -53,7 +53,7 @@ def test_condition_is_announced_when_it_appears_and_when_it_is_gone() -> None:
 
 
 def test_end_asks_for_nothing() -> None:
-    announced = {("n1", "node2"): Announced(NOW, "bad")}
+    announced = {("n1", "node2"): Announced("n1", "node2", NOW, "bad")}
     (change,) = changes(announced, [], NOW, HOUR, True)
     assert change.event is not None
     assert (change.event.severity, change.event.command) == ("info", "")
