@@ -42,7 +42,7 @@ class BalancingOptions:
     * ``min_score``: stop when the score is within this distance of the lowest possible score.
     * ``disk_moves_factor``: copy disks only for this many times the gain of the best step without a copy.
     * ``long_factor``: from 0.01, leave out moves that gain too little for their duration, once the plan
-      takes ``long_threshold`` seconds (:mod:`ganeti_htools.engine.balancing.time_limit`).
+      takes ``long_threshold`` seconds (:mod:`ganeti_htools.engine.balancing.balance`).
     """
 
     disk_moves: bool = True

@@ -9,9 +9,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.squeezing import better_sets, power_down
-from ganeti_htools.engine.squeezing.better_sets import data_moved, least_moved, rank
+from ganeti_htools.engine.squeezing import power_down
 from ganeti_htools.engine.squeezing.candidates import offline_candidates
+from ganeti_htools.engine.squeezing.power_down import data_moved, least_moved, rank
 from ganeti_htools.engine.squeezing.power_group import PowerGroup, power_group
 from ganeti_htools.engine.squeezing.power_plan import AllowedMoves, PowerPlan, Wishes
 from ganeti_htools.model.cluster import Instance
@@ -112,7 +112,7 @@ def test_wishes_hold_for_other_sets() -> None:
         prefer, never = (frozenset(rng.sample(candidates, len(candidates) // 3)) for _ in range(2))
         wishes = Wishes(prefer, dict.fromkeys(never - prefer, "stays"), rng.choice((None, 1, 2)))
         greedy = power_down.greedily(group, lambda *_: None, wishes)
-        plan = better_sets.better_set(group, greedy, wishes)
+        plan = power_down.better_set(group, greedy, wishes)
         if plan is not greedy:
             better += 1
             assert rank(group.state, plan) < rank(group.state, greedy)
@@ -123,7 +123,7 @@ def test_wishes_hold_for_other_sets() -> None:
 
 
 def test_trials_are_few_where_each_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(better_sets, "EFFORT", 0)
+    monkeypatch.setattr(power_down, "EFFORT", 0)
     for seed in range(8):
         group = group_of(seed, 9)
         candidates = group.within(offline_candidates(group.state, group.allowed))
@@ -137,5 +137,5 @@ def test_trials_are_few_where_each_takes_long(monkeypatch: pytest.MonkeyPatch) -
 
         with monkeypatch.context() as patched:
             patched.setattr(PowerGroup, "balanced", counted)
-            better_sets.better_set(group, greedy, Wishes())
+            power_down.better_set(group, greedy, Wishes())
         assert len(trials) <= len(candidates) // 3

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ganeti_htools.engine.balancing.balance import rebalance, score_of
-from ganeti_htools.engine.balancing.optimise import optimise
+from ganeti_htools.engine.balancing.front import optimise
 from ganeti_htools.engine.balancing.replay import RatedPlan
 from ganeti_htools.engine.explaining.possible_moves import possible_moves
 from ganeti_htools.engine.moving.traffic import copied

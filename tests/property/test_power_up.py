@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.moving.named_moves import named
-from ganeti_htools.engine.squeezing import recheck, squeeze
+from ganeti_htools.engine.squeezing import squeeze
 from ganeti_htools.engine.squeezing.power_down import power_down
 from ganeti_htools.engine.squeezing.power_group import power_group
 from ganeti_htools.engine.squeezing.power_plan import ANY, Action, AllowedMoves, PowerPlan, Wishes
 from ganeti_htools.engine.squeezing.power_up import in_order, power_up
-from ganeti_htools.engine.squeezing.recheck import NamedPhase
 from ganeti_htools.engine.squeezing.reserve import redundant, room_on_all
+from ganeti_htools.engine.squeezing.squeeze import NamedPhase
 from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
@@ -118,8 +118,8 @@ def test_phases_can_be_carried_out_and_keep_minimum_free(seeds: range) -> None:
             for phase in found.phases
         ]
         assert [phase.action for phase in phases] == [Action.ONLINE] + [Action.OFFLINE] * (len(phases) - 1)
-        assert recheck.obstacle(state, phases[:1], minimum, target, everyone, 1 << 30) is None
-        assert recheck.obstacle(state, phases, minimum, target, everyone, 1 << 30) is None
+        assert squeeze.obstacle(state, phases[:1], minimum, target, everyone, 1 << 30) is None
+        assert squeeze.obstacle(state, phases, minimum, target, everyone, 1 << 30) is None
         assert not found.state.columns.offline[list({*found.nodes} - {*found.replaced})].any()
         assert found.state.columns.offline[list(found.replaced)].all()
         if found.replaced:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ganeti_htools.engine.balancing.balance import allowed, candidates, score_of, stepwise
-from ganeti_htools.engine.balancing.optimise import optimise
+from ganeti_htools.engine.balancing.front import optimise
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.engine.rules.batches import batches_of
 from ganeti_htools.engine.rules.node_rules import FITS

@@ -1,5 +1,7 @@
 """Linear lower bounds of the scores of moves, which stay valid while other moves are made.
 
+``docs/engine.md`` has an example with numbers.
+
 A move changes the sum of a spread's n values by c, and the sum of their squares about a mean by z. So it
 changes the variance by z/n - (c/n)^2. Both c and z are sums of a part of the nodes that are left (own) and a
 part of the new node.

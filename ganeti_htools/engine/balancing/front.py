@@ -1,20 +1,27 @@
 """Plans between "no move" and the most even cluster, none of which is beaten in both score and copying.
 
-The usual plan is the start of a search of final places (:mod:`.place_search`). Plans lead to those places
+The usual plan is the start of a search of final places (:mod:`.place_plans`). Plans lead to those places
 that no others beat. The first steps of a plan are a plan too, so every plan found gives many.
+
+``hbal --optimise`` takes the most even of them. Sets that stay together move as in the greedy plan. Its steps
+up to the last one of a set come first.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
 
-from ganeti_htools.engine.balancing.balance import rebalance, score_of
+import numpy as np
+
+from ganeti_htools.engine.balancing.balance import candidates, rebalance, score_of
 from ganeti_htools.engine.balancing.patience import SearchPatience
 from ganeti_htools.engine.balancing.place_plans import FREE, NEGLIGIBLE, PlacePlans
 from ganeti_htools.engine.balancing.priced_plans import PricedPlan, priced_plans
-from ganeti_htools.engine.balancing.replay import DIGITS
+from ganeti_htools.engine.balancing.replay import DIGITS, RatedPlan, Replay
 from ganeti_htools.engine.balancing.visits import Visit
+from ganeti_htools.engine.rules import placement_rules
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.moves import Move
 from ganeti_htools.model.options import BalancingOptions, CopyingOptions
@@ -155,3 +162,40 @@ def _prices(usual: Sequence[PricedPlan]) -> list[float]:
     )
     ratio = (max(slopes, default=0.0) / lowest) ** (1 / (PRICES - 1))
     return [lowest * max(ratio, 2.0) ** power for power in reversed(range(PRICES))]
+
+
+def optimise(
+    state: State,
+    scope: Bools,
+    options: BalancingOptions,
+    copying: CopyingOptions,
+    movable: Bools | None,
+    patience: SearchPatience,
+) -> tuple[RatedPlan, RatedPlan]:
+    """Compute the greedy plan and the plan found that is chosen, which may be the same.
+
+    Both obey the options.
+    """
+    steps = rebalance(state, scope, options, movable)[1]
+    sets = placement_rules.in_sets(state)
+    first, start, rest = steps[: _end(sets[[step.instance for step in steps]])], state, options
+    if first:
+        start = rebalance(state, scope, replace(options, max_length=len(first)), movable)[0]
+        if options.max_length >= 0:
+            rest = replace(options, max_length=options.max_length - len(first))
+    free = ~sets if movable is None else movable & ~sets
+    found = front(start, scope, rest, copying, free, patience, steps[len(first) :])
+
+    def rated(steps: Sequence[Move]) -> RatedPlan:
+        replay = Replay(state, scope, options, candidates(state, scope, movable))
+        for step in steps:
+            replay.remake(step)
+        return replay.plan()
+
+    chosen = choose(found, copying, options.min_gain if copying.priced else None)
+    return rated(steps), rated((*first, *chosen.steps))
+
+
+def _end(marks: Bools) -> int:
+    """Return the place behind the last mark, 0 without marks."""
+    return int(np.flatnonzero(marks).max(initial=-1)) + 1

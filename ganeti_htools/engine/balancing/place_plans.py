@@ -1,9 +1,15 @@
-"""Plans to the places that a search finds (:mod:`.place_search`)."""
+"""The search of final places, by score plus a price on the copying of the ways there, and plans to them.
+
+A tabu search and simulated annealing take turns, each from its own places. The tabu search finds exchanges
+where single moves lose much, annealing finds more where many small exchanges help. The price falls and rises:
+a low price leads to even clusters, a high price to those that copy little.
+"""
 
 import itertools
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
 from operator import itemgetter
@@ -16,12 +22,11 @@ from ganeti_htools.engine.balancing.baseline import Baseline
 from ganeti_htools.engine.balancing.patience import SearchPatience
 from ganeti_htools.engine.balancing.place_exchanges import PlaceExchanges
 from ganeti_htools.engine.balancing.place_moves import PlaceMoves
-from ganeti_htools.engine.balancing.place_search import wander
 from ganeti_htools.engine.balancing.priced_plans import weights_of
 from ganeti_htools.engine.balancing.replay import Replay
 from ganeti_htools.engine.balancing.scoring import SearchSpace, exact
 from ganeti_htools.engine.balancing.tabu_search import TabuSearch
-from ganeti_htools.engine.balancing.visits import Visit, Visits
+from ganeti_htools.engine.balancing.visits import Visit, Visits, unbeaten
 from ganeti_htools.engine.balancing.way_costs import Costs, Homes
 from ganeti_htools.engine.balancing.ways import NodePair, exchanged_goals, first_moves, goals_of
 from ganeti_htools.engine.moving.traffic import bandwidths
@@ -31,6 +36,56 @@ from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.moves import Move
 from ganeti_htools.model.options import BalancingOptions, CopyingOptions
 from ganeti_htools.model.state import State
+
+STEPS, LONGEST = 4, 8  # steps at each price in the first round, doubled until the longest one
+LENGTHIEST = 1 / 8  # rounds of annealing grow as well: at most this length, for each instance
+HOT = (1.0, 0.3, 0.1)  # noise of annealing, by rounds
+# Usually a search ends after so many steps for each instance, or so many in all, without anything better.
+PATIENCE, FEWEST = 16, 256
+RATINGS = 8  # ratings of annealing that count as a step; a step of the tabu search takes about as long
+
+
+def wander(
+    tabu: TabuSearch,
+    annealing: Annealing,
+    prices: Sequence[float],
+    going: Callable[[float], bool],
+) -> Iterator[list[Visit]]:
+    """Search until so many steps have found nothing better.
+
+    Yields the places that none beats after each round and at last. ``going`` gets the score before each step.
+    """
+    most = max(FEWEST, PATIENCE * len(tabu.movable))
+    steps, length, idle = STEPS, 1, 0.0
+
+    def found() -> list[Visit]:
+        return unbeaten([*tabu.visits.best, *annealing.visits.best])
+
+    def goes_on(visits: Visits) -> bool:
+        nonlocal idle
+        idle = idle + 1 if visits.idle else 0.0
+        return idle <= most and going(visits.score)
+
+    for hot in itertools.cycle(HOT if len(tabu.movable) else ()):
+        for price in (*prices, *prices[::-1]):
+            for _ in range(steps):
+                if not goes_on(tabu.visits):
+                    yield found()
+                    return
+                tabu.step(price)
+        steps = min(2 * steps, LONGEST, max(STEPS, len(tabu.movable)))
+        for price in prices[::-1]:
+            with closing(annealing.round(price, hot, length)) as ratings:
+                ended = not all(going(annealing.visits.score) for _ in ratings)
+            if ended:
+                yield found()
+                return
+            rated = length * annealing.exchanges.ratings / RATINGS
+            idle = idle + rated if annealing.visits.idle else 0.0
+        length = min(2 * length, max(1, int(LENGTHIEST * len(tabu.movable))))
+        yield found()
+    yield found()
+
 
 # The price of a search that looks at copying only where scores are equal.
 FREE = sys.float_info.min

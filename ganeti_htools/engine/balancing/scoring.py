@@ -1,4 +1,4 @@
-"""Scores of many moves at once, computed from what the moves change.
+"""Scores of many moves at once, computed from what the moves change (``docs/engine.md``).
 
 :func:`relocations` combines the known changes of own and new nodes. :func:`exact` applies the rules to all
 nodes of a move. Tests compare the two with each other and with the score of the state after the move.

@@ -1,5 +1,7 @@
 """Search for the best of all moves of all instances to all nodes, without looking at most moves.
 
+``docs/engine.md`` has an example with numbers.
+
 A move replaces the figures of up to three nodes. The changes of the nodes that are left are known for each
 instance, those of new nodes for each class of instances and each node.
 
@@ -14,12 +16,12 @@ bound neglects this, which makes a score lower, but on few nodes it can be highe
 :func:`.step_search.worth`). Such moves are scored by the rules if they would win.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from ganeti_htools.engine.balancing.baseline import Baseline
-from ganeti_htools.engine.balancing.kept_bounds import KeptBounds
+from ganeti_htools.engine.balancing.chords import Chords, Span
 from ganeti_htools.engine.balancing.new_nodes import NewNodes
 from ganeti_htools.engine.balancing.own_nodes import May, OwnNodesByKind
 from ganeti_htools.engine.balancing.scoring import (
@@ -34,6 +36,60 @@ from ganeti_htools.engine.rules.score import statistics
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.moves import KINDS
+
+OLDEST = 24  # steps for which slopes are kept
+# Slopes are chosen anew when bounds have let pass so many moves for each instance.
+PASSED = 2.0
+
+
+class KeptBounds:
+    """Bounds of the moves of all batches: own parts and new parts, each with the nodes' changes."""
+
+    def __init__(
+        self, own: Sequence[OwnNodesByKind], new: Sequence[Mapping[bool, NewNodes]], instances: int
+    ) -> None:
+        self.own, self.new, self.instances = own, new, instances
+        self.chords: Chords | None = None
+        self.steps = self.passed = 0
+
+    def update(self, baseline: Baseline) -> None:
+        """Bring all bounds up to date for the next step."""
+        if not self.own:
+            return
+        self.steps += 1
+        if self.chords is None:
+            level = Chords(np.zeros_like(baseline.means), baseline.means, baseline.numbers)
+            self._update(level, baseline)
+            self._renew(baseline)
+        else:
+            self._update(self.chords, baseline)
+            if self.steps > OLDEST or self.passed > PASSED * self.instances:
+                self._renew(baseline)
+        assert self.chords is not None
+        for own, new in zip(self.own, self.new, strict=True):
+            own.every.start[:, 0] = baseline.starts(self.chords, *_spans(own, new))
+
+    def _renew(self, baseline: Baseline) -> None:
+        """Choose slopes by the present ranges and variances."""
+        spans = [_spans(own, new) for own, new in zip(self.own, self.new, strict=True)]
+        own, new = (Span(*map(np.concatenate, zip(*each, strict=True))) for each in zip(*spans, strict=True))
+        some: Bools = np.isfinite(own.low[..., 0])
+        self.chords = baseline.chords(own.take(some), new.take(some))
+        self.steps = self.passed = 0
+        self._update(self.chords, baseline)
+
+    def _update(self, chords: Chords, baseline: Baseline) -> None:
+        for own, new in zip(self.own, self.new, strict=True):
+            own.bound(chords, baseline.heights)
+            for each in new.values():
+                each.bound(chords, baseline.heights)
+
+
+def _spans(own: OwnNodesByKind, new: Mapping[bool, NewNodes]) -> tuple[Span, Span]:
+    """Find the ranges of own and new parts for each kind of moves (kinds by spreads)."""
+    nothing = Span(*np.zeros((4, own.span.low.shape[-1])))
+    spans = [new[kind.to_primary].span if kind.takes_node and new else nothing for kind in own.kinds]
+    return own.span, Span(*np.array(spans).swapaxes(0, 1))
 
 
 class Search:

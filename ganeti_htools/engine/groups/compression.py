@@ -10,7 +10,6 @@ from functools import partial
 
 import numpy as np
 
-from ganeti_htools.engine.groups import room
 from ganeti_htools.engine.groups.bottleneck import no_room
 from ganeti_htools.engine.groups.outcome import (
     EmptiableGroup,
@@ -22,7 +21,7 @@ from ganeti_htools.engine.groups.outcome import (
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.routes import copied_on_leaving
 from ganeti_htools.engine.groups.rules import RegroupingRules
-from ganeti_htools.model.columns import NOWHERE, Ints, sorted_unique
+from ganeti_htools.model.columns import NOWHERE, Floats, Ints, by_unit, sorted_unique
 from ganeti_htools.model.state import State
 from ganeti_htools.model.wording import shorten_names
 
@@ -108,8 +107,8 @@ def candidates(now: Regrouping) -> tuple[list[int], list[tuple[int, str]]]:
     free memory comes first, then disk, then CPUs; of similar groups the one that copies least.
     """
     state = now.state
-    free, vacant = room.free(state), _vacant(state)
-    taken, data, others = room.used(state, room.amounts(state)), dict[int, int](), list[tuple[int, str]]()
+    free, vacant = free_amounts(state), _vacant(state)
+    taken, data, others = used_amounts(state, amounts(state)), dict[int, int](), list[tuple[int, str]]()
     for group in sorted(now.rules.groups):
         rows = _rows(state, group)
         if not len(rows):
@@ -117,7 +116,7 @@ def candidates(now: Regrouping) -> tuple[list[int], list[tuple[int, str]]]:
         left = free[:, [each for each in now.group_targets.neighbours(group) if each not in vacant]]
         if not left.size:
             others.append((group, "there is no other group with instances that it can give its own to"))
-        elif (why := room.lacking(state, taken[:, group], left.sum(axis=1))) is not None:
+        elif (why := too_small(state, taken[:, group], left.sum(axis=1))) is not None:
             others.append((group, why))
         else:
             data[group] = sum(copied_on_leaving(now.state, index) for index in rows.tolist())
@@ -216,11 +215,15 @@ def _lacks_reserve(now: Regrouping, index: int, group: int, spare: int) -> bool:
 
 def _in_order(now: Regrouping, targets: Mapping[int, Sequence[int]], first: Sequence[int]) -> list[int]:
     """Return instances in the order of their moves: those with the fewest targets first, then the largest."""
-    needs, free = room.amounts(now.state), room.free(now.state)
+    needs, free = amounts(now.state), free_amounts(now.state)
 
     def key(index: int) -> tuple[float, ...]:
         there = targets[index]
-        return len(there), -room.share(needs[:, index], free[:, there].sum(axis=1, keepdims=True))[0], index
+        return (
+            len(there),
+            -largest_share(needs[:, index], free[:, there].sum(axis=1, keepdims=True))[0],
+            index,
+        )
 
     return [*first, *sorted(targets.keys() - set(first), key=key)]
 
@@ -236,11 +239,11 @@ def _moved(
 
     Returns the first instance without a place (None if all have one), and the cluster.
     """
-    needs, free, vacant = room.amounts(now.state), room.free(now.state), _vacant(now.state)
+    needs, free, vacant = amounts(now.state), free_amounts(now.state), _vacant(now.state)
     after, last = now, {group: (now.last_resort(group), group in vacant) for group in now.rules.groups}
     for moved, index in enumerate(order):
         report(moved, len(order))
-        shares = room.share(needs[:, index], free).tolist()
+        shares = largest_share(needs[:, index], free).tolist()
 
         def rank(group: int, shares: Sequence[float] = shares) -> tuple[float, ...]:
             return *last[group], shares[group], -group
@@ -255,3 +258,47 @@ def _moved(
         else:
             return index, after
     return None, after
+
+
+def amounts(state: State) -> Ints:
+    """Return each instance's use of all its nodes together (amounts by instances)."""
+    values = state.figures.values
+    nodes = np.where(state.snode == NOWHERE, 1, 2)
+    return np.array([values["record_mem"], *(state.disk.T * nodes), values["vcpus"]])
+
+
+def used_amounts(state: State, needs: Ints) -> Ints:
+    """Sum the needs of the instances of each group (amounts by groups)."""
+    found = np.zeros((len(needs), len(state.cluster.groups)), np.int64)
+    np.add.at(found.T, state.group[state.pnode], needs.T)
+    return found
+
+
+def free_amounts(state: State) -> Floats:
+    """Sum the free amounts of each group's online nodes (amounts by groups); unlimited CPUs are infinite."""
+    columns, found = state.columns, []
+    cpus = np.where(columns.vcpu_ratio >= 0, columns.t_cpu * columns.vcpu_ratio - columns.u_cpu, np.inf)
+    for figure in (columns.unallocated, *by_unit(columns, "f_dsk"), cpus):
+        left = np.where(columns.offline, 0, np.maximum(figure, 0))
+        sums = np.zeros(len(state.cluster.groups))
+        np.add.at(sums, state.group, left)
+        found.append(sums)
+    return np.array(found)
+
+
+def largest_share(need: Ints, left: Floats) -> Floats:
+    """Return the largest share of a free amount that a need takes, by group; infinite if nothing is free."""
+    wanted = need > 0
+    shares = np.full((np.count_nonzero(wanted) + 1, left.shape[1]), np.inf)
+    np.divide(need[wanted, np.newaxis], left[wanted], out=shares[1:], where=left[wanted] > 0)
+    shares[0] = 0
+    return np.asarray(shares.max(axis=0))
+
+
+def too_small(state: State, need: Ints, left: Floats) -> str | None:
+    """Return the first amount that is too small, in words; None if every amount suffices."""
+    disks = [f"MiB on {unit}" if state.units.reported else "MiB of disk" for unit in state.units.local]
+    for name, wanted, there in zip(("MiB of memory", *disks, "virtual CPUs"), need, left, strict=True):
+        if wanted > there:
+            return f"it uses {wanted} {name}, the groups that it can give instances to have {there:.0f} free"
+    return None

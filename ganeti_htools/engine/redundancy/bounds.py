@@ -13,19 +13,18 @@ import numpy as np
 from ganeti_htools.engine.redundancy.demand import (
     ClassLoad,
     DisplacedDemand,
+    FailoverLoad,
     class_loads,
     displaced_demand,
     spindles_of,
 )
-from ganeti_htools.engine.redundancy.failover_load import FailoverLoad
-from ganeti_htools.engine.redundancy.fatal_losses import fatal_losses
 from ganeti_htools.engine.redundancy.packing_bounds import (
     TargetRoom,
     surely_anywhere,
     surely_found,
     surely_missing,
 )
-from ganeti_htools.engine.redundancy.rule import DRBD, bound, bound_to_nodes
+from ganeti_htools.engine.redundancy.rule import DRBD, bound, bound_to_nodes, fatal_losses
 from ganeti_htools.engine.rules import placement_rules
 from ganeti_htools.engine.rules.class_limits import refuses
 from ganeti_htools.engine.rules.resources import DISK, MEMORY, SPINDLES, check_hard

@@ -428,7 +428,7 @@ def _optimised(
     state: State, scope: Bools, movable: Bools, options: HbalOptions, price: float, progress: Progress
 ) -> "tuple[RatedPlan, RatedPlan]":
     """Find the greedy plan, and the best plan in the given time."""
-    from ganeti_htools.engine.balancing.optimise import optimise  # seldom needed
+    from ganeti_htools.engine.balancing.front import optimise  # seldom needed
 
     patience = _patience(options, FEW, progress)
     return optimise(state, scope, options.balancing, _priced(options, price), movable, patience)

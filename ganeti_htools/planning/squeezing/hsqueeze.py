@@ -10,11 +10,11 @@ import numpy as np
 
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.moving.named_moves import named
-from ganeti_htools.engine.squeezing import recheck, squeeze
+from ganeti_htools.engine.squeezing import squeeze
 from ganeti_htools.engine.squeezing.power_group import with_power
 from ganeti_htools.engine.squeezing.power_plan import Action, AllowedMoves, Phase, PowerPlan, Wishes
-from ganeti_htools.engine.squeezing.recheck import NamedPhase
 from ganeti_htools.engine.squeezing.reserve import room_on_all
+from ganeti_htools.engine.squeezing.squeeze import NamedPhase
 from ganeti_htools.execution.jobs import Jobsets
 from ganeti_htools.execution.review import Check, Review, Say
 from ganeti_htools.model.cluster import Cluster
@@ -258,7 +258,7 @@ class SqueezePlan(ToolPlan[SqueezeOptions]):
         minimum, target = (kept_free(state, factor, options.allowed) for factor in options.factors)
         promised = minimum if self.power.enough and (up or not down) else None
         movable = view.movable(state, options.view, sets=True)
-        return recheck.obstacle(state, left, promised, target, movable, _moves_soon(rest))
+        return squeeze.obstacle(state, left, promised, target, movable, _moves_soon(rest))
 
     def replan(self, state: State, rest: Jobsets, _made: int, progress: Progress) -> "SqueezePlan":
         """Plan anew. Raises HtoolsError if nodes that have been powered up would be powered up again."""

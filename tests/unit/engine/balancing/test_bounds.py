@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.balancing.bounds import bounds_of
 from ganeti_htools.engine.balancing.scoring import relocations
+from ganeti_htools.engine.balancing.step_search import bounds_of
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand

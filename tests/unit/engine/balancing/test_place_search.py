@@ -11,7 +11,7 @@ from ganeti_htools.engine.balancing.annealing import Annealing
 from ganeti_htools.engine.balancing.balance import candidates, score_of
 from ganeti_htools.engine.balancing.place_exchanges import PlaceExchanges
 from ganeti_htools.engine.balancing.place_moves import PlaceMoves
-from ganeti_htools.engine.balancing.place_search import FEWEST, RATINGS, wander
+from ganeti_htools.engine.balancing.place_plans import FEWEST, RATINGS, wander
 from ganeti_htools.engine.balancing.scoring import SearchSpace
 from ganeti_htools.engine.balancing.tabu_search import TabuSearch
 from ganeti_htools.engine.balancing.visits import Visit, Visits

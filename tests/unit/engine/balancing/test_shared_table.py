@@ -5,7 +5,7 @@ import pytest
 
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.balancing.shared_instances import shared_instances
-from ganeti_htools.engine.balancing.shared_table import SharedTable
+from ganeti_htools.engine.balancing.shared_storage import SharedTable
 from ganeti_htools.engine.rules import node_rules, settling
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.relocate import move

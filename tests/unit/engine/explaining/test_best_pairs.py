@@ -5,7 +5,7 @@ import numpy as np
 from ganeti_htools.engine.allocation.candidate_pairs import CandidatePairs
 from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.reporter import Reporter
-from ganeti_htools.engine.explaining import best_pairs
+from ganeti_htools.engine.explaining import explanation
 from ganeti_htools.engine.explaining.places import ExplainedPlace
 from ganeti_htools.engine.redundancy.checks import Check
 from ganeti_htools.engine.rules import choice
@@ -48,7 +48,7 @@ class PlaceCollector(Reporter):
     scores: Floats
 
     def judged_pairs(self, pairs: CandidatePairs) -> None:
-        self.places, self.scores = list(best_pairs.for_new(pairs, BASE)), pairs.scores.copy()
+        self.places, self.scores = list(explanation.for_new(pairs, BASE)), pairs.scores.copy()
 
 
 def explained_pairs(redundancy: Check | None) -> PlaceCollector:
@@ -75,6 +75,6 @@ def test_a_primary_that_is_never_redundant() -> None:
 def test_pairs_instead_of_both_nodes() -> None:
     targets = np.array([2, 3, 4])
     trial, _ = move_pairs(STATE, STATE.instance(0), targets, EVERYONE)
-    found = list(best_pairs.for_exchange(trial, targets, BASE))
+    found = list(explanation.for_exchange(trial, targets, BASE))
     assert [(place.pnode, place.snode) for place in found] == [(2, NOWHERE), (3, 4), (4, 3)]
     assert [bool(place.why) for place in found] == [True, False, False]

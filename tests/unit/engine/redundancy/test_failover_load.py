@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ganeti_htools.engine.redundancy.failover_load import FailoverLoad
+from ganeti_htools.engine.redundancy.demand import FailoverLoad
 
 SIZE = 4
 nodes = st.integers(0, SIZE - 1)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.balancing.balance import stepwise
-from ganeti_htools.engine.squeezing.better_sets import better_set
+from ganeti_htools.engine.squeezing.power_down import better_set
 from ganeti_htools.engine.squeezing.power_group import TO_THE_END, PowerGroup, power_group, with_power
 from ganeti_htools.engine.squeezing.power_plan import PowerPlan, Wishes
 from ganeti_htools.model.cluster import Cluster, Instance

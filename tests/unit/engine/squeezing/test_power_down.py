@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ganeti_htools.engine.squeezing.better_sets import ascending
+from ganeti_htools.engine.squeezing.power_down import ascending
 
 
 @given(costs=st.lists(st.integers(0, 9), max_size=7), size=st.integers(0, 8))
