@@ -46,14 +46,28 @@ LONG = "--htoolsd-timeout=100"  # half of which no test takes
 
 @contextmanager
 def asked(
-    path: Path, *arguments: object, clients: int = 1, fallback: str = "/bin/false"
+    path: Path,
+    *arguments: object,
+    clients: int = 1,
+    program: Path = EXECUTABLE,
+    fallback: str = "/bin/false",
 ) -> Iterator[list[Finished]]:
     """Run the executable meanwhile; what became of it is there afterwards."""
+
+    def decide() -> Finished:
+        return executable(path, *arguments, program=program, fallback=fallback)
+
     finished: list[Finished] = []
     with ThreadPoolExecutor(clients) as threads:
-        results = [threads.submit(executable, path, *arguments, fallback=fallback) for _ in range(clients)]
+        results = [threads.submit(decide) for _ in range(clients)]
         yield finished
         finished += [result.result() for result in results]
+
+
+def noticing(directory: Path) -> Path:
+    """An executable that leaves a file ``away-PID`` when it has found no daemon."""
+    pause = "time.sleep(PAUSE"
+    return altered_executable(directory, pause, f'open(f"{directory}/away-{{os.getpid()}}", "w"); {pause}')
 
 
 def assert_by_daemon(finished: Finished, request: Path) -> None:
@@ -63,8 +77,9 @@ def assert_by_daemon(finished: Finished, request: Path) -> None:
 def test_executable_waits_for_a_killed_daemon_to_return(tmp_path: Path, request_path: Path) -> None:
     with running(tmp_path / "daemon") as daemon:
         pass
-    with asked(daemon.socket, request_path, LONG, clients=3) as finished:
-        time.sleep(0.2)
+    asking = noticing(tmp_path)
+    with asked(daemon.socket, request_path, LONG, clients=3, program=asking) as finished:
+        wait_until(lambda: len(list(tmp_path.glob("away-*"))) == 3)
         with running(tmp_path / "daemon") as daemon:
             wait_until(lambda: daemon.status()["decisions"]["served"] == 3)
     for answer in finished:
@@ -76,8 +91,8 @@ def test_executable_waits_for_a_stopped_daemon_to_return(tmp_path: Path, request
         daemon.signal()
         assert daemon.wait() == 0
     assert not daemon.socket.exists()
-    with asked(daemon.socket, request_path, LONG) as finished:
-        time.sleep(0.2)
+    with asked(daemon.socket, request_path, LONG, program=noticing(tmp_path)) as finished:
+        wait_until(lambda: list(tmp_path.glob("away-*")))
         with running(tmp_path / "daemon") as daemon:
             wait_until(lambda: daemon.status()["decisions"]["served"] == 1)
     assert_by_daemon(finished[0], request_path)
@@ -252,8 +267,9 @@ def test_executable_without_a_slot_keeps_asking(tmp_path: Path, request_path: Pa
     with running(tmp_path / "daemon") as daemon:
         pass
     set_last_sign(daemon.socket, 60)
-    with all_slots_taken(daemon.socket), asked(daemon.socket, request_path, LONG) as finished:
-        time.sleep(0.2)
+    asking = noticing(tmp_path)
+    with all_slots_taken(daemon.socket), asked(daemon.socket, request_path, LONG, program=asking) as finished:
+        wait_until(lambda: list(tmp_path.glob("away-*")))
         with running(tmp_path / "daemon") as daemon:
             wait_until(lambda: daemon.status()["decisions"]["served"] == 1)
     assert_by_daemon(finished[0], request_path)

@@ -2,9 +2,9 @@
 
 import random
 import re
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -32,7 +32,8 @@ CLUSTERS = {
 }
 
 
-Main = Callable[[Sequence[str]], int]
+def name_of(tool: ModuleType) -> str:
+    return tool.__name__.rpartition(".")[2]
 
 
 @pytest.mark.parametrize("shape", [*CLUSTERS.values(), Shape(nodes=4, instances=20, forthcoming=0.3)])
@@ -50,19 +51,19 @@ def test_files(oracle: Oracle, tmp_path: Path, shape: Shape) -> None:
 
 @pytest.mark.parametrize("shape", CLUSTERS)
 @pytest.mark.parametrize(
-    ("main", "options"),
+    ("tool", "options"),
     [
-        (hinfo.main, ["-v", "-p", "--print-instances"]),
-        (hcheck.main, ["-v"]),
-        (hcheck.main, ["--machine-readable"]),
-        (hroller.main, ["-f"]),
-        (hspace.main, ["--machine-readable", "-l", "2"]),
-        (hsqueeze.main, ["--minimal-resources=0", "--target-resources=0"]),
-        (hbal.main, ["-C", "-G", "group1", "-l", "3", "-q"]),
+        (hinfo, ["-v", "-p", "--print-instances"]),
+        (hcheck, ["-v"]),
+        (hcheck, ["--machine-readable"]),
+        (hroller, ["-f"]),
+        (hspace, ["--machine-readable", "-l", "2"]),
+        (hsqueeze, ["--minimal-resources=0", "--target-resources=0"]),
+        (hbal, ["-C", "-G", "group1", "-l", "3", "-q"]),
     ],
 )
-def test_tools(oracle: Oracle, tmp_path: Path, main: Main, options: list[str], shape: str) -> None:
-    name, socket = main.__module__.rpartition(".")[2], tmp_path / "socket"
+def test_tools(oracle: Oracle, tmp_path: Path, tool: ModuleType, options: list[str], shape: str) -> None:
+    name, socket = name_of(tool), tmp_path / "socket"
     if name == "hsqueeze" and shape == "varied":
         pytest.skip("nodes that are offline count as without room, but for ours")
     argv = [f"-L{socket}", *options]
@@ -70,7 +71,7 @@ def test_tools(oracle: Oracle, tmp_path: Path, main: Main, options: list[str], s
         debian = theirs(oracle, name, argv)
         requests = asked.copy()
         asked.clear()
-        result = ours(main, argv)
+        result = ours(tool.main, argv)
     *usual, networks = asked
     assert networks["args"][0] == "network"
     assert [as_usual(request) for request in usual] == requests
@@ -85,12 +86,11 @@ def test_the_simulator_s_cluster(oracle: Oracle, tmp_path: Path, seed: int) -> N
         pytest.skip("no node is online, so none is master")
     with simulator(tmp_path, made) as ganeti:
         luxi = f"-L{ganeti.socket}"
-        for main, options in (
-            (hinfo.main, ["-v", "-p", "--print-instances"]),
-            (hbal.main, ["-C", "-p", "-q", "-l", "2", "-G", made.groups[0].name]),
+        for tool, options in (
+            (hinfo, ["-v", "-p", "--print-instances"]),
+            (hbal, ["-C", "-p", "-q", "-l", "2", "-G", made.groups[0].name]),
         ):
-            name = main.__module__.rpartition(".")[2]
-            assert ours(main, [luxi, *options]) == theirs(oracle, name, [luxi, *options])
+            assert ours(tool.main, [luxi, *options]) == theirs(oracle, name_of(tool), [luxi, *options])
         for directory in (tmp_path / "ours", tmp_path / "theirs"):
             directory.mkdir()
         mine = ours(hscan.main, [luxi, "-d", str(tmp_path / "ours")])

@@ -154,7 +154,9 @@ def test_planning_ends_when_progress_raises() -> None:
 def test_optimised_plan_is_described_with_the_greedy_one() -> None:
     heeded: list[str] = []
     cluster = with_master(3, Shape(nodes=6, instances=30, templates=MOVABLE))
+    greedy = hbal.HBAL.propose(cluster, OPTIONS, ignore)
     found = hbal.HBAL.propose(cluster, replace(OPTIONS, optimise=0.1), heeded.append)
+    assert found.found["greedy"] == greedy.found["steps"]
     assert len(heeded) > len(found.found["steps"])
 
 

@@ -16,6 +16,7 @@ from ganeti_htools.simulator.connections import Faults, serve_client
 from ganeti_htools.simulator.jobs import JobBehaviour, Jobs
 from ganeti_htools.simulator.luxid import Luxid
 from ganeti_htools.simulator.world import World
+from htoolsd.config.settings import Settings
 from htoolsd.sync.sync import Sync
 from tests.support.settings import settings
 from tests.support.worlds import world
@@ -101,10 +102,12 @@ async def ganeti(
 
 
 @asynccontextmanager
-async def following(ganeti: MemoryGaneti, configuration: float = 5, live: float = 300) -> AsyncIterator[Sync]:
-    """Run a synchronisation within the block."""
-    intervals = settings(config_seconds=configuration, live_seconds=live)
-    sync = Sync("/luxi", ganeti.is_master, intervals, ganeti.connect)
+async def following(
+    ganeti: MemoryGaneti, configuration: float = 5, live: float = 300, known: Settings | None = None
+) -> AsyncIterator[Sync]:
+    """Run a synchronisation within the block, by the settings ``known`` if there are any."""
+    known = known or settings(config_seconds=configuration, live_seconds=live)
+    sync = Sync("/luxi", ganeti.is_master, known, ganeti.connect)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(sync.run)
         yield sync

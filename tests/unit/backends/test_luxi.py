@@ -105,6 +105,8 @@ def marked(expected: Cluster, described: Cluster) -> Cluster:
 def test_disks_have_spindles_where_they_say_so() -> None:
     data = instance_with({"disk.sizes": [10, 20], "disk.spindles": [3, None]})
     assert luxi.parse(data).instances[0].disks == (Disk(10, 3), Disk(20, None))
+    data = instance_with({"disk.sizes": [10, 20], "disk.spindles": [3]})  # fields of unequal length
+    assert luxi.parse(data).instances[0].disks == (Disk(10, 3),)
 
 
 # As a running Ganeti 3.0 gave them.

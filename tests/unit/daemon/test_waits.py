@@ -173,7 +173,7 @@ async def count_of_the_capacity(silence: Silence) -> None:
 
 async def page(silence: Silence) -> None:
     history = History(str(silence.directory / "history"), settings())
-    with pytest.raises(HtoolsError, match="was not drawn"):
+    with pytest.raises(HtoolsError, match="it takes longer than 25 s"):
         await ReportPage(silence, history, Cluster, lambda: "").html()
 
 

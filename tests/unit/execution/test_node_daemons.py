@@ -6,6 +6,9 @@ import pytest
 import trio
 
 from ganeti_htools.execution import node_daemons
+from ganeti_htools.luxi.client import LuxiClient
+from ganeti_htools.luxi.queries import QueryRow
+from ganeti_htools.model.errors import DataError
 
 
 async def test_daemon_answers_if_it_accepts_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,3 +36,17 @@ async def test_port_is_ganetis_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trio, "open_tcp_stream", refuse)
     assert not await node_daemons.answers("192.0.2.1")
     assert asked == [("192.0.2.1", 1811)]
+
+
+async def test_names_the_nodes_whose_daemons_are_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    addresses = {"one": {"pip": "192.0.2.1"}, "two": {"pip": "192.0.2.2"}, "three": {}}
+
+    async def query(*_query: object) -> list[QueryRow]:
+        return [QueryRow({"name": name, **address}, {}) for name, address in addresses.items()]
+
+    async def answers(address: str) -> bool:
+        return address == "192.0.2.1"
+
+    monkeypatch.setattr("ganeti_htools.luxi.queries.query", query)
+    with pytest.raises(DataError, match=r"^the node daemon does not answer on two$"):
+        await node_daemons.expect(LuxiClient("/nowhere"), addresses, answers)

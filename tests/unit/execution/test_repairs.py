@@ -1,5 +1,6 @@
 """Rounds of repairs on the simulated Ganeti."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -9,9 +10,9 @@ from trio.testing import MockClock
 from ganeti_htools.engine.repair.records import RepairType
 from ganeti_htools.engine.repair.states import Condition, initial_state
 from ganeti_htools.execution.repairs import Repairs
-from ganeti_htools.luxi import opcodes
+from ganeti_htools.luxi import job_queries, opcodes
 from ganeti_htools.luxi.client import LuxiClient
-from ganeti_htools.luxi.opcodes import Signature
+from ganeti_htools.luxi.opcodes import Opcode, Signature
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.simulator.world import World, with_role
 from tests.support.simulated import Simulated, simulated
@@ -29,6 +30,15 @@ def broken(*tags: str) -> World:
     return found.with_instance(replace(instance, tags=tuple(f"{PREFIX}{tag}" for tag in tags)))
 
 
+SIGNATURE = Signature("harep", "a test", "repairs", "beef")
+NOW = 2_000 * 10**9
+
+
+async def submit(client: LuxiClient, work: Sequence[Opcode]) -> None:
+    """Submit a job like a run that is cut off then."""
+    await job_queries.submit(client, [SIGNATURE.sign(work, "1", NOW)])
+
+
 class Round:
     """One round, and what it says."""
 
@@ -36,8 +46,8 @@ class Round:
         self.master, self.said = master, list[str]()
         self.repairs = Repairs(
             client,
-            Signature("harep", "a test", "repairs", "beef"),
-            lambda: 2_000 * 10**9,
+            SIGNATURE,
+            lambda: NOW,
             lambda *lines: self.said.extend(lines),
             self._away,
             dry_run,
@@ -85,7 +95,7 @@ async def test_a_repair_from_its_job_to_its_outcome(autojump_clock: MockClock) -
 async def test_failed_and_unknown_jobs_are_failures(jobs: str, autojump_clock: MockClock) -> None:
     async with simulated(broken(f"pending:failover:id:1:{jobs}")) as (master, client):
         if jobs.startswith("1"):
-            await Round(master, client).repairs._submit([opcodes.reinstall("mirrored")])
+            await submit(client, [opcodes.reinstall("mirrored")])
             await trio.sleep(5)
             assert master.states() == ["error"]
         assert await Round(master, client).follow() is Condition.FAILED
@@ -95,7 +105,7 @@ async def test_failed_and_unknown_jobs_are_failures(jobs: str, autojump_clock: M
 
 async def test_a_pending_repair_without_jobs_has_ended(autojump_clock: MockClock) -> None:
     async with simulated(broken("pending:failover:id:1:")) as (master, client):
-        await Round(master, client).repairs._submit([opcodes.delay(1000)])
+        await submit(client, [opcodes.delay(1000)])
         assert await Round(master, client).follow() is Condition.HEALTHY
         assert Round(master, client).tags() == ["result:failover:id:2000:success:"]
 
@@ -104,7 +114,7 @@ async def test_the_job_of_a_run_that_was_cut_off_is_recorded_and_not_repeated(
     autojump_clock: MockClock,
 ) -> None:
     async with simulated(broken()) as (master, client):
-        await Round(master, client).repairs._submit(WORK)
+        await submit(client, WORK)
         assert await Round(master, client).begin() is Condition.PENDING
         (tag,) = Round(master, client).tags()
         assert tag.endswith(":2000:1")

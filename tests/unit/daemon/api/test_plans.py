@@ -2,7 +2,7 @@
 
 import re
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -28,12 +28,22 @@ from tests.support.worlds import delay, migrate
 
 
 @asynccontextmanager
-async def known(tmp_path: Path) -> AsyncIterator[PlanMethods]:
-    """The methods of a daemon that knows the cluster."""
+async def planning(
+    tmp_path: Path, may_act: Callable[[], bool] = lambda: True
+) -> AsyncIterator[tuple[PlanMethods, Plans]]:
+    """The methods of a daemon that knows the cluster, and its plans."""
     caller.set(Credentials(pid=1, uid=2, gid=3))
     async with ganeti() as luxid, following(luxid) as sync:
         await trio.sleep(2)
-        yield PlanMethods(Plans(str(tmp_path), sync), sync, settings(), none_again)
+        plans = Plans(str(tmp_path), sync)
+        yield PlanMethods(plans, sync, settings(), none_again, may_act), plans
+
+
+@asynccontextmanager
+async def known(tmp_path: Path) -> AsyncIterator[PlanMethods]:
+    """The methods of a daemon that knows the cluster."""
+    async with planning(tmp_path) as (methods, _):
+        yield methods
 
 
 async def made(methods: PlanMethods) -> Any:
@@ -49,9 +59,9 @@ async def test_makes_and_records_a_plan(autojump_clock: MockClock, tmp_path: Pat
         assert [each["id"] for each in listed] == [plan["id"]]
 
 
-def listed(methods: PlanMethods) -> list[tuple[int, int | None]]:
+def listed(plans: Plans) -> list[tuple[int, int | None]]:
     """Return the users whose plans are being made or wait, each with the user ahead."""
-    told = methods._plans.turn.status()
+    told = plans.turn.status()
     return [(each["by"]["uid"], each["behind"] and each["behind"]["by"]["uid"]) for each in told]
 
 
@@ -64,8 +74,7 @@ async def test_plans_of_who_may_act_are_made_first(tmp_path: Path, monkeypatch: 
         return tool.plan(*given)
 
     monkeypatch.setitem(TOOLS, "hbal", replace(tool, plan=plan_later))
-    async with known(tmp_path) as methods:
-        methods._may_act = lambda: caller.get().uid < 10
+    async with planning(tmp_path, lambda: caller.get().uid < 10) as (methods, plans):
 
         async def plan(uid: int) -> None:
             caller.set(Credentials(pid=1, uid=uid, gid=3))
@@ -82,20 +91,20 @@ async def test_plans_of_who_may_act_are_made_first(tmp_path: Path, monkeypatch: 
             for each in (partial(plan, 20), leave, partial(plan, 21), partial(plan, 1), partial(plan, 2)):
                 nursery.start_soon(each)
                 await trio.testing.wait_all_tasks_blocked()
-            assert listed(methods) == [(20, None), (1, 20), (2, 1), (30, 2), (21, 30)]
+            assert listed(plans) == [(20, None), (1, 20), (2, 1), (30, 2), (21, 30)]
             leaving.cancel()
             await trio.testing.wait_all_tasks_blocked()
-            assert listed(methods) == [(20, None), (1, 20), (2, 1), (21, 2)]
+            assert listed(plans) == [(20, None), (1, 20), (2, 1), (21, 2)]
             gate.set()
         assert order == [20, 1, 2, 21]
-        assert listed(methods) == []
+        assert listed(plans) == []
 
 
 async def test_stop_ends_plans_that_are_made_or_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gate, refusals = threading.Event(), list[Refusal]()
     tool: Any = TOOLS["hbal"]
     monkeypatch.setitem(TOOLS, "hbal", replace(tool, plan=lambda *_: gate.wait()))
-    async with known(tmp_path) as methods:
+    async with planning(tmp_path) as (methods, plans):
 
         async def refused() -> None:
             with pytest.raises(RefusalError) as found:
@@ -106,7 +115,7 @@ async def test_stop_ends_plans_that_are_made_or_wait(tmp_path: Path, monkeypatch
             nursery.start_soon(refused)
             nursery.start_soon(refused)
             await trio.testing.wait_all_tasks_blocked()
-            methods._plans.turn.stop()
+            plans.turn.stop()
         await refused()
         gate.set()
     assert refusals == [Refusal.STOPPING] * 3
@@ -234,8 +243,9 @@ async def test_resumes_interrupted_plans_only(autojump_clock: MockClock, tmp_pat
 async def test_resumes_with_the_options_of_the_interrupted_plan(
     autojump_clock: MockClock, tmp_path: Path, facts: dict[str, Any], why: str | None
 ) -> None:
-    async with known(tmp_path) as methods:
-        old = methods._plan_of((await made(methods))["id"])
+    async with planning(tmp_path) as (methods, plans):
+        await made(methods)
+        (old,) = plans.all
         old.state = PlanState.INTERRUPTED
         old.facts |= facts
         if why is not None:
@@ -246,6 +256,7 @@ async def test_resumes_with_the_options_of_the_interrupted_plan(
         new: Any = await methods.resume({"plan": old.id}, None)
         assert (new["continues"], new["options"], new["state"]) == (old.id, old.facts["options"], "planned")
         again: Any = await methods.resume({"plan": old.id}, None)  # nobody has executed the first one
-        methods._plan_of(again["id"]).state = PlanState.DONE
+        (continued,) = (plan for plan in plans.all if plan.id == again["id"])
+        continued.state = PlanState.DONE
         with pytest.raises(RefusalError, match=f"was continued by plan {again['id']}"):
             await methods.resume({"plan": old.id}, None)

@@ -2,11 +2,13 @@
 
 import pickle
 import signal
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from ganeti_htools.backends import text
 from ganeti_htools.model.cluster import Cluster
@@ -66,16 +68,27 @@ def free(count: CapacityCount) -> dict[str, int | None]:
     return {group["name"]: group["free_instances"] for group in count.status()["groups"]}
 
 
-def test_figures_of_unreached_groups_stay() -> None:
-    count = CapacityCount(lambda: None)
-    count._complete = True
-    count._take(b'["a", "free_instances", 7]\n["b", "free_instances", 8]\n')
-    count._complete = False
-    count._take(b'["a", "free_instances", 6]\n')
-    assert free(count) == {"a": 6, "b": 8}
-    count._complete = True
-    count._take(b'["a", "free_instances", 5]\n')
-    assert free(count) == {"a": 5}
+async def test_figures_of_unreached_groups_stay(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = [
+        (0, b'["a", "free_instances", 7]\n["b", "free_instances", 8]\n'),
+        (1, b'["a", "free_instances", 6]\n'),
+        (0, b'["a", "free_instances", 5]\n'),
+    ]
+
+    async def answer(*_command: object, **_options: object) -> subprocess.CompletedProcess[bytes]:
+        status, output = answers.pop(0)
+        return subprocess.CompletedProcess([], status, output, b"")
+
+    monkeypatch.setattr(trio, "run_process", answer)
+    clusters: list[Cluster | None] = []
+    async with counting(clusters) as count:
+        for figures in ({"a": 7, "b": 8}, {"a": 6, "b": 8}, {"a": 5}):
+            clusters.append(sample("idle.data"))
+            await count.request()
+            await trio.sleep(1)
+            assert free(count) == figures
 
 
 @pytest.mark.parametrize(
@@ -87,7 +100,7 @@ async def test_failure_is_reported(
 ) -> None:
     monkeypatch.setattr(helper, "encode", lambda _cluster: encoded or pickle.dumps())  # type: ignore[call-arg]
     async with counting([sample("idle.data")]) as count:
-        count._wanted.set()
+        await count.request()
         await ended(count)
         assert error in count.status()["error"]
         assert not count.status()["complete"]
@@ -97,7 +110,7 @@ async def test_failure_is_reported(
 async def test_count_that_was_given_up_is_reported(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
     monkeypatch.setattr(capacity, limit, 0.001)
     async with counting([sample("idle.data")]) as count:
-        count._wanted.set()
+        await count.request()
         await ended(count)
         assert count.status()["error"].startswith("given up after 0.001 s")
         assert not count.status()["complete"]

@@ -59,11 +59,18 @@ def test_line_that_was_begun_is_finished_before_any_other(pipe: Pipe) -> None:
     assert lines[-1] == b"last"
 
 
-def test_reports_a_client_that_no_longer_reads(pipe: Pipe) -> None:
+def test_a_closed_pipe_loses_lines(pipe: Pipe) -> None:
     outlet = NonBlockingLog(pipe[1])
     os.close(pipe[0])
     outlet.write(b"one\n")
     outlet.write(b"two\n")
+    read, write = os.pipe()
+    os.dup2(write, pipe[1])
+    outlet.write(b"last\n")
+    told, last = os.read(read, 1 << 20).splitlines()
+    assert (json.loads(told)["lines"], last) == (2, b"last")
+    os.close(read)
+    os.close(write)
 
 
 def logged(pipe: Pipe, say: Callable[[], None]) -> list[bytes]:

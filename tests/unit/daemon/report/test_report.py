@@ -1,5 +1,6 @@
 """The page: drawn once for all who ask, and kept for a while; so are failures."""
 
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -68,3 +69,14 @@ async def test_process_draws_the_cluster(tmp_path: Path) -> None:
     found = await page(tmp_path, ReportPage, Cluster()).html()
     assert "Cluster &lt;name&gt;" in found
     assert time.strftime("%Y-%m-%d", time.localtime(before)) in found
+
+
+async def test_last_words_of_a_process_that_fails_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_command: object, **_options: object) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.CompletedProcess([], 1, b"", b"Traceback\nValueError: no room\n")
+
+    monkeypatch.setattr(trio, "run_process", fail)
+    with pytest.raises(HtoolsError, match=r"^the report was not drawn: ValueError: no room$"):
+        await page(tmp_path, ReportPage, Cluster()).html()

@@ -14,6 +14,7 @@ from ganeti_htools.model.cluster import Disk
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.simulator.world import World, lose_node
+from htoolsd.config.settings import Settings
 from htoolsd.sync import storage_polls
 from htoolsd.sync.sync import Sync
 from tests.support.configuration import config_data
@@ -29,10 +30,17 @@ NEVER: dict[str, Any] = {"storage": "never", "pool": ()}
 UNITS, DISKS = "OP_NODE_QUERY_STORAGE", "OP_INSTANCE_QUERY_DATA"
 
 
+def polling(given: dict[str, Any]) -> Settings:
+    """Return settings that a test may change."""
+    return settings(config_seconds=20.0, **given)
+
+
 @asynccontextmanager
-async def following(luxid: MemoryGaneti, given: dict[str, Any], file: Path | str = "") -> AsyncIterator[Sync]:
+async def following(
+    luxid: MemoryGaneti, given: dict[str, Any] | Settings, file: Path | str = ""
+) -> AsyncIterator[Sync]:
     """Run a synchronisation within the block."""
-    known = settings(config_seconds=20.0, **given)
+    known = given if isinstance(given, Settings) else polling(given)
     sync = Sync("/luxi", luxid.is_master, known, luxid.connect, configuration_file=str(file))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(sync.run)
@@ -274,24 +282,26 @@ async def test_silent_node_keeps_its_single_figure(autojump_clock: MockClock) ->
 
 
 async def test_mode_never_forgets_the_reports(autojump_clock: MockClock) -> None:
-    async with ganeti(world()) as luxid, following(luxid, ALWAYS) as sync:
+    known = polling(ALWAYS)
+    async with ganeti(world()) as luxid, following(luxid, known) as sync:
         await trio.sleep(60)
-        change(sync.storage._settings, **NEVER)
+        change(known, **NEVER)
         await trio.sleep(2000)
         assert asked(luxid) == [DISKS, UNITS]
         assert units(sync) == {"one": None, "two": None, "three": None}
-        change(sync.storage._settings, **ALWAYS)
+        change(known, **ALWAYS)
         await trio.sleep(60)
         assert units(sync) == truth(luxid)
 
 
 async def test_pools_need_no_jobs(autojump_clock: MockClock) -> None:
     pools = (Pool(DesiredUnit(StorageType.RADOS, "fast"), 500),)
-    async with ganeti(world()) as luxid, following(luxid, {"pool": pools}) as sync:
+    known = polling({"pool": pools})
+    async with ganeti(world()) as luxid, following(luxid, known) as sync:
         await trio.sleep(60)
         assert sync.model.cluster is not None
         assert (sync.model.cluster.pools, sync.model.generations["storage"]) == (pools, 1)
-        change(sync.storage._settings, **NEVER)
+        change(known, **NEVER)
         await trio.sleep(60)
         assert sync.model.cluster.pools == ()
         assert asked(luxid) == []
@@ -316,13 +326,14 @@ async def test_disks_are_known_with_configured_pools(autojump_clock: MockClock, 
     file = tmp_path / "config.data"
     write(file, world())
     fast = {"pool": (Pool(DesiredUnit(StorageType.RADOS, "fast"), 500),)}
-    async with ganeti(world()) as luxid, following(luxid, fast, file) as sync:
+    known = polling(fast)
+    async with ganeti(world()) as luxid, following(luxid, known, file) as sync:
         await trio.sleep(60)
         assert sync.model.cluster is not None
         rows = {row.name: row.disks for row in luxid.jobs.world.cluster.instances}
         assert {row.name: row.disks for row in sync.model.cluster.instances} == rows
         assert set(units(sync).values()) == {None}
-        change(sync.storage._settings, **NEVER)
+        change(known, **NEVER)
         await trio.sleep(60)
         assert sync.model.cluster.pools == ()
         assert all(disk.unit is None for row in sync.model.cluster.instances for disk in row.disks)
@@ -334,11 +345,12 @@ async def test_polls_begin_when_a_pool_is_configured(autojump_clock: MockClock, 
     shared, rados = (
         Pool(DesiredUnit(kind, "/mnt"), 500) for kind in (StorageType.SHARED_FILE, StorageType.RADOS)
     )
-    async with ganeti(single()) as luxid, following(luxid, NEEDED, tmp_path / "config.data") as sync:
-        change(sync.storage._settings, **NEEDED, pool=(rados,))  # of which no node can be asked
+    known = polling(NEEDED)
+    async with ganeti(single()) as luxid, following(luxid, known, tmp_path / "config.data") as sync:
+        change(known, **NEEDED, pool=(rados,))  # of which no node can be asked
         await trio.sleep(1000)
         assert (asked(luxid), sync.status()["storage"]["needed"]) == ([], False)
-        change(sync.storage._settings, **NEEDED, pool=(shared,))
+        change(known, **NEEDED, pool=(shared,))
         await trio.sleep(60)
         assert (asked(luxid), sync.status()["storage"]["needed"]) == ([UNITS], True)
 

@@ -12,7 +12,7 @@ from ganeti_htools.simulator.logical_units import carry_out
 from ganeti_htools.simulator.world import lose_node, restore_node, with_role
 from htoolsd.sync.sync import RETRY, NotSyncedError
 from tests.support.memory_ganeti import described, following, ganeti, truth
-from tests.support.settings import change
+from tests.support.settings import change, settings
 from tests.support.worlds import delay, migrate, node, opcode, replace_disks, world
 
 
@@ -355,9 +355,10 @@ async def test_jobs_of_another_master_are_noticed(autojump_clock: MockClock) -> 
 
 
 async def test_changed_intervals_count_at_once(autojump_clock: MockClock) -> None:
-    async with ganeti() as luxid, following(luxid, configuration=1000) as sync:
+    known = settings(config_seconds=1000.0)
+    async with ganeti() as luxid, following(luxid, known=known):
         await trio.sleep(100)
         before = len(luxid.times("node"))
-        change(sync._settings, config_seconds=5.0)
+        change(known, config_seconds=5.0)
         await trio.sleep(12)
         assert len(luxid.times("node")) == before + 2
