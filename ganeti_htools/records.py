@@ -202,10 +202,12 @@ def to_text(record: Any, to_json: Callable[[Any], Any] = lambda value: value._as
 def refuse_newer(newest: int) -> Reader:
     """Return the reader of the version of a file. It raises HtoolsError for a newer version."""
 
+    known = Annotated[int, Valid(f"at most {newest}", lambda value: value >= 0)]
+
     def read(where: str, value: Any) -> Any:
         if type(value) is int and value > newest:
             raise HtoolsError("written by a newer htoolsd; upgrade this one")
-        return JSON.read(int, where, value)
+        return JSON.read(known, where, value)
 
     return read
 

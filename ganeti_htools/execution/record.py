@@ -14,9 +14,8 @@ from ganeti_htools.execution.run import Ending, Run, Task
 from ganeti_htools.execution.wording import going_on
 from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.opcodes import Signature
-from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.moves import TITLES, NamedMove, as_carried_out
-from ganeti_htools.records import Valid, choice
+from ganeti_htools.records import JSON, Valid, choice, refuse_newer
 
 INTERRUPTED = "interrupted"  # instead of an ending
 
@@ -40,16 +39,10 @@ def versioned(document: Mapping[str, Any]) -> dict[str, Any]:
 def upgraded(stored: Any) -> dict[str, Any]:
     """Return a document from disk in the newest form, without its version.
 
-    Raises ValueError; HtoolsError for a form that only a newer program knows.
+    Raises DataError; HtoolsError for a form that only a newer program knows.
     """
-    if not isinstance(stored, dict):
-        raise ValueError("expected an object")
-    document: dict[str, Any] = {key: value for key, value in stored.items() if key != "version"}
-    version = stored.get("version", 0)
-    if type(version) is int and version > VERSION:
-        raise HtoolsError("written by a newer htoolsd; upgrade this one")
-    if type(version) is not int or version < 0:
-        raise ValueError(f"version: expected at most {VERSION}, got {version!r:.20}")
+    document: dict[str, Any] = JSON.read(dict[str, Any], "", stored)
+    version = refuse_newer(VERSION)("version", document.pop("version", 0))
     for number in range(version, VERSION):
         document = _UPGRADES[number](document)
     return document

@@ -1,10 +1,9 @@
 """Checks of the keys of the configuration file, besides those that the reader of records has."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from ganeti_htools.model.errors import DataError
-from ganeti_htools.records import CONDITIONS, Reader, RecordReader, Valid
+from ganeti_htools.records import CONDITIONS, Reader, RecordError, RecordReader, Valid
 
 FIXED = object()  # a note: a change of the key needs a restart of the daemon
 
@@ -24,14 +23,13 @@ FILE = RecordReader(
 )
 
 
-class ConfigError(DataError):
-    """Errors of a configuration, a line each. The text has the first, ``valid`` the right values."""
+class ConfigError(RecordError):
+    """Errors of a configuration."""
 
-    def __init__(self, lines: Sequence[str], valid: Mapping[str, Any]) -> None:
-        more = f"; errors in all: {len(lines)} (--check-config lists them)" if len(lines) > 1 else ""
-        super().__init__(lines[0] + more)
-        self.lines = lines
-        self.valid = valid
+    def __str__(self) -> str:
+        count = len(self.lines)
+        more = f"; errors in all: {count} (--check-config lists them)" if count > 1 else ""
+        return self.lines[0] + more
 
 
 def checked(check: Callable[[str], object]) -> Reader:

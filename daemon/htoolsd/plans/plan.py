@@ -270,7 +270,7 @@ def plan_from_json(text: bytes) -> Plan:
             **{key: document[key] for key in _STANDING},
         )
         plan.text()  # fails now rather than in an answer
-    except (DataError, ValueError, TypeError, AttributeError, RecursionError) as error:
+    except (DataError, ValueError, TypeError) as error:
         raise DataError(f"not the record of a plan: {error}") from None
     return plan
 

@@ -15,7 +15,7 @@ from ganeti_htools.execution.record import (
 )
 from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.luxi.job_queries import JobStatus
-from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.records import JSON
 from tests.unit.execution.test_execute import BACK, MIRRORED, SHARED, new
 
@@ -56,7 +56,7 @@ def test_version_0_is_upgraded() -> None:
 
 @pytest.mark.parametrize("version", [-1, True, "1", None, 1.0, [1]])
 def test_unknown_version_is_refused(version: object) -> None:
-    with pytest.raises(ValueError, match=f"version: expected at most {VERSION}"):
+    with pytest.raises(DataError, match=f"version: expected at most {VERSION}"):
         upgraded({"version": version, "execution": {}})
 
 
@@ -67,5 +67,5 @@ def test_newer_version_is_refused() -> None:
 
 @pytest.mark.parametrize("document", [[], None, 7, "text"])
 def test_value_that_is_no_object_is_refused(document: object) -> None:
-    with pytest.raises(ValueError, match="expected an object"):
+    with pytest.raises(DataError, match="expected an object"):
         upgraded(document)
