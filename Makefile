@@ -61,11 +61,12 @@ $(VENV)/.developer: $(VENV)/.installed
 	@.ci/venv .venv-lowest --constraint constraints-lowest.txt --editable '.[test]'
 	@touch $@
 
-# The tests run even if the linters fail.
-LINT_AND = $(MAKE) --no-print-directory lint; linted=$$?;
+# The linters keep one processor busy, so the tests run meanwhile, and to their end even if the linters fail.
+LINT_BESIDE = $(MAKE) --no-print-directory lint & linting=$$!;
+LINTED = tested=$$?; wait $$linting || { echo "make lint fails: see above" >&2; exit 1; }; exit $$tested
 
 test: $(VENV)/.developer
-	@$(LINT_AND) $(BIN)/python $(PYTEST) && exit $$linted
+	@$(LINT_BESIDE) $(BIN)/python $(PYTEST); $(LINTED)
 
 # The floor is just below the present coverage. Programs that tests start count as well, but those of tests that
 # measuring disturbs: they may write no files, or count their processes.
@@ -78,7 +79,7 @@ coverage: lint
 	@$(BIN)/coverage report --format=total --fail-under=96
 
 check: $(VENV)/.developer
-	@$(LINT_AND) $(BIN)/python $(PYTEST) -m "not long and not searching" tests/unit tests/transcripts && exit $$linted
+	@$(LINT_BESIDE) $(BIN)/python $(PYTEST) -m "not long and not searching" tests/unit tests/transcripts; $(LINTED)
 
 lint: $(VENV)/.developer
 	$(BIN)/ruff check --quiet

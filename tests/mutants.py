@@ -3,8 +3,8 @@
     python -m tests.mutants --count 40 ganeti_htools/engine/moving daemon/htoolsd/sync
 
 An error is another operator, condition, constant or deadline. The tests are those of the package in
-``tests/unit``, and those of ``tests/property`` that import the changed module. They run in a copy of the
-tree. The same count, seed and package give the same errors.
+``tests/unit``, those of ``tests/property`` that import the changed module, and the transcripts of the tools.
+They run in a copy of the tree. The same count, seed and package give the same errors.
 """
 
 import ast
@@ -99,7 +99,7 @@ def mutants(path: Path) -> Iterator[Mutant]:
 
 
 def tests_of(path: Path) -> list[str]:
-    """Return the tests of a module: its own, those of its package, and property tests that import it."""
+    """Return the tests of a module: its own, transcripts, those of its package, and searches."""
     parts = path.parts[1:-1] if path.parts[0] == "ganeti_htools" else ("daemon", *path.parts[2:-1])
     folder = Path("tests/unit", *parts)
     own = folder / f"test_{path.name}"
@@ -111,7 +111,8 @@ def tests_of(path: Path) -> list[str]:
         for each in sorted((ROOT / "tests/property").glob("test_*.py"))
         if any(words in each.read_text() for words in imports)
     ]
-    return [str(each) for each in (own, folder, *searches) if (ROOT / each).exists()]
+    transcripts = [Path("tests/transcripts")] if path.parts[0] == "ganeti_htools" else []
+    return [str(each) for each in (own, *transcripts, folder, *searches) if (ROOT / each).exists()]
 
 
 def passes(copy: Path, tests: list[str]) -> bool:
