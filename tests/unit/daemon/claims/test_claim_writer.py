@@ -5,9 +5,10 @@ The clock stands still, so only what a test delays is late.
 
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -108,9 +109,19 @@ class Daemon:
         outcome = await self.writer.record(told, "job", self.writer.basis(), -inf if last else inf)
         return outcome.note if outcome.until is None else "again"
 
+    async def taken(self, mib: int, uuid: str = A, name: str = MEMORY) -> None:
+        """Have another client claim an amount of a provider instead of what it had."""
+        await self.worker.do(
+            lambda ledger: ledger.claim(Consumer("x", "x", "claim"), {uuid: {name: mib}}, {})
+        )
+
+    async def used(self) -> int:
+        """Return the used memory of the first node."""
+        return (await self.worker.do(lambda ledger: standing(ledger, A))).used[MEMORY]
+
     async def memory(self) -> dict[str, int]:
         """Return the promised memory by instance."""
-        contents = await self.worker.do(lambda ledger: ledger.snapshot())
+        contents = await self.worker.do(Ledger.snapshot)
         return {
             contents.consumers[uuid].name: each[MEMORY]
             for uuid, held in contents.allocations.items()
@@ -136,11 +147,6 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "ledger"
 
 
-async def round_of(here: Daemon) -> None:
-    """Return when missing entries have been written."""
-    await here.writer.wait_for_round()
-
-
 async def test_decision_is_written_to_the_ledger(path: Path, mock_clock: MockClock) -> None:
     async with daemon(path) as here:
         assert await here.decided(promise("new"), promise("two", "b")) == ""
@@ -148,20 +154,16 @@ async def test_decision_is_written_to_the_ledger(path: Path, mock_clock: MockClo
         assert await here.decided(promise("new", "b")) == ""
         assert await here.memory() == {"c/new": 1000, "c/two": 1000}
         assert await here.decided(about=["new"]) == ""  # it was refused
-        await round_of(here)
+        await here.writer.wait_for_round()
         assert await here.memory() == {"c/two": 1000}
 
 
 async def test_decides_again_when_another_client_was_first(path: Path, mock_clock: MockClock) -> None:
     async with daemon(path) as here:
-
-        def claim(ledger: Ledger) -> None:
-            ledger.claim(Consumer("x", "x", "claim"), {A: {MEMORY: 500}}, {})
-
-        await here.worker.do(claim)
+        await here.taken(500)
         assert await here.decided(promise("new"), last=False) == "again"
         assert await here.decided(promise("new"), last=False) == ""
-        await here.worker.do(claim)
+        await here.taken(500)
         assert await here.decided(promise("new"), last=True) == ""  # too late to decide again, and it fits
         assert await here.memory() == {"c/new": 1000}
 
@@ -170,13 +172,9 @@ async def test_change_of_a_pool_does_not_repeat_a_decision(path: Path, mock_cloc
     async with daemon(path) as here:
         uuid, here.view.cluster = provider_uuid("c/rados/rbd"), replace(here.view.cluster, pools=(RBD,))
         await here.view.reconcile()
-
-        def claim(mib: int) -> Callable[[Ledger], object]:
-            return lambda ledger: ledger.claim(Consumer("x", "x", "claim"), {uuid: {POOL: mib}}, {})
-
-        await here.worker.do(claim(1))
+        await here.taken(1, uuid, POOL)
         assert await here.decided(on_pool("new", 4000), last=False) == ""
-        await here.worker.do(claim(6000))
+        await here.taken(6000, uuid, POOL)
         assert await here.decided(on_pool("two", 4000), last=False) == "again"
 
 
@@ -184,12 +182,11 @@ async def test_refused_claim_is_not_written_while_it_is_decided_again(
     path: Path, mock_clock: MockClock
 ) -> None:
     async with daemon(path) as here:
-        held = Consumer("x", "x", "claim"), {A: {MEMORY: 9500}}
-        await here.worker.do(lambda ledger: ledger.claim(*held, {}))
+        await here.taken(9500)
         reconcile = here.view.reconcile
 
         async def slowly() -> None:
-            await round_of(here)
+            await here.writer.wait_for_round()
             await reconcile()
 
         here.view.reconcile = slowly  # type: ignore[method-assign]
@@ -212,18 +209,16 @@ async def test_claims_that_end_while_a_decision_is_repeated_stay_ended(
             await reconcile()
 
         here.view.reconcile = cancel  # type: ignore[method-assign]
-        await here.worker.do(
-            lambda ledger: ledger.claim(Consumer("x", "x", "claim"), {A: {MEMORY: 9500}}, {})
-        )
+        await here.taken(9500)
         assert await here.decided(promise("new"), last=False) == "again"
         assert here.claims.promises() == ()
 
 
-async def test_decides_again_when_capacity_was_taken(path: Path, mock_clock: MockClock) -> None:
+@pytest.mark.parametrize("last", [False, True])
+async def test_decides_again_when_capacity_was_taken(path: Path, mock_clock: MockClock, last: bool) -> None:
     async with daemon(path) as here:
-        held = Consumer("x", "x", "claim"), {A: {MEMORY: 9500}}
-        await here.worker.do(lambda ledger: ledger.claim(*held, {}))
-        assert await here.decided(promise("new"), last=False) == "again"
+        await here.taken(9500)
+        assert await here.decided(promise("new"), last=last) == "again"
         assert "500 of 10000 free" in await here.decided(promise("new"), last=False)
 
 
@@ -232,12 +227,12 @@ async def test_decides_again_when_the_ledger_still_counts_a_claim_that_has_ended
 ) -> None:
     async with daemon(path) as here:
         change(here.settings, claim_wait_seconds=2.0)
-        await round_of(here)
+        await here.writer.wait_for_round()
         await here.decided(promise("old", mem=6000))
         here.claims.cancel("old")
         assert await here.decided(promise("new", mem=8000), last=False) == "again"
         assert await here.decided(promise("new", mem=8000), last=False) == ""
-        await round_of(here)
+        await here.writer.wait_for_round()
         assert await here.memory() == {"c/new": 8000}
 
 
@@ -253,28 +248,17 @@ async def test_decides_again_when_ganeti_has_removed_an_instance(path: Path, moc
         assert await here.decided(promise("new", mem=8000), last=False) == ""
 
 
-async def test_late_decision_does_not_exceed_what_others_have_taken(
-    path: Path, mock_clock: MockClock
-) -> None:
-    async with daemon(path) as here:
-        held = Consumer("x", "x", "claim"), {A: {MEMORY: 9500}}
-        await here.worker.do(lambda ledger: ledger.claim(*held, {}))
-        assert await here.decided(promise("new"), last=True) == "again"
-
-
 async def test_ended_claim_counts_until_the_ledger_follows_ganeti(path: Path, mock_clock: MockClock) -> None:
     async with daemon(path) as here:
-        await round_of(here)
+        await here.writer.wait_for_round()
         await here.decided(promise("new"), promise("failed"))
         for name in ("new", "failed"):
             here.claims.cancel(name)
-        await round_of(here)
-        usage = await here.worker.do(lambda ledger: standing(ledger, A).used)
-        assert (usage[MEMORY], await here.memory()) == (2000, {})
+        await here.writer.wait_for_round()
+        assert (await here.used(), await here.memory()) == (2000, {})
         here.view.cluster = here.view.of(promise("new").row)
         await here.view.reconcile()
-        usage = await here.worker.do(lambda ledger: standing(ledger, A).used)
-        assert usage[MEMORY] == 1000
+        assert await here.used() == 1000
 
 
 async def test_claim_beyond_the_capacity_is_written_and_marked(path: Path, mock_clock: MockClock) -> None:
@@ -282,7 +266,7 @@ async def test_claim_beyond_the_capacity_is_written_and_marked(path: Path, mock_
         large = promise("new", mem=20_000)
         told = "; exceeds the capacity in the ledger: c/a: MEMORY_MB: 20000 requested, 10000 of 10000 free"
         assert await here.decided(large, last=False) == told
-        await round_of(here)
+        await here.writer.wait_for_round()
         (kept,) = await here.worker.do(lambda ledger: [each for each in ledger.consumers() if each.promised])
         assert kept.beyond
 
@@ -309,7 +293,7 @@ async def test_decision_does_not_wait_for_a_slow_ledger(path: Path, mock_clock: 
         assert told == ["; decided without the ledger: no answer within 50 ms"]
         assert here.claims.promises() == (promise("new"),)
         gate.set()
-        await round_of(here)
+        await here.writer.wait_for_round()
         assert await here.memory() == {"c/new": 1000}
         gate.clear()
         nursery.start_soon(here.worker.do, lambda _ledger: gate.wait(30))
@@ -319,7 +303,7 @@ async def test_decision_does_not_wait_for_a_slow_ledger(path: Path, mock_clock: 
         mock_clock.jump(0.05)
         await trio.testing.wait_all_tasks_blocked(0.01)  # until the decision has given up
         gate.set()
-        await round_of(here)
+        await here.writer.wait_for_round()
         assert await here.memory() == {}
 
 
@@ -344,7 +328,7 @@ async def test_claims_wait_for_the_first_reconciliation(path: Path, mock_clock: 
         here.view.pending = False  # nothing is known of a cluster: memory has to do
         assert await here.decided(promise("new")) == ""
         await here.view.reconcile()
-        await round_of(here)
+        await here.writer.wait_for_round()
         assert await here.memory() == {"c/new": 1000}
 
 
@@ -352,7 +336,7 @@ async def test_note_names_the_error_of_the_ledger(tmp_path: Path, mock_clock: Mo
     here = Daemon(tmp_path)  # a directory
     async with trio.open_nursery() as nursery:
         nursery.start_soon(here.writer.run)
-        await round_of(here)
+        await here.writer.wait_for_round()
         note = await here.decided(promise("new"))
         assert note == f"; decided without the ledger: {tmp_path}: Is a directory"
         nursery.cancel_scope.cancel()
@@ -364,8 +348,8 @@ async def test_defect_is_logged_once_and_rounds_go_on(
     monkeypatch.setattr(Ledger, "consumers", None)
     with structlog.testing.capture_logs() as log:
         async with daemon(path) as here:
-            await round_of(here)
-            await round_of(here)
+            await here.writer.wait_for_round()
+            await here.writer.wait_for_round()
             told = "; decided without the ledger: TypeError: 'NoneType' object is not callable"
             assert await here.decided(promise("new")) == told
     assert [line["event"] for line in log] == ["claims not written to the ledger"]
@@ -377,17 +361,16 @@ async def test_created_instance_is_claimed_where_it_is(path: Path, mock_clock: M
         down = replace(instance("new", DiskTemplate.PLAIN, "b"), status=Status.DOWN)
         here.view.cluster = here.view.of(down)
         await here.view.reconcile()
-        await round_of(here)
-        contents = await here.worker.do(lambda ledger: ledger.snapshot())
-        held = contents.allocations[consumer_uuid("c/new")]
+        await here.writer.wait_for_round()
+        held = (await here.worker.do(Ledger.snapshot)).allocations[consumer_uuid("c/new")]
         assert (set(held), held[B][MEMORY]) == ({B}, 1000)
         here.claims.cancel("new")
         looks = here.view.looks
-        await round_of(here)
+        await here.writer.wait_for_round()
         assert here.view.looks > looks
         await here.view.reconcile()
-        contents = await here.worker.do(lambda ledger: ledger.snapshot())
-        assert MEMORY not in contents.allocations[consumer_uuid("c/new")][B]
+        held = (await here.worker.do(Ledger.snapshot)).allocations[consumer_uuid("c/new")]
+        assert MEMORY not in held[B]
 
 
 async def test_claims_are_restored_by_the_next_daemon(path: Path, mock_clock: MockClock) -> None:
@@ -395,14 +378,14 @@ async def test_claims_are_restored_by_the_next_daemon(path: Path, mock_clock: Mo
         await here.decided(promise("new"), promise("two", "b"))
         mock_clock.jump(100)
         here.claims.check(PendingWork(trio.current_time(), JOB | {2: [JOB[1][0] | {"instance_name": "two"}]}))
-        await round_of(here)
+        await here.writer.wait_for_round()
     async with daemon(path) as there:
-        await round_of(there)
+        await there.writer.wait_for_round()
         assert set(there.claims.promises()) == {promise("new"), promise("two", "b")}
         assert there.claims.living["new"].job_seen
         mock_clock.jump(1)
         there.claims.check(PendingWork(trio.current_time(), JOB))
-        await round_of(there)
+        await there.writer.wait_for_round()
         assert await there.memory() == {"c/new": 1000}
 
 
@@ -415,30 +398,31 @@ async def test_own_claim_that_has_ended_is_not_restored_once_the_cluster_is_know
         assert await here.memory() == {"c/new": 1000}
         assert here.claims.cancel("new")
         here.leads = True
-        await round_of(here)
+        await here.writer.wait_for_round()
         assert here.claims.promises() == ()
 
 
 async def test_claims_go_with_the_master_role(path: Path, mock_clock: MockClock) -> None:
     async with daemon(path) as here, daemon(path) as there:
         there.leads = False
-        await round_of(there)
+        await there.writer.wait_for_round()
         await here.decided(promise("new"))
         assert there.claims.promises() == ()
         here.leads, there.leads = False, True
-        await round_of(here)
-        await round_of(there)
+        await here.writer.wait_for_round()
+        await there.writer.wait_for_round()
         assert (here.claims.promises(), there.claims.promises()) == ((), (promise("new"),))
-        await round_of(here)
+        await here.writer.wait_for_round()
         assert await there.memory() == {"c/new": 1000}
 
 
 async def test_unreadable_claim_is_released(path: Path, mock_clock: MockClock) -> None:
     async with daemon(path) as here:
-        consumer = Consumer("u", "c/new", "instance", promised="nonsense")
-        await here.worker.do(lambda ledger: ledger.claim(consumer, {A: {MEMORY: 1}}, {}))
-        foreign = Consumer("v", "other/new", "instance", promised="nonsense")
-        await here.worker.do(lambda ledger: ledger.claim(foreign, {A: {MEMORY: 1}}, {}))
+        for name in ("c/new", "other/new"):
+            unreadable = Consumer(name, name, "instance", promised="nonsense")
+            await here.worker.do(
+                partial(Ledger.claim, consumer=unreadable, allocations={A: {MEMORY: 1}}, generations={})
+            )
     async with daemon(path) as there:
-        await round_of(there)
+        await there.writer.wait_for_round()
         assert await there.memory() == {"other/new": 1}
