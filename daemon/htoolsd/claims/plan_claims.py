@@ -5,7 +5,8 @@ plan runs any more, or a few seconds after the next daemon has read its plans.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 
 import structlog
 import trio
@@ -13,12 +14,13 @@ import trio
 from ganeti_htools.deciding.promises import Promise
 from ganeti_htools.execution.jobs import Job
 from ganeti_htools.model.cluster import Cluster, Instance
+from ganeti_htools.model.moves import NamedMove
 from htoolsd.claims.claims import Claims
-from htoolsd.follow.desired_state import SyncedState
+from htoolsd.follow.desired_state import DesiredState, SyncedState
 from htoolsd.follow.diff import of_known_classes
 from htoolsd.follow.reconciler import Reconciler
 from htoolsd.follow.reserved import claims_on_nodes
-from htoolsd.follow.resources import Stations, instance_use, move_needs
+from htoolsd.follow.resources import instance_use, largest_use
 from htoolsd.store.records import (
     Allocations,
     ConflictError,
@@ -143,15 +145,24 @@ class PlanClaims:
             _log_error(ended[0].name, error)
 
 
-def move_stations(jobs: Sequence[Job]) -> Iterator[tuple[str, Stations]]:
-    """Yield each instance that a job moves, with its primary and secondary nodes after each operation."""
-    for step in (job.step for job in jobs if job.step is not None):
-        primary, secondary = (*step.was, None)[:2]
-        stations = []
-        for operation, node in step.parts:
+def move_needs(moves: Iterable[NamedMove], desired: DesiredState) -> defaultdict[str, Counter[str]]:
+    """Return what moves need of providers beyond the present use, after any of their operations.
+
+    The moves may run at the same time. Instances that are not in the cluster need nothing.
+    """
+    needs = defaultdict[str, Counter[str]](Counter)
+    for move in moves:
+        if (instance := desired.instances.get(move.instance)) is None:
+            continue
+        uses = []
+        primary, secondary = (*move.was, None)[:2]
+        for operation, node in move.parts:
             primary, secondary = operation.nodes(primary, secondary, node)
-            stations.append((primary, secondary))
-        yield step.instance, stations
+            row = replace(instance.row, pnode=primary, snode=secondary)
+            uses.append(instance_use(row, desired.resources))
+        for provider, amounts in largest_use(uses).items():
+            needs[provider] += amounts - Counter(instance.entry.allocations.get(provider, {}))
+    return needs
 
 
 def _consumer(plan: str, cluster: str) -> Consumer:
@@ -161,14 +172,11 @@ def _consumer(plan: str, cluster: str) -> Consumer:
 
 def _job_needs(jobs: Sequence[Job], synced: SyncedState) -> Allocations:
     """Return what jobs need of resources that have inventories, with the room that they make."""
-    rows = {row.name: row for row in synced.desired.cluster.instances}
-    classes = {uuid: each.keys() for uuid, each in synced.snapshot.inventories.items()}
-    resources = synced.desired.resources
-    needs = dict(move_needs(move_stations(jobs), rows, resources))
+    needs = move_needs((job.step for job in jobs if job.step is not None), synced.desired)
     for row in {job.room.name: job.room for job in jobs if job.room is not None}.values():
-        for uuid, amounts in instance_use(row, resources).items():
-            needs[uuid] = Counter(needs.get(uuid, {})) + Counter(amounts)
-    return of_known_classes(needs, classes)
+        for uuid, amounts in instance_use(row, synced.desired.resources).items():
+            needs[uuid].update(amounts)
+    return of_known_classes(needs, synced.snapshot.inventories)
 
 
 def _log_error(plan: str, error: LedgerError) -> None:

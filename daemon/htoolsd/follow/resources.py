@@ -4,7 +4,7 @@ Each node is a resource provider, and so is each storage pool. Pure functions.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
@@ -19,9 +19,6 @@ from ganeti_htools.model.storage import TYPE_OF, DesiredUnit
 from ganeti_htools.model.units import Units, unit_on
 from ganeti_htools.model.units_in_use import pools_of_tags, units_in_use
 from htoolsd.store.records import Allocations, Consumer, LedgerEntry, Provider, full_name, provider_uuid
-
-# Pairs of primary and secondary node, in the order in which an instance moves to them.
-Stations = Sequence[tuple[str, str | None]]
 
 
 class DesiredProvider(NamedTuple):
@@ -184,23 +181,6 @@ def pools_used(row: Instance, resources: ClusterResources) -> Mapping[DesiredUni
     """Return what an instance uses (MiB) of pools."""
     pools = resources.units.pool_needs(row) if TYPE_OF[row.template].pool else {}
     return {pool: mib for pool, mib in pools.items() if mib > 0}
-
-
-def move_needs(
-    moves: Iterable[tuple[str, Stations]], rows: Mapping[str, Instance], resources: ClusterResources
-) -> Allocations:
-    """Return what instances (by name) need of providers beyond their present use, at any station of their
-    moves.
-
-    The moves may run at the same time. Instances without a row need nothing.
-    """
-    found = defaultdict[str, Counter[str]](Counter)
-    for row, stations in ((rows[name], stations) for name, stations in moves if name in rows):
-        used = instance_use(row, resources)
-        uses = (instance_use(replace(row, pnode=pnode, snode=snode), resources) for pnode, snode in stations)
-        for provider, amounts in largest_use(uses).items():
-            found[provider] += amounts - Counter(used.get(provider, {}))
-    return {provider: dict(amounts) for provider, amounts in found.items() if amounts}
 
 
 def largest_use(uses: Iterable[Allocations]) -> dict[str, Counter[str]]:

@@ -6,16 +6,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 from trio.testing import MockClock
 
 from ganeti_htools.deciding.promises import Promise
 from ganeti_htools.execution.jobs import Job
+from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.moves import MoveKind, NamedMove
 from ganeti_htools.model.types import DiskTemplate
 from htoolsd.api.plans import PlanMethods
 from htoolsd.claims.claim import new_claim
 from htoolsd.claims.claims import Claims
-from htoolsd.claims.plan_claims import PlanClaims
+from htoolsd.claims.plan_claims import PlanClaims, move_needs
+from htoolsd.follow.desired_state import desired_state
 from htoolsd.follow.reconciler import Reconciler
 from htoolsd.plans.plan import Plan, PlanState
 from htoolsd.plans.plans import Plans
@@ -24,6 +28,7 @@ from htoolsd.store.ledger import Ledger
 from htoolsd.store.records import Allocations, Consumer, consumer_uuid, provider_uuid
 from htoolsd.store.worker import LedgerWorker
 from htoolsd.sync.sync import Sync
+from tests.support import by_hand
 from tests.support.ledgers import standing
 from tests.support.memory_ganeti import MemoryGaneti, following, ganeti
 from tests.support.policies import none_again
@@ -111,6 +116,24 @@ async def daemon(directory: Path, luxid: MemoryGaneti) -> AsyncIterator[Daemon]:
             yield Daemon(luxid, sync, worker, reconciler, claims, plans)
             nursery.cancel_scope.cancel()
         await close(worker)
+
+
+DISK = {"CUSTOM_DISK_MIB_LVM_VG": 1024, "CUSTOM_SPINDLES": 1}
+RUNS = {"MEMORY_MB": 1000, "VCPU": 1}
+
+
+def web(number: int, **facts: Any) -> Instance:
+    return by_hand.instance(f"web{number}", DiskTemplate.DRBD, "node1", "node2", **facts)
+
+
+def needs(kind: MoveKind, *rows: Instance) -> dict[str, Any]:
+    """Return what moves of a kind need, by node; node3 is new to the instances."""
+    nodes = ("node1", "node2", "node3")
+    desired = desired_state(by_hand.cluster(dict.fromkeys(nodes, 10_000), rows), "c1")
+    was = ("node1", "node2")
+    moves = (NamedMove.of(row.name, kind, "node3", was, kind.nodes(*was, "node3")) for row in rows)
+    names = {provider_uuid(f"c1/{node}"): node for node in nodes}
+    return {names[uuid]: dict(amounts) for uuid, amounts in move_needs(moves, desired).items() if amounts}
 
 
 async def test_plan_claims_until_its_jobs_have_ended(autojump_clock: MockClock, tmp_path: Path) -> None:
@@ -261,3 +284,24 @@ async def test_promise_counts_before_it_is_in_the_ledger(tmp_path: Path) -> None
         claims.restore(new_claim(promise, trio.current_time(), 600.0, "job"))
         plans = PlanClaims(sync, worker, Reconciler(sync, worker, settings()), claims, claims.promise)
         assert plans.claims_on_nodes() == {"one": {"new"}, "two": {"new"}}
+
+
+MOVES = [
+    (MoveKind.FAILOVER, {"node2": RUNS}),
+    (MoveKind.REPLACE_SECONDARY, {"node3": DISK}),
+    (MoveKind.REPLACE_PRIMARY, {"node2": RUNS, "node3": DISK | RUNS}),
+]
+
+
+@pytest.mark.parametrize(("kind", "needed"), MOVES)
+def test_move_needs_what_any_of_its_operations_needs(kind: MoveKind, needed: dict[str, Any]) -> None:
+    assert needs(kind, web(1)) == needed
+
+
+def test_needs_of_several_moves_are_added() -> None:
+    assert needs(MoveKind.FAILOVER, web(1), web(2, mem=500)) == {"node2": {"MEMORY_MB": 1500, "VCPU": 2}}
+
+
+def test_unknown_instance_needs_nothing() -> None:
+    move = NamedMove.of("web1", MoveKind.FAILOVER, None, ("node1", "node2"), ("node2", "node1"))
+    assert move_needs([move], desired_state(by_hand.cluster({"node1": 10_000}, []), "c1")) == {}

@@ -1,4 +1,4 @@
-"""Resources of a cluster: what nodes and pools provide, what instances use, what moves need."""
+"""Resources of a cluster: what nodes and pools provide, what instances use."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,10 +14,8 @@ from htoolsd.follow.desired_state import desired_state
 from htoolsd.follow.resources import (
     CountingRules,
     DesiredProvider,
-    Stations,
     cluster_resources,
     instance_use,
-    move_needs,
 )
 from htoolsd.store.records import Amounts, provider_uuid
 from tests.support import by_hand
@@ -235,44 +233,3 @@ def test_disks_of_pools_count_on_the_pool() -> None:
 
 def test_diskless_offline_instance_uses_nothing() -> None:
     assert used(by_hand.instance("web1", DiskTemplate.DISKLESS, "node1", status=Status.OFFLINE)) == {}
-
-
-NODES = ("node1", "node2", "node3")
-DISK = {"CUSTOM_DISK_MIB_LVM_VG": 1024, "CUSTOM_SPINDLES": 1}
-RUNS = {"MEMORY_MB": 1000, "VCPU": 1}
-
-
-def needs(*moves: tuple[Instance, Stations]) -> dict[str, Any]:
-    """Return what moves need, by node."""
-    rows = {row.name: row for row, _ in moves}
-    places = cluster_resources(by_hand.cluster(dict.fromkeys(NODES, 10_000), list(rows.values())), "c1")
-    names = {provider_uuid(f"c1/{node}"): node for node in NODES}
-    found = move_needs([(row.name, stations) for row, stations in moves], rows, places)
-    return {names[uuid]: dict(amounts) for uuid, amounts in found.items()}
-
-
-def web(number: int, **facts: Any) -> Instance:
-    return by_hand.instance(f"web{number}", DiskTemplate.DRBD, "node1", "node2", **facts)
-
-
-def test_failover_needs_memory_and_cpus_of_the_secondary() -> None:
-    assert needs((web(1), [("node2", "node1")])) == {"node2": RUNS}
-
-
-def test_new_secondary_needs_disks() -> None:
-    assert needs((web(1), [("node1", "node3")])) == {"node3": DISK}
-
-
-def test_intermediate_station_needs_memory_of_the_secondary() -> None:
-    stations = [("node2", "node1"), ("node2", "node3"), ("node3", "node2")]
-    assert needs((web(1), stations)) == {"node2": RUNS, "node3": DISK | RUNS}
-
-
-def test_needs_of_several_moves_are_added() -> None:
-    found = needs((web(1), [("node2", "node1")]), (web(2, mem=500), [("node2", "node1")]))
-    assert found == {"node2": {"MEMORY_MB": 1500, "VCPU": 2}}
-
-
-def test_unknown_instance_needs_nothing() -> None:
-    places = cluster_resources(by_hand.cluster(dict.fromkeys(NODES, 10_000), []), "c1")
-    assert move_needs([("web1", [("node2", "node1")])], {}, places) == {}
