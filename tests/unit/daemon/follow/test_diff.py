@@ -58,8 +58,12 @@ def used(ledger: Ledger, name: str) -> dict[str, Mapping[str, int]]:
     return {names[uuid]: amounts for uuid, amounts in found.items()}
 
 
-def inventory(ledger: Ledger, provider: str, name: str) -> Inventory | None:
-    return standing(ledger, provider_uuid(provider)).inventories.get(name)
+def inventory(ledger: Ledger, provider: str, name: str) -> Inventory:
+    return inventories(ledger, provider)[name]
+
+
+def inventories(ledger: Ledger, provider: str) -> Mapping[str, Inventory]:
+    return standing(ledger, provider_uuid(provider)).inventories
 
 
 def administer(ledger: Ledger, provider: str, name: str, **figures: Any) -> None:
@@ -103,14 +107,6 @@ class TestChanges:
         assert diff(again, ledger.snapshot(), synced) == NOTHING
         assert again.consumers[consumer_uuid("c1/web1")] is synced.desired.consumers[consumer_uuid("c1/web1")]
 
-    def test_moved_gone_and_renamed_instances_are_updated(self, ledger: Ledger) -> None:
-        follow(ledger, cluster(web(1), web(2)))
-        follow(ledger, cluster(replace(web(1), pnode="node3"), replace(web(2), name="web3")))
-        assert [*used(ledger, "c1/web1")] == ["c1/node2", "c1/node3"]
-        assert used(ledger, "c1/web2") == {}
-        assert "c1/web2" not in [each.name for each in ledger.consumers()]
-        assert used(ledger, "c1/web3")["c1/node1"]["MEMORY_MB"] == 1000
-
     def test_instance_without_use_is_no_consumer(self, ledger: Ledger) -> None:
         row = by_hand.instance("web1", DiskTemplate.DISKLESS, "node1")
         follow(ledger, cluster(row))
@@ -138,18 +134,12 @@ class TestChanges:
         assert inventory(ledger, "c1/node1", "CUSTOM_DISK_MIB_LVM_VG_SSDVG") == Inventory(5000)
         assert used(ledger, "c1/web1")["c1/node1"]["CUSTOM_DISK_MIB_LVM_VG_SSDVG"] == 1024
         follow(ledger, replace(cluster(row), nodes=(bare, *others)))
-        assert inventory(ledger, "c1/node1", "CUSTOM_DISK_MIB_LVM_VG_SSDVG") is None
+        assert "CUSTOM_DISK_MIB_LVM_VG_SSDVG" not in inventories(ledger, "c1/node1")
         assert "CUSTOM_DISK_MIB_LVM_VG_SSDVG" not in used(ledger, "c1/web1")["c1/node1"]
 
 
 class TestAdministratorsFigures:
     """Totals and ratios are Ganeti's; all other figures stay."""
-
-    def test_administrators_figures_survive_a_new_total(self, ledger: Ledger) -> None:
-        follow(ledger, cluster())
-        administer(ledger, "c1/node1", "MEMORY_MB", reserved=2000, max_unit=4000, step_size=4, min_unit=8)
-        follow(ledger, by_hand.cluster(SIZES | {"node1": 12_000}, []))
-        assert inventory(ledger, "c1/node1", "MEMORY_MB") == Inventory(12_000, 2000, 8, 4000, 4)
 
     def test_totals_and_ratios_return_to_ganetis(self, ledger: Ledger) -> None:
         follow(ledger, cluster())
@@ -252,7 +242,6 @@ class TestTags:
         follow(ledger, self.tagged("CUSTOM_GPU:4:1", "MEMORY_MB:-:100:2"))
         assert inventory(ledger, "c1/node1", "CUSTOM_GPU") == Inventory(4, 1, tagged=True)
         memory = inventory(ledger, "c1/node1", "MEMORY_MB")
-        assert memory is not None
         assert (memory.total, memory.reserved, memory.min_unit) == (int(cluster().nodes[0].t_mem), 100, 2)
 
     def test_tag_wins_over_the_ledger(self, ledger: Ledger) -> None:
@@ -262,13 +251,12 @@ class TestTags:
         follow(ledger, self.tagged("CUSTOM_GPU:4", "VCPU:-:1"))
         assert inventory(ledger, "c1/node1", "CUSTOM_GPU") == Inventory(4, tagged=True)
         cpus = inventory(ledger, "c1/node1", "VCPU")
-        assert cpus is not None
         assert (cpus.reserved, cpus.step_size) == (1, 1)
 
     def test_setting_ends_with_its_tag_although_the_ledger_had_been_away(self, ledger: Ledger) -> None:
         follow(ledger, self.tagged("CUSTOM_GPU:4", "MEMORY_MB:-:100"))
         follow(ledger, cluster())  # nothing is known of an earlier update
-        assert inventory(ledger, "c1/node1", "CUSTOM_GPU") is None
+        assert "CUSTOM_GPU" not in inventories(ledger, "c1/node1")
         assert inventory(ledger, "c1/node1", "MEMORY_MB") == Inventory(int(cluster().nodes[0].t_mem))
 
     def test_setting_that_was_never_in_a_tag_is_kept(self, ledger: Ledger) -> None:
@@ -278,13 +266,11 @@ class TestTags:
         follow(ledger, self.tagged("CUSTOM_X:1"))
         assert inventory(ledger, "c1/node1", "CUSTOM_GPU") == Inventory(2)
         memory = inventory(ledger, "c1/node1", "MEMORY_MB")
-        assert memory is not None
         assert memory.reserved == 100
 
     def test_tag_of_a_node_that_does_not_report_counts(self, ledger: Ledger) -> None:
         synced = follow(ledger, cluster())
         memory = inventory(ledger, "c1/node1", "MEMORY_MB")
-        assert memory is not None
         follow(ledger, self.tagged("CUSTOM_GPU:4", "MEMORY_MB:-:9", t_mem=0.0), synced=synced)
         assert inventory(ledger, "c1/node1", "CUSTOM_GPU") == Inventory(4, tagged=True)
         assert inventory(ledger, "c1/node1", "MEMORY_MB") == replace(memory, reserved=9, tagged=True)
@@ -308,7 +294,7 @@ def test_use_of_a_pool_of_unknown_size_is_recorded(ledger: Ledger) -> None:
     row = replace(row, dsk=500, disks=(Disk(500, unit=SAN),))
     synced = follow(ledger, replace(cluster(), instances=(row,)))
     assert used(ledger, "c1/web1")["c1/ext/san"] == {"CUSTOM_DISK_MIB_POOL": 500}
-    assert inventory(ledger, "c1/ext/san", "CUSTOM_DISK_MIB_POOL") is None
+    assert "CUSTOM_DISK_MIB_POOL" not in inventories(ledger, "c1/ext/san")
     follow(ledger, cluster(), synced=synced)
     assert used(ledger, "c1/web1") == {}
 
@@ -323,8 +309,7 @@ def test_cpus_of_a_node_limit_the_virtual_cpus_of_an_instance_while_that_is_want
         rules = CountingRules(limits_vcpus=limits_vcpus)
         updater.apply(ledger, now, "c1", rules)
         assert updater.apply(ledger, now, "c1", rules).snapshot == ledger.snapshot()
-        found = (inventory(ledger, f"c1/{name}", "VCPU") for name in SIZES)
-        return [each.max_unit for each in found if each is not None]
+        return [inventory(ledger, f"c1/{name}", "VCPU").max_unit for name in SIZES]
 
     assert largest(first, False)[:2] == [2, None]
     assert largest(first, True)[:2] == [2, 64]
