@@ -441,7 +441,8 @@ def least_crowds(state: State, nodes: Ints) -> float:
     Instances of online nodes stay on these ``nodes`` (rows), which all have some number of locations or more.
     """
     located = state.location_tags[nodes]
-    counts = state.settled_tag_counts[:, nodes].sum(axis=1) * located.sum(axis=1).min()
+    settled = (state.tag_counts - state.forthcoming_tag_counts)[:, nodes]
+    counts = settled.sum(axis=1) * located.sum(axis=1).min()
     return WEIGHTS[LOCATION_EXCLUSION] * float(np.maximum(counts - located.any(axis=0).sum(), 0).sum())
 
 

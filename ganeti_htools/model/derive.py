@@ -84,7 +84,7 @@ def derive(
     held = node_reservations(nodes, units)
     figures = tabulate(cluster.instances, known, policies, units)
     placed = hosted_instances(cluster, figures, node_row)
-    tag_rows, tag_counts, settled_tag_counts = exclusion_counts(cluster, requested, placed)
+    tag_rows, tag_counts, forthcoming_tag_counts = exclusion_counts(cluster, requested, placed)
     location_rows, located = location_columns(cluster)
     peers = placed.peers(placed.values["secondary_mem"])
     class_peers = tuple(map(placed.peers, figures.secondary_classes.T))
@@ -134,7 +134,7 @@ def derive(
         class_peers=class_peers,
         tag_rows=tag_rows,
         tag_counts=tag_counts,
-        settled_tag_counts=settled_tag_counts,
+        forthcoming_tag_counts=forthcoming_tag_counts,
         allowed_migrations=allowed_migrations(cluster.tags, nodes),
         location_tags=located,
         location_rows=location_rows,

@@ -61,7 +61,7 @@ class InstanceRules:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PlacementRules:
     """The rules of all instances of a state about their nodes.
 

@@ -115,8 +115,8 @@ class State:
     instances of a node by arrival; a node is emptied from its latest arrival on.
     ``peers[p, s]`` is the memory (MiB) that secondary ``s`` keeps free in case ``p`` fails; ``class_peers``
     has the same for each custom resource class. Both are read-only if another state may share them.
-    ``tag_counts[t, n]`` counts the primaries of node ``n`` with exclusion tag ``t``; ``settled_tag_counts``
-    leaves out forthcoming ones.
+    ``tag_counts[t, n]`` counts the primaries of node ``n`` with exclusion tag ``t``;
+    ``forthcoming_tag_counts`` only forthcoming ones.
     ``allowed_migrations[n, m]`` is False where migration tags forbid migrations from ``n`` to ``m``. It is
     None without such tags. ``location_tags[n, t]``: node ``n`` has location tag ``t``. ``rules`` are None if
     no instance has a rule about its nodes, ``in_maintenance`` (by node) if no node is.
@@ -143,7 +143,7 @@ class State:
     class_peers: tuple[Ints, ...]
     tag_rows: dict[str, int]
     tag_counts: Ints
-    settled_tag_counts: Ints
+    forthcoming_tag_counts: Ints
     allowed_migrations: Bools | None
     location_tags: Bools
     location_rows: dict[str, int]
@@ -162,16 +162,14 @@ class State:
         """
         for kept in (self.peers, *self.class_peers):
             kept.flags.writeable = False
-        tag_counts = self.tag_counts.copy()
-        alike = self.settled_tag_counts is self.tag_counts
         return replace(
             self,
             columns=self.columns.map(np.copy),
             pnode=self.pnode.copy(),
             snode=self.snode.copy(),
             stamp=self.stamp.copy(),
-            tag_counts=tag_counts,
-            settled_tag_counts=tag_counts if alike else self.settled_tag_counts.copy(),
+            tag_counts=self.tag_counts.copy(),
+            forthcoming_tag_counts=self.forthcoming_tag_counts.copy(),
             rules=self.rules and self.rules.copy(),
         )
 
@@ -182,7 +180,6 @@ class State:
         """
         row = np.full(len(self.group) + 1, NOWHERE)  # the last one stands for NOWHERE
         row[nodes] = np.arange(len(nodes))
-        tag_counts, alike = self.tag_counts[:, nodes], self.settled_tag_counts is self.tag_counts
         cluster = replace(
             self.cluster,
             nodes=tuple(self.cluster.nodes[node] for node in nodes.tolist()),
@@ -207,8 +204,8 @@ class State:
             forthcoming=self.forthcoming[instances],
             peers=self.peers[np.ix_(nodes, nodes)],
             class_peers=tuple(peers[np.ix_(nodes, nodes)] for peers in self.class_peers),
-            tag_counts=tag_counts,
-            settled_tag_counts=tag_counts if alike else self.settled_tag_counts[:, nodes],
+            tag_counts=self.tag_counts[:, nodes],
+            forthcoming_tag_counts=self.forthcoming_tag_counts[:, nodes],
             allowed_migrations=None
             if self.allowed_migrations is None
             else self.allowed_migrations[np.ix_(nodes, nodes)],

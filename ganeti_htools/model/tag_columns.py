@@ -54,7 +54,7 @@ def location_scores(
 def exclusion_counts(
     cluster: Cluster, requested: Sequence[Instance], placed: HostedInstances
 ) -> tuple[dict[str, int], Ints, Ints]:
-    """Return rows of all exclusion tags, and their counts on nodes with and without forthcoming instances."""
+    """Return rows of all exclusion tags, and their counts on nodes: of all instances, of forthcoming ones."""
     prefixes, instances = tags.exclusion_prefixes(cluster.tags), cluster.instances
     candidates = np.flatnonzero(placed.values["tagged"]).tolist() if prefixes else []
     held = [(row, tags.exclusion_tags(prefixes, instances[row].tags)) for row in candidates]
@@ -68,4 +68,4 @@ def exclusion_counts(
             counts[tag_rows[tag], placed.pnode[row]] += 1
             if placed.forthcoming[row]:
                 waiting[tag_rows[tag], placed.pnode[row]] += 1
-    return tag_rows, counts, counts - waiting if waiting.any() else counts
+    return tag_rows, counts, waiting

@@ -74,8 +74,8 @@ def test_settled_move_equals_the_derived_state(force: bool, case: tuple[State, I
                 row = int(touched.rows[0])
                 failing = fresh.columns.unallocated[row] <= fresh.columns.r_mem[row]
                 assert after.columns.fail_n1[row] == failing
-            same = ("pnode", "snode", "peers", "class_peers", "classes", "tag_counts", "settled_tag_counts")
-            for name in (*same, "template"):
+            same = ("pnode", "snode", "peers", "class_peers", "classes", "template")
+            for name in (*same, "tag_counts", "forthcoming_tag_counts"):
                 np.testing.assert_array_equal(getattr(after, name), getattr(fresh, name), err_msg=name)
             assert after.stamp[index] > np.delete(after.stamp, index).max(initial=-1)
 

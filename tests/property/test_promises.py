@@ -17,7 +17,7 @@ from ganeti_htools.model.state import State
 from tests.property.narrow import several
 from tests.support.trials import anew
 
-INSTANCES = ("pnode", "snode", "peers", "tag_counts", "settled_tag_counts", "template", "disk", "wants")
+INSTANCES = ("pnode", "snode", "peers", "tag_counts", "forthcoming_tag_counts", "template", "disk", "wants")
 
 
 def placed(state: State, new: Instance, rng: Random) -> Promise | None:

@@ -218,5 +218,4 @@ def test_bound_is_lower_without_the_tags() -> None:
     state = replace(crowded(2, ()), allowed_migrations=np.eye(3, dtype=np.bool_))
     assert bound(replace(state, allowed_migrations=None)) < bound(state) - 1.0
     state = crowded(4, ("exclusion", "location"))
-    none = np.zeros_like(state.settled_tag_counts)
-    assert bound(replace(state, settled_tag_counts=none)) == pytest.approx(bound(state) - 1.0)
+    assert bound(replace(state, forthcoming_tag_counts=state.tag_counts)) == pytest.approx(bound(state) - 1.0)

@@ -1,13 +1,15 @@
 """Later allocations that a new instance costs on nodes with exclusive storage (``hail(1)``)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ganeti_htools.engine.allocation.solution import Metric
 from ganeti_htools.engine.rules import node_rules
+from ganeti_htools.engine.rules.batches import with_amounts
 from ganeti_htools.engine.rules.node_rules import FITS, Codes
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.cluster import Instance
@@ -49,14 +51,7 @@ def capacities(columns: Columns, samples: Sequence[RequestedInstance], shape: tu
         fits, fails = np.zeros(shape, np.int64), np.full(shape, MOST)
         while (fails - fits > 1).any():
             many: Any = (fits + fails) // 2
-            together = replace(
-                sample,
-                mem=many * sample.mem,
-                record_mem=many * sample.record_mem,
-                disk=tuple(many * amount for amount in sample.disk),
-                vcpus=many * sample.vcpus,
-                spindle_use=many * sample.spindle_use,
-            )
+            together = with_amounts(sample, partial(np.multiply, many))
             _, codes = node_rules.add_primary(columns, together, np.int64(0), np.int64(0))
             fits, fails = np.where(codes == FITS, many, fits), np.where(codes == FITS, fails, many)
         result.append(fits)

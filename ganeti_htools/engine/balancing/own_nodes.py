@@ -133,9 +133,9 @@ class OwnNodesByKind:
         rest = np.zeros((len(found), len(members)))
         figures = np.zeros((2, *every.changes.shape[:2], len(members)))  # changes and squares
         for row, (touched, _) in enumerate(found.values()):
-            for node in touched:
+            for own, node in enumerate(touched):  # the primary, then the secondary
                 if node not in effects:
-                    known = before.setdefault(id(node.old), {})
+                    known = before.setdefault(own, {})
                     effects[node] = self.parts.effect(node, self._irregular, known)
                 rest[row] += effects[node].rest
                 for which, (change, square) in effects[node].spreads.items():

@@ -77,7 +77,7 @@ def _rows(now: Regrouping) -> range:
     return range(len(now.state.pnode))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Search:
     """A search for moves.
 

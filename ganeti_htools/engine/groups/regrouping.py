@@ -154,12 +154,12 @@ class Regrouping:
         """Return the best place in a group, cached for equal instances that reach the same nodes."""
         alone, asked = self.group_state(group), self.unplaced(index)
         reached = self.reached(index, alone)
-        check = alone.check
+        check, excused = alone.check, False
         if isinstance(check, NoLossCheck) and index in self.diagnosis(self.group_of(index)).unrecoverable:
-            check = replace(check, may_be_lost=True)
+            check, excused = replace(check, may_be_lost=True), True
         kind = asked.needs, asked.row.demand, *map(tuple, (asked.tags, asked.desired))
         rules = placement_tags(asked.row.tags) if self.state.rules is not None else None
-        key = *kind, rules, check is alone.check, reached.tobytes()
+        key = *kind, rules, excused, reached.tobytes()
         if key not in alone.known:
             alone.known[key] = best_place(alone, asked, reached, check)
         return alone.known[key]

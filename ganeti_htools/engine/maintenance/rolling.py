@@ -63,7 +63,6 @@ class Stranded(NamedTuple):
 
 
 # Empties a node, in place, if the nodes given have room.
-Relocate = Callable[[State, int, Bools], Stranded | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,33 +179,37 @@ def _parts(
     if maintenance.ignore_alone:
         parts = [(rows, state) for rows in classes]
     else:
-        parts = [part for rows in classes for part in _partition(state, rows, _relocate_alone, progress)]
+        parts = [part for rows in classes for part in _partition(state, rows, progress)]
     if not maintenance.full:
         yield from parts
         return
     migrated = [(nodes, _migrated(emptied, nodes)) for nodes, emptied in parts]
     for nodes, emptied in migrated:
-        yield from _partition(emptied, nodes, _relocate_secondaries, progress)
+        yield from _partition(emptied, nodes, progress, mirrors=True)
 
 
 def _partition(
-    state: State, rows: Sequence[int], relocate: Relocate, progress: Progress
+    state: State, rows: Sequence[int], progress: Progress, mirrors: bool = False
 ) -> Iterator[tuple[list[int], State]]:
-    """Yield the nodes in parts that can be emptied together, each with the resulting state."""
+    """Yield the nodes in parts that can be emptied together, each with the resulting state.
+
+    They are emptied of instances without secondary, or of the ``mirrors`` of others.
+    """
     left = list(rows)
     while left:
-        cleared, after, stranded = _clear(state, left, relocate, progress)
+        cleared, after, stranded = _clear(state, left, progress, mirrors)
         if not cleared and stranded is not None:
-            raise _no_capacity(stranded, relocate is _relocate_secondaries)
+            raise _no_capacity(stranded, mirrors)
         yield cleared, after
         left = [node for node in left if node not in cleared]
 
 
 def _clear(
-    state: State, rows: Sequence[int], relocate: Relocate, progress: Progress
+    state: State, rows: Sequence[int], progress: Progress, mirrors: bool
 ) -> tuple[list[int], State, Stranded | None]:
     """Empty as many of the nodes as have room, in order. Also returns the first instance without room."""
     targets, first = ~state.columns.offline, None
+    relocate = _relocate_secondaries if mirrors else _relocate_alone
     cleared = []
     for node in rows:
         progress(node)

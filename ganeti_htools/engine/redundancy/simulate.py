@@ -291,7 +291,7 @@ class LossBatch:
         self.exclusive, self.weights = state.columns.excl_stor, np.array(losses.spreads.weights)
         self.instances, self.queues = losses.instances, [losses.queues[row] for row in rows.tolist()]
         # Forthcoming instances have exclusion tags, but are not crowded.
-        self.uncrowded = (state.tag_counts - state.settled_tag_counts)[losses.tags]
+        self.uncrowded = state.forthcoming_tag_counts[losses.tags]
         self.counted = np.zeros(self.memory.shape, np.bool_)
         self.total, self.variance = np.zeros((2, *self.values.shape[:2], 1))
         self.size = np.ones((len(rows), 1, 1))

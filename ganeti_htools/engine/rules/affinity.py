@@ -75,9 +75,8 @@ def location_exclusion(state: State, scope: Bools) -> float:
 def _crowds(state: State, scope: Bools, tags: Any) -> Ints:
     """Count the settled instances with each exclusion tag at each location (locations by tags)."""
     counted = scope & ~state.columns.offline
-    crowds: Ints = (
-        state.location_tags[counted].T.astype(np.int64) @ state.settled_tag_counts[tags][:, counted].T
-    )
+    settled = (state.tag_counts - state.forthcoming_tag_counts)[tags][:, counted]
+    crowds: Ints = state.location_tags[counted].T.astype(np.int64) @ settled.T
     return crowds
 
 

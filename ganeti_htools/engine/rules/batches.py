@@ -37,16 +37,14 @@ class Batch:
 
     def take(self, which: Any) -> "Batch":
         """Select some instances, or all in another shape."""
-        asked = self.asked
 
         def pick(values: Any) -> Any:
             return values[which] if isinstance(values, np.ndarray) else values
 
-        load = asked.row.load
+        load = self.asked.row.load
         loads = Load(pick(load.cpu), pick(load.mem), pick(load.dsk), pick(load.net))
-        figures: Any = {name: pick(getattr(asked, name)) for name in FIGURES}
-        figures |= {name: tuple(map(pick, getattr(asked, name))) for name in AMOUNTS}
-        asked = replace(asked, row=replace(asked.row, load=loads), **figures)
+        asked = with_amounts(self.asked, pick)
+        asked = replace(asked, row=replace(asked.row, load=loads))
         return Batch(self.rows[which], asked, self.tags[which], self.desires[which])
 
 
@@ -56,7 +54,14 @@ AMOUNTS = ("disk", "classes", "secondary_classes")
 _TOGETHER = 512  # nodes whose reservations are copied at once: those of all are large
 
 
-@dataclass(frozen=True, slots=True)
+def with_amounts(asked: RequestedInstance, change: Callable[[Any], Any]) -> RequestedInstance:
+    """Return the instance with each known amount that it takes of nodes changed."""
+    figures: Any = {name: change(known) for name in FIGURES if (known := getattr(asked, name)) is not None}
+    figures |= {name: tuple(map(change, getattr(asked, name))) for name in AMOUNTS}
+    return replace(asked, **figures)
+
+
+@dataclass(slots=True)
 class NodeFacts:
     """A state, and the conflicts of each set of tags (rows in ``tag_sets``) on each node."""
 

@@ -24,10 +24,6 @@ class Aggregate(Enum):
     CLUSTER = "figure of the whole cluster, which the caller adds"
 
 
-def _everywhere(_columns: Columns) -> Any:
-    return True
-
-
 @dataclass(frozen=True, slots=True)
 class Component:
     """A component of the score.
@@ -51,7 +47,7 @@ class Component:
     formula: Callable[..., Any]
     divisors: tuple[str, ...] = ()
     proportional: bool = True
-    counted: Callable[[Columns], Any] = _everywhere
+    counted: Callable[[Columns], Any] | None = None
     shared: str = ""
 
     def of(self, columns: Columns) -> Any:
@@ -187,7 +183,7 @@ def table(shape: Shape = SINGLE) -> ComponentTable:
     """Build the table of the components of columns of a shape."""
     found, names = components(shape), columns_type(shape)._fields
     assert all(set(component.figures) <= set(columns_type(shape).changing()) for component in found)
-    partial = tuple(which for which, each in enumerate(found) if each.counted is not _everywhere)
+    partial = tuple(which for which, each in enumerate(found) if each.counted)
     assert all(found[which].aggregate is SPREAD for which in partial)
     (location_exclusion,) = (which for which, component in enumerate(found) if component.aggregate is CLUSTER)
     return ComponentTable(

@@ -67,7 +67,7 @@ def check_rules(empty: State, instances: Sequence[Instance]) -> RuleCheck:
     return RuleCheck((*alone, *several), tuple(undecided), tuple(oversized))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Problem:
     """The rules, as tags, of instances (by row) that have any.
 

@@ -250,7 +250,8 @@ def counted_nodes(columns: Columns) -> Bools | None:
         return None
     found: Bools = np.ones((len(score_table.components), len(columns.offline)), np.bool_)
     for which in score_table.partial:
-        found[which] = score_table.components[which].counted(columns)
+        if counted := score_table.components[which].counted:
+            found[which] = counted(columns)
     return found
 
 

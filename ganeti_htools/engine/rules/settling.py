@@ -20,7 +20,7 @@ def settle(state: State, trial: Trial) -> int:
     asked = trial.asked
     pnode, snode = int(trial.pnode[0]), int(trial.snode[0])
     if asked.forthcoming:
-        _tell_forthcoming_apart(state)
+        state.columns = state.columns.with_forthcoming_apart()
     for node in trial.changes:
         state.columns = state.columns.apart(node.new.aliases)
         state.columns.put(int(node.rows[0]), node.new)
@@ -64,8 +64,8 @@ def _count(state: State, asked: RequestedInstance, pnode: int, snode: int, sign:
     Also its place, for the rules of others.
     """
     state.tag_counts[asked.tags, pnode] += sign
-    if not asked.forthcoming and state.settled_tag_counts is not state.tag_counts:
-        state.settled_tag_counts[asked.tags, pnode] += sign
+    if asked.forthcoming:
+        state.forthcoming_tag_counts[asked.tags, pnode] += sign
     if snode != NOWHERE:
         reserve(state, asked, pnode, snode, sign)
     if state.rules is not None:
@@ -115,10 +115,3 @@ def _append(state: State, asked: RequestedInstance, rows: Sequence[Instance]) ->
     if state.rules is not None:
         state.rules = state.rules.followed_by(rows)
     return first
-
-
-def _tell_forthcoming_apart(state: State) -> None:
-    """Give figures that count forthcoming instances arrays of their own, before one is to change alone."""
-    state.columns = state.columns.with_forthcoming_apart()
-    if state.settled_tag_counts is state.tag_counts:
-        state.settled_tag_counts = state.tag_counts.copy()
