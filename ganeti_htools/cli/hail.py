@@ -6,7 +6,7 @@ from functools import partial
 
 from ganeti_htools.backends import iallocator
 from ganeti_htools.backends.documents import without_garbage_collection
-from ganeti_htools.backends.inventory_tags import malformed_inventories, with_tagged_inventories
+from ganeti_htools.backends.inventory_tags import malformed_inventories
 from ganeti_htools.cli.cluster import load, save, with_load
 from ganeti_htools.cli.report import tables
 from ganeti_htools.cli.report.layout import harmless, wrapped
@@ -16,9 +16,7 @@ from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.parameters import placement_options
 from ganeti_htools.commandline.programs import HAIL
-from ganeti_htools.deciding.decision import respond_on, state_for
-from ganeti_htools.deciding.inter_group import prepare
-from ganeti_htools.deciding.known_units import without_disk_limits
+from ganeti_htools.deciding.decision import prepare, respond_on, state_for
 from ganeti_htools.engine.allocation.exclusive_storage import is_dedicated
 from ganeti_htools.files import read_bytes
 from ganeti_htools.model.cluster import Cluster
@@ -40,7 +38,7 @@ def run(line: CommandLine) -> None:
         raise HtoolsError("Only one argument is accepted (the input file)")
     options = placement_options(line)
     message = iallocator.read(read_bytes(line.arguments[0]))
-    request, cluster = message.request, with_tagged_inventories(message.cluster)
+    request, cluster = message.request, message.cluster
     warnings = (*message.warnings, *malformed_inventories(message.cluster))
     if line.text_data is not None or line.simulate:
         cluster, warnings = load(line), ()
@@ -48,8 +46,7 @@ def run(line: CommandLine) -> None:
         iallocator.check_known(request, cluster)
     elif not line.ignore_dynu:
         cluster = with_load(cluster, line)
-    cluster, unjudged = without_disk_limits(cluster, request, options)
-    cluster, options, note = prepare(cluster, request, options, None)
+    cluster, options, note = prepare(cluster, request, options)
     state = state_for(with_version(cluster, options.ganeti_version), request, options)
     say(inconsistency_warning((*warnings, *inconsistencies(state))))
     if line.explain is not None:
@@ -68,7 +65,7 @@ def run(line: CommandLine) -> None:
         say("Allocation on a dedicated cluster; using lost-allocations metrics.\n")
     say(tables.node_status("Initial cluster", state, line.print_nodes))
     save(line, "pre-ialloc", "before iallocator run", state.to_cluster)
-    answer, after = respond_on(state, request, options, note + unjudged, ranked=line.json)
+    answer, after = respond_on(state, request, options, note, ranked=line.json)
     print(answer, flush=True)
     say(tables.node_status("Final cluster", after, line.print_nodes))
     new_first = isinstance(request, Allocate) and after is not state

@@ -7,8 +7,7 @@ from typing import Any
 from ganeti_htools.backends import incremental
 from ganeti_htools.backends.documents import without_garbage_collection
 from ganeti_htools.backends.inventory_tags import malformed_inventories, with_tagged_inventories
-from ganeti_htools.deciding import answer
-from ganeti_htools.deciding.inter_group import prepare
+from ganeti_htools.deciding import answer, inter_group
 from ganeti_htools.deciding.known_units import (
     CompletedRows,
     lacks_disks,
@@ -54,9 +53,9 @@ class Response:
     * ``not_enabled``: whether it names a disk template that the known configuration does not enable.
     * ``ranking``: the groups that could take each new instance (:func:`.answer.ranking`).
     * ``promises``: the promises that the answer makes.
-    * ``about``: names of the instances of the request.
+    * ``instances``: names of the instances of the request.
     * ``data``: the request, if it is one for a new instance that was refused.
-    * ``there``: existing instances with earlier promises, by name.
+    * ``promised_instances``: existing instances with earlier promises, by name.
     """
 
     answer: str
@@ -66,13 +65,13 @@ class Response:
     not_enabled: bool = False
     ranking: Sequence[Mapping[str, Any]] = ()
     promises: tuple[Promise, ...] = ()
-    about: tuple[str, ...] = ()
-    there: Mapping[str, Instance] = field(default_factory=dict)
+    instances: tuple[str, ...] = ()
+    promised_instances: Mapping[str, Instance] = field(default_factory=dict)
     data: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownCluster:
     """The cluster as known apart from the request.
 
     * ``age``, ``units_age``: seconds since nodes reported their figures, and their storage units.
@@ -108,7 +107,7 @@ class Cache:
         self.figures: Figures | None = None
         self.completed = CompletedRows()
         # The last decision without promises, with its input.
-        self.alone: tuple[tuple[Cluster, Request, PlacementOptions], Places] | None = None
+        self.last_unclaimed: tuple[tuple[Cluster, Request, PlacementOptions], Places] | None = None
 
 
 @without_garbage_collection()
@@ -116,7 +115,7 @@ def respond(
     data: bytes,
     options: PlacementOptions,
     cache: Cache | None = None,
-    known: Known | None = None,
+    known: KnownCluster | None = None,
     promises: Collection[Promise] = (),
 ) -> Response:
     """Read and decide a request; ``cache`` saves work on requests that resemble the last one.
@@ -135,8 +134,6 @@ def respond(
         raise TooLargeError(f"the request has more than {MAX_NODES} nodes")
     if known:
         cluster, note = _complete(cluster, request, known, cache)
-    cluster, unjudged = without_disk_limits(cluster, request, options)
-    cluster = with_tagged_inventories(cluster)
     cluster, options, more = prepare(cluster, request, options, known.cluster if known else None)
     counting, names = with_promises(cluster, promises, about)
     unreserved, others = without_reserved(cluster, requested, known.promised if known else {})
@@ -145,18 +142,19 @@ def respond(
     outcome = _outcome(state, request, options)
     places, asked = _places(outcome), (unreserved, anonymous(request), options)
     if names or others:
-        alone = cache.alone[1] if cache.alone and cache.alone[0] == asked else None
+        last = cache.last_unclaimed
+        alone = last[1] if last and last[0] == asked else None
         if _placed_count(places) < len(about):  # a second decision would take too long for all others
             alone = _places(
                 _outcome(state_for(unreserved, request, options, state.figures), request, options)
             )
         more += _promise_note([*names, *others], places, alone)
     else:
-        cache.alone = asked, places
+        cache.last_unclaimed = asked, places
     if known and known.claims and _placed_count(places) < len(about):
         more += _claim_note(cluster, known.claims)
     return Response(
-        _answer(request, outcome, note + unjudged + more + _unchecked_demands(state, request)),
+        _answer(request, outcome, note + more + _unchecked_demands(state, request)),
         (*message.warnings, *malformed_inventories(message.cluster), *inconsistencies(state)),
         summarize(request, outcome),
         known is not None and names_units(requested, known.cluster),
@@ -166,6 +164,19 @@ def respond(
         about,
         _among(cluster.instances, promises),
     )
+
+
+def prepare(
+    cluster: Cluster, request: Request, options: PlacementOptions, known: Cluster | None = None
+) -> tuple[Cluster, PlacementOptions, str]:
+    """Add to the cluster of a request what follows from the request, its tags and the options.
+
+    ``known`` is the cluster as followed over LUXI. Returns the cluster and the options to decide with, and a
+    note for the answer.
+    """
+    cluster, note = without_disk_limits(cluster, request, options)
+    cluster, options, more = inter_group.prepare(with_tagged_inventories(cluster), request, options, known)
+    return cluster, options, note + more
 
 
 def with_note(response: Response, note: str) -> Response:
@@ -212,7 +223,7 @@ def _claim_note(cluster: Cluster, claims: Mapping[str, tuple[str, ...]]) -> str:
     return f"; room of these nodes is claimed by {first_names(names)}" if names else ""
 
 
-def _complete(cluster: Cluster, request: Request, known: Known, cache: Cache) -> tuple[Cluster, str]:
+def _complete(cluster: Cluster, request: Request, known: KnownCluster, cache: Cache) -> tuple[Cluster, str]:
     """Fill in what the request lacks. Returns the cluster and a note for the answer."""
     requested, note = new_instances(request), ""
     unused = unused_units(requested, known.cluster)

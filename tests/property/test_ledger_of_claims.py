@@ -129,7 +129,7 @@ class Steps(RuleBasedStateMachine):
     def decided(self, name: str, promise: Promise | None, reachable: bool, meanwhile: str) -> None:
         """Make a decision, with a reachable ledger or not, and something else at the same time."""
         promises = (promise,) if promise else ()
-        response = Response("", (), DecisionSummary("", [name]), promises=promises, about=(name,))
+        response = Response("", (), DecisionSummary("", [name]), promises=promises, instances=(name,))
         view, self.synced = self.synced, self.synced if reachable else None
 
         async def decide() -> None:

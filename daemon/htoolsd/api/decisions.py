@@ -14,7 +14,7 @@ import trio
 
 from ganeti_htools.backends.documents import has_at_most
 from ganeti_htools.client.protocol import Refusal, RefusalError
-from ganeti_htools.deciding.decision import Cache, Known, Response, TooLargeError, respond, with_note
+from ganeti_htools.deciding.decision import Cache, KnownCluster, Response, TooLargeError, respond, with_note
 from ganeti_htools.deciding.promises import Promise
 from ganeti_htools.model.errors import HtoolsError, inconsistency_warning, printable, untraced
 from ganeti_htools.model.options import PlacementOptions
@@ -79,7 +79,7 @@ class Decisions:
     def __init__(
         self,
         settings: Settings,
-        known: Callable[[], tuple[Known | None, Ages]],
+        known: Callable[[], tuple[KnownCluster | None, Ages]],
         want_units: Callable[[], None] = lambda: None,
         renew: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint,
         note: Callable[[HistoryEntry], None] = lambda _entry: None,
@@ -214,7 +214,7 @@ class Decisions:
         told = {"summary": outcome.summary.to_json(), "ranking": outcome.ranking}
         return {**asdict(_relay(outcome)), "ages": ages, **told}
 
-    async def _renewed(self) -> Known | None:
+    async def _renewed(self) -> KnownCluster | None:
         await self._renew()
         return self._known()[0]
 
@@ -257,7 +257,7 @@ class Decisions:
             return untraced(err), ages
 
     def _with_claims(
-        self, data: bytes, options: PlacementOptions, known: Known | None, claimant: Claimant | None
+        self, data: bytes, options: PlacementOptions, known: KnownCluster | None, claimant: Claimant | None
     ) -> Response:
         """Decide with all promises; repeat the decision if another client claimed the resources first."""
         cache, claims = self._cache, self._claims
@@ -274,7 +274,7 @@ class Decisions:
             until = outcome.until
         return with_note(response, outcome.note)
 
-    def _basis(self, claims: ClaimWriter) -> tuple[Known | None, DecisionBasis]:
+    def _basis(self, claims: ClaimWriter) -> tuple[KnownCluster | None, DecisionBasis]:
         return self._known()[0], claims.basis()
 
     def _respond(
@@ -282,7 +282,7 @@ class Decisions:
         data: bytes,
         options: PlacementOptions,
         cache: Cache,
-        known: Known | None,
+        known: KnownCluster | None,
         promises: tuple[Promise, ...],
     ) -> Response:
         response = respond(data, options, cache, known, promises)

@@ -134,7 +134,7 @@ class ClaimWriter:
             await self._write(names, {} if late else basis.generations)
         except (ConflictError, CapacityError) as error:
             if await self._must_repeat(names, basis, error):
-                self._take_back({*names, *response.about}, before, made)
+                self._take_back({*names, *response.instances}, before, made)
                 return ClaimResult(until=min(until, trio.current_time() + self._wait))
             if isinstance(error, CapacityError):
                 return ClaimResult(f"; exceeds the capacity in the ledger: {error}")

@@ -47,7 +47,7 @@ class Claims:
         Claims that the request shows as fulfilled end.
         """
         if not self._follows_ganeti():  # only requests show then which promises are fulfilled
-            present = response.there
+            present = response.promised_instances
             self._retain(
                 {
                     name: claim
@@ -58,7 +58,7 @@ class Claims:
             )
         if claimant:
             now, seconds = trio.current_time(), self._settings.now.claim_seconds
-            others = {name: claim for name, claim in self.living.items() if name not in response.about}
+            others = {name: claim for name, claim in self.living.items() if name not in response.instances}
             new = (new_claim(promise, now, seconds, claimant) for promise in response.promises)
             self.living = others | {claim.promise.name: claim for claim in new}
 

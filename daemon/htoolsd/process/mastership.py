@@ -6,7 +6,7 @@ import structlog
 import trio
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
-from ganeti_htools.deciding.decision import Known
+from ganeti_htools.deciding.decision import KnownCluster
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.sources.ssconf import Ssconf, this_node
@@ -63,7 +63,7 @@ class ThisNode:
         return {"node": self.ssconf.name, "master_node": master}
 
 
-def known_cluster(sync: Sync, node: ThisNode) -> tuple[Known | None, dict[str, float]]:
+def known_cluster(sync: Sync, node: ThisNode) -> tuple[KnownCluster | None, dict[str, float]]:
     """Return the cluster for decisions, and the age of each kind of data. Raises RefusalError.
 
     Only the master decides. A node that has just become the master may not have noticed yet, so the files
@@ -79,7 +79,7 @@ def known_cluster(sync: Sync, node: ThisNode) -> tuple[Known | None, dict[str, f
     def naming(units: frozenset[DesiredUnit]) -> Cluster:
         return with_current_storage(plain, storage, units)
 
-    known = Known(
+    known = KnownCluster(
         model.cluster,
         ages[LIVE],
         ages.get(STORAGE, 0.0),

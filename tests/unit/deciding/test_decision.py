@@ -8,7 +8,7 @@ import pytest
 
 from ganeti_htools.backends import iallocator
 from ganeti_htools.commandline.parameters import parse_options
-from ganeti_htools.deciding.decision import Cache, Known, respond
+from ganeti_htools.deciding.decision import Cache, KnownCluster, respond
 from ganeti_htools.deciding.known_units import CompletedRows, with_disks
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.derive import derive
@@ -42,7 +42,7 @@ def rows(data: Json, request: Json) -> Cluster:
     return iallocator.read(text(data, request)).cluster
 
 
-def answer(data: bytes, known: Known | None = None, cache: Cache | None = None) -> Any:
+def answer(data: bytes, known: KnownCluster | None = None, cache: Cache | None = None) -> Any:
     return json.loads(respond(data, OPTIONS, cache, known).answer)
 
 
@@ -67,7 +67,7 @@ def test_decides_with_known_figures_as_with_reported_ones(number: int, exclusive
     expected = answer(text(data, request))
     assert expected["success"]
     given = text(without_disks(data), request)
-    found = answer(given, Known(rows(data, request), 12.4))
+    found = answer(given, KnownCluster(rows(data, request), 12.4))
     assert found == {**expected, "info": expected["info"] + NOTE}
 
 
@@ -76,14 +76,14 @@ def test_known_reservations_are_kept() -> None:
     request = messages.allocate("new.example.org", "plain")
     first, cache = text(data, request), Cache()
     free = rows(data, request)
-    (node,) = answer(first, Known(free, 0.0), cache)["result"]
+    (node,) = answer(first, KnownCluster(free, 0.0), cache)["result"]
     held = tuple(
         replace(row, inventories=(("MEMORY_MB", Inventory(0, reserved=row.f_mem)),) * (row.name == node))
         for row in free.nodes
     )
-    for known in (Known(replace(free, nodes=held), 0.0), Known(replace(free, nodes=held), 0.0)):
+    for known in (KnownCluster(replace(free, nodes=held), 0.0), KnownCluster(replace(free, nodes=held), 0.0)):
         assert answer(first, known, cache)["result"] != [node]
-    assert answer(first, Known(free, 0.0), cache)["result"] == [node]
+    assert answer(first, KnownCluster(free, 0.0), cache)["result"] == [node]
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -96,7 +96,7 @@ def test_without_known_figures_redundancy_is_judged_without_disks(number: int) -
     assert found["result"] == expected["result"]
     assert found["info"].endswith(UNJUDGED)
     stranger = replace(rows(data, request), nodes=(), instances=())
-    assert answer(given, Known(stranger, 0.0)) == found
+    assert answer(given, KnownCluster(stranger, 0.0)) == found
 
 
 def test_without_known_figures_memory_is_kept_for_redundancy() -> None:
@@ -114,7 +114,7 @@ def test_known_units_without_room_refuse() -> None:
     unit = DesiredUnit(StorageType.LVM_VG, "xenvg")
     nodes = tuple(replace(node, t_dsk=0.0, f_dsk=0, storage=(Unit(unit, 9, 0),)) for node in known.nodes)
     full = replace(known, nodes=nodes, default_units=(unit,))
-    refused = answer(text(without_disks(data), request), Known(full, 0.0))
+    refused = answer(text(without_disks(data), request), KnownCluster(full, 0.0))
     assert (refused["success"], "FailN1" in refused["info"]) == (False, True)
     assert UNJUDGED not in refused["info"]
 
@@ -129,9 +129,9 @@ def test_template_whose_unit_no_node_reports_is_refused_where_it_was_asked_for()
     assert "file is unknown: no node has it; known: lvm-vg/xenvg" in refused["info"]
     known = rows(data | {"nodes": nodes}, request)
     live = replace(known, enabled_templates=(DiskTemplate.FILE, DiskTemplate.PLAIN))
-    assert not answer(text(data, request), Known(live, 0.0))["success"]
+    assert not answer(text(data, request), KnownCluster(live, 0.0))["success"]
     unasked = replace(live, nodes=tuple(replace(node, storage=None) for node in live.nodes))
-    assert answer(text(data, request), Known(unasked, 0.0))["success"]
+    assert answer(text(data, request), KnownCluster(unasked, 0.0))["success"]
 
 
 @pytest.mark.parametrize("template", ["drbd", "plain"])
@@ -144,7 +144,7 @@ def test_without_figures_nothing_with_local_disks_is_placed(template: str) -> No
 def test_refusal_has_the_note() -> None:
     data = cluster(3, shape())
     request = messages.allocate("new.example.org", "sharedfile", memory=10**7)
-    refused = answer(text(without_disks(data), request), Known(rows(data, request), 12.0))
+    refused = answer(text(without_disks(data), request), KnownCluster(rows(data, request), 12.0))
     assert not refused["success"]
     assert refused["info"].endswith(NOTE)
 
@@ -159,14 +159,14 @@ def test_figures_of_the_request_override_known_ones() -> None:
     }
     for asked in (data, {**data, "nodes": with_one}, without_disks(data)):
         given = text(asked, request)
-        assert answer(given, Known(rows(data, request), 12.0)) == answer(given)
+        assert answer(given, KnownCluster(rows(data, request), 12.0)) == answer(given)
 
 
 def test_without_local_disks_no_figures_are_filled_in() -> None:
     data = cluster(3, shape(templates={"ext": 1}))
     request = messages.allocate("new.example.org", "ext")
     given = text(without_disks(data), request)
-    assert answer(given, Known(rows(data, request), 12.0)) == answer(given)
+    assert answer(given, KnownCluster(rows(data, request), 12.0)) == answer(given)
 
 
 def test_only_disk_space_is_filled_in() -> None:
@@ -183,13 +183,13 @@ def test_only_disk_space_is_filled_in() -> None:
         groups=(),
     )
     given = text(without_disks(data), request)
-    assert answer(given, Known(strange, 12.0)) == answer(given, Known(known, 12.0))
+    assert answer(given, KnownCluster(strange, 12.0)) == answer(given, KnownCluster(known, 12.0))
 
 
 def test_unchanged_nodes_stay_the_same_objects() -> None:
     data = cluster(3, shape())
     request = messages.allocate("new.example.org", "sharedfile")
-    known, cache = Known(rows(data, request), 12.0), Cache()
+    known, cache = KnownCluster(rows(data, request), 12.0), Cache()
     given = text(without_disks(data), request)
     answer(given, known, cache)
     assert cache.figures is not None
@@ -229,7 +229,7 @@ def test_reports_templates_that_are_not_enabled() -> None:
         enabled = replace(
             iallocator.read(request).cluster, enabled_templates=(DiskTemplate.DRBD, DiskTemplate.FILE)
         )
-        response = respond(request, OPTIONS, None, Known(enabled, 1.0))
+        response = respond(request, OPTIONS, None, KnownCluster(enabled, 1.0))
         assert response.not_enabled is refused
         answered = json.loads(response.answer)
         assert answered["success"] is not refused
@@ -244,11 +244,13 @@ def test_reports_templates_that_are_not_enabled() -> None:
 UNCHECKED = "; not looked at, because no node has an inventory of a custom class: CUSTOM_GPX"
 
 
-def with_class(name: str | None) -> Known:
+def with_class(name: str | None) -> KnownCluster:
     """The known cluster, whose nodes have a custom class."""
     found = rows(CLASSES, messages.allocate("new.example.org", "ext"))
     there = ((name, Inventory(4)),) if name else ()
-    return Known(replace(found, nodes=tuple(replace(node, inventories=there) for node in found.nodes)), 1.0)
+    return KnownCluster(
+        replace(found, nodes=tuple(replace(node, inventories=there) for node in found.nodes)), 1.0
+    )
 
 
 CLASSES = cluster(1, shape(instances=4))
@@ -270,7 +272,9 @@ def test_multi_allocation_with_an_unknown_class_is_refused() -> None:
 
 
 @pytest.mark.parametrize("known", [None, with_class(None)])
-def test_without_inventories_the_answer_names_demands_that_were_not_looked_at(known: Known | None) -> None:
+def test_without_inventories_the_answer_names_demands_that_were_not_looked_at(
+    known: KnownCluster | None,
+) -> None:
     plain = messages.allocate("new.example.org", "ext")
     expected = answer(text(CLASSES, plain), known)
     told = answer(text(CLASSES, {**plain, "tags": GPX}), known)
@@ -304,7 +308,7 @@ def test_rules_follow_the_known_cluster_then_the_option(
         node["free_memory"] -= int(free)
     known = None
     if known_version is not None:
-        known = Known(replace(rows(data, request), ganeti=parse_version(known_version)), 0.0)
+        known = KnownCluster(replace(rows(data, request), ganeti=parse_version(known_version)), 0.0)
     options = parse_options([f"--ganeti-version={option}", "--no-capacity-checks"])
     found = json.loads(respond(text(data, request), options, None, known).answer)
     assert found["success"] is placed, found
@@ -315,6 +319,6 @@ def test_refusal_names_the_claims_on_nodes(memory: int, named: bool) -> None:
     data = cluster(3, shape(fill=0.2))
     request = messages.allocate("new.example.org", "plain", memory=memory)
     claims = {next(iter(data["nodes"])): ("backup", "tests"), "node.of.another.cluster": ("other",)}
-    found = answer(text(data, request), Known(rows(data, request), 1.0, claims=claims))
+    found = answer(text(data, request), KnownCluster(rows(data, request), 1.0, claims=claims))
     assert found["success"] is not named
     assert ("; room of these nodes is claimed by backup, tests" in found["info"]) is named

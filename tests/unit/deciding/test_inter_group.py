@@ -8,7 +8,7 @@ import pytest
 
 from ganeti_htools.backends import iallocator
 from ganeti_htools.commandline.parameters import parse_options
-from ganeti_htools.deciding.decision import Known, respond
+from ganeti_htools.deciding.decision import KnownCluster, respond
 from ganeti_htools.deciding.inter_group import prepare
 from ganeti_htools.model.cluster import Cluster, Group, Nic
 from ganeti_htools.model.options import PlacementOptions
@@ -88,7 +88,7 @@ def crowded(networks: bool = False) -> tuple[Any, Any]:
     return data, messages.node_evacuate(data, name, "primary-only")
 
 
-def answer(data: Any, request: Any, known: Known | None, *arguments: str) -> Any:
+def answer(data: Any, request: Any, known: KnownCluster | None, *arguments: str) -> Any:
     text = messages.encode(messages.message(data, request)).encode()
     return json.loads(respond(text, parse_options(arguments), known=known).answer)
 
@@ -103,7 +103,7 @@ def test_answer_keeps_its_form(argument: str) -> None:
     usual = answer(data, request, None)
     moved, failed, jobs = usual["result"]
     assert (len(moved), len(failed), len(jobs)) == (0, len(request["instances"]), 0)
-    for known in (None, Known(rows(data, request), 1.0)):
+    for known in (None, KnownCluster(rows(data, request), 1.0)):
         told = answer(data, request, known, argument)
         moved, failed, jobs = told["result"]
         assert not failed
@@ -126,7 +126,7 @@ def test_answer_keeps_its_form(argument: str) -> None:
 def test_other_nodes_in_the_followed_cluster_disable_other_groups() -> None:
     data, request = crowded()
     known = rows(data, request)
-    told = answer(data, request, Known(replace(known, nodes=known.nodes[1:]), 1.0), "--inter-group")
+    told = answer(data, request, KnownCluster(replace(known, nodes=known.nodes[1:]), 1.0), "--inter-group")
     usual = answer(data, request, None)
     assert told["result"] == usual["result"]
     missing = known.nodes[0].name
@@ -150,7 +150,7 @@ def test_networks_of_the_followed_cluster_are_used() -> None:
     for uuid in others:
         told = [replace(row, nics=(Nic(network=uuid),)) for row in known.instances]
         moved, failed, _ = answer(
-            data, request, Known(replace(known, instances=tuple(told)), 1.0), "--inter-group"
+            data, request, KnownCluster(replace(known, instances=tuple(told)), 1.0), "--inter-group"
         )["result"]
         assert not failed
         assert {group for _, group, _ in moved} == {data["nodegroups"][uuid]["name"]}

@@ -8,7 +8,7 @@ import pytest
 
 from ganeti_htools.backends import iallocator
 from ganeti_htools.commandline.parameters import parse_options
-from ganeti_htools.deciding.decision import Known, respond
+from ganeti_htools.deciding.decision import KnownCluster, respond
 from ganeti_htools.deciding.known_units import (
     CompletedRows,
     names_units,
@@ -171,11 +171,11 @@ def test_first_instance_on_a_volume_group_finds_room() -> None:
         assert units == {SSD}
         return with_storage(Unit(SSD, 9000, 8000))
 
-    def answer(told: Known) -> Any:
+    def answer(told: KnownCluster) -> Any:
         return json.loads(respond(text, parse_options([]), None, told).answer)
 
-    assert not answer(Known(with_storage(), 3.0, 12.4))["success"]
-    assert answer(Known(with_storage(), 3.0, 12.4, naming))["result"] == [last]
+    assert not answer(KnownCluster(with_storage(), 3.0, 12.4))["success"]
+    assert answer(KnownCluster(with_storage(), 3.0, 12.4, naming))["result"] == [last]
 
 
 def test_full_volume_group_is_not_chosen() -> None:
@@ -192,14 +192,14 @@ def test_full_volume_group_is_not_chosen() -> None:
             for row in rows.nodes
         )
         other = replace(rows, nodes=nodes, default_units=(HDD,), enabled_templates=(DiskTemplate.PLAIN,))
-        response = respond(text, parse_options([]), None, Known(other, 3.0, 12.4))
+        response = respond(text, parse_options([]), None, KnownCluster(other, 3.0, 12.4))
         assert response.names_units
         return json.loads(response.answer)
 
     assert answer(8000)["result"] == [chosen]
     assert answer(2048)["result"] not in ([], [chosen])
     assert answer(2048)["info"].endswith("; storage units, which the request lacks, as reported 12 s ago")
-    none = Known(replace(rows, nodes=tuple(replace(row, storage=()) for row in rows.nodes)), 3.0, 12.4)
+    none = KnownCluster(replace(rows, nodes=tuple(replace(row, storage=()) for row in rows.nodes)), 3.0, 12.4)
     refused = json.loads(respond(text, parse_options([]), None, none).answer)
     assert not refused["success"]
 
@@ -217,7 +217,8 @@ def test_pools_bind_without_units_of_nodes() -> None:
 
     def info(there: Instance, *pools: Pool) -> str:
         known = replace(start, instances=(there,), default_units=(fast,), pools=pools)
-        return str(json.loads(respond(text, parse_options([]), None, Known(known, 3.0)).answer)["info"])
+        found = respond(text, parse_options([]), None, KnownCluster(known, 3.0))
+        return str(json.loads(found.answer)["info"])
 
     plain = json.loads(respond(text, parse_options([])).answer)["info"]
     assert info(row) == info(elsewhere, Pool(fast, 501)) == info(row, Pool(fast, 501 + row.dsk)) == plain
@@ -243,7 +244,7 @@ def test_tags_bind_disks_to_known_pools() -> None:
             replace(each, disks=tuple(replace(disk, unit=unit) for disk in each.disks))
             for each in start.instances
         )
-        known = Known(replace(start, instances=rows, default_units=(fast,)), 3.0)
+        known = KnownCluster(replace(start, instances=rows, default_units=(fast,)), 3.0)
         return list(json.loads(respond(text, parse_options([]), None, known).answer)["result"])
 
     assert chosen(fast) == [seeing]
@@ -257,7 +258,7 @@ def test_answer_says_that_named_units_are_not_known_yet(group: str | None, to_be
     text = allocation(group)
     there = replace(iallocator.read(text).cluster, default_units=(DesiredUnit(LVM, "xenvg"),))
     alone = json.loads(respond(text, parse_options([])).answer)
-    response = respond(text, parse_options([]), None, Known(there, 3.0, to_be_asked=to_be_asked))
+    response = respond(text, parse_options([]), None, KnownCluster(there, 3.0, to_be_asked=to_be_asked))
     note = "; storage units, which the request lacks, are not known yet and will be asked for"
     assert response.names_units is bool(group)
     answered = json.loads(response.answer)
@@ -289,8 +290,8 @@ def test_demands_are_limited_by_known_inventories() -> None:
     text = messages.encode(messages.message(data, request)).encode()
     rows = iallocator.read(text).cluster
     target = rows.nodes[1].name
-    told = respond(text, parse_options([]), known=Known(with_gpus(rows, target), 1.0))
+    told = respond(text, parse_options([]), known=KnownCluster(with_gpus(rows, target), 1.0))
     assert f'"result":["{target}"]' in told.answer.replace(" ", "")
-    assert '"success":true' in respond(text, parse_options([]), known=Known(rows, 1.0)).answer.replace(
+    assert '"success":true' in respond(text, parse_options([]), known=KnownCluster(rows, 1.0)).answer.replace(
         " ", ""
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.deciding.decision import Cache, Known, Response, respond
+from ganeti_htools.deciding.decision import Cache, KnownCluster, Response, respond
 from ganeti_htools.deciding.promises import Promise, with_promises
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
 from ganeti_htools.model.cluster import Cluster, Instance
@@ -158,7 +158,7 @@ LARGE = 3000
 
 
 def decided(
-    request: Json, *promises: Promise, cache: Cache | None = None, known: Known | None = None
+    request: Json, *promises: Promise, cache: Cache | None = None, known: KnownCluster | None = None
 ) -> Response:
     text = messages.encode(messages.message(DATA, request)).encode()
     return respond(text, PlacementOptions(), cache, known, promises)
@@ -218,7 +218,7 @@ POOL = DesiredUnit(StorageType.EXT, "san")
 
 def test_answer_names_promises_of_other_clusters_on_its_pools() -> None:
     pool = Pool(POOL, 10_000, reserved=1_000, taken=8_000)
-    known = Known(replace(cluster({}, ()), pools=(pool,)), 0.0, promised={"other/web": {POOL: 8_000}})
+    known = KnownCluster(replace(cluster({}, ()), pools=(pool,)), 0.0, promised={"other/web": {POOL: 8_000}})
     request = messages.allocate("new", "ext", disks=[2_000])
     request["disks"][0] |= {"provider": "san"}
     answer = decided(request, known=known).answer
@@ -227,7 +227,7 @@ def test_answer_names_promises_of_other_clusters_on_its_pools() -> None:
 
 
 def test_promise_takes_measured_space_of_its_pool() -> None:
-    known = Known(replace(cluster({}, ()), pools=(Pool(POOL, 10_000, free=3_000),)), 0.0)
+    known = KnownCluster(replace(cluster({}, ()), pools=(Pool(POOL, 10_000, free=3_000),)), 0.0)
 
     def request(name: str) -> dict[str, Any]:
         made = messages.allocate(name, "ext", disks=[2_000])
@@ -266,7 +266,7 @@ def test_response_promises_its_answer(kind: str) -> None:
         if kind == "allocate-secondary":
             promised = [[node, None] for _, node in promised]
         assert promised == nodes
-        assert {promise.name for promise in response.promises} <= set(response.about)
+        assert {promise.name for promise in response.promises} <= set(response.instances)
         assert all(
             promise.new is ("allocate" in kind and "secondary" not in kind) for promise in response.promises
         )

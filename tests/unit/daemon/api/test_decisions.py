@@ -12,7 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from ganeti_htools.backends.documents import without_garbage_collection
 from ganeti_htools.client.protocol import Refusal, RefusalError
-from ganeti_htools.deciding.decision import Cache, Known, Response, TooLargeError
+from ganeti_htools.deciding.decision import Cache, KnownCluster, Response, TooLargeError
 from ganeti_htools.deciding.promises import Promise
 from ganeti_htools.deciding.summary import DecisionSummary
 from ganeti_htools.model.cluster import Cluster
@@ -36,7 +36,7 @@ from tests.support.settings import change, settings
 from tests.support.workers import close
 
 AGES = {"configuration": 1.5, "live": 100.0}
-KNOWN = Known(Cluster(), 100.0)
+KNOWN = KnownCluster(Cluster(), 100.0)
 GIST = DecisionSummary("allocate", ["new"], [["one", "two"]], ["default"], 1.5)
 RANKING = [{"instance": "new", "groups": []}]
 WARNINGS = "Warning: cluster has inconsistent data:\n  - one\n  - two\n\n"
@@ -58,7 +58,7 @@ class Engine:
         data: bytes,
         _options: PlacementOptions,
         cache: Cache | None = None,
-        known: Known | None = None,
+        known: KnownCluster | None = None,
         _promises: Collection[Promise] = (),
     ) -> Any:
         assert known is KNOWN
@@ -435,12 +435,12 @@ async def test_refuses_a_template_only_by_the_newest_configuration(
     clusters = [KNOWN]
 
     def respond(
-        _data: bytes, _options: PlacementOptions, _cache: Cache, known: Known, _promises: Any
+        _data: bytes, _options: PlacementOptions, _cache: Cache, known: KnownCluster, _promises: Any
     ) -> Response:
         return Response(f"{known.age}", (), GIST, not_enabled=known is KNOWN)
 
     async def renew() -> None:
-        clusters.append(Known(Cluster(), 1.0))
+        clusters.append(KnownCluster(Cluster(), 1.0))
 
     monkeypatch.setattr(subject, "respond", respond)
     decisions = Decisions(settings(), lambda: (clusters[-1], AGES), renew=renew)

@@ -55,7 +55,9 @@ def on_pool(name: str, mib: int) -> Promise:
 
 def response(*promises: Promise, about: Sequence[str] = ()) -> Response:
     names = tuple(about) or tuple(each.name for each in promises)
-    return Response('{"info":"x"}', (), DecisionSummary("allocate", names), promises=promises, about=names)
+    return Response(
+        '{"info":"x"}', (), DecisionSummary("allocate", names), promises=promises, instances=names
+    )
 
 
 class Looking:

@@ -30,7 +30,14 @@ def promise(name: str, node: str = "a") -> Promise:
 def response(*promises: Promise, about: tuple[str, ...] = (), there: tuple[Instance, ...] = ()) -> Response:
     names = about or tuple(each.name for each in promises)
     rows = {row.name: row for row in there}
-    return Response("", (), DecisionSummary("allocate", names), promises=promises, about=names, there=rows)
+    return Response(
+        "",
+        (),
+        DecisionSummary("allocate", names),
+        promises=promises,
+        instances=names,
+        promised_instances=rows,
+    )
 
 
 @pytest.fixture
