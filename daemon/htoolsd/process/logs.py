@@ -2,7 +2,9 @@
 
 import os
 import select
+import socket
 import sys
+from contextlib import suppress
 
 import orjson
 import structlog
@@ -10,6 +12,7 @@ from structlog.typing import EventDict, Processor
 
 from ganeti_htools.model.errors import on_one_line
 
+_JOURNAL = "/run/systemd/journal/socket"  # of systemd-journald.service(8)
 # Priorities of syslog by level of structlog.
 _PRIORITIES = {"critical": 2, "error": 3, "warning": 4, "info": 6, "debug": 7}
 
@@ -17,7 +20,8 @@ _PRIORITIES = {"critical": 2, "error": 3, "warning": 4, "info": 6, "debug": 7}
 class NonBlockingLog:
     """A file-like object that writes lines to a descriptor, and never waits or fails.
 
-    The daemon goes on when nobody reads its log. Lines without room are lost; their number is logged later.
+    The daemon goes on when nobody reads its log. A line without any room is lost; the number of lost lines is
+    logged later. Of a line without room for all of it, the rest is written before any other line.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -28,7 +32,7 @@ class NonBlockingLog:
         self._rest = b""  # of a line that was begun
 
     def write(self, line: bytes) -> None:
-        """Write a line. The rest of a line without room for all of it is written before any other line."""
+        """Write a line, or count it as lost."""
         if self._lost and self._put(orjson.dumps({"event": "log lines lost", "lines": self._lost}) + b"\n"):
             self._lost = 0
         if self._lost or not self._put(line):
@@ -58,14 +62,37 @@ class NonBlockingLog:
         return data
 
 
+class JournalLog(NonBlockingLog):
+    """Sends each line to the journal as a datagram (systemd's native protocol): it arrives whole, or is lost.
+
+    A line begins with its priority, as on stderr.
+    """
+
+    def __init__(self) -> None:
+        self._lost = 0
+
+    def _put(self, line: bytes) -> bool:
+        """Return whether the journal took a line."""
+        priority, text = (line[1:2], line[3:]) if line.startswith(b"<") else (b"6", line)
+        fields = b"PRIORITY=%b\nSYSLOG_FACILITY=3\nSYSLOG_IDENTIFIER=htoolsd\nMESSAGE=%b\n"
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+            sock.sendto(fields % (priority, text.rstrip()), socket.MSG_DONTWAIT, _JOURNAL)
+            return True
+        return False
+
+
 def configure() -> None:
     """Log to stderr: key=value at a terminal, otherwise one JSON object per line.
 
-    Lines for the journal begin with their priority (``sd-daemon(3)``).
+    If stderr is the journal, lines begin with their priority (``sd-daemon(3)``), and go to the journal's
+    socket where there is one.
     """
+    outlet = NonBlockingLog(sys.stderr.fileno())
     ending: list[Processor] = [structlog.processors.format_exc_info, _line]
     if _to_journal():
         ending[-1] = _with_priority
+        if os.path.exists(_JOURNAL):
+            outlet = JournalLog()
     if sys.stderr.isatty():
         ending = [structlog.dev.ConsoleRenderer(), _encoded]
     structlog.configure(
@@ -76,7 +103,7 @@ def configure() -> None:
             structlog.processors.TimeStamper(fmt="iso"),
             *ending,
         ],
-        logger_factory=structlog.BytesLoggerFactory(NonBlockingLog(sys.stderr.fileno())),  # type: ignore[arg-type]
+        logger_factory=structlog.BytesLoggerFactory(outlet),  # type: ignore[arg-type]
     )
 
 

@@ -3,8 +3,10 @@
 import fcntl
 import json
 import os
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, suppress
+from pathlib import Path
 
 import pytest
 import structlog
@@ -115,6 +117,39 @@ def test_adds_priorities_for_the_journal(pipe: Pipe, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("JOURNAL_STREAM", f"{found.st_dev}:{found.st_ino}")
     lines = logged(pipe, say_all)
     assert [line[:3] for line in lines] == [b"<7>", b"<6>", b"<4>", b"<3>", b"<2>", b"<3>", b"<3>"]
+
+
+def test_lines_reach_the_journal_whole_or_not_at_all(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = os.fstat(pipe[1])
+    monkeypatch.setenv("JOURNAL_STREAM", f"{found.st_dev}:{found.st_ino}")
+    monkeypatch.setattr(logs, "_JOURNAL", str(tmp_path / "journal"))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as journal:
+        journal.bind(str(tmp_path / "journal"))
+        journal.setblocking(False)
+
+        def received() -> list[dict[str, str]]:
+            found = []
+            with suppress(BlockingIOError):
+                while True:
+                    lines = journal.recv(1 << 20).decode().splitlines()
+                    found.append(dict(line.split("=", 1) for line in lines))
+            return found
+
+        def say_much() -> None:
+            log, sent = structlog.get_logger(), 2000
+            for number in range(sent):
+                log.error("said", number=number, text="x" * 900)
+            read = received()
+            assert [json.loads(each["MESSAGE"])["number"] for each in read] == list(range(len(read)))
+            log.warning("last")
+            lost, last = received()
+            assert json.loads(lost["MESSAGE"]) == {"event": "log lines lost", "lines": sent - len(read)}
+            assert (last["PRIORITY"], json.loads(last["MESSAGE"])["event"]) == ("4", "last")
+            assert {each["PRIORITY"] for each in read} == {"3"}
+
+        assert logged(pipe, say_much) == []
 
 
 def test_other_users_cannot_connect(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
