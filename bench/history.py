@@ -10,9 +10,8 @@ from bench.timing import Part, measured
 from ganeti_htools.deciding.summary import DecisionSummary
 from htoolsd.config.config import Config
 from htoolsd.config.settings import Settings
-from htoolsd.history import entries
 from htoolsd.history.database import HistoryDatabase
-from htoolsd.history.entries import HistoryEntry, HistoryQuery
+from htoolsd.history.entries import Decided, HistoryEntry, HistoryQuery
 from htoolsd.history.history import MAX_IN_MEMORY, History
 
 
@@ -24,7 +23,7 @@ def decision(number: int) -> HistoryEntry:
         {"group": f"group{at}", "alloc_policy": "preferred", "score": 1.5, "nodes": nodes} for at in range(5)
     ]
     gist = DecisionSummary("allocate", [name], [nodes], ["group0"], 1.5)
-    return entries.decision(float(number), gist, [{"instance": name, "groups": groups}], 20.0, {"live": 3.0})
+    return Decided(float(number), gist, [{"instance": name, "groups": groups}], 20.0, {"live": 3.0})
 
 
 def noting(directory: Path) -> float:

@@ -38,6 +38,14 @@ def status() -> list[dict[str, Any]]:
     return [asdict(each) for each in _found.values()]
 
 
+def note_defect(task: str, defect: Exception) -> None:
+    """Log and count a defect of a task."""
+    before = _found.get(task)
+    text = on_one_line(f"{type(defect).__name__}: {defect}")
+    _found[task] = Defects(task, before.count + 1 if before else 1, text, time.time())
+    _log.error("task failed", task=task, exc_info=defect)
+
+
 async def keep_running(
     name: str,
     task: Task,
@@ -56,10 +64,7 @@ async def keep_running(
             await begin()
             return
         except Exception as defect:
-            before = _found.get(name)
-            text = on_one_line(f"{type(defect).__name__}: {defect}")
-            _found[name] = Defects(name, before.count + 1 if before else 1, text, time.time())
-            _log.exception("task failed", task=name)
+            note_defect(name, defect)
         begin = task
         with suppress(RuntimeError):  # it has started before
             task_status.started()

@@ -5,9 +5,9 @@ writes files (:func:`effect`). A computation for a caller may be long (:class:`C
 threads of its own, and all share one interpreter with the thread that decides.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from math import inf
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import trio
 
@@ -31,6 +31,20 @@ async def run_by_size(size: int, work: Callable[[], Result], abandon: bool = Fal
     return await trio.to_thread.run_sync(work, abandon_on_cancel=abandon) if size > _LONG else work()
 
 
+def after_thread(thread: trio.CapacityLimiter, then: Callable[[], None]) -> None:
+    """Call ``then`` once the thread with a limiter has ended, which nobody else waits for."""
+
+    async def wait() -> None:
+        async with thread:
+            pass
+        then()
+
+    if thread.borrowed_tokens:
+        trio.lowlevel.spawn_system_task(wait)
+    else:
+        then()
+
+
 _effects = trio.lowlevel.RunVar[trio.CapacityLimiter]("effects")
 
 
@@ -44,15 +58,22 @@ async def effect(work: Callable[..., Result], *args: Any, abandon: bool = False)
     return await trio.to_thread.run_sync(work, *args, abandon_on_cancel=abandon, limiter=limiter)
 
 
+class Occupied(Protocol):
+    """Work that goes before computations."""
+
+    async def idle(self) -> None:
+        """Return when there is none."""
+
+
 class Computations:
     """Computations in a thread, one at a time. None begins, or goes on after a pause, while somebody decides.
 
-    ``idle`` returns when nobody decides. A computation ends with its caller, after ``longest`` seconds, and
+    ``decisions`` are waited for. A computation ends with its caller, after ``longest`` seconds, and
     when the daemon stops.
     """
 
-    def __init__(self, idle: Callable[[], Awaitable[None]], longest: float = inf) -> None:
-        self._idle, self._longest = idle, longest
+    def __init__(self, decisions: Occupied | None = None, longest: float = inf) -> None:
+        self._decisions, self._longest = decisions, longest
         self._queue, self._thread = trio.Lock(), trio.CapacityLimiter(1)
         self._stopped = False
         self._scopes = set[trio.CancelScope]()
@@ -78,6 +99,10 @@ class Computations:
         if self._stopped:
             raise RefusalError(Refusal.STOPPING, "htoolsd is stopping")
         raise RefusalError(Refusal.BUSY, f"not computed within {self._longest:g} s; ask again")
+
+    async def _idle(self) -> None:
+        if self._decisions is not None:
+            await self._decisions.idle()
 
     def _pause(self, _news: str) -> None:
         trio.from_thread.check_cancelled()

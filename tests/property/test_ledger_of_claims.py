@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from math import inf
+from types import SimpleNamespace
 from typing import Any
 
 import trio
@@ -85,9 +86,11 @@ class Steps(RuleBasedStateMachine):
 
     def begin(self) -> None:
         known = support.settings(claims="always", claim_seconds=SECONDS, claim_wait_seconds=0.0)
-        self.claims = Claims(known, lambda: True)
         view: Any = self
-        self.writer = ClaimWriter(self.claims, self.worker, view, lambda: "c", known)
+        sync: Any = SimpleNamespace(own_cluster=lambda: "c")
+        self.claims = Claims(known)
+        self.claims.follows_ganeti = True
+        self.writer = ClaimWriter(self.claims, self.worker, view, sync, known)
         self.run(self.round)
 
     def run(self, work: Callable[[], Awaitable[Any]]) -> Any:

@@ -5,7 +5,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 import trio
@@ -16,12 +16,32 @@ from ganeti_htools.simulator.connections import Faults, serve_client
 from ganeti_htools.simulator.jobs import JobBehaviour, Jobs
 from ganeti_htools.simulator.luxid import Luxid
 from ganeti_htools.simulator.world import World
+from ganeti_htools.sources.ssconf import Ssconf
 from htoolsd.config.settings import Settings
+from htoolsd.events import EventStream
 from htoolsd.sync.sync import Sync
+from htoolsd.sync.this_node import ThisNode
 from tests.support.settings import settings
 from tests.support.worlds import world
 
 LIVE_FIELD = {"node": "mfree", "instance": "status"}
+
+
+class Role(Protocol):
+    """The role of a node, as a test says."""
+
+    master: bool
+
+
+class Node(ThisNode):
+    """The node of a daemon."""
+
+    def __init__(self, role: Role) -> None:
+        super().__init__(Ssconf("node1", "/nonexistent"))
+        self._role_of = role
+
+    async def leads(self) -> bool | None:
+        return self._role_of.master
 
 
 @dataclass
@@ -53,8 +73,10 @@ class MemoryGaneti:
         self.nursery.start_soon(self._serve, theirs)
         return ours
 
-    async def is_master(self) -> bool:
-        return self.master
+    @property
+    def node(self) -> "Node":
+        """The node of the daemon."""
+        return Node(self)
 
     def leave(self) -> None:
         """End luxid and all connections."""
@@ -107,7 +129,7 @@ async def following(
 ) -> AsyncIterator[Sync]:
     """Run a synchronisation within the block, by the settings ``known`` if there are any."""
     known = known or settings(config_seconds=configuration, live_seconds=live)
-    sync = Sync("/luxi", ganeti.is_master, known, ganeti.connect)
+    sync = Sync("/luxi", ganeti.node, known, EventStream(), connect=ganeti.connect)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(sync.run)
         yield sync

@@ -2,18 +2,6 @@
 
 from pathlib import Path
 
-from htoolsd.notify.notifier import Notifier
-from tests.support.settings import settings
-
-
-def unused_notifier(directory: Path) -> Notifier:
-    """A notifier that notifies nobody."""
-
-    async def look() -> tuple[tuple[()], bool]:
-        return (), True
-
-    return Notifier(str(directory / "notified.json"), settings(), look, lambda: None)
-
 
 def recording_program(directory: Path, more: str = "") -> Path:
     """A program that appends its standard input to the file ``messages`` beside it, as a line, and more."""

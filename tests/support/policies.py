@@ -1,6 +1,5 @@
 """What policies see of a node group, made by hand."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -8,11 +7,9 @@ import numpy as np
 
 from ganeti_htools.model.cluster import Cluster, Group, Node
 from ganeti_htools.model.derive import derive
-from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.policy import DEFAULT_IPOLICY
 from ganeti_htools.model.tags import STANDBY_AUTO
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.planning.plan import Proposal
 from ganeti_htools.simulator.world import World, initial_world
 from htoolsd.config.policies import (
     PolicySettings,
@@ -112,8 +109,3 @@ def broken(full: bool = True) -> Cluster:
         return replace(row, f_mem=500) if full and row.group == "uuid" else row
 
     return replace(cluster, instances=rows, nodes=tuple(map(changed, cluster.nodes)))
-
-
-async def none_again(_facts: Mapping[str, Any]) -> Proposal:
-    """Of a policy's plan where there are no policies."""
-    raise HtoolsError("there are no policies")

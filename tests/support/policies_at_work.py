@@ -14,6 +14,7 @@ from ganeti_htools.simulator.jobs import Jobs
 from ganeti_htools.simulator.world import World, initial_world
 from htoolsd.config.policies import PolicySettings
 from htoolsd.config.settings import Settings
+from htoolsd.events import DaemonEvent
 from htoolsd.plans.plan import Plan
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.coordinator import Policies
@@ -87,7 +88,7 @@ class Working:
 
     async def explain(self, name: str) -> dict[str, Any]:
         """What a policy would do now."""
-        return await self.policies.explain(name, Computations(trio.lowlevel.checkpoint))
+        return await self.policies.explain(name, Computations())
 
     def told(self, name: str = "rebalance") -> Mapping[str, Any]:
         """What is told of a policy."""
@@ -130,18 +131,17 @@ async def working_on(
     """
     async with following(luxid, polls, max(polls, 300)) as sync:
 
-        def note(plan: Plan) -> None:
-            policies.ended(plan)
-
         class Decisions(list[PolicyDecision]):
-            def note_decision(self, decision: PolicyDecision) -> None:
-                self.append(decision)
-                heed(decision, sync.model.cluster)
+            def note(self, event: DaemonEvent) -> None:
+                if isinstance(event, PolicyDecision):
+                    self.append(event)
+                    heed(event, sync.model.cluster)
 
         decisions = Decisions()
-        plans = Plans(str(directory / "plans"), sync, note)
+        plans = Plans(str(directory / "plans"), sync, sync.events)
         path, known = directory / "policies.json", settings(**policy_settings)
-        policies = _Clocked(str(path), sync, plans, known, decisions)
+        policies = _Clocked(str(path), sync, plans, known, sync.events)
+        sync.events.follow(plans, policies, decisions)
         scope = trio.CancelScope()
 
         async def run(*, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

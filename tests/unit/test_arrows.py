@@ -68,43 +68,50 @@ MAY_IMPORT = {
     "cli": f"{_LIBRARY} commandline cli.terminal cli.report cli.ctl cli.cluster cli.runs",
     "htoolsd.disposal": "",
     "htoolsd.tasks": "model",
+    "htoolsd.events": "htoolsd.tasks",
     "htoolsd.config": "model backends records client files version",
     "htoolsd.damaged_files": "",
     "htoolsd.threads": "client",
-    "htoolsd.socket": "model backends records luxi client nursery sockets htoolsd.config htoolsd.disposal",
+    "htoolsd.history": f"{_LIBRARY} htoolsd.config htoolsd.damaged_files htoolsd.events",
+    "htoolsd.socket": (
+        "model backends records luxi client nursery sockets"
+        " htoolsd.config htoolsd.disposal htoolsd.events htoolsd.history"
+    ),
     "htoolsd.sync": (
         "model backends luxi sources files nursery"
-        " htoolsd.config htoolsd.damaged_files htoolsd.disposal htoolsd.threads"
+        " htoolsd.config htoolsd.damaged_files htoolsd.disposal htoolsd.events htoolsd.threads"
     ),
     "htoolsd.plans": (
-        f"{_LIBRARY} htoolsd.config htoolsd.damaged_files htoolsd.sync htoolsd.claims"
-        " htoolsd.follow htoolsd.store htoolsd.tasks htoolsd.threads"
+        f"{_LIBRARY} htoolsd.config htoolsd.damaged_files htoolsd.events htoolsd.history htoolsd.sync"
+        " htoolsd.claims htoolsd.follow htoolsd.store htoolsd.tasks htoolsd.threads"
     ),
-    "htoolsd.history": f"{_LIBRARY} htoolsd.config htoolsd.damaged_files",
     "htoolsd.notify": (
-        "model records files nursery htoolsd.config htoolsd.damaged_files htoolsd.history htoolsd.threads"
+        "model records files nursery htoolsd.config htoolsd.damaged_files htoolsd.events htoolsd.history"
+        " htoolsd.sync htoolsd.threads"
     ),
     "htoolsd.helper": "model",
     "htoolsd.metrics": f"{_LIBRARY} commandline htoolsd.helper htoolsd.plans htoolsd.sync",
     "htoolsd.store": "model files htoolsd.config htoolsd.damaged_files",
-    "htoolsd.store.state_copies": "htoolsd.store",
-    "htoolsd.follow": f"{_LIBRARY} htoolsd.config htoolsd.sync htoolsd.store htoolsd.threads",
-    "htoolsd.claims": f"{_LIBRARY} htoolsd.config htoolsd.sync htoolsd.store htoolsd.follow htoolsd.threads",
+    "htoolsd.store.state_copies": "htoolsd.store htoolsd.sync",
+    "htoolsd.follow": f"{_LIBRARY} htoolsd.config htoolsd.events htoolsd.sync htoolsd.store htoolsd.threads",
+    "htoolsd.claims": (
+        f"{_LIBRARY} htoolsd.config htoolsd.events htoolsd.sync htoolsd.store htoolsd.follow htoolsd.threads"
+    ),
     "htoolsd.policies": (
-        f"{_LIBRARY} htoolsd.config htoolsd.damaged_files htoolsd.tasks htoolsd.threads"
+        f"{_LIBRARY} htoolsd.config htoolsd.damaged_files htoolsd.events htoolsd.tasks htoolsd.threads"
         " htoolsd.sync htoolsd.plans htoolsd.history htoolsd.claims htoolsd.store.state_copies"
     ),
-    "htoolsd.report": f"{_LIBRARY} htoolsd.helper htoolsd.history",
-    "htoolsd.http": f"{_LIBRARY} htoolsd.config htoolsd.socket htoolsd.metrics htoolsd.threads",
+    "htoolsd.report": _LIBRARY,
     "htoolsd.api": (
-        f"{_LIBRARY} commandline htoolsd.config htoolsd.damaged_files htoolsd.tasks htoolsd.threads"
-        " htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.history htoolsd.store htoolsd.follow"
-        " htoolsd.claims htoolsd.policies htoolsd.metrics htoolsd.notify htoolsd.report"
+        f"{_LIBRARY} commandline htoolsd.config htoolsd.damaged_files htoolsd.events htoolsd.tasks"
+        " htoolsd.threads htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.history htoolsd.store"
+        " htoolsd.follow htoolsd.claims htoolsd.policies htoolsd.metrics htoolsd.notify htoolsd.helper"
     ),
+    "htoolsd.http": f"{_LIBRARY} htoolsd.config htoolsd.socket htoolsd.metrics htoolsd.api htoolsd.threads",
     "htoolsd.process": (
-        f"{_LIBRARY} htoolsd.tasks htoolsd.threads htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.history"
-        " htoolsd.api htoolsd.config htoolsd.store htoolsd.follow htoolsd.claims htoolsd.policies"
-        " htoolsd.metrics htoolsd.http htoolsd.notify htoolsd.report htoolsd.disposal"
+        f"{_LIBRARY} htoolsd.tasks htoolsd.events htoolsd.threads htoolsd.socket htoolsd.sync htoolsd.plans"
+        " htoolsd.history htoolsd.api htoolsd.config htoolsd.store htoolsd.follow htoolsd.claims"
+        " htoolsd.policies htoolsd.metrics htoolsd.http htoolsd.notify htoolsd.disposal"
     ),
     "htoolsd.__main__": "htoolsd.process",
 }

@@ -1,6 +1,5 @@
 """The methods ``cluster``, ``storage`` and ``refresh``: the daemon's data about the cluster."""
 
-from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -14,6 +13,7 @@ from ganeti_htools.luxi import relayed
 from ganeti_htools.luxi.queries import ClusterAnswers
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.units_in_use import units_in_use
+from htoolsd.plans.plans import Plans
 from htoolsd.socket.methods import method
 from htoolsd.socket.roles import Role
 from htoolsd.sync.model import Model
@@ -45,16 +45,11 @@ def _storage(cluster: Cluster) -> ClusterStorage:
 
 
 class ClusterMethods:
-    """Methods about the model; they raise RefusalError. Encoded answers are kept until the model changes.
+    """Methods about the model; they raise RefusalError. Encoded answers are kept until the model changes."""
 
-    ``catch_up`` has the model count the newest claims.
-    """
-
-    def __init__(
-        self, sync: Sync, catch_up: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint
-    ) -> None:
+    def __init__(self, sync: Sync, plans: Plans) -> None:
         self._sync = sync
-        self._catch_up = catch_up
+        self._plans = plans
         self._encoded: tuple[Model | None, dict[str, orjson.Fragment]] = (None, {})
         self._encoding = trio.Lock()
 
@@ -76,7 +71,7 @@ class ClusterMethods:
         old = await self._sync.poll_configuration() if fresh else None
         why = await self._sync.poll_updates() if fresh and old is None else old
         if fresh:
-            await self._catch_up()
+            await self._plans.catch_up()
         model = self._sync.model
         if model.answers is None:
             raise RefusalError(Refusal.CLUSTER, f"the cluster is not known yet{self._why()}")

@@ -1,30 +1,28 @@
-"""The method ``decide``: one decision at a time, in a worker thread, so that the cache needs no lock."""
+"""The method ``decide``: one decision at a time, so that the cache needs no lock. A thread computes."""
 
 import gc
 import time
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from math import inf
 from statistics import median
-from typing import Annotated, cast
+from typing import Annotated, Protocol, TypeVar
 
 import structlog
 import trio
 
-from ganeti_htools.backends.documents import has_at_most
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.deciding.decision import Cache, KnownCluster, Response, TooLargeError, respond, with_note
-from ganeti_htools.deciding.promises import Promise
 from ganeti_htools.model.errors import HtoolsError, inconsistency_warning, printable, untraced
 from ganeti_htools.model.options import PlacementOptions
 from htoolsd.api.request import read_request, understand
-from htoolsd.api.turn import MAX_HUNG, DecisionAttempt, DecisionTurn
+from htoolsd.api.turn import MAX_HUNG, DecisionTurn
 from htoolsd.claims.claim import Claimant
 from htoolsd.claims.claim_writer import ClaimWriter, DecisionBasis
 from htoolsd.config.settings import Settings
-from htoolsd.history import entries
-from htoolsd.history.entries import HistoryEntry
+from htoolsd.events import EventStream
+from htoolsd.history.entries import Decided
 from htoolsd.metrics.durations import Durations
 from htoolsd.socket.methods import File, method
 from htoolsd.socket.peer import PassedFile, describe_caller
@@ -34,7 +32,7 @@ _log = structlog.get_logger()
 
 Ages = dict[str, float]
 
-MAX_VALUES = 1_000_000  # in a request; 10,000 instances need a third
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,34 +63,39 @@ class DecisionCounts:
     by_type: dict[str, Counter[str]] = field(default_factory=dict)
 
 
+class ClusterData(Protocol):
+    """The daemon's data about the cluster, for decisions. Both ways to get it may raise RefusalError."""
+
+    def now(self) -> tuple[KnownCluster | None, Ages]:
+        """Return the data, and the age of each kind in seconds."""
+
+    async def newest(self) -> KnownCluster | None:
+        """Return the data once Ganeti was asked for the configuration."""
+
+    def request_units(self) -> None:
+        """Note that a request names other storage units than the default ones."""
+
+
 class Decisions:
     """Decides requests. Parsed parts of a request are reused for the next one.
 
-    * ``known`` returns the daemon's data about the cluster, and the age of each kind in seconds. It may raise
-      RefusalError.
-    * ``want_units`` is called when a request names other storage units than the default ones.
-    * ``renew`` asks Ganeti for the configuration, before a disk template is refused as not enabled.
-    * ``note`` gets an entry of the history for each decision.
-    * ``claims`` are the promises of decisions; None to promise nothing.
+    ``cluster`` is the daemon's data about the cluster. ``events`` get each decision. ``claims`` are the
+    promises of decisions; None to promise nothing.
     """
 
     def __init__(
         self,
         settings: Settings,
-        known: Callable[[], tuple[KnownCluster | None, Ages]],
-        want_units: Callable[[], None] = lambda: None,
-        renew: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint,
-        note: Callable[[HistoryEntry], None] = lambda _entry: None,
+        cluster: ClusterData,
+        events: EventStream,
         claims: ClaimWriter | None = None,
     ) -> None:
         self._settings = settings
         self._turn = DecisionTurn(settings)
         self._cache = Cache()
         self._counts = DecisionCounts()
-        self._known = known
-        self._want_units = want_units
-        self._renew = renew
-        self._note = note
+        self._cluster = cluster
+        self._events = events
         self._claims = claims
 
     @property
@@ -102,12 +105,11 @@ class Decisions:
 
     def give_up_late(self) -> None:
         """Give up the running decision if it takes too long."""
-        since, longest = self._turn.running_since, self._settings.now.decision_seconds
-        if since is not None and trio.current_time() - since > longest:
+        longest = self._settings.now.decision_seconds
+        if self._turn.give_up(longest):
             _log.error("decision given up", seconds=longest)
             self._counts.given_up += 1
             self._cache = Cache()  # the hung thread keeps using the old cache
-            cast(DecisionAttempt, self._turn.give_up()).scope.cancel()
             gc.enable()  # the hung thread switched it off
 
     async def idle(self) -> None:
@@ -121,7 +123,7 @@ class Decisions:
     def status(self) -> dict[str, object]:
         """Return counts since the start, the latest times in milliseconds, and the size of the cache."""
         counts, recent = self._counts, sorted(self._counts.recent)
-        since = self._turn.running_since
+        running = self._turn.running
         return {
             "served": counts.served,
             "unsatisfied": counts.unsatisfied,
@@ -130,8 +132,8 @@ class Decisions:
             "abandoned": counts.abandoned,
             "given_up": counts.given_up,
             "broken": counts.broken,
-            "running": int(since is not None),
-            "running_ms": None if since is None else _milliseconds(since),
+            "running": int(running is not None),
+            "running_ms": None if running is None else _milliseconds(running.since),
             "waiting": self._turn.waiting,
             "lost": len(self._turn.hung),
             "last_ms": counts.recent[-1] if recent else None,
@@ -167,19 +169,9 @@ class Decisions:
             claimant: Claimant | None = "hand" if claim else None
             if claim is None and file is not None:  # as jobs call it
                 claimant = "job"
-            attempt = DecisionAttempt(self._turn)
-            with attempt.scope:
-                outcome, ages = await trio.to_thread.run_sync(
-                    self._decide,
-                    source,
-                    options,
-                    claimant,
-                    abandon_on_cancel=True,
-                    limiter=cast(trio.CapacityLimiter, attempt),  # trio documents any object alike
-                )
-            if attempt.scope.cancelled_caught:
-                longest = self._settings.now.decision_seconds
-                raise RefusalError(Refusal.INTERNAL, f"the decision took longer than {longest:g} s")
+            async with self._turn.taken() as thread:
+                ages = self._cluster.now()[1]
+                outcome = await self._decide(thread, source, options, claimant)
         except RefusalError:
             self._counts.refused += 1
             raise
@@ -197,8 +189,8 @@ class Decisions:
         if isinstance(outcome, HtoolsError):
             relay = IallocatorOutput("", f"Error: {printable(str(outcome))}\n", 1)
             return {**asdict(relay), "ages": ages, "ranking": []}
-        self._note(
-            entries.decision(
+        self._events.publish(
+            Decided(
                 time.time(),
                 outcome.summary,
                 outcome.ranking,
@@ -210,13 +202,9 @@ class Decisions:
             )
         )
         if outcome.names_units:
-            self._want_units()
+            self._cluster.request_units()
         told = {"summary": outcome.summary.to_json(), "ranking": outcome.ranking}
         return {**asdict(_relay(outcome)), "ages": ages, **told}
-
-    async def _renewed(self) -> KnownCluster | None:
-        await self._renew()
-        return self._known()[0]
 
     def _count(self, outcome: Response | HtoolsError, took: float, ages: Ages) -> None:
         timing = {"ms": took, "ages": {kind: round(age, 1) for kind, age in ages.items()}}
@@ -234,62 +222,45 @@ class Decisions:
             outcomes["served"] += 1
             _log.info("decided", **outcome.summary.to_json(), **timing)
 
-    def _decide(
+    async def _decide(
         self,
+        thread: trio.CapacityLimiter,
         source: PassedFile | str,
         options: PlacementOptions,
         claimant: Claimant | None,
-    ) -> tuple[Response | HtoolsError, Ages]:
-        """Decide in a thread, on what is known now. Return the ages of that, too."""
-        known, ages = trio.from_thread.run_sync(self._known)
-        largest = self._settings.now.request_mib << 20
-        data = source.encode() if isinstance(source, str) else read_request(source, largest)
-        if not has_at_most(data, MAX_VALUES):
-            raise RefusalError(Refusal.FILE, f"the request has more than {MAX_VALUES} values")
+    ) -> Response | HtoolsError:
+        """Decide with all promises; repeat the decision if another client claimed the resources first."""
+
+        async def run(work: Callable[..., Result], *args: object) -> Result:
+            return await trio.to_thread.run_sync(work, *args, abandon_on_cancel=True, limiter=thread)
+
+        data = await run(read_request, source, self._settings.now.request_mib << 20)
+        cache, claims, until = self._cache, self._claims, inf
         try:
-            response = self._with_claims(data, options, known, claimant)
-            summary = response.summary
-            refused = summary.request == "allocate" and summary.refusal is not None
-            return (replace(response, data=data) if refused else response), ages
+            while True:
+                known, _ = self._cluster.now()
+                active = claims is not None and claims.active
+                basis = claims.basis() if claims is not None and active else DecisionBasis(())
+                response = await run(respond, data, options, cache, known, basis.promises)
+                if response.not_enabled:
+                    known = await self._cluster.newest()
+                    response = await run(respond, data, options, cache, known, basis.promises)
+                await trio.lowlevel.checkpoint_if_cancelled()  # otherwise it promises nothing
+                if claims is None or not active:
+                    break
+                with trio.CancelScope(shield=True):
+                    outcome = await claims.record(response, claimant, basis, until)
+                if outcome.until is None:
+                    response = with_note(response, outcome.note)
+                    break
+                until = outcome.until
         except TooLargeError as err:
             raise RefusalError(Refusal.FILE, str(err)) from None
         except HtoolsError as err:
-            return untraced(err), ages
-
-    def _with_claims(
-        self, data: bytes, options: PlacementOptions, known: KnownCluster | None, claimant: Claimant | None
-    ) -> Response:
-        """Decide with all promises; repeat the decision if another client claimed the resources first."""
-        cache, claims = self._cache, self._claims
-        if claims is None or not claims.active:
-            return self._respond(data, options, cache, known, ())
-        until = inf
-        while True:
-            known, basis = trio.from_thread.run_sync(self._basis, claims)
-            response = self._respond(data, options, cache, known, basis.promises)
-            trio.from_thread.check_cancelled()  # a decision that nobody waits for promises nothing
-            outcome = trio.from_thread.run(claims.record, response, claimant, basis, until)
-            if outcome.until is None:
-                break
-            until = outcome.until
-        return with_note(response, outcome.note)
-
-    def _basis(self, claims: ClaimWriter) -> tuple[KnownCluster | None, DecisionBasis]:
-        return self._known()[0], claims.basis()
-
-    def _respond(
-        self,
-        data: bytes,
-        options: PlacementOptions,
-        cache: Cache,
-        known: KnownCluster | None,
-        promises: tuple[Promise, ...],
-    ) -> Response:
-        response = respond(data, options, cache, known, promises)
-        if response.not_enabled:
-            known = trio.from_thread.run(self._renewed)
-            response = respond(data, options, cache, known, promises)
-        return response
+            return untraced(err)
+        summary = response.summary
+        refused = summary.request == "allocate" and summary.refusal is not None
+        return replace(response, data=data) if refused else response
 
 
 def _relay(response: Response) -> IallocatorOutput:

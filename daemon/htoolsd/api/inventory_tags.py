@@ -1,7 +1,7 @@
 """Inventories written to tags of Ganeti, so that they reach the next master and every other program."""
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 from ganeti_htools.backends.inventory_tags import tag_of, tags_about
 from ganeti_htools.client.protocol import Refusal, RefusalError
@@ -13,17 +13,18 @@ from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.resource_classes import POOL
 from ganeti_htools.model.units_in_use import known_pools, units_in_use
+from htoolsd.follow.reconciler import Reconciler
 from htoolsd.sync.sync import Sync
 
 _PATIENCE = 20.0  # seconds; the job may wait for the node's lock
 
 
 class InventoryTags:
-    """Writes inventories to tags. ``follow`` returns when the ledger has followed the model."""
+    """Writes inventories to tags."""
 
-    def __init__(self, sync: Sync, follow: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, sync: Sync, reconciler: Reconciler) -> None:
         self._sync = sync
-        self._follow = follow
+        self._reconciler = reconciler
 
     async def write(self, owner: str, resource_class: str, inventory: Inventory | None) -> None:
         """Set an inventory of a node or pool of this cluster in a tag; None removes the tag.
@@ -44,7 +45,7 @@ class InventoryTags:
             except LuxiError as error:
                 raise RefusalError(Refusal.CLUSTER, f"{owner}: the tag was not set: {error}") from None
             await self._cluster(owner)
-        await self._follow()
+        await self._reconciler.reconcile()
 
     async def _cluster(self, owner: str) -> Cluster:
         """Return the cluster as it is now. Raises RefusalError."""

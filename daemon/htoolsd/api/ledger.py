@@ -5,7 +5,7 @@ Answers have generations. A call that changes something may name them, and is re
 """
 
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -17,7 +17,11 @@ from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.resource_classes import POOL, VCPU
 from htoolsd.api import ledger_arguments as given
 from htoolsd.api import ledger_names as named
+from htoolsd.api.inventory_tags import InventoryTags
+from htoolsd.claims.claims import Claims
 from htoolsd.config.settings import Settings
+from htoolsd.follow.reconciler import Reconciler
+from htoolsd.follow.reserved import configured_reserves
 from htoolsd.socket.methods import Name, method
 from htoolsd.socket.roles import Role
 from htoolsd.store.records import (
@@ -33,6 +37,7 @@ from htoolsd.store.records import (
     UnavailableError,
 )
 from htoolsd.store.worker import LedgerWorker, Work
+from htoolsd.sync.sync import Sync
 
 if TYPE_CHECKING:
     from htoolsd.store.ledger import Ledger
@@ -55,30 +60,23 @@ _NO_GENERATIONS: Mapping[str, int] = {}
 class LedgerMethods:
     """Methods about the ledger. They raise RefusalError.
 
-    ``cluster`` returns the cluster's name, None while it is not known. Nothing is changed while there is an
-    ``obstacle``. ``trigger`` is called after each change, ``cancel`` with each instance whose promise ends.
-    ``tag`` writes an inventory of this cluster to a tag; the ledger has followed when it returns.
-    ``reserves`` are :func:`.configured_reserves`.
+    Nothing is changed while ``sync`` has an obstacle. Each change is reconciled.
     """
 
     def __init__(
         self,
         worker: LedgerWorker,
-        cluster: Callable[[], str | None],
-        obstacle: Callable[[], str | None],
-        trigger: Callable[[], object],
-        cancel: Callable[[str], object],
-        tag: Callable[[str, str, Inventory | None], Awaitable[None]],
+        sync: Sync,
+        reconciler: Reconciler,
+        claims: Claims,
+        tags: InventoryTags,
         settings: Settings,
-        reserves: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         self._worker = worker
-        self._cluster = cluster
-        self._obstacle = obstacle
-        self._trigger = trigger
-        self._cancel = cancel
-        self._tag = tag
-        self._reserves = reserves
+        self._sync = sync
+        self._reconciler = reconciler
+        self._claims = claims
+        self._tags = tags
         self._settings = settings
         self._setting = trio.Lock()
 
@@ -126,7 +124,7 @@ class LedgerMethods:
         allocation_ratio: Annotated[given.Number, "overcommit factor (1.0)"] = given.NOT_GIVEN,
         remove: given.Remove = False,
     ) -> object:
-        cluster = self._cluster()
+        cluster = self._sync.cluster_name
         counts = {"total": total, "reserved": reserved, "min_unit": min_unit, "max_unit": max_unit}
         figures = counts | {"step_size": step_size, "allocation_ratio": allocation_ratio}
 
@@ -157,7 +155,7 @@ class LedgerMethods:
             self._check_obstacle()
             owner, inventory = await do(self._worker, check)
             if owner.name.startswith(f"{cluster}/"):
-                await self._tag(owner.name.removeprefix(f"{cluster}/"), resource_class, inventory)
+                await self._tags.write(owner.name.removeprefix(f"{cluster}/"), resource_class, inventory)
             return self._inventories(await self._change(write))
 
     @method(
@@ -166,7 +164,7 @@ class LedgerMethods:
         role=Role.READ,
     )
     async def allocations(self, consumer: _OneConsumer = None) -> object:
-        cluster = self._cluster()
+        cluster = self._sync.cluster_name
 
         def work(ledger: "Ledger") -> LedgerSnapshot:
             return ledger.snapshot(
@@ -190,7 +188,7 @@ class LedgerMethods:
         consumer_generation: given.ConsumerGeneration = given.NOT_GIVEN,
         seconds: Annotated[given.Number | None, "time after which the claim ends"] = None,
     ) -> object:
-        cluster, expires = self._cluster(), None
+        cluster, expires = self._sync.cluster_name, None
         if seconds is not None:
             expires = time.time() + seconds
             self._worker.ends.note(expires, seconds, trio.current_time())
@@ -225,7 +223,7 @@ class LedgerMethods:
         consumer: Annotated[Name, f"{given.CONSUMER}, or the beginning up to a dot"],
         consumer_generation: given.ConsumerGeneration = given.NOT_GIVEN,
     ) -> object:
-        cluster = self._cluster()
+        cluster = self._sync.cluster_name
 
         def work(ledger: "Ledger") -> Consumer:
             found = named.consumer(ledger, consumer, cluster)
@@ -236,16 +234,17 @@ class LedgerMethods:
 
         released = await self._change(work)
         if released.promised is not None and released.name.startswith(f"{cluster}/"):
-            self._cancel(released.name.removeprefix(f"{cluster}/"))
+            self._claims.cancel(released.name.removeprefix(f"{cluster}/"))
         return _consumer(released)
 
     def _inventories(self, standings: Iterable[ProviderUsage]) -> list[dict[str, object]]:
         """Return inventories as JSON, those of pools with what the configuration reserves."""
-        reserves = self._reserves()
+        synced = self._reconciler.synced
+        reserves = configured_reserves(synced.desired) if synced else {}
         return [_inventories(each, reserves.get(each.provider.uuid, 0)) for each in standings]
 
     async def _standings(self, name: str | None) -> tuple[ProviderUsage, ...]:
-        cluster = self._cluster()
+        cluster = self._sync.cluster_name
 
         def work(ledger: "Ledger") -> tuple[ProviderUsage, ...]:
             return ledger.provider_usages(
@@ -255,13 +254,13 @@ class LedgerMethods:
         return await do(self._worker, work)
 
     def _check_obstacle(self) -> None:
-        if (why := self._obstacle()) is not None:
+        if (why := self._sync.obstacle()) is not None:
             raise RefusalError(Refusal.CLUSTER, why)
 
     async def _change(self, work: Work[T]) -> T:
         self._check_obstacle()
         changed = await do(self._worker, work)
-        self._trigger()
+        self._reconciler.trigger()
         return changed
 
 

@@ -1,12 +1,13 @@
 """The method ``metrics``: the figures of the daemon and the cluster for Prometheus."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated
 
 import structlog
 import trio
 
 from ganeti_htools.model.errors import HtoolsError
+from htoolsd.api.status import StatusMethods
 from htoolsd.metrics import exporter
 from htoolsd.metrics.declarations import METRICS
 from htoolsd.metrics.durations import Durations
@@ -23,9 +24,9 @@ _JOBS_EVERY = 30.0  # seconds; luxid reads a file for each job
 
 
 class MetricsMethods:
-    """The method ``metrics``. ``status`` returns the JSON of the method ``status``, with the capacity."""
+    """The method ``metrics``."""
 
-    def __init__(self, status: Callable[[bool], Awaitable[dict[str, Any]]], sync: Sync) -> None:
+    def __init__(self, status: StatusMethods, sync: Sync) -> None:
         self._status = status
         self._sync = sync
         self._jobs: Sequence[JobTimes] = ()
@@ -46,7 +47,7 @@ class MetricsMethods:
     async def text(self, exporter_names: bool = False) -> str:
         """Return the metrics in the text format."""
         began = trio.current_time()
-        status = await self._status(True)
+        status = await self._status.report(count=True)
         if exporter_names and status["cluster"]["master"]:
             await self._query_jobs()
         model, jobs, scrapes = self._sync.model, self._jobs, self._scrapes

@@ -17,7 +17,7 @@ class NotifyMethods:
         role=Role.ACT,
     )
     async def notify(self) -> object:
-        way = self._notifier.status()["way"]
+        way = self._notifier.settings.way
         if way is None:
             raise RefusalError(Refusal.ARGUMENTS, "notify: [notify] has neither program nor url")
         return {"way": way, **(await self._notifier.test())._asdict()}

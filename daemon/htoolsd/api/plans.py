@@ -1,7 +1,6 @@
 """The methods about plans. Plans are made in a thread, with the code of the tools."""
 
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, cast, get_args
 
@@ -21,16 +20,14 @@ from ganeti_htools.records import Valid, choice
 from ganeti_htools.sources.source import describe_silent, describe_updating
 from htoolsd.config.settings import Settings
 from htoolsd.plans.plan import Plan, PlanState, new_plan
-from htoolsd.plans.plan_turn import PlanAttempt
 from htoolsd.plans.plans import Plans
+from htoolsd.policies.coordinator import Policies
 from htoolsd.socket.methods import LONGEST as MOST_TEXT
 from htoolsd.socket.methods import method
 from htoolsd.socket.peer import describe_caller
 from htoolsd.socket.roles import Role
+from htoolsd.socket.server import Server
 from htoolsd.sync.sync import Sync
-
-# Makes a policy's plan again, from the facts in its record. Raises HtoolsError.
-Remake = Callable[[Mapping[str, Any]], Awaitable[Proposal]]
 
 _TOOLS = " or ".join(TOOLS)
 _OPTIONS = "; ".join(f"for {name} {', '.join(names(tool.options))}" for name, tool in TOOLS.items())
@@ -42,27 +39,21 @@ _OnChange = Annotated[str, choice(get_args(OnChange))]
 
 
 class PlanMethods:
-    """Methods about plans; they raise RefusalError. One plan is made at a time.
-
-    ``may_act``: whether the present caller could execute plans. ``waiting`` counts the present call as one
-    that waits, and gives whether it may.
-    """
+    """Methods about plans; they raise RefusalError. One plan is made at a time."""
 
     def __init__(
         self,
         plans: Plans,
         sync: Sync,
         settings: Settings,
-        remake: Remake,
-        may_act: Callable[[], bool] = lambda: True,
-        waiting: Callable[[], AbstractContextManager[bool]] = lambda: nullcontext(True),
+        policies: Policies,
+        server: Server,
     ) -> None:
         self._plans = plans
         self._settings = settings
         self._sync = sync
-        self._remake = remake
-        self._may_act = may_act
-        self._waiting = waiting
+        self._policies = policies
+        self._server = server
 
     @method(
         f"Makes a plan as {_TOOLS} does, for the method execute. The result is the plan; found in it is what"
@@ -119,22 +110,20 @@ class PlanMethods:
             limit = f"at most {longest:g} s ([plans] longest_search_seconds)"
             raise RefusalError(Refusal.ARGUMENTS, f"{tool}: a search of {wanted:g} s; expected {limit}")
         assert by is not None
-        attempt = PlanAttempt(turn, tool, by, self._may_act())
         try:
-            with attempt.scope:
+            async with turn.taken(tool, by, self._server.caller_may(Role.ACT)) as thread:
                 return await trio.to_thread.run_sync(
                     TOOLS[tool].propose,
                     cluster,
                     options,
                     lambda _text: trio.from_thread.check_cancelled(),
                     abandon_on_cancel=True,
-                    limiter=cast(trio.CapacityLimiter, attempt),  # trio documents any object alike
+                    limiter=thread,
                 )
         except RequestFailed as error:
             raise RefusalError(Refusal.PLAN, str(error)) from None
         except HtoolsError as error:
             raise RefusalError(Refusal.ARGUMENTS, str(error)) from None
-        raise RefusalError(Refusal.STOPPING, "htoolsd is stopping")
 
     async def _make_executable(self, plan: Plan) -> None:
         """Make a plan of an earlier daemon again, and refuse it if the result is different.
@@ -154,7 +143,7 @@ class PlanMethods:
         earlier = f"plan {plan.id} was made by an earlier htoolsd and"
         if "policy" in plan.facts:
             try:
-                proposal = await self._remake(plan.facts)
+                proposal = await self._policies.remake_proposal(plan.facts)
             except HtoolsError as error:
                 why = f"{earlier} cannot be made again for the present cluster: {error}"
                 raise RefusalError(Refusal.PLAN, why) from None
@@ -231,10 +220,10 @@ class PlanMethods:
         serial: Annotated[int | None, "of the last answer; without it the plan is returned now"] = None,
     ) -> object:
         found = self._plan_of(plan)
-        with self._waiting() as may_wait, trio.move_on_after(LONGEST if may_wait else 0):
+        with self._server.waiting() as may_wait, trio.move_on_after(LONGEST if may_wait else 0):
             while found.serial == serial and not self._plans.stopping:
                 await found.news.wait()
-        if self._may_act():
+        if self._server.caller_may(Role.ACT):
             await self._plans.note_seen(found)
         return found.to_json()
 

@@ -1,17 +1,39 @@
-"""The method ``report``: the state of the cluster as a page."""
+"""The method ``report``: the state of the cluster as a page.
+
+The helper draws it when somebody asks, and it is kept for a while.
+"""
+
+import time
+
+import trio
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.model.errors import HtoolsError
-from htoolsd.report.report import ReportPage
+from htoolsd.api.status import StatusMethods
+from htoolsd.helper.helper import run_helper
+from htoolsd.history.entries import HistoryQuery
+from htoolsd.history.history import History
 from htoolsd.socket.methods import method
 from htoolsd.socket.roles import Role
+from htoolsd.sync.sync import Sync
+
+DAYS = 7  # of the history
+_MOST = 1000  # entries
+_KEPT = 30.0  # seconds that a page or a failure is kept, so that reloads cost nothing
+_CPU = 20.0  # seconds of CPU time for a page
+_LONGEST = 25.0  # seconds for a page; less than HTTP clients wait
 
 
 class ReportMethods:
-    """The method ``report``. It raises RefusalError."""
+    """The method ``report``, and the last page. The method raises RefusalError."""
 
-    def __init__(self, page: ReportPage) -> None:
-        self._page = page
+    def __init__(self, status: StatusMethods, history: History, sync: Sync) -> None:
+        self._status = status
+        self._history = history
+        self._sync = sync
+        self._drawn = -_KEPT
+        self._page, self._error = "", ""
+        self._turn = trio.Lock()
 
     @method(
         "Returns the state of the cluster, and the history of the last days, as an HTML page without scripts"
@@ -20,6 +42,29 @@ class ReportMethods:
     )
     async def report(self) -> object:
         try:
-            return {"html": await self._page.html()}
+            return {"html": await self.html()}
         except HtoolsError as error:
             raise RefusalError(Refusal.CLUSTER, f"report: {error}") from None
+
+    async def html(self) -> str:
+        """Return the page; callers at the same time get the same. Raises HtoolsError."""
+        async with self._turn:
+            if trio.current_time() >= self._drawn + _KEPT:
+                self._page, self._error = await self._draw()
+                self._drawn = trio.current_time()
+        if self._error:
+            raise HtoolsError(f"the report was not drawn: {self._error}")
+        return self._page
+
+    async def _draw(self) -> tuple[str, str]:
+        """Return the page, or why there is none."""
+        cluster = self._sync.model.available
+        if cluster is None:
+            return "", "the cluster is not known yet"
+        with trio.move_on_after(_LONGEST):
+            attention = (await self._status.report())["attention"]
+            query = HistoryQuery(since=time.time() - DAYS * 86400, most=_MOST)
+            facts = self._sync.cluster_name or "", attention, await self._history.find(query), DAYS
+            page, limit, error = await run_helper("htoolsd.report.draw", _CPU, _LONGEST, cluster, *facts)
+            return page.decode(), f"it takes longer than {limit}" if limit else error or ""
+        return "", f"it takes longer than {_LONGEST:g} s"

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ganeti_htools.backends.documents import has_at_most
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.commandline.parameters import parse_options
 from ganeti_htools.files import read_descriptor
@@ -10,9 +11,18 @@ from ganeti_htools.model.options import PlacementOptions
 from htoolsd.socket.methods import LONGEST, File
 from htoolsd.socket.peer import PassedFile
 
+MAX_VALUES = 1_000_000  # in a request; 10,000 instances need a third
 
-def read_request(file: PassedFile, largest: int) -> bytes:
-    """Return the content of a passed file, which is closed. Raises RefusalError."""
+
+def read_request(source: PassedFile | str, largest: int) -> bytes:
+    """Return a request: a text, or the content of a passed file, which is closed. Raises RefusalError."""
+    data = source.encode() if isinstance(source, str) else _content(source, largest)
+    if not has_at_most(data, MAX_VALUES):
+        raise RefusalError(Refusal.FILE, f"the request has more than {MAX_VALUES} values")
+    return data
+
+
+def _content(file: PassedFile, largest: int) -> bytes:
     with file.taken() as descriptor:
         if descriptor is None:
             raise RefusalError(Refusal.FILE, "the request file was closed before it could be read")

@@ -2,11 +2,11 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple
 
 import trio
 
@@ -16,21 +16,12 @@ from ganeti_htools.planning.maintenance.status import nodes_in_maintenance, roll
 from ganeti_htools.version import VERSION, build
 from htoolsd import tasks
 from htoolsd.api.attention import SpecialRows, attention, special_rows
-from htoolsd.api.decisions import Decisions
-from htoolsd.api.reload_status import ReloadStatus
-from htoolsd.claims.claims import Claims
+from htoolsd.api.parts import Deciding, Following, Outside, Planning
+from htoolsd.config.settings import Settings
 from htoolsd.damaged_files import files_set_aside
-from htoolsd.follow.reconciler import Reconciler
-from htoolsd.history.history import History
-from htoolsd.metrics.capacity import CapacityCount
-from htoolsd.notify.notifier import Notifier
-from htoolsd.plans.plans import Plans
-from htoolsd.policies.coordinator import Policies
 from htoolsd.socket import fallback_counter
 from htoolsd.socket.methods import method
 from htoolsd.socket.roles import Role
-from htoolsd.socket.server import Server
-from htoolsd.store.worker import LedgerWorker
 from htoolsd.sync.sync import Sync
 from htoolsd.threads import ROW_BYTES, effect, run_by_size
 
@@ -84,53 +75,24 @@ class HealthCache:
         return self._health
 
 
-class NodeNames(Protocol):
-    """The names of this node and of the master."""
-
-    def status(self) -> Mapping[str, str | None]:
-        """Return ``node`` and ``master_node``."""
-
-
 class StatusMethods:
     """The method ``status``. Times are seconds of the epoch unless their name says otherwise."""
 
     def __init__(
         self,
-        socket: str,
-        state_dir: str,
-        node: NodeNames,
-        server: Server,
-        sync: Sync,
-        decisions: Decisions,
-        claims: Claims,
-        plans: Plans,
-        policies: Policies,
-        history: History,
-        ledger: LedgerWorker,
-        reconciler: Reconciler,
-        reload: ReloadStatus,
-        capacity: CapacityCount,
-        notifier: Notifier,
-        http: Callable[[], Mapping[str, Any]],
+        settings: Settings,
+        following: Following,
+        deciding: Deciding,
+        planning: Planning,
+        outside: Outside,
     ) -> None:
-        self._socket = socket
-        self._state_dir = state_dir
+        self._settings = settings
+        self._following = following
+        self._deciding = deciding
+        self._planning = planning
+        self._outside = outside
         self._set_aside: list[str] = []
-        self._node = node
-        self._server = server
-        self._sync = sync
-        self._decisions = decisions
-        self._claims = claims
-        self._plans = plans
-        self._policies = policies
-        self._history = history
-        self._ledger = ledger
-        self._reconciler = reconciler
-        self._reload = reload
-        self._capacity = capacity
-        self._notifier = notifier
-        self._http = http
-        self._health = HealthCache(sync)
+        self._health = HealthCache(following.sync)
         self._build = build()
         self._started, self._clock = time.time(), time.monotonic()
 
@@ -146,8 +108,10 @@ class StatusMethods:
 
     async def report(self, count: bool = False) -> dict[str, Any]:
         """Return the answer to the method. With ``count``, the capacity is counted if that is due."""
+        following, deciding, plans = self._following, self._deciding, self._planning.plans
+        ledger, socket = following.ledger, self._settings.now.socket
         if count:
-            await self._capacity.request()
+            await following.capacity.request()
         health = await self._health.health()
         status = {
             "version": VERSION,
@@ -155,34 +119,34 @@ class StatusMethods:
             "pid": os.getpid(),
             "started": self._started,
             "uptime_s": round(time.monotonic() - self._clock, 3),
-            "socket": self._socket,
-            "connections": self._server.connections,
-            "luxi": asdict(self._sync.luxi),
-            "cluster": {**self._sync.status(), **self._node.status()},
+            "socket": socket,
+            "connections": deciding.server.connections,
+            "luxi": asdict(following.sync.luxi),
+            "cluster": following.sync.status(),
             "maintenance": health.maintenance,
             "rolls": health.rolls,
             "groups": health.groups,
-            "decisions": self._decisions.status() | fallback_counter.status(self._socket),
-            "claims": self._claims.status(),
-            "plans": self._plans.status(),
-            "planning": self._plans.turn.status(),
-            "plan_jobs": self._plans.jobs(),
-            "policies": self._policies.health(),
-            "history": self._history.status(),
-            "ledger": await self._ledger.status() | self._reconciler.status(),
-            "capacity": self._capacity.status(),
-            "reload": asdict(self._reload),
-            "notify": self._notifier.status(),
+            "decisions": deciding.decisions.status() | fallback_counter.status(socket),
+            "claims": deciding.claims.claims.status(),
+            "plans": plans.status(),
+            "planning": plans.turn.status(),
+            "plan_jobs": plans.jobs(),
+            "policies": self._planning.policies.health(),
+            "history": following.history.status(),
+            "ledger": await ledger.status() | following.reconciler.status(),
+            "capacity": following.capacity.status(),
+            "reload": asdict(self._outside.reload),
+            "notify": self._outside.outbox.status(),
             "defects": tasks.status(),
-            "http": self._http(),
+            "http": {"listen": self._settings.now.http.listen, **asdict(self._outside.http)},
             "set_aside": await self._files_set_aside(),
             "memory_mib": resident_mib(),
         }
-        found = attention(status, health.special, self._plans.all, time.time())
+        found = attention(status, health.special, plans.all, time.time())
         return {"attention": [each.to_json() for each in found], **status}
 
     async def _files_set_aside(self) -> list[str]:
         """Return the damaged files that were set aside; the last known ones if the disk takes long."""
         with trio.move_on_after(_PATIENCE), suppress(OSError):
-            self._set_aside = await effect(files_set_aside, self._state_dir, abandon=True)
+            self._set_aside = await effect(files_set_aside, self._settings.now.state_dir, abandon=True)
         return self._set_aside

@@ -1,26 +1,40 @@
-"""Turns of decisions: one decision at a time, in a thread."""
+"""Turns of decisions: one decision at a time."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
 
 import trio
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from htoolsd.config.settings import Settings
+from htoolsd.threads import after_thread
 
 MAX_HUNG = 4  # hung decisions, after which no new decision begins
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """A decision that has the turn ``since`` a time of trio's clock: the limiter of its thread, its scope."""
+
+    since: float = field(default_factory=trio.current_time)
+    thread: trio.CapacityLimiter = field(default_factory=lambda: trio.CapacityLimiter(1))
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
 
 
 class DecisionTurn:
     """The turn to decide: first come, first served, after waiting at most ``wait_seconds``.
 
-    It is the limiter of trio's thread, so a turn ends with its thread, even when nobody waits for the result.
-    A turn can also be given up. Its thread cannot be ended, and counts as ``hung`` meanwhile.
+    A turn ends with its thread, even when nobody waits for the result. It can also be given up. Its thread
+    cannot be ended, and counts as ``hung`` meanwhile.
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.running_since: float | None = None
+        self.running: Attempt | None = None
+        self.hung: set[Attempt] = set()
         self._settings = settings
-        self.hung: set[object] = set()
-        self._holder: object = None
-        self._limiter = trio.CapacityLimiter(1)
+        self._free = trio.Semaphore(1)
         self._stopped = False
         self._waits: set[trio.CancelScope] = set()
         self._undecided = trio.lowlevel.ParkingLot()
@@ -33,7 +47,7 @@ class DecisionTurn:
     async def idle(self) -> None:
         """Return when no decision runs or waits."""
         await trio.lowlevel.checkpoint()
-        while self.running_since is not None or self._waits:
+        while self.running is not None or self._waits:
             await self._undecided.park()
 
     def stop(self) -> None:
@@ -42,7 +56,21 @@ class DecisionTurn:
         for scope in self._waits:
             scope.cancel()
 
-    async def acquire_on_behalf_of(self, borrower: object) -> None:
+    @asynccontextmanager
+    async def taken(self) -> AsyncIterator[trio.CapacityLimiter]:
+        """Have the turn within a block, whose threads have the limiter. Raises RefusalError."""
+        await self._wait()
+        attempt = self.running = Attempt()
+        try:
+            with attempt.scope:
+                yield attempt.thread
+        finally:
+            after_thread(attempt.thread, partial(self._end, attempt))
+        if attempt.scope.cancelled_caught:
+            longest = self._settings.now.decision_seconds
+            raise RefusalError(Refusal.INTERNAL, f"the decision took longer than {longest:g} s")
+
+    async def _wait(self) -> None:
         """Wait for the turn. Raises RefusalError."""
         if len(self.hung) >= MAX_HUNG:
             raise RefusalError(
@@ -52,7 +80,7 @@ class DecisionTurn:
         with trio.move_on_after(0 if self._stopped else patience) as scope:
             self._waits.add(scope)
             try:
-                await self._limiter.acquire_on_behalf_of(borrower)
+                await self._free.acquire()
             finally:
                 self._waits.remove(scope)
                 self._undecided.unpark_all()
@@ -60,36 +88,22 @@ class DecisionTurn:
             if self._stopped:
                 raise RefusalError(Refusal.STOPPING, "htoolsd is stopping")
             raise RefusalError(Refusal.BUSY, f"no turn within {patience:g} s: other decisions take too long")
-        self.running_since, self._holder = trio.current_time(), borrower
 
-    def release_on_behalf_of(self, borrower: object) -> None:
-        """End the turn."""
-        if borrower in self.hung:
-            self.hung.remove(borrower)
-        else:
-            self._end(borrower)
+    def give_up(self, longest: float) -> bool:
+        """End the present turn if it lasts for longer; return whether it did. Its thread goes on."""
+        attempt = self.running
+        if attempt is None or trio.current_time() - attempt.since <= longest:
+            return False
+        self._end(attempt)
+        self.hung.add(attempt)
+        attempt.scope.cancel()
+        return True
 
-    def give_up(self) -> object:
-        """End the present turn and return its holder. The holder's thread goes on."""
-        self.hung.add(self._holder)
-        self._end(self._holder)
-        return self._holder
-
-    def _end(self, borrower: object) -> None:
-        self.running_since = None
-        self._limiter.release_on_behalf_of(borrower)
+    def _end(self, attempt: Attempt) -> None:
+        """End a turn, or note that the thread of one that was given up has ended."""
+        if attempt in self.hung:
+            self.hung.remove(attempt)
+            return
+        self.running = None
+        self._free.release()
         self._undecided.unpark_all()
-
-
-class DecisionAttempt:
-    """One decision that takes a turn: the limiter of its thread, and the scope of the wait for the thread."""
-
-    def __init__(self, turn: DecisionTurn) -> None:
-        self.scope = trio.CancelScope()
-        self._turn = turn
-
-    async def acquire_on_behalf_of(self, _borrower: object) -> None:
-        await self._turn.acquire_on_behalf_of(self)
-
-    def release_on_behalf_of(self, _borrower: object) -> None:
-        self._turn.release_on_behalf_of(self)

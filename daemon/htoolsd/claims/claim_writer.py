@@ -14,7 +14,7 @@ is done, no decision waits for the ledger.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
@@ -39,6 +39,7 @@ from htoolsd.store.records import (
     UnavailableError,
 )
 from htoolsd.store.worker import LedgerWorker
+from htoolsd.sync.sync import Sync
 from htoolsd.sync.trigger import Trigger
 
 _log = structlog.get_logger()
@@ -73,8 +74,7 @@ class ClaimResult:
 class ClaimWriter:
     """The claims in memory, kept in step with their entries in the ledger.
 
-    ``cluster`` returns the name of the cluster that this node leads, None while it is unknown. When another
-    node becomes the master, the claims go to its daemon; they come back with the role.
+    When another node becomes the master, the claims go to its daemon; they come back with the role.
     """
 
     def __init__(
@@ -82,13 +82,13 @@ class ClaimWriter:
         claims: Claims,
         ledger: LedgerWorker,
         reconciler: Reconciler,
-        cluster: Callable[[], str | None],
+        sync: Sync,
         settings: Settings,
     ) -> None:
         self.claims = claims
         self._ledger = ledger
         self._reconciler = reconciler
-        self._cluster = cluster
+        self._sync = sync
         self._settings = settings
         self._entries = ClaimEntries(ledger)
         self._synced: SyncedState | None = None  # the state with the generations below
@@ -271,7 +271,7 @@ class ClaimWriter:
 
     async def _restore(self) -> bool:
         """Restore the claims of an earlier daemon once; return whether that is done. Raises LedgerError."""
-        cluster = self._cluster()
+        cluster = self._sync.own_cluster()
         if cluster is None and self._restored:
             self._restored, self.claims.living = False, {}
             self._entries.forget()

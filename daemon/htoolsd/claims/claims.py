@@ -3,7 +3,6 @@
 All calls belong to the event loop.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -13,7 +12,9 @@ from ganeti_htools.deciding.decision import Response
 from ganeti_htools.deciding.promises import Promise
 from htoolsd.claims.claim import Claim, Claimant, check_claim, is_fulfilled, new_claim
 from htoolsd.config.settings import Settings
+from htoolsd.events import DaemonEvent
 from htoolsd.sync.job_queue import PendingWork
+from htoolsd.sync.polls import Polled
 
 _log = structlog.get_logger()
 
@@ -21,19 +22,24 @@ _log = structlog.get_logger()
 class Claims:
     """The living claims, by instance.
 
-    ``follows_ganeti`` returns whether the daemon sees Ganeti's job queue, so that jobs end claims.
+    ``follows_ganeti``: the daemon has seen Ganeti's cluster and job queue, so that jobs end claims.
     """
 
-    def __init__(self, settings: Settings, follows_ganeti: Callable[[], bool]) -> None:
+    def __init__(self, settings: Settings) -> None:
         self.living = dict[str, Claim]()
+        self.follows_ganeti = False
         self._settings = settings
-        self._follows_ganeti = follows_ganeti
+
+    def note(self, event: DaemonEvent) -> None:
+        """Note that Ganeti is followed."""
+        if isinstance(event, Polled):
+            self.follows_ganeti = event.model.cluster is not None
 
     @property
     def active(self) -> bool:
         """Whether decisions claim, and claims count."""
         mode = self._settings.now.claims
-        return mode == "always" or (mode == "auto" and (self._follows_ganeti() or bool(self.living)))
+        return mode == "always" or (mode == "auto" and (self.follows_ganeti or bool(self.living)))
 
     def promises(self) -> tuple[Promise, ...]:
         """Return the promises that count now; expired claims end."""
@@ -46,7 +52,7 @@ class Claims:
 
         Claims that the request shows as fulfilled end.
         """
-        if not self._follows_ganeti():  # only requests show then which promises are fulfilled
+        if not self.follows_ganeti:  # only requests show then which promises are fulfilled
             present = response.promised_instances
             self._retain(
                 {

@@ -5,7 +5,7 @@ plan runs any more, or a few seconds after the next daemon has read its plans.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 import structlog
@@ -15,7 +15,7 @@ from ganeti_htools.deciding.promises import Promise
 from ganeti_htools.execution.jobs import Job
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.moves import NamedMove
-from htoolsd.claims.claims import Claims
+from htoolsd.claims.claim_writer import ClaimWriter
 from htoolsd.follow.desired_state import DesiredState, SyncedState
 from htoolsd.follow.diff import of_known_classes
 from htoolsd.follow.reconciler import Reconciler
@@ -41,7 +41,7 @@ _PATIENCE = 1.0  # seconds that a new plan waits for the newest claims
 class PlanClaims:
     """The claims of plans, by the plans' ids, and the claims of others that plans must respect.
 
-    ``claims`` are those of decisions, which may not be in the ledger yet. ``promise`` adds one.
+    ``writer`` has the claims of decisions, which may not be in the ledger yet.
     """
 
     def __init__(
@@ -49,14 +49,12 @@ class PlanClaims:
         sync: Sync,
         ledger: LedgerWorker,
         reconciler: Reconciler,
-        claims: Claims,
-        promise: Callable[[Promise], None],
+        writer: ClaimWriter,
     ) -> None:
         self._sync = sync
         self._ledger = ledger
         self._reconciler = reconciler
-        self._claims = claims
-        self._promise = promise
+        self._writer = writer
 
     async def catch_up(self) -> None:
         """Have the model count the newest claims, unless the ledger takes long."""
@@ -71,7 +69,7 @@ class PlanClaims:
     def claims_on_nodes(self) -> dict[str, set[str]]:
         """Return the names of the claims on each node that has any."""
         found = defaultdict[str, set[str]](set)
-        for promise in self._claims.promises():
+        for promise in self._writer.claims.promises():
             for node in filter(None, (promise.row.pnode, promise.row.snode)):
                 found[node].add(promise.name)
         synced = self._reconciler.synced
@@ -91,7 +89,7 @@ class PlanClaims:
         claimed = {node for job in jobs for node in job.nodes} & self.claims_on_nodes().keys()
         if claimed:
             return f"others have claimed resources of {', '.join(sorted(claimed))}"
-        if synced is None or not self._claims.active:
+        if synced is None or not self._writer.active:
             return None
         wanted = _job_needs(jobs, synced)
         generations = {uuid: synced.snapshot.providers[uuid].generation for uuid in wanted}
@@ -110,8 +108,8 @@ class PlanClaims:
 
     def keep_room(self, row: Instance) -> None:
         """Claim the room that a plan has made for a new instance, on its nodes."""
-        if self._claims.active:
-            self._promise(Promise(row, new=True))
+        if self._writer.active:
+            self._writer.promise(Promise(row, new=True))
 
     async def release(self, plan: str) -> None:
         """Release what a plan has claimed."""

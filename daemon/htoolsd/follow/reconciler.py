@@ -11,9 +11,9 @@ import trio
 
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
-from ganeti_htools.nursery import open_nursery
 from ganeti_htools.planning.view import View
 from htoolsd.config.settings import Settings
+from htoolsd.events import DaemonEvent
 from htoolsd.follow import untagged_inventories
 from htoolsd.follow.desired_state import SyncedState
 from htoolsd.follow.diff import LedgerUpdater
@@ -21,6 +21,7 @@ from htoolsd.follow.reserved import reservations
 from htoolsd.follow.resources import CountingRules
 from htoolsd.store.records import LedgerError, UnavailableError
 from htoolsd.store.worker import LIMIT, LedgerWorker
+from htoolsd.sync.polls import Polled
 from htoolsd.sync.reserved_room import Reservations
 from htoolsd.sync.sync import Sync
 from htoolsd.sync.trigger import Trigger
@@ -68,6 +69,11 @@ class Reconciler:
             "following": self.error,
         }
 
+    def note(self, event: DaemonEvent) -> None:
+        """Reconcile soon after each poll."""
+        if isinstance(event, Polled):
+            self.trigger()
+
     def trigger(self) -> None:
         """Reconcile soon: Ganeti was polled, or another client has changed the ledger."""
         if self._behind_since is None:
@@ -108,16 +114,6 @@ class Reconciler:
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
-        async with open_nursery() as nursery:
-            nursery.start_soon(self._follow_polls)
-            await self._reconcile_when_due()
-
-    async def _follow_polls(self) -> None:
-        while True:
-            await self._sync.polled.wait()
-            self.trigger()
-
-    async def _reconcile_when_due(self) -> None:
         while True:
             await self._trigger.begin()
             await self._round()

@@ -3,9 +3,9 @@
 They are JSON with the names in them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TypedDict
+from typing import Any, ClassVar, TypedDict
 
 import orjson
 
@@ -14,6 +14,7 @@ from ganeti_htools.deciding.summary import DecisionSummary
 from ganeti_htools.execution.record import Score, Time
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.records import JSON, from_bytes
+from htoolsd.events import DaemonEvent
 
 Document = dict[str, Any]
 Caller = Mapping[str, int]  # uid and pid
@@ -23,15 +24,18 @@ _LONGEST = 1000  # bytes of an argument
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryEntry:
-    """An entry of the history. ``time`` is seconds of the epoch; ``details`` returns the rest of the JSON.
+class HistoryEntry(DaemonEvent):
+    """An event that the history records. ``time`` is seconds of the epoch.
 
     The JSON has ``instances`` and ``nodes``, the names by which queries find it.
     """
 
+    kind: ClassVar[str]
     time: float
-    kind: str
-    details: Callable[[], Document]
+
+    def details(self) -> Document:
+        """Return the rest of the JSON."""
+        raise NotImplementedError
 
     def to_json(self) -> Document:
         """Return the entry as JSON."""
@@ -144,39 +148,38 @@ def document_from_bytes(content: object) -> Document:
     return entry
 
 
-def decision(
-    time: float,
-    summary: DecisionSummary,
-    ranking: Sequence[Mapping[str, Any]],
-    took: float,
-    ages: Mapping[str, float],
-    claimant: str | None = "job",
-    by: Caller | None = None,
-    refused: bytes = b"",
-) -> HistoryEntry:
-    """Return an entry for a decision. It took ``took`` ms; ``ages`` are the ages of the data, in seconds.
+@dataclass(frozen=True, slots=True)
+class Decided(HistoryEntry):
+    """A decision. It took ``took`` ms; ``ages`` are the ages of the data, in seconds.
 
     ``refused`` is the request for a new instance that found no place; the entry has the instance of it.
     Without a ``claimant`` it is a test: it claims nothing, and nobody is going to carry it out.
     """
 
-    def details() -> Document:
-        facts = asdict(summary)
+    kind = "decision"
+    summary: DecisionSummary
+    ranking: Sequence[Mapping[str, Any]]
+    took: float
+    ages: Mapping[str, float]
+    claimant: str | None = "job"
+    by: Caller | None = None
+    refused: bytes = b""
+
+    def details(self) -> Document:
+        facts = asdict(self.summary)
         places = facts.pop("nodes")
         return {
             **facts,
-            "test": claimant is None,
-            "claimant": claimant,
-            "by": by,
+            "test": self.claimant is None,
+            "claimant": self.claimant,
+            "by": self.by,
             "nodes": sorted({node for place in places for node in place}),
             "places": places,
-            "ranking": list(ranking),
-            "ms": took,
-            "ages": {kind: round(age, 1) for kind, age in ages.items()},
-            "asked": _asked(refused) if refused else None,
+            "ranking": list(self.ranking),
+            "ms": self.took,
+            "ages": {kind: round(age, 1) for kind, age in self.ages.items()},
+            "asked": _asked(self.refused) if self.refused else None,
         }
-
-    return HistoryEntry(time, "decision", details)
 
 
 def _asked(request: bytes) -> str | None:
@@ -186,8 +189,8 @@ def _asked(request: bytes) -> str | None:
         return None
 
 
-def plan(time: float, document: Mapping[str, Any]) -> HistoryEntry:
-    """Return an entry for a plan that was made or has ended, from the plan as JSON."""
+def plan_details(document: Mapping[str, Any]) -> Document:
+    """Return the details of an entry for a plan, from the plan as JSON."""
     run = document["execution"]
     rest = [job for jobs in run["not_submitted"] for job in jobs]
     jobs = [{**job, "status": "not submitted"} for job in rest]
@@ -198,26 +201,23 @@ def plan(time: float, document: Mapping[str, Any]) -> HistoryEntry:
     ]
     keys = "id", "tool", "by", "executed_by", "cancelled_by", "groups", "state", "error", "score", "cost"
     facts = {key: document[key] for key in keys} | {key: document.get(key) for key in ("policy", "continues")}
-    details = facts | _moves_and_names(moves)
-    return HistoryEntry(time, "plan", lambda: details)
+    return facts | moves_and_names(moves)
 
 
-def policy(time: float, document: Mapping[str, Any]) -> HistoryEntry:
-    """Return an entry for a decision of a policy, from the decision as JSON."""
-    moves = [{**move, "status": "not submitted"} for move in document["moves"]]
-    details = {key: value for key, value in document.items() if key != "time"} | _moves_and_names(moves)
-    return HistoryEntry(time, "policy", lambda: details)
+@dataclass(frozen=True, slots=True)
+class Called(HistoryEntry):
+    """A call that may have changed something. Long values of arguments are left out."""
 
+    kind = "call"
+    method: str
+    arguments: Mapping[str, Any]
+    by: Caller | None
 
-def call(time: float, method: str, arguments: Mapping[str, Any], by: Caller | None) -> HistoryEntry:
-    """Return an entry for a call that has changed something. Long values of arguments are left out."""
-
-    def details() -> Document:
-        short = {key: value for key, value in arguments.items() if len(orjson.dumps(value)) <= _LONGEST}
+    def details(self) -> Document:
+        values = self.arguments.items()
+        short = {key: value for key, value in values if len(orjson.dumps(value)) <= _LONGEST}
         names = {kind: _last_part(short.get(key)) for kind, key in _NAMED.items()}
-        return {"method": method, "arguments": short, "by": by, **names}
-
-    return HistoryEntry(time, "call", details)
+        return {"method": self.method, "arguments": short, "by": self.by, **names}
 
 
 def _last_part(name: object) -> list[str]:
@@ -225,7 +225,8 @@ def _last_part(name: object) -> list[str]:
     return [name.rpartition("/")[2]] if isinstance(name, str) else []
 
 
-def _moves_and_names(moves: Sequence[Mapping[str, Any]]) -> Document:
+def moves_and_names(moves: Sequence[Mapping[str, Any]]) -> Document:
+    """Return moves with the names of their instances and nodes."""
     return {
         "instances": sorted({move["instance"] for move in moves}),
         "nodes": sorted({node for move in moves for node in (*move["from"], *move["to"])}),

@@ -16,6 +16,7 @@ import trio
 from ganeti_htools.model.errors import HtoolsError
 from htoolsd.config.settings import Settings
 from htoolsd.damaged_files import DATABASE_ERRORS
+from htoolsd.events import DaemonEvent
 from htoolsd.history.database import HistoryDatabase
 from htoolsd.history.entries import Document, HistoryEntry, HistoryQuery
 
@@ -46,11 +47,12 @@ class History:
         self._lost = 0
         self._error: str | None = None
 
-    def note(self, entry: HistoryEntry) -> None:
-        """Note an entry, without waiting."""
-        self._noted.append(entry)
-        self._drop_excess()
-        self._news.set()
+    def note(self, event: DaemonEvent) -> None:
+        """Note an event that the history records, without waiting."""
+        if isinstance(event, HistoryEntry):
+            self._noted.append(event)
+            self._drop_excess()
+            self._news.set()
 
     def status(self) -> dict[str, Any]:
         """Return the numbers of entries that wait to be written, are lost and are damaged, and the error."""

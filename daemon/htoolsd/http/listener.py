@@ -1,7 +1,7 @@
 """The HTTP listener: where it listens, who may ask, and what they get."""
 
 import socket
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection
 from functools import partial
 from math import inf
 from typing import Any
@@ -14,6 +14,10 @@ from ganeti_htools.luxi.framing import Decoder
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.nursery import open_nursery
 from ganeti_htools.pages.style import POLICY
+from htoolsd.api.metrics import MetricsMethods
+from htoolsd.api.parts import HttpStatus
+from htoolsd.api.report import ReportMethods
+from htoolsd.api.status import StatusMethods
 from htoolsd.config.http import Address, HttpSettings, address, read_token
 from htoolsd.config.settings import Settings
 from htoolsd.http.requests import HTML, Answer, Request, refuse_action, refuse_host, refuse_token
@@ -35,23 +39,21 @@ _RETRY = 10.0  # seconds between attempts to listen
 _ANSWER_SECONDS = 30.0  # for the figures
 _LOG_EVERY = 60.0  # seconds between lines about requests without the token
 
-Status = Callable[[], Awaitable[dict[str, Any]]]
-
 
 class HttpListener:
     """Serves the page about the cluster, the metrics and the health, with the limits of the socket.
 
-    ``metrics`` returns the text of the metrics, with those of the exporter if its argument is True.
-    ``status`` returns the JSON of the method ``status``, ``page`` the page about the cluster or HtoolsError.
+    ``state`` has the error while it cannot listen.
     """
 
     def __init__(
         self,
         settings: Settings,
         access: Access,
-        metrics: Callable[[bool], Awaitable[str]],
-        status: Status,
-        page: Callable[[], Awaitable[str]],
+        status: StatusMethods,
+        metrics: MetricsMethods,
+        page: ReportMethods,
+        state: HttpStatus,
     ) -> None:
         self._settings = settings
         self._clients = Clients(settings, access)
@@ -59,12 +61,8 @@ class HttpListener:
         self._metrics = metrics
         self._status = status
         self._page = page
+        self._state = state
         self._refused = -inf
-        self._error: str | None = None
-
-    def status(self) -> dict[str, Any]:
-        """Return as JSON where it listens (empty: nowhere), and the error if it cannot."""
-        return {"listen": self._settings.now.http.listen, "error": self._error}
 
     async def run(self) -> None:
         """Serve until cancelled. Requests under way are answered after a change of the settings.
@@ -73,7 +71,7 @@ class HttpListener:
         """
         async with open_nursery() as clients:
             while True:
-                changed, used, self._error = self._settings.changed, self._settings.now.http, None
+                changed, used, self._state.error = self._settings.changed, self._settings.now.http, None
                 async with open_nursery() as nursery:
                     if used.listen:
                         nursery.start_soon(self._listen, used, clients)
@@ -91,7 +89,7 @@ class HttpListener:
                 text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
                 if text != logged:
                     _log.error("HTTP not listening", listen=settings.listen, error=text)
-                logged = self._error = text
+                logged = self._state.error = text
             await trio.sleep(_RETRY)
 
     async def _serve(self, settings: HttpSettings, where: Address, clients: trio.Nursery) -> None:
@@ -113,7 +111,7 @@ class HttpListener:
             await trio.serve_listeners(serve, [listener], handler_nursery=clients)
 
     def _note_listening(self, settings: HttpSettings) -> None:
-        self._error = None
+        self._state.error = None
         _log.info("HTTP listening", listen=settings.listen)
 
     async def _client(self, names: Collection[str], token: bytes | None, stream: trio.SocketStream) -> None:
@@ -161,12 +159,16 @@ class HttpListener:
         with trio.move_on_after(_ANSWER_SECONDS):
             if request.path == "/":
                 try:
-                    return Answer(200, await self._page(), HTML, {"Content-Security-Policy": _PAGE_POLICY})
+                    return Answer(
+                        200, await self._page.html(), HTML, {"Content-Security-Policy": _PAGE_POLICY}
+                    )
                 except HtoolsError as error:
                     return Answer(503, f"{error}\n")
             if request.path == "/metrics":
-                return Answer(200, await self._metrics(self._settings.now.http.exporter_names), CONTENT_TYPE)
-            return health(await self._status())
+                return Answer(
+                    200, await self._metrics.text(self._settings.now.http.exporter_names), CONTENT_TYPE
+                )
+            return health(await self._status.report())
         return Answer(503, f"no answer within {_ANSWER_SECONDS:g} s\n")
 
 

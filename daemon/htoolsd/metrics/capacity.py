@@ -1,7 +1,6 @@
 """Expensive figures of the node groups: computed by the helper, and only when asked for."""
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -10,6 +9,7 @@ import trio
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import on_one_line
 from htoolsd.helper.helper import run_helper
+from htoolsd.sync.sync import Sync
 
 _log = structlog.get_logger()
 
@@ -20,14 +20,14 @@ _PATIENCE = 1.0  # seconds that the first caller waits for the first figures
 
 
 class CapacityCount:
-    """The last count. ``cluster`` returns the cluster of which to count, None for none.
+    """The last count of the cluster that this node leads.
 
     A cluster is counted until all its figures are known. There is one process at a time, and none if nobody
     asks.
     """
 
-    def __init__(self, cluster: Callable[[], Cluster | None]) -> None:
-        self._cluster = cluster
+    def __init__(self, sync: Sync) -> None:
+        self._sync = sync
         self._counted: Cluster | None = None
         self._time = 0.0  # of trio's clock, at which the counted cluster was taken
         self._complete = False
@@ -38,7 +38,7 @@ class CapacityCount:
     async def request(self) -> None:
         """Have the present cluster counted soon. Only the first count is waited for, a moment."""
         self._wanted.set()
-        if self._counted is None and self._cluster() is not None:
+        if self._counted is None and self._sync.led_cluster is not None:
             with trio.move_on_after(_PATIENCE):
                 await self._ended.wait()
 
@@ -49,7 +49,7 @@ class CapacityCount:
         None as long as they are unknown.
         """
         age = None if self._counted is None else round(trio.current_time() - self._time, 3)
-        if age is not None and self._cluster() is self._counted:
+        if age is not None and self._sync.led_cluster is self._counted:
             age = 0.0
         unknown = dict.fromkeys(("free_instances", "balanced_score"))
         groups = [{"name": name, **unknown, **found} for name, found in self._groups.items()]
@@ -60,7 +60,7 @@ class CapacityCount:
         while True:
             await self._wanted.wait()
             self._wanted = trio.Event()
-            cluster, began = self._cluster(), trio.current_time()
+            cluster, began = self._sync.led_cluster, trio.current_time()
             if cluster is None or (cluster is self._counted and self._complete):
                 continue
             await self._count(cluster)

@@ -10,11 +10,10 @@ after a program that failed at its end.
 
 import os
 import time
-from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import orjson
 import structlog
@@ -27,92 +26,69 @@ from ganeti_htools.records import from_bytes, to_text
 from htoolsd.config.notify import NotifySettings
 from htoolsd.config.settings import Settings
 from htoolsd.damaged_files import set_aside
-from htoolsd.history.entries import HistoryEntry
 from htoolsd.notify.deliver import Delivery, deliver
-from htoolsd.notify.events import Announced, Change, Event, EventState, Key, Line, changes, event_of
+from htoolsd.notify.events import Announced, Change, Event, EventState, Key, Line, changes
+from htoolsd.notify.outbox import Outbox
+from htoolsd.sync.sync import Sync
 from htoolsd.threads import effect
 
 _log = structlog.get_logger()
 
 VERSION = 1  # of messages
 MOST = 100  # events of a call
-WAITING = 1000  # events of the history that wait
 _LOOK_SECONDS = 5.0
 _LAST_SECONDS = 2.0  # for the last write
 _LONGEST_PAUSE = 3600.0  # seconds between two calls that fail
 _LARGEST = 16 << 20  # bytes of the file
 
-# Returns the lines under ATTENTION, and whether all that the cluster can need is among them.
-Look = Callable[[], Awaitable[tuple[Sequence[Line], bool]]]
+
+class StatusReporter(Protocol):
+    """The daemon's reports about itself."""
+
+    async def report(self) -> Mapping[str, Any]:
+        """Return the JSON of the method ``status``."""
 
 
 class Notifier:
-    """Notifications by these settings. ``path`` is the file of the conditions that were announced.
-
-    ``cluster`` returns the cluster's name.
-    """
+    """Notifications by these settings. ``path`` is the file of the conditions that were announced."""
 
     def __init__(
         self,
         path: str,
         settings: Settings,
-        look: Look,
-        cluster: Callable[[], str | None],
+        outbox: Outbox,
+        status: StatusReporter,
+        sync: Sync,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._path = path
-        self._look = look
-        self._cluster = cluster
+        self._outbox = outbox
+        self._status = status
+        self._sync = sync
         self._clock = clock
         self._announced: dict[Key, Announced] = {}
-        self._waiting = deque[Event]()
-        self._dropped = 0
-        self._delivered: float | None = None
         self._failed = 0
-        self._error: str | None = None
         self._noticed: float | None = None  # when the first event of the next call was noticed
         self._not_before = 0.0
         self._calling = trio.Lock()
-        self._news = trio.Event()
         self._configuration = settings
 
     @property
-    def _settings(self) -> NotifySettings:
+    def settings(self) -> NotifySettings:
+        """The present settings."""
         return self._configuration.now.notify
 
     async def _follow_settings(self) -> None:
         """Begin anew after each change."""
         while True:
             changed = self._configuration.changed
-            self._failed, self._not_before, self._error = 0, 0.0, self._settings.problem()
-            if self._error is not None:
-                _log.warning("notification program cannot be run", error=self._error)
-            self._news.set()
+            self._failed, self._not_before, self._outbox.error = 0, 0.0, self.settings.problem()
+            if self._outbox.error is not None:
+                _log.warning("notification program cannot be run", error=self._outbox.error)
+            self._outbox.news.set()
             await changed.wait()
-            if self._settings.way is None:
-                self._waiting.clear()
-
-    def note(self, entry: HistoryEntry) -> None:
-        """Notify of an entry of the history, if it is an event, without waiting."""
-        if self._settings.way is None or (event := event_of(entry)) is None:
-            return
-        self._waiting.append(event)
-        self._news.set()
-        if len(self._waiting) > WAITING:
-            self._waiting.popleft()
-            if not self._dropped:
-                _log.warning("notifications dropped", waiting=WAITING)
-            self._dropped += 1
-
-    def status(self) -> dict[str, Any]:
-        """Return the way, the numbers of events that wait and that were dropped, the last call, its error."""
-        return {
-            "way": self._settings.way,
-            "waiting": len(self._waiting),
-            "dropped": self._dropped,
-            "delivered": self._delivered,
-            "error": self._error,
-        }
+            if self.settings.way is None:
+                self._outbox.waiting.clear()
 
     async def run(self) -> None:
         """Look for events and have them delivered, until cancelled."""
@@ -122,17 +98,17 @@ class Notifier:
             try:
                 await self._look_for_events()
             finally:
-                if self._waiting:
+                if self._outbox.waiting:
                     with trio.move_on_after(_LAST_SECONDS, shield=True):
                         await self._save()
 
     async def _look_for_events(self) -> None:
         while True:
-            with trio.move_on_after(inf if self._settings.way is None else _LOOK_SECONDS):
+            with trio.move_on_after(inf if self.settings.way is None else _LOOK_SECONDS):
                 with trio.move_on_at(self._due()):
-                    await self._news.wait()
-            self._news = trio.Event()
-            if self._settings.way is None:
+                    await self._outbox.news.wait()
+            self._outbox.news = trio.Event()
+            if self.settings.way is None:
                 continue
             try:
                 await self.round()
@@ -146,26 +122,26 @@ class Notifier:
         delivery = await self._call([event])
         if delivery.error is None:
             self._failed, self._not_before = 0, 0.0
-            self._news.set()
+            self._outbox.news.set()
         return delivery
 
     async def round(self) -> None:
         """Look once, and make a call if one is due."""
-        settings = self._settings
+        settings = self.settings
         lines, complete = await self._look()
         due = changes(self._announced, lines, self._clock(), settings.repeat_seconds, complete)
         no_news = [change for change in due if change.event is None]
         due = [change for change in due if change.event is not None]
         if no_news:
             await self._remember(no_news)
-        if not due and not self._waiting:
+        if not due and not self._outbox.waiting:
             self._noticed = None
             return
         if self._noticed is None:
             self._noticed = trio.current_time()
         if trio.current_time() < self._due():
             return
-        waiting = list(self._waiting)[:MOST]
+        waiting = list(self._outbox.waiting)[:MOST]
         announced = due[: MOST - len(waiting)]
         events = [*waiting, *(change.event for change in announced if change.event is not None)]
         delivery = await self._call(sorted(events, key=lambda event: event.time))
@@ -179,36 +155,43 @@ class Notifier:
             return
         self._failed, self._noticed, self._not_before = 0, None, now + settings.every_seconds
         for event in waiting:
-            if self._waiting and self._waiting[0] is event:  # others were dropped meanwhile
-                self._waiting.popleft()
+            if self._outbox.waiting and self._outbox.waiting[0] is event:  # others were dropped meanwhile
+                self._outbox.waiting.popleft()
         await self._remember(announced)
+
+    async def _look(self) -> tuple[Sequence[Line], bool]:
+        """Return the lines under ATTENTION, and whether all that the cluster can need is among them."""
+        report = await self._status.report()
+        cluster = report["cluster"]
+        complete = cluster["master"] and cluster["nodes"] is not None and report["groups"] is not None
+        return report["attention"], bool(complete)
 
     def _due(self) -> float:
         """Return when the next call is due, on trio's clock."""
         if self._noticed is None:
             return inf
-        return max(self._noticed + self._settings.pause_seconds, self._not_before)
+        return max(self._noticed + self.settings.pause_seconds, self._not_before)
 
     async def _call(self, events: Sequence[Event]) -> Delivery:
         """Deliver events, and note the outcome."""
-        dropped = self._dropped
+        dropped = self._outbox.dropped
         document = {
             "version": VERSION,
             "time": self._clock(),
-            "cluster": self._cluster(),
+            "cluster": self._sync.cluster_name,
             "node": os.uname().nodename,
             "dropped": dropped,
             "events": [event._asdict() for event in events],
         }
         async with self._calling:
-            delivery = await deliver(self._settings, orjson.dumps(document))
+            delivery = await deliver(self.settings, orjson.dumps(document))
         if delivery.error is None:
-            if self._error is not None:
+            if self._outbox.error is not None:
                 _log.info("notifications are delivered again")
-            self._delivered, self._dropped = self._clock(), self._dropped - dropped
-        elif self._error is None:
+            self._outbox.delivered, self._outbox.dropped = self._clock(), self._outbox.dropped - dropped
+        elif self._outbox.error is None:
             _log.warning("notification not delivered", error=delivery.error)
-        self._error = delivery.error
+        self._outbox.error = delivery.error
         return delivery
 
     # The file
@@ -225,7 +208,7 @@ class Notifier:
 
     async def _save(self) -> None:
         """Write the file. Failures are logged."""
-        content = to_text(_Stored(1, list(self._announced.values()), list(self._waiting)))
+        content = to_text(_Stored(1, list(self._announced.values()), list(self._outbox.waiting)))
         try:
             await effect(write_text, self._path, content, abandon=True)
         except HtoolsError as error:
@@ -236,7 +219,7 @@ class Notifier:
         try:
             stored = await effect(_read, self._path)
             self._announced = {(each.kind, each.name): each for each in stored.announced}
-            self._waiting.extendleft(reversed(stored.waiting))
+            self._outbox.waiting.extendleft(reversed(stored.waiting))
         except FileNotFoundError:
             return
         except (OSError, DataError) as error:

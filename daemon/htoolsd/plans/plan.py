@@ -33,6 +33,7 @@ from ganeti_htools.planning.options import to_json
 from ganeti_htools.planning.plan import OnChange, Proposal, new_run
 from ganeti_htools.records import JSON, to_text
 from htoolsd.damaged_files import set_aside
+from htoolsd.history.entries import Document, HistoryEntry, plan_details
 
 _LARGEST = 64 << 20  # bytes of a record
 EXPIRY = 86400.0  # seconds after which a plan that nobody has executed is removed
@@ -190,6 +191,18 @@ class Plan:
     def text(self) -> str:
         """Return the content of the plan's file."""
         return to_text(versioned(self.to_json()))
+
+
+@dataclass(frozen=True, slots=True)
+class PlanChanged(HistoryEntry):
+    """A plan that was made, or has ended; ``document`` is the plan as JSON at that moment."""
+
+    kind = "plan"
+    document: Mapping[str, Any]
+    plan: Plan
+
+    def details(self) -> Document:
+        return plan_details(self.document)
 
 
 def new_plan(

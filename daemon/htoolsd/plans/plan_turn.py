@@ -1,16 +1,41 @@
 """Turns of plans that are made: one at a time. Callers who may act go before others."""
 
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import trio
 
+from ganeti_htools.client.protocol import Refusal, RefusalError
 from htoolsd.plans.plan import Caller
+from htoolsd.threads import after_thread
+
+
+@dataclass(slots=True, eq=False)
+class PlanAttempt:
+    """One plan that takes a turn: the limiter of its thread, and its scope.
+
+    ``since`` is seconds of the epoch.
+    """
+
+    tool: str
+    by: Caller
+    may_act: bool
+    since: float = field(default_factory=time.time)
+    begun: trio.Event = field(default_factory=trio.Event)
+    thread: trio.CapacityLimiter = field(default_factory=lambda: trio.CapacityLimiter(1))
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as JSON."""
+        return {"tool": self.tool, "by": dict(self.by), "since": self.since}
 
 
 class PlanTurn:
-    """The turn to make a plan."""
+    """The turn to make a plan. It ends with its thread, even when nobody waits for the plan."""
 
     def __init__(self) -> None:
         self._queue: list[PlanAttempt] = []  # the first one is being made
@@ -27,47 +52,29 @@ class PlanTurn:
         told = [each.to_json() for each in self._queue]
         return [{**each, "behind": ahead} for each, ahead in zip(told, [None, *told], strict=False)]
 
-    async def wait(self, attempt: "PlanAttempt") -> None:
-        """Return when it is the attempt's turn."""
+    @asynccontextmanager
+    async def taken(self, tool: str, by: Caller, may_act: bool) -> AsyncIterator[trio.CapacityLimiter]:
+        """Have the turn within a block, whose threads have the limiter.
+
+        Raises RefusalError when plans stop, which cancels the block.
+        """
+        attempt = PlanAttempt(tool, by, may_act)
         if self._stopped:
             attempt.scope.cancel()
-        ahead = [each for each in self._queue[1:] if each.may_act or not attempt.may_act]
+        ahead = [each for each in self._queue[1:] if each.may_act or not may_act]
         self._queue.insert(len(self._queue[:1]) + len(ahead), attempt)
         try:
-            if self._queue[0] is not attempt:
-                await attempt.begun.wait()
-        except BaseException:
-            self.end(attempt)
-            raise
+            with attempt.scope:
+                if self._queue[0] is not attempt:
+                    await attempt.begun.wait()
+                yield attempt.thread
+        finally:
+            after_thread(attempt.thread, partial(self._end, attempt))
+        if attempt.scope.cancelled_caught:
+            raise RefusalError(Refusal.STOPPING, "htoolsd is stopping")
 
-    def end(self, attempt: "PlanAttempt") -> None:
+    def _end(self, attempt: PlanAttempt) -> None:
         """End the turn or the wait of an attempt."""
         self._queue.remove(attempt)
         if self._queue:
             self._queue[0].begun.set()
-
-
-@dataclass(slots=True, eq=False)
-class PlanAttempt:
-    """One plan that takes a turn: the limiter of its thread, and the scope of the wait for it.
-
-    ``since`` is seconds of the epoch.
-    """
-
-    turn: PlanTurn
-    tool: str
-    by: Caller
-    may_act: bool
-    since: float = field(default_factory=time.time)
-    begun: trio.Event = field(default_factory=trio.Event)
-    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the plan as JSON."""
-        return {"tool": self.tool, "by": dict(self.by), "since": self.since}
-
-    async def acquire_on_behalf_of(self, _borrower: object) -> None:
-        await self.turn.wait(self)
-
-    def release_on_behalf_of(self, _borrower: object) -> None:
-        self.turn.end(self)

@@ -9,7 +9,7 @@ interrupted when its node stops being the master: the next master's daemon repor
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -35,9 +35,12 @@ from ganeti_htools.nursery import open_nursery
 from ganeti_htools.planning.plan import OnChange
 from ganeti_htools.sources.source import describe_silent
 from htoolsd.claims.plan_claims import PlanClaims
+from htoolsd.events import DaemonEvent, EventStream
 from htoolsd.follow.desired_state import SyncedState
-from htoolsd.plans.plan import Caller, Plan, PlanState, plan_from_json, read_plans
+from htoolsd.plans.plan import Caller, Plan, PlanChanged, PlanState, plan_from_json, read_plans
 from htoolsd.plans.plan_turn import PlanTurn
+from htoolsd.store.state_copies import StateCopies
+from htoolsd.sync.polls import RoleLost
 from htoolsd.sync.sync import Sync
 from htoolsd.tasks import keep_running
 from htoolsd.threads import effect
@@ -59,9 +62,8 @@ class NotRecordedError(HtoolsError):
 class Plans:
     """All plans, recorded in ``directory``.
 
-    ``note`` is called with each plan that was made or has ended. With ``claims``, plans claim what their jobs
-    need, and respect the claims of others. ``copy`` is called with a plan's id and its record when that was
-    written, and with None when it was removed.
+    ``events`` get each plan that was made or has ended. With ``claims``, plans claim what their jobs need,
+    and respect the claims of others. ``copies`` are those of the records.
 
     ``turn`` is the turn to make a plan. ``last_change`` is when an earlier daemon last wrote or removed a
     record here, in seconds of the epoch; 0 if none ever did.
@@ -71,15 +73,15 @@ class Plans:
         self,
         directory: str,
         sync: Sync,
-        note: Callable[[Plan], None] = lambda _plan: None,
+        events: EventStream,
         claims: PlanClaims | None = None,
-        copy: Callable[[str, str | None], None] = lambda _name, _content: None,
+        copies: StateCopies | None = None,
     ) -> None:
         self._directory = directory
         self._sync = sync
-        self._note = note
+        self._events = events
         self._claims = claims
-        self._copy = copy
+        self._copies = copies
         self._plans: dict[str, Plan] = {}
         self.turn = PlanTurn()
         self._unrecorded = set[Plan]()
@@ -98,10 +100,24 @@ class Plans:
         """Whether the plans are stopping with the daemon."""
         return self._stopping.is_set()
 
+    def note(self, event: DaemonEvent) -> None:
+        """Interrupt each plan when another node has become the master.
+
+        Jobs under way are followed to their end.
+        """
+        if isinstance(event, RoleLost):
+            for plan in self._plans.values():
+                if plan.state.going:
+                    plan.interruption = "this node is no longer the master"
+                    plan.scope.cancel()
+
+    def _publish(self, plan: Plan) -> None:
+        self._events.publish(PlanChanged(time.time(), plan.to_json(), plan))
+
     async def add(self, plan: Plan) -> None:
         """Add a new plan and record it."""
         self._plans[plan.id] = plan
-        self._note(plan)
+        self._publish(plan)
         await self._try_to_record(plan)
         await self._forget_old()
         _log.info("plan made", plan=plan.id, tool=plan.facts["tool"], jobs=sum(map(len, plan.run.rest)))
@@ -112,7 +128,7 @@ class Plans:
             plan.end(time.time())
         known, self._plans[plan.id] = self._plans.get(plan.id), plan
         if plan.state is PlanState.INTERRUPTED and (known is None or known.ended is None):
-            self._note(plan)
+            self._publish(plan)
             _log.warning("plan of another daemon was interrupted", plan=plan.id)
         await self._try_to_record(plan)
         if plan.run.current:
@@ -157,17 +173,9 @@ class Plans:
                 plan.cancel()
             plan.changed()
 
-    def _interrupt(self) -> None:
-        """Interrupt each plan: another node is the master. Jobs under way are followed to their end."""
-        for plan in self._plans.values():
-            if plan.state.going:
-                plan.interruption = "this node is no longer the master"
-                plan.scope.cancel()
-
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Carry out plans until they are stopped and have ended. Started once the recorded plans are read."""
         await self._read_recorded()
-        self._sync.on_role_lost(self._interrupt)
         async with open_nursery() as self._executions, open_nursery() as self._traces:
             for plan in self._plans.values():
                 if plan.run.current:
@@ -197,7 +205,7 @@ class Plans:
             self._plans[plan.id] = plan
             if plan.state.going:
                 plan.end(time.time())
-                self._note(plan)
+                self._publish(plan)
                 _log.warning("plan was interrupted", plan=plan.id)
                 await self._try_to_record(plan)
         self._plans = dict(sorted(self._plans.items(), key=lambda item: item[1].facts["made"]))
@@ -274,7 +282,7 @@ class Plans:
             run.ending, run.reason = Ending.LOST, f"{type(error).__name__}: {error}"
         finally:
             plan.end(time.time())
-            self._note(plan)
+            self._publish(plan)
             with trio.move_on_after(_LAST_SECONDS, shield=True):
                 await self._try_to_record(plan)
                 await self._forget_old()
@@ -364,7 +372,8 @@ class Plans:
                 await effect(write_text, self._path(plan), text)
             except HtoolsError as error:
                 raise NotRecordedError(str(error)) from None
-            self._copy(plan.id, text)
+            if self._copies is not None:
+                self._copies.put(plan.id, text)
 
     async def _try_to_record(self, plan: Plan) -> None:
         """Record what has already happened. A failure is logged; the plan is recorded later."""
@@ -416,7 +425,8 @@ class Plans:
         for plan in old:
             async with plan.recording:  # so that a record that is just written goes as well
                 await effect(_unlink, self._path(plan))
-                self._copy(plan.id, None)
+                if self._copies is not None:
+                    self._copies.put(plan.id, None)
 
     def _path(self, plan: Plan) -> str:
         return os.path.join(self._directory, f"{plan.id}.json")

@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from math import inf
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 import trio
@@ -31,11 +31,12 @@ from ganeti_htools.planning.squeezing import power_jobs
 from ganeti_htools.records import JSON
 from htoolsd.config.policies import PolicySettings
 from htoolsd.config.settings import Settings
-from htoolsd.plans.plan import Plan, new_plan
+from htoolsd.events import DaemonEvent, EventStream
+from htoolsd.plans.plan import Plan, PlanChanged, new_plan
 from htoolsd.plans.plans import Plans
 from htoolsd.policies import evaluate, observe, succession, verdict
 from htoolsd.policies.conditions import Situation, stop_reason, with_next_round
-from htoolsd.policies.memory import DAY, Charge, Expense, MemoryFile, PolicyMemory
+from htoolsd.policies.memory import COPY, DAY, Charge, Expense, MemoryFile, PolicyMemory
 from htoolsd.policies.names import groups_of, named_objects, unknown_names, uuids_of, with_present_names
 from htoolsd.policies.observe import Observation
 from htoolsd.policies.remedies import ORDER, POLICIES
@@ -51,18 +52,10 @@ _log = structlog.get_logger()
 
 _LAST_SECONDS = 2.0  # for the last write
 _WATCH_SECONDS = 5.0  # between looks for changes of the cluster
-_MEMORY = "policies"  # the name of the memory's copy; plans have their ids
-
-
-class DecisionLog(Protocol):
-    """The place where decisions of policies are noted."""
-
-    def note_decision(self, decision: PolicyDecision) -> None:
-        """Note a decision, without waiting."""
 
 
 class Policies:
-    """All policies. Their memory is in the file at ``path``.
+    """All policies. Their memory is in the file at ``path``; ``events`` get each decision.
 
     ``copies`` are those of this file and of the plans' records in a shared ledger.
     """
@@ -73,19 +66,17 @@ class Policies:
         sync: Sync,
         plans: Plans,
         settings: Settings,
-        decisions: DecisionLog,
+        events: EventStream,
         *,
         copies: StateCopies | None = None,
     ) -> None:
-        self._memory = MemoryFile(
-            path, POLICIES, lambda content: copies.put(_MEMORY, content) if copies else None
-        )
+        self._memory = MemoryFile(path, POLICIES, copies)
         self._sync = sync
         self._plans = plans
         self._configuration = settings
-        self._decisions = decisions
+        self._events = events
         self._copies = copies
-        self._computations = Computations(trio.lowlevel.checkpoint)
+        self._computations = Computations()
         self._due = dict.fromkeys(POLICIES, inf)
         self._triggers: dict[str, str] = {}
         self._wake = trio.Event()
@@ -118,13 +109,18 @@ class Policies:
         self._memory_of(name).failures.clear()
         self._save_soon()
 
-    def ended(self, plan: Plan) -> None:
+    def note(self, event: DaemonEvent) -> None:
+        """Note the end of a policy's plan."""
+        if isinstance(event, PlanChanged) and event.plan.ended is not None:
+            self._note_end(event.plan)
+
+    def _note_end(self, plan: Plan) -> None:
         """Count whether a policy's plan that has ended failed, and end cool-downs that it did not cause.
 
         Repairs that failed do not count: their instances have a record, so they are not tried again.
         """
         name = str(plan.facts.get("policy"))
-        if name not in POLICIES or plan.ended is None:
+        if name not in POLICIES:
             return
         charge = self._charges.pop(plan.id, None)
         if charge is not None:
@@ -345,7 +341,7 @@ class Policies:
                 raise HtoolsError("the cluster is not known yet")
             if self._copies is not None:
                 others = await self._copies.fetch()
-                if content := others.pop(_MEMORY, None):
+                if content := others.pop(COPY, None):
                     memory.adopt(content)
                 await self._plans.adopt_records(others)
             async with sync.client() as ganeti:
@@ -524,7 +520,7 @@ class Policies:
         planned: RemedyPlan | None = None,
         plan: Plan | None = None,
     ) -> None:
-        """Log, note and remember a decision."""
+        """Log, publish and remember a decision."""
         group = situation.group if situation else ""
         decision = PolicyDecision(
             self.now(),
@@ -548,4 +544,4 @@ class Policies:
         self._outcomes[remedy.policy][outcome] += 1
         logged = ("policy", "remedy", "group", "outcome", "reason", "trigger")
         _log.info("policy decided", **{key: getattr(decision, key) for key in logged})
-        self._decisions.note_decision(decision)
+        self._events.publish(decision)

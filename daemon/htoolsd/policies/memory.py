@@ -12,7 +12,7 @@ after a crash. Each step keeps it:
 Times are seconds of the epoch. Only :class:`MemoryFile` has effects.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NamedTuple
 
@@ -25,6 +25,7 @@ from ganeti_htools.records import from_bytes, refuse_newer, to_text
 from htoolsd.config.policies import PolicySettings
 from htoolsd.damaged_files import set_aside
 from htoolsd.policies.names import Uuids
+from htoolsd.store.state_copies import StateCopies
 from htoolsd.threads import effect
 
 _log = structlog.get_logger()
@@ -345,10 +346,11 @@ def read(path: str) -> PolicyMemories:
     return PolicyMemories()
 
 
+COPY = "policies"  # the name of the file's copy; plans have their ids
+
+
 class MemoryFile:
     """The memories of the policies ``names``, and their file at ``path``.
-
-    ``copy`` is called with the content that was written.
 
     ``unreadable`` is the error of a file that could not be read. Then nothing is written, and policies hold
     back. ``complete``: what other daemons did is counted as well (:mod:`htoolsd.policies.succession`).
@@ -358,10 +360,10 @@ class MemoryFile:
         self,
         path: str,
         names: Collection[str],
-        copy: Callable[[str], None] = lambda _content: None,
+        copies: StateCopies | None = None,
     ) -> None:
         self._path = path
-        self._copy = copy
+        self._copies = copies
         self.content = PolicyMemories({name: PolicyMemory() for name in names})
         self.unreadable: str | None = None
         self.dirty = False
@@ -402,7 +404,8 @@ class MemoryFile:
             except BaseException:  # cancellation included
                 self.dirty = True
                 raise
-            self._copy(content)
+            if self._copies is not None:
+                self._copies.put(COPY, content)
 
     async def save_changes(self) -> None:
         """Write the file if its content has changed. Failures are logged."""

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from htoolsd.config.policies import PolicySettings
+from htoolsd.history.entries import Document, HistoryEntry, moves_and_names
 from htoolsd.policies.memory import PolicyMemory
 from htoolsd.policies.remedies import POLICIES
 from htoolsd.policies.squeeze import NO_STANDBY
@@ -14,7 +15,7 @@ _SUMMARY = ("time", "remedy", "group", "outcome", "reason")
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyDecision:
+class PolicyDecision(HistoryEntry):
     """The decision of a policy about a node group, and its reason.
 
     ``group`` is empty when the cluster could not be judged. ``remedy`` is the title of the remedy.
@@ -25,7 +26,7 @@ class PolicyDecision:
     and the instances that have moved meanwhile.
     """
 
-    time: float
+    kind = "policy"
     policy: str
     remedy: str
     mode: str
@@ -38,6 +39,11 @@ class PolicyDecision:
     moves: tuple[Mapping[str, Any], ...] = ()
     powered: tuple[str, ...] = ()
     since: Mapping[str, Any] | None = None
+
+    def details(self) -> Document:
+        facts = asdict(self)
+        del facts["time"]
+        return facts | moves_and_names([{**move, "status": "not submitted"} for move in self.moves])
 
 
 def since_shadow(last: PolicyDecision | None, moved: Mapping[str, float]) -> dict[str, Any] | None:

@@ -18,7 +18,7 @@ from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.nursery import open_nursery
 from ganeti_htools.sources.ssconf import Ssconf, this_node
 from ganeti_htools.version import VERSION
-from htoolsd.api.reload_status import ReloadStatus
+from htoolsd.api.parts import ReloadStatus
 from htoolsd.config.config import Config, argument_parser, exposes_password, load
 from htoolsd.config.settings import Settings
 from htoolsd.disposal import dispose
@@ -26,7 +26,6 @@ from htoolsd.process import check_config, logs
 from htoolsd.process.compose import Parts
 from htoolsd.process.lock import lock
 from htoolsd.process.logs import print_error
-from htoolsd.process.mastership import EXIT_NOT_MASTER
 from htoolsd.process.memory import share_arenas
 from htoolsd.process.service_manager import notify, watch
 from htoolsd.process.signals import handle_signals, reloader
@@ -39,6 +38,7 @@ from htoolsd.tasks import Task, keep_running
 _log = structlog.get_logger()
 
 _DESCRIPTORS = 1 << 16  # that clients may pass, and their closes block, before there is no room for others
+_EXIT_NOT_MASTER = 11  # the exit status of Ganeti's own master daemons on other nodes (ganeti-luxid(8))
 _QUEUE_SECONDS = 30.0  # for the answers to those who waited for the start
 
 
@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None, signs: Sequence[socket.socket] = ())
         ssconf = this_node(config.ssconf_dir)
         if not stay and ssconf.is_other_node_master():
             print_error(f"not the master node; that is {ssconf.master()}")
-            return EXIT_NOT_MASTER
+            return _EXIT_NOT_MASTER
         lock(config.state_dir)  # held until the process ends
         listener = first_socket(config.socket, config.group, descriptor)
         fallback_counter.provide(config.socket, config.group)
@@ -104,7 +104,7 @@ async def _run(
 ) -> None:
     """Run the daemon until it is stopped."""
     parts = Parts(settings, ssconf, reload)
-    plans = parts.plans
+    following, deciding, plans = parts.following, parts.deciding, parts.planning.plans
     accepting, finishing = trio.CancelScope(), trio.CancelScope()
 
     def stop() -> None:
@@ -118,10 +118,10 @@ async def _run(
         """Refuse all clients."""
         acceptor.close()
         accepting.cancel()
-        parts.decisions.stop()
+        deciding.decisions.stop()
         parts.computations.stop()
-        parts.plans.turn.stop()
-        parts.server.stop()
+        plans.turn.stop()
+        deciding.server.stop()
 
     async def accept() -> None:
         with accepting:
@@ -129,16 +129,16 @@ async def _run(
 
     async def client(stream: trio.SocketStream) -> None:
         with closing(SocketPeer(stream.socket)) as peer:
-            await parts.server.serve(peer)
+            await deciding.server.serve(peer)
 
     async with open_nursery() as nursery:
         await nursery.start(handle_signals, stop, reloader(settings, read_config, reload))
-        await nursery.start(keep_running, "roles", parts.access.run)
+        await nursery.start(keep_running, "roles", deciding.access.run)
         background: dict[str, Task] = {
-            "watchdog": partial(watch, parts.decisions),
-            "history": parts.history.run,
-            "ledger": parts.ledger.run,
-            "copies": parts.copies.run,
+            "watchdog": partial(watch, deciding.decisions, following.sync),
+            "history": following.history.run,
+            "ledger": following.ledger.run,
+            "copies": parts.planning.copies.run,
         }
         for name, task in background.items():
             nursery.start_soon(keep_running, name, task)
@@ -146,19 +146,19 @@ async def _run(
             async with open_nursery() as clients:
                 async with open_nursery() as planning:
                     await planning.start(keep_running, "plans", plans.run)
-                    await nursery.start(keep_running, "claims", parts.claim_writer.run)
+                    await nursery.start(keep_running, "claims", deciding.claims.run)
                     notify("READY=1")
                     _log.info("ready", version=VERSION, socket=settings.now.socket)
-                    following: dict[str, Task] = {
-                        "sync": parts.sync.run,
-                        "reconciler": parts.reconciler.run,
-                        "policies": parts.policies.run,
-                        "capacity": parts.capacity.run,
+                    tasks: dict[str, Task] = {
+                        "sync": following.sync.run,
+                        "reconciler": following.reconciler.run,
+                        "policies": parts.planning.policies.run,
+                        "capacity": following.capacity.run,
                         "http": parts.http.run,
                         "notifications": parts.notifier.run,
                         "signs": acceptor.show_life,
                     }
-                    for name, task in following.items():
+                    for name, task in tasks.items():
                         nursery.start_soon(keep_running, name, task)
                     nursery.start_soon(_close_later, signs)
                     clients.start_soon(accept)

@@ -9,6 +9,7 @@ from math import inf
 import trio
 
 from htoolsd.api.decisions import Decisions
+from htoolsd.sync.sync import Sync
 
 _NAME = "FDNAME=socket"
 
@@ -46,14 +47,17 @@ def watchdog_seconds() -> float:
     return int(usec) / 1e6 or inf
 
 
-async def watch(decisions: Decisions) -> None:
-    """Give up decisions that take too long, and send signs of life, until cancelled.
+async def watch(decisions: Decisions, sync: Sync) -> None:
+    """Give up decisions that take too long, and send signs of life and the state, until cancelled.
 
     Without signs of life the service manager restarts the daemon: when the event loop hangs, or decisions do.
     """
     patience = watchdog_seconds()
-    pause = min(patience / 3, 1.0)
+    pause, shown = min(patience / 3, 1.0), ""
     while True:
+        if (summary := sync.summary()) != shown:
+            shown = summary
+            notify(f"STATUS={summary}")
         decisions.give_up_late()
         if decisions.healthy and patience < inf:
             notify("WATCHDOG=1")

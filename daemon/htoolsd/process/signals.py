@@ -9,7 +9,7 @@ import trio
 
 from ganeti_htools import streams
 from ganeti_htools.model.errors import HtoolsError
-from htoolsd.api.reload_status import ReloadStatus
+from htoolsd.api.parts import ReloadStatus
 from htoolsd.config.config import Config, reloaded
 from htoolsd.config.settings import Settings
 from htoolsd.process.service_manager import notify

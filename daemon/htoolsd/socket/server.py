@@ -1,6 +1,6 @@
 """The server: one answer for each call of a client, within limits of size and time."""
 
-from collections.abc import Callable
+import time
 from contextlib import AbstractContextManager, suppress
 
 import structlog
@@ -12,11 +12,13 @@ from ganeti_htools.luxi.framing import Decoder
 from ganeti_htools.model.errors import untraced
 from ganeti_htools.nursery import open_nursery
 from htoolsd.config.settings import Settings
+from htoolsd.events import EventStream
+from htoolsd.history.entries import Called
 from htoolsd.socket.access import Access
 from htoolsd.socket.clients import Clients, ConnectedClient
 from htoolsd.socket.incoming import Incoming
-from htoolsd.socket.methods import Args, Methods
-from htoolsd.socket.peer import PassedFile, Peer, caller
+from htoolsd.socket.methods import Methods
+from htoolsd.socket.peer import PassedFile, Peer, caller, describe_caller
 from htoolsd.socket.roles import Role
 
 _log = structlog.get_logger()
@@ -37,7 +39,7 @@ class Server:
     """Answers clients until stopped.
 
     A caller without any role gets one answer, to a short message, and leaves no line per call in the log.
-    ``record`` is called after calls that may have changed something, with method and arguments.
+    ``events`` get the calls that may have changed something.
     """
 
     def __init__(
@@ -45,13 +47,13 @@ class Server:
         methods: Methods,
         settings: Settings,
         access: Access,
-        record: Callable[[str, Args], None] = lambda _method, _args: None,
+        events: EventStream,
     ) -> None:
         self._clients = Clients(settings, access)
         self._settings = settings
         self._methods = methods
         self._access = access
-        self._record = record
+        self._events = events
         self._stopping = False
         self._parsing = trio.CapacityLimiter(1)  # one long message at a time, because parsers hold the GIL
 
@@ -59,6 +61,10 @@ class Server:
     def connections(self) -> int:
         """The number of clients."""
         return len(self._clients)
+
+    def caller_may(self, role: Role) -> bool:
+        """Whether the present caller has a role."""
+        return self._access.roles.of(caller.get()) >= role
 
     def waiting(self) -> AbstractContextManager[bool]:
         """Count the present call as one that waits for a change. See :meth:`Clients.waiting`."""
@@ -176,7 +182,8 @@ class Server:
             raise
         finally:  # a client that has left, or a defect, may leave a change behind
             if method is not None and method.recorded and not refused:
-                self._record(method.name, call.args)
+                now, by = time.time(), describe_caller()
+                self._events.publish(Called(now, method.name, call.args, by))
 
     async def _send(self, peer: Peer, data: bytes) -> None:
         """Raises OSError, TooSlowError."""

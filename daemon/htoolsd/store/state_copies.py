@@ -5,13 +5,14 @@ machine's own file is at least as new as the copy that it wrote. A copy that ano
 because that machine was the master afterwards.
 """
 
-from collections.abc import Callable
+import os
 
 import structlog
 import trio
 
 from htoolsd.store.records import LedgerError
 from htoolsd.store.worker import LedgerWorker
+from htoolsd.sync.sync import Sync
 
 _log = structlog.get_logger()
 
@@ -20,21 +21,22 @@ _LAST_SECONDS = 2.0  # for the last write
 
 
 class StateCopies:
-    """Copies of the state files that a writer has: a machine and a directory, as ``writer`` returns.
+    """Copies of the state files that this machine has in a directory.
 
-    ``cluster`` returns the cluster's name, None while this daemon does not act on it. Nothing is written
-    until the copies of others have been fetched.
+    Nothing is written until the copies of others have been fetched, and while another daemon acts.
     """
 
-    def __init__(
-        self, ledger: LedgerWorker, writer: Callable[[], str], cluster: Callable[[], str | None]
-    ) -> None:
+    def __init__(self, ledger: LedgerWorker, sync: Sync, directory: str) -> None:
         self._ledger = ledger
-        self._writer = writer
-        self._cluster = cluster
+        self._sync = sync
+        self._directory = os.path.abspath(directory)
         self._waiting: dict[str, str | None] = {}
         self._news = trio.Event()
         self._fetched = False
+
+    @property
+    def _writer(self) -> str:
+        return f"{self._sync.node.ssconf.name}:{self._directory}"
 
     def put(self, name: str, content: str | None) -> None:
         """Have a file copied soon; None: it was removed."""
@@ -51,10 +53,10 @@ class StateCopies:
 
         They replace what this machine has, so its own older content is not written.
         """
-        cluster = self._cluster()
+        cluster = self._sync.own_cluster()
         if not self._ledger.shared or cluster is None:
             return {}
-        others = await self._ledger.do(lambda ledger: ledger.documents_of_others(cluster, self._writer()))
+        others = await self._ledger.do(lambda ledger: ledger.documents_of_others(cluster, self._writer))
         for name in others:
             self._waiting.pop(name, None)
         self._fetched = True
@@ -75,13 +77,13 @@ class StateCopies:
 
     async def _write(self) -> bool:
         """Write what waits, if this daemon acts; return False if it has to be tried again."""
-        cluster = self._cluster()
+        cluster = self._sync.own_cluster()
         if cluster is None or not self._fetched or not self._waiting:
             return True
         contents, self._waiting = self._waiting, {}
         try:
             await self._ledger.do(
-                lambda ledger: ledger.write_documents(cluster, self._writer(), contents), probe=False
+                lambda ledger: ledger.write_documents(cluster, self._writer, contents), probe=False
             )
         except BaseException as error:
             self._waiting = contents | self._waiting

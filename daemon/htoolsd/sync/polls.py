@@ -1,4 +1,4 @@
-"""The state of luxid, and statistics of the polls."""
+"""The state of luxid, statistics of the polls, and what they show."""
 
 import time
 from collections import deque
@@ -7,7 +7,22 @@ from typing import Any, Literal
 
 import structlog
 
+from htoolsd.events import DaemonEvent
+from htoolsd.sync.model import Model
+
 _log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Polled(DaemonEvent):
+    """Data of Ganeti was polled, and is in the model."""
+
+    model: Model
+
+
+@dataclass(frozen=True, slots=True)
+class RoleLost(DaemonEvent):
+    """This node has stopped being the master."""
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from math import inf
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 import trio
@@ -18,11 +18,13 @@ import trio
 from ganeti_htools.luxi import queries
 from ganeti_htools.luxi.client import PATIENCE, AnswerError, LuxiClient, LuxiError, NoAnswerError
 from ganeti_htools.luxi.queries import QueryRow
+from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError, on_one_line
 from ganeti_htools.model.ganeti_version import rules_of
 from ganeti_htools.nursery import open_nursery
 from ganeti_htools.sources.source import describe_updating
 from htoolsd.config.settings import Settings
+from htoolsd.events import EventStream
 from htoolsd.sync.acting import ActingRight
 from htoolsd.sync.job_queue import (
     OPCODE_FIELDS,
@@ -47,11 +49,12 @@ from htoolsd.sync.model import (
     set_tables,
 )
 from htoolsd.sync.node_storage import KnownStorage
-from htoolsd.sync.polls import LuxidState, PollStatistics
+from htoolsd.sync.polls import LuxidState, Polled, PollStatistics, RoleLost
 from htoolsd.sync.requests import table_requests
 from htoolsd.sync.reserved_room import Reservations, update_reservations
 from htoolsd.sync.standby import StandbyFile
 from htoolsd.sync.storage_polls import StoragePolls
+from htoolsd.sync.this_node import ThisNode
 from htoolsd.sync.trigger import Trigger
 from htoolsd.threads import ROW_BYTES, run_by_size
 
@@ -70,21 +73,32 @@ class NotSyncedError(LuxiError):
     """The model could not be brought up to date."""
 
 
+class JobFollower(Protocol):
+    """The claims, as far as they follow Ganeti's jobs."""
+
+    def needs_queue(self) -> bool:
+        """Whether the opcodes of unfinished jobs matter."""
+
+    def check(self, pending: PendingWork) -> None:
+        """Take note of the opcodes of the unfinished jobs."""
+
+
 class Sync:
     """Keeps ``model`` up to date. A model never changes: new data makes another one.
 
-    ``is_master`` returns whether this node is the master, None if that is unknown. Durations are in seconds.
-    ``show_status`` takes a summary of the state in a few words. ``configuration_file`` is Ganeti's, which has
-    the units of disks. ``standby_file`` keeps the figures that nodes last reported.
+    ``node`` knows whether it is the master. ``events`` get each poll and the loss of the role, ``claims`` the
+    opcodes of unfinished jobs. Durations are in seconds. ``configuration_file`` is Ganeti's, which has the
+    units of disks. ``standby_file`` keeps the figures that nodes last reported.
     """
 
     def __init__(
         self,
         path: str,
-        is_master: Callable[[], Awaitable[bool | None]],
+        node: ThisNode,
         settings: Settings,
+        events: EventStream,
+        claims: JobFollower | None = None,
         connect: Connect | None = None,
-        show_status: Callable[[str], None] = lambda _summary: None,
         configuration_file: str = "",
         standby_file: str = "",
     ) -> None:
@@ -94,11 +108,11 @@ class Sync:
         self.master: bool | None = None
         self._rival: int | None = None  # the process of another daemon that acts on this luxid
         self._acting = ActingRight(path)
-        self._is_master = is_master
+        self.node = node
         self._settings = settings
+        self.events = events
+        self._claims = claims
         self._connect = connect
-        self._show_status = show_status
-        self._summary = ""
         self._triggers = {kind: Trigger() for kind in (CONFIGURATION, LIVE, UPDATES)}
         self._polls = {kind: PollStatistics() for kind in self._triggers}
         self._requests = table_requests()
@@ -114,11 +128,7 @@ class Sync:
         )
         self._queue: JobQueue | None = None
         self._work: PendingWork | None = None
-        self._work_needed: Callable[[], bool] = lambda: False
-        self._work_changed: Callable[[PendingWork], None] = lambda _work: None
         self._without_live_data: frozenset[str] = frozenset()
-        self.polled = trio.Event()  # set at the next poll; another one follows
-        self._role_lost: Callable[[], None] = lambda: None
         self._standby_file = StandbyFile(standby_file)
 
     @property
@@ -129,6 +139,21 @@ class Sync:
     def ages(self) -> dict[str, float]:
         """Return the seconds since each kind of data was polled; kinds that never were are missing."""
         return self.model.ages(trio.current_time())
+
+    @property
+    def cluster_name(self) -> str | None:
+        """The cluster's name, None while it is not known."""
+        return self.model.name or self.node.ssconf.cluster()
+
+    def own_cluster(self) -> str | None:
+        """Return the cluster's name, None if another node or daemon acts on it."""
+        other = self.obstacle() or self.node.ssconf.is_other_node_master()
+        return None if other else self.cluster_name
+
+    @property
+    def led_cluster(self) -> Cluster | None:
+        """The cluster for plans and tools; None while it is unknown, and on other nodes than the master."""
+        return self.model.available if self.master else None
 
     def obstacle(self) -> str | None:
         """Return why this daemon must not change the cluster; None if it may."""
@@ -173,7 +198,16 @@ class Sync:
             "jobs": list(self._queue.listed) if self._queue else [],
             "polls": {kind: polls.status() for kind, polls in self._polls.items()},
             "storage": self.storage.status(),
+            **self.node.status(),
         }
+
+    def summary(self) -> str:
+        """Return the state in a few words."""
+        cluster = self.model.cluster
+        known = (
+            f"{len(cluster.nodes)} nodes, {len(cluster.instances)} instances" if cluster else "no cluster yet"
+        )
+        return f"{known}; {self.luxi.error}" if self.luxi.error else known
 
     def recent_model(self, generations: object) -> Model | None:
         """Return the recent model with these generations, the newest for None.
@@ -183,14 +217,6 @@ class Sync:
         if generations is None:
             return self.model
         return next((model for model in self._models if model.generations == generations), None)
-
-    def on_pending_work(self, needed: Callable[[], bool], callback: Callable[[PendingWork], None]) -> None:
-        """Call back with the opcodes of unfinished jobs, after each poll at which they are needed."""
-        self._work_needed, self._work_changed = needed, callback
-
-    def on_role_lost(self, callback: Callable[[], None]) -> None:
-        """Call back when this node has stopped being the master."""
-        self._role_lost = callback
 
     def client(self) -> LuxiClient:
         """Return a connection to luxid of the caller's own."""
@@ -274,7 +300,7 @@ class Sync:
 
     async def _until(self, master: bool) -> None:
         """Return when this node becomes, or stops being, the master."""
-        while (is_master := await self._is_master()) is not master:
+        while (is_master := await self.node.leads()) is not master:
             self._note_role(is_master)
             await trio.sleep(self._periods[CONFIGURATION])
         self._note_role(is_master)
@@ -284,11 +310,10 @@ class Sync:
             self.master = master
             _log.info("role", master=master)
             if master is False:
-                self._role_lost()
+                self.events.publish(RoleLost())
         if not master:
             reason = "the master node is unknown" if master is None else "this is not the master node"
             self.luxi.update("not asked", reason)
-            self._summarise()
 
     async def _poll(self, kind: str, ask: Callable[[LuxiClient], Awaitable[None]]) -> None:
         trigger = self._triggers[kind]
@@ -300,7 +325,6 @@ class Sync:
                 period = self._periods.get(kind, inf)
                 trigger.by(trio.current_time() + min(period, RETRY) if failed else begun + period)
                 trigger.end()
-                self._summarise()
 
     async def _try(self, kind: str, asking: Awaitable[None]) -> bool:
         """Await a poll and record its result; return whether it failed."""
@@ -362,13 +386,13 @@ class Sync:
 
     async def _ask_work(self, client: LuxiClient, queue: JobQueue, asked: float) -> None:
         """Pass on the opcodes of unfinished jobs, if they are needed. Raises LuxiError."""
-        if not self._work_needed():
+        if self._claims is None or not self._claims.needs_queue():
             self._work = None
             return
         unknown = opcode_filter(queue, self._work)
         jobs = await queries.query(client, "job", OPCODE_FIELDS, unknown) if unknown else []
         self._work = pending_work(queue, self._work, jobs, asked)
-        self._work_changed(self._work)
+        self._claims.check(self._work)
 
     async def _ask_live(self, client: LuxiClient) -> None:
         """Raises LuxiError, DataError."""
@@ -404,15 +428,11 @@ class Sync:
         await self._change(rows, lambda: set_tables(self.model, kind, tables, asked, nodes))
         if self.model.silent != before:
             _log.warning("nodes do not report", nodes=self.model.silent)
-        self._note_poll()
+        self.events.publish(Polled(self.model))
 
     async def _set_storage(self, storage: KnownStorage) -> None:
         await self._change(self._rows(), lambda: set_storage(self.model, storage))
-        self._note_poll()
-
-    def _note_poll(self) -> None:
-        self.polled.set()
-        self.polled = trio.Event()
+        self.events.publish(Polled(self.model))
 
     async def reserve(self, reserved: Reservations) -> None:
         """Have decisions leave these reservations free."""
@@ -433,14 +453,3 @@ class Sync:
 
     def _rows(self) -> int:
         return len(self.model.cluster.instances) if self.model.cluster else 0
-
-    def _summarise(self) -> None:
-        """Show the state in a few words when it has changed."""
-        cluster = self.model.cluster
-        known = (
-            f"{len(cluster.nodes)} nodes, {len(cluster.instances)} instances" if cluster else "no cluster yet"
-        )
-        summary = f"{known}; {self.luxi.error}" if self.luxi.error else known
-        if summary != self._summary:
-            self._summary = summary
-            self._show_status(summary)

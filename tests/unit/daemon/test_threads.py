@@ -29,13 +29,11 @@ def pausing_until(done: threading.Event) -> Callable[[Pause], None]:
 
 async def test_nothing_is_computed_while_somebody_decides() -> None:
     turn, begun, done = DecisionTurn(settings(wait_seconds=5.0)), list[bool](), threading.Event()
-    computations = Computations(turn.idle)
-    await turn.acquire_on_behalf_of("decision")
-    async with trio.open_nursery() as nursery:
+    computations = Computations(turn)
+    async with trio.open_nursery() as nursery, turn.taken():
         nursery.start_soon(computations.run, lambda _pause: begun.append(True))
         await trio.testing.wait_all_tasks_blocked()
         assert not begun
-        turn.release_on_behalf_of("decision")
     assert begun
 
     pauses = list[bool]()
@@ -49,43 +47,48 @@ async def test_nothing_is_computed_while_somebody_decides() -> None:
         nursery.start_soon(computations.run, work)
         while not pauses:
             await trio.sleep(0.001)
-        await turn.acquire_on_behalf_of("decision")
-        await trio.sleep(0.05)  # the pause that was under way
-        number = len(pauses)
-        await trio.sleep(0.05)
-        assert len(pauses) == number
-        turn.release_on_behalf_of("decision")
+        async with turn.taken():
+            await trio.sleep(0.05)  # the pause that was under way
+            number = len(pauses)
+            await trio.sleep(0.05)
+            assert len(pauses) == number
         done.set()
 
 
 async def test_waits_behind_decisions_that_wait_for_their_turn() -> None:
     turn, order = DecisionTurn(settings(wait_seconds=5.0)), list[str]()
-    computations = Computations(turn.idle)
+    computations = Computations(turn)
 
     async def decide() -> None:
-        await turn.acquire_on_behalf_of("second")
-        order.append("decision")
-        turn.release_on_behalf_of("second")
+        async with turn.taken():
+            order.append("decision")
 
-    await turn.acquire_on_behalf_of("first")
-    async with trio.open_nursery() as nursery:
+    async with trio.open_nursery() as nursery, turn.taken():
         nursery.start_soon(computations.run, lambda _pause: order.append("computation"))
         await trio.testing.wait_all_tasks_blocked()
         nursery.start_soon(decide)
         await trio.testing.wait_all_tasks_blocked()
-        turn.release_on_behalf_of("first")
     assert order == ["decision", "computation"]
 
 
 async def test_goes_on_when_a_hung_decision_is_given_up() -> None:
-    turn = DecisionTurn(settings(wait_seconds=5.0))
-    await turn.acquire_on_behalf_of("hung")
-    turn.give_up()
-    assert await Computations(turn.idle).run(lambda _pause: 1) == 1
+    turn, done = DecisionTurn(settings(wait_seconds=5.0)), threading.Event()
+
+    async def hang() -> None:
+        with pytest.raises(RefusalError, match="took longer"):
+            async with turn.taken():
+                await trio.to_thread.run_sync(done.wait, abandon_on_cancel=True)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(hang)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert turn.give_up(0.0)
+        assert await Computations(turn).run(lambda _pause: 1) == 1
+    done.set()
 
 
 async def test_stop_ends_computations_under_way_and_refuses_others() -> None:
-    computations, done = Computations(trio.lowlevel.checkpoint), threading.Event()
+    computations, done = Computations(), threading.Event()
     refusals = list[Refusal]()
 
     async def compute() -> None:
@@ -104,7 +107,7 @@ async def test_stop_ends_computations_under_way_and_refuses_others() -> None:
 
 async def test_a_computation_that_takes_too_long_is_refused() -> None:
     with pytest.raises(RefusalError, match=r"not computed within 0.01 s; ask again") as refused:
-        await Computations(trio.lowlevel.checkpoint, 0.01).run(pausing_until(threading.Event()))
+        await Computations(longest=0.01).run(pausing_until(threading.Event()))
     assert refused.value.kind is Refusal.BUSY
 
 
@@ -118,5 +121,5 @@ async def test_thread_ends_with_its_caller() -> None:
             ended.set()
 
     with trio.move_on_after(0.01):
-        await Computations(trio.lowlevel.checkpoint).run(work)
+        await Computations().run(work)
     assert await trio.to_thread.run_sync(ended.wait, 5)

@@ -15,7 +15,7 @@ from ganeti_htools.luxi import questions
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.errors import DataError, HtoolsError
 from htoolsd.api.metrics import MetricsMethods
-from htoolsd.api.plans import PlanMethods
+from htoolsd.api.report import ReportMethods
 from htoolsd.api.status import HealthCache
 from htoolsd.api.turn import DecisionTurn
 from htoolsd.claims.plan_claims import PlanClaims
@@ -25,8 +25,7 @@ from htoolsd.history.history import History
 from htoolsd.metrics.capacity import CapacityCount
 from htoolsd.notify.deliver import deliver
 from htoolsd.notify.notifier import Notifier
-from htoolsd.process.mastership import ThisNode
-from htoolsd.report.report import ReportPage
+from htoolsd.notify.outbox import Outbox
 from htoolsd.socket.access import Access
 from htoolsd.store.ledger import Ledger
 from htoolsd.store.records import UnavailableError
@@ -34,8 +33,9 @@ from htoolsd.store.state_copies import StateCopies
 from htoolsd.store.worker import LedgerWorker
 from htoolsd.sync.pool_probes import probe
 from htoolsd.sync.standby import StandbyFile
+from htoolsd.sync.this_node import ThisNode
 from tests.support.memory_ganeti import following, ganeti
-from tests.support.policies import none_again
+from tests.support.plan_methods import plan_methods
 from tests.support.settings import settings
 from tests.support.workers import close
 from tests.unit.daemon.history.test_database import entry
@@ -91,12 +91,10 @@ async def last_history(silence: Silence) -> None:
 
 
 async def last_notifications(silence: Silence) -> None:
-    async def look() -> tuple[tuple[()], bool]:
-        return (), True
-
     known = settings(notify=NotifySettings(program="/bin/true"))
-    notifier = Notifier(str(silence.directory / "notified"), known, look, lambda: None)
-    await silence.end_of(notifier.run, lambda: notifier.note(event_of_plan("failed")))
+    outbox = Outbox(known)
+    notifier = Notifier(str(silence.directory / "notified"), known, outbox, ANY(report=silence), ANY())
+    await silence.end_of(notifier.run, lambda: outbox.note(event_of_plan("failed")))
 
 
 async def last_figures_of_standby_nodes(silence: Silence) -> None:
@@ -109,7 +107,8 @@ async def last_copies(silence: Silence) -> None:
         return {} if not silence.late and copying is False else await silence()
 
     copying = False
-    copies = StateCopies(ANY(shared=True, do=do), lambda: "here", lambda: "cluster")
+    sync = ANY(own_cluster=lambda: "cluster", node=ANY(ssconf=ANY(name="node1")))
+    copies = StateCopies(ANY(shared=True, do=do), sync, "here")
     await copies.fetch()
     copying = True
     await silence.end_of(copies.run, lambda: copies.put("name", "content"))
@@ -132,7 +131,7 @@ async def cancellation_of_a_plan(silence: Silence) -> None:
     async with kept(silence.directory, job_seconds=100) as daemon:
         plan = await daemon.begun()
         silence.monkeypatch.setattr(plan, "scope", trio.CancelScope())
-        methods = PlanMethods(daemon.plans, daemon.sync, settings(), none_again)
+        methods = plan_methods(daemon.plans, daemon.sync)
         answer: Any = await methods.cancel({"plan": plan.id, "now": True}, None)
         assert answer["state"] == "stopping"
 
@@ -156,12 +155,12 @@ async def name_of_this_node(silence: Silence) -> None:
 
 
 async def first_capacity(silence: Silence) -> None:
-    await CapacityCount(Cluster).request()
+    await CapacityCount(ANY(led_cluster=Cluster())).request()
 
 
 async def count_of_the_capacity(silence: Silence) -> None:
     silence.monkeypatch.setattr(trio, "run_process", silence)
-    count = CapacityCount(Cluster)
+    count = CapacityCount(ANY(led_cluster=Cluster()))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(count.run)
         await count.request()
@@ -173,8 +172,9 @@ async def count_of_the_capacity(silence: Silence) -> None:
 
 async def page(silence: Silence) -> None:
     history = History(str(silence.directory / "history"), settings())
+    sync = ANY(model=ANY(available=Cluster()), cluster_name="")
     with pytest.raises(HtoolsError, match="it takes longer than 25 s"):
-        await ReportPage(silence, history, Cluster, lambda: "").html()
+        await ReportMethods(ANY(report=silence), history, sync).html()
 
 
 async def names_of_users(silence: Silence) -> None:
@@ -186,9 +186,10 @@ async def names_of_users(silence: Silence) -> None:
 
 async def turn_of_a_decision(silence: Silence) -> None:
     turn = DecisionTurn(settings())
-    await turn.acquire_on_behalf_of("first")
-    with pytest.raises(RefusalError):
-        await turn.acquire_on_behalf_of("second")
+    async with turn.taken():
+        with pytest.raises(RefusalError):
+            async with turn.taken():
+                pass
 
 
 async def health(silence: Silence) -> None:
@@ -204,12 +205,12 @@ async def jobs_of_the_metrics(silence: Silence) -> None:
 
         async def __aexit__(self, *_error: object) -> None: ...
 
-    async def status(_capacity: bool) -> dict[str, Any]:
-        return {"cluster": {"master": True}}
+    async def report(count: bool) -> dict[str, Any]:
+        return {"cluster": {"master": count}}
 
     silence.monkeypatch.setattr("htoolsd.api.metrics.render", lambda *_args: "")
     silence.monkeypatch.setattr("htoolsd.api.metrics.exporter", ANY(document=lambda *_args: {}))
-    await MetricsMethods(status, ANY(client=Client, model=None)).text(exporter_names=True)
+    await MetricsMethods(ANY(report=report), ANY(client=Client, model=None)).text(exporter_names=True)
 
 
 async def counts_of_the_ledger(silence: Silence) -> None:
@@ -230,7 +231,7 @@ async def reconciliation(silence: Silence) -> None:
 
 
 async def claims_before_a_plan(silence: Silence) -> None:
-    await PlanClaims(ANY(), ANY(), ANY(reconcile=silence), ANY(), ANY()).catch_up()
+    await PlanClaims(ANY(), ANY(), ANY(reconcile=silence), ANY()).catch_up()
 
 
 async def poll_of_the_configuration(silence: Silence) -> None:

@@ -10,14 +10,20 @@ from ganeti_htools.client.protocol import RefusalError
 from ganeti_htools.luxi import relayed
 from ganeti_htools.model.inventory import Inventory
 from htoolsd.api.cluster import ClusterMethods
+from htoolsd.plans.plans import Plans
 from htoolsd.sync.reserved_room import Reservations
+from htoolsd.sync.sync import Sync
 from tests.support.memory_ganeti import described, following, ganeti, truth
 from tests.support.worlds import delay, migrate, role
 
 
+def methods_of(sync: Sync) -> ClusterMethods:
+    return ClusterMethods(sync, Plans("", sync, sync.events))
+
+
 async def test_cluster_answer_follows_the_model(autojump_clock: MockClock) -> None:
     async with ganeti() as luxid, following(luxid) as sync:
-        methods = ClusterMethods(sync)
+        methods = methods_of(sync)
 
         async def ask(name: str) -> Any:
             return orjson.loads(orjson.dumps(await getattr(methods, name)({}, None)))
@@ -52,13 +58,13 @@ async def test_waits_for_figures_as_new_as_the_instances(autojump_clock: MockClo
         await trio.sleep(2)
         luxid.jobs.submit([[delay(500)], [migrate("mirrored")]])
         await trio.sleep(1)
-        asked: Any = await ClusterMethods(sync).cluster({"fresh": True}, None)
+        asked: Any = await methods_of(sync).cluster({"fresh": True}, None)
         assert (asked["updating"], asked["updating_error"]) == ([], None)
         assert described(sync) == truth(luxid)
         luxid.hung = True
         luxid.jobs.submit([[migrate("mirrored")]])
         await trio.sleep(1.5)
-        asked = await ClusterMethods(sync).cluster({"fresh": True}, None)
+        asked = await methods_of(sync).cluster({"fresh": True}, None)
         assert asked["updating"] == ["one", "two"]
         assert asked["updating_error"] == "no answer within 10 s"
         assert described(sync) == truth(luxid)
@@ -69,7 +75,7 @@ async def test_cluster_answer_has_reservations(autojump_clock: MockClock) -> Non
         await trio.sleep(2)
         there = (("CUSTOM_GPU", Inventory(4, 1, max_unit=2)), ("MEMORY_MB", Inventory(0, 512)))
         await sync.reserve(Reservations({"two": there}))
-        told = orjson.loads(orjson.dumps(await ClusterMethods(sync).cluster({}, None)))
+        told = orjson.loads(orjson.dumps(await methods_of(sync).cluster({}, None)))
         cluster = ganeti_storage.with_storage_json(luxi.parse(relayed.from_json(told)), told["storage"])
         assert {node.name: node.inventories for node in cluster.nodes if node.inventories} == {"two": there}
         assert sync.model.cluster

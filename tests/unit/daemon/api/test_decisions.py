@@ -1,6 +1,7 @@
 import gc
 import queue
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -19,17 +20,21 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.sources.ssconf import Ssconf
 from htoolsd.api import decisions as subject
 from htoolsd.api.decisions import Decisions
 from htoolsd.api.turn import MAX_HUNG
 from htoolsd.claims.claim_writer import ClaimWriter
 from htoolsd.claims.claims import Claims
 from htoolsd.config.settings import Settings
+from htoolsd.events import EventStream
 from htoolsd.follow.reconciler import Reconciler
-from htoolsd.history.entries import HistoryEntry
+from htoolsd.history.entries import HistoryQuery
+from htoolsd.history.history import History
 from htoolsd.socket.peer import PassedFile
 from htoolsd.store.worker import LedgerWorker
 from htoolsd.sync.sync import Sync
+from htoolsd.sync.this_node import ThisNode
 from tests.support.by_hand import instance
 from tests.support.memory_peer import open_file, wait_closed
 from tests.support.settings import change, settings
@@ -40,6 +45,27 @@ KNOWN = KnownCluster(Cluster(), 100.0)
 GIST = DecisionSummary("allocate", ["new"], [["one", "two"]], ["default"], 1.5)
 RANKING = [{"instance": "new", "groups": []}]
 WARNINGS = "Warning: cluster has inconsistent data:\n  - one\n  - two\n\n"
+
+
+@dataclass
+class Data:
+    """The data of a daemon; what Ganeti shows when it is asked is another cluster."""
+
+    known: KnownCluster | None = KNOWN
+    ages: dict[str, float] = field(default_factory=lambda: AGES)
+    asked: int = 0
+    units_requested: bool = False
+
+    def now(self) -> tuple[KnownCluster | None, dict[str, float]]:
+        return self.known, self.ages
+
+    async def newest(self) -> KnownCluster | None:
+        self.asked += 1
+        self.known = KnownCluster(Cluster(), 1.0)
+        return self.known
+
+    def request_units(self) -> None:
+        self.units_requested = True
 
 
 class Engine:
@@ -93,7 +119,7 @@ def known() -> Settings:
 
 @pytest.fixture
 def decisions(known: Settings) -> Decisions:
-    return Decisions(known, known=lambda: (KNOWN, AGES))
+    return Decisions(known, Data(), EventStream())
 
 
 def counts(decisions: Decisions) -> dict[str, object]:
@@ -126,7 +152,7 @@ async def test_wrong_input_has_exit_status_1(engine: Engine, decisions: Decision
 
 
 async def test_wrong_request_leaves_no_garbage() -> None:
-    decisions = Decisions(settings(), known=lambda: (None, {}))
+    decisions = Decisions(settings(), Data(None, {}), EventStream())
     gc.collect()
     gc.disable()
     try:
@@ -218,8 +244,8 @@ async def test_decides_one_at_a_time_in_order(engine: Engine, decisions: Decisio
 
 
 async def test_data_and_its_ages_are_those_of_the_turn(engine: Engine) -> None:
-    ages = iter([{"live": 1.0}, {"live": 2.0}])
-    decisions = Decisions(settings(), known=lambda: (KNOWN, next(ages)))
+    data = Data(ages={"live": 1.0})
+    decisions = Decisions(settings(), data, EventStream())
     answers: list[Any] = []
 
     async def ask(text: str) -> None:
@@ -230,8 +256,7 @@ async def test_data_and_its_ages_are_those_of_the_turn(engine: Engine) -> None:
         assert await engine.next_begun() == b"first"
         nursery.start_soon(ask, "second")
         await trio.testing.wait_all_tasks_blocked(0.01)
-        assert next(ages) == {"live": 2.0}
-        ages = iter([{"live": 3.0}])
+        data.ages = {"live": 3.0}
         for _ in range(2):
             engine.outcomes.put("{}")
     assert [answer["ages"] for answer in answers] == [{"live": 1.0}, {"live": 3.0}]
@@ -254,20 +279,15 @@ async def test_abandoned_decision_keeps_its_turn_until_it_ends(engine: Engine, d
     assert counts(decisions) == {"served": 1, "abandoned": 1}
 
 
-async def leads() -> bool:
-    return True
-
-
 async def test_claimant_of_a_decision(engine: Engine, tmp_path: Path) -> None:
     """Who passes a file, unless he says otherwise; and nobody who does not wait for the decision any more."""
     always = settings(claims="always", claim_wait_seconds=0.0)
-    claims = Claims(always, lambda: True)
+    claims = Claims(always)
     ledger = LedgerWorker(f"sqlite:///{tmp_path / 'ledger'}")
-    writer = ClaimWriter(
-        claims, ledger, Reconciler(Sync("", leads, always), ledger, always), lambda: None, always
-    )
-    noted: list[HistoryEntry] = []
-    decisions = Decisions(always, lambda: (KNOWN, AGES), note=noted.append, claims=writer)
+    sync = Sync("", ThisNode(Ssconf("", "/nonexistent")), always, EventStream())
+    writer = ClaimWriter(claims, ledger, Reconciler(sync, ledger, always), sync, always)
+    history = History(str(tmp_path / "history"), always)
+    decisions = Decisions(always, Data(), EventStream(history), writer)
     engine.promises = (Promise(instance("new", DiskTemplate.PLAIN, "a"), new=True),)
 
     async def decided(args: dict[str, object], passed: bool) -> int:
@@ -287,7 +307,7 @@ async def test_claimant_of_a_decision(engine: Engine, tmp_path: Path) -> None:
     assert await decided({"request": "", "claim": True}, passed=False) == 1
     assert await decided({}, passed=True) == 1
     assert await decided({"claim": False}, passed=True) == 0
-    assert [each.to_json()["test"] for each in noted] == [True, False, False, True]
+    assert [entry["test"] for entry in await history.find(HistoryQuery())] == [True, False, False, True]
     await close(ledger)
 
 
@@ -324,7 +344,7 @@ async def test_stop_refuses_waiting_decisions(engine: Engine, decisions: Decisio
 
 
 async def test_gives_up_a_decision_that_takes_too_long(engine: Engine, autojump_clock: MockClock) -> None:
-    decisions = Decisions(settings(wait_seconds=1000.0), known=lambda: (KNOWN, AGES))
+    decisions = Decisions(settings(wait_seconds=1000.0), Data(), EventStream())
 
     async def given_up(request: str) -> None:
         with pytest.raises(RefusalError, match="took longer than 60 s") as caught:
@@ -420,32 +440,28 @@ async def test_logs_decisions(engine: Engine, decisions: Decisions) -> None:
 
 
 async def test_notices_requests_for_other_units(monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted: list[bool] = []
     for named in (False, True):
         monkeypatch.setattr(subject, "respond", lambda *_, named=named: Response("", (), GIST, named))
-        decisions = Decisions(settings(), lambda: (KNOWN, AGES), lambda: wanted.append(True))
-        await decisions.decide({"request": "x"}, None)
-        assert wanted == [True] * named
+        data = Data()
+        await Decisions(settings(), data, EventStream()).decide({"request": "x"}, None)
+        assert data.units_requested is named
 
 
 async def test_refuses_a_template_only_by_the_newest_configuration(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It may have been enabled a moment ago."""
-    clusters = [KNOWN]
+    data = Data()
 
     def respond(
         _data: bytes, _options: PlacementOptions, _cache: Cache, known: KnownCluster, _promises: Any
     ) -> Response:
         return Response(f"{known.age}", (), GIST, not_enabled=known is KNOWN)
 
-    async def renew() -> None:
-        clusters.append(KnownCluster(Cluster(), 1.0))
-
     monkeypatch.setattr(subject, "respond", respond)
-    decisions = Decisions(settings(), lambda: (clusters[-1], AGES), renew=renew)
+    decisions = Decisions(settings(), data, EventStream())
     for _ in range(2):
         answer = await decisions.decide({"request": "x"}, None)
         assert isinstance(answer, dict)
         assert answer["stdout"] == "1.0\n"
-    assert len(clusters) == 2
+    assert data.asked == 1

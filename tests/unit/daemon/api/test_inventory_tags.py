@@ -1,6 +1,8 @@
 """Inventories that are written to tags."""
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import trio
@@ -22,7 +24,8 @@ async def test_pool_takes_no_class_that_decisions_do_not_look_at(autojump_clock:
     start = replace(start, cluster=replace(start.cluster, nodes=(seeing, *others)))
     async with ganeti(start) as luxid, following(luxid) as sync:
         await sync.poll_all()
-        tags = InventoryTags(sync, trio.lowlevel.checkpoint)
+        reconciler: Any = SimpleNamespace(reconcile=trio.lowlevel.checkpoint)
+        tags = InventoryTags(sync, reconciler)
         await tags.write("ext/san", "CUSTOM_DISK_MIB_POOL", Inventory(0, 0, 5))
         assert luxid.jobs.world.cluster.tags == (SAN,)
         with pytest.raises(RefusalError, match=r"decisions look at no CUSTOM_IOPS of a pool"):

@@ -34,27 +34,29 @@ THERE = LedgerChanges(
 
 
 class Client:
-    """Calls methods as clients do."""
+    """Calls methods as clients do. It is also the other parts of the daemon, as far as methods need them."""
 
     def __init__(self, url: str) -> None:
         self.worker = PatientWorker(url)
-        self.cluster: str | None = "c"
-        self.obstacle: str | None = None
+        self.cluster_name: str | None = "c"
+        self.why: str | None = None
+        self.synced = None
         self.settings = settings()
         self.heeded, self.cancelled = list[None](), list[str]()
         self.tagged = list[tuple[str, str, Inventory | None]]()
-        self._methods = LedgerMethods(
-            self.worker,
-            lambda: self.cluster,
-            lambda: self.obstacle,
-            lambda: self.heeded.append(None),
-            self.cancelled.append,
-            self._tag,
-            self.settings,
-            dict,
-        )
+        others: Any = self
+        self._methods = LedgerMethods(self.worker, others, others, others, others, self.settings)
 
-    async def _tag(self, owner: str, resource_class: str, inventory: Inventory | None) -> None:
+    def obstacle(self) -> str | None:
+        return self.why
+
+    def trigger(self) -> None:
+        self.heeded.append(None)
+
+    def cancel(self, name: str) -> None:
+        self.cancelled.append(name)
+
+    async def write(self, owner: str, resource_class: str, inventory: Inventory | None) -> None:
         self.tagged.append((owner, resource_class, inventory))
 
     async def call(self, method: str, **args: object) -> Any:
@@ -119,7 +121,7 @@ async def test_refuses_unknown_and_ambiguous_names(client: Client) -> None:
         lambda ledger: ledger.apply(LedgerChanges(providers=(Provider("x", "d/node1.org"),)))
     )
     ambiguous = Refusal.ARGUMENTS, "node1 is ambiguous: c/node1.org or d/node1.org"
-    client.cluster = None
+    client.cluster_name = None
     assert await client.refused("inventory", provider="node1") == ambiguous
 
 
@@ -228,7 +230,7 @@ async def test_decisions_heed_what_was_changed(client: Client) -> None:
 
 
 async def test_refuses_changes_on_another_node(client: Client) -> None:
-    client.obstacle = "this is not the master node"
+    client.why = "this is not the master node"
     calls: dict[str, dict[str, Any]] = {"set_inventory": SET, "claim": CLAIM, "release": {"consumer": "web"}}
     for method, args in calls.items():
         kind, text = await client.refused(method, **args)
@@ -238,7 +240,7 @@ async def test_refuses_changes_on_another_node(client: Client) -> None:
 
 
 async def test_needs_full_names_without_a_cluster(client: Client) -> None:
-    client.cluster = None
+    client.cluster_name = None
     wanted = {"ceph": {"CUSTOM_DISK_MIB": 1}}
     assert await client.refused("claim", consumer="new", allocations=wanted) == (
         Refusal.ARGUMENTS,

@@ -2,7 +2,7 @@
 
 import re
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -22,21 +22,18 @@ from htoolsd.plans.plan import PlanState
 from htoolsd.plans.plans import Plans
 from htoolsd.socket.peer import Credentials, caller
 from tests.support.memory_ganeti import following, ganeti
-from tests.support.policies import none_again
-from tests.support.settings import settings
+from tests.support.plan_methods import plan_methods
 from tests.support.worlds import delay, migrate
 
 
 @asynccontextmanager
-async def planning(
-    tmp_path: Path, may_act: Callable[[], bool] = lambda: True
-) -> AsyncIterator[tuple[PlanMethods, Plans]]:
+async def planning(tmp_path: Path) -> AsyncIterator[tuple[PlanMethods, Plans]]:
     """The methods of a daemon that knows the cluster, and its plans."""
     caller.set(Credentials(pid=1, uid=2, gid=3))
     async with ganeti() as luxid, following(luxid) as sync:
         await trio.sleep(2)
-        plans = Plans(str(tmp_path), sync)
-        yield PlanMethods(plans, sync, settings(), none_again, may_act), plans
+        plans = Plans(str(tmp_path), sync, sync.events)
+        yield plan_methods(plans, sync), plans
 
 
 @asynccontextmanager
@@ -74,7 +71,7 @@ async def test_plans_of_who_may_act_are_made_first(tmp_path: Path, monkeypatch: 
         return tool.plan(*given)
 
     monkeypatch.setitem(TOOLS, "hbal", replace(tool, plan=plan_later))
-    async with planning(tmp_path, lambda: caller.get().uid < 10) as (methods, plans):
+    async with planning(tmp_path) as (methods, plans):
 
         async def plan(uid: int) -> None:
             caller.set(Credentials(pid=1, uid=uid, gid=3))
@@ -144,7 +141,7 @@ async def test_refuses_to_plan_with_figures_older_than_the_instances(
     caller.set(Credentials(pid=1, uid=2, gid=3))
     async with ganeti() as luxid, following(luxid) as sync:
         await trio.sleep(2)
-        methods = PlanMethods(Plans(str(tmp_path), sync), sync, settings(), none_again)
+        methods = plan_methods(Plans(str(tmp_path), sync, sync.events), sync)
         luxid.hung = True
         luxid.jobs.submit([[delay(500)], [migrate("mirrored")]])
         await trio.sleep(6)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 import trio
@@ -17,23 +16,28 @@ from ganeti_htools.sources.ssconf import Ssconf
 from ganeti_htools.version import VERSION
 from htoolsd.api import status as status_module
 from htoolsd.api.decisions import Decisions
-from htoolsd.api.reload_status import ReloadStatus
+from htoolsd.api.parts import Deciding, Following, Outside, Planning
 from htoolsd.api.status import HealthCache, StatusMethods, resident_mib
+from htoolsd.claims.claim_writer import ClaimWriter
 from htoolsd.claims.claims import Claims
+from htoolsd.claims.plan_claims import PlanClaims
+from htoolsd.events import EventStream
 from htoolsd.follow.reconciler import Reconciler
 from htoolsd.history.history import History
 from htoolsd.metrics.capacity import CapacityCount
+from htoolsd.notify.outbox import Outbox
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.coordinator import Policies
 from htoolsd.policies.remedies import POLICIES
-from htoolsd.process.mastership import ThisNode
+from htoolsd.process.decision_data import DecisionData
 from htoolsd.socket.methods import Methods, methods_of
 from htoolsd.socket.server import Server
+from htoolsd.store.state_copies import StateCopies
 from htoolsd.store.worker import LedgerWorker
 from htoolsd.sync.sync import Sync
+from htoolsd.sync.this_node import ThisNode
 from tests.support.memory_ganeti import following, ganeti
 from tests.support.memory_peer import MemoryPeer, open_access
-from tests.support.notifying import unused_notifier
 from tests.support.programs import PATIENCE
 from tests.support.settings import settings
 from tests.support.workers import close
@@ -44,36 +48,27 @@ WORDS = {"healthy", "not redundant", "weakly unhealthy", "unhealthy"}
 async def test_status_has_all_parts_of_the_daemon(autojump_clock: MockClock, tmp_path: Path) -> None:
     socket = str(tmp_path / "socket")
     async with ganeti() as luxid, following(luxid) as sync:
-        methods = Methods()
-        known = settings(claims="always", connections=2)
-        server = Server(
-            methods,
-            known,
-            open_access(),
-        )
+        methods, access = Methods(), open_access()
+        known = settings(claims="always", connections=2, socket=socket, state_dir=str(tmp_path))
+        server = Server(methods, known, access, sync.events)
         history = History(str(tmp_path / "history"), known)
-        decisions = Decisions(known, lambda: (None, {}))
-        claims = Claims(known, lambda: True)
-        ledger, plans = LedgerWorker(f"sqlite:///{tmp_path / 'ledger'}"), Plans(str(tmp_path), sync)
-        policies = Policies(str(tmp_path / "policies"), sync, plans, known, Mock())
-        reconciler, reload = Reconciler(sync, ledger, known), ReloadStatus()
+        ledger = LedgerWorker(f"sqlite:///{tmp_path / 'ledger'}")
+        reconciler = Reconciler(sync, ledger, known)
+        claims = ClaimWriter(Claims(known), ledger, reconciler, sync, known)
+        decisions = Decisions(known, DecisionData(sync), sync.events)
+        plans = Plans(str(tmp_path), sync, sync.events)
+        policies = Policies(str(tmp_path / "policies"), sync, plans, known, sync.events)
         status = StatusMethods(
-            socket,
-            str(tmp_path),
-            ThisNode(Ssconf("node1", str(tmp_path))),
-            server,
-            sync,
-            decisions,
-            claims,
-            plans,
-            policies,
-            history,
-            ledger,
-            reconciler,
-            reload,
-            CapacityCount(lambda: None),
-            unused_notifier(tmp_path),
-            lambda: {"listen": "", "error": None},
+            known,
+            Following(sync, history, ledger, reconciler, CapacityCount(sync)),
+            Deciding(claims, decisions, access, server),
+            Planning(
+                PlanClaims(sync, ledger, reconciler, claims),
+                StateCopies(ledger, sync, str(tmp_path)),
+                plans,
+                policies,
+            ),
+            Outside(Outbox(known)),
         )
         methods.add(*methods_of(status))
         await sync.poll_all()
@@ -129,7 +124,7 @@ async def test_newest_of_two_computations_of_the_health_counts(monkeypatch: pyte
     monkeypatch.setattr(status_module, "group_health", health)
     monkeypatch.setattr(status_module, "run_by_size", in_thread)
     monkeypatch.setattr(status_module, "_PATIENCE", 0.05)
-    sync = Sync("/luxi", unknown_role, settings())
+    sync = Sync("/luxi", ThisNode(Ssconf("node1", "/nonexistent")), settings(), EventStream())
     cache = HealthCache(sync)
     sync.model = replace(sync.model, cluster=old)
     assert (await cache.health()).groups is None
@@ -139,7 +134,3 @@ async def test_newest_of_two_computations_of_the_health_counts(monkeypatch: pyte
     go_on.set()
     assert await trio.to_thread.run_sync(ended.wait, PATIENCE)
     assert (await cache.health()).groups == [{"name": "new"}]
-
-
-async def unknown_role() -> None:
-    """Whether this is the master node."""

@@ -98,12 +98,15 @@ class Daemon:
         self.worker = LedgerWorker(f"sqlite:///{path}")
         self.view = Looking(self.worker, *rows)
         self.settings = settings(claims="always", claim_wait_seconds=0.0)
-        self.claims = Claims(self.settings, lambda: True)
+        self.claims = Claims(self.settings)
+        self.claims.follows_ganeti = True
         self.leads = True
         view: Any = self.view
-        self.writer = ClaimWriter(
-            self.claims, self.worker, view, lambda: "c" if self.leads else None, self.settings
-        )
+        sync: Any = self
+        self.writer = ClaimWriter(self.claims, self.worker, view, sync, self.settings)
+
+    def own_cluster(self) -> str | None:
+        return "c" if self.leads else None
 
     async def decided(self, *promises: Promise, last: bool = True, about: Sequence[str] = ()) -> str:
         """Record a decision; return the note for the answer, or "again"."""

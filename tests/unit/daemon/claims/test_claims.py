@@ -1,4 +1,4 @@
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 import trio
@@ -14,13 +14,6 @@ from htoolsd.config.settings import Settings
 from htoolsd.sync.job_queue import PendingWork
 from tests.support.by_hand import instance
 from tests.support.settings import change, settings
-
-
-@dataclass
-class Ganeti:
-    """Whether Ganeti is followed."""
-
-    followed: bool = True
 
 
 def promise(name: str, node: str = "a") -> Promise:
@@ -41,18 +34,15 @@ def response(*promises: Promise, about: tuple[str, ...] = (), there: tuple[Insta
 
 
 @pytest.fixture
-def ganeti() -> Ganeti:
-    return Ganeti()
-
-
-@pytest.fixture
 def known() -> Settings:
     return settings()
 
 
 @pytest.fixture
-def claims(ganeti: Ganeti, known: Settings) -> Claims:
-    return Claims(known, lambda: ganeti.followed)
+def claims(known: Settings) -> Claims:
+    claims = Claims(known)
+    claims.follows_ganeti = True
+    return claims
 
 
 async def test_last_promise_counts(claims: Claims) -> None:
@@ -99,16 +89,14 @@ async def test_cancelled_claim_ends(claims: Claims) -> None:
     assert claims.promises() == (promise("two"),)
 
 
-async def test_requests_end_claims_when_ganeti_is_not_followed(
-    claims: Claims, ganeti: Ganeti, known: Settings
-) -> None:
+async def test_requests_end_claims_when_ganeti_is_not_followed(claims: Claims, known: Settings) -> None:
     change(known, claims="always")
     claims.record(response(promise("one"), promise("two")), "job")
     up, down = instance("one", DiskTemplate.PLAIN, "b"), instance("two", DiskTemplate.PLAIN, "a")
     there = (up, replace(down, status=Status.DOWN))
     claims.record(response(there=there), None)
     assert len(claims.promises()) == 2
-    ganeti.followed = False
+    claims.follows_ganeti = False
     claims.record(response(there=there), None)
     assert claims.promises() == (promise("two"),)
 
@@ -123,10 +111,10 @@ async def test_requests_end_claims_when_ganeti_is_not_followed(
     ],
 )
 async def test_mode_decides_when_claims_count(
-    claims: Claims, ganeti: Ganeti, known: Settings, mode: str, followed: bool, active: bool
+    claims: Claims, known: Settings, mode: str, followed: bool, active: bool
 ) -> None:
     claims.record(response(promise("one")), "job")
-    ganeti.followed = followed
+    claims.follows_ganeti = followed
     change(known, claims=mode)
     assert claims.active is active
     assert bool(claims.promises()) is active

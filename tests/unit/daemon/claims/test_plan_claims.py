@@ -15,8 +15,8 @@ from ganeti_htools.execution.jobs import Job
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.moves import MoveKind, NamedMove
 from ganeti_htools.model.types import DiskTemplate
-from htoolsd.api.plans import PlanMethods
 from htoolsd.claims.claim import new_claim
+from htoolsd.claims.claim_writer import ClaimWriter
 from htoolsd.claims.claims import Claims
 from htoolsd.claims.plan_claims import PlanClaims, move_needs
 from htoolsd.follow.desired_state import desired_state
@@ -31,7 +31,7 @@ from htoolsd.sync.sync import Sync
 from tests.support import by_hand
 from tests.support.ledgers import standing
 from tests.support.memory_ganeti import MemoryGaneti, following, ganeti
-from tests.support.policies import none_again
+from tests.support.plan_methods import plan_methods
 from tests.support.settings import settings
 from tests.support.workers import close
 from tests.support.worlds import instance
@@ -51,7 +51,7 @@ class Daemon:
     async def made(self) -> Plan:
         """Make a plan that empties drained nodes."""
         before = {plan.id for plan in self.plans.all}
-        await PlanMethods(self.plans, self.sync, settings(), none_again).plan({"tool": "hbal"}, None)
+        await plan_methods(self.plans, self.sync).plan({"tool": "hbal"}, None)
         (plan,) = (plan for plan in self.plans.all if plan.id not in before)
         return plan
 
@@ -105,9 +105,11 @@ async def daemon(directory: Path, luxid: MemoryGaneti) -> AsyncIterator[Daemon]:
     async with following(luxid) as sync:
         worker = LedgerWorker(f"sqlite:///{directory}/ledger.sqlite")
         reconciler = Reconciler(sync, worker, settings(socket=str(directory / "socket")))
-        decided = Claims(settings(claims="always"), lambda: True)
-        claims = PlanClaims(sync, worker, reconciler, decided, decided.promise)
-        plans = Plans(str(directory / "plans"), sync, claims=claims)
+        known = settings(claims="always")
+        writer = ClaimWriter(Claims(known), worker, reconciler, sync, known)
+        claims = PlanClaims(sync, worker, reconciler, writer)
+        plans = Plans(str(directory / "plans"), sync, sync.events, claims)
+        sync.events.follow(reconciler, plans)
         await sync.poll_all()
         async with trio.open_nursery() as nursery:
             await nursery.start(plans.run)
@@ -267,7 +269,7 @@ async def test_nodes_with_claims_are_not_powered_down(autojump_clock: MockClock,
         await here.claim(consumer, {provider: {"MEMORY_MB": 1}})
         await here.reconciler.reconcile()
         assert here.plans.claims_on_nodes() == {"one": {"new"}}
-        told: Any = await PlanMethods(here.plans, here.sync, settings(), none_again).plan(
+        told: Any = await plan_methods(here.plans, here.sync).plan(
             {"tool": "hsqueeze", "options": {"never": ["two"]}}, None
         )
         assert told["options"]["never"] == ["two"]
@@ -280,9 +282,11 @@ async def test_promise_counts_before_it_is_in_the_ledger(tmp_path: Path) -> None
     async with ganeti() as luxid, following(luxid) as sync:
         worker = LedgerWorker(f"sqlite:///{tmp_path}/ledger.sqlite")
         promise = Promise(instance("new", DiskTemplate.DRBD, "one", "two"), new=True)
-        claims = Claims(settings(claims="always"), lambda: True)
-        claims.restore(new_claim(promise, trio.current_time(), 600.0, "job"))
-        plans = PlanClaims(sync, worker, Reconciler(sync, worker, settings()), claims, claims.promise)
+        known = settings(claims="always")
+        reconciler = Reconciler(sync, worker, known)
+        writer = ClaimWriter(Claims(known), worker, reconciler, sync, known)
+        writer.claims.restore(new_claim(promise, trio.current_time(), 600.0, "job"))
+        plans = PlanClaims(sync, worker, reconciler, writer)
         assert plans.claims_on_nodes() == {"one": {"new"}, "two": {"new"}}
 
 

@@ -30,6 +30,7 @@ class Parts:
         self.luxid, self.sync = luxid, sync
         self.worker = LedgerWorker(f"sqlite:///{directory}/ledger.sqlite")
         self.reconciler = Reconciler(sync, self.worker, settings(socket=str(directory / "socket")))
+        sync.events.follow(self.reconciler)
 
     async def poll(self) -> None:
         """Poll Ganeti, and reconcile the ledger."""

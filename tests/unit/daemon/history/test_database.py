@@ -4,7 +4,7 @@ import random
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,9 +23,22 @@ from tests.support.seeds import few
 from tests.support.settings import settings
 
 
+@dataclass(frozen=True, slots=True)
+class SomeEntry(HistoryEntry):
+    """An entry with these details; None: they cannot be computed."""
+
+    kind = "call"
+    document: dict[str, Any] | None
+
+    def details(self) -> dict[str, Any]:
+        if self.document is None:
+            raise RuntimeError("no document")
+        return self.document
+
+
 def entry(time: float, instances: Sequence[str] = (), nodes: Sequence[str] = (), **more: Any) -> HistoryEntry:
     names = {"instances": list(instances), "nodes": list(nodes)}
-    return HistoryEntry(time, "call", partial(dict, method="claim", arguments={}, by=None, **names, **more))
+    return SomeEntry(time, dict(method="claim", arguments={}, by=None, **names, **more))
 
 
 def times(found: Sequence[Any]) -> list[float]:
@@ -91,11 +104,8 @@ def test_the_oldest_is_forgotten_where_all_takes_too_much_room(
 
 
 def test_writes_a_batch_completely_or_not_at_all(opened: HistoryDatabase) -> None:
-    def broken() -> dict[str, Any]:
-        raise RuntimeError("no document")
-
     with pytest.raises(RuntimeError):
-        opened.add([entry(1.0), HistoryEntry(2.0, "decision", broken)])
+        opened.add([entry(1.0), SomeEntry(2.0, None)])
     assert opened.find(HistoryQuery()) == []
 
 

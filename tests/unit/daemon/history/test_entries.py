@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from ganeti_htools.deciding.summary import DecisionSummary
-from htoolsd.history import entries
-from htoolsd.history.entries import placed_at
+from htoolsd.history.entries import Called, Decided, placed_at, plan_details
 from tests.support import messages
 
 WEB = DecisionSummary("allocate", ["web"], [["node2", "node1"]], ["group1"], 0.25)
@@ -22,12 +21,12 @@ def plan(*statuses: str) -> Any:
     facts = dict.fromkeys(
         ("id", "tool", "by", "executed_by", "cancelled_by", "groups", "state", "error", "score", "cost")
     )
-    return entries.plan(1.0, {**facts, "execution": run}).to_json()
+    return {"kind": "plan", **plan_details({**facts, "execution": run})}
 
 
 def test_a_decision() -> None:
     ranking, by = [{"instance": "web", "groups": []}], {"uid": 7, "pid": 1}
-    told = entries.decision(3.0, WEB, ranking, 1.5, {"live": 2.04}, "hand", by).to_json()
+    told = Decided(3.0, WEB, ranking, 1.5, {"live": 2.04}, "hand", by).to_json()
     assert told == {
         "time": 3.0,
         "kind": "decision",
@@ -52,25 +51,25 @@ def test_a_decision() -> None:
 
 def test_refused_request_for_an_instance_is_kept_without_the_cluster() -> None:
     message = {"request": messages.allocate("web") | {"type": "allocate"}, "nodes": {}}
-    told = entries.decision(3.0, WEB, [], 1.5, {}, refused=messages.encode(message).encode()).to_json()
+    told = Decided(3.0, WEB, [], 1.5, {}, refused=messages.encode(message).encode()).to_json()
     assert json.loads(told["asked"])["name"] == "web"
     for damaged in (b"", b"{", b"\xff", b"{}"):
-        assert entries.decision(3.0, WEB, [], 1.5, {}, refused=damaged).to_json()["asked"] is None
+        assert Decided(3.0, WEB, [], 1.5, {}, refused=damaged).to_json()["asked"] is None
 
 
 def test_test_of_a_decision_places_nothing() -> None:
-    told = entries.decision(3.0, WEB, [], 1.5, {}, claimant=None).to_json()
+    told = Decided(3.0, WEB, [], 1.5, {}, claimant=None).to_json()
     assert (told["test"], placed_at(told, "web")) == (True, None)
 
 
 def test_partial_evacuation_places_no_single_instance() -> None:
     some = DecisionSummary("node-evacuate", ["web", "mail"], [["node2"]], ["group1"], None, "mail: no room")
-    assert placed_at(entries.decision(3.0, some, [], 1.0, {}).to_json(), "web") is None
+    assert placed_at(Decided(3.0, some, [], 1.0, {}).to_json(), "web") is None
 
 
 def test_a_call_has_the_names_in_its_arguments() -> None:
     arguments = {"provider": "cluster/node1", "consumer": "web", "allocations": {"x" * 1000: 1}, "total": 4}
-    told = entries.call(3.0, "claim", arguments, {"uid": 7, "pid": 1}).to_json()
+    told = Called(3.0, "claim", arguments, {"uid": 7, "pid": 1}).to_json()
     assert told == {
         "time": 3.0,
         "kind": "call",
@@ -81,7 +80,7 @@ def test_a_call_has_the_names_in_its_arguments() -> None:
         "nodes": ["node1"],
     }
     assert placed_at(told, "web") is None
-    assert entries.call(3.0, "run", {"provider": 5}, None).to_json()["nodes"] == []
+    assert Called(3.0, "run", {"provider": 5}, None).to_json()["nodes"] == []
 
 
 def test_a_plan() -> None:

@@ -8,14 +8,13 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
+from htoolsd.api.parts import HttpStatus
 from htoolsd.config.http import HttpSettings
 from htoolsd.http.listener import HttpListener
 from htoolsd.socket.access import Access
 from tests.support.settings import settings
 
-
-async def nothing(*_: object) -> Any:
-    return {}
+UNUSED: Any = None
 
 
 @pytest.mark.parametrize("unix", [False, True])
@@ -43,7 +42,8 @@ async def test_listens_again_after_an_error_of_its_socket(
     if unix:
         table = HttpSettings(listen=f"unix:{tmp_path}/socket")
     known = settings(http=table)
-    http = HttpListener(known, Access(known), nothing, nothing, nothing)
+    state = HttpStatus()
+    http = HttpListener(known, Access(known), UNUSED, UNUSED, UNUSED, state)
     with capture_logs() as lines, trio.CancelScope() as scope:
         await http.run()
     assert [(line["event"], line["error"]) for line in lines if line["log_level"] == "error"] == [
@@ -61,14 +61,14 @@ async def test_status_has_the_error_while_it_does_not_listen(
         listen = f"127.0.0.1:{unused.getsockname()[1]}"
     table = HttpSettings(listen=listen, token_file=str(tmp_path / "token"))
     known = settings(http=table)
-    http = HttpListener(known, Access(known), nothing, nothing, nothing)
+    state = HttpStatus()
+    http = HttpListener(known, Access(known), UNUSED, UNUSED, UNUSED, state)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(http.run)
-        while (status := http.status())["error"] is None:
+        while state.error is None:
             await trio.sleep(0.01)
-        assert status["listen"] == listen
-        assert "expected mode 0600" in status["error"]
+        assert "expected mode 0600" in state.error
         (tmp_path / "token").chmod(0o600)
-        while http.status()["error"] is not None:
+        while state.error is not None:
             await trio.sleep(0.01)
         nursery.cancel_scope.cancel()

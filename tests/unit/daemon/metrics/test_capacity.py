@@ -5,6 +5,7 @@ import signal
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 import trio
@@ -29,10 +30,26 @@ def sample(name: str) -> Cluster:
     return text.parse((SAMPLES / name).read_text("utf-8"), name)
 
 
+class Led:
+    """A synchronisation with the last cluster of a list."""
+
+    def __init__(self, clusters: list[Cluster | None]) -> None:
+        self._clusters = clusters
+
+    @property
+    def led_cluster(self) -> Cluster | None:
+        return self._clusters[-1]
+
+
+def count_of(clusters: list[Cluster | None]) -> CapacityCount:
+    sync: Any = Led(clusters)
+    return CapacityCount(sync)
+
+
 @asynccontextmanager
 async def counting(clusters: list[Cluster | None]) -> AsyncIterator[CapacityCount]:
     """A count of the last cluster of a list."""
-    count = CapacityCount(lambda: clusters[-1])
+    count = count_of(clusters)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(count.run)
         yield count

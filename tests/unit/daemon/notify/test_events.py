@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
-from htoolsd.history import entries
-from htoolsd.history.entries import HistoryEntry
+from htoolsd.history.entries import Decided, HistoryEntry
 from htoolsd.notify.events import Announced, Change, EventState, Key, changes, event_of
+from htoolsd.plans.plan import PlanChanged
+from htoolsd.policies.verdict import PolicyDecision
 
 NOW, HOUR = 1e9, 3600.0
+NOT_NEEDED: Any = None
 
 
 def line(kind: str, *names: str, text: str = "") -> dict[str, Any]:
@@ -107,12 +109,12 @@ def test_plans_and_notifications_are_no_conditions() -> None:
 def plan(state: str, error: str | None = None) -> HistoryEntry:
     facts: dict[str, Any] = {"id": "beef", "tool": "hbal", "state": state, "error": error, "groups": []}
     run: Any = {"jobs": [], "not_submitted": []}
-    return entries.plan(NOW, defaultdict(lambda: None, facts, execution=run))
+    document = defaultdict(lambda: None, facts, execution=run)
+    return PlanChanged(NOW, document, NOT_NEEDED)
 
 
 def policy(outcome: str) -> HistoryEntry:
-    facts = {"policy": "rebalance", "group": "rack1", "reason": "2 moves", "plan": "beef", "moves": []}
-    return entries.policy(NOW, {**facts, "time": NOW, "outcome": outcome})
+    return PolicyDecision(NOW, "rebalance", "", "on", "", "rack1", outcome, "2 moves", {}, "beef")
 
 
 @pytest.mark.parametrize(
@@ -134,8 +136,6 @@ def test_ends_of_plans_and_acts_of_policies_are_events(
 
 
 def test_other_entries_are_no_events() -> None:
-    def fail() -> dict[str, Any]:
-        raise AssertionError("details of decisions are costly")
-
+    decided = Decided(NOW, NOT_NEEDED, [], 1.0, {})  # its details are costly
     others = [plan("done"), plan("planned"), plan("stopped"), policy("held back"), policy("proposed")]
-    assert [event_of(each) for each in [*others, HistoryEntry(NOW, "decision", fail)]] == [None] * 6
+    assert [event_of(each) for each in [*others, decided]] == [None] * 6

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ import trio.testing
 from trio.testing import MockClock
 
 from htoolsd.config.notify import NotifySettings
-from htoolsd.notify.notifier import WAITING, Notifier
+from htoolsd.notify.notifier import Notifier
+from htoolsd.notify.outbox import WAITING, Outbox
 from tests.support.notifying import recording_program
 from tests.support.settings import change, settings
 from tests.unit.daemon.notify.test_events import line, plan
@@ -33,17 +35,20 @@ class World:
         self.notifier = self.restarted()
 
     def restarted(self) -> Notifier:
+        sync: Any = SimpleNamespace(cluster_name="cluster")
+        self.outbox = Outbox(self.known)
         self.notifier = Notifier(
             str(self.directory / "notified.json"),
             self.known,
-            self._look,
-            lambda: "cluster",
+            self.outbox,
+            self,
+            sync,
             lambda: 1e9 + trio.current_time(),
         )
         return self.notifier
 
-    async def _look(self) -> tuple[Sequence[dict[str, Any]], bool]:
-        return self.lines, True
+    async def report(self) -> dict[str, Any]:
+        return {"attention": self.lines, "cluster": {"master": True, "nodes": 1}, "groups": []}
 
     async def after(self, seconds: float) -> list[list[str]]:
         """Let time pass and look; return the texts of all calls since the last time."""
@@ -68,7 +73,7 @@ async def test_call_has_all_events_of_a_pause(tmp_path: Path, mock_clock: MockCl
     world = World(tmp_path, mock_clock)
     world.lines = [line("n1", "node2")]
     assert await world.after(0) == []
-    world.notifier.note(plan("failed"))
+    world.outbox.note(plan("failed"))
     assert await world.after(9) == []
     assert await world.after(1) == [["plan beef of hbal failed", "n1 of node2"]]
     assert await world.after(100) == []
@@ -122,17 +127,17 @@ async def test_failed_calls_are_repeated_ever_more_seldom_with_what_came_meanwhi
     world = World(tmp_path, mock_clock)
     world.fail(True)
     world.lines = [line("n1", "node2")]
-    world.notifier.note(plan("interrupted"))
+    world.outbox.note(plan("interrupted"))
     await world.after(0)
     assert len(await world.after(10)) == 1
-    assert world.notifier.status()["error"] == f"{world.settings.program}: exit status 1: no route"
+    assert world.outbox.status()["error"] == f"{world.settings.program}: exit status 1: no route"
     assert await world.after(29) == []
     assert len(await world.after(1)) == 1
     assert await world.after(59) == []
     world.lines = [*world.lines, line("ledger", text="full")]
     world.fail(False)
     assert await world.after(1) == [["plan beef of hbal was interrupted", "n1 of node2", "full"]]
-    assert (world.notifier.status()["error"], world.notifier.status()["waiting"]) == (None, 0)
+    assert (world.outbox.status()["error"], world.outbox.status()["waiting"]) == (None, 0)
     assert await world.after(1000) == []
 
 
@@ -158,10 +163,11 @@ async def test_events_that_wait_survive_a_restart(tmp_path: Path, mock_clock: Mo
     async with trio.open_nursery() as nursery:
         nursery.start_soon(world.notifier.run)
         await trio.testing.wait_all_tasks_blocked()
-        world.notifier.note(plan("interrupted"))
+        world.outbox.note(plan("interrupted"))
         nursery.cancel_scope.cancel()
     assert not world.messages()
-    world.restarted().note(plan("failed"))
+    world.restarted()
+    world.outbox.note(plan("failed"))
     await world.notifier._load()
     await world.after(0)
     expected = ["plan beef of hbal was interrupted", "plan beef of hbal failed"]
@@ -183,15 +189,15 @@ async def test_damaged_file_is_set_aside(tmp_path: Path, mock_clock: MockClock, 
 async def test_oldest_events_are_dropped_and_counted(tmp_path: Path, mock_clock: MockClock) -> None:
     world = World(tmp_path, mock_clock)
     for number in range(WAITING + 5):
-        world.notifier.note(plan("failed", f"job {number}"))
-    assert (world.notifier.status()["waiting"], world.notifier.status()["dropped"]) == (WAITING, 5)
+        world.outbox.note(plan("failed", f"job {number}"))
+    assert (world.outbox.status()["waiting"], world.outbox.status()["dropped"]) == (WAITING, 5)
     await world.after(0)
     world.clock.jump(10)
     await world.notifier.round()
     (message,) = world.messages()
     assert (message["dropped"], len(message["events"])) == (5, 100)
     assert message["events"][0]["text"].endswith("job 5")
-    assert (world.notifier.status()["waiting"], world.notifier.status()["dropped"]) == (WAITING - 100, 0)
+    assert (world.outbox.status()["waiting"], world.outbox.status()["dropped"]) == (WAITING - 100, 0)
 
 
 async def test_test_goes_at_once_and_ends_a_back_off(tmp_path: Path, mock_clock: MockClock) -> None:
@@ -210,8 +216,8 @@ async def test_test_goes_at_once_and_ends_a_back_off(tmp_path: Path, mock_clock:
 async def test_nothing_is_noted_or_done_without_a_program(tmp_path: Path, mock_clock: MockClock) -> None:
     world = World(tmp_path, mock_clock)
     change(world.known, notify=NotifySettings())
-    world.notifier.note(plan("failed"))
-    assert world.notifier.status() == {
+    world.outbox.note(plan("failed"))
+    assert world.outbox.status() == {
         "way": None,
         "waiting": 0,
         "dropped": 0,
@@ -223,5 +229,5 @@ async def test_nothing_is_noted_or_done_without_a_program(tmp_path: Path, mock_c
     async with trio.open_nursery() as nursery:
         nursery.start_soon(world.notifier.run)
         await trio.testing.wait_all_tasks_blocked()
-        assert world.notifier.status()["error"] == "/nonexistent: expected a program that can be executed"
+        assert world.outbox.status()["error"] == "/nonexistent: expected a program that can be executed"
         nursery.cancel_scope.cancel()

@@ -15,9 +15,8 @@ from ganeti_htools.execution.record import VERSION
 from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.model.errors import DataError, HtoolsError
-from htoolsd.history import entries
 from htoolsd.history.entries import document_from_bytes
-from htoolsd.plans.plan import Plan, PlanState, plan_from_json, read_plans
+from htoolsd.plans.plan import Plan, PlanChanged, PlanState, plan_from_json, read_plans
 from tests.unit.execution.test_execute import BACK, MIRRORED, SHARED, new
 
 
@@ -176,7 +175,7 @@ def use(plan: Plan) -> None:
     told = json.loads(orjson.dumps(plan.to_json()))
     assert "".join(reports.description(told)) + reports.ending(told)
     assert reports.table([json.loads(orjson.dumps(plan.summary()))])
-    assert document_from_bytes(orjson.dumps(entries.plan(1.0, plan.to_json()).to_json()))
+    assert document_from_bytes(orjson.dumps(PlanChanged(1.0, plan.to_json(), plan).to_json()))
     plan.obstacle_to_resuming()
     plan.has_expired(1e9)
 

@@ -15,15 +15,13 @@ from trio.testing import MockClock
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.files import write_text
-from htoolsd.api.plans import PlanMethods
 from htoolsd.plans import plans as subject
 from htoolsd.plans.plan import EXPIRY, Plan, PlanState
 from htoolsd.plans.plans import Plans
 from htoolsd.socket.peer import Credentials, caller
 from htoolsd.sync.sync import Sync
 from tests.support.memory_ganeti import MemoryGaneti, following, ganeti
-from tests.support.policies import none_again
-from tests.support.settings import settings
+from tests.support.plan_methods import plan_methods
 
 
 @dataclass
@@ -38,7 +36,7 @@ class Kept:
     async def made(self) -> Plan:
         """One more plan: drained nodes are emptied, which takes jobs."""
         before = {plan.id for plan in self.plans.all}
-        await PlanMethods(self.plans, self.sync, settings(), none_again).plan({"tool": "hbal"}, None)
+        await plan_methods(self.plans, self.sync).plan({"tool": "hbal"}, None)
         (plan,) = (plan for plan in self.plans.all if plan.id not in before)
         return plan
 
@@ -63,7 +61,8 @@ async def kept(directory: Path, *, job_seconds: float = 1.0) -> AsyncIterator[Ke
     """Plans of a daemon that knows the cluster."""
     caller.set(Credentials(pid=1, uid=2, gid=3))
     async with ganeti(job_seconds=job_seconds) as luxid, following(luxid) as sync:
-        plans = Plans(str(directory), sync)
+        plans = Plans(str(directory), sync, sync.events)
+        sync.events.follow(plans)
         await sync.poll_all()
         async with trio.open_nursery() as nursery:
             await nursery.start(plans.run)
@@ -155,7 +154,7 @@ async def test_next_daemon_reports_an_interrupted_plan(autojump_clock: MockClock
     async with ganeti(job_seconds=10) as luxid, following(luxid) as sync:
         await sync.poll_all()
         async with trio.open_nursery() as nursery:
-            plans = Plans(str(tmp_path), sync)
+            plans = Plans(str(tmp_path), sync, sync.events)
             await nursery.start(plans.run)
             plan = await Kept(luxid, sync, plans, tmp_path).begun()
             (tmp_path / "damaged.json").write_text("{}")
@@ -164,7 +163,7 @@ async def test_next_daemon_reports_an_interrupted_plan(autojump_clock: MockClock
         (tmp_path / f"{plan.id}.json").write_text(text)  # as if it had been killed
         with structlog.testing.capture_logs() as log:
             async with trio.open_nursery() as nursery:
-                plans = Plans(str(tmp_path), sync)
+                plans = Plans(str(tmp_path), sync, sync.events)
                 await nursery.start(plans.run)
                 (again,) = plans.all
                 assert (again.id, again.state) == (plan.id, PlanState.INTERRUPTED)
@@ -239,7 +238,7 @@ async def test_forgets_a_plan_unless_it_is_carried_out(autojump_clock: MockClock
             await daemon.plans.forget(plan)
         while plan.run.current:
             await trio.sleep(1)
-        methods = PlanMethods(daemon.plans, daemon.sync, settings(), none_again)
+        methods = plan_methods(daemon.plans, daemon.sync)
         await methods.forget({"plan": plan.id}, None)
         assert (list(daemon.plans.all), list(tmp_path.glob("*.json"))) == ([], [])
 
@@ -249,13 +248,14 @@ async def test_remembers_that_somebody_looked_at_the_end_of_a_plan(
 ) -> None:
     async with kept(tmp_path) as daemon:
         plan = await daemon.begun()
-        methods = PlanMethods(daemon.plans, daemon.sync, settings(), none_again)
+        methods = plan_methods(daemon.plans, daemon.sync)
         await methods.follow({"plan": plan.id}, None)
         assert not plan.seen  # it was still running
         await daemon.over(plan)
-        reader = PlanMethods(daemon.plans, daemon.sync, settings(), none_again, may_act=lambda: False)
-        await reader.follow({"plan": plan.id}, None)
+        caller.set(Credentials(pid=1, uid=10, gid=3))
+        await methods.follow({"plan": plan.id}, None)
         assert not daemon.record(plan)["seen"]
+        caller.set(Credentials(pid=1, uid=2, gid=3))
         await methods.follow({"plan": plan.id}, None)
         assert daemon.record(plan)["seen"]
     async with kept(tmp_path) as again:

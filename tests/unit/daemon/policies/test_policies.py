@@ -1,7 +1,7 @@
 """Policies at work on a Ganeti in memory."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from ganeti_htools.planning.balancing import hbal
 from ganeti_htools.planning.balancing.hbal import BalancingPlan
 from ganeti_htools.simulator.storage_units import object_uuid
 from ganeti_htools.simulator.world import initial_world
-from htoolsd.history import entries
 from htoolsd.plans.plan import PlanState
 from htoolsd.policies import rebalance
 from tests.support.policies import EAGER, all_off
@@ -50,7 +49,7 @@ async def test_shadow_records_what_it_would_do(autojump_clock: MockClock, tmp_pa
         second = await daemon.decided()
         assert second.since == {"time": first.time, "expected": first.score["after"], "moved": [name]}
         assert name not in {move["instance"] for move in second.moves}
-        document = entries.policy(first.time, asdict(first)).to_json()
+        document = first.to_json()
         assert (document["kind"], document["instances"]) == (
             "policy",
             sorted(m["instance"] for m in first.moves),

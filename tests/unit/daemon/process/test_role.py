@@ -9,7 +9,7 @@ import structlog
 import trio
 
 from ganeti_htools.sources.ssconf import this_node
-from htoolsd.process.mastership import ThisNode
+from htoolsd.sync.this_node import ThisNode
 from tests.support.programs import PATIENCE
 
 

@@ -18,7 +18,7 @@ from trio.testing import MockClock
 
 from ganeti_htools.sources.ssconf import Ssconf
 from htoolsd import tasks
-from htoolsd.api.reload_status import ReloadStatus
+from htoolsd.api.parts import ReloadStatus
 from htoolsd.claims.claim_writer import ClaimWriter
 from htoolsd.config.config import Config
 from htoolsd.config.http import HttpSettings
@@ -32,14 +32,14 @@ from htoolsd.metrics.capacity import CapacityCount
 from htoolsd.notify.notifier import Notifier
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.coordinator import Policies
-from htoolsd.process import compose, service, signals
-from htoolsd.process.mastership import ThisNode
+from htoolsd.process import service, service_manager, signals
 from htoolsd.socket.acceptor import Acceptor
 from htoolsd.socket.access import Access
 from htoolsd.socket.listening import listen
 from htoolsd.socket.server import Server
 from htoolsd.store.state_copies import StateCopies
 from htoolsd.store.worker import LedgerWorker
+from htoolsd.sync.this_node import ThisNode
 from tests.support.programs import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("heeding")
@@ -82,7 +82,7 @@ class Service:
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     lines: list[str] = []
-    for module in (compose, service, signals):
+    for module in (service, service_manager, signals):
         monkeypatch.setattr(module, "notify", lambda *each: lines.extend(each))
     return lines
 
@@ -112,12 +112,12 @@ async def test_reports_ready_and_stopping_to_the_service_manager(tmp_path: Path,
     async with started(tmp_path, told) as daemon:
         status = await daemon.status()
         assert (status["cluster"]["master"], status["luxi"]["state"]) == (False, "not asked")
+        await daemon.until(lambda: "STATUS=no cluster yet; this is not the master node" in told)
         await daemon.stop()
         await daemon.ended.wait()
         assert not Path(daemon.config.socket).exists()
     assert daemon.log[-1] == {"event": "stopped", "unfinished": False, "log_level": "info"}
     assert [line for line in told if not line.startswith("STATUS=")] == ["READY=1", "STOPPING=1"]
-    assert "STATUS=no cluster yet; this is not the master node" in told
 
 
 async def test_new_configuration_reaches_every_part(tmp_path: Path, told: list[str]) -> None:

@@ -14,21 +14,25 @@ from trio.testing import MockClock
 from htoolsd.api.decisions import Decisions
 from htoolsd.process.service_manager import keep, notify, watch, watchdog_seconds
 from htoolsd.process.starting import passed_sockets
+from htoolsd.sync.sync import Sync
 
 
 class RecordingDecisions:
-    """Stands for decisions; notes the times of calls."""
+    """Stands for decisions and synchronisation; notes the times of calls."""
 
     def __init__(self, healthy: bool) -> None:
         self.healthy = healthy
         self.times: list[float] = []
+
+    def summary(self) -> str:
+        return ""
 
     def give_up_late(self) -> None:
         self.times.append(trio.current_time())
 
     async def watched(self, seconds: float) -> None:
         with trio.move_on_after(seconds):
-            await watch(cast(Decisions, self))
+            await watch(cast(Decisions, self), cast(Sync, self))
 
 
 @pytest.fixture

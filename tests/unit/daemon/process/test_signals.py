@@ -7,7 +7,7 @@ import structlog
 import trio
 
 from ganeti_htools.model.errors import DataError
-from htoolsd.api.reload_status import ReloadStatus
+from htoolsd.api.parts import ReloadStatus
 from htoolsd.config.config import Config
 from htoolsd.process.signals import handle_signals, reloader
 from tests.support.settings import settings

@@ -12,6 +12,8 @@ from trio.testing import MockClock
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from htoolsd.config.settings import Settings
+from htoolsd.events import DaemonEvent, EventStream
+from htoolsd.history.entries import Called
 from htoolsd.socket.access import Access
 from htoolsd.socket.methods import Args, File, Method, Methods
 from htoolsd.socket.roles import Role, Roles
@@ -25,7 +27,7 @@ LIMITS = settings(connections=2, connections_per_user=2, message_mib=1)
 def server_with(run: Callable[[Args, File], Awaitable[object]], limits: Settings = LIMITS) -> Server:
     methods = Methods()
     methods.add(Method("try", 1, "What is tried.", {"word": "any"}, Role.DECIDE, run))
-    return Server(methods, limits, open_access())
+    return Server(methods, limits, open_access(), EventStream())
 
 
 async def echo(args: Args, _file: File) -> object:
@@ -390,7 +392,7 @@ def server_for(role: Role) -> Server:
     )
     access = Access(settings())
     access.roles = Roles({2: role})
-    return Server(methods, LIMITS, access)
+    return Server(methods, LIMITS, access, EventStream())
 
 
 async def test_refuses_a_call_that_needs_a_higher_role() -> None:
@@ -408,6 +410,14 @@ async def test_refuses_a_call_that_needs_a_higher_role() -> None:
     assert [line["event"] for line in log] == ["refused"]
 
 
+class Records(list[object]):
+    """The recorded calls."""
+
+    def note(self, event: DaemonEvent) -> None:
+        assert isinstance(event, Called)
+        self.append((event.method, event.arguments["word"]))
+
+
 async def test_records_calls_that_may_have_changed_something() -> None:
     async def run(args: Args, _file: File) -> object:
         match args["word"]:
@@ -419,13 +429,13 @@ async def test_records_calls_that_may_have_changed_something() -> None:
                 await trio.sleep_forever()
         return None
 
-    records = list[object]()
+    records = Records()
     methods = Methods()
     methods.add(Method("do", 1, "Does.", {"word": "any"}, Role.ACT, run, recorded=True))
     methods.add(Method("look", 1, "Looks.", {"word": "any"}, Role.READ, run))
     access = Access(settings())
     access.roles = Roles({2: Role.ACT, 3: Role.READ})
-    server = Server(methods, LIMITS, access, lambda name, args: records.append((name, args["word"])))
+    server = Server(methods, LIMITS, access, EventStream(records))
     for uid, words in ((3, ["do"]), (2, ["do", "refuse", "break", "wait"])):
         peer = MemoryPeer(uid=uid)
         async with served(server, peer):

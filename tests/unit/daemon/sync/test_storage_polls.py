@@ -15,6 +15,7 @@ from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.simulator.world import World, lose_node
 from htoolsd.config.settings import Settings
+from htoolsd.events import EventStream
 from htoolsd.sync import storage_polls
 from htoolsd.sync.sync import Sync
 from tests.support.configuration import config_data
@@ -41,7 +42,9 @@ async def following(
 ) -> AsyncIterator[Sync]:
     """Run a synchronisation within the block."""
     known = given if isinstance(given, Settings) else polling(given)
-    sync = Sync("/luxi", luxid.is_master, known, luxid.connect, configuration_file=str(file))
+    sync = Sync(
+        "/luxi", luxid.node, known, EventStream(), connect=luxid.connect, configuration_file=str(file)
+    )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(sync.run)
         yield sync

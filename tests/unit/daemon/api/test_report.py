@@ -3,6 +3,7 @@
 import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,12 +12,13 @@ from trio.testing import MockClock
 
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
+from htoolsd.api.report import ReportMethods
 from htoolsd.history.history import History
-from htoolsd.report.report import ReportPage
+from htoolsd.sync.model import Model
 from tests.support.settings import settings
 
 
-class Drawing(ReportPage):
+class Drawing(ReportMethods):
     """Pages without a process, which count how often they are drawn."""
 
     drawn = 0
@@ -28,12 +30,17 @@ class Drawing(ReportPage):
         return self.found
 
 
-async def status() -> dict[str, Any]:
-    return {"attention": []}
+class Status:
+    """A daemon that needs no attention."""
+
+    async def report(self) -> dict[str, Any]:
+        return {"attention": []}
 
 
-def page(tmp_path: Path, kind: type[ReportPage], cluster: Cluster | None = None) -> Any:
-    return kind(status, History(str(tmp_path / "history"), settings()), lambda: cluster, lambda: "<name>")
+def page(tmp_path: Path, kind: type[ReportMethods], cluster: Cluster | None = None) -> Any:
+    status: Any = Status()
+    sync: Any = SimpleNamespace(model=Model(available=cluster), cluster_name="<name>")
+    return kind(status, History(str(tmp_path / "history"), settings()), sync)
 
 
 async def test_callers_at_the_same_time_share_a_page(tmp_path: Path, autojump_clock: MockClock) -> None:
@@ -66,7 +73,7 @@ async def test_caller_who_leaves_does_not_stop_others(tmp_path: Path, autojump_c
 
 async def test_process_draws_the_cluster(tmp_path: Path) -> None:
     before = time.time()
-    found = await page(tmp_path, ReportPage, Cluster()).html()
+    found = await page(tmp_path, ReportMethods, Cluster()).html()
     assert "Cluster &lt;name&gt;" in found
     assert time.strftime("%Y-%m-%d", time.localtime(before)) in found
 
@@ -79,4 +86,4 @@ async def test_last_words_of_a_process_that_fails_are_told(
 
     monkeypatch.setattr(trio, "run_process", fail)
     with pytest.raises(HtoolsError, match=r"^the report was not drawn: ValueError: no room$"):
-        await page(tmp_path, ReportPage, Cluster()).html()
+        await page(tmp_path, ReportMethods, Cluster()).html()

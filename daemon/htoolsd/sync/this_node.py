@@ -5,19 +5,11 @@ from contextlib import suppress
 import structlog
 import trio
 
-from ganeti_htools.client.protocol import Refusal, RefusalError
-from ganeti_htools.deciding.decision import KnownCluster
-from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.sources.ssconf import Ssconf, this_node
-from htoolsd.sync.model import LIVE, STORAGE
-from htoolsd.sync.node_storage import with_current_storage
-from htoolsd.sync.sync import Sync
 
 _log = structlog.get_logger()
 
 _PATIENCE = 0.5  # seconds that a look waits for the resolver, which may go on until the next one
-EXIT_NOT_MASTER = 11  # the exit status of Ganeti's own master daemons on other nodes (ganeti-luxid(8))
 
 
 class ThisNode:
@@ -61,31 +53,3 @@ class ThisNode:
         with suppress(OSError):
             master = self.ssconf.master()
         return {"node": self.ssconf.name, "master_node": master}
-
-
-def known_cluster(sync: Sync, node: ThisNode) -> tuple[KnownCluster | None, dict[str, float]]:
-    """Return the cluster for decisions, and the age of each kind of data. Raises RefusalError.
-
-    Only the master decides. A node that has just become the master may not have noticed yet, so the files
-    are read again.
-    """
-    if sync.master is False and node.ssconf.is_other_node_master():
-        raise RefusalError(Refusal.CLUSTER, "this is not the master node")
-    ages, model = sync.ages(), sync.model
-    plain, storage = model.without_storage, model.storage
-    if model.cluster is None or plain is None:
-        return None, ages
-
-    def naming(units: frozenset[DesiredUnit]) -> Cluster:
-        return with_current_storage(plain, storage, units)
-
-    known = KnownCluster(
-        model.cluster,
-        ages[LIVE],
-        ages.get(STORAGE, 0.0),
-        naming,
-        sync.storage.incomplete,
-        model.reservations.promised,
-        model.reservations.claims,
-    )
-    return known, ages
