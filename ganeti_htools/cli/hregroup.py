@@ -80,15 +80,15 @@ def run(line: CommandLine) -> int:
     save(line, "original", "before regrouping", lambda: view.without_options(state, reading.cluster))
     plan, answer = plans.make(line, planning.HREGROUP, state, options, reading.generations)
     after = plan.outcome.after.state
-    tell(*map(wrapped, regroup.about(state, options, plan.outcome, plan.moves, line.verbose)))
+    tell(*map(wrapped, regroup.about(plan, line.verbose)))
     give_commands(line, "Commands to run:", lambda: job_script(plan.jobs()), tell)
-    notes = list(regroup.conclusions(state, options, plan.outcome, plan.moves))
+    notes = list(regroup.conclusions(plan))
     write_page(line, f"hregroup: {options.action} groups", state, after, jobsets(plan.moves), notes)
     save(line, "regrouped", "after regrouping", lambda: planning.reported(state, after))
     say(tables.node_status("Final cluster", after, line.print_nodes))
     outcome = plans.carry_out(line, HREGROUP.name, plan, answer, tell) if line.exec and plan.moves else None
     if line.json:
-        print_json(regroup.as_json(before, options, plan.outcome, plan.moves, outcome), state.cluster)
+        print_json(regroup.as_json(before, plan, outcome), state.cluster)
     plans.conclude(outcome)
     return UNREPAIRED if plan.incomplete else 0
 

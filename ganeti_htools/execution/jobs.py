@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from shlex import quote
 from typing import Any, NamedTuple
 
-from ganeti_htools.luxi import opcodes
 from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.moves import NamedMove
@@ -67,13 +66,3 @@ class Job:
 # The jobs of a set touch no node twice, except those of instances that move together. A set is submitted when
 # the previous set has ended.
 Jobsets = Sequence[Sequence[Job]]
-
-
-def opcodes_of(move: NamedMove, forthcoming: bool) -> tuple[Opcode, ...]:
-    """Return the opcodes of a move, as Ganeti's htools submit them (``Cluster.Utils.iMoveToJob``).
-
-    A ``forthcoming`` instance is failed over, any other instance is migrated.
-    """
-    return tuple(
-        opcodes.opcode_of(operation, move.instance, node or "", forthcoming) for operation, node in move.parts
-    )

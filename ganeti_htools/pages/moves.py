@@ -22,7 +22,7 @@ def moves(jobsets: Jobsets) -> Markup:
             ", ".join(move.was),
             ", ".join(move.now),
             size(move.disk),
-            join(element("div", element("code", command)) for command in move.shell_commands),
+            join(element("div", element("code", command)) for command in move.commands),
         )
         for place, (number, move) in enumerate(made, 1)
     ]

@@ -3,13 +3,14 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from shlex import quote
 from typing import Any, TypeVar
 
 from ganeti_htools.engine.moving.named_moves import named_move
 from ganeti_htools.engine.moving.traffic import copied_by, copied_by_unit
-from ganeti_htools.execution.jobs import Job, opcodes_of
-from ganeti_htools.model.cluster import Instance, common_suffix
+from ganeti_htools.execution.jobs import Job
+from ganeti_htools.execution.work import command_of, opcodes_of
+from ganeti_htools.luxi.opcodes import Opcode
+from ganeti_htools.model.cluster import common_suffix
 from ganeti_htools.model.moves import RANK, Move, NamedMove, Operation, as_carried_out
 from ganeti_htools.model.state import State
 
@@ -22,7 +23,7 @@ class PlannedMove:
 
     * ``was``, ``now``: nodes before and after, primary first.
     * ``summary``: operations, for example ``r:node2 f``.
-    * ``commands``: arguments of gnt-instance.
+    * ``opcodes``, ``commands``: carry the move out.
     * ``disk``, ``memory``: MiB to copy.
     * ``units``: MiB of disk by storage unit, where nodes report units.
     """
@@ -33,6 +34,7 @@ class PlannedMove:
     was: tuple[str, ...]
     now: tuple[str, ...]
     summary: str
+    opcodes: tuple[Opcode, ...]
     commands: tuple[str, ...]
     disk: int
     memory: int
@@ -42,11 +44,6 @@ class PlannedMove:
     def nodes(self) -> set[str]:
         """All nodes of the move."""
         return {*self.was, *self.now}
-
-    @property
-    def shell_commands(self) -> tuple[str, ...]:
-        """The commands in full."""
-        return tuple(f"gnt-instance {command}" for command in self.commands)
 
 
 class Names:
@@ -66,30 +63,24 @@ class Names:
 
     def move(self, move: Move) -> PlannedMove:
         """Name the next move of a plan. Moves come in the order of the plan."""
-        state, row, name = (
-            self._state,
-            self._state.cluster.instances[move.instance],
-            self.instances[move.instance],
-        )
+        state, name = self._state, self.instances[move.instance]
+        row = state.cluster.instances[move.instance]
         was, self.places[move.instance] = self.places[move.instance], move.nodes
         new = [self.nodes[part.node] if part.operation.takes_node else "" for part in move.parts]
-        summary = " ".join(map(abbreviation, move.operations, new))
-        commands = tuple(
-            command(operation, row, name, node) for operation, node in zip(move.operations, new, strict=True)
-        )
+        step, operations = named_move(state, move, was), list(zip(move.operations, new, strict=True))
         disk, memory = copied_by(move.operations, row)
-        units = copied_by_unit(move.operations, row, state.units)
         return PlannedMove(
-            move,
-            named_move(state, move, was),
-            name,
-            self._named(was),
-            self._named(move.nodes),
-            summary,
-            commands,
-            disk,
-            memory,
-            units,
+            move=move,
+            step=step,
+            instance=name,
+            was=self._named(was),
+            now=self._named(move.nodes),
+            summary=" ".join(abbreviation(operation, node) for operation, node in operations),
+            opcodes=opcodes_of(step, row.forthcoming),
+            commands=tuple(command_of(operation, row, name, node) for operation, node in operations),
+            disk=disk,
+            memory=memory,
+            units=copied_by_unit(move.operations, row, state.units),
         )
 
     def _named(self, nodes: tuple[int, ...]) -> tuple[str, ...]:
@@ -99,20 +90,6 @@ class Names:
 def abbreviation(operation: Operation, new: str) -> str:
     """Abbreviate an operation; ``new`` is its new node, if any."""
     return f"{operation.value}:{new}" if operation.takes_node else operation.value
-
-
-def command(operation: Operation, row: Instance, name: str, new: str) -> str:
-    """Return the arguments of gnt-instance for an operation, quoted for a shell.
-
-    ``new`` is the new node of the operation, if any.
-    """
-    name, new = quote(name), quote(new)
-    if operation is Operation.REPLACE_SECONDARY:
-        return f"replace-disks -n {new} {name}"
-    if operation is Operation.MOVE:
-        return f"move -f -n {new} {name}"
-    verb = "migrate" if row.status.running else "failover"
-    return f"{verb} -f -n {new} {name}" if operation.takes_node else f"{verb} -f {name}"
 
 
 def cost_of(sets: Sequence[Sequence[PlannedMove]]) -> dict[str, Any]:
@@ -166,12 +143,11 @@ def units(items: Iterable[T], step_of: Callable[[T], NamedMove | None]) -> list[
     return found
 
 
-def jobs_of(state: State, sets: Sequence[Sequence[PlannedMove]]) -> list[list[Job]]:
-    """Make the jobs of moves that start from a state, in the same sets."""
+def jobs_of(sets: Sequence[Sequence[PlannedMove]]) -> list[list[Job]]:
+    """Make the jobs of moves, in the same sets."""
 
     def job(move: PlannedMove) -> Job:
         title = f"{move.instance}: {':'.join(move.was)} => {':'.join(move.now)}"
-        forthcoming = state.cluster.instances[move.move.instance].forthcoming
-        return Job(title, opcodes_of(move.step, forthcoming), move.shell_commands, move.step)
+        return Job(title, move.opcodes, move.commands, move.step)
 
     return [[job(move) for move in moves] for moves in sets]

@@ -106,7 +106,7 @@ class RoomPlan(ToolPlan[MakeRoomOptions]):
             "instance": self.instance,
             "refusal": self.room.refusal or None,
             "steps": [
-                {**step, "mib": move.disk + move.memory, "commands": list(move.shell_commands)}
+                {**step, "mib": move.disk + move.memory, "commands": list(move.commands)}
                 for step, move in zip(
                     steps.to_json(move.step for move in self.moves), self.moves, strict=True
                 )
@@ -138,7 +138,7 @@ class RoomPlan(ToolPlan[MakeRoomOptions]):
         row = self.request.placement.instance
         primary, secondary = (*self.nodes, None)[:2] if self.nodes else ("", None)
         row = replace(row, pnode=primary or "", snode=secondary)
-        sets = jobs_of(self.state, jobsets(self.moves))
+        sets = jobs_of(jobsets(self.moves))
         return [[replace(job, room=row) for job in jobs] for jobs in sets]
 
     def present_state(self, cluster: Cluster) -> State:

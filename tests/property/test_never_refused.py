@@ -15,7 +15,7 @@ from ganeti_htools.engine.allocation.evacuate import Evacuation
 from ganeti_htools.engine.balancing.balance import rebalance
 from ganeti_htools.engine.decide import decide
 from ganeti_htools.engine.moving.named_moves import named
-from ganeti_htools.execution.jobs import opcodes_of
+from ganeti_htools.execution.work import opcodes_of
 from ganeti_htools.luxi import opcodes
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.errors import RequestFailed

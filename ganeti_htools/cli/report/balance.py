@@ -314,7 +314,7 @@ def _document(group: GroupReport, jobsets_before: int) -> dict[str, Any]:
             "to": move.step.now,
             "score": move.step.score,
             "jobset": jobset[id(move)],
-            "commands": list(move.shell_commands),
+            "commands": move.commands,
         }
         for move in made
     ]

@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ganeti_htools.cli.report import moves
 from ganeti_htools.cli.report.maintenance_marks import by_local_time, maintenance_line, roll_line
 from ganeti_htools.model.errors import first_names
 from ganeti_htools.model.types import MirrorType
-from ganeti_htools.model.wording import counted, size
+from ganeti_htools.model.wording import counted
 from ganeti_htools.planning.maintenance.hmaintain import MaintenancePlan
 from ganeti_htools.planning.maintenance.roll import Roll
 from ganeti_htools.planning.redundancy_changes import redundancy_changes
@@ -19,14 +20,9 @@ _LEFT_OUT = {  # why an action leaves out nodes
 
 def about(plan: MaintenancePlan) -> Iterator[str]:
     """Describe a plan."""
-    longest = max((len(move.instance) for move in plan.moves), default=0)
-    for number, move in enumerate(plan.moves, 1):
-        where = f"{':'.join(move.was)} => {':'.join(move.now)}"
-        yield f"  {number:3}. {move.instance:{longest}} {where} a={move.summary}"
+    yield from moves.lines(plan.moves)
     if plan.moves:
-        total = plan.cost()
-        made = f"{counted(len(plan.moves), 'move')} in {counted(total['jobsets'], 'jobset')}"
-        yield f"{made}, {size(total['disk_mib'])} of disks and {size(total['memory_mib'])} of memory copied"
+        yield moves.total(plan.cost(), len(plan.moves))
     elif not any(plan.jobs()):
         yield "Nothing to do"
 
@@ -62,17 +58,7 @@ def as_json(plan: MaintenancePlan, outcome: Mapping[str, Any] | None) -> dict[st
         "action": plan.options.action,
         "nodes": [node.name for node in plan.nodes],
         "drained": plan.state.names(plan.drained),
-        "moves": [
-            {
-                "instance": move.step.instance,
-                "from": move.step.was,
-                "to": move.step.now,
-                "disk_mib": move.disk,
-                "memory_mib": move.memory,
-                "commands": list(move.shell_commands),
-            }
-            for move in plan.moves
-        ],
+        "moves": list(map(moves.to_json, plan.moves)),
         "cost": plan.cost(),
         "staying": plan.staying,
         "without_mirror": plan.without_mirror,

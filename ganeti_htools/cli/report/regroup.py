@@ -1,11 +1,12 @@
 """Report of ``hregroup`` about node groups and plans for them, as text and as JSON."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed
+from ganeti_htools.cli.report import moves as move_report
 from ganeti_htools.cli.report.layout import fitting_table, gib
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.groups.bottleneck import bottleneck
@@ -18,8 +19,7 @@ from ganeti_htools.engine.groups.routes import nodes_after
 from ganeti_htools.model.columns import by_unit, sorted_unique
 from ganeti_htools.model.state import State
 from ganeti_htools.model.wording import counted, size
-from ganeti_htools.planning.group_moves import cost_of
-from ganeti_htools.planning.groups.hregroup import RegroupOptions
+from ganeti_htools.planning.groups.hregroup import RegroupPlan
 from ganeti_htools.planning.jobsets import PlannedMove
 from ganeti_htools.planning.redundancy_changes import redundancy_changes
 
@@ -167,44 +167,26 @@ def choices_text(told: dict[str, Any]) -> str:
     return "".join(lines)
 
 
-def about(
-    state: State,
-    options: RegroupOptions,
-    outcome: RegroupingOutcome,
-    moves: Sequence[PlannedMove],
-    verbose: int,
-) -> Iterator[str]:
+def about(plan: RegroupPlan, verbose: int) -> Iterator[str]:
     """Describe a plan."""
-    longest = max((len(move.instance) for move in moves), default=0)
-    for number, move in enumerate(moves, 1):
-        source, target = _groups(state, move)
-        where = f"{source} {':'.join(move.was)} => {target} {':'.join(move.now)}"
-        yield f"  {number:3}. {move.instance:{longest}} {where} a={move.summary}"
-    yield from conclusions(state, options, outcome, moves, verbose)
+    yield from move_report.lines(plan.moves, lambda move: _groups(plan.state, move))
+    yield from conclusions(plan, verbose)
 
 
-def conclusions(
-    state: State,
-    options: RegroupOptions,
-    outcome: RegroupingOutcome,
-    moves: Sequence[PlannedMove],
-    verbose: int = 0,
-) -> Iterator[str]:
+def conclusions(plan: RegroupPlan, verbose: int = 0) -> Iterator[str]:
     """Describe the outcome of a plan, and what its moves cost."""
-    groups = state.cluster.groups
+    groups, outcome, done = plan.state.cluster.groups, plan.outcome, _DONE[plan.options.action]
     for group in outcome.done:
-        yield f"{_DONE[options.action]}: {groups[group].name}"
+        yield f"{done}: {groups[group].name}"
     for group, why in outcome.failed:
-        yield f"Not {_DONE[options.action].lower()}: {groups[group].name}: {why}"
+        yield f"Not {done.lower()}: {groups[group].name}: {why}"
     for each in outcome.possible:
         effort = f"{counted(each.moves, 'move')}, {size(each.copied)}"
         yield f"Could be emptied: {groups[each.group].name}: {effort}"
-    if options.action == "balance":
-        yield from _about_load(state, outcome, verbose)
-    if moves:
-        total = cost_of(moves)
-        made = f"{counted(len(moves), 'move')} in {counted(total['jobsets'], 'jobset')}"
-        yield f"{made}, {size(total['disk_mib'])} of disks and {size(total['memory_mib'])} of memory copied"
+    if plan.options.action == "balance":
+        yield from _about_load(plan.state, outcome, verbose)
+    if plan.moves:
+        yield move_report.total(plan.cost(), len(plan.moves))
     elif not outcome.failed:
         yield "Nothing to do"
 
@@ -257,42 +239,28 @@ def _load_json(state: State, outcome: RegroupingOutcome) -> dict[str, Any]:
     }
 
 
-def as_json(
-    before: Regrouping,
-    options: RegroupOptions,
-    outcome: RegroupingOutcome,
-    moves: Sequence[PlannedMove],
-    ran: Mapping[str, Any] | None,
-) -> dict[str, Any]:
+def as_json(before: Regrouping, plan: RegroupPlan, ran: Mapping[str, Any] | None) -> dict[str, Any]:
     """Describe a plan, and the record of its run, as JSON."""
-    groups = before.state.cluster.groups
+    groups, outcome, action = before.state.cluster.groups, plan.outcome, plan.options.action
     done = [groups[group].name for group in outcome.done]
     rows = sorted_unique(before.state.group).tolist()
     return {
-        "action": options.action,
-        "repaired": done if options.action == "redistribute" else [],
+        "action": action,
+        "repaired": done if action == "redistribute" else [],
         "unrepairable": [{"group": groups[group].name, "why": why} for group, why in outcome.failed],
-        "emptied": done if options.action == "compress" else [],
+        "emptied": done if action == "compress" else [],
         "possible": [
             {"group": groups[each.group].name, "moves": each.moves, "mib": each.copied}
             for each in outcome.possible
         ],
         "moves": [
-            {
-                "instance": move.step.instance,
-                "from_group": source,
-                "to_group": target,
-                "from": list(move.step.was),
-                "to": list(move.step.now),
-                "disk_mib": move.disk,
-                "memory_mib": move.memory,
-                "commands": list(move.shell_commands),
-            }
-            for move in moves
+            {"instance": move.step.instance, "from_group": source, "to_group": target}
+            | move_report.to_json(move)
+            for move in plan.moves
             for source, target in [_groups(before.state, move)]
         ],
-        "cost": cost_of(moves),
-        **({"load": _load_json(before.state, outcome)} if options.action == "balance" else {}),
+        "cost": plan.cost(),
+        **({"load": _load_json(before.state, outcome)} if action == "balance" else {}),
         "groups": [
             {"name": groups[row].name, "before": _figures(before, row), "after": _figures(outcome.after, row)}
             for row in rows

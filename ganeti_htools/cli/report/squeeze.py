@@ -138,6 +138,6 @@ def _move(move: PlannedMove) -> dict[str, Any]:
         "instance": move.instance,
         "from": move.was,
         "to": move.now,
-        "commands": list(move.shell_commands),
+        "commands": move.commands,
         "score": move.step.score,
     }

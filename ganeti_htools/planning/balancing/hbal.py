@@ -190,7 +190,7 @@ class BalancingPlan(ToolPlan[HbalOptions]):
 
     def jobs(self) -> Jobsets:
         """Make the jobs of all groups, or the first jobset."""
-        sets = [jobs for part in self.parts for jobs in jobs_of(part.state, jobsets(part.moves))]
+        sets = [jobs for part in self.parts for jobs in jobs_of(jobsets(part.moves))]
         return executed_jobsets(sets, self.options)
 
     def obstacle(self, state: State, rest: Jobsets) -> str | None:

@@ -117,7 +117,7 @@ class RegroupPlan(ToolPlan[RegroupOptions]):
 
     def jobs(self) -> Jobsets:
         """Make the jobs of the moves."""
-        return jobs_of(self.state, jobsets(self.moves))
+        return jobs_of(jobsets(self.moves))
 
     def obstacle(self, state: State, rest: Jobsets) -> str | None:
         """Make the remaining moves; an instance on its way only makes the rest of its move."""

@@ -231,7 +231,7 @@ class MaintenancePlan(ToolPlan[MaintainOptions]):
         begun = not options.roll and not any(maintenance_of(node.tags).runs for node in self.nodes)
         if not self.moves and not self.drained and begun and all(node.in_maintenance for node in self.nodes):
             return []
-        drained = set(self.state.names(self.drained))
+        drained, names = set(self.state.names(self.drained)), [node.name for node in self.nodes]
         promoting = drained_with_promotion(self.state.cluster, drained)
         return [
             [
@@ -242,9 +242,9 @@ class MaintenancePlan(ToolPlan[MaintainOptions]):
             ],
             *(
                 [node_jobs.with_home(job, homes[job.step.instance] if job.step else None) for job in jobs]
-                for jobs in jobs_of(self.state, jobsets(self.moves))
+                for jobs in jobs_of(jobsets(self.moves))
             ),
-            [node_jobs.begun(node.name, options.run) for node in self.nodes if not options.roll],
+            [] if options.roll else [node_jobs.release_after_start(name, options.run) for name in names],
         ]
 
     def _tags_of(self, node: Node) -> list[str]:
@@ -293,7 +293,7 @@ class MaintenancePlan(ToolPlan[MaintainOptions]):
                     else job
                     for job in jobs
                 ]
-                for jobs in jobs_of(state, jobsets(self.moves))
+                for jobs in jobs_of(jobsets(self.moves))
             ),
             *node_jobs.in_sets([node_jobs.forget_home(rows[index]) for index in self.forgotten]),
             [node_jobs.end(node, facts[node.name].drained, run) for node in self.nodes],

@@ -10,6 +10,17 @@ from shlex import join, quote
 from typing import Any, NamedTuple
 
 from ganeti_htools.execution.jobs import Job, Jobsets, JobVerdict
+from ganeti_htools.execution.work import (
+    OpcodeAndCommand,
+    asks_for_candidates,
+    drain_work,
+    opcodes_and_commands,
+    role,
+    tag_instance,
+    tag_work,
+    untag_instance,
+    untag_work,
+)
 from ganeti_htools.luxi import opcodes
 from ganeti_htools.model.cluster import Instance, Node
 from ganeti_htools.model.errors import first_names
@@ -21,56 +32,44 @@ from ganeti_htools.model.maintenance_tags import (
     rolled_tags,
     run_tag,
 )
-from ganeti_htools.planning.node_work import (
-    Work,
-    both,
-    role,
-    tag_instance,
-    tag_work,
-    untag_instance,
-    untag_work,
-)
 
 _IN_USE = "in use as before"
 
 
 def begin(node: Node, tags: Sequence[str], drain: bool, run: str, promote: bool = False) -> Job:
-    """Tag a node, and drain it if wanted.
-
-    Others become master candidates with ``promote``, or if Ganeti asks for more: it then locks all nodes.
-    """
+    """Tag a node, and drain it if wanted, with ``promote`` as :func:`.drain_work`."""
 
     def retry(error: str) -> Job | None:
-        missing = "Not enough master candidates" in error and not promote
-        return begin(replace(node, tags=()), tags, drain, run, promote=True) if missing else None
+        if promote or not asks_for_candidates(error):
+            return None
+        return begin(replace(node, tags=()), tags, drain, run, promote=True)
 
     work = _take(node, run, [*tags, *([DRAINED] if drain else [])])
-    if drain:
-        op, command = role(node.name, "drained", True, promote)
-        if not promote:
-            command = f"{command} || {role(node.name, 'drained', True, promote=True)[1]}"
-        work.append((op, command))
-    standing = "in maintenance, drained" if drain else "in maintenance"
-    title = f"begin maintenance of {node.name}"
-    return Job(
-        title, *both(*work), None, (node.name,), standing, _IN_USE, release(node.name, run), retry=retry
+    work += [drain_work(node.name, promote)] if drain else []
+    made, title, undo = (
+        opcodes_and_commands(*work),
+        f"begin maintenance of {node.name}",
+        release(node.name, run),
     )
+    standing = "in maintenance, drained" if drain else "in maintenance"
+    return Job(title, *made, None, (node.name,), standing, _IN_USE, undo, retry=retry)
 
 
-def begun(node: str, run: str) -> Job:
+def release_after_start(node: str, run: str) -> Job:
     """End the work of a run that began maintenance."""
     return replace(release(node, run), title=f"{node} is in maintenance", undo=None)
 
 
 def set_offline(node: str) -> Job:
     """Set a drained node offline: Ganeti does not ask it any more."""
-    work = both(tag_work(node, SET_OFFLINE), role(node, "offline", True))
+    work = opcodes_and_commands(tag_work(node, SET_OFFLINE), role(node, "offline", True))
     return Job(f"set {node} offline", *work, None, (node,), "in maintenance, offline")
 
 
 def set_online(node: str) -> Job:
     """Set a node online again, drained as before. Ganeti refuses while its daemon does not answer."""
-    work = both(role(node, "offline", False), role(node, "drained", True), untag_work(node, [SET_OFFLINE]))
+    roles = role(node, "offline", False), role(node, "drained", True)
+    work = opcodes_and_commands(*roles, untag_work(node, [SET_OFFLINE]))
     return Job(f"set {node} online", *work, None, (node,), "in maintenance, drained")
 
 
@@ -79,29 +78,24 @@ def reopen(node: Node, drained: bool, run: str, awaited: bool, tags: Sequence[st
     work = _take(node, run, tags)
     if drained:
         work += [role(node.name, "drained", False), untag_work(node.name, [DRAINED])]
-    return Job(
-        f"reopen {node.name}",
-        *both(*work),
-        None,
-        (node.name,),
-        "still in maintenance, not drained" if drained else "still in maintenance",
-        "in maintenance",
-        release(node.name, run),
-        awaits=(node.name,) if awaited else (),
-    )
+    standing = "still in maintenance, not drained" if drained else "still in maintenance"
+    undo, awaits = release(node.name, run), (node.name,) if awaited else ()
+    made, title = opcodes_and_commands(*work), f"reopen {node.name}"
+    return Job(title, *made, None, (node.name,), standing, "in maintenance", undo, awaits=awaits)
 
 
 def end(node: Node, drained: bool, run: str) -> Job:
     """Remove all tags of maintenance."""
     gone = {DRAINED} if drained else set[str]()
     tags = [tag for tag in about_maintenance(node.tags) if tag not in gone and not _is_run(tag)]
-    work = untag_work(node.name, [*tags, run_tag(run)])
-    return Job(f"end maintenance of {node.name}", *both(work), None, (node.name,), "not in maintenance")
+    work = opcodes_and_commands(untag_work(node.name, [*tags, run_tag(run)]))
+    return Job(f"end maintenance of {node.name}", *work, None, (node.name,), "not in maintenance")
 
 
 def forget_roll(node: Node) -> Job:
     """Remove what a roll has noted about its work on a node."""
-    return Job(f"{node.name}: the roll is over", *both(untag_work(node.name, rolled_tags(node.tags))))
+    work = opcodes_and_commands(untag_work(node.name, rolled_tags(node.tags)))
+    return Job(f"{node.name}: the roll is over", *work)
 
 
 def with_home(job: Job, tag: str | None) -> Job:
@@ -120,20 +114,21 @@ def without_home(job: Job, row: Instance) -> Job:
 
 def forget_home(row: Instance) -> Job:
     """Forget the home of an instance that does not move."""
-    return Job(f"{row.name}: forget its home", *both(_forget(row)))
+    return Job(f"{row.name}: forget its home", *opcodes_and_commands(_forget(row)))
 
 
 def activate(instance: str) -> Job:
     """Connect the mirrors of an instance again, as ganeti-watcher does, and wait for them."""
     command = f"gnt-instance activate-disks --wait-for-sync {quote(instance)}"
-    return Job(f"{instance}: activate disks", *both((opcodes.activate_disks(instance), command)))
+    work = opcodes_and_commands((opcodes.activate_disks(instance), command))
+    return Job(f"{instance}: activate disks", *work)
 
 
 def find_volumes(nodes: Sequence[str]) -> Job:
     """Look for volumes that belong to no instance."""
     command = f"gnt-node volumes {join(nodes)}"
-    work = opcodes.query_volumes(nodes), command
-    return Job(f"look for left volumes on {', '.join(nodes)}", *both(work), judge=judge_volumes)
+    work = opcodes_and_commands((opcodes.query_volumes(nodes), command))
+    return Job(f"look for left volumes on {', '.join(nodes)}", *work, judge=judge_volumes)
 
 
 def judge_volumes(results: Any) -> JobVerdict:
@@ -196,7 +191,7 @@ def describe(reasons: Mapping[str, str]) -> str:
     return "; ".join(f"{first_names(names)}: {why}" for why, names in by_reason.items())
 
 
-def _take(node: Node, run: str, tags: Sequence[str]) -> list[Work]:
+def _take(node: Node, run: str, tags: Sequence[str]) -> list[OpcodeAndCommand]:
     """Mark a node with a run, in place of the runs that were cut off there."""
     old = [tag for tag in node.tags if _is_run(tag) and tag != run_tag(run)]
     marked = tag_work(node.name, *tags, run_tag(run))
@@ -209,14 +204,9 @@ def _is_run(tag: str) -> bool:
 
 def release(node: str, run: str) -> Job:
     """Remove the mark of a run from a node."""
-    return Job(
-        f"leave {node} in maintenance",
-        *both(untag_work(node, [run_tag(run)])),
-        None,
-        (node,),
-        "in maintenance",
-    )
+    work = opcodes_and_commands(untag_work(node, [run_tag(run)]))
+    return Job(f"leave {node} in maintenance", *work, None, (node,), "in maintenance")
 
 
-def _forget(row: Instance) -> Work:
+def _forget(row: Instance) -> OpcodeAndCommand:
     return untag_instance(row.name, *home_tags(row.tags))

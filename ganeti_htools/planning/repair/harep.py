@@ -21,12 +21,12 @@ from ganeti_htools.engine.repair.damage import Damage, RepairScope
 from ganeti_htools.engine.repair.records import Outcome, Repair, RepairType
 from ganeti_htools.engine.repair.states import Condition
 from ganeti_htools.execution.jobs import Job, Jobsets
+from ganeti_htools.execution.work import opcodes_and_commands, tag_instance, untag_instance
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.errors import DataError, RequestFailed
 from ganeti_htools.model.moves import MoveKind, MovePart, NamedMove, Operation
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import steps, view
-from ganeti_htools.planning.node_work import both, tag_instance, untag_instance
 from ganeti_htools.planning.plan import Progress, Tool, ToolOptions, ToolPlan
 from ganeti_htools.planning.repair.needs import RepairNeed, repair_needs, request_of, work_of
 
@@ -226,7 +226,7 @@ def _job(need: RepairNeed, damage: Damage, cluster: Cluster, now: int) -> Job:
     """Make the job of a repair, with its record, which replaces earlier ones."""
     record = Repair(damage.repair, str(uuid5(NAMESPACE_OID, f"{need.name} {now}")), now)
     failed, succeeded = (record.ended(each, now).tag for each in (Outcome.FAILURE, Outcome.SUCCESS))
-    work = both(
+    work = opcodes_and_commands(
         tag_instance(need.name, failed),
         *work_of(damage, need.name, cluster.iallocator),
         untag_instance(need.name, failed, *need.state.then(Condition.HEALTHY, record).outdated),

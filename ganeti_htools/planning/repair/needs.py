@@ -7,10 +7,10 @@ from ganeti_htools.engine.repair.authorisation import Authorisation, authorisati
 from ganeti_htools.engine.repair.damage import Damage, RepairScope, damage_of
 from ganeti_htools.engine.repair.records import RepairType
 from ganeti_htools.engine.repair.states import RepairState, initial_state
+from ganeti_htools.execution.work import OpcodeAndCommand
 from ganeti_htools.luxi import opcodes
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.request import Allocate, Placement, Relocate, Request
-from ganeti_htools.planning.node_work import Work
 
 _USUAL_IALLOCATOR = "hail"  # where the cluster has no default
 
@@ -55,7 +55,7 @@ def request_of(damage: Damage, row: Instance) -> Request | None:
     return None if leaving is None else Relocate(row.name, 1, (leaving,))
 
 
-def work_of(damage: Damage, instance: str, iallocator: str) -> list[Work]:
+def work_of(damage: Damage, instance: str, iallocator: str) -> list[OpcodeAndCommand]:
     """Return the opcodes of a repair, each with its command. The iallocator chooses new nodes."""
     chosen_by, name = iallocator or _USUAL_IALLOCATOR, quote(instance)
     chooser, option = (chosen_by, f" -I {quote(chosen_by)}") if damage.elsewhere else (None, "")

@@ -202,7 +202,7 @@ class SqueezePlan(ToolPlan[SqueezeOptions]):
         """
         state, phases = self.state, self.power.phases
         left, parts = interrupted_run(state.cluster), self.sets()
-        moves = iter(jobs_of(state, [jobs for part in parts for jobs in part]))
+        moves = iter(jobs_of([jobs for part in parts for jobs in part]))
         soon = {state.cluster.nodes[row].name for phase in phases[:1] for row in {*phase.nodes} - phase.late}
         drained = soon & {node.name for node in left.drained}
         sets = [*power_jobs.finish(left, soon)]

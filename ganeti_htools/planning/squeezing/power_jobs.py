@@ -12,10 +12,17 @@ from typing import Any
 
 from ganeti_htools.engine.squeezing.power_plan import Action
 from ganeti_htools.execution.jobs import Job, Jobsets, JobVerdict
+from ganeti_htools.execution.work import (
+    asks_for_candidates,
+    drain_work,
+    opcodes_and_commands,
+    role,
+    tag_work,
+    untag_work,
+)
 from ganeti_htools.luxi import opcodes
 from ganeti_htools.model.cluster import Node
 from ganeti_htools.model.tags import SQUEEZING, STANDBY_AUTO, standby
-from ganeti_htools.planning.node_work import both, role, tag_work, untag_work
 from ganeti_htools.planning.squeezing.leftovers import InterruptedRun, tags_of
 
 _NORMAL, _UNAVAILABLE = 0, 3  # Ganeti's result states; 2 is for a program that failed
@@ -28,14 +35,11 @@ def drain(node: str, promote: bool = False) -> Job:
     """Drain a node. Other nodes become master candidates only if Ganeti asks for more."""
 
     def retry(error: str) -> Job | None:
-        return drain(node, promote=True) if "Not enough master candidates" in error and not promote else None
+        return drain(node, promote=True) if asks_for_candidates(error) and not promote else None
 
-    op, command = role(node, "drained", True, promote)
-    if not promote:
-        command = f"{command} || {role(node, 'drained', True, promote=True)[1]}"
-    work = tag_work(node, SQUEEZING), (op, command)
-    title, otherwise = f"drain {node}", "online, not drained"
-    return Job(title, *both(*work), None, (node,), "drained", otherwise, undrain(node), retry=retry)
+    work = opcodes_and_commands(tag_work(node, SQUEEZING), drain_work(node, promote))
+    otherwise = "online, not drained"
+    return Job(f"drain {node}", *work, None, (node,), "drained", otherwise, undrain(node), retry=retry)
 
 
 def drain_and_empty(nodes: Sequence[str], moves: Jobsets, late: Collection[str]) -> list[Sequence[Job]]:
@@ -59,8 +63,8 @@ def drain_and_empty(nodes: Sequence[str], moves: Jobsets, late: Collection[str])
 
 def undrain(node: str) -> Job:
     """Undrain a node."""
-    work = role(node, "drained", False), untag_work(node, [SQUEEZING])
-    return Job(f"undrain {node}", *both(*work), None, (node,), "online, not drained any more")
+    work = opcodes_and_commands(role(node, "drained", False), untag_work(node, [SQUEEZING]))
+    return Job(f"undrain {node}", *work, None, (node,), "online, not drained any more")
 
 
 def down(nodes: Sequence[Node]) -> list[list[Job]]:
@@ -125,17 +129,18 @@ def _kept_on(node: Node) -> bool:
 
 def untag(node: Node, tags: Sequence[str], standing: str) -> Job:
     """Remove tags, in the last job on a node; ``standing`` describes the node afterwards."""
-    return Job(f"untag {node.name}", *both(untag_work(node.name, tags)), None, (node.name,), standing)
+    work = opcodes_and_commands(untag_work(node.name, tags))
+    return Job(f"untag {node.name}", *work, None, (node.name,), standing)
 
 
 def _mark(node: str) -> Job:
-    work = tag_work(node, STANDBY_AUTO)
-    return Job(f"tag {node}", *both(work), None, (node,), "drained, empty and tagged", undo=undrain(node))
+    work = opcodes_and_commands(tag_work(node, STANDBY_AUTO))
+    return Job(f"tag {node}", *work, None, (node,), "drained, empty and tagged", undo=undrain(node))
 
 
 def _offline(node: str) -> Job:
-    work = role(node, "offline", True)
-    return Job(f"mark {node} offline", *both(work), None, (node,), "offline, not powered off")
+    work = opcodes_and_commands(role(node, "offline", True))
+    return Job(f"mark {node} offline", *work, None, (node,), "offline, not powered off")
 
 
 def _online(node: str) -> Job:
@@ -146,16 +151,17 @@ def _online(node: str) -> Job:
 
     op, command = role(node, "offline", False)
     again = quote(f"until {command}; do sleep {_PAUSE}; done")
-    work = op, f"timeout {_WAIT} sh -c {again}"
-    title = f"mark {node} online"
-    return Job(title, *both(work), None, (node,), "online", "still offline", retry=retry, awaits=(node,))
+    work = opcodes_and_commands((op, f"timeout {_WAIT} sh -c {again}"))
+    return Job(
+        f"mark {node} online", *work, None, (node,), "online", "still offline", retry=retry, awaits=(node,)
+    )
 
 
 def _power(nodes: Sequence[str], on: bool) -> list[Job]:
     """Power nodes on or off, in one job if there are any."""
     word, standing = ("on", "powered on, still offline") if on else ("off", "offline and powered off")
     tags = [tag_work(node, SQUEEZING) for node in nodes if on]
-    ops, commands = both(*tags)
+    ops, commands = opcodes_and_commands(*tags)
     ops = *ops, opcodes.power(nodes, on)
     commands = *commands, *(f"gnt-node power -f {word} {quote(node)}" for node in nodes)
     title, otherwise = f"power {word} {', '.join(nodes)}", f"offline, not powered {word}"

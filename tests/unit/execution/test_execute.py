@@ -10,11 +10,12 @@ from trio.testing import MockClock
 from ganeti_htools.backends import luxi
 from ganeti_htools.execution.events import Away, Changed, Event, News, Submitted, Submitting
 from ganeti_htools.execution.execute import execute
-from ganeti_htools.execution.jobs import Job, Jobsets, JobVerdict, opcodes_of
+from ganeti_htools.execution.jobs import Job, Jobsets, JobVerdict
 from ganeti_htools.execution.queue import trace
 from ganeti_htools.execution.review import Review
 from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.execution.wording import going_on
+from ganeti_htools.execution.work import opcodes_of
 from ganeti_htools.luxi import queries
 from ganeti_htools.luxi.client import LuxiClient
 from ganeti_htools.luxi.job_queries import JobStatus

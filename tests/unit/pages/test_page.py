@@ -44,7 +44,8 @@ def page_of(cluster: Cluster, moves: bool = False) -> str:
     state = view.state_of(cluster, View())
     name = NAMES[0]
     made, step = Move(0, (), ()), NamedMove(name, "", (), (), ())
-    move = PlannedMove(made, step, name, (name,), (name,), "f", (f"failover {name}",), 1, 2, {})
+    commands = (f"gnt-instance failover {name}",)
+    move = PlannedMove(made, step, name, (name,), (name,), "f", (), commands, 1, 2, {})
     return cluster_page(
         name, "now", state, state if moves else None, [[move]] if moves else None, [name] if moves else []
     )

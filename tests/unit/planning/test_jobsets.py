@@ -4,13 +4,14 @@ from itertools import pairwise
 import numpy as np
 
 from ganeti_htools.backends import simu
+from ganeti_htools.execution.work import command_of
 from ganeti_htools.model.cluster import Disk
 from ganeti_htools.model.columns import NOWHERE, existing
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.moves import Move, MoveKind, Operation
 from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.types import DiskTemplate, Status
-from ganeti_htools.planning.jobsets import Names, PlannedMove, command, cost_of, jobsets
+from ganeti_htools.planning.jobsets import Names, PlannedMove, cost_of, jobsets
 from tests.support import by_hand
 from tests.support.by_hand import instance
 
@@ -31,7 +32,7 @@ def moves(*places: tuple[MoveKind, int, int, int]) -> list[PlannedMove]:
 
 def test_each_kind_of_move_has_its_commands() -> None:
     told = [
-        (move.summary, *move.commands)
+        (move.summary, *(command.removeprefix("gnt-instance ") for command in move.commands))
         for place in (
             (MoveKind.FAILOVER, NOWHERE, 1, 0),
             (MoveKind.REPLACE_SECONDARY, 2, 0, 2),
@@ -54,14 +55,14 @@ def test_stopped_instance_is_failed_over() -> None:
     stays = (MoveKind.FAILOVER, NOWHERE, 1, 0)
     *_, move = moves(stays, stays, stays, (MoveKind.FAILOVER_TO, 3, 3, NOWHERE))
     assert (move.was, move.now) == (("n0",), ("n3",))
-    assert (move.summary, move.commands) == ("fa:n3", ("failover -f -n n3 e",))
+    assert (move.summary, move.commands) == ("fa:n3", ("gnt-instance failover -f -n n3 e",))
     assert (move.disk, move.memory) == (0, 0)
 
 
 def test_instance_on_local_disks_is_moved() -> None:
     for status in (Status.RUNNING, Status.DOWN):
         row = instance("i0", DiskTemplate.PLAIN, "n0", status=status)
-        assert command(Operation.MOVE, row, "i0", "n2") == "move -f -n n2 i0"
+        assert command_of(Operation.MOVE, row, "i0", "n2") == "gnt-instance move -f -n n2 i0"
 
 
 def test_cost_counts_copied_disks_and_memory() -> None:

@@ -2,7 +2,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ganeti_htools.execution.jobs import opcodes_of
+from ganeti_htools.execution.work import opcodes_of
 from ganeti_htools.luxi import opcodes
 from ganeti_htools.model.moves import MoveKind, NamedMove
 

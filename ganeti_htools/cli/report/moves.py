@@ -1,0 +1,37 @@
+"""Moves of a plan, as lines and as JSON."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ganeti_htools.model.wording import counted, size
+from ganeti_htools.planning.jobsets import PlannedMove
+
+Groups = Callable[[PlannedMove], tuple[str, str]]  # returns the groups that a move leaves and enters
+
+
+def lines(moves: Sequence[PlannedMove], groups: Groups | None = None) -> Iterator[str]:
+    """Describe moves, one a line, with their groups if moves go to other groups."""
+    longest = max((len(move.instance) for move in moves), default=0)
+    for number, move in enumerate(moves, 1):
+        sides = [":".join(move.was), ":".join(move.now)]
+        if groups is not None:
+            sides = [f"{group} {nodes}" for group, nodes in zip(groups(move), sides, strict=True)]
+        yield f"  {number:3}. {move.instance:{longest}} {' => '.join(sides)} a={move.summary}"
+
+
+def total(cost: Mapping[str, Any], number: int) -> str:
+    """Describe the number of moves and what they copy."""
+    made = f"{counted(number, 'move')} in {counted(cost['jobsets'], 'jobset')}"
+    return f"{made}, {size(cost['disk_mib'])} of disks and {size(cost['memory_mib'])} of memory copied"
+
+
+def to_json(move: PlannedMove) -> dict[str, Any]:
+    """Describe a move as JSON."""
+    return {
+        "instance": move.step.instance,
+        "from": move.step.was,
+        "to": move.step.now,
+        "disk_mib": move.disk,
+        "memory_mib": move.memory,
+        "commands": move.commands,
+    }
