@@ -75,11 +75,11 @@ def test_free_space_equals_that_of_the_nodes(
 ) -> None:
     start = world(rows)
     found = ganeti_storage.queried_disks(query_disks(start, {}), start.units.defaults, {})
-    known = revise_storage(KnownStorage(), found.disks, complete=True)
+    known = revise_storage(KnownStorage(), disks=found.disks, complete=True)
     told = query_storage(start, {"output_fields": STORAGE_FIELDS, "storage_type": "lvm-vg"})
     taken = used_storage(with_current_storage(plain(start), known))
     rooms, _ = ganeti_storage.reports({StorageType.LVM_VG: told})
-    known = add_reports(known, NODES, rooms, (taken, taken), 0.0)
+    known = revise_storage(known, reports=add_reports(known, NODES, rooms, (taken, taken), 0.0))
     now = start
     for place, target in steps:
         name = f"web{place}"

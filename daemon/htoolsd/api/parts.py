@@ -15,6 +15,7 @@ from htoolsd.socket.access import Access
 from htoolsd.socket.server import Server
 from htoolsd.store.state_copies import StateCopies
 from htoolsd.store.worker import LedgerWorker
+from htoolsd.sync.storage_polls import StoragePolls
 from htoolsd.sync.sync import Sync
 
 
@@ -23,6 +24,7 @@ class Following:
     """The parts that follow the cluster, and keep what has happened."""
 
     sync: Sync
+    storage: StoragePolls
     history: History
     ledger: LedgerWorker
     reconciler: Reconciler

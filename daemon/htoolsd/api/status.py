@@ -109,7 +109,7 @@ class StatusMethods:
     async def report(self, count: bool = False) -> dict[str, Any]:
         """Return the answer to the method. With ``count``, the capacity is counted if that is due."""
         following, deciding, plans = self._following, self._deciding, self._planning.plans
-        ledger, socket = following.ledger, self._settings.now.socket
+        sync, ledger, socket = following.sync, following.ledger, self._settings.now.socket
         if count:
             await following.capacity.request()
         health = await self._health.health()
@@ -121,8 +121,8 @@ class StatusMethods:
             "uptime_s": round(time.monotonic() - self._clock, 3),
             "socket": socket,
             "connections": deciding.server.connections,
-            "luxi": asdict(following.sync.luxi),
-            "cluster": following.sync.status(),
+            "luxi": asdict(sync.luxi),
+            "cluster": {**sync.status(), "storage": following.storage.status(), **sync.node.status()},
             "maintenance": health.maintenance,
             "rolls": health.rolls,
             "groups": health.groups,

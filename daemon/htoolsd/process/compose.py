@@ -37,6 +37,7 @@ from htoolsd.socket.methods import Methods, methods_of
 from htoolsd.socket.server import Server
 from htoolsd.store.state_copies import StateCopies
 from htoolsd.store.worker import LedgerWorker
+from htoolsd.sync.storage_polls import StoragePolls
 from htoolsd.sync.sync import Sync
 from htoolsd.sync.this_node import ThisNode
 from htoolsd.threads import LONGEST, Computations
@@ -76,17 +77,19 @@ class Parts:
             settings,
             self.events,
             claims,
-            configuration_file=ssconf.configuration,
             standby_file=self._file("standby.data"),
         )
+        storage = StoragePolls(ssconf.configuration, settings, sync)
         history = History(self._file("history.sqlite"), settings)
         ledger = LedgerWorker(config.ledger or file_url(config.state_dir))
-        return Following(sync, history, ledger, Reconciler(sync, ledger, settings), CapacityCount(sync))
+        reconciler = Reconciler(sync, ledger, settings)
+        return Following(sync, storage, history, ledger, reconciler, CapacityCount(sync))
 
     def _decide(self, claims: Claims) -> Deciding:
         settings, below = self._settings, self.following
         writer = ClaimWriter(claims, below.ledger, below.reconciler, below.sync, settings)
-        decisions = Decisions(settings, DecisionData(below.sync), self.events, writer)
+        data = DecisionData(below.sync, below.storage)
+        decisions = Decisions(settings, data, self.events, writer)
         access = Access(settings)
         return Deciding(writer, decisions, access, Server(self.methods, settings, access, self.events))
 

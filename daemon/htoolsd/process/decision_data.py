@@ -6,14 +6,16 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.storage import DesiredUnit
 from htoolsd.sync.model import LIVE, STORAGE
 from htoolsd.sync.node_storage import with_current_storage
+from htoolsd.sync.storage_polls import StoragePolls
 from htoolsd.sync.sync import Sync
 
 
 class DecisionData:
     """The daemon's data about the cluster, as decisions use it."""
 
-    def __init__(self, sync: Sync) -> None:
+    def __init__(self, sync: Sync, storage: StoragePolls) -> None:
         self._sync = sync
+        self._storage = storage
 
     def now(self) -> tuple[KnownCluster | None, dict[str, float]]:
         """Return the cluster, and the age of each kind of data. Raises RefusalError.
@@ -37,7 +39,7 @@ class DecisionData:
             ages[LIVE],
             ages.get(STORAGE, 0.0),
             naming,
-            sync.storage.incomplete,
+            self._storage.incomplete,
             model.reservations.promised,
             model.reservations.claims,
         )
@@ -50,4 +52,4 @@ class DecisionData:
 
     def request_units(self) -> None:
         """Have storage units polled that are not the default ones."""
-        self._sync.storage.request_units()
+        self._storage.request_units()

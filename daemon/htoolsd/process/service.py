@@ -151,6 +151,7 @@ async def _run(
                     _log.info("ready", version=VERSION, socket=settings.now.socket)
                     tasks: dict[str, Task] = {
                         "sync": following.sync.run,
+                        "storage": following.storage.run,
                         "reconciler": following.reconciler.run,
                         "policies": parts.planning.policies.run,
                         "capacity": following.capacity.run,

@@ -7,6 +7,7 @@ went. All data is immutable, as the model is.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.known_storage import (
@@ -63,31 +64,24 @@ class KnownStorage:
         return min(times, default=None) if self.complete else None
 
 
-def revise_storage(
-    known: KnownStorage,
-    disks: DisksByInstance | None = None,
-    reports: Mapping[str, StorageReport] | None = None,
-    pools: tuple[Pool, ...] | None = None,
-    complete: bool | None = None,
-    probes: Mapping[DesiredUnit, StorageReport] | None = None,
-    shared: StorageReport | None = None,
-    kinds: Set[StorageType] | None = None,
-) -> KnownStorage:
-    """Return the storage with other disks, reports, types, pools or probes.
-
-    It has the next generation if anything changed.
-    """
-    new = replace(
-        known,
-        disks=known.disks if disks is None else disks,
-        reports=known.reports if reports is None else reports,
-        pools=known.pools if pools is None else pools,
-        probes=known.probes if probes is None else probes,
-        shared=known.shared if shared is None else shared,
-        complete=known.complete if complete is None else complete,
-        kinds=known.kinds if kinds is None else kinds,
-    )
+def revise_storage(known: KnownStorage, **changes: Any) -> KnownStorage:
+    """Return the storage with changes of its fields, and with the next generation if anything changed."""
+    new = replace(known, **changes)
     return new if new == known else replace(new, generation=known.generation + 1)
+
+
+def storage_report(
+    rooms: Mapping[DesiredUnit, UnitSpace],
+    before: Mapping[DesiredUnit, int],
+    after: Mapping[DesiredUnit, int],
+    asked: float,
+) -> StorageReport:
+    """Return a report of units, with the least that disks took of them just before and just after it.
+
+    A disk that came or went in between may be in the report or not: so there is rather too little free space
+    than too much.
+    """
+    return StorageReport(rooms, {unit: min(before.get(unit, 0), after.get(unit, 0)) for unit in rooms}, asked)
 
 
 def add_reports(
@@ -96,23 +90,21 @@ def add_reports(
     found: UnitReports,
     used: tuple[UsedStorage, UsedStorage],
     asked: float,
-) -> KnownStorage:
-    """Return the storage with new reports. A node that was asked and did not answer loses its report.
+) -> Mapping[str, StorageReport]:
+    """Return the reports with new ones. A node that was asked and did not answer loses its report.
 
-    ``used`` is what disks took just before and just after. A disk that came or went in between may be in the
-    report or not, so the smaller amount counts: that gives rather too little free space than too much.
+    ``used`` is what disks took just before and just after.
     """
     reports = {name: report for name, report in known.reports.items() if name not in set(asked_nodes)}
     before, after = used
-    for name, rooms in found.items():
-        was, now = before.get(name, {}), after.get(name, {})
-        least = {unit: min(was.get(unit, 0), now.get(unit, 0)) for unit in rooms}
-        reports[name] = StorageReport(rooms, least, asked)
-    return revise_storage(known, reports=reports)
+    new = ((name, rooms, before.get(name, {}), after.get(name, {})) for name, rooms in found.items())
+    return reports | {name: storage_report(rooms, was, now, asked) for name, rooms, was, now in new}
 
 
-def used_storage(cluster: Cluster) -> UsedStorage:
+def used_storage(cluster: Cluster | None) -> UsedStorage:
     """Return what the disks of a cluster, on their present units, take of the units on nodes."""
+    if cluster is None:
+        return {}
     first = next((unit for unit in cluster.default_units if unit.type is StorageType.LVM_VG), None)
     default = first or DesiredUnit(StorageType.LVM_VG, "")
     units = Units((default,), (), frozenset(StorageType), frozenset(), cluster.default_units)
@@ -127,8 +119,10 @@ def used_storage(cluster: Cluster) -> UsedStorage:
     return used
 
 
-def used_pools(cluster: Cluster) -> Mapping[DesiredUnit, int]:
+def used_pools(cluster: Cluster | None) -> Mapping[DesiredUnit, int]:
     """Return what the disks of a cluster take (MiB) of pools."""
+    if cluster is None:
+        return {}
     return taken_of_pools(reported_units(cluster), (row for row in cluster.instances if not row.forthcoming))
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -60,3 +61,9 @@ class PollStatistics:
         """Return the counts, the error, and the duration of the last poll in milliseconds."""
         last = self.recent[-1] if self.recent else None
         return {"done": self.done, "failed": self.failed, "error": self.error, "last_ms": last}
+
+
+def log_ignored(lines: Iterable[str]) -> None:
+    """Log what is wrong with data about storage."""
+    for line in lines:
+        _log.warning("storage data ignored", error=line)

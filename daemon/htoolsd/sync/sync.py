@@ -48,12 +48,11 @@ from htoolsd.sync.model import (
     set_storage,
     set_tables,
 )
-from htoolsd.sync.node_storage import KnownStorage
+from htoolsd.sync.node_storage import revise_storage
 from htoolsd.sync.polls import LuxidState, Polled, PollStatistics, RoleLost
 from htoolsd.sync.requests import table_requests
 from htoolsd.sync.reserved_room import Reservations, update_reservations
 from htoolsd.sync.standby import StandbyFile
-from htoolsd.sync.storage_polls import StoragePolls
 from htoolsd.sync.this_node import ThisNode
 from htoolsd.sync.trigger import Trigger
 from htoolsd.threads import ROW_BYTES, run_by_size
@@ -87,8 +86,8 @@ class Sync:
     """Keeps ``model`` up to date. A model never changes: new data makes another one.
 
     ``node`` knows whether it is the master. ``events`` get each poll and the loss of the role, ``claims`` the
-    opcodes of unfinished jobs. Durations are in seconds. ``configuration_file`` is Ganeti's, which has the
-    units of disks. ``standby_file`` keeps the figures that nodes last reported.
+    opcodes of unfinished jobs. Durations are in seconds. ``standby_file`` keeps the figures that nodes last
+    reported.
     """
 
     def __init__(
@@ -99,13 +98,13 @@ class Sync:
         events: EventStream,
         claims: JobFollower | None = None,
         connect: Connect | None = None,
-        configuration_file: str = "",
         standby_file: str = "",
     ) -> None:
         self.luxi = LuxidState(path)
         self.model = Model()
         self._models: deque[Model] = deque(maxlen=_RECENT)
         self.master: bool | None = None
+        self._role_changed = trio.Event()  # another one follows
         self._rival: int | None = None  # the process of another daemon that acts on this luxid
         self._acting = ActingRight(path)
         self.node = node
@@ -118,14 +117,6 @@ class Sync:
         self._requests = table_requests()
         self._changing = trio.Lock()
         self._live_begun = 0.0
-        self.storage = StoragePolls(
-            configuration_file,
-            settings,
-            self.client,
-            lambda: self.model,
-            self._set_storage,
-            self.poll_configuration,
-        )
         self._queue: JobQueue | None = None
         self._work: PendingWork | None = None
         self._without_live_data: frozenset[str] = frozenset()
@@ -197,8 +188,6 @@ class Sync:
             "unfinished_jobs": len(self._queue.unfinished) if self._queue else None,
             "jobs": list(self._queue.listed) if self._queue else [],
             "polls": {kind: polls.status() for kind, polls in self._polls.items()},
-            "storage": self.storage.status(),
-            **self.node.status(),
         }
 
     def summary(self) -> str:
@@ -271,21 +260,30 @@ class Sync:
         try:
             async with open_nursery() as nursery:
                 nursery.start_soon(self._standby_file.run)
-                await self._follow()
+                nursery.start_soon(self._follow_role)
+                await self.as_master(self._follow)
         finally:
             self._acting.close()
 
-    async def _follow(self) -> None:
+    async def as_master(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Work while this node is the master, and again whenever it becomes the master, until cancelled."""
         while True:
-            await self._until(True)
+            while not self.master:
+                await self._role_changed.wait()
             async with open_nursery() as reign:
-                reign.start_soon(self._poll, CONFIGURATION, self._ask_configuration)
-                reign.start_soon(self._poll, LIVE, self._ask_live)
-                reign.start_soon(self._poll, UPDATES, self._ask_updates)
-                reign.start_soon(self.storage.run)
-                reign.start_soon(self._follow_settings)
-                await self._until(False)
+                reign.start_soon(work)
+                while self.master:
+                    await self._role_changed.wait()
                 reign.cancel_scope.cancel()
+
+    async def _follow(self) -> None:
+        try:
+            async with open_nursery() as nursery:
+                nursery.start_soon(self._poll, CONFIGURATION, self._ask_configuration)
+                nursery.start_soon(self._poll, LIVE, self._ask_live)
+                nursery.start_soon(self._poll, UPDATES, self._ask_updates)
+                nursery.start_soon(self._follow_settings)
+        finally:
             # The known jobs mean nothing when this node becomes the master again.
             self._queue = self._work = None
             for trigger in self._triggers.values():
@@ -298,22 +296,20 @@ class Sync:
             for kind, seconds in self._periods.items():
                 self._triggers[kind].by(trio.current_time() + seconds)
 
-    async def _until(self, master: bool) -> None:
-        """Return when this node becomes, or stops being, the master."""
-        while (is_master := await self.node.leads()) is not master:
-            self._note_role(is_master)
+    async def _follow_role(self) -> None:
+        while True:
+            master = await self.node.leads()
+            if master is not self.master:
+                self.master = master
+                self._role_changed.set()
+                self._role_changed = trio.Event()
+                _log.info("role", master=master)
+                if master is False:
+                    self.events.publish(RoleLost())
+            if not master:
+                reason = "the master node is unknown" if master is None else "this is not the master node"
+                self.luxi.update("not asked", reason)
             await trio.sleep(self._periods[CONFIGURATION])
-        self._note_role(is_master)
-
-    def _note_role(self, master: bool | None) -> None:
-        if master is not self.master:
-            self.master = master
-            _log.info("role", master=master)
-            if master is False:
-                self.events.publish(RoleLost())
-        if not master:
-            reason = "the master node is unknown" if master is None else "this is not the master node"
-            self.luxi.update("not asked", reason)
 
     async def _poll(self, kind: str, ask: Callable[[LuxiClient], Awaitable[None]]) -> None:
         trigger = self._triggers[kind]
@@ -430,8 +426,10 @@ class Sync:
             _log.warning("nodes do not report", nodes=self.model.silent)
         self.events.publish(Polled(self.model))
 
-    async def _set_storage(self, storage: KnownStorage) -> None:
-        await self._change(self._rows(), lambda: set_storage(self.model, storage))
+    async def revise_storage(self, **changes: Any) -> None:
+        """Have the model count changes of the known storage (fields of KnownStorage)."""
+        new = revise_storage(self.model.storage, **changes)
+        await self._change(self._rows(), lambda: set_storage(self.model, new))
         self.events.publish(Polled(self.model))
 
     async def reserve(self, reserved: Reservations) -> None:

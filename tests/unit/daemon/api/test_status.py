@@ -34,6 +34,7 @@ from htoolsd.socket.methods import Methods, methods_of
 from htoolsd.socket.server import Server
 from htoolsd.store.state_copies import StateCopies
 from htoolsd.store.worker import LedgerWorker
+from htoolsd.sync.storage_polls import StoragePolls
 from htoolsd.sync.sync import Sync
 from htoolsd.sync.this_node import ThisNode
 from tests.support.memory_ganeti import following, ganeti
@@ -53,14 +54,14 @@ async def test_status_has_all_parts_of_the_daemon(autojump_clock: MockClock, tmp
         server = Server(methods, known, access, sync.events)
         history = History(str(tmp_path / "history"), known)
         ledger = LedgerWorker(f"sqlite:///{tmp_path / 'ledger'}")
-        reconciler = Reconciler(sync, ledger, known)
+        reconciler, storage = Reconciler(sync, ledger, known), StoragePolls("", known, sync)
         claims = ClaimWriter(Claims(known), ledger, reconciler, sync, known)
-        decisions = Decisions(known, DecisionData(sync), sync.events)
+        decisions = Decisions(known, DecisionData(sync, storage), sync.events)
         plans = Plans(str(tmp_path), sync, sync.events)
         policies = Policies(str(tmp_path / "policies"), sync, plans, known, sync.events)
         status = StatusMethods(
             known,
-            Following(sync, history, ledger, reconciler, CapacityCount(sync)),
+            Following(sync, storage, history, ledger, reconciler, CapacityCount(sync)),
             Deciding(claims, decisions, access, server),
             Planning(
                 PlanClaims(sync, ledger, reconciler, claims),

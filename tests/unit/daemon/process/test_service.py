@@ -39,6 +39,7 @@ from htoolsd.socket.listening import listen
 from htoolsd.socket.server import Server
 from htoolsd.store.state_copies import StateCopies
 from htoolsd.store.worker import LedgerWorker
+from htoolsd.sync.storage_polls import StoragePolls
 from htoolsd.sync.this_node import ThisNode
 from tests.support.programs import PATIENCE
 
@@ -182,6 +183,7 @@ TASKS: dict[str, tuple[object, str]] = {
     "old plans": (Plans, "_forget_old"),
     "claims": (ClaimWriter, "run"),
     "sync": (ThisNode, "leads"),
+    "storage": (StoragePolls, "run"),
     "reconciler": (Reconciler, "run"),
     "policies": (Policies, "_round"),
     "settings of policies": (Policies, "_follow_settings"),

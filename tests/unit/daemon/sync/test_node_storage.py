@@ -99,7 +99,7 @@ def test_disk_changed_during_the_poll_leaves_too_little_rather_than_too_much() -
     found = {"one": {HDD: UnitSpace(9000, 8000)}}
     for before, after in ((0, 500), (500, 0)):
         taken = {"one": {HDD: before}}, {"one": {HDD: after}}
-        known = add_reports(KnownStorage(), ["one"], found, taken, 7.0)
+        known = KnownStorage(reports=add_reports(KnownStorage(), ["one"], found, taken, 7.0))
         assert known.reports["one"].used == {HDD: 0}
         assert (known.asked, replace(known, complete=True).asked) == (None, 7.0)
 
@@ -107,15 +107,15 @@ def test_disk_changed_during_the_poll_leaves_too_little_rather_than_too_much() -
 def test_node_without_answer_loses_its_report() -> None:
     known = KnownStorage({}, {"one": report(1, 1), "two": report(2, 2), "three": report(3, 3)}, generation=4)
     found = {"one": {HDD: UnitSpace(5, 5)}}
-    new = add_reports(known, ["one", "two"], found, ({}, {}), 1.0)
+    new = revise_storage(known, reports=add_reports(known, ["one", "two"], found, ({}, {}), 1.0))
     assert (set(new.reports), new.generation) == ({"one", "three"}, 5)
 
 
 def test_generation_rises_only_with_a_change() -> None:
-    known = revise_storage(KnownStorage(), DISKS, {"one": report(1, 1)})
+    known = revise_storage(KnownStorage(), disks=DISKS, reports={"one": report(1, 1)})
     assert known.generation == 1
     later = replace(report(1, 1), asked=9.0)
-    again = revise_storage(known, dict(DISKS), {"one": later})
+    again = revise_storage(known, disks=dict(DISKS), reports={"one": later})
     assert (again.generation, again.reports["one"].asked) == (1, 9.0)
     assert revise_storage(known, complete=True).generation == 2
     assert revise_storage(known, reports={"one": report(1, 2)}).generation == 2

@@ -17,6 +17,7 @@ from ganeti_htools.simulator.world import World, lose_node
 from htoolsd.config.settings import Settings
 from htoolsd.events import EventStream
 from htoolsd.sync import storage_polls
+from htoolsd.sync.storage_polls import StoragePolls
 from htoolsd.sync.sync import Sync
 from tests.support.configuration import config_data
 from tests.support.memory_ganeti import MemoryGaneti, ganeti
@@ -40,14 +41,23 @@ def polling(given: dict[str, Any]) -> Settings:
 async def following(
     luxid: MemoryGaneti, given: dict[str, Any] | Settings, file: Path | str = ""
 ) -> AsyncIterator[Sync]:
-    """Run a synchronisation within the block."""
+    """Run a synchronisation, with storage, within the block."""
+    async with following_storage(luxid, given, file) as (sync, _):
+        yield sync
+
+
+@asynccontextmanager
+async def following_storage(
+    luxid: MemoryGaneti, given: dict[str, Any] | Settings, file: Path | str = ""
+) -> AsyncIterator[tuple[Sync, StoragePolls]]:
+    """Run a synchronisation within the block, and the polls for storage."""
     known = given if isinstance(given, Settings) else polling(given)
-    sync = Sync(
-        "/luxi", luxid.node, known, EventStream(), connect=luxid.connect, configuration_file=str(file)
-    )
+    sync = Sync("/luxi", luxid.node, known, EventStream(), connect=luxid.connect)
+    storage = StoragePolls(str(file), known, sync)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(sync.run)
-        yield sync
+        nursery.start_soon(storage.run)
+        yield sync, storage
         nursery.cancel_scope.cancel()
 
 
@@ -94,7 +104,7 @@ async def test_mode_never_submits_nothing(autojump_clock: MockClock, tmp_path: P
 
 
 async def test_nodes_and_disks_get_their_units(autojump_clock: MockClock) -> None:
-    async with ganeti(world()) as luxid, following(luxid, ALWAYS) as sync:
+    async with ganeti(world()) as luxid, following_storage(luxid, ALWAYS) as (sync, storage):
         await trio.sleep(60)
         assert units(sync) == truth(luxid)
         assert sync.model.cluster is not None
@@ -102,7 +112,7 @@ async def test_nodes_and_disks_get_their_units(autojump_clock: MockClock) -> Non
         assert {row.name: row.disks for row in sync.model.cluster.instances} == rows
         assert asked(luxid) == [DISKS, UNITS]
         assert 0 < sync.ages()["storage"] < 60
-        assert sync.status()["storage"]["nodes"] == 3
+        assert storage.status()["nodes"] == 3
         generation = sync.model.generations["storage"]
         await trio.sleep(500)
         assert asked(luxid) == [DISKS, UNITS]
@@ -131,17 +141,17 @@ async def test_disks_are_read_from_the_configuration_file(autojump_clock: MockCl
 async def test_damaged_configuration_changes_nothing(autojump_clock: MockClock, tmp_path: Path) -> None:
     file = tmp_path / "config.data"
     write(file, world())
-    async with ganeti(world()) as luxid, following(luxid, ALWAYS, file) as sync:
+    async with ganeti(world()) as luxid, following_storage(luxid, ALWAYS, file) as (sync, storage):
         await trio.sleep(60)
         before = sync.model
         for damage in (b"", b"{}", b"\xff" * 9, config_data(world())[:-30]):
             file.write_bytes(damage)
             await trio.sleep(10)
-            assert str(sync.status()["storage"]["error"]).startswith("Ganeti's configuration: ")
+            assert str(storage.status()["error"]).startswith("Ganeti's configuration: ")
         assert sync.model.storage == before.storage
         write(file, world())
         await trio.sleep(700)
-        assert sync.status()["storage"]["error"] is None
+        assert storage.status()["error"] is None
         assert asked(luxid) == [UNITS, UNITS]
 
 
@@ -153,23 +163,23 @@ async def test_error_ends_with_the_next_good_round_where_nodes_are_not_asked(
     pool = Pool(DesiredUnit(StorageType.RADOS, "rbd"), 1000)
     async with (
         ganeti(world()) as luxid,
-        following(luxid, {"pool": (pool,)}, file) as sync,
+        following_storage(luxid, {"pool": (pool,)}, file) as (_, storage),
     ):
         for _ in range(3):
             await trio.sleep(30)
-            assert str(sync.status()["storage"]["error"]).startswith("Ganeti's configuration: ")
+            assert str(storage.status()["error"]).startswith("Ganeti's configuration: ")
         write(file, world())
         await trio.sleep(30)
-        assert sync.status()["storage"]["error"] is None
+        assert storage.status()["error"] is None
 
 
 async def test_few_nodes_are_asked_at_a_time(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(storage_polls, "NODES", 2)
-    async with ganeti(world(), job_seconds=10) as luxid, following(luxid, ALWAYS) as sync:
+    async with ganeti(world(), job_seconds=10) as luxid, following_storage(luxid, ALWAYS) as (sync, storage):
         await trio.sleep(40 + 10 + 8)
-        assert sync.status()["storage"]["nodes"] == 2
+        assert storage.status()["nodes"] == 2
         assert set(units(sync).values()) == {None}
         await trio.sleep(60)
         assert units(sync) == truth(luxid)
@@ -180,20 +190,20 @@ async def test_few_nodes_are_asked_at_a_time(
 async def test_polls_begin_when_a_disk_names_another_unit(autojump_clock: MockClock, tmp_path: Path) -> None:
     file, start = tmp_path / "config.data", single()
     write(file, start)
-    async with ganeti(start) as luxid, following(luxid, NEEDED, file) as sync:
+    async with ganeti(start) as luxid, following_storage(luxid, NEEDED, file) as (sync, storage):
         await trio.sleep(1000)
-        assert (asked(luxid), sync.status()["storage"]["needed"]) == ([], False)
+        assert (asked(luxid), storage.status()["needed"]) == ([], False)
         [row] = start.cluster.instances
         moved = luxid.jobs.world.with_instance(replace(row, disks=(row.disks[0], Disk(300, unit=SSD))))
         write(file, moved)
         luxid.jobs.change(moved)
         await trio.sleep(60)
-        assert (asked(luxid), sync.status()["storage"]["needed"]) == ([UNITS], True)
+        assert (asked(luxid), storage.status()["needed"]) == ([UNITS], True)
         assert {Unit(HDD, 9000, 8000), Unit(SSD, 9000, 8000)} <= (units(sync)["one"] or set())
         write(file, start)
         luxid.jobs.change(start)
         await trio.sleep(1000)
-        assert (asked(luxid), sync.status()["storage"]["nodes"]) == ([UNITS], 0)
+        assert (asked(luxid), storage.status()["nodes"]) == ([UNITS], 0)
         assert set(units(sync).values()) == {None}
 
 
@@ -201,9 +211,12 @@ async def test_polls_begin_when_a_request_names_another_unit(
     autojump_clock: MockClock, tmp_path: Path
 ) -> None:
     write(tmp_path / "config.data", single())
-    async with ganeti(single()) as luxid, following(luxid, NEEDED, tmp_path / "config.data") as sync:
+    async with (
+        ganeti(single()) as luxid,
+        following_storage(luxid, NEEDED, tmp_path / "config.data") as (_, storage),
+    ):
         await trio.sleep(1000)
-        sync.storage.request_units()
+        storage.request_units()
         await trio.sleep(60)
         assert asked(luxid) == [UNITS]
 
@@ -238,9 +251,9 @@ async def test_locked_nodes_are_not_asked(autojump_clock: MockClock) -> None:
         luxid.jobs.submit([[role("three", drained=True)]])
         await trio.sleep(1)
         luxid.jobs.behaviour.seconds = 1
-        async with following(luxid, ALWAYS) as sync:
+        async with following_storage(luxid, ALWAYS) as (sync, storage):
             await trio.sleep(100)
-            assert sync.status()["storage"]["nodes"] == 2
+            assert storage.status()["nodes"] == 2
             assert units(sync)["one"] is None
             await trio.sleep(300)
             assert units(sync) == truth(luxid)
@@ -260,19 +273,19 @@ async def test_other_nodes_do_not_wait_for_a_locked_one(
 
 
 async def test_waiting_job_is_cancelled(autojump_clock: MockClock) -> None:
-    async with ganeti(world()) as luxid, following(luxid, ALWAYS) as sync:
+    async with ganeti(world()) as luxid, following_storage(luxid, ALWAYS) as (sync, storage):
         await trio.sleep(60)
         before = sync.model.storage
         for _ in range(20):  # as many as may run
             luxid.jobs.submit([[delay(900)]])
         await trio.sleep(650)
-        assert "has not ended within 60 s" in sync.status()["storage"]["error"]
+        assert "has not ended within 60 s" in storage.status()["error"]
         states = [job.state.value for job in luxid.jobs.unarchived() if job.ops[0].opcode["OP_ID"] == UNITS]
         assert states[:2] == ["success", "canceled"]
         assert len(states) <= 3  # it is not tried again at once
         assert sync.model.storage == before
         await trio.sleep(500)
-        assert sync.status()["storage"]["error"] is None
+        assert storage.status()["error"] is None
         assert sync.ages()["storage"] < 400
 
 
@@ -344,18 +357,22 @@ async def test_disks_are_known_with_configured_pools(autojump_clock: MockClock, 
 
 
 async def test_polls_begin_when_a_pool_is_configured(autojump_clock: MockClock, tmp_path: Path) -> None:
-    write(tmp_path / "config.data", single())
+    file = tmp_path / "config.data"
+    write(file, single())
     shared, rados = (
         Pool(DesiredUnit(kind, "/mnt"), 500) for kind in (StorageType.SHARED_FILE, StorageType.RADOS)
     )
     known = polling(NEEDED)
-    async with ganeti(single()) as luxid, following(luxid, known, tmp_path / "config.data") as sync:
+    async with (
+        ganeti(single()) as luxid,
+        following_storage(luxid, known, tmp_path / "config.data") as (_, storage),
+    ):
         change(known, **NEEDED, pool=(rados,))  # of which no node can be asked
         await trio.sleep(1000)
-        assert (asked(luxid), sync.status()["storage"]["needed"]) == ([], False)
+        assert (asked(luxid), storage.status()["needed"]) == ([], False)
         change(known, **NEEDED, pool=(shared,))
         await trio.sleep(60)
-        assert (asked(luxid), sync.status()["storage"]["needed"]) == ([UNITS], True)
+        assert (asked(luxid), storage.status()["needed"]) == ([UNITS], True)
 
 
 async def test_one_node_is_asked_for_shared_storage(
