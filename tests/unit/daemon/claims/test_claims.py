@@ -45,14 +45,6 @@ def claims(known: Settings) -> Claims:
     return claims
 
 
-async def test_last_promise_counts(claims: Claims) -> None:
-    claims.record(response(promise("one"), promise("two")), "job")
-    claims.record(response(promise("two", "b")), "job")
-    assert claims.promises() == (promise("one"), promise("two", "b"))
-    claims.record(response(about=("one",)), "job")  # it was refused
-    assert claims.promises() == (promise("two", "b"),)
-
-
 async def test_decision_without_claimant_claims_nothing(claims: Claims) -> None:
     claims.record(response(promise("one")), "job")
     claims.record(response(promise("one", "b"), promise("two")), None)
@@ -80,13 +72,6 @@ async def test_claim_ends_when_its_job_is_gone(claims: Claims, mock_clock: MockC
     mock_clock.jump(1)
     claims.check(PendingWork(trio.current_time(), {}))
     assert not claims.needs_queue()
-
-
-async def test_cancelled_claim_ends(claims: Claims) -> None:
-    claims.record(response(promise("one"), promise("two")), "job")
-    assert claims.cancel("one")
-    assert not claims.cancel("one")
-    assert claims.promises() == (promise("two"),)
 
 
 async def test_requests_end_claims_when_ganeti_is_not_followed(claims: Claims, known: Settings) -> None:

@@ -62,6 +62,18 @@ def database(ledger_url: str) -> Iterator[LedgerDatabase]:
     found.close()
 
 
+@pytest.fixture
+def filled(tmp_path: Path) -> Iterator[Ledger]:
+    """A ledger in a file."""
+    with closing(Ledger(sqlite_url(tmp_path / "ledger"))) as ledger:
+        ledger.apply(MEMORY)
+        yield ledger
+
+
+def sqlite_url(path: Path) -> str:
+    return f"sqlite:///{path}"
+
+
 def test_program_knows_the_last_schema_version() -> None:
     scripts = ScriptDirectory(str(VERSIONS), version_locations=[str(VERSIONS)])
     assert scripts.get_current_head() == ledger_database.VERSION
@@ -165,17 +177,12 @@ def test_two_files_are_created_at_once(tmp_path: Path) -> None:
         assert list(threads.map(made, range(8))) == [None] * 8
 
 
-def sqlite_url(path: Path) -> str:
-    return f"sqlite:///{path}"
-
-
 def test_only_the_owner_can_read_the_file(tmp_path: Path) -> None:
     (tmp_path / "ledger").touch(0o644)
-    ledger = Ledger(sqlite_url(tmp_path / "ledger"))
-    ledger.apply(MEMORY)
-    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
-    assert modes == {"ledger": 0o600, "ledger-wal": 0o600, "ledger-shm": 0o600}
-    ledger.close()
+    with closing(Ledger(sqlite_url(tmp_path / "ledger"))) as ledger:
+        ledger.apply(MEMORY)
+        modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+        assert modes == {"ledger": 0o600, "ledger-wal": 0o600, "ledger-shm": 0o600}
 
 
 @pytest.mark.parametrize("version", ["abc", "0000", 1, None])
@@ -201,15 +208,14 @@ def test_unknown_schema_version_is_one_error(tmp_path: Path, version: object) ->
         ("consumers", "generation", b"new"),
     ],
 )
-def test_unusable_values_are_one_error(tmp_path: Path, table: str, column: str, value: object) -> None:
-    ledger = Ledger(sqlite_url(tmp_path / "ledger"))
-    ledger.apply(MEMORY)
+def test_unusable_values_are_one_error(
+    tmp_path: Path, filled: Ledger, table: str, column: str, value: object
+) -> None:
     with sqlite3.connect(tmp_path / "ledger") as connection:
         connection.execute(f"UPDATE {table} SET {column} = ?", [value])
     connection.close()
     with pytest.raises(UnavailableError, match="unusable content: "):
-        ledger.snapshot()
-    ledger.close()
+        filled.snapshot()
 
 
 def test_nan_in_a_table_of_a_server_is_one_error(postgresql: Server) -> None:
@@ -232,14 +238,6 @@ def test_address_that_is_none_is_one_error(url: str) -> None:
     assert "secret" not in str(refused.value)
 
 
-def test_half_created_file_is_completed(tmp_path: Path) -> None:
-    """A daemon that is killed before it commits the schema leaves such a file."""
-    (tmp_path / "ledger").touch()
-    ledger = Ledger(sqlite_url(tmp_path / "ledger"))
-    assert ledger.providers() == ()
-    ledger.close()
-
-
 def test_unavailable_when_file_cannot_be_opened(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "missing" / "ledger"):
         with pytest.raises(UnavailableError, match=rf"^{path}: [^\n]+$"):
@@ -254,11 +252,9 @@ def test_unavailable_when_file_is_no_database(tmp_path: Path) -> None:
     assert path.read_bytes().startswith(b"no database")
 
 
-def test_unavailable_when_file_is_damaged(tmp_path: Path) -> None:
+def test_unavailable_when_file_is_damaged(tmp_path: Path, filled: Ledger) -> None:
     path = tmp_path / "ledger"
-    ledger = Ledger(sqlite_url(path))
-    ledger.apply(MEMORY)
-    ledger.close()
+    filled.close()
     whole = path.read_bytes()
     path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
     malformed = pytest.raises(UnavailableError, match=rf"^{path}: [^\n]*malformed")
@@ -266,28 +262,24 @@ def test_unavailable_when_file_is_damaged(tmp_path: Path) -> None:
         damaged.snapshot()
 
 
-def test_unavailable_when_disk_is_full(tmp_path: Path) -> None:
-    ledger = Ledger(sqlite_url(tmp_path / "ledger"))
-    ledger.apply(MEMORY)
-    with ledger.reading() as connection:
+def test_unavailable_when_disk_is_full(filled: Ledger) -> None:
+    with filled.reading() as connection:
         connection.exec_driver_sql("PRAGMA max_page_count = 1")  # of this connection, which is used again
     many = tuple(
         LedgerEntry(Consumer(f"{n}", "c" * 500, "instance"), {"node": {"MEMORY_MB": 1}}) for n in range(500)
     )
     with pytest.raises(UnavailableError, match=r"database or disk is full$"):
-        ledger.apply(LedgerChanges(allocations=many))
-    assert standing(ledger, "node").used == {"MEMORY_MB": 10}
-    ledger.close()
+        filled.apply(LedgerChanges(allocations=many))
+    assert standing(filled, "node").used == {"MEMORY_MB": 10}
 
 
-def test_unavailable_when_disk_is_read_only(tmp_path: Path) -> None:
-    ledger = Ledger(sqlite_url(tmp_path / "ledger"))
-    with ledger.reading() as connection:
+def test_unavailable_when_disk_is_read_only(filled: Ledger) -> None:
+    before = filled.snapshot()
+    with filled.reading() as connection:
         connection.exec_driver_sql("PRAGMA query_only = ON")
     with pytest.raises(UnavailableError, match=r"attempt to write a readonly database$"):
-        ledger.apply(MEMORY)
-    assert ledger.providers() == ()
-    ledger.close()
+        filled.apply(MEMORY)
+    assert filled.snapshot() == before
 
 
 def test_unavailable_when_database_stays_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
