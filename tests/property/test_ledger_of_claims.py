@@ -87,7 +87,7 @@ class Steps(RuleBasedStateMachine):
     def begin(self) -> None:
         known = support.settings(claims="always", claim_seconds=SECONDS, claim_wait_seconds=0.0)
         view: Any = self
-        sync: Any = SimpleNamespace(own_cluster=lambda: "c")
+        sync: Any = SimpleNamespace(own_cluster=lambda: "c", poll_configuration=trio.lowlevel.checkpoint)
         self.claims = Claims(known)
         self.claims.follows_ganeti = True
         self.writer = ClaimWriter(self.claims, self.worker, view, sync, known)
@@ -111,9 +111,6 @@ class Steps(RuleBasedStateMachine):
     pending = False
 
     def trigger(self) -> None:
-        pass
-
-    async def poll(self) -> None:
         pass
 
     async def reconcile(self) -> None:
@@ -239,7 +236,7 @@ class Steps(RuleBasedStateMachine):
         self.run(self.reconcile)
 
     @rule()
-    def catch_up(self) -> None:
+    def write_missing(self) -> None:
         self.run(self.round)
 
     @rule()

@@ -71,7 +71,7 @@ class ClusterMethods:
         old = await self._sync.poll_configuration() if fresh else None
         why = await self._sync.poll_updates() if fresh and old is None else old
         if fresh:
-            await self._plans.catch_up()
+            await self._plans.read_newest()
         model = self._sync.model
         if model.answers is None:
             raise RefusalError(Refusal.CLUSTER, f"the cluster is not known yet{self._why()}")

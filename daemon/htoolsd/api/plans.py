@@ -71,7 +71,7 @@ class PlanMethods:
     ) -> object:
         typed = _options(tool, options)
         if generations is None:
-            await self._catch_up()
+            await self._read_newest()
         model = self._sync.recent_model(generations)
         if model is None or model.available is None:
             raise RefusalError(
@@ -79,12 +79,12 @@ class PlanMethods:
             )
         return await self._made(tool, typed, model.generations, model.available)
 
-    async def _catch_up(self) -> None:
+    async def _read_newest(self) -> None:
         """Have the model count the newest claims, and figures as new as their instances.
 
         Raises RefusalError.
         """
-        await self._plans.catch_up()
+        await self._plans.read_newest()
         if (why := await self._sync.poll_updates()) is not None:
             raise RefusalError(Refusal.CLUSTER, describe_updating(self._sync.model.updating, why))
 
@@ -133,7 +133,7 @@ class PlanMethods:
         if plan.facts["options"] is None:
             why = "was made by an earlier htoolsd in a form that this one does not know"
             raise RefusalError(Refusal.PLAN, f"plan {plan.id} {why}; make a new one")
-        await self._catch_up()
+        await self._read_newest()
         tool, model = plan.facts["tool"], self._sync.model
         if tool not in TOOLS or model.available is None:
             raise RefusalError(Refusal.CLUSTER, "the cluster is not known yet; ask again")
@@ -197,7 +197,7 @@ class PlanMethods:
         if tool not in TOOLS:
             raise RefusalError(Refusal.PLAN, f"plan {earlier.id} is of {tool}, which is not known here")
         options = _options(tool, earlier.facts["options"])
-        await self._catch_up()
+        await self._read_newest()
         model = self._sync.model
         if model.available is None:
             raise RefusalError(Refusal.CLUSTER, "the cluster is not known yet; ask again")

@@ -210,7 +210,7 @@ class ClaimWriter:
         changed = is_outdated()
         if not changed and not conflicts:
             with trio.move_on_after(self._wait):
-                await self._reconciler.poll()
+                await self._sync.poll_configuration()
                 await self.wait_for_round()
                 await self._reconciler.reconcile()
             changed = is_outdated()

@@ -56,7 +56,7 @@ class PlanClaims:
         self._reconciler = reconciler
         self._writer = writer
 
-    async def catch_up(self) -> None:
+    async def read_newest(self) -> None:
         """Have the model count the newest claims, unless the ledger takes long."""
         with trio.move_on_after(_PATIENCE):
             await self._reconciler.reconcile()

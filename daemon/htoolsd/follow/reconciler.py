@@ -93,10 +93,6 @@ class Reconciler:
         if waiting.cancelled_caught:
             self.error = self.error or f"no answer within {LIMIT:g} s"
 
-    async def poll(self) -> None:
-        """Ask Ganeti for its configuration and jobs; the next reconciliation counts them."""
-        await self._sync.poll_configuration()
-
     async def reread(self, providers: Collection[str], limit: float) -> None:
         """Read providers (uuids) again, and have decisions count what others have claimed there.
 

@@ -305,10 +305,10 @@ class Plans:
         plan.stand("")
         await self._try_to_record(plan)
 
-    async def catch_up(self) -> None:
+    async def read_newest(self) -> None:
         """Have the model count the newest claims."""
         if self._claims is not None:
-            await self._claims.catch_up()
+            await self._claims.read_newest()
 
     async def _read(self, wait_for_nodes: bool) -> tuple[Cluster, SyncedState | None]:
         """Return the cluster as it is now, and the state of the ledger.

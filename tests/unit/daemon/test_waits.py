@@ -231,7 +231,7 @@ async def reconciliation(silence: Silence) -> None:
 
 
 async def claims_before_a_plan(silence: Silence) -> None:
-    await PlanClaims(ANY(), ANY(), ANY(reconcile=silence), ANY()).catch_up()
+    await PlanClaims(ANY(), ANY(), ANY(reconcile=silence), ANY()).read_newest()
 
 
 async def poll_of_the_configuration(silence: Silence) -> None:

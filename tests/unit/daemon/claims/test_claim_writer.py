@@ -79,9 +79,6 @@ class Looking:
     async def reconcile(self) -> None:
         self.synced = await self.worker.do(self.look)
 
-    async def poll(self) -> None:
-        pass
-
     async def reread(self, _providers: Collection[str], limit: float) -> None:
         await self.reconcile()
 
@@ -107,6 +104,9 @@ class Daemon:
 
     def own_cluster(self) -> str | None:
         return "c" if self.leads else None
+
+    async def poll_configuration(self) -> None:
+        pass
 
     async def decided(self, *promises: Promise, last: bool = True, about: Sequence[str] = ()) -> str:
         """Record a decision; return the note for the answer, or "again"."""
@@ -245,10 +245,10 @@ async def test_decides_again_when_ganeti_has_removed_an_instance(path: Path, moc
     async with daemon(path, instance("old", DiskTemplate.PLAIN, "a", mem=6000)) as here:
         change(here.settings, claim_wait_seconds=2.0)
 
-        async def poll() -> None:
+        async def poll_configuration() -> None:
             here.view.cluster = here.view.of()
 
-        here.view.poll = poll  # type: ignore[method-assign]
+        here.poll_configuration = poll_configuration  # type: ignore[method-assign]
         assert await here.decided(promise("new", mem=8000), last=False) == "again"
         assert await here.decided(promise("new", mem=8000), last=False) == ""
 

@@ -171,12 +171,12 @@ class TestPromises:
     """Living promises are not changed."""
 
     def test_claimed_instance_keeps_its_promise(self, ledger: Ledger) -> None:
-        follow(ledger, cluster())
+        synced = follow(ledger, cluster())
         claim(ledger, "c1/web1", "c1/node1", MEMORY_MB=1000)
-        follow(ledger, cluster(web(1, status=Status.DOWN)))
+        synced = follow(ledger, cluster(web(1, status=Status.DOWN)), synced=synced)
         assert used(ledger, "c1/web1") == {"c1/node1": {"MEMORY_MB": 1000}}
         ledger.release(*ledger.consumers(consumer_uuid("c1/web1")))
-        follow(ledger, cluster(web(1, status=Status.DOWN)))
+        follow(ledger, synced.desired.cluster, synced=synced)
         assert "MEMORY_MB" not in used(ledger, "c1/web1")["c1/node1"]
 
     def test_promise_to_a_missing_instance_stays(self, ledger: Ledger) -> None:
