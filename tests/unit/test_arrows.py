@@ -89,7 +89,7 @@ MAY_IMPORT = {
         "model records files nursery htoolsd.config htoolsd.damaged_files htoolsd.events htoolsd.history"
         " htoolsd.sync htoolsd.threads"
     ),
-    "htoolsd.helper": "model",
+    "htoolsd.helper": "model engine planning pages version",
     "htoolsd.metrics": f"{_LIBRARY} commandline htoolsd.helper htoolsd.plans htoolsd.sync",
     "htoolsd.store": "model files htoolsd.config htoolsd.damaged_files",
     "htoolsd.store.state_copies": "htoolsd.store htoolsd.sync",
@@ -101,7 +101,6 @@ MAY_IMPORT = {
         f"{_LIBRARY} htoolsd.config htoolsd.damaged_files htoolsd.events htoolsd.tasks htoolsd.threads"
         " htoolsd.sync htoolsd.plans htoolsd.history htoolsd.claims htoolsd.store.state_copies"
     ),
-    "htoolsd.report": _LIBRARY,
     "htoolsd.api": (
         f"{_LIBRARY} commandline htoolsd.config htoolsd.damaged_files htoolsd.events htoolsd.tasks"
         " htoolsd.threads htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.history htoolsd.store"

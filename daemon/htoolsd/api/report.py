@@ -65,6 +65,6 @@ class ReportMethods:
             attention = (await self._status.report())["attention"]
             query = HistoryQuery(since=time.time() - DAYS * 86400, most=_MOST)
             facts = self._sync.cluster_name or "", attention, await self._history.find(query), DAYS
-            page, limit, error = await run_helper("htoolsd.report.draw", _CPU, _LONGEST, cluster, *facts)
+            page, limit, error = await run_helper("htoolsd.helper.page", _CPU, _LONGEST, cluster, *facts)
             return page.decode(), f"it takes longer than {limit}" if limit else error or ""
         return "", f"it takes longer than {_LONGEST:g} s"

@@ -1,4 +1,4 @@
-"""The drawing of the page, work of the helper."""
+"""The page about the cluster, work of the helper."""
 
 import sys
 import time

@@ -1,1 +1,0 @@
-"""The report about the cluster as a page, for ``htoolsctl report`` and for browsers."""
