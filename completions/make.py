@@ -172,7 +172,7 @@ def programs() -> dict[str, list[str]]:
     """What each program takes."""
     return {
         **{name: described(program) for name, program in PROGRAMS.items()},
-        **parsed("htools-simulator", simulator._parser()),
+        **parsed("htools-simulator", simulator.argument_parser()),
         **parsed("htoolsctl", htoolsctl.parser()),
         **parsed("htoolsd", argument_parser()),
     }

@@ -27,7 +27,7 @@ from ganeti_htools.version import ShowVersion
 def main(argv: Sequence[str] | None = None) -> int:
     """Run until SIGTERM or SIGINT; return the exit status."""
     streams.complete()
-    options = _parser().parse_args(argv)
+    options = argument_parser().parse_args(argv)
     status = 0
     try:
         world = replace(initial_world(text.parse(read_text(options.file), options.file)), name=options.name)
@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
-def _parser() -> argparse.ArgumentParser:
+def argument_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="htools-simulator",
         description="Simulate the Ganeti master of the cluster in FILE (in the text format of hscan):"

@@ -57,7 +57,7 @@ def complaint(words: Sequence[str]) -> str:
     parsers = {
         "htoolsctl": htoolsctl.parser,
         "htoolsd": argument_parser,
-        "htools-simulator": simulator._parser,
+        "htools-simulator": simulator.argument_parser,
     }
     with redirect_stderr(StringIO()) as said_of_it, suppress(SystemExit):
         parsers[program]().parse_known_args(arguments)

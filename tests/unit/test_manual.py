@@ -18,7 +18,7 @@ MAN = Path(__file__).parents[2] / "man"
 PARSERS = {
     "htoolsctl.1": htoolsctl.parser(),
     "htoolsd.8": argument_parser(),
-    "htools-simulator.1": simulator._parser(),
+    "htools-simulator.1": simulator.argument_parser(),
 }
 
 

@@ -1,7 +1,7 @@
 """Notifications: when a call is made, and with which events."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -49,6 +49,14 @@ class World:
 
     async def report(self) -> dict[str, Any]:
         return {"attention": self.lines, "cluster": {"master": True, "nodes": 1}, "groups": []}
+
+    async def start(self, loaded: Callable[[], object]) -> None:
+        """Run the notifier until it has read its file."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.notifier.run)
+            while not loaded():
+                await trio.sleep(0)
+            nursery.cancel_scope.cancel()
 
     async def after(self, seconds: float) -> list[list[str]]:
         """Let time pass and look; return the texts of all calls since the last time."""
@@ -168,7 +176,7 @@ async def test_events_that_wait_survive_a_restart(tmp_path: Path, mock_clock: Mo
     assert not world.messages()
     world.restarted()
     world.outbox.note(plan("failed"))
-    await world.notifier._load()
+    await world.start(lambda: world.outbox.status()["waiting"] == 2)
     await world.after(0)
     expected = ["plan beef of hbal was interrupted", "plan beef of hbal failed"]
     assert await world.after(10) == [expected]
@@ -179,7 +187,7 @@ async def test_damaged_file_is_set_aside(tmp_path: Path, mock_clock: MockClock, 
     world = World(tmp_path, mock_clock)
     (world.directory / "notified.json").write_bytes(content)
     world.lines = [line("n1", "node2")]
-    await world.notifier._load()
+    await world.start(lambda: list(world.directory.glob("notified.json.damaged-*")))
     await world.after(0)
     assert await world.after(10) == [["n1 of node2"]]
     (aside,) = world.directory.glob("notified.json.damaged-*")

@@ -297,8 +297,10 @@ async def test_idle_clients_do_not_keep_others_out(autojump_clock: MockClock) ->
 
 
 async def test_calls_that_wait_leave_room_for_decisions(autojump_clock: MockClock) -> None:
-    server = server_with(echo, settings(connections=8, connections_per_user=4, message_mib=1))
-    news = trio.Event()
+    methods, news = Methods(), trio.Event()
+    server = Server(
+        methods, settings(connections=8, connections_per_user=4, message_mib=1), open_access(), EventStream()
+    )
 
     async def follow(_args: Args, _file: File) -> object:
         with server.waiting() as may_wait:
@@ -306,7 +308,10 @@ async def test_calls_that_wait_leave_room_for_decisions(autojump_clock: MockCloc
                 await news.wait()
             return may_wait
 
-    server._methods.add(Method("follow", 1, "Waits.", {}, Role.READ, follow))
+    methods.add(
+        Method("follow", 1, "Waits.", {}, Role.READ, follow),
+        Method("try", 1, "What is tried.", {"word": "any"}, Role.DECIDE, echo),
+    )
     readers = [MemoryPeer(uid=uid) for uid in (1, 2, 3) for _ in range(4)]
     async with AsyncExitStack() as stack:
         for reader in readers:
@@ -384,21 +389,26 @@ async def test_answers_internal_error_for_a_result_that_cannot_be_encoded() -> N
         await peer.leave()
 
 
-def server_for(role: Role) -> Server:
-    """A server on which user 2 of memory peers has this role."""
+def access_for(role: Role) -> Access:
+    """Access with this role for user 2 of memory peers."""
+    access = Access(settings())
+    access.roles = Roles({2: role})
+    return access
+
+
+def server_for(access: Access) -> Server:
+    """A server with a method to look and one to act."""
     methods = Methods()
     methods.add(
         Method("look", 1, "Looks.", {}, Role.READ, echo), Method("do", 1, "Does.", {}, Role.ACT, echo)
     )
-    access = Access(settings())
-    access.roles = Roles({2: role})
     return Server(methods, LIMITS, access, EventStream())
 
 
 async def test_refuses_a_call_that_needs_a_higher_role() -> None:
     peer = MemoryPeer()
     with structlog.testing.capture_logs() as log:
-        async with served(server_for(Role.DECIDE), peer):
+        async with served(server_for(access_for(Role.DECIDE)), peer):
             for _ in range(2):
                 await peer.call("do")
                 kind, why = refused(await peer.hear())
@@ -452,11 +462,11 @@ async def test_records_calls_that_may_have_changed_something() -> None:
 
 
 async def test_role_counts_for_each_call() -> None:
-    peer, server = MemoryPeer(), server_for(Role.READ)
-    async with served(server, peer):
+    peer, access = MemoryPeer(), access_for(Role.READ)
+    async with served(server_for(access), peer):
         await peer.call("look")
         assert (await peer.hear())["success"]
-        server._access.roles = Roles({})
+        access.roles = Roles({})
         await peer.call("look")
         assert refused(await peer.hear())[0] == "not-allowed"
         assert await peer.hear() is None
@@ -464,7 +474,7 @@ async def test_role_counts_for_each_call() -> None:
 
 async def test_caller_without_a_role_gets_one_answer() -> None:
     peer = MemoryPeer()
-    async with served(server_for(Role.NONE), peer):
+    async with served(server_for(access_for(Role.NONE)), peer):
         await peer.call("look")
         await peer.call("look")
         kind, why = refused(await peer.hear())
@@ -477,7 +487,7 @@ UNKNOWN = b'{"method": "nothing", "args": {}, "version": 1}\x03'
 
 @pytest.mark.parametrize("data", [UNKNOWN, b"x" * 9000, b"x\x03", b"[" * 9000 + b"\x03"])
 async def test_caller_without_a_role_keeps_nobody_busy_and_fills_no_log(data: bytes) -> None:
-    server = server_for(Role.NONE)
+    server = server_for(access_for(Role.NONE))
     with structlog.testing.capture_logs() as log:
         for _ in range(3):
             peer = MemoryPeer()

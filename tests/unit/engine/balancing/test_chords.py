@@ -1,22 +1,29 @@
 """Linear bounds of deviations, by hand-made changes of values."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
 from ganeti_htools.engine.balancing.baseline import Baseline
 from ganeti_htools.engine.balancing.chords import Chords, Span
-from ganeti_htools.engine.rules.deviation import Deviation
 from ganeti_htools.model.columns import Floats
 
 
 def baseline_of(values: Floats) -> Baseline:
     """The statistics of one spread with these values, with a weight of 1."""
-    baseline, n = object.__new__(Baseline), float(len(values))
-    baseline.weights, baseline.numbers, baseline.rest = np.ones(1), np.array([n]), 0.0
-    baseline.means, baseline.doubts = np.array([values.mean()]), np.full(1, 1e-15)
-    variance = np.array([(values * values).mean() - values.mean() ** 2])
-    baseline.deviation = Deviation(baseline.numbers, np.array([values.sum()]), variance)
-    return baseline
+    totals = SimpleNamespace(
+        numbers=np.array([float(len(values))]),
+        sums=np.array([values.sum()]),
+        squares=np.array([(values * values).sum()]),
+        values=values[np.newaxis],
+        heights=values[np.newaxis],
+        rest=0.0,
+    )
+    table = SimpleNamespace(weights=np.ones(1), location_exclusion=0)
+    parts: Any = SimpleNamespace(weights=np.ones(1), centre=np.zeros(1), totals=lambda: totals, table=table)
+    return Baseline(parts, 0.0)
 
 
 @pytest.mark.parametrize("seed", range(60))
