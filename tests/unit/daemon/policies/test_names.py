@@ -10,6 +10,7 @@ from htoolsd.config.policies import PolicySettings, RebalanceSettings, SqueezeSe
 from htoolsd.policies.names import (
     NamedObjects,
     Uuids,
+    groups_of,
     named_objects,
     unknown_names,
     uuids_of,
@@ -51,6 +52,15 @@ def test_names_without_an_object_are_left_out() -> None:
     instances = ("web.example.com", "mail.example.com")
     assert names(present) == [("rack1", "rack9"), instances, ("n1", "role:db")]
     assert with_present_names(RebalanceSettings(), objects()) == RebalanceSettings()
+
+
+@pytest.mark.parametrize(
+    ("named", "groups"),
+    [((), ["rack1", "rack2"]), (("rack1", "rack9"), ["rack1"]), (("rack9",), [])],
+)
+def test_policy_acts_in_named_groups(named: tuple[str, ...], groups: list[str]) -> None:
+    cluster = Cluster((Group("rack1", "uuid"), Group("rack2", "uuid-2")), (), ())
+    assert groups_of(PolicySettings(groups=named), cluster) == groups
 
 
 def test_renamed_objects_stay_meant() -> None:

@@ -57,7 +57,8 @@ async def test_shadow_records_what_it_would_do(autojump_clock: MockClock, tmp_pa
 
 
 async def test_proposed_plan_waits_for_execute(autojump_clock: MockClock, tmp_path: Path) -> None:
-    async with working(tmp_path, rebalance=replace(EAGER, mode="propose")) as daemon:
+    seldom = replace(EAGER, mode="propose", every_seconds=1e6)
+    async with working(tmp_path, rebalance=seldom) as daemon:
         first = await daemon.decided()
         (plan,) = daemon.plans.all
         assert (first.outcome, first.plan, plan.state) == ("proposed", plan.id, PlanState.PLANNED)
@@ -67,6 +68,16 @@ async def test_proposed_plan_waits_for_execute(autojump_clock: MockClock, tmp_pa
         await daemon.plans.begin(plan, "stop", False)
         await daemon.over()
         assert plan.state is PlanState.DONE
+        assert "waits" not in (await daemon.decided()).reason
+
+
+async def test_proposed_plan_waits_for_a_day(autojump_clock: MockClock, tmp_path: Path) -> None:
+    async with working(tmp_path, rebalance=replace(EAGER, mode="propose", every_seconds=1e6)) as daemon:
+        assert (await daemon.decided()).outcome == "proposed"
+        await trio.sleep(86000)
+        assert "waits" in (await daemon.decided()).reason
+        await trio.sleep(500)
+        assert (await daemon.decided()).outcome == "proposed"
 
 
 async def test_balances_once_and_then_rests(autojump_clock: MockClock, tmp_path: Path) -> None:

@@ -215,7 +215,7 @@ async def test_finishes_leftovers_when_no_node_can_be_spared(
     autojump_clock: MockClock, tmp_path: Path, mode: str
 ) -> None:
     """Also when the day's budget is spent; nodes that somebody else has drained stay drained."""
-    settings = replace(SQUEEZE, mode=mode, never=("a", "b", "c"))
+    settings = replace(SQUEEZE, mode=mode, never=("a", "b", "c"), moves_per_day=0)
     async with working(tmp_path, world=idle(), polls=5.0, squeeze=settings) as daemon:
         left(daemon, "a", role("a", drained=True))
         left(daemon, "b", role("b", offline=True))
