@@ -1,19 +1,16 @@
 """Queries the monitoring daemons of all nodes over HTTP (``ganeti-mond(8)``)."""
 
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import closing
-from functools import partial
-from http.client import HTTPConnection, HTTPException, HTTPResponse
-from io import BytesIO
-from socket import socket
-from time import monotonic
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any
 
+import httpx
 import orjson
+import trio
 
 from ganeti_htools.backends import mond
-from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.nursery import open_nursery
+from ganeti_htools.sources.rapi_http import get_document
 
 PORT = 1815
 PATIENCE = 5.0  # seconds; Ganeti holds locks while an iallocator waits
@@ -23,62 +20,39 @@ _MOST = 1 << 22  # bytes of an answer
 
 
 def query(
-    nodes: Iterable[str], collector: str, *, port: int = PORT, patience: float = PATIENCE
+    nodes: Sequence[str], collector: str, *, port: int = PORT, patience: float = PATIENCE
 ) -> tuple[mond.MondReports, tuple[str, ...]]:
     """Return the report of ``collector`` on each node, and a warning for each node without an answer.
 
     Each node has ``patience`` seconds. After one failure no further nodes are queried, since the data is
     useless unless all nodes answer.
     """
-    ask = partial(_ask, collector=collector, port=port, patience=patience)
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        answers = {node: pool.submit(ask, node) for node in nodes}
-        for answer in as_completed(answers.values()):
-            if answer.result() is None:
-                pool.shutdown(cancel_futures=True)
-                break
-    reports = {node: answer.result() for node, answer in answers.items() if not answer.cancelled()}
+    found: dict[str, dict[str, Any] | None] = {}
+
+    async def ask(client: httpx.AsyncClient, node: str, turns: trio.Semaphore) -> None:
+        async with turns:
+            if None in found.values():
+                return
+            url = f"http://{node}:{port}/1/report/default/{collector}"
+            try:
+                document = await get_document(client, url, patience, _MOST)
+                found[node] = mond.by_collector([orjson.loads(document)], node)
+            except (HtoolsError, ValueError):
+                found[node] = None
+
+    async def ask_all() -> None:
+        turns = trio.Semaphore(_AT_ONCE)
+        async with httpx.AsyncClient(timeout=None, trust_env=False) as client, open_nursery() as nursery:
+            for node in nodes:
+                nursery.start_soon(ask, client, node, turns)
+
+    if nodes:
+        trio.run(ask_all)
     return (
-        {node: report for node, report in reports.items() if report is not None},
+        {node: report for node in nodes if (report := found.get(node)) is not None},
         tuple(
             f"Failed to contact node's {node} MonD for DC {collector}"
-            for node, report in reports.items()
-            if report is None
+            for node in nodes
+            if node in found and found[node] is None
         ),
     )
-
-
-def _ask(node: str, collector: str, port: int, patience: float) -> dict[str, Any] | None:
-    deadline = monotonic() + patience
-    try:
-        with closing(HTTPConnection(node, port, timeout=patience)) as connection:
-            connection.request("GET", f"/1/report/default/{collector}", headers={"Connection": "close"})
-            response = HTTPResponse(cast(socket, _Received(_receive(connection.sock, deadline))))
-        response.begin()
-        if response.status != 200:
-            return None
-        return mond.by_collector([orjson.loads(response.read())], node)
-    except (OSError, HTTPException, UnicodeError, orjson.JSONDecodeError, DataError):
-        return None
-
-
-def _receive(sock: socket, deadline: float) -> bytes:
-    """Read to the end of the connection within the deadline; a socket's timeout is per read only."""
-    data = bytearray()
-    while len(data) < _MOST:
-        sock.settimeout(max(deadline - monotonic(), 0.001))
-        received = sock.recv(65536)
-        if not received:
-            break
-        data += received
-    return bytes(data)
-
-
-class _Received:
-    """The part of a socket's interface that HTTPResponse needs, over received bytes."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-
-    def makefile(self, _mode: str) -> BytesIO:
-        return BytesIO(self._data)

@@ -19,6 +19,10 @@ CONNECTING, PATIENCE = 15.0, 60.0  # seconds to connect, and for each resource
 _MOST = 1 << 28  # bytes of a document
 
 
+class MissingDocumentError(HtoolsError):
+    """The server does not have a document."""
+
+
 async def fetch(address: str, ca: str | None = None, credentials: str | None = None) -> dict[str, bytes]:
     """Return the documents of RESOURCES from a server: ``HOST``, ``HOST:PORT`` or a URL.
 
@@ -31,9 +35,11 @@ async def fetch(address: str, ca: str | None = None, credentials: str | None = N
     async with httpx.AsyncClient(verify=tls(ca), auth=auth, timeout=timeout) as client:
         documents = {}
         for name, path in RESOURCES.items():
-            document = await _get(client, _base(address) + path, name in OPTIONAL)
-            if document is not None:
-                documents[name] = document
+            try:
+                documents[name] = await get_document(client, _base(address) + path, PATIENCE, _MOST)
+            except MissingDocumentError:
+                if name not in OPTIONAL:
+                    raise
         return documents
 
 
@@ -97,28 +103,31 @@ def tls(ca: str | None) -> ssl.SSLContext:
     return context
 
 
-async def _get(client: httpx.AsyncClient, url: str, optional: bool) -> bytes | None:
-    """Return a document; None for an optional one that the server lacks."""
+async def get_document(client: httpx.AsyncClient, url: str, patience: float, most: int) -> bytes:
+    """Return a document of at most ``most`` bytes, after at most ``patience`` seconds.
+
+    Raises MissingDocumentError; HtoolsError, one line that names the document.
+    """
     shown, body = url, bytearray()
     try:
         shown = _shown(url)
-        with trio.move_on_after(PATIENCE) as patience:
+        with trio.move_on_after(patience) as scope:
             async with client.stream("GET", url, headers={"Accept-Encoding": "identity"}) as response:
-                if optional and response.status_code == httpx.codes.NOT_FOUND:
-                    return None
                 if response.status_code != httpx.codes.OK:
-                    raise HtoolsError(f"{shown}: the server answers {_status(response)}")
+                    missing = response.status_code == httpx.codes.NOT_FOUND
+                    kind = MissingDocumentError if missing else HtoolsError
+                    raise kind(f"{shown}: the server answers {_status(response)}")
                 async for part in response.aiter_raw():
                     body += part
-                    if len(body) > _MOST:
+                    if len(body) > most:
                         # Leaving the loop would leave httpx's generators to the garbage collector.
-                        patience.cancel()
+                        scope.cancel()
                 return bytes(body)
     except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
         raise HtoolsError(f"{shown}: {_reason(error)}") from error
-    if len(body) > _MOST:
-        raise HtoolsError(f"{shown}: the answer is larger than {_MOST >> 20} MiB")
-    raise HtoolsError(f"{shown}: no complete answer within {PATIENCE:.0f} seconds")
+    if len(body) > most:
+        raise HtoolsError(f"{shown}: the answer is larger than {most >> 20} MiB")
+    raise HtoolsError(f"{shown}: no complete answer within {patience:.0f} seconds")
 
 
 def _status(response: httpx.Response) -> str:

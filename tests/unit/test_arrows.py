@@ -53,7 +53,7 @@ MAY_IMPORT = {
     "records": "model backends",
     "client": "model backends luxi sockets",
     "simulator": "model engine backends luxi files nursery sockets streams version",
-    "sources": "model backends luxi client files",
+    "sources": "model backends luxi client files nursery",
     "execution": "model records engine.repair luxi nursery",
     "planning.view": "model engine",
     "planning": "model records engine backends luxi execution sources version planning.view",
