@@ -64,16 +64,16 @@ def _options(line: CommandLine) -> HbalOptions:
     if line.explain is not None and (line.worst_group or line.all_groups):
         raise HtoolsError("--explain is about one instance, in the group of --group")
     return HbalOptions(
-        view_of(line),
-        execution_of(line),
-        balancing_of(line),
-        line.group,
-        line.optimise,
-        line.first_job_group,
-        line.worst_group,
-        line.all_groups,
-        line.repair_rules,
-        copying,
+        view=view_of(line),
+        execution=execution_of(line),
+        balancing=balancing_of(line),
+        group=line.group,
+        optimise=line.optimise,
+        first_job_group=line.first_job_group,
+        worst_group=line.worst_group,
+        all_groups=line.all_groups,
+        repair_rules=line.repair_rules,
+        copying=copying,
     )
 
 

@@ -153,7 +153,7 @@ def _outlook(state: State, before: HealthFindings, line: CommandLine) -> Outlook
         return {}
     from ganeti_htools.planning.groups import hregroup  # seldom needed
 
-    options = hregroup.RegroupOptions(view_of(line), disk_moves=not line.no_disk_moves)
+    options = hregroup.RegroupOptions(view=view_of(line), disk_moves=not line.no_disk_moves)
     with progress() as tell:
         plan = hregroup.plan(state, options, tell)
     failed = dict(plan.outcome.failed)

@@ -98,11 +98,11 @@ def _roll(line: CommandLine, nodes: Sequence[str]) -> int:
     from ganeti_htools.cli.runs import roll  # loads trio
 
     options = RollOptions(
-        tuple(nodes),
-        line.group,
-        line.node_tags,
-        line.ignore_non_redundant,
-        replace(_options(line, "start", ()), take_over=False),
+        nodes=tuple(nodes),
+        group=line.group,
+        node_tags=line.node_tags,
+        ignore_non_redundant=line.ignore_non_redundant,
+        start=replace(_options(line, "start", ()), take_over=False),
     )
     tell = printer(line)
     cluster = None
@@ -120,18 +120,18 @@ def _roll(line: CommandLine, nodes: Sequence[str]) -> int:
 def _options(line: CommandLine, action: str, nodes: Sequence[str]) -> MaintainOptions:
     """Return the options of the plan."""
     return MaintainOptions(
-        view_of(line),
-        execution_of(line),
-        "start" if action == "start" else "end",
-        tuple(nodes),
-        line.empty,
-        line.keep_candidate,
-        line.no_return,
-        line.balance,
-        line.take_over,
-        not line.no_capacity_checks,
-        line.ignore_soft_errors,
-        new_mark(),
+        view=view_of(line),
+        execution=execution_of(line),
+        action="start" if action == "start" else "end",
+        nodes=tuple(nodes),
+        empty=line.empty,
+        keep_candidate=line.keep_candidate,
+        no_return=line.no_return,
+        balance=line.balance,
+        take_over=line.take_over,
+        check_redundancy=not line.no_capacity_checks,
+        ignore_soft_errors=line.ignore_soft_errors,
+        run=new_mark(),
     )
 
 

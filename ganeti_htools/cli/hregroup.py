@@ -36,8 +36,8 @@ def _options(line: CommandLine) -> RegroupOptions:
     if action != "redistribute" and line.partial:
         raise HtoolsError("--partial goes with redistribute only")
     return RegroupOptions(
-        view_of(line),
-        execution_of(line),
+        view=view_of(line),
+        execution=execution_of(line),
         action="redistribute" if action == GROUPS else action,
         among=line.among,
         disk_moves=not line.no_disk_moves,

@@ -32,15 +32,15 @@ _SAVED = {
 def _options(line: CommandLine) -> SqueezeOptions:
     """Read the options of the plan from a command line."""
     return SqueezeOptions(
-        view_of(line),
-        execution_of(line),
-        line.minimal_resources,
-        line.target_resources,
-        line.prefer,
-        line.never,
-        line.max_nodes,
-        line.allow_drbd,
-        line.allow_all,
+        view=view_of(line),
+        execution=execution_of(line),
+        minimal_resources=line.minimal_resources,
+        target_resources=line.target_resources,
+        prefer=line.prefer,
+        never=line.never,
+        max_nodes=line.max_nodes,
+        allow_drbd=line.allow_drbd,
+        allow_all=line.allow_all,
     )
 
 

@@ -27,7 +27,7 @@ from ganeti_htools.planning.plan import Progress, Tool, ToolOptions, ToolPlan
 from ganeti_htools.planning.view import View
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MakeRoomOptions(ToolOptions):
     """Options of a plan that makes room.
 
@@ -179,7 +179,7 @@ def options_of(
 ) -> MakeRoomOptions:
     """Return the options of a plan with the constraints of a decision."""
     return MakeRoomOptions(
-        View(static_kvm_node_memory=placement.static_kvm_node_memory),
+        view=View(static_kvm_node_memory=placement.static_kvm_node_memory),
         request=request,
         max_moves=max_moves,
         max_copy=max_copy,

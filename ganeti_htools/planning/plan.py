@@ -43,7 +43,7 @@ class Execution:
     priority: Priority | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOptions:
     """Options of every planning tool; subclasses add their own. All options have defaults."""
 

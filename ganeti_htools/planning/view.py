@@ -15,7 +15,7 @@ from ganeti_htools.model.figures import Figures
 from ganeti_htools.model.state import State
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """Options that change the cluster before planning. A name may be cut off at a dot if it stays unique.
 

@@ -141,7 +141,7 @@ def reachable(cluster: Cluster, resting: set[str], room: int, reserve: Reserve, 
     """The score that balancing leads to, by no more than so many safe moves of instances that may move."""
     here = tuple(sorted(row.name for row in cluster.instances if row.name in resting))
     options = hbal.HbalOptions(
-        View(exclude_instances=here), balancing=BalancingOptions(max_length=max(0, room))
+        view=View(exclude_instances=here), balancing=BalancingOptions(max_length=max(0, room))
     )
     proposal = hbal.HBAL.propose(cluster, options, lambda _text: None)
     state = view.state_of(cluster, options.view)

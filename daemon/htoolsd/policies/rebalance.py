@@ -40,9 +40,9 @@ class Rebalance(Remedy[RebalanceSettings]):
         Raises HtoolsError.
         """
         options = HbalOptions(
-            *self.common_options(cluster, bounds.resting),
-            BalancingOptions(max_length=bounds.room.moves),
-            bounds.group,
+            **self.common_options(cluster, bounds.resting),
+            balancing=BalancingOptions(max_length=bounds.room.moves),
+            group=bounds.group,
             copying=_copying(self.settings, bounds),
         )
         state = HBAL.state_of(cluster, options)

@@ -26,11 +26,11 @@ class Redistribute(Remedy[RedistributeSettings]):
         """Plan the repair of the group with the room of quiet groups. Raises HtoolsError."""
         settings = self.settings
         options = RegroupOptions(
-            *self.common_options(cluster, bounds.resting),
-            "redistribute",
-            (bounds.group, *bounds.quiet),
-            settings.disk_moves,
-            settings.allow_plain,
+            **self.common_options(cluster, bounds.resting),
+            action="redistribute",
+            among=(bounds.group, *bounds.quiet),
+            disk_moves=settings.disk_moves,
+            allow_plain=settings.allow_plain,
             max_moves=bounds.room.moves,
             max_copy=bounds.room.mib,
             partial=settings.partial,

@@ -8,7 +8,7 @@ To add a remedy, write a module with a subclass of :class:`Remedy`, and put it i
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypedDict, TypeVar
 
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools
@@ -51,6 +51,13 @@ class Need(NamedTuple):
     stop: bool
     why: str
     cause: str = ""
+
+
+class CommonOptions(TypedDict):
+    """Options that every tool has."""
+
+    view: View
+    execution: Execution
 
 
 class PlanBounds(NamedTuple):
@@ -161,7 +168,7 @@ class Remedy(ABC, Generic[S]):
         plan = self.plan(cluster, bounds, progress)
         return replace(plan, proposal=in_order(plan.proposal))
 
-    def common_options(self, cluster: Cluster, resting: Iterable[str] = ()) -> tuple[View, Execution]:
+    def common_options(self, cluster: Cluster, resting: Iterable[str] = ()) -> CommonOptions:
         """Return the options of every tool: the instances that stay, and how the plan is carried out.
 
         Instances stay that are excluded, pinned, or moved lately (``resting``).
@@ -170,4 +177,4 @@ class Remedy(ABC, Generic[S]):
         excluded = [name for name in self.settings.exclude_instances if name in tags]
         staying = sorted({name for name in tags if PINNED in tags[name]} | tags.keys() & {*resting})
         execution = Execution(on_change="stop", reason=f"policy {self.policy} of htoolsd")
-        return View(exclude_instances=(*excluded, *staying)), execution
+        return {"view": View(exclude_instances=(*excluded, *staying)), "execution": execution}

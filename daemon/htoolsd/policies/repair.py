@@ -43,5 +43,10 @@ class RepairInstances(Remedy[RepairSettings]):
         return plan.refused(None if copies else why)
 
     def _options(self, cluster: Cluster, group: str, now: float) -> RepairOptions:
-        common, settings = self.common_options(cluster), self.settings
-        return RepairOptions(*common, int(now), group, settings.migrate_drained, settings.shared)
+        return RepairOptions(
+            **self.common_options(cluster),
+            now=int(now),
+            group=group,
+            migrate_drained=self.settings.migrate_drained,
+            shared=self.settings.shared,
+        )

@@ -40,7 +40,7 @@ class Squeeze(Remedy[SqueezeSettings]):
         settings = self.settings
         named = {name for node in group.nodes for name in (node.name, *node.tags)}
         return SqueezeOptions(
-            *self.common_options(group, bounds.resting if bounds else ()),
+            **self.common_options(group, bounds.resting if bounds else ()),
             minimal_resources=settings.minimal_resources,
             target_resources=settings.target_resources,
             prefer=tuple(name for name in settings.prefer if name in named),

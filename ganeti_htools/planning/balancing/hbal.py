@@ -38,7 +38,7 @@ EVALUATIONS = 3300
 FEW = 3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HbalOptions(ToolOptions):
     """Options of a balancing plan.
 

@@ -30,7 +30,7 @@ PURPOSES: Mapping[Action, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RegroupOptions(ToolOptions):
     """Options of a plan between node groups. Groups are given by name or UUID.
 

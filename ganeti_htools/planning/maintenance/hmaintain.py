@@ -68,7 +68,7 @@ Action = Literal["start", "offline", "online", "end", "forget", "release"]
 _ON_NODES = ("offline", "online", "forget", "release")  # these move no instances
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MaintainOptions(ToolOptions):
     """Options of a plan that begins or ends maintenance of nodes.
 

@@ -25,7 +25,7 @@ from ganeti_htools.planning.maintenance.node_jobs import describe
 from ganeti_htools.planning.plan import Progress
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RollOptions:
     """Nodes to go through, and how their maintenance begins.
 

@@ -33,7 +33,7 @@ from ganeti_htools.planning.repair.needs import RepairNeed, repair_needs, reques
 _MOVES = (RepairType.FAILOVER, RepairType.MIGRATE)  # quick, and instances that are down wait for them
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RepairOptions(ToolOptions):
     """Options of a plan of repairs.
 

@@ -43,7 +43,7 @@ from ganeti_htools.planning.squeezing.power_reserve import kept_free
 _USUAL = 2.0  # standard instances for which nodes keep room, by default
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SqueezeOptions(ToolOptions):
     """Options of a plan to power nodes down or up.
 

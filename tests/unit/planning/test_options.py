@@ -16,9 +16,9 @@ from ganeti_htools.planning.tools import TOOLS
 from ganeti_htools.planning.view import View
 
 SOME = hbal.HbalOptions(
-    View(offline=("n1", "n2"), max_cpu=4.0, min_disk=0.1, ignore_dynu=True),
-    Execution("stop", wait_for_nodes=True, reason="why not", priority="low"),
-    BalancingOptions(disk_moves=False, disk_moves_factor=1.5, max_length=3),
+    view=View(offline=("n1", "n2"), max_cpu=4.0, min_disk=0.1, ignore_dynu=True),
+    execution=Execution(on_change="stop", wait_for_nodes=True, reason="why not", priority="low"),
+    balancing=BalancingOptions(disk_moves=False, disk_moves_factor=1.5, max_length=3),
     group="default",
 )
 SQUEEZE = hsqueeze.SqueezeOptions(target_resources=0.5, stay_up={"n1": "has resources claimed by web1"})

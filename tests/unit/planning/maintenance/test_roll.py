@@ -20,7 +20,9 @@ from tests.support.seeds import few
 
 EXT, DRBD, PLAIN = DiskTemplate.EXT, DiskTemplate.DRBD, DiskTemplate.PLAIN
 ANN = "20200101T000000Z:ann@boss"
-OPTIONS = RollOptions((), None, None, False, MaintainOptions(run=f"{ANN}:7"))
+OPTIONS = RollOptions(
+    nodes=(), group=None, node_tags=None, ignore_non_redundant=False, start=MaintainOptions(run=f"{ANN}:7")
+)
 NAMES = ("boss", "one", "two", "three", "four")
 
 

@@ -323,7 +323,13 @@ async def test_next_run_goes_on_after_any_kill(autojump_clock: MockClock, seed: 
         check_restored(caller)
 
 
-ROLL = RollOptions((), None, None, True, MaintainOptions(check_redundancy=False))
+ROLL = RollOptions(
+    nodes=(),
+    group=None,
+    node_tags=None,
+    ignore_non_redundant=True,
+    start=MaintainOptions(check_redundancy=False),
+)
 
 
 async def run_cut_off(caller: Caller, options: MaintainOptions, chance: Random, kills: int) -> bool:
