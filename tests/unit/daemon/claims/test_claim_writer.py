@@ -154,9 +154,9 @@ def path(tmp_path: Path) -> Path:
 
 async def test_decision_is_written_to_the_ledger(path: Path, mock_clock: MockClock) -> None:
     async with daemon(path) as here:
-        assert await here.decided(promise("new"), promise("two", "b")) == ""
+        assert await here.decided(promise("new"), promise("two"), last=False) == ""
         assert await here.memory() == {"c/new": 1000, "c/two": 1000}
-        assert await here.decided(promise("new", "b")) == ""
+        assert await here.decided(promise("new", "b"), last=False) == ""
         assert await here.memory() == {"c/new": 1000, "c/two": 1000}
         assert await here.decided(about=["new"]) == ""  # it was refused
         await here.writer.wait_for_round()
