@@ -14,7 +14,7 @@ from contextlib import suppress
 
 import trio
 
-MOST = 253  # descriptors of a message (SCM_MAX_FD of Linux)
+MAX_DESCRIPTORS = 253  # descriptors of a message (SCM_MAX_FD of Linux)
 _THREADS = 4  # of a user
 _NO_LINGER = struct.pack("ii", 0, 0)
 
@@ -35,7 +35,7 @@ def dispose(uid: int, descriptors: Iterable[int]) -> None:
 
 def is_blocked(uid: int) -> bool:
     """Whether so many descriptors of a user wait for others whose close blocks that it may pass no more."""
-    return len(_waiting[uid]) > MOST
+    return len(_waiting[uid]) > MAX_DESCRIPTORS
 
 
 def _close_all(uid: int) -> None:

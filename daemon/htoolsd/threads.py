@@ -14,9 +14,9 @@ import trio
 from ganeti_htools.client.protocol import Refusal, RefusalError
 
 ROW_BYTES = 500  # of an object in an answer, about
-LONGEST = 60.0  # seconds for a caller's computation, with the wait for its turn
+CALL_SECONDS = 60.0  # seconds for a caller's computation, with the wait for its turn
 _EFFECTS = 8  # threads; a disk that hangs keeps some
-_LONG = 50_000  # bytes; more are worked on in a thread, so that the event loop stays free
+_THREAD_BYTES = 50_000  # bytes; more are worked on in a thread, so that the event loop stays free
 
 Result = TypeVar("Result")
 # Long work calls this now and then; it is the place where the work pauses or ends.
@@ -28,7 +28,7 @@ async def run_by_size(size: int, work: Callable[[], Result], abandon: bool = Fal
 
     With ``abandon``, a cancelled caller does not wait for the thread.
     """
-    return await trio.to_thread.run_sync(work, abandon_on_cancel=abandon) if size > _LONG else work()
+    return await trio.to_thread.run_sync(work, abandon_on_cancel=abandon) if size > _THREAD_BYTES else work()
 
 
 def after_thread(thread: trio.CapacityLimiter, then: Callable[[], None]) -> None:

@@ -39,7 +39,7 @@ class Attention(NamedTuple):
         return {**self._asdict(), "severity": "critical" if self.kind in _CRITICAL else "warning"}
 
 
-class SpecialRows(NamedTuple):
+class RowsToWatch(NamedTuple):
     """The rows of a cluster that may need attention.
 
     ``nodes`` are offline, drained, in maintenance or tagged by hsqueeze, each with the name of its group and
@@ -56,7 +56,7 @@ class SpecialRows(NamedTuple):
     tag_faults: Sequence[str] = ()
 
 
-def special_rows(cluster: Cluster) -> SpecialRows:
+def rows_to_watch(cluster: Cluster) -> RowsToWatch:
     """Collect the rows that may need attention."""
     groups = {group.uuid: group.name for group in cluster.groups}
     nodes = {
@@ -74,29 +74,29 @@ def special_rows(cluster: Cluster) -> SpecialRows:
             if name in nodes:
                 nodes[name][2].append(row)
     places = {row.name: (row.pnode, row.snode) for row in cluster.instances}
-    return SpecialRows(
+    return RowsToWatch(
         list(nodes.values()), down, faults, cluster.iallocator or "hail", places, tuple(tag_faults(cluster))
     )
 
 
 def attention(
-    status: Mapping[str, Any], special: SpecialRows | None, plans: Iterable[Plan], now: float
+    status: Mapping[str, Any], watched: RowsToWatch | None, plans: Iterable[Plan], now: float
 ) -> list[Attention]:
     """Return what needs attention; ``status`` is the rest of the daemon's answer to the method ``status``.
 
-    ``special`` are the rows of the cluster, None while it is unknown.
+    ``watched`` are the rows of the cluster, None while it is unknown.
     """
     plans = list(plans)
     found = list(_of_ganeti(status))
-    if special is not None and status["cluster"]["master"]:
-        found += _of_instances(_settled(special, status["cluster"]), set(status["cluster"]["silent"]))
+    if watched is not None and status["cluster"]["master"]:
+        found += _of_instances(_settled(watched, status["cluster"]), set(status["cluster"]["silent"]))
         found += _of_groups(status["groups"] or ())
     found += _of_failed_plans(plans)
-    if special is not None and status["cluster"]["master"]:
-        found += _of_left_volumes(plans, special.places, now)
+    if watched is not None and status["cluster"]["master"]:
+        found += _of_left_volumes(plans, watched.places, now)
         busy = {group for plan in plans if plan.state.going for group in plan.facts["groups"]}
-        found += _of_nodes(special, set(status["cluster"]["silent"]), busy)
-        if faults := special.tag_faults:
+        found += _of_nodes(watched, set(status["cluster"]["silent"]), busy)
+        if faults := watched.tag_faults:
             more = f" ({len(faults) - 1} more)" if len(faults) > 1 else ""
             found.append(Attention("tag", f"{faults[0]}{more}", "hcheck -D"))
     found += _of_policies(status["policies"])
@@ -121,7 +121,7 @@ def _of_ganeti(status: Mapping[str, Any]) -> Iterator[Attention]:
         yield Attention("silent", text, "gnt-cluster verify", cluster["silent"])
 
 
-def _settled(special: SpecialRows, status: Mapping[str, Any]) -> SpecialRows:
+def _settled(watched: RowsToWatch, status: Mapping[str, Any]) -> RowsToWatch:
     """Leave out instances on which a job works, or worked since their node reported.
 
     Ganeti changes what it wants of an instance before it starts or stops the instance.
@@ -132,25 +132,25 @@ def _settled(special: SpecialRows, status: Mapping[str, Any]) -> SpecialRows:
         kept = (row for row in rows if row.pnode not in status["updating"])
         return [row for row in kept if not any(is_called(row.name, name) for name in busy)]
 
-    return special._replace(down=settled(special.down), faults=settled(special.faults))
+    return watched._replace(down=settled(watched.down), faults=settled(watched.faults))
 
 
-def _of_instances(special: SpecialRows, silent: set[str]) -> Iterator[Attention]:
+def _of_instances(watched: RowsToWatch, silent: set[str]) -> Iterator[Attention]:
     found: dict[str, tuple[list[str], list[str]]] = {}
-    for row in special.down:
-        why, command = _way_up(row, special, silent)
+    for row in watched.down:
+        why, command = _way_up(row, watched, silent)
         found.setdefault(why, ([], command))[0].append(row.name)
     for why, (names, command) in sorted(found.items(), key=lambda each: not each[0]):
         are = "is" if len(names) == 1 else "are"
         yield Attention("down", f"{first_names(names)} {are} down and should run{why}", join(command), names)
-    for fault in instance_faults(special.faults, special.iallocator):
+    for fault in instance_faults(watched.faults, watched.iallocator):
         yield Attention(*fault)
 
 
-def _way_up(row: Instance, special: SpecialRows, silent: set[str]) -> tuple[str, list[str]]:
+def _way_up(row: Instance, watched: RowsToWatch, silent: set[str]) -> tuple[str, list[str]]:
     """Describe what keeps an instance down, and return the first command on the way up."""
-    drained = {node.name for node, _, _ in special.nodes if node.drained}
-    lost = {node.name for node, _, _ in special.nodes if node.offline} - drained
+    drained = {node.name for node, _, _ in watched.nodes if node.drained}
+    lost = {node.name for node, _, _ in watched.nodes if node.offline} - drained
     nodes = [name for name in (row.pnode, row.snode) if name is not None]
     if dead := [name for name in nodes if name in silent]:
         command = ["gnt-node", "modify", "--offline=yes", "--auto-promote", dead[0]]
@@ -163,7 +163,7 @@ def _way_up(row: Instance, special: SpecialRows, silent: set[str]) -> tuple[str,
         return f"; {row.pnode} is offline and has to come back: no other node has the data", command
     if mirror is MirrorType.INTERNAL and row.snode in drained:
         return f"; its secondary {row.snode} is drained", ["gnt-node", "modify", "--drained=no", row.snode]
-    chosen = ["-I", special.iallocator] if mirror is MirrorType.EXTERNAL else []
+    chosen = ["-I", watched.iallocator] if mirror is MirrorType.EXTERNAL else []
     return " on nodes that are offline", ["gnt-instance", "failover", *chosen, row.name]
 
 
@@ -210,8 +210,8 @@ def _of_left_volumes(
             yield Attention("volume", text, command, [volume])
 
 
-def _of_nodes(special: SpecialRows, silent: set[str], busy: set[str]) -> Iterator[Attention]:
-    nodes = [(node, group, names) for node, group, names in special.nodes if group not in busy]
+def _of_nodes(watched: RowsToWatch, silent: set[str], busy: set[str]) -> Iterator[Attention]:
+    nodes = [(node, group, names) for node, group, names in watched.nodes if group not in busy]
     if left := [node.name for node, _, _ in nodes if SQUEEZING in node.tags]:
         text = f"{first_names(left)}: an hsqueeze works there, or was interrupted ({SQUEEZING})"
         yield Attention("squeezing", text, "hsqueeze -D", left)

@@ -22,8 +22,7 @@ from htoolsd.config.settings import Settings
 from htoolsd.plans.plan import Plan, PlanState, new_plan
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.coordinator import Policies
-from htoolsd.socket.methods import LONGEST as MOST_TEXT
-from htoolsd.socket.methods import method
+from htoolsd.socket.methods import OPTION_CHARACTERS, method
 from htoolsd.socket.peer import describe_caller
 from htoolsd.socket.roles import Role
 from htoolsd.socket.server import Server
@@ -269,8 +268,8 @@ class PlanMethods:
 
 def _options(tool: str, given: Mapping[str, Any]) -> Any:
     """Return the typed options of a tool. Raises RefusalError."""
-    if len(orjson.dumps(given)) > MOST_TEXT:
-        raise RefusalError(Refusal.ARGUMENTS, f"plan: options: longer than {MOST_TEXT} characters")
+    if len(orjson.dumps(given)) > OPTION_CHARACTERS:
+        raise RefusalError(Refusal.ARGUMENTS, f"plan: options: longer than {OPTION_CHARACTERS} characters")
     try:
         return from_json(TOOLS[tool].options, given)
     except DataError as error:

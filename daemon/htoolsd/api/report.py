@@ -18,10 +18,10 @@ from htoolsd.socket.roles import Role
 from htoolsd.sync.sync import Sync
 
 DAYS = 7  # of the history
-_MOST = 1000  # entries
-_KEPT = 30.0  # seconds that a page or a failure is kept, so that reloads cost nothing
-_CPU = 20.0  # seconds of CPU time for a page
-_LONGEST = 25.0  # seconds for a page; less than HTTP clients wait
+_ENTRIES = 1000  # entries
+_KEPT_SECONDS = 30.0  # seconds that a page or a failure is kept, so that reloads cost nothing
+_CPU_SECONDS = 20.0  # seconds of CPU time for a page
+_DRAW_SECONDS = 25.0  # seconds for a page; less than HTTP clients wait
 
 
 class ReportMethods:
@@ -31,7 +31,7 @@ class ReportMethods:
         self._status = status
         self._history = history
         self._sync = sync
-        self._drawn = -_KEPT
+        self._drawn = -_KEPT_SECONDS
         self._page, self._error = "", ""
         self._turn = trio.Lock()
 
@@ -49,7 +49,7 @@ class ReportMethods:
     async def html(self) -> str:
         """Return the page; callers at the same time get the same. Raises HtoolsError."""
         async with self._turn:
-            if trio.current_time() >= self._drawn + _KEPT:
+            if trio.current_time() >= self._drawn + _KEPT_SECONDS:
                 self._page, self._error = await self._draw()
                 self._drawn = trio.current_time()
         if self._error:
@@ -61,10 +61,12 @@ class ReportMethods:
         cluster = self._sync.model.available
         if cluster is None:
             return "", "the cluster is not known yet"
-        with trio.move_on_after(_LONGEST):
+        with trio.move_on_after(_DRAW_SECONDS):
             attention = (await self._status.report())["attention"]
-            query = HistoryQuery(since=time.time() - DAYS * 86400, most=_MOST)
+            query = HistoryQuery(since=time.time() - DAYS * 86400, most=_ENTRIES)
             facts = self._sync.cluster_name or "", attention, await self._history.find(query), DAYS
-            page, limit, error = await run_helper("htoolsd.helper.page", _CPU, _LONGEST, cluster, *facts)
+            page, limit, error = await run_helper(
+                "htoolsd.helper.page", _CPU_SECONDS, _DRAW_SECONDS, cluster, *facts
+            )
             return page.decode(), f"it takes longer than {limit}" if limit else error or ""
-        return "", f"it takes longer than {_LONGEST:g} s"
+        return "", f"it takes longer than {_DRAW_SECONDS:g} s"

@@ -8,7 +8,7 @@ from ganeti_htools.commandline.parameters import parse_options
 from ganeti_htools.files import read_descriptor
 from ganeti_htools.model.errors import UsageError
 from ganeti_htools.model.options import PlacementOptions
-from htoolsd.socket.methods import LONGEST, File
+from htoolsd.socket.methods import OPTION_CHARACTERS, File
 from htoolsd.socket.peer import PassedFile
 
 MAX_VALUES = 1_000_000  # in a request; 10,000 instances need a third
@@ -36,8 +36,9 @@ def understand(
     words: Sequence[str], text: str | None, file: File
 ) -> tuple[PlacementOptions, PassedFile | str]:
     """Return the options, and the file or text with the request. Raises RefusalError."""
-    if sum(map(len, words)) > LONGEST:
-        raise RefusalError(Refusal.ARGUMENTS, f"decide: arguments: longer than {LONGEST} characters")
+    if sum(map(len, words)) > OPTION_CHARACTERS:
+        limit = f"longer than {OPTION_CHARACTERS} characters"
+        raise RefusalError(Refusal.ARGUMENTS, f"decide: arguments: {limit}")
     try:
         options = parse_options(words)
     except UsageError as err:

@@ -15,7 +15,7 @@ from ganeti_htools.planning.groups.health import group_health
 from ganeti_htools.planning.maintenance.status import nodes_in_maintenance, rolls
 from ganeti_htools.version import VERSION, build
 from htoolsd import tasks
-from htoolsd.api.attention import SpecialRows, attention, special_rows
+from htoolsd.api.attention import RowsToWatch, attention, rows_to_watch
 from htoolsd.api.parts import Deciding, Following, Outside, Planning
 from htoolsd.config.settings import Settings
 from htoolsd.damaged_files import files_set_aside
@@ -35,15 +35,15 @@ def resident_mib() -> float:
 
 
 class ClusterHealth(NamedTuple):
-    """The health of a cluster: each group, nodes in maintenance and rolls as JSON, and ``special`` rows.
+    """The health of a cluster: each group, nodes in maintenance and rolls as JSON, and the ``watched`` rows.
 
-    The latter may need attention. Groups and special rows are None while they are unknown.
+    The latter may need attention. Groups and watched rows are None while they are unknown.
     """
 
     groups: list[dict[str, Any]] | None = None
     maintenance: Sequence[Mapping[str, Any]] = ()
     rolls: Sequence[Mapping[str, Any]] = ()
-    special: SpecialRows | None = None
+    watched: RowsToWatch | None = None
 
 
 class HealthCache:
@@ -65,7 +65,7 @@ class HealthCache:
                     group_health(cluster),
                     nodes_in_maintenance(cluster),
                     rolls(cluster),
-                    special_rows(cluster),
+                    rows_to_watch(cluster),
                 )
                 if cluster is self._cluster:  # otherwise a newer one has begun, and may have ended
                     self._health = found
@@ -142,7 +142,7 @@ class StatusMethods:
             "set_aside": await self._files_set_aside(),
             "memory_mib": resident_mib(),
         }
-        found = attention(status, health.special, plans.all, time.time())
+        found = attention(status, health.watched, plans.all, time.time())
         return {"attention": [each.to_json() for each in found], **status}
 
     async def _files_set_aside(self) -> list[str]:

@@ -20,7 +20,7 @@ Document = dict[str, Any]
 Caller = Mapping[str, int]  # uid and pid
 
 _NAMED = {"instances": "consumer", "nodes": "provider"}  # arguments of calls by the kind of their names
-_LONGEST = 1000  # bytes of an argument
+_ARGUMENT_BYTES = 1000  # bytes of an argument
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ class Called(HistoryEntry):
 
     def details(self) -> Document:
         values = self.arguments.items()
-        short = {key: value for key, value in values if len(orjson.dumps(value)) <= _LONGEST}
+        short = {key: value for key, value in values if len(orjson.dumps(value)) <= _ARGUMENT_BYTES}
         names = {kind: _last_part(short.get(key)) for kind, key in _NAMED.items()}
         return {"method": self.method, "arguments": short, "by": self.by, **names}
 

@@ -13,8 +13,8 @@ from htoolsd.sync.sync import Sync
 
 _log = structlog.get_logger()
 
-LIMIT = 60.0  # seconds of CPU time for a count; groups that it has not reached keep their last figures
-_LONGEST = 300.0  # seconds for a count, after which the process is killed
+CPU_SECONDS = 60.0  # seconds of CPU time for a count; groups that it has not reached keep their last figures
+_COUNT_SECONDS = 300.0  # seconds for a count, after which the process is killed
 _PAUSE = 10  # times the duration of a count until the next one, so about a tenth of a core at most
 _PATIENCE = 1.0  # seconds that the first caller waits for the first figures
 
@@ -66,12 +66,14 @@ class CapacityCount:
             await self._count(cluster)
             self._counted, self._time = cluster, began
             self._ended.set()
-            await trio.sleep(_PAUSE * min(trio.current_time() - began, LIMIT))
+            await trio.sleep(_PAUSE * min(trio.current_time() - began, CPU_SECONDS))
 
     async def _count(self, cluster: Cluster) -> None:
         self._complete = False
         try:
-            output, limit, error = await run_helper("htoolsd.metrics.count", LIMIT, _LONGEST, cluster)
+            output, limit, error = await run_helper(
+                "htoolsd.metrics.count", CPU_SECONDS, _COUNT_SECONDS, cluster
+            )
             self._complete = limit is None and error is None
             self._take(output)
             if limit is not None:

@@ -14,8 +14,8 @@ from ganeti_htools.nursery import open_nursery
 from htoolsd.config.notify import NotifySettings
 from htoolsd.threads import effect
 
-_KEPT = 4096  # bytes of what a program prints on standard error
-_MOST = 1 << 20  # bytes that it may print, since reading them takes time of the event loop
+_STDERR_BYTES = 4096  # bytes of what a program prints on standard error
+_PRINTED_BYTES = 1 << 20  # bytes that it may print, since reading them takes time of the event loop
 _GRACE = 0.5  # seconds for the rest of it, when children of the program still have it open
 _DYING = 5.0  # seconds for a killed program to end
 
@@ -67,7 +67,10 @@ async def _run(program: str, message: bytes, patience: float) -> Delivery:
         await _end(process)
     line = on_one_line(printed.decode(errors="replace").strip().partition("\n")[0])
     if not ended:
-        late, much = f"no end within {patience:g} s", f"more than {_MOST >> 20} MiB on standard error"
+        late, much = (
+            f"no end within {patience:g} s",
+            f"more than {_PRINTED_BYTES >> 20} MiB on standard error",
+        )
         why = f"{program}: {late if deadline.cancelled_caught else much}; it was killed"
         return Delivery(None, line, why)
     if process.returncode:
@@ -86,9 +89,9 @@ async def _collect(stream: trio.abc.ReceiveStream, printed: bytearray, scope: tr
     """Read what a program prints, and keep the beginning. Cancel the scope if it is too much."""
     size = 0
     async for part in stream:
-        printed += part[: _KEPT - len(printed)]
+        printed += part[: _STDERR_BYTES - len(printed)]
         size += len(part)
-        if size > _MOST:
+        if size > _PRINTED_BYTES:
             scope.cancel()
 
 

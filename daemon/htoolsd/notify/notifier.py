@@ -35,11 +35,11 @@ from htoolsd.threads import effect
 _log = structlog.get_logger()
 
 VERSION = 1  # of messages
-MOST = 100  # events of a call
+CALL_EVENTS = 100  # events of a call
 _LOOK_SECONDS = 5.0
 _LAST_SECONDS = 2.0  # for the last write
 _LONGEST_PAUSE = 3600.0  # seconds between two calls that fail
-_LARGEST = 16 << 20  # bytes of the file
+_FILE_BYTES = 16 << 20  # bytes of the file
 
 
 class StatusReporter(Protocol):
@@ -141,8 +141,8 @@ class Notifier:
             self._noticed = trio.current_time()
         if trio.current_time() < self._due():
             return
-        waiting = list(self._outbox.waiting)[:MOST]
-        announced = due[: MOST - len(waiting)]
+        waiting = list(self._outbox.waiting)[:CALL_EVENTS]
+        announced = due[: CALL_EVENTS - len(waiting)]
         events = [*waiting, *(change.event for change in announced if change.event is not None)]
         delivery = await self._call(sorted(events, key=lambda event: event.time))
         now = trio.current_time()
@@ -239,5 +239,5 @@ class _Stored(NamedTuple):
 
 def _read(path: str) -> _Stored:
     """Raises OSError, DataError."""
-    stored: _Stored = from_bytes(_Stored, read_regular_file(path, _LARGEST))
+    stored: _Stored = from_bytes(_Stored, read_regular_file(path, _FILE_BYTES))
     return stored

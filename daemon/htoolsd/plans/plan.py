@@ -35,7 +35,7 @@ from ganeti_htools.records import JSON, to_text
 from htoolsd.damaged_files import set_aside
 from htoolsd.history.entries import Document, HistoryEntry, plan_details
 
-_LARGEST = 64 << 20  # bytes of a record
+_RECORD_BYTES = 64 << 20  # bytes of a record
 EXPIRY = 86400.0  # seconds after which a plan that nobody has executed is removed
 
 
@@ -299,7 +299,7 @@ def read_plans(directory: str) -> Iterator[tuple[str, Plan | HtoolsError | OSErr
         path = os.path.join(directory, name)
         try:
             if name.endswith(".json"):
-                plan = plan_from_json(read_regular_file(path, _LARGEST))
+                plan = plan_from_json(read_regular_file(path, _RECORD_BYTES))
                 if name != f"{plan.id}.json":
                     raise DataError(f"not the record of a plan: id: {plan.id} does not match the file's name")
                 yield path, plan

@@ -40,7 +40,7 @@ from htoolsd.store.worker import LedgerWorker
 from htoolsd.sync.storage_polls import StoragePolls
 from htoolsd.sync.sync import Sync
 from htoolsd.sync.this_node import ThisNode
-from htoolsd.threads import LONGEST, Computations
+from htoolsd.threads import CALL_SECONDS, Computations
 
 
 class Parts:
@@ -52,7 +52,7 @@ class Parts:
         self.following = self._follow(ssconf, claims)
         self.methods = Methods()
         self.deciding = self._decide(claims)
-        self.computations = Computations(self.deciding.decisions, LONGEST)
+        self.computations = Computations(self.deciding.decisions, CALL_SECONDS)
         self.planning = self._plan()
         outside = Outside(Outbox(settings), reload)
         self._report(outside)

@@ -163,7 +163,7 @@ async def _run(
                         nursery.start_soon(keep_running, name, task)
                     nursery.start_soon(_close_later, signs)
                     clients.start_soon(accept)
-                refuse()  # plans are the only long work, so a restart takes moments from here
+                refuse()  # decisions under way are answered; computations and calls that wait end at once
         nursery.cancel_scope.cancel()
     _log.info("stopped", unfinished=finishing.cancelled_caught)
 

@@ -14,7 +14,7 @@ from htoolsd.socket.incoming import Incoming
 from htoolsd.socket.peer import Peer
 
 _MAX_UNANSWERED = 4  # messages of the greatest length, from all clients of a user together
-_ALWAYS = 1 << 16  # bytes that a client may send even if others of its user have sent too much
+_FREE_BYTES = 1 << 16  # bytes that a client may send even if others of its user have sent too much
 
 
 @dataclass(slots=True, eq=False)
@@ -66,7 +66,7 @@ class Clients:
 
     def check_unanswered(self, client: ConnectedClient) -> None:
         """Raises RefusalError for a client whose user has sent too much that is not answered yet."""
-        if client.incoming.held > _ALWAYS:
+        if client.incoming.held > _FREE_BYTES:
             held = sum(other.incoming.held for other in self._of_user(client.uid))
             most = _MAX_UNANSWERED * (self._settings.now.message_mib << 20)
             if held > most:

@@ -15,7 +15,7 @@ from ganeti_htools.client.protocol import SIGN_OF_LIFE
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.sockets import NamedSocket, bind, identity, listener
 
-_WAITING = 128  # clients that wait to be accepted
+_BACKLOG = 128  # clients that wait to be accepted
 _PATIENCE = 5.0  # seconds to wait for another daemon that takes the same name; taking it lasts milliseconds
 
 
@@ -61,7 +61,7 @@ def listen(path: str, group: str) -> ListeningSocket:
             undo.enter_context(bound.socket)
             undo.callback(os.unlink, path)
             _admit(path, group)
-            bound.socket.listen(_WAITING)  # only now can anybody connect
+            bound.socket.listen(_BACKLOG)  # only now can anybody connect
             undo.pop_all()
             return ListeningSocket(bound.socket, path, bound.identity)
     except OSError as err:
@@ -82,7 +82,7 @@ def adopt(descriptor: int, path: str, group: str) -> ListeningSocket:
         if (sock.family, sock.type) != (socket.AF_UNIX, socket.SOCK_STREAM) or sock.getsockname() != path:
             raise StartError(f"descriptor {descriptor}: is not the Unix socket {path}")
         try:
-            sock.listen(_WAITING)  # from now on clients see that this process listens
+            sock.listen(_BACKLOG)  # from now on clients see that this process listens
             if not _leads_here(path):
                 raise StartError(f"descriptor {descriptor}: {path} is not the name of this socket any more")
             if os.lstat(path).st_uid == os.geteuid():  # otherwise its owner decides

@@ -25,7 +25,7 @@ _CallHandler = Callable[[Any, Args, File], Awaitable[object]]  # a handler that 
 
 Name = Annotated[str, Valid("a name", lambda name: 0 < len(name) <= 512 and name.isprintable())]
 
-LONGEST = 1 << 16  # characters of the options of a decision or a plan
+OPTION_CHARACTERS = 1 << 16  # characters of the options of a decision or a plan
 _SHOWN = 80  # characters of an unknown name in an error
 
 

@@ -14,7 +14,7 @@ from typing import Protocol
 import trio
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
-from htoolsd.disposal import MOST, dispose, is_blocked
+from htoolsd.disposal import MAX_DESCRIPTORS, dispose, is_blocked
 
 _CHUNK = 1 << 18
 _CREDENTIALS = struct.Struct("iII")
@@ -127,7 +127,7 @@ class SocketPeer:
             raise RefusalError(Refusal.BUSY, f"files that user {uid} has passed cannot be closed")
         # There is room for all files: the kernel would close the others here and now.
         data, ancillary, _, _ = await self._socket.recvmsg(
-            most, socket.CMSG_SPACE(MOST * 4), socket.MSG_CMSG_CLOEXEC
+            most, socket.CMSG_SPACE(MAX_DESCRIPTORS * 4), socket.MSG_CMSG_CLOEXEC
         )
         files = []
         for level, kind, payload in ancillary:

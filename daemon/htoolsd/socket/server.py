@@ -23,7 +23,7 @@ from htoolsd.socket.roles import Role
 
 _log = structlog.get_logger()
 
-_LONG = 1 << 13  # bytes; longer messages are parsed in a thread. A hundred of this length take 20 ms
+_THREAD_BYTES = 1 << 13  # bytes; longer messages are parsed in a thread. A hundred of this length take 20 ms
 _SHOWN = 80  # characters of a method's name in the log
 
 
@@ -80,7 +80,7 @@ class Server:
         bind_contextvars(client=peer.credentials.pid, uid=peer.credentials.uid)  # in this task only
         caller.set(peer.credentials)
         known = self._is_known(peer)
-        longest = self._settings.now.message_mib << 20 if known else _LONG
+        longest = self._settings.now.message_mib << 20 if known else _THREAD_BYTES
         client = ConnectedClient(peer, Incoming(Decoder(longest)))
         try:
             self._clients.enter(client)
@@ -142,7 +142,7 @@ class Server:
 
     async def _parse(self, message: bytes) -> Call:
         """Raises RefusalError."""
-        if len(message) <= _LONG:
+        if len(message) <= _THREAD_BYTES:
             return decode_call(message)
         return await trio.to_thread.run_sync(decode_call, message, limiter=self._parsing)
 

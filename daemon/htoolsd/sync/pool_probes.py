@@ -23,7 +23,7 @@ _log = structlog.get_logger()
 
 RETRY = 60.0  # seconds until the next attempt after a failure
 _PATIENCE = 30.0  # seconds of a command
-_LONGEST = 4096  # bytes of each of its outputs
+_OUTPUT_BYTES = 4096  # bytes of each of its outputs
 
 
 class PoolProbes:
@@ -96,8 +96,8 @@ async def probe(command: Sequence[str], patience: float = _PATIENCE) -> UnitSpac
             await _kill(process)
         raise DataError(f"{command[0]}: no end within {patience:g} s")
     assert process is not None
-    if max(len(printed), len(complaint)) > _LONGEST:
-        raise DataError(f"{command[0]}: expected free and total space, got more than {_LONGEST} bytes")
+    if max(len(printed), len(complaint)) > _OUTPUT_BYTES:
+        raise DataError(f"{command[0]}: expected free and total space, got more than {_OUTPUT_BYTES} bytes")
     if process.returncode:
         why = complaint.decode(errors="replace").strip().partition("\n")[0]
         raise DataError(on_one_line(f"{command[0]}: exit status {process.returncode}{': ' * bool(why)}{why}"))
@@ -114,7 +114,7 @@ async def _collect(stream: trio.abc.ReceiveStream, output: bytearray, enough: tr
     """Collect what a command prints; end it when that is too long."""
     async for part in stream:
         output += part
-        if len(output) > _LONGEST:
+        if len(output) > _OUTPUT_BYTES:
             enough.cancel()
 
 

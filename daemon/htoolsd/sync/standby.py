@@ -24,7 +24,7 @@ _log = structlog.get_logger()
 
 _RETRY = 10.0  # seconds after a failed write
 _LAST_SECONDS = 2.0  # for the last write
-_LARGEST = 64 << 20  # bytes
+_FILE_BYTES = 64 << 20  # bytes
 
 # Nodes as they last reported, without their instances, by name.
 StandbyNodes = Mapping[str, Node]
@@ -77,7 +77,7 @@ class StandbyFile:
             return {}
         content = b""
         try:
-            content = await effect(read_regular_file, self._path, _LARGEST)
+            content = await effect(read_regular_file, self._path, _FILE_BYTES)
             nodes = standby.parse(content.decode(), self._path)
         except FileNotFoundError:
             return {}

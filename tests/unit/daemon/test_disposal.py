@@ -5,7 +5,7 @@ import socket
 import threading
 from contextlib import ExitStack
 
-from htoolsd.disposal import MOST, dispose, is_blocked
+from htoolsd.disposal import MAX_DESCRIPTORS, dispose, is_blocked
 from tests.support.lingering import lingering, within
 from tests.support.memory_peer import is_open, wait_closed
 from tests.support.programs import PATIENCE
@@ -22,7 +22,7 @@ def test_user_whose_closes_block_is_blocked_until_they_end() -> None:
             blocking.append(within(end).detach())
             end.close()
         before = threading.active_count()
-        waiting = [os.open("/dev/null", os.O_RDONLY) for _ in range(MOST + 1)]
+        waiting = [os.open("/dev/null", os.O_RDONLY) for _ in range(MAX_DESCRIPTORS + 1)]
         theirs = os.open("/dev/null", os.O_RDONLY)
         dispose(ME, blocking)
         for each in blocking:  # their closes begin

@@ -13,7 +13,7 @@ from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.tags import SQUEEZING, STANDBY_AUTO
 from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.planning.groups.health import group_health
-from htoolsd.api.attention import attention, special_rows
+from htoolsd.api.attention import attention, rows_to_watch
 from htoolsd.plans.plan import Plan, PlanState
 from tests.support.worlds import instance, node
 
@@ -75,7 +75,7 @@ def lines(*plans: Plan, of: Cluster | None = None, **changes: Any) -> list[str]:
     """Return the kind, the text and the command of each line."""
     status = {key: value | changes[key] if key in changes else value for key, value in STATUS.items()}
     status["groups"] = group_health(of) if of is not None else []
-    special = special_rows(of) if of is not None else None
+    special = rows_to_watch(of) if of is not None else None
     return [f"{each.text}; next: {each.command}" for each in attention(status, special, plans, NOW)]
 
 
@@ -245,7 +245,7 @@ def test_next_command_of_an_instance_that_is_down_can_work(
     found = cluster(*nodes, status=Status.NODE_DOWN)
     doubled = template is DiskTemplate.DRBD
     web = replace(found.instances[0], template=template, snode="node2" if doubled else None)
-    special = special_rows(replace(found, instances=(web,)))
+    special = rows_to_watch(replace(found, instances=(web,)))
     status = {**STATUS, "cluster": {**STATUS["cluster"], "silent": list(silent)}}
     (line,) = (each for each in attention(status, special, (), NOW) if each.kind == "down")
     assert (line.text, line.command) == (f"web is down and should run{why}", command)

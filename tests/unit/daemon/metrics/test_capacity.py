@@ -123,7 +123,7 @@ async def test_failure_is_reported(
         assert not count.status()["complete"]
 
 
-@pytest.mark.parametrize("limit", ["LIMIT", "_LONGEST"])
+@pytest.mark.parametrize("limit", ["CPU_SECONDS", "_COUNT_SECONDS"])
 async def test_count_that_was_given_up_is_reported(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
     monkeypatch.setattr(capacity, limit, 0.001)
     async with counting([sample("idle.data")]) as count:
