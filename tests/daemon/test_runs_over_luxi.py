@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -36,7 +35,7 @@ def uneven() -> Cluster:
 
 @contextmanager
 def program(name: str, ganeti: Simulator, *options: object) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", f"ganeti_htools.cli.{name}", f"-L{ganeti.socket}", "-X"]
+    command = [str(PROGRAMS / name), f"-L{ganeti.socket}", "-X"]
     process = subprocess.Popen(
         [*command, *map(str, options)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
