@@ -16,9 +16,6 @@ from ganeti_htools.model.columns import NOWHERE, Columns, Floats, Ints
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
 
-# At most so many outcomes are remembered.
-MOST = 4096
-
 
 class InstanceNodes(NamedTuple):
     """Rows of the nodes of an instance."""
@@ -47,8 +44,6 @@ class BulkSearch:
       of each component.
     * ``looked`` marks the nodes that count for a row, None if all do; ``sizes`` are their numbers.
     * ``steady`` are the sums of all components at the start.
-    * ``known`` are outcomes of nodes by their figures (``keys``), ``steps`` figures after a placement: on a
-      cluster of equal nodes both come again and again.
     """
 
     def __init__(self, state: State, asked: RequestedInstance, nodes: Ints) -> None:
@@ -70,9 +65,6 @@ class BulkSearch:
         self.table = np.zeros((sum(sizes), len(nodes)))
         self.primary = AsPrimary(*parts(self.table, sizes))
         self.policy = instance_policy.codes(state, asked, nodes)
-        self.known: dict[tuple[Any, ...], tuple[Floats, Floats]] = {}
-        self.keys: list[tuple[Any, ...]] = [()] * len(nodes)
-        self.steps: dict[tuple[Any, ...], list[Columns]] = {}
         self.look(np.arange(len(nodes)))
 
     @property
@@ -82,29 +74,13 @@ class BulkSearch:
         return codes
 
     def look(self, candidates: Ints) -> None:
-        """Update the outcomes of some candidates; those of equal nodes are computed once."""
-        columns, rows, codes = self.state.columns, self.nodes[candidates].tolist(), self.policy[candidates]
-        keys = [
-            (code, *[figure.item(row) for figure in columns])
-            for code, row in zip(codes.tolist(), rows, strict=True)
-        ]
-        if len(self.known) > MOST:
-            self.known.clear()
-        new = {key: row for key, row in zip(keys, rows, strict=True) if key not in self.known}
-        if new:
-            self._find_out(list(new), columns.take(list(new.values())))
-        for at, key in zip(candidates.tolist(), keys, strict=True):
-            self.keys[at] = key
-            self.now[:, self.position[at]], self.table[:, at] = self.known[key]
-
-    def _find_out(self, keys: Sequence[tuple[Any, ...]], old: Columns) -> None:
-        """Compute the outcomes of nodes; their keys begin with the code of the policy."""
+        """Update the outcomes of some candidates."""
+        old, policy = self.state.columns.take(self.nodes[candidates]), self.policy[candidates]
         new, codes = node_rules.add_primary(old, self.asked, 0, 0)
-        policy = np.array([key[0] for key in keys])
         codes = np.where(policy != FITS, policy, codes)
         x, y = (self.values(self.which, columns) for columns in (old, new))
-        table = np.concatenate((codes[np.newaxis], y, y - x, y * y - x * x))
-        self.known.update(zip(keys, zip(x.T, table.T, strict=True), strict=True))
+        self.now[:, self.position[candidates]] = x
+        self.table[:, candidates] = np.concatenate((codes[np.newaxis], y, y - x, y * y - x * x))
 
     def values(self, which: Sequence[int], columns: Columns) -> Floats:
         """The contributions of nodes to some components, a row for each."""
@@ -115,35 +91,17 @@ class BulkSearch:
 
     def settle(self, nodes: InstanceNodes) -> None:
         """Carry out a placement but for the list of instances."""
-        (p, s), state, asked, amounts = nodes, self.state, self.asked, []
-        at = np.searchsorted(self.nodes, nodes[: 1 + asked.mirrored])
+        (p, s), state, asked = nodes, self.state, self.asked
+        location = int(affinity.shared_locations(state, p, s)) if asked.mirrored else 0
+        after = [node_rules.add_primary(state.columns.take([p]), asked, 0, location)[0]]
         if asked.mirrored:
-            kept = (state.peers[p, s], *placements.class_peers(state, p, s))
-            amounts = [int(each) for each in (*kept, affinity.shared_locations(state, p, s))]
-        step = (*(self.keys[each] for each in at.tolist()), *amounts)
-        if step not in self.steps:
-            if len(self.steps) > MOST:
-                self.steps.clear()
-            self.steps[step] = self._arrivals(nodes, amounts)
-        for row, new in zip(nodes, self.steps[step], strict=False):
+            old, kept = state.columns.take([s]), placements.class_peers(state, p, s)
+            after.append(node_rules.add_secondary(old, asked, state.peers[p, s], peers=kept)[0])
+            settling.reserve(state, asked, p, s)
+        for row, new in zip(nodes, after, strict=False):
             state.columns = state.columns.apart(new.aliases)
             state.columns.put(row, new)
-        if asked.mirrored:
-            settling.reserve(state, asked, p, s)
-        self.look(at)
-
-    def _arrivals(self, nodes: InstanceNodes, amounts: Sequence[int]) -> list[Columns]:
-        """The figures of the nodes of a placement afterwards.
-
-        ``amounts`` are memory and custom classes that the secondary keeps free for the primary already, and
-        the number of locations that both share; empty without a secondary.
-        """
-        p, s = (self.state.columns.take([row]) for row in nodes)
-        new = [node_rules.add_primary(p, self.asked, 0, amounts[-1] if amounts else 0)[0]]
-        if amounts:
-            memory, *classes, _ = amounts
-            new.append(node_rules.add_secondary(s, self.asked, memory, peers=classes)[0])
-        return new
+        self.look(np.searchsorted(self.nodes, nodes[: len(after)]))
 
     def tally(self, codes: Floats) -> dict[Fail, int]:
         """Count each reason."""

@@ -1,11 +1,9 @@
-"""What is remembered of nodes between two of many placements."""
+"""Figures of nodes between two of many placements."""
 
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
-from ganeti_htools.engine.capacity import bulk_search
 from ganeti_htools.engine.capacity.bulk_search import BulkSearch, InstanceNodes, parts
 from ganeti_htools.engine.rules.components import INDEX
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
@@ -27,26 +25,11 @@ def search(
         return BulkSearch(state, state.requested_instance(NEW), np.array(candidates or range(len(nodes))))
 
 
-def test_outcomes_of_equal_nodes_are_computed_once() -> None:
-    found = search(node("a"), node("b"), node("c", t_cpu=32.0), node("d", mem=9_000))
-    assert len(found.known) == 3
-    assert np.array_equal(found.table[:, 0], found.table[:, 1])
-
-
-def test_nodes_of_which_policies_say_different_things_are_not_equal() -> None:
+def test_policies_of_groups_refuse_their_nodes() -> None:
     strict = replace(DEFAULT_IPOLICY, disk_templates=(DiskTemplate.DRBD,))
     groups = Group("group1", "uuid-1"), Group("group2", "uuid-2", ipolicy=strict)
     found = search(node("a"), node("b", group="uuid-2"), groups=groups)
     assert found.codes.tolist() == [FITS, CODE[Fail.DISK]]
-
-
-def test_remembered_outcomes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk_search, "MOST", 2)
-    found = search(node("a"), node("b"))
-    for number in range(8):
-        found.settle(InstanceNodes(number % 2))
-        assert max(len(found.known), len(found.steps)) <= 4
-    assert found.state.columns.i_mem.tolist() == [4_000, 4_000]
 
 
 def test_what_a_node_contributes_now_and_then() -> None:
