@@ -18,7 +18,7 @@ from ganeti_htools.model.errors import during
 from ganeti_htools.planning import view
 from ganeti_htools.planning.squeezing import hsqueeze as planning
 from ganeti_htools.planning.squeezing.hsqueeze import SqueezeOptions
-from ganeti_htools.planning.squeezing.leftovers import interrupted_run
+from ganeti_htools.planning.squeezing.leftovers import find_leftovers
 from ganeti_htools.sources.source import Source
 from ganeti_htools.sources.source import read as load
 
@@ -57,7 +57,7 @@ def run(line: CommandLine) -> None:
     say(tables.node_status("Initial cluster", read, line.print_nodes))
     if options.target_warning:
         warn(f"Warning: {options.target_warning}")
-    unfinished = str(interrupted_run(cluster))
+    unfinished = str(find_leftovers(cluster))
     if unfinished:
         first = "" if line.exec else "; the first jobs of this plan finish it"
         warn(f"Warning: not finished by an earlier run: {unfinished}{first}")

@@ -1,5 +1,6 @@
 """Names, numbers and sizes in sentences."""
 
+import time
 from collections.abc import Sequence
 
 
@@ -19,3 +20,8 @@ def size(mib: float) -> str:
     if abs(mib) >= 1024 * 1024:
         return f"{mib / 1024 / 1024:.1f} TiB"
     return f"{mib / 1024:.1f} GiB" if abs(mib) >= 1024 else f"{mib:.0f} MiB"
+
+
+def moment(seconds: float) -> str:
+    """Format a time (seconds of the epoch) as local date and time."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))

@@ -1,11 +1,10 @@
 """Sections of a page about the daemon: what needs attention, and the history of the last days."""
 
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ganeti_htools.model.wording import counted, shorten_names
+from ganeti_htools.model.wording import counted, moment, shorten_names
 from ganeti_htools.pages import pictures
 from ganeti_htools.pages.markup import Markup, element, section, table
 
@@ -32,7 +31,7 @@ def history(entries: Sequence[Entry], days: int) -> Markup:
         return section(title, element("p", "Nothing has been recorded."))
     counts: dict[str, Counter[str]] = {}
     for entry in entries:
-        counts.setdefault(_when(entry)[:10], Counter())[entry["kind"]] += 1
+        counts.setdefault(moment(entry["time"])[:10], Counter())[entry["kind"]] += 1
     most = max(found.total() for found in counts.values())
     bars = [
         pictures.row(day, pictures.bar(found.total() / most), counted(found.total(), "record"))
@@ -40,7 +39,7 @@ def history(entries: Sequence[Entry], days: int) -> Markup:
     ]
     totals = [(day, *(str(found[kind]) for kind in _KINDS)) for day, found in counts.items()]
     newest = [
-        (_when(entry), _KINDS[entry["kind"]].split()[0].removesuffix("s"), describe(entry))
+        (moment(entry["time"]), _KINDS[entry["kind"]].split()[0].removesuffix("s"), describe(entry))
         for entry in reversed(entries[-_SHOWN:])
     ]
     return section(
@@ -49,10 +48,6 @@ def history(entries: Sequence[Entry], days: int) -> Markup:
         table("Entries of each day", ("Day", *_KINDS.values()), totals, (False, *[True] * len(_KINDS))),
         table("The newest entries", ("Time", "Kind", "Entry"), newest, (False, False, False)),
     )
-
-
-def _when(entry: Entry) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry["time"]))
 
 
 def describe(entry: Entry) -> str:

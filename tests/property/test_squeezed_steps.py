@@ -17,7 +17,7 @@ from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.planning import view
 from ganeti_htools.planning.squeezing import hsqueeze
 from ganeti_htools.planning.squeezing.hsqueeze import SqueezeOptions
-from ganeti_htools.planning.squeezing.leftovers import interrupted_run
+from ganeti_htools.planning.squeezing.leftovers import find_leftovers
 from ganeti_htools.simulator.world import World, initial_world
 from tests.support.clusters import Shape
 from tests.support.phases import in_phases
@@ -102,7 +102,7 @@ async def test_next_run_completes_interrupted_one(
             await caller.settle()
             await watched(caller, options)
             freed.add(len(caller.world.offline))
-            assert not str(interrupted_run(caller.world.file_cluster()))
+            assert not str(find_leftovers(caller.world.file_cluster()))
             work = caller.done()
             assert not [each for place, each in enumerate(work) if each in work[:place]]
             assert not (await caller.squeeze(options)).tasks
@@ -184,7 +184,7 @@ async def test_next_run_completes_interruption_in_any_phase(
             await watched(caller, IN_PHASES)
             assert caller.world.offline == set(first.found["nodes"])
             assert not caller.world.drained
-            assert not str(interrupted_run(caller.world.file_cluster()))
+            assert not str(find_leftovers(caller.world.file_cluster()))
             moves = [work for work in caller.done() if "instance_name" in work[0]]
             assert not [each for place, each in enumerate(moves) if each in moves[:place]]
             assert not (await caller.squeeze(IN_PHASES)).tasks

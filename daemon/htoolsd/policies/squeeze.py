@@ -14,7 +14,7 @@ from ganeti_htools.model.tags import STANDBY
 from ganeti_htools.planning.plan import Progress
 from ganeti_htools.planning.squeezing import hsqueeze
 from ganeti_htools.planning.squeezing.hsqueeze import HSQUEEZE, SqueezeOptions
-from ganeti_htools.planning.squeezing.leftovers import interrupted_run
+from ganeti_htools.planning.squeezing.leftovers import find_leftovers
 from htoolsd.config.policies import SqueezeSettings
 from htoolsd.policies.remedy import GroupFacts, Need, PlanBounds, Remedy, RemedyPlan
 from htoolsd.policies.safety import UNSAFE, affordable, copies_of
@@ -122,7 +122,7 @@ class PowerDown(Squeeze):
         state, options = self.group_state(facts)
         if hsqueeze.lacks_resources(state, options):
             return Need(False, True, _LACKING)
-        kept = hsqueeze.unsparable(state, options)
+        kept = hsqueeze.quick_refusals(state, options)
         if kept is not None:
             return Need(False, True, f"no node can be spared: {'; '.join(kept)}")
         return Need(True, False, "perhaps some nodes can be spared")
@@ -134,7 +134,7 @@ class PowerDown(Squeeze):
         """
         least, group = self.settings.min_nodes, group_alone(cluster, bounds.group)
         options = self.options(group, bounds)
-        refused, most, offline = None, self.settings.max_nodes, len(interrupted_run(group).offline)
+        refused, most, offline = None, self.settings.max_nodes, len(find_leftovers(group).offline)
         while refused is None or most - offline >= least:
             proposal = HSQUEEZE.propose(group, replace(options, max_nodes=most), progress)
             power = proposal.found
@@ -175,7 +175,7 @@ class Finish(Squeeze):
 
     def need(self, facts: GroupFacts) -> Need | None:
         """Whether an interrupted hsqueeze has left something; None if not. Raises HtoolsError."""
-        left = str(interrupted_run(group_alone(facts.cluster, facts.group)))
+        left = str(find_leftovers(group_alone(facts.cluster, facts.group)))
         return Need(True, False, f"an earlier hsqueeze has left: {left}") if left else None
 
     def plan(self, cluster: Cluster, bounds: PlanBounds, progress: Progress) -> RemedyPlan:
@@ -186,6 +186,6 @@ class Finish(Squeeze):
         group = group_alone(cluster, bounds.group)
         none = {"action": Action.NOTHING.value, "phases": (), "steps": (), "enough": False, "kept": {}}
         plan = plan_of(group, self.options(group, bounds), {**none, "nodes": ()})
-        left = interrupted_run(group)
+        left = find_leftovers(group)
         names = tuple(node.name for node in (*left.drained, *left.offline, *left.online))
         return replace(plan, nodes=names).refused(None if names else "an earlier hsqueeze has left nothing")

@@ -23,7 +23,7 @@ from ganeti_htools.planning import view
 from ganeti_htools.planning.plan import OnChange, Proposal
 from ganeti_htools.planning.squeezing import hsqueeze, power_jobs
 from ganeti_htools.planning.squeezing.hsqueeze import SqueezeOptions, SqueezePlan
-from ganeti_htools.planning.squeezing.leftovers import interrupted_run
+from ganeti_htools.planning.squeezing.leftovers import find_leftovers
 from htoolsd.config.policies import Reserve
 from htoolsd.policies.remedy import PlanBounds, RemedyPlan
 from htoolsd.policies.safety import guarded, safe_moves, steps_of
@@ -99,7 +99,7 @@ def _reviewer(
     proposal: Proposal, options: SqueezeOptions, group: Cluster, on_change: OnChange, say: Say
 ) -> Check:
     """Return the check of a plan for the group alone, as a check of the whole cluster."""
-    name, unfinished = group.groups[0].name, str(interrupted_run(group))
+    name, unfinished = group.groups[0].name, str(find_leftovers(group))
     plain = proposal.review(on_change, say)
     safer = guarded(plain, options.view, name, _reserve(options))
     begun = False
@@ -107,7 +107,7 @@ def _reviewer(
     def check(cluster: Cluster, rest: Jobsets, count: int) -> Review:
         nonlocal begun
         now = group_alone(cluster, name)
-        if not begun and str(interrupted_run(now)) != unfinished:
+        if not begun and str(find_leftovers(now)) != unfinished:
             return Review("the leftovers of an earlier hsqueeze have changed")
         begun = True
         # While nodes are drained or not yet online, hsqueeze's own check is the exact one.

@@ -14,7 +14,7 @@ from ganeti_htools.cli.ctl.commands import Add, asking
 from ganeti_htools.cli.ctl.decisions import placement, score
 from ganeti_htools.cli.ctl.status import ages
 from ganeti_htools.cli.terminal.arguments import count
-from ganeti_htools.model.wording import counted
+from ganeti_htools.model.wording import counted, moment
 
 _UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
 
@@ -55,12 +55,8 @@ def why(told: Any) -> str:
     return "\n".join(_why(told))
 
 
-def _when(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
-
-
 def _line(entry: Mapping[str, Any]) -> str:
-    return f"{_when(entry['time'])}  {_TOLD[entry['kind']](entry)}"
+    return f"{moment(entry['time'])}  {_TOLD[entry['kind']](entry)}"
 
 
 def _decision(entry: Mapping[str, Any]) -> str:

@@ -1,6 +1,5 @@
 """The ledger: providers, inventories, allocations and claims."""
 
-import time
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -14,6 +13,7 @@ from ganeti_htools.client.calls import CallRefusedError, ask
 from ganeti_htools.client.protocol import Refusal
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.resource_classes import VCPU, is_own
+from ganeti_htools.model.wording import moment
 
 _PATIENCE = 30.0  # seconds; the database may keep the daemon waiting
 _SETTING = 90.0  # seconds; a job sets the tag
@@ -270,7 +270,7 @@ def _consumer(consumer: Mapping[str, Any]) -> Iterator[str]:
     facts = [consumer["kind"]]
     facts += ["promised"] * consumer["promised"] + ["beyond the capacity"] * consumer["beyond"]
     if consumer["expires"] is not None:
-        facts.append(f"until {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(consumer['expires']))}")
+        facts.append(f"until {moment(consumer['expires'])}")
     yield f"{consumer['name']} ({', '.join(facts)})"
     yield from (f"  {_allocation(each)}" for each in consumer["allocations"])
     if consumer.get("replaced"):

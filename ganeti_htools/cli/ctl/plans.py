@@ -12,6 +12,7 @@ from ganeti_htools.cli.report.layout import fitting_table, harmless, wrapped
 from ganeti_htools.cli.terminal.messages import progress
 from ganeti_htools.client.plan_changes import follow
 from ganeti_htools.model.errors import printable
+from ganeti_htools.model.wording import moment
 
 _ID = "Plan".ljust(12)  # as wide as an id, so that both begin at the same place
 _HEADER = (_ID, "Tool", "State", "Made", "By", "Jobs", "Score", "Groups")
@@ -148,10 +149,6 @@ def _state(plan: Any) -> str:
     return "waiting" if is_waiting(plan) else "dry run" if plan["state"] == "planned" else str(plan["state"])
 
 
-def _date(plan: Any) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(plan["made"]))
-
-
 def _score(plan: Any, form: str = ".8f") -> str:
     scores = plan["score"]["before"], plan["score"]["after"]
     return " => ".join("unknown" if score is None else f"{score:{form}}" for score in scores)
@@ -173,7 +170,8 @@ def _brief(value: str) -> str:
 def description(plan: Any) -> Iterator[str]:
     """Describe a plan: its author, its options, and its jobs if it has not begun."""
     process = "" if plan.get("policy") else f", process {plan['by']['pid']}"
-    yield f"Plan {plan['id']} of {plan['tool']}, made {_date(plan)} by {author(plan)}{process}{others(plan)}"
+    by = f"{author(plan)}{process}{others(plan)}"
+    yield f"Plan {plan['id']} of {plan['tool']}, made {moment(plan['made'])} by {by}"
     if plan.get("continues"):
         yield f"It continues plan {plan['continues']}"
     yield _options(plan)

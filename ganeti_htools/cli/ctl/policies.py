@@ -1,13 +1,12 @@
 """Policies of the daemon and their decisions."""
 
-import time
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.ctl.commands import PLANNING, Add, call, look, show
-from ganeti_htools.model.wording import counted, size
+from ganeti_htools.model.wording import counted, moment, size
 
 
 def declare(add: Add) -> None:
@@ -75,15 +74,11 @@ def _score(score: float | None) -> str:
     return "not finite" if score is None else fixed(score, 8)
 
 
-def _when(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
-
-
 def _summary(policy: Mapping[str, Any]) -> Iterator[str]:
     left, due = policy["left"], policy["next"]
     failed = counted(policy["failed"], "failed plan")
     state = f"switched off after {failed}" if policy["off"] else policy["mode"]
-    soon = f"; next {_when(due)}" if due is not None else ""
+    soon = f"; next {moment(due)}" if due is not None else ""
     rest = f"{counted(left['moves'], 'move')} and {size(left['mib'])}"
     yield f"{policy['name']}: {state}{soon}; {rest} left of the day"
     if policy["error"]:
@@ -91,7 +86,7 @@ def _summary(policy: Mapping[str, Any]) -> Iterator[str]:
     for key, names in policy["unknown"].items():
         yield f"  {key}: no such name: {', '.join(names)}"
     for decision in policy["last"]:
-        yield f"  {_when(decision['time'])}  {line(decision)}"
+        yield f"  {moment(decision['time'])}  {line(decision)}"
 
 
 def _group(policy: str, group: Mapping[str, Any]) -> Iterator[str]:

@@ -29,15 +29,15 @@ def about(plan: MaintenancePlan) -> Iterator[str]:
 
 def remarks(plan: MaintenancePlan) -> Iterator[str]:
     """Name what stays, and what is different meanwhile."""
-    for node in plan.left_out if plan.options.action in _LEFT_OUT else ():
+    for node in plan.skipped_nodes if plan.options.action in _LEFT_OUT else ():
         yield f"node {node} {_LEFT_OUT[plan.options.action]}"
-    for instance in plan.homeless:
+    for instance in plan.without_home:
         yield f"instance {instance} stays where it is: its home was removed from the cluster"
     for instance, why in plan.staying.items():
         yield f"instance {instance} stays where it is: {why}{_advice(plan, instance)}"
     if names := plan.without_mirror:
         yield f"without a mirror meanwhile: {first_names(names)}; --empty moves their secondaries"
-    for node in plan.undrained:
+    for node in plan.not_drained:
         yield f"node {node} is not drained: Ganeti itself can place instances there"
 
 

@@ -152,19 +152,19 @@ class MaintenancePlan(ToolPlan[MaintainOptions]):
         return self._names(np.flatnonzero(away & (self.options.action == "start")).tolist())
 
     @property
-    def left_out(self) -> list[str]:
+    def skipped_nodes(self) -> list[str]:
         """Names of nodes about which nothing is to be done."""
         names = view.full_node_names(self.state.cluster, self.options.nodes)
         return [name for name in names if self.state.nodes[name] not in self.rows]
 
     @property
-    def homeless(self) -> list[str]:
+    def without_home(self) -> list[str]:
         """Names of instances that lose their home because its node is gone."""
         homes = homes_on(self.state, self.rows)
         return self._names(index for index in self.forgotten if homes[index][0] == NOWHERE)
 
     @property
-    def undrained(self) -> list[str]:
+    def not_drained(self) -> list[str]:
         """Names of nodes that begin maintenance without being drained."""
         rows = self.rows if self.options.action == "start" else ()
         nodes = self.state.cluster.nodes

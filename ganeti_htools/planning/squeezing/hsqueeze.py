@@ -36,7 +36,7 @@ from ganeti_htools.planning.plan import (
 )
 from ganeti_htools.planning.redundancy_changes import redundancy_changes
 from ganeti_htools.planning.squeezing import power_jobs, power_report, standby
-from ganeti_htools.planning.squeezing.leftovers import before_drain, interrupted_run
+from ganeti_htools.planning.squeezing.leftovers import before_drain, find_leftovers
 from ganeti_htools.planning.squeezing.power_jobs import nodes_to_mark
 from ganeti_htools.planning.squeezing.power_reserve import kept_free
 
@@ -201,7 +201,7 @@ class SqueezePlan(ToolPlan[SqueezeOptions]):
         up, marked online and untagged before they are filled.
         """
         state, phases = self.state, self.power.phases
-        left, parts = interrupted_run(state.cluster), self.sets()
+        left, parts = find_leftovers(state.cluster), self.sets()
         moves = iter(jobs_of([jobs for part in parts for jobs in part]))
         soon = {state.cluster.nodes[row].name for phase in phases[:1] for row in {*phase.nodes} - phase.late}
         drained = soon & {node.name for node in left.drained}
@@ -212,7 +212,7 @@ class SqueezePlan(ToolPlan[SqueezeOptions]):
             if phase.action is Action.ONLINE:
                 sets += [*power_jobs.up(nodes), *own]
                 for row in phase.nodes:
-                    known[row] = power_jobs.awake(known[row])
+                    known[row] = power_jobs.node_when_online(known[row])
             else:
                 late = state.names(phase.late)
                 new = [node.name for node in nodes if node.name not in drained]
@@ -344,7 +344,7 @@ def _max_nodes(state: State, options: SqueezeOptions) -> int | None:
     """Return how many nodes may be powered down besides those of an interrupted run; None for no limit."""
     if options.max_nodes < 0:
         return None
-    return max(0, options.max_nodes - len(interrupted_run(state.cluster).offline))
+    return max(0, options.max_nodes - len(find_leftovers(state.cluster).offline))
 
 
 def _never(state: State, options: SqueezeOptions) -> dict[int, str]:
@@ -376,7 +376,7 @@ def _lacks(state: State, options: SqueezeOptions, group: int) -> bool:
     return bool(stranded.any()) or lacks_resources(state, options, scope)
 
 
-def unsparable(state: State, options: SqueezeOptions) -> list[str] | None:
+def quick_refusals(state: State, options: SqueezeOptions) -> list[str] | None:
     """Return why no node can be powered down, by quick checks; None if one may, :func:`plan` finds out."""
     allowed, movable = options.allowed, view.movable(state, options.view, sets=True)
     kept = squeeze.unsparable(state, kept_free(state, options.factors[1], allowed), movable, allowed)

@@ -11,7 +11,7 @@ from ganeti_htools.model.tags import SQUEEZING, STANDBY_AUTO
 
 
 @dataclass(frozen=True, slots=True)
-class InterruptedRun:
+class SqueezeLeftovers:
     """Nodes of an interrupted run.
 
     * ``drained``: drained for the plan, not offline yet.
@@ -29,11 +29,11 @@ class InterruptedRun:
         return ", ".join(f"{node.name} is {kind}" for kind, nodes in kinds.items() for node in nodes)
 
 
-def interrupted_run(cluster: Cluster) -> InterruptedRun:
+def find_leftovers(cluster: Cluster) -> SqueezeLeftovers:
     """Find the nodes of an interrupted run, in a cluster as Ganeti reports it or :func:`before_drain`."""
     used = {name for row in cluster.instances for name in (row.pnode, row.snode)}
     ours = [node for node in cluster.nodes if SQUEEZING in node.tags]
-    return InterruptedRun(
+    return SqueezeLeftovers(
         tuple(node for node in ours if node.drained),
         tuple(node for node in ours if node.offline and not node.drained and node.name not in used),
         tuple(node for node in cluster.nodes if not (node.offline or node.drained) and tags_of(node)),
@@ -47,7 +47,7 @@ def tags_of(node: Node) -> list[str]:
 
 def before_drain(cluster: Cluster) -> Cluster:
     """Return the cluster with the drained nodes of an interrupted run in use again."""
-    reporting = (node for node in interrupted_run(cluster).drained if node.t_mem > 0)
+    reporting = (node for node in find_leftovers(cluster).drained if node.t_mem > 0)
     drained = {node.name for node in reporting}
     rows = (replace(node, offline=node.offline and node.name not in drained) for node in cluster.nodes)
     return replace(cluster, nodes=tuple(rows)) if drained else cluster

@@ -23,7 +23,7 @@ from ganeti_htools.execution.work import (
 from ganeti_htools.luxi import opcodes
 from ganeti_htools.model.cluster import Node
 from ganeti_htools.model.tags import SQUEEZING, STANDBY_AUTO, standby
-from ganeti_htools.planning.squeezing.leftovers import InterruptedRun, tags_of
+from ganeti_htools.planning.squeezing.leftovers import SqueezeLeftovers, tags_of
 
 _NORMAL, _UNAVAILABLE = 0, 3  # Ganeti's result states; 2 is for a program that failed
 
@@ -97,7 +97,7 @@ def up(nodes: Sequence[Node]) -> list[list[Job]]:
     return [_power(switched, True), [_online(node.name) for node in nodes], last]
 
 
-def finish(left: InterruptedRun, planned: Collection[str]) -> list[Sequence[Job]]:
+def finish(left: SqueezeLeftovers, planned: Collection[str]) -> list[Sequence[Job]]:
     """Finish an interrupted run, except for the nodes that are planned for again."""
     drained, offline, online = (
         [node for node in nodes if node.name not in planned]
@@ -116,7 +116,7 @@ def nodes_to_mark(rest: Jobsets, action: Action | None = None) -> list[str]:
     return [op["node_name"] for op in wanted]
 
 
-def awake(node: Node) -> Node:
+def node_when_online(node: Node) -> Node:
     """Return the node as it is after it was powered up."""
     tags = tuple(tag for tag in node.tags if tag not in (SQUEEZING, STANDBY_AUTO))
     return replace(node, offline=False, tags=tags, powered=None if node.powered is None else True)

@@ -222,7 +222,7 @@ async def test_home_that_was_removed_is_forgotten(autojump_clock: MockClock) -> 
         caller.master.jobs.submit([[{**gone, "reason": []}]])
         await caller.squeeze(START)
         plan = HMAINTAIN.plan(HMAINTAIN.state_of(await caller.read(), END), END, lambda _text: None)
-        assert plan.homeless == ["pool-two"]
+        assert plan.without_home == ["pool-two"]
         await caller.squeeze(END)
         check_restored(caller)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ganeti_htools.planning.squeezing.leftovers import before_drain, interrupted_run
+from ganeti_htools.planning.squeezing.leftovers import before_drain, find_leftovers
 from ganeti_htools.planning.squeezing.power_jobs import finish
 from tests.support.squeezing import world
 
@@ -20,14 +20,14 @@ def test_nodes_of_others_are_left_alone() -> None:
         replace(three, offline=True, tags=(AUTO,), powered=True),
     )
     cluster = replace(world().cluster, nodes=nodes)
-    assert str(interrupted_run(cluster)) == ""
+    assert str(find_leftovers(cluster)) == ""
     assert before_drain(cluster) is cluster
     rows = tuple(row for row in cluster.instances if row.pnode != "two")
     nodes = (replace(boss, tags=ours), replace(one, offline=True, drained=True, tags=ours), *nodes[2:])
     cluster = replace(cluster, nodes=nodes, instances=rows)
-    left = interrupted_run(cluster)
+    left = find_leftovers(cluster)
     assert str(left) == "one is drained, two is offline, boss is online and still tagged"
     titles = [[job.title for job in jobs] for jobs in finish(left, set())]
     assert titles == [["undrain one", "untag boss", "power off two"], ["untag two"]]
     assert finish(left, {"one", "two", "boss"}) == [[], []]
-    assert str(interrupted_run(before_drain(cluster))) == str(left)
+    assert str(find_leftovers(before_drain(cluster))) == str(left)
