@@ -94,7 +94,7 @@ def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture(scope="session")
 def emptied_ledger(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[str], str]]:
+) -> Callable[[str], str]:
     """Return where a ledger is in a kind of database: creating one takes longer than most tests.
 
     It has no content, but perhaps resource classes, which are never removed.
@@ -113,11 +113,10 @@ def emptied_ledger(
             for table in reversed(metadata.sorted_tables):
                 if table is not classes:
                     connection.execute(delete(table))
+        database.close()  # other tests end the connections of the server
         return url
 
-    yield emptied
-    for _, database in databases.values():
-        database.close()
+    return emptied
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
