@@ -15,7 +15,7 @@ from ganeti_htools.engine.making_room import MadeRoom, RoomLimits
 from ganeti_htools.execution.jobs import Jobsets
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import NOWHERE, sorted_unique
-from ganeti_htools.model.errors import DataError, RequestFailed
+from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.ignored_tags import request_without_ignored
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.request import Allocate
@@ -229,11 +229,8 @@ def plan(state: State, options: MakeRoomOptions, progress: Progress) -> RoomPlan
 def restore(state: State, options: MakeRoomOptions, found: Mapping[str, Any]) -> RoomPlan:
     """Make a plan again from its description. Raises DataError."""
     request, after = request_of(options, state.cluster), state.copy()
-    try:
-        made = tuple(steps.retrace(after, view.movable(state, options.view), found["steps"]))
-        refusal, volume, ended = found["refusal"] or "", int(found["mib"]), bool(found["search_ended"])
-    except (KeyError, TypeError, ValueError):
-        raise DataError(steps.UNEXPECTED) from None
+    made = tuple(steps.retrace(after, view.movable(state, options.view), found["steps"]))
+    refusal, volume, ended = found["refusal"] or "", int(found["mib"]), bool(found["search_ended"])
     placed = making_room.placed(after, request, options.placement)
     room = MadeRoom(refusal, after, made, placed, volume, int(found.get("at_least", 1)) - 1, ended)
     return RoomPlan(state, options, request, room)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 from ganeti_htools.execution.jobs import Jobsets
 from ganeti_htools.execution.review import Check, Review, Say
 from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import view
 from ganeti_htools.planning.view import View
@@ -26,6 +27,8 @@ Progress = Callable[[str], None]  # called often with the progress of planning; 
 ProgressContext = Callable[[], AbstractContextManager[Progress]]  # shows progress while a plan is made
 OnChange = Literal["replan", "stop"]
 Priority = Literal["low", "normal", "high"]
+
+UNEXPECTED = "htoolsd's description of the plan has an unexpected form"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,18 +188,25 @@ class Tool(Generic[O, P]):
     * ``options``: a dataclass with defaults.
     * ``state_of``: the cluster as the tool plans for it. Raises HtoolsError for unknown names.
     * ``plan``: makes a plan for such a state. Raises HtoolsError.
-    * ``restore``: makes a plan again from its description. Raises DataError if the description does not fit.
+    * ``remake``: makes a plan again from its description. Raises DataError if the cluster does not allow it.
     """
 
     name: str
     options: type[O]
     state_of: Callable[[Cluster, O], State]
     plan: Callable[[State, O, Progress], P]
-    restore: Callable[[State, O, Mapping[str, Any]], P]
+    remake: Callable[[State, O, Mapping[str, Any]], P]
 
     def propose(self, cluster: Cluster, options: O, progress: Progress) -> Proposal:
         """Make a plan for a cluster. Raises HtoolsError."""
         return self.plan(self.state_of(cluster, options), options, progress).proposal()
+
+    def restore(self, state: State, options: O, found: Mapping[str, Any]) -> P:
+        """Make a plan again from its description. Raises DataError if the description does not fit."""
+        try:
+            return self.remake(state, options, found)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise DataError(UNEXPECTED) from None
 
 
 def new_run(tool: str, purpose: str, jobs: Jobsets, execution: Execution) -> "Run":

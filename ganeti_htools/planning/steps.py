@@ -10,8 +10,7 @@ from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.moves import Move, MoveKind, NamedMove
 from ganeti_htools.model.state import State
-
-UNEXPECTED = "htoolsd's description of the plan has an unexpected form"
+from ganeti_htools.planning.plan import UNEXPECTED
 
 
 def to_json(steps: Iterable[NamedMove]) -> list[dict[str, Any]]:

@@ -51,7 +51,7 @@ def nodes_staying_up(group: Cluster, bounds: PlanBounds) -> dict[str, str]:
 
 def _rebuild(group: Cluster, options: SqueezeOptions, found: Mapping[str, Any]) -> SqueezePlan:
     """Return a plan from the ``found`` part of a proposal."""
-    return hsqueeze.restore(hsqueeze.state_of(group, options), options, found)
+    return hsqueeze.HSQUEEZE.restore(hsqueeze.state_of(group, options), options, found)
 
 
 def plan_of(group: Cluster, options: SqueezeOptions, found: Mapping[str, Any], mib: int = 0) -> RemedyPlan:

@@ -17,7 +17,7 @@ from ganeti_htools.model.columns import NOWHERE, sorted_unique
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.moves import MovePart, Operation
 from ganeti_htools.model.state import State
-from ganeti_htools.planning import steps, view
+from ganeti_htools.planning import view
 from ganeti_htools.planning.group_moves import cost_of, without_parts_made
 from ganeti_htools.planning.jobsets import Names, PlannedMove, jobs_of, jobsets
 from ganeti_htools.planning.plan import Progress, Tool, ToolOptions, ToolPlan
@@ -177,23 +177,16 @@ def restore(state: State, options: RegroupOptions, found: Mapping[str, Any]) -> 
     """Make a plan again from its description. Raises DataError."""
     rows = {row.name: index for index, row in enumerate(state.cluster.instances)}
     after = Regrouping(state, rules_of(state, options))
-    try:
-        for move in found["steps"]:
-            parts = [
-                MovePart(Operation(operation), NOWHERE if node is None else state.nodes[node])
-                for operation, node in move["parts"]
-            ]
-            if not after.move(rows[move["instance"]], parts):
-                raise DataError(
-                    f"the plan moves instance {move['instance']}, which cannot be moved like that"
-                )
-        done = tuple(_group(state, name) for name in found["done"])
-        failed = tuple((_group(state, name), str(why)) for name, why in found["failed"])
-        possible = tuple(
-            EmptiableGroup(_group(state, name), *amounts) for name, *amounts in found["possible"]
-        )
-    except (KeyError, TypeError, ValueError):
-        raise DataError(steps.UNEXPECTED) from None
+    for move in found["steps"]:
+        parts = [
+            MovePart(Operation(operation), NOWHERE if node is None else state.nodes[node])
+            for operation, node in move["parts"]
+        ]
+        if not after.move(rows[move["instance"]], parts):
+            raise DataError(f"the plan moves instance {move['instance']}, which cannot be moved like that")
+    done = tuple(_group(state, name) for name in found["done"])
+    failed = tuple((_group(state, name), str(why)) for name, why in found["failed"])
+    possible = tuple(EmptiableGroup(_group(state, name), *amounts) for name, *amounts in found["possible"])
     return RegroupPlan(state, options, RegroupingOutcome(after, done, failed, possible))
 
 

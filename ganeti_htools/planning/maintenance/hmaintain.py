@@ -40,7 +40,7 @@ from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.model.without_instances import reports
-from ganeti_htools.planning import steps, view
+from ganeti_htools.planning import view
 from ganeti_htools.planning.group_moves import cost_of, without_parts_made
 from ganeti_htools.planning.jobsets import Names, PlannedMove, jobs_of, jobsets
 from ganeti_htools.planning.maintenance import node_jobs
@@ -510,36 +510,32 @@ def restore(state: State, options: MaintainOptions, found: Mapping[str, Any]) ->
     rows = {row.name: index for index, row in enumerate(state.cluster.instances)}
     open_everywhere = np.zeros(len(state.group), np.bool_)
     after, moved = state.copy(), []
-    try:
-        for move in found["steps"]:
-            index = rows[move["instance"]]
-            parts = [
-                MovePart(Operation(operation), NOWHERE if node is None else state.nodes[node])
-                for operation, node in move["parts"]
-            ]
-            why = ways.follow(after, index, parts, open_everywhere, options.placement)
-            if why is not None:
-                raise DataError(f"the plan moves instance {move['instance']}, but {why}")
-            together = bool(move.get("with_next"))
-            moved.append(Move(index, tuple(parts), after.nodes_of(index), with_next=together))
-        nodes = tuple(state.nodes[name] for name in found["nodes"])
-        if options.action == "start":
-            after = emptying.closed(after, _mask(state, nodes))
-        staying, refused = (
-            tuple((rows[name], str(why)) for name, why in found[kind].items())
-            for kind in ("staying", "refused")
-        )
-        return MaintenancePlan(
-            state,
-            options,
-            Emptying(tuple(moved), after, staying, refused),
-            nodes,
-            tuple(state.nodes[name] for name in found["drained"]),
-            frozenset(map(str, found["lost"])),
-            tuple(rows[name] for name in found["forgotten"]),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise DataError(steps.UNEXPECTED) from None
+    for move in found["steps"]:
+        index = rows[move["instance"]]
+        parts = [
+            MovePart(Operation(operation), NOWHERE if node is None else state.nodes[node])
+            for operation, node in move["parts"]
+        ]
+        why = ways.follow(after, index, parts, open_everywhere, options.placement)
+        if why is not None:
+            raise DataError(f"the plan moves instance {move['instance']}, but {why}")
+        together = bool(move.get("with_next"))
+        moved.append(Move(index, tuple(parts), after.nodes_of(index), with_next=together))
+    nodes = tuple(state.nodes[name] for name in found["nodes"])
+    if options.action == "start":
+        after = emptying.closed(after, _mask(state, nodes))
+    staying, refused = (
+        tuple((rows[name], str(why)) for name, why in found[kind].items()) for kind in ("staying", "refused")
+    )
+    return MaintenancePlan(
+        state,
+        options,
+        Emptying(tuple(moved), after, staying, refused),
+        nodes,
+        tuple(state.nodes[name] for name in found["drained"]),
+        frozenset(map(str, found["lost"])),
+        tuple(rows[name] for name in found["forgotten"]),
+    )
 
 
 HMAINTAIN = Tool("hmaintain", MaintainOptions, state_of, plan, restore)

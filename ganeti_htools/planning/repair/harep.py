@@ -26,8 +26,8 @@ from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.errors import DataError, RequestFailed
 from ganeti_htools.model.moves import MoveKind, MovePart, NamedMove, Operation
 from ganeti_htools.model.state import State
-from ganeti_htools.planning import steps, view
-from ganeti_htools.planning.plan import Progress, Tool, ToolOptions, ToolPlan
+from ganeti_htools.planning import view
+from ganeti_htools.planning.plan import UNEXPECTED, Progress, Tool, ToolOptions, ToolPlan
 from ganeti_htools.planning.repair.needs import RepairNeed, repair_needs, request_of, work_of
 
 _MOVES = (RepairType.FAILOVER, RepairType.MIGRATE)  # quick, and instances that are down wait for them
@@ -248,7 +248,7 @@ def restore(state: State, options: RepairOptions, found: Mapping[str, Any]) -> R
     """Make a plan again, and compare it with its description. Raises HtoolsError."""
     made = plan(state, options)
     if made.describe() != found:
-        raise DataError(steps.UNEXPECTED)
+        raise DataError(UNEXPECTED)
     return made
 
 

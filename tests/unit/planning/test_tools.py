@@ -6,6 +6,7 @@ import orjson
 import pytest
 
 from ganeti_htools.luxi.opcodes import Opcode
+from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.options import from_json, to_json
 from ganeti_htools.planning.plan import Execution, Tool, ToolPlan
@@ -57,6 +58,16 @@ def test_restored_plan_has_the_same_jobs_and_description(tool: Tool[Any, Any]) -
     # Nothing is broken, and there is room.
     assert bool(opcodes_of(plan)) is (tool.name not in ("hail", "harep", "hregroup"))
     assert orjson.dumps(again.describe()) == orjson.dumps(plan.describe())
+
+
+@pytest.mark.parametrize(
+    "found", [{}, {"steps": None}, {"steps": [{"instance": "a", "parts": [[]]}], "phases": [1]}]
+)
+@pytest.mark.parametrize("tool", TOOLS.values(), ids=TOOLS.keys())
+def test_a_description_of_another_form_is_an_error(tool: Tool[Any, Any], found: Any) -> None:
+    options = options_of(tool)
+    with pytest.raises(DataError):
+        tool.restore(tool.state_of(EVEN, options), options, found)
 
 
 def test_only_hsqueeze_spares_nodes() -> None:
