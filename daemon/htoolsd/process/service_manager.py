@@ -53,7 +53,7 @@ async def watch(decisions: Decisions, sync: Sync) -> None:
     Without signs of life the service manager restarts the daemon: when the event loop hangs, or decisions do.
     """
     patience = watchdog_seconds()
-    pause, shown = min(patience / 3, 1.0), ""
+    pause, shown = min(patience / 3, 1.0), sync.summary()
     while True:
         if (summary := sync.summary()) != shown:
             shown = summary
