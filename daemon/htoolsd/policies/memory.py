@@ -282,7 +282,8 @@ class _StoredMemory(NamedTuple):
     rounds: dict[str, dict[str, Rounds]]
 
 
-class _Stored(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Stored:
     """The content of the file."""
 
     version: Annotated[int, refuse_newer(_VERSION)]

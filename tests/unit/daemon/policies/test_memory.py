@@ -63,6 +63,7 @@ def test_failures_that_an_older_daemon_counted_hold_in_all_groups(tmp_path: Path
     [
         "",
         "[]",
+        "[7]",
         "{}",
         '{"version": 1, "policies": {"x": {}}, "moved": {}, "switched": {}}',
         '{"version": 1, "policies": 5}',
