@@ -11,13 +11,13 @@ from ganeti_htools.cli.cluster import load, make_state
 from ganeti_htools.cli.report import contradictions, health, losses, storage, tables
 from ganeti_htools.cli.report.health import GroupFindings, HealthFindings, Outlook
 from ganeti_htools.cli.report.layout import key_lines, wrapped
+from ganeti_htools.cli.report.storage_faults import storage_faults
 from ganeti_htools.cli.terminal.messages import progress, say, warn
 from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.plans import balancing_of, view_of
 from ganeti_htools.commandline.programs import HCHECK
 from ganeti_htools.engine.balancing.balance import stepwise
-from ganeti_htools.engine.capacity.storage_faults import storage_faults
 from ganeti_htools.engine.groups.diagnosis import diagnose
 from ganeti_htools.engine.redundancy import health as redundancy_health
 from ganeti_htools.engine.redundancy.recoverability import unrecoverable

@@ -20,6 +20,8 @@ from ganeti_htools.cli.report.allocation import (
 )
 from ganeti_htools.cli.report.page import write_page
 from ganeti_htools.cli.report.records import record
+from ganeti_htools.cli.report.storage_left import storage_left
+from ganeti_htools.cli.report.totals import total
 from ganeti_htools.cli.terminal.messages import progress, say, warn
 from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.commandline.instances import RequestedSizes, requested_instances
@@ -29,8 +31,6 @@ from ganeti_htools.commandline.programs import HSPACE
 from ganeti_htools.engine.capacity.counting import Capacity, check_enough, standard, tiered
 from ganeti_htools.engine.capacity.obstacles import obstruction
 from ganeti_htools.engine.capacity.scope import AllocationScope, bad_groups, chosen_scope
-from ganeti_htools.engine.capacity.storage_left import storage_left
-from ganeti_htools.engine.capacity.totals import total
 from ganeti_htools.engine.redundancy import health as redundancy_health
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.model.cluster import common_suffix

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed
+from ganeti_htools.cli.report.storage_left import StorageLeft
+from ganeti_htools.cli.report.totals import Resources, total
 from ganeti_htools.engine.capacity.counting import Capacity
 from ganeti_htools.engine.capacity.obstacles import Obstruction
-from ganeti_htools.engine.capacity.storage_left import StorageLeft
-from ganeti_htools.engine.capacity.totals import Resources, total
 from ganeti_htools.model.cluster import Disk
 from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.state import State

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.report import layout
 from ganeti_htools.cli.report.allocation import STANDARD, Allocation, by_number, efficiency, named, score
+from ganeti_htools.cli.report.storage_left import StorageLeft
+from ganeti_htools.cli.report.totals import Resources, total
 from ganeti_htools.engine.capacity.obstacles import Obstruction
-from ganeti_htools.engine.capacity.storage_left import StorageLeft
-from ganeti_htools.engine.capacity.totals import Resources, total
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.state import State

@@ -14,9 +14,9 @@ from ganeti_htools.cli.report.allocation import (
     score,
 )
 from ganeti_htools.cli.report.layout import key_lines
+from ganeti_htools.cli.report.totals import Resources, total
 from ganeti_htools.engine.capacity.counting import Capacity
 from ganeti_htools.engine.capacity.obstacles import Obstruction
-from ganeti_htools.engine.capacity.totals import Resources, total
 from ganeti_htools.model.state import State
 
 Pairs = Iterable[tuple[str, str]]

@@ -7,7 +7,7 @@ from ganeti_htools.cli.report.layout import fitting_table, gib, some
 from ganeti_htools.model.wording import size
 
 if TYPE_CHECKING:
-    from ganeti_htools.engine.capacity.storage_faults import MissingStorage, StorageFaults
+    from ganeti_htools.cli.report.storage_faults import MissingStorage, StorageFaults
 
 
 def text(storage: Any) -> str:

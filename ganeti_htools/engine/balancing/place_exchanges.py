@@ -1,4 +1,4 @@
-"""Exchanges of instances of a cluster, for annealing (:mod:`.annealing`), with their prices.
+"""Exchanges of instances of a cluster, for annealing (:mod:`.place_plans`), with their prices.
 
 They are made on paper (:mod:`.exchanges`), a hundred times faster than by the rules. At the end of a round
 instances go where these exchanges have led, as far as the rules let them. If the rules agree with the score

@@ -1,4 +1,4 @@
-"""Moves of instances to the best of their places, for a tabu search (:mod:`.tabu_search`)."""
+"""Moves of instances to the best of their places, for a tabu search (:mod:`.place_plans`)."""
 
 from collections.abc import Sequence
 from operator import add

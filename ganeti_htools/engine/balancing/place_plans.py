@@ -8,7 +8,7 @@ a low price leads to even clusters, a high price to those that copy little.
 import itertools
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
@@ -16,16 +16,14 @@ from operator import itemgetter
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.annealing import Annealing
 from ganeti_htools.engine.balancing.balance import allowed, candidates, score_of
 from ganeti_htools.engine.balancing.baseline import Baseline
 from ganeti_htools.engine.balancing.patience import SearchPatience
-from ganeti_htools.engine.balancing.place_exchanges import PlaceExchanges
-from ganeti_htools.engine.balancing.place_moves import PlaceMoves
+from ganeti_htools.engine.balancing.place_exchanges import PlaceExchanges, PricedExchanges
+from ganeti_htools.engine.balancing.place_moves import PlaceMove, PlaceMoves
 from ganeti_htools.engine.balancing.priced_plans import weights_of
 from ganeti_htools.engine.balancing.replay import Replay
 from ganeti_htools.engine.balancing.scoring import SearchSpace, exact
-from ganeti_htools.engine.balancing.tabu_search import TabuSearch
 from ganeti_htools.engine.balancing.visits import Visit, Visits, unbeaten
 from ganeti_htools.engine.balancing.way_costs import Costs, Homes
 from ganeti_htools.engine.balancing.ways import NodePair, exchanged_goals, first_moves, goals_of
@@ -36,6 +34,116 @@ from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.moves import Move
 from ganeti_htools.model.options import BalancingOptions, CopyingOptions
 from ganeti_htools.model.state import State
+
+COLD = 0.03  # the noise falls to this part of the first one
+FEWEST_RATED, MOST_RATED = 32, 256  # exchanges in a rating
+SCARCE = 2  # good exchanges; after fewer the next rating is twice as large
+
+
+class Annealing:
+    """Simulated annealing of exchanges that lower the score plus a price (Kirkpatrick et al. 1983).
+
+    It changes the state of the visits. Many exchanges at random are rated at once. Those that gain are made,
+    and others that lose little by a noise that falls. Exchanges made after one rating touch different nodes.
+    Each exchange changes the worth of others, so fewer are rated while many are good enough.
+    """
+
+    def __init__(self, exchanges: PlaceExchanges, seed: int = 0) -> None:
+        self.exchanges, self.visits = exchanges, exchanges.visits
+        self.random = np.random.RandomState(seed)  # its numbers are the same in all versions
+
+    def round(self, price: float, hot: float, length: int = 1) -> Generator[None, None, None]:
+        """Make exchanges; yields after each rating. ``hot`` is the first noise, in usual losses.
+
+        ``length`` multiplies the ratings. A round that is closed ends where it is.
+        """
+        self.visits.idle += 1
+        if not self.exchanges.ratings:
+            return
+        self.exchanges.begin()
+        try:
+            yield from self._ratings(price, hot, length * self.exchanges.ratings)
+        finally:
+            self.exchanges.end()
+
+    def _ratings(self, price: float, hot: float, ratings: int) -> Generator[None, None, None]:
+        noise, rated = 0.0, FEWEST_RATED
+        for number in range(ratings):
+            found = self.exchanges.propose(self.random, rated, price)
+            changes = found.changes
+            noise = noise if number else hot * found.usual
+            fallen = noise * COLD ** (number / (ratings - 1))
+            bars = -fallen * np.log(self.random.random_sample(len(changes)))
+            chosen = np.flatnonzero(changes < bars)
+            chosen = chosen[np.argsort(changes[chosen], kind="stable")]
+            made = self._make(found, chosen.tolist())
+            if len(chosen) > 2 * made:
+                rated = max(FEWEST_RATED, rated // 2)
+            elif len(chosen) < SCARCE:
+                rated = min(MOST_RATED, 2 * rated)
+            yield
+
+    def _make(self, found: PricedExchanges, chosen: Sequence[int]) -> int:
+        """Make some exchanges, each on nodes that no other touches, and return how many."""
+        touched, number = set[int](), 0
+        for which in chosen:
+            nodes = found.nodes(which)
+            if number < self.visits.at_once and not nodes & touched:
+                touched |= nodes
+                found.make(which)
+                number += 1
+        return number
+
+
+# Steps for which a moved instance stays, at least; a varying number breaks cycles.
+STAY, VARIATION = 8, 5
+
+
+class TabuSearch:
+    """A tabu search (Glover 1989) of places that lower the score plus a price.
+
+    It changes the state of the visits. Each step makes the best move, even if that loses. Instances that have
+    just moved stay, so the next steps answer the move instead of taking it back. An exchange of instances
+    consists of such a move and its answer. A step looks at all places of the instances on the nodes of the
+    last move, and of a few others.
+    """
+
+    def __init__(self, moves: PlaceMoves, seed: int = 0) -> None:
+        self.moves, self.visits, self.movable = moves, moves.visits, moves.movable
+        size, nodes = moves.size
+        self.until, self.stay = np.zeros(size, np.int64), min(STAY, len(self.movable) // 3)
+        self.near = np.zeros(nodes + 1, np.bool_)  # nodes of the last moves
+        self.random = np.random.RandomState(seed)  # its numbers are the same in all versions
+        self.clock = 0
+
+    def step(self, price: float) -> None:
+        """Make the best move of an instance that need not stay, and others that gain on other nodes."""
+        visits = self.visits
+        free = self.movable[self.until[self.movable] <= self.clock]
+        rows = (free[self.moves.on(free, self.near)], free)
+        chosen = [
+            self.random.permutation(some)[:most] for some, most in zip(rows, self.moves.number, strict=True)
+        ]
+        moves = self.moves.best(np.unique(np.concatenate(chosen)), price)
+        self.clock += 1
+        visits.idle += 1
+        gaining = [move for move in moves if move.value < visits.score]
+        self.near[:] = False
+        made = list(self._apart(gaining or moves[:1]))
+        if made:
+            self.until[[move.instance for move in made]] = self.clock + self.stay + self.clock % VARIATION
+            self.moves.make(made)
+
+    def _apart(self, moves: Sequence[PlaceMove]) -> Iterator[PlaceMove]:
+        """Yield moves in order, a few, each on nodes that no other touches, and note the nodes."""
+        number = 0
+        for move in moves:
+            nodes = list(move.nodes)
+            if number < self.visits.at_once and not self.near[nodes].any():
+                self.near[nodes] = True
+                number += 1
+                yield move
+
 
 STEPS, LONGEST = 4, 8  # steps at each price in the first round, doubled until the longest one
 LENGTHIEST = 1 / 8  # rounds of annealing grow as well: at most this length, for each instance

@@ -2,6 +2,8 @@
 
 Candidates use less than the other groups have free. Groups with the most free memory come first, then disk,
 then CPUs (Ganeti's design "Synchronising htools to Ganeti 2.3").
+
+Amounts are rows: memory (MiB), each storage unit (MiB), virtual CPUs.
 """
 
 import math

@@ -2,9 +2,9 @@ from dataclasses import replace
 
 from ganeti_htools.cli.report import allocation, capacity, capacity_keys, layout
 from ganeti_htools.cli.report.allocation import STANDARD, TIERED, Allocation
+from ganeti_htools.cli.report.totals import total
 from ganeti_htools.engine.capacity.counting import Capacity
 from ganeti_htools.engine.capacity.obstacles import Obstacle, Obstruction
-from ganeti_htools.engine.capacity.totals import total
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.types import DiskTemplate, Fail

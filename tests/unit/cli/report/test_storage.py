@@ -2,8 +2,8 @@ from dataclasses import asdict, replace
 
 from ganeti_htools.backends import simu
 from ganeti_htools.cli.report import storage
+from ganeti_htools.cli.report.storage_faults import FullStorage, MissingStorage, StorageFaults
 from ganeti_htools.engine.capacity.storage import storage_of
-from ganeti_htools.engine.capacity.storage_faults import FullStorage, MissingStorage, StorageFaults
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.units_in_use import units_in_use

@@ -7,13 +7,11 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.balancing.annealing import Annealing
 from ganeti_htools.engine.balancing.balance import candidates, score_of
 from ganeti_htools.engine.balancing.place_exchanges import PlaceExchanges
 from ganeti_htools.engine.balancing.place_moves import PlaceMoves
-from ganeti_htools.engine.balancing.place_plans import FEWEST, RATINGS, wander
+from ganeti_htools.engine.balancing.place_plans import FEWEST, RATINGS, Annealing, TabuSearch, wander
 from ganeti_htools.engine.balancing.scoring import SearchSpace
-from ganeti_htools.engine.balancing.tabu_search import TabuSearch
 from ganeti_htools.engine.balancing.visits import Visit, Visits
 from ganeti_htools.engine.balancing.way_costs import Costs, Homes, Weights
 from ganeti_htools.engine.rules.batches import Batch, batches_of

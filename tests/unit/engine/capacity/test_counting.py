@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from ganeti_htools.backends import simu
+from ganeti_htools.cli.report.totals import total
 from ganeti_htools.engine.capacity.counting import check_enough, standard, tiered
 from ganeti_htools.engine.capacity.scope import AllocationScope
 from ganeti_htools.engine.capacity.shrinking import ranked
-from ganeti_htools.engine.capacity.totals import total
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from ganeti_htools.backends import simu
-from ganeti_htools.engine.capacity.totals import total
+from ganeti_htools.cli.report.totals import total
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.types import DiskTemplate
 from tests.support.by_hand import cluster, instance

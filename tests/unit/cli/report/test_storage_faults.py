@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from ganeti_htools.backends import simu
-from ganeti_htools.engine.capacity.storage_faults import FullStorage, MissingStorage, storage_faults
+from ganeti_htools.cli.report.storage_faults import FullStorage, MissingStorage, storage_faults
 from ganeti_htools.model.cluster import Cluster, Disk, Instance, Node
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit

@@ -1,9 +1,9 @@
 from dataclasses import replace
 
 from ganeti_htools.backends import simu
+from ganeti_htools.cli.report.storage_left import RemainingSpace, StorageLeft, storage_left
 from ganeti_htools.engine.capacity.counting import standard
 from ganeti_htools.engine.capacity.scope import chosen_scope
-from ganeti_htools.engine.capacity.storage_left import RemainingSpace, StorageLeft, storage_left
 from ganeti_htools.model.cluster import Cluster, Disk
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
