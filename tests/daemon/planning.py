@@ -40,6 +40,15 @@ def known(daemon: Daemon) -> None:
     wait_until(lambda: daemon.status()["cluster"]["nodes"])
 
 
+@contextmanager
+def restarted(daemon: Daemon, config: str = OFTEN) -> Iterator[Daemon]:
+    """Kill a daemon: the next one, once it knows the cluster."""
+    daemon.kill()
+    with running(daemon.socket.parent, config=config) as again:
+        known(again)
+        yield again
+
+
 def settled(daemon: Daemon) -> bool:
     """Whether no jobs of plans go on, and nothing is claimed that new plans would have to leave."""
     if any(each["jobs"]["going"] for each in call(daemon, "plans")):
@@ -85,6 +94,14 @@ def call(daemon: Daemon, method: str, **args: object) -> Any:
 def made(daemon: Daemon, name: str = "hbal", **options: object) -> Any:
     """A plan."""
     return call(daemon, "plan", tool=name, options=options)
+
+
+def begun(daemon: Daemon, name: str = "hbal", **options: object) -> Any:
+    """A plan whose first jobs are submitted."""
+    plan = made(daemon, name, **options)
+    call(daemon, "execute", plan=plan["id"])
+    submitted(daemon, len(plan["execution"]["not_submitted"][0]))
+    return plan
 
 
 def last(daemon: Daemon) -> Any:

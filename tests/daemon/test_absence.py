@@ -88,8 +88,7 @@ def test_executable_waits_for_a_killed_daemon_to_return(tmp_path: Path, request_
 
 def test_executable_waits_for_a_stopped_daemon_to_return(tmp_path: Path, request_path: Path) -> None:
     with running(tmp_path / "daemon") as daemon:
-        daemon.signal()
-        assert daemon.wait() == 0
+        assert daemon.stop() == 0
     assert not daemon.socket.exists()
     with asked(daemon.socket, request_path, LONG, program=noticing(tmp_path)) as finished:
         wait_until(lambda: list(tmp_path.glob("away-*")))

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ganeti_htools.backends import text
-from tests.daemon.planning import FOR_EVER, OFTEN, SPACIOUS, call, ctl, following, made, submitted, until
+from tests.daemon.planning import FOR_EVER, OFTEN, SPACIOUS, begun, call, ctl, following, until
 from tests.support.postgresql import Server
 from tests.support.programs import Daemon, wait_until
 from tests.support.rows import generated
@@ -17,17 +16,14 @@ from tests.support.simulators import Simulator
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("heeding")]
 
 
-def begun(daemon: Daemon) -> str:
+def powering_down(daemon: Daemon) -> str:
     """Begin to power nodes down, and return the plan once its nodes are drained or about to be."""
     wait_until(lambda: daemon.status()["ledger"]["behind_s"] is not None)
-    plan = made(daemon, "hsqueeze")
-    call(daemon, "execute", plan=plan["id"])
-    submitted(daemon, len(plan["execution"]["not_submitted"][0]))
-    return str(plan["id"])
+    return str(begun(daemon, "hsqueeze")["id"])
 
 
 def drained(ganeti: Simulator) -> list[str]:
-    return [row.name for row in text.parse(ganeti.cluster(), "").nodes if row.drained and not row.offline]
+    return [row.name for row in ganeti.rows().nodes if row.drained and not row.offline]
 
 
 def configuration(postgresql: Server) -> str:
@@ -37,7 +33,7 @@ def configuration(postgresql: Server) -> str:
 def test_plan_goes_on_without_a_frozen_ledger(tmp_path: Path, postgresql: Server) -> None:
     config = configuration(postgresql)
     with following(tmp_path, generated(4, SPACIOUS), FOR_EVER, config) as (daemon, ganeti):
-        begun(daemon)
+        powering_down(daemon)
         with postgresql.frozen():
             ganeti.finish()
             until(daemon, "done")
@@ -53,7 +49,7 @@ def test_plan_goes_on_when_a_stopped_process_holds_locks(tmp_path: Path, postgre
     database = postgresql.database()
     config = f'{OFTEN}ledger = "{database}"\n'
     with following(tmp_path, generated(4, SPACIOUS), FOR_EVER, config) as (daemon, ganeti):
-        begun(daemon)
+        powering_down(daemon)
         with postgresql.locked(database, "SELECT * FROM resource_providers FOR UPDATE"):
             ganeti.finish()
             until(daemon, "done")
@@ -75,7 +71,7 @@ def test_stopped_plan_undrains_its_nodes_while_the_ledger_is_frozen(
 ) -> None:
     config = configuration(postgresql)
     with following(tmp_path, generated(4, SPACIOUS), FOR_EVER, config) as (daemon, ganeti):
-        plan = begun(daemon)
+        plan = powering_down(daemon)
         with postgresql.frozen():
             stop(daemon, plan)
             ganeti.finish()

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.backends import text
 from ganeti_htools.client.calls import CallRefusedError
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.types import DiskTemplate
-from tests.daemon.planning import FOR_EVER, call, following, last, made, submitted, tool, until
+from tests.daemon.planning import FOR_EVER, begun, call, following, last, made, tool, until
 from tests.support.by_hand import instance, node
 from tests.support.programs import wait_until
 from tests.support.simulators import Simulator
@@ -35,7 +34,7 @@ RACKS = Cluster(
 
 def racks(ganeti: Simulator) -> dict[str, set[str]]:
     """The racks that each instance has nodes in."""
-    rows = text.parse(ganeti.cluster(), "").instances
+    rows = ganeti.rows().instances
     return {row.name: {name[0] for name in (row.pnode, row.snode) if name} for row in rows}
 
 
@@ -59,9 +58,7 @@ def test_redistribute_repairs_a_group_once(tmp_path: Path, letter: str) -> None:
 
 def test_replans_when_a_node_goes_offline_during_a_plan(tmp_path: Path) -> None:
     with following(tmp_path, RACKS, FOR_EVER) as (daemon, ganeti):
-        plan = made(daemon, "hregroup", action="redistribute")
-        call(daemon, "execute", plan=plan["id"])
-        submitted(daemon)
+        plan = begun(daemon, "hregroup", action="redistribute")
         first, *rest = plan["found"]["steps"]
         away = next(name for step in rest for name in step["to"] if name not in first["to"])
         ganeti.ask("SubmitJob", [role(away, offline=True)])

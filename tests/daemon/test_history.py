@@ -1,7 +1,6 @@
 """What the daemon tells of what it has decided and done."""
 
 import json
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -50,8 +49,7 @@ def test_written_entries_survive_a_kill(tmp_path: Path) -> None:
     with running(tmp_path) as daemon:
         decide(daemon, "web.example.org")
         wait_until(lambda: daemon.status()["history"]["waiting"] == 0)
-        daemon.signal(signal.SIGKILL)
-        daemon.wait()
+        daemon.kill()
         with running(tmp_path) as again:
             decide(again, "mail.example.org")
             names = [entry["instances"] for entry in call(again, "history")]

@@ -156,7 +156,6 @@ def test_nobody_waits_for_descriptors_that_are_slow_to_close(tmp_path: Path, via
         with connect(path) as client:
             client.sendall(message)
             assert heard(client) if via == "socket" else client.recv(1)
-        daemon.signal()
-        assert daemon.wait() == 0
+        assert daemon.stop() == 0
         for other in others:
             other.close()

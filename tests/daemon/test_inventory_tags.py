@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from ganeti_htools.backends import text
 from tests.daemon.planning import OFTEN, ctl, following, tool
 from tests.support.clusters import Json, Shape, cluster
 from tests.support.messages import allocate, encode, message
@@ -35,14 +34,13 @@ def lines(daemon: Daemon, *words: object) -> list[str]:
 
 def request(ganeti: Simulator, name: str, *tags: str) -> str:
     """A request as Ganeti makes it now: with the tags of nodes."""
-    now = text.parse(ganeti.cluster(), "simulator")
+    now = ganeti.rows()
     data = dict(DATA, nodes={row.name: DATA["nodes"][row.name] | {"tags": row.tags} for row in now.nodes})
     return encode(message(data, allocate(name, "plain", tags=tags)))
 
 
 def end(daemon: Daemon) -> None:
-    daemon.process.kill()
-    daemon.process.wait()
+    daemon.kill()
 
 
 def inventories(daemon: Daemon) -> dict[str, set[str]]:
@@ -62,7 +60,7 @@ def test_next_master_knows_inventories_and_what_was_removed(
     lines(first, "inventory", "set", NODE, "CUSTOM_GPU", "--reserved=1")
     shown = lines(first, "inventory", "set", OTHER, "MEMORY_MB", "--reserved=100")
     assert any(line.split()[1:4:2] == ["MEMORY_MB", "100"] for line in shown[1:])
-    tags = {row.name: row.tags for row in text.parse(ganeti.cluster(), "simulator").nodes}
+    tags = {row.name: row.tags for row in ganeti.rows().nodes}
     assert tags[NODE] == ("htools:inventory:CUSTOM_GPU:2:1:1:1",)
     assert tags[OTHER] == ("htools:inventory:MEMORY_MB:-:100",)
     before = lines(first, "inventory", NODE)[1:]
@@ -73,7 +71,7 @@ def test_next_master_knows_inventories_and_what_was_removed(
         assert lines(second, "inventory", NODE)[1:] == before
         lines(second, "inventory", "set", NODE, "CUSTOM_GPU", "--remove")
         end(second)
-    assert all(not row.tags or row.name == OTHER for row in text.parse(ganeti.cluster(), "simulator").nodes)
+    assert all(not row.tags or row.name == OTHER for row in ganeti.rows().nodes)
     with running(tmp_path / "daemon", config=OFTEN) as again:  # the ledger there had it from the tag
         wait_until(lambda: inventories(again)[NODE] == set())
 
@@ -140,6 +138,6 @@ def test_setting_replaces_tags_of_the_class_and_goes_with_its_last_figure(
     wait_until(lambda: inventories(daemon).get(NODE) == {"CUSTOM_GPU"})
     lines(daemon, "inventory", "set", NODE, "CUSTOM_GPU", "--max-unit=1")
     lines(daemon, "inventory", "set", NODE, "MEMORY_MB", "--reserved=0")
-    tags = {row.name: row.tags for row in text.parse(ganeti.cluster(), "simulator").nodes}
+    tags = {row.name: row.tags for row in ganeti.rows().nodes}
     assert tags[NODE] == ("htools:inventory:CUSTOM_GPU:2:0:1:1",)  # of two tags the smaller one counted
     assert not any(line.startswith("In this ledger only") for line in lines(daemon, "inventory", NODE))

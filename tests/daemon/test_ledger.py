@@ -1,7 +1,6 @@
 """The ledger of a running daemon, shown and changed by htoolsctl."""
 
 import json
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -106,7 +105,6 @@ def test_daemon_runs_without_a_usable_ledger(tmp_path: Path) -> None:
 
 def test_claim_by_hand_survives_a_daemon_kill(daemon: Daemon, tmp_path: Path) -> None:
     lines(daemon, "claim", "c/web", "node1:MEMORY_MB=100")
-    daemon.signal(signal.SIGKILL)
-    daemon.wait()
+    daemon.kill()
     with running(tmp_path) as again:
         assert lines(again, "allocations") == ["c/web (claim)", "  c/node1.org: MEMORY_MB 100"]

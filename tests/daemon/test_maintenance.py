@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from ganeti_htools.backends import text
 from ganeti_htools.cli.report.maintenance_marks import by_local_time
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.tags import MAINTENANCE
@@ -32,7 +31,7 @@ def four_nodes() -> Cluster:
 
 
 def on_node(ganeti: Simulator, name: str) -> list[str]:
-    rows = text.parse(ganeti.cluster(), "").instances
+    rows = ganeti.rows().instances
     return [row.name for row in rows if name in (row.pnode, row.snode)]
 
 
@@ -60,11 +59,11 @@ def test_daemon_empties_and_refills(tmp_path: Path) -> None:
             ganeti.tell("find", "n1")
             assert (back.wait(PATIENCE), back.stderr.read()) == (0, "")
         assert on_node(ganeti, "n1") == ["mail", "web"]
-        assert not any(row.tags for row in text.parse(ganeti.cluster(), "").nodes)
+        assert not any(row.tags for row in ganeti.rows().nodes)
 
 
 def nodes_of(ganeti: Simulator) -> dict[str, tuple[str, ...]]:
-    return {row.name: row.tags for row in text.parse(ganeti.cluster(), "").nodes}
+    return {row.name: row.tags for row in ganeti.rows().nodes}
 
 
 def program(directory: Path, script: str) -> str:

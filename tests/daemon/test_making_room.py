@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from ganeti_htools.backends import text
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.types import DiskTemplate
 from tests.daemon.planning import call, ctl, following, until
@@ -60,7 +59,7 @@ def test_plan_makes_room_and_claims_it(tmp_path: Path) -> None:
         assert ctl(daemon, "execute", plan["id"]).returncode == 0
         assert until(daemon, "done")["execution"]["jobs"][0]["title"] == "b: n1 => n2"
         wait_until(lambda: claims(daemon) == ["cluster/new"])
-        after = text.parse(ganeti.cluster(), "simulator")
+        after = ganeti.rows()
         assert {row.name: row.pnode for row in after.instances} == {"a": "n0", "b": "n2", "c": "n2"}
         # The claim is for this instance only.
         assert "=> n1" in ctl(daemon, "decide", request(tmp_path, "new", after), TEST).stdout

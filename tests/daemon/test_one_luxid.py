@@ -24,8 +24,7 @@ def test_second_daemon_only_reads_until_the_first_has_ended(tmp_path: Path) -> N
                     f"htoolsctl: refused (no-cluster): {acts}\n",
                 )
             assert [line["process"] for line in second.told("another htoolsd acts on luxid")] == [holder]
-            first.signal()
-            first.wait()
+            first.stop()
             wait_until(lambda: second.status()["cluster"]["obstacle"] is None)
             assert ctl(second, "execute", plan).returncode == 0
             until(second, "done")

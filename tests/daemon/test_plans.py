@@ -16,18 +16,18 @@ from ganeti_htools.model.cluster import Cluster
 from tests.daemon.planning import (
     DRAINED,
     FOR_EVER,
-    OFTEN,
     SPACIOUS,
     TWO_GROUPS,
+    begun,
     call,
     ctl,
     following,
     hbal,
-    known,
     last,
     made,
     numbers,
     recorded,
+    restarted,
     result,
     started,
     submitted,
@@ -37,7 +37,7 @@ from tests.daemon.planning import (
 )
 from tests.support.clusters import Shape
 from tests.support.lines import next_line
-from tests.support.programs import PROGRAMS, Daemon, connect, running, wait_until
+from tests.support.programs import PROGRAMS, Daemon, connect, wait_until
 from tests.support.rows import generated
 from tests.support.worlds import migrate, role
 
@@ -202,7 +202,7 @@ def test_empties_a_drained_node(tmp_path: Path) -> None:
         with hbal(daemon, "-S", tmp_path / "saved") as process:
             status, out, _ = result(process)
         assert status == 0
-        places = [(row.pnode, row.snode) for row in text.parse(ganeti.cluster(), "").instances]
+        places = [(row.pnode, row.snode) for row in ganeti.rows().instances]
         assert all(drained not in place for place in places)
         plan = until(daemon, "done")
         jobs = plan["execution"]["jobs"]
@@ -244,7 +244,7 @@ def test_powers_nodes_down(tmp_path: Path) -> None:
         done = tool("hsqueeze", f"-D{daemon.socket}", "-X", "--json")
         report = json.loads(done.stdout)
         assert (done.returncode, report["execution"]["ending"]) == (0, "done")
-        offline = {node.name for node in text.parse(ganeti.cluster(), "").nodes if node.offline}
+        offline = {node.name for node in ganeti.rows().nodes if node.offline}
         assert offline == set(report["nodes"]) != set()
         assert last(daemon)["groups"] == ["group1"]
 
@@ -335,9 +335,7 @@ def test_second_interrupt_leaves_the_jobs(tmp_path: Path, capsys: pytest.Capture
 
 def test_follows_jobs_of_a_cancelled_plan(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
-        plan = made(daemon, max_length=2)["id"]
-        call(daemon, "execute", plan=plan)
-        submitted(daemon)
+        plan = begun(daemon, max_length=2)["id"]
         assert ctl(daemon, "cancel", "--now", plan[:6]).returncode == 0
         ganeti.finish()
         wait_until(lambda: whole(daemon)["execution"]["going_on"] is None)
@@ -350,7 +348,7 @@ def test_follows_jobs_of_a_cancelled_plan(tmp_path: Path) -> None:
 def test_balances_groups_one_after_the_other(tmp_path: Path, letter: str) -> None:
     with following(tmp_path, generated(3, TWO_GROUPS)) as (daemon, ganeti):
         source = f"-{letter}{daemon.socket if letter == 'D' else ganeti.socket}"
-        groups = {node.name: node.group for node in text.parse(ganeti.cluster(), "").nodes}
+        groups = {node.name: node.group for node in ganeti.rows().nodes}
         done = tool("hbal", source, "-X", "--all-groups", "--json")
         report = json.loads(done.stdout)
         assert (done.returncode, report["execution"]["ending"]) == (0, "done")
@@ -362,7 +360,7 @@ def test_balances_groups_one_after_the_other(tmp_path: Path, letter: str) -> Non
         order = [groups[job["to"][0]] for job in jobs]
         assert len(set(order)) == 2
         assert order == sorted(order, key=order.index)
-        places = {row.name: [row.pnode, row.snode] for row in text.parse(ganeti.cluster(), "").instances}
+        places = {row.name: [row.pnode, row.snode] for row in ganeti.rows().instances}
         ends = {step["instance"]: step["to"] for step in steps}
         assert {name: places[name] for name in ends} == ends
         again = json.loads(tool("hbal", f"-L{ganeti.socket}", "--all-groups", "--json").stdout)
@@ -419,8 +417,7 @@ def test_stops_or_replans_when_the_plan_does_not_fit(tmp_path: Path, wish: str) 
 
 def test_waits_for_luxid_during_a_plan(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
-        call(daemon, "execute", plan=made(daemon, max_length=2)["id"])
-        submitted(daemon)
+        begun(daemon, max_length=2)
         ganeti.tell("master", False)
         wait_until(lambda: any("Ganeti cannot be asked" in line for _, line in whole(daemon)["log"]))
         ganeti.tell("master", True)
@@ -573,10 +570,7 @@ def test_figures_of_standby_nodes_survive_a_kill(tmp_path: Path) -> None:
     with following(tmp_path, rows) as (daemon, _):
         down = json.loads(tool("hsqueeze", f"-D{daemon.socket}", "-X", "--json").stdout)["nodes"]
         wait_until(lambda: call(daemon, "cluster")["standby"])
-        daemon.signal(signal.SIGKILL)
-        daemon.wait()
-        with running(tmp_path / "daemon", config=OFTEN) as again:
-            known(again)
+        with restarted(daemon) as again:
             saved = f"-S{tmp_path / 'saved'}"
             done = tool("hsqueeze", f"-D{again.socket}", "--minimal-resources=200", "--json", saved)
             assert json.loads(done.stdout)["action"] == "online"

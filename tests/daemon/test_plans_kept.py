@@ -1,4 +1,4 @@
-"""What is known of plans after the daemon, or its disk, has failed."""
+"""What is known of plans, and claimed by them, after the daemon, or its disk, has failed."""
 
 import json
 import signal
@@ -15,14 +15,15 @@ from tests.daemon.planning import (
     FOR_EVER,
     OFTEN,
     SPACIOUS,
+    begun,
     call,
     ctl,
     following,
     hbal,
-    known,
     last,
     made,
     recorded,
+    restarted,
     result,
     settled,
     started,
@@ -31,7 +32,7 @@ from tests.daemon.planning import (
     whole,
 )
 from tests.support.lines import next_line
-from tests.support.programs import PROGRAMS, executable, running, wait_until
+from tests.support.programs import PROGRAMS, Daemon, executable, running, wait_until
 from tests.support.rows import generated
 
 pytestmark = pytest.mark.usefixtures("heeding")
@@ -43,13 +44,8 @@ def statuses(plan: Any) -> list[str | None]:
 
 def test_a_daemon_that_was_killed(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
-        plan = made(daemon, max_length=3)["id"]
-        call(daemon, "execute", plan=plan)
-        submitted(daemon)
-        daemon.signal(signal.SIGKILL)
-        daemon.wait()
-        with running(tmp_path / "daemon", config=OFTEN) as again:
-            known(again)
+        plan = begun(daemon, max_length=3)["id"]
+        with restarted(daemon) as again:
             assert last(again)["state"] == "interrupted"
             ganeti.finish()
             wait_until(lambda: statuses(whole(again)) == ["success"])
@@ -66,13 +62,8 @@ def test_a_daemon_that_was_killed(tmp_path: Path) -> None:
 
 def test_interrupted_plan_is_resumed(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
-        plan = made(daemon)
-        call(daemon, "execute", plan=plan["id"])
-        submitted(daemon)
-        daemon.signal(signal.SIGKILL)
-        daemon.wait()
-        with running(tmp_path / "daemon", config=OFTEN) as again:
-            known(again)
+        plan = begun(daemon)
+        with restarted(daemon) as again:
             wait_until(lambda: last(again)["jobs"]["going"] == 1)
             with pytest.raises(CallRefusedError, match="has jobs that are still running"):
                 call(again, "resume", plan=plan["id"])
@@ -104,8 +95,7 @@ def test_interrupted_plan_is_resumed(tmp_path: Path) -> None:
 
 def test_daemon_decides_until_its_plans_have_stopped(tmp_path: Path, request_path: Path) -> None:
     with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
-        call(daemon, "execute", plan=made(daemon, max_length=3)["id"])
-        submitted(daemon)
+        begun(daemon, max_length=3)
         daemon.signal()
         until(daemon, "stopping")
         assert executable(daemon.socket, request_path, fallback="/bin/false").stderr == ""
@@ -120,10 +110,7 @@ def test_infinite_score_is_null_in_json(tmp_path: Path) -> None:
         plan = made(daemon)["id"]
         assert last(daemon)["score"]["after"] is None
         assert ctl(daemon, "plans", "--json").returncode == 0
-        daemon.signal(signal.SIGKILL)
-        daemon.wait()
-        with running(tmp_path / "daemon", config=OFTEN) as again:
-            known(again)
+        with restarted(daemon) as again:
             assert (last(again)["id"], last(again)["state"]) == (plan, "planned")
             assert "=> unknown" in ctl(again, "plans").stdout.splitlines()[-1]
             assert "=> unknown" in ctl(again, "plan", plan).stdout
@@ -135,10 +122,7 @@ def test_keeps_the_newest_unexecuted_plans(tmp_path: Path, name: str) -> None:
     with following(tmp_path, generated(4, shape)) as (daemon, ganeti):
         plan = made(daemon, name, on_change="stop")
         assert plan["execution"]["not_submitted"]
-        daemon.signal(signal.SIGKILL)
-        daemon.wait()
-        with running(tmp_path / "daemon", config=OFTEN) as again:
-            known(again)
+        with restarted(daemon) as again:
             told = {key: value for key, value in plan.items() if key != "found"}
             assert whole(again) == told
             assert ctl(again, "execute", plan["id"]).returncode == 0
@@ -154,13 +138,11 @@ def test_refuses_an_earlier_plan_that_would_be_different(tmp_path: Path) -> None
     """Also if it is the file that has changed."""
     with following(tmp_path, generated(3, DRAINED)) as (daemon, ganeti):
         plans = [made(daemon, max_length=2) for _ in range(2)]
-        daemon.signal()
-        daemon.wait()
+        daemon.stop()
         record = recorded(daemon, plans[0])
         record["execution"]["not_submitted"][0][0]["to"] = ["elsewhere"]
         (daemon.state / "plans" / f"{plans[0]['id']}.json").write_text(json.dumps(record))
-        with running(tmp_path / "daemon", config=OFTEN) as again:
-            known(again)
+        with restarted(daemon) as again:
             refused = "was made by an earlier htoolsd and would be different for the present cluster"
             with pytest.raises(CallRefusedError, match=f"^plan {plans[0]['id']} {refused}"):
                 call(again, "execute", plan=plans[0]["id"])
@@ -175,13 +157,11 @@ def test_refuses_a_plan_with_options_of_an_old_form(tmp_path: Path) -> None:
     """As the first htoolsd did: it is told of, but cannot be made again."""
     with following(tmp_path, generated(3, DRAINED)) as (daemon, ganeti):
         plan = made(daemon, max_length=2)["id"]
-        daemon.signal()
-        daemon.wait()
+        daemon.stop()
         record = recorded(daemon, {"id": plan})
         del record["options"]
         (daemon.state / "plans" / f"{plan}.json").write_text(json.dumps({**record, "arguments": ["-l", "2"]}))
-        with running(tmp_path / "daemon", config=OFTEN) as again:
-            known(again)
+        with restarted(daemon) as again:
             assert last(again)["state"] == "planned"
             assert "\nArguments: -l 2\n" in ctl(again, "plan", plan).stdout
             with pytest.raises(
@@ -194,11 +174,8 @@ def test_refuses_a_plan_with_options_of_an_old_form(tmp_path: Path) -> None:
 def test_reports_jobs_of_a_daemon_killed_while_it_submitted(tmp_path: Path) -> None:
     """On disk is that these jobs may have been submitted."""
     with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
-        plan = made(daemon, max_length=3)
-        call(daemon, "execute", plan=plan["id"])
-        submitted(daemon)
-        daemon.signal(signal.SIGKILL)
-        daemon.wait()
+        plan = begun(daemon, max_length=3)
+        daemon.kill()
         record = recorded(daemon, plan)
         record["execution"]["jobs"][0] |= {"id": None, "status": None}
         (daemon.state / "plans" / f"{plan['id']}.json").write_text(json.dumps(record))
@@ -211,8 +188,7 @@ def test_reports_jobs_of_a_daemon_killed_while_it_submitted(tmp_path: Path) -> N
 def test_follower_reconnects_to_the_next_daemon(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, _), hbal(daemon, "-l3") as process:
         submitted(daemon)
-        daemon.signal(signal.SIGKILL)
-        daemon.wait()
+        daemon.kill()
         with running(tmp_path / "daemon", config=OFTEN):
             status, _, err = result(process)
         assert (status, err) == (2, "The plan was left; these go on in Ganeti: jobs 1\n")
@@ -233,9 +209,7 @@ def test_executables_do_not_queue_for_a_stuck_daemon(tmp_path: Path) -> None:
 
 def test_stop_waits_for_the_jobset(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
-        plan = made(daemon, max_length=3)
-        call(daemon, "execute", plan=plan["id"])
-        submitted(daemon)
+        plan = begun(daemon, max_length=3)
         daemon.signal(signal.SIGTERM)
         wait_until(lambda: "stopping" in daemon.log.read_text())
         ganeti.finish()
@@ -248,11 +222,8 @@ def test_stop_waits_for_the_jobset(tmp_path: Path) -> None:
 def test_stop_does_not_wait_longer_than_its_limit(tmp_path: Path) -> None:
     config = OFTEN + "stop_seconds = 0.2\n"
     with following(tmp_path, generated(3, DRAINED), FOR_EVER, config) as (daemon, _):
-        plan = made(daemon, max_length=3)
-        call(daemon, "execute", plan=plan["id"])
-        submitted(daemon)
-        daemon.signal(signal.SIGTERM)
-        assert daemon.wait() == 0
+        plan = begun(daemon, max_length=3)
+        assert daemon.stop() == 0
         record = recorded(daemon, plan)
         assert (record["state"], record["execution"]["going_on"]) == ("interrupted", "jobs 1")
 
@@ -262,8 +233,7 @@ def test_skips_files_that_are_not_records(tmp_path: Path) -> None:
         plan = made(daemon, max_length=1)
         call(daemon, "execute", plan=plan["id"])
         record = until(daemon, "done")
-        daemon.signal()
-        daemon.wait()
+        daemon.stop()
         directory = daemon.state / "plans"
         for number, content in enumerate(
             (b"", b"{", b"[]", b"\xff", *(json.dumps(record | {key: None}).encode() for key in record))
@@ -302,8 +272,7 @@ def test_does_not_execute_a_plan_that_cannot_be_recorded(tmp_path: Path) -> None
 
 def test_plan_stops_when_the_disk_fills_up(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
-        call(daemon, "execute", plan=made(daemon, max_length=3)["id"])
-        submitted(daemon)
+        begun(daemon, max_length=3)
         spoil(daemon.state / "plans")
         ganeti.finish()
         plan = until(daemon, "failed")
@@ -315,8 +284,7 @@ def test_plan_stops_when_the_disk_fills_up(tmp_path: Path) -> None:
         directory.unlink()
         directory.with_name("spoilt").rename(directory)
         wait_until(lambda: json.loads((directory / f"{plan['id']}.json").read_text())["state"] == "failed")
-        daemon.signal(signal.SIGKILL)
-        daemon.wait()
+        daemon.kill()
         with running(tmp_path / "daemon", config=OFTEN) as again:
             assert last(again)["state"] == "failed"
 
@@ -327,13 +295,11 @@ def test_keeps_the_last_plans_after_a_restart(tmp_path: Path) -> None:
         done = made(daemon, max_length=1)
         call(daemon, "execute", plan=done["id"])
         record = json.dumps(until(daemon, "done"))
-        daemon.signal()
-        daemon.wait()
+        daemon.stop()
         for number in range(MAX_PLANS + 5):
             name = f"{number:012}"
             (directory / f"{name}.json").write_text(record.replace(done["id"], name))
-        with running(tmp_path / "daemon", config=OFTEN) as again:
-            known(again)
+        with restarted(daemon) as again:
             wait_until(lambda: len(call(again, "plans")) == MAX_PLANS)
             newest = made(again, max_length=1)
             call(again, "execute", plan=newest["id"])
@@ -354,3 +320,29 @@ def test_leaves_other_files_alone(tmp_path: Path) -> None:
         assert call(daemon, "plans") == []
         assert sum(event["event"] == "plan cannot be read" for event in daemon.events()) == 4
     assert len(list(directory.iterdir())) == 4
+
+
+def claimed(daemon: Daemon) -> list[Any]:
+    """Return the claims of plans."""
+    consumers = json.loads(ctl(daemon, "allocations", "--json").stdout)
+    return [each for each in consumers if each["kind"] == "plan"]
+
+
+def test_claim_of_a_plan_survives_a_daemon_kill(tmp_path: Path) -> None:
+    with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
+        plan = begun(daemon, max_length=3)["id"]
+        before = claimed(daemon)
+        assert [each["name"] for each in before] == [f"cluster/plan/{plan}"]
+        assert before[0]["allocations"]
+        with restarted(daemon) as again:
+            wait_until(lambda: again.status()["ledger"]["behind_s"] is not None)
+            assert claimed(again) == before
+            ganeti.finish()
+            wait_until(lambda: not claimed(again))
+
+
+def test_plan_claims_nothing_when_claims_are_off(tmp_path: Path) -> None:
+    config = f'{OFTEN}claims = "never"\n'
+    with following(tmp_path, generated(3, DRAINED), FOR_EVER, config) as (daemon, _):
+        begun(daemon, max_length=3)
+        assert claimed(daemon) == []

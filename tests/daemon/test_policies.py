@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.backends import text
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.tags import AUTOREPAIR, SQUEEZING
 from tests.daemon.planning import (
@@ -20,6 +19,7 @@ from tests.daemon.planning import (
     following,
     known,
     numbers,
+    restarted,
     submitted,
     until,
     whole,
@@ -105,10 +105,7 @@ def test_proposed_plan_survives_a_kill(
     with following(tmp_path, cluster, config=wish) as (daemon, ganeti):
         considered(daemon, name, decisions)
         (told,) = (each for each in decided(daemon) if each["outcome"] == "proposed")
-        daemon.signal(signal.SIGKILL)
-        daemon.wait()
-        with running(tmp_path / "daemon", config=wish) as again:
-            known(again)
+        with restarted(daemon, wish) as again:
             done = ctl(again, "execute", told["plan"])
             assert (done.returncode, done.stderr) == (0, "")
             assert jobs(ganeti)
@@ -119,8 +116,7 @@ def test_refuses_a_proposed_plan_that_would_be_different(tmp_path: Path) -> None
     wish = f'{OFTEN}[squeeze]\nmode = "propose"\nhold = 1\nmax_nodes = 1\ngroups = ["default"]\n'
     with following(tmp_path, racks(3, 1, 1, 1), config=wish) as (daemon, ganeti):
         told = considered(daemon, "squeeze", 2)
-        daemon.signal(signal.SIGKILL)
-        daemon.wait()
+        daemon.kill()
         never = f'{wish}never = ["{told["powered"][0]}"]\n'
         with running(tmp_path / "daemon", config=never) as again:
             known(again)
@@ -143,8 +139,7 @@ def test_acts_and_keeps_its_budget_after_a_kill(tmp_path: Path) -> None:
             "held back by budget: the day's budget is spent"
             in ctl(daemon, "policies", "--explain", "rebalance").stdout
         )
-        daemon.signal(signal.SIGKILL)
-        daemon.wait()
+        daemon.kill()
         ganeti.finish()
         with running(tmp_path / "daemon", config=wish) as again:
             known(again)
@@ -158,14 +153,13 @@ def test_next_daemon_finishes_a_killed_one_s_squeeze(tmp_path: Path) -> None:
     with following(tmp_path, racks(3, 1, 1, 1), FOR_EVER, wish) as (daemon, ganeti):
 
         def left() -> set[str]:
-            rows = text.parse(ganeti.cluster(), "").nodes
+            rows = ganeti.rows().nodes
             return {row.name for row in rows if row.offline or SQUEEZING in row.tags}
 
         told = considered(daemon, "squeeze", 2)
         assert told["outcome"] == "begun"
         submitted(daemon)
-        daemon.signal(signal.SIGKILL)
-        daemon.wait()
+        daemon.kill()
         ganeti.finish()
         wait_until(lambda: left() == set(told["powered"]))
         with running(tmp_path / "daemon", config=f'{wish}never = ["a", "b", "c", "d"]\n') as again:
@@ -228,7 +222,7 @@ def test_repairs_an_instance_of_an_offline_node(tmp_path: Path) -> None:
         call(daemon, "refresh")
         explained = ctl(daemon, "policies", "--explain", "repair").stdout
         assert "stuck: it needs reinstall, and tags allow repairs up to failover" in explained
-        [repaired] = (row for row in text.parse(ganeti.cluster(), "now").instances if row.name == "mirrored")
+        [repaired] = (row for row in ganeti.rows().instances if row.name == "mirrored")
         assert (repaired.pnode, repaired.snode) == ("two", "three")
         [record] = (tag for tag in repaired.tags if tag.startswith(AUTOREPAIR))
         assert ":success:" in record

@@ -1,7 +1,6 @@
 """Many clients claim at once: nothing is allocated twice, and nothing is lost when a process is killed."""
 
 import json
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -145,8 +144,7 @@ def test_no_claim_is_lost_when_clients_and_daemon_are_killed(tmp_path: Path, led
             client.process.kill()
             client.process.wait()
         wait_until(partial(has, others, 15))
-        daemon.signal(signal.SIGKILL)
-        daemon.wait()
+        daemon.kill()
         with running(tmp_path, config=config):
             wait_for(others)
     assert has(others, 48)
@@ -163,8 +161,7 @@ def test_two_clusters_never_overcommit_their_pool(tmp_path: Path, postgresql: Se
         claiming(tmp_path, [first, second], "ab", 80) as clients,
     ):
         wait_until(partial(has, clients, 20))
-        second.signal(signal.SIGKILL)
-        second.wait()
+        second.kill()
         with running(tmp_path / "b", config=config):
             wait_for(clients)
     assert has(clients, 80)

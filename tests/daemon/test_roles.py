@@ -193,8 +193,7 @@ def test_executed_and_cancelled_plans_name_users_after_a_restart(place: Path) ->
         wait_until(lambda: plans(daemon)[0]["jobs"]["going"])
         assert ctl(ACTOR, daemon, "cancel", "--now", name).returncode == 0
         wait_until(lambda: plans(daemon)[0]["ended"])
-        daemon.signal(signal.SIGKILL)
-        daemon.wait()
+        daemon.kill()
         with running(directory / "daemon", config=OFTEN + ROLES) as again:
             plan = plans(again)[0]
             users = [plan[key]["uid"] for key in ("by", "executed_by", "cancelled_by")]

@@ -165,7 +165,7 @@ def test_ignored_signals_stay_ignored(tmp_path: Path, number: signal.Signals) ->
 def test_plan_stops_or_is_replaced_when_a_node_is_drained(tmp_path: Path, wish: str) -> None:
     with simulator(tmp_path, uneven(), "--job-seconds=1000") as ganeti:
         first, *later = plan(ganeti)
-        master = next(row.name for row in text.parse(ganeti.cluster(), "").nodes if row.master)
+        master = next(row.name for row in ganeti.rows().nodes if row.master)
         drained = next(
             node
             for step in later
@@ -201,14 +201,14 @@ def test_node_with_a_new_instance_is_not_powered_down(tmp_path: Path, wish: str)
             emptied = next_line(process.stdout).strip()
             until_tagging(process, ganeti)
             ganeti.tell("job_seconds", 0)
-            back = text.parse(ganeti.cluster(), "").instances[0].name
+            back = ganeti.rows().instances[0].name
             use = role(emptied, drained=False)
             ganeti.ask("SubmitJob", [use, migrate(back, target_node=emptied)])
             wait_until(lambda: primary(ganeti, back) == emptied)
             ganeti.finish()
             status, out, err = result(process)
         told = f"instance {back} would be left on a node that is powered down"
-        off = {row.name for row in text.parse(ganeti.cluster(), "").nodes if row.offline}
+        off = {row.name for row in ganeti.rows().nodes if row.offline}
         if wish == "stop":
             assert status == 1
             assert told in err
@@ -217,7 +217,7 @@ def test_node_with_a_new_instance_is_not_powered_down(tmp_path: Path, wish: str)
             assert status == 0
             assert told in out
             assert off
-            assert off.isdisjoint(row.pnode for row in text.parse(ganeti.cluster(), "").instances)
+            assert off.isdisjoint(row.pnode for row in ganeti.rows().instances)
 
 
 def until_tagging(process: subprocess.Popen[str], ganeti: Simulator) -> None:
@@ -293,12 +293,12 @@ def test_waits_for_jobs_of_a_killed_run(tmp_path: Path) -> None:
         assert err.startswith("Warning: not finished by an earlier run: ")
         assert " is drained" in err
         assert {state for _, state in ganeti.tell("jobs")} == {"success"}
-        tags = {row.tags for row in text.parse(ganeti.cluster(), "").nodes if row.offline}
+        tags = {row.tags for row in ganeti.rows().nodes if row.offline}
         assert tags == {("htools:standby:auto",)}
 
 
 def primary(ganeti: Simulator, name: str) -> str:
-    return next(row.pnode for row in text.parse(ganeti.cluster(), "").instances if row.name == name)
+    return next(row.pnode for row in ganeti.rows().instances if row.name == name)
 
 
 @pytest.mark.parametrize("source", ["-tFILE", "-mnowhere.example", "--simulate=p,3,8T,2T,64"])

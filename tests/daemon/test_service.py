@@ -83,8 +83,7 @@ def test_second_daemon_refuses_to_start(daemon: Daemon, tmp_path: Path) -> None:
 
 def test_starts_after_a_kill(tmp_path: Path, request_path: Path) -> None:
     with running(tmp_path / "daemon") as killed:
-        killed.signal(signal.SIGKILL)
-        killed.wait()
+        killed.kill()
         assert killed.socket.exists()
         with running(tmp_path / "daemon") as daemon:
             assert outcome(ask_for_decision(daemon, request_path))[0] == 0
@@ -152,8 +151,7 @@ def test_sighup_reloads_the_configuration(tmp_path: Path) -> None:
         assert "connections: expected a whole number" in daemon.told("configuration not reloaded")[0]["error"]
         with connect(daemon.socket):
             assert daemon.status()["connections"] == 2
-        daemon.signal()
-        assert daemon.wait() == 0
+        assert daemon.stop() == 0
 
 
 @pytest.mark.parametrize(
@@ -242,8 +240,7 @@ def test_follows_the_master_role(tmp_path: Path, request_path: Path) -> None:
             assert daemon.status()["cluster"]["master"] is True
             assert executable(daemon.socket, request_path).stderr == ""
             become(daemon, ELSEWHERE)
-        daemon.signal()
-        assert daemon.wait() == 0
+        assert daemon.stop() == 0
 
 
 def test_decides_when_the_master_is_unknown(tmp_path: Path, request_path: Path) -> None:
@@ -555,8 +552,7 @@ def test_stop_is_limited(tmp_path: Path, request_path: Path, impatient: bool) ->
 
 def test_executable_decides_without_a_stopped_daemon(tmp_path: Path, request_path: Path) -> None:
     with running(tmp_path / "daemon") as daemon:
-        daemon.signal()
-        daemon.wait()
+        daemon.stop()
         with pytest.raises(NoReplyError, match="No such file"):
             daemon.status()
         with running(tmp_path / "daemon") as again:

@@ -1,6 +1,5 @@
 """Nodes powered down by a daemon that is killed on the way."""
 
-import signal
 from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
@@ -8,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.backends import text
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.tags import SQUEEZING
 from tests.daemon.planning import (
@@ -16,11 +14,13 @@ from tests.daemon.planning import (
     FOR_EVER,
     OFTEN,
     SPACIOUS,
+    begun,
     ctl,
     following,
     known,
     last,
     made,
+    restarted,
     settled,
     submitted,
     tool,
@@ -39,13 +39,8 @@ pytestmark = pytest.mark.usefixtures("heeding")
 def test_a_daemon_that_was_killed(tmp_path: Path) -> None:
     """While its jobs go on nothing else is begun; then another run finishes what was left."""
     with following(tmp_path, generated(4, SPACIOUS), FOR_EVER) as (daemon, ganeti):
-        plan = made(daemon, "hsqueeze")
-        asked(daemon, "execute", plan=plan["id"])
-        submitted(daemon, len(plan["execution"]["not_submitted"][0]))
-        daemon.signal(signal.SIGKILL)
-        daemon.wait()
-        with running(tmp_path / "daemon", config=OFTEN) as again:
-            known(again)
+        plan = begun(daemon, "hsqueeze")
+        with restarted(daemon) as again:
             wait_until(lambda: last(again)["jobs"]["going"])
             refused = tool("hsqueeze", f"-D{again.socket}", "-X")
             assert refused.returncode == 1
@@ -58,7 +53,7 @@ def test_a_daemon_that_was_killed(tmp_path: Path) -> None:
             wait_until(lambda: not any(each["jobs"]["going"] for each in asked(again, "plans")))
             done = tool("hsqueeze", f"-D{again.socket}", "-X")
             assert (done.returncode, "not finished by an earlier run" in done.stderr) == (0, True)
-        tags = {row.tags for row in text.parse(ganeti.cluster(), "").nodes if row.offline}
+        tags = {row.tags for row in ganeti.rows().nodes if row.offline}
         assert tags == {("htools:standby:auto",)}
 
 
@@ -79,7 +74,7 @@ def test_plan_that_is_stopped_at_once_says_what_it_leaves(tmp_path: Path) -> Non
         ganeti.finish()
         wait_until(lambda: "an hsqueeze works there, or was interrupted" in ctl(daemon, "status").stdout)
         assert tool("hsqueeze", f"-D{daemon.socket}", "-X").returncode == 0
-        assert not any(SQUEEZING in node.tags for node in text.parse(ganeti.cluster(), "").nodes)
+        assert not any(SQUEEZING in node.tags for node in ganeti.rows().nodes)
 
 
 def cut_off(directory: Path, ganeti: Simulator, moment: Moment, wish: Mapping[str, Any]) -> bool:
@@ -102,7 +97,7 @@ def finished(ganeti: Simulator) -> set[str]:
     jobs = ganeti.ask("QueryJobs", [], ["ops"])
     work = [[{**opcode, "comment": "", "reason": []} for opcode in opcodes] for (opcodes,) in jobs]
     assert not [each for place, each in enumerate(work) if each in work[:place]]
-    nodes = text.parse(ganeti.cluster(), "").nodes
+    nodes = ganeti.rows().nodes
     assert {row.tags for row in nodes if row.offline} == {("htools:standby:auto",)}
     assert {row.tags for row in nodes if not row.offline} == {()}
     return {row.name for row in nodes if row.offline}
@@ -155,7 +150,7 @@ def cut_off_policy(directory: Path, ganeti: Simulator) -> bool:
     ):
         known(daemon)
         wait_until(lambda: settled(daemon))
-        left = any(SQUEEZING in row.tags for row in text.parse(ganeti.cluster(), "").nodes)
+        left = any(SQUEEZING in row.tags for row in ganeti.rows().nodes)
 
         def decided() -> list[str]:
             return [each["outcome"] for each in asked(daemon, "history") if each["kind"] == "policy"]

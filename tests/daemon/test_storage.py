@@ -1,7 +1,6 @@
 """Storage units from jobs to decisions and tools, all as processes."""
 
 import json
-import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.backends import iallocator, text
+from ganeti_htools.backends import iallocator
 from ganeti_htools.client.calls import ask
 from ganeti_htools.model.cluster import Cluster, Disk, Group
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
@@ -70,8 +69,7 @@ def test_probe_of_a_pool_limits_and_is_shown(tmp_path: Path, ganeti: Simulator) 
             f"cat: exit status 1: cat: {output}: No such file or directory"
         )
         assert shown(daemon) == []
-        daemon.signal(signal.SIGTERM)
-        daemon.wait()
+        daemon.stop()
     output.write_text("1g 5g\n")
     with running(tmp_path / "daemon", config=f"config_seconds = 0.1\n{pool}") as daemon:
         wait_until(lambda: shown(daemon) == ["ext/san", "0.0", "1.0", "5.0", "all"])
@@ -101,7 +99,7 @@ def test_plan_respects_units_and_free_space_follows(
     asked = storage(daemon)["done"]
     done = tool("hbal", f"-D{daemon.socket}", "-X")
     assert done.returncode == 0, done.stderr
-    placed = text.parse(ganeti.cluster(), "after")
+    placed = ganeti.rows()
     assert {row.pnode for row in placed.instances} != {"one"}
     assert "three" not in {name for row in placed.instances for name in (row.pnode, row.snode)}
     ganeti.ask("SubmitManyJobs", [[migrate("web0")]])

@@ -1,6 +1,5 @@
 """The daemon of the next master: another state directory on the same Ganeti."""
 
-import signal
 from pathlib import Path
 
 import psycopg
@@ -16,8 +15,7 @@ LIMITS = "max_moves = 3\nmoves_per_day = 4\nfailures = 1\n"
 
 
 def end(daemon: Daemon) -> None:
-    daemon.signal(signal.SIGKILL)
-    daemon.wait()
+    daemon.kill()
 
 
 def next_master(tmp_path: Path) -> Path:

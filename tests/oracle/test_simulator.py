@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from ganeti_htools.backends import text
 from tests.support.clusters import MOVABLE, TIGHT, Shape
 from tests.support.oracle import Oracle
 from tests.support.rows import with_master
@@ -105,7 +104,7 @@ def test_hsqueeze_powers_a_node_down(oracle: Oracle, tmp_path: Path) -> None:
         run(oracle, "hsqueeze", f"-L{ganeti.socket}", "-X")
         down = offline(ganeti)
         assert down
-        assert down.isdisjoint(row.pnode for row in text.parse(ganeti.cluster(), "now").instances)
+        assert down.isdisjoint(row.pnode for row in ganeti.rows().instances)
         for node in down - {name}:
             assert ganeti.ask("QueryTags", "node", node) == ["htools:standby:auto"]
         # Debian's tries to take nodes online before it powers them on, which Ganeti refuses.

@@ -196,6 +196,14 @@ class Daemon:
         """Its exit status."""
         return self.process.wait(PATIENCE)
 
+    def stop(self) -> int:
+        self.signal()
+        return self.wait()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
 
 @contextmanager
 def running(
@@ -210,8 +218,7 @@ def running(
     try:
         yield daemon
     finally:
-        daemon.process.kill()
-        daemon.process.wait()
+        daemon.kill()
 
 
 def connect(path: Path) -> socket.socket:

@@ -42,6 +42,10 @@ class Simulator:
         """Return the present cluster in the text format."""
         return str(self.tell("cluster"))
 
+    def rows(self) -> Cluster:
+        """Return the present cluster."""
+        return text.parse(self.cluster(), "simulator")
+
 
 @contextmanager
 def simulator(directory: Path, cluster: Cluster, *options: object) -> Iterator[Simulator]:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from ganeti_htools.backends import text
 from ganeti_htools.cli import harep
 from ganeti_htools.model.cluster import Cluster
 from tests.support.simulators import simulator
@@ -48,7 +47,7 @@ def test_repairs_until_nothing_is_left_to_do(tmp_path: Path, capsys: pytest.Capt
             assert harep.main([f"-L{ganeti.socket}", "--job-delay=0"]) == 0
             ganeti.finish()
             counts.append(capsys.readouterr().out.rpartition("-\n")[2].split("\n")[:-1])
-        after = {row.name: row for row in text.parse(ganeti.cluster(), "now").instances}
+        after = {row.name: row for row in ganeti.rows().instances}
     # A plain instance that should run cannot be reinstalled; the mirrored one fails over, then gets a mirror.
     assert counts == [
         ["Healthy: 1", "Pending repair: 2"],
@@ -71,7 +70,7 @@ def test_options_beyond_ganetis(tmp_path: Path, capsys: pytest.CaptureFixture[st
         assert harep.main(options) == 0
         report = json.loads(capsys.readouterr().out)
         ganeti.finish()
-        after = {row.name: row for row in text.parse(ganeti.cluster(), "now").instances}
+        after = {row.name: row for row in ganeti.rows().instances}
     assert report["counts"] == {"Healthy": 1, "Pending repair": 2}
     found = {each["name"]: each for each in report["instances"]}
     for name, number in (("mirrored", 1), ("shared", 3)):
