@@ -2,23 +2,15 @@ import grp
 import json
 import os
 import re
-import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ganeti_htools.cli import htoolsctl as program
 from ganeti_htools.cli.ctl import commands
-from tests.support.programs import PATIENCE, PROGRAMS, Daemon, Finished, hail, request_file, run, running
-
-
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    with running(tmp_path_factory.mktemp("daemon")) as daemon:
-        yield daemon
+from tests.support.programs import PATIENCE, PROGRAMS, Daemon, Finished, hail, request_file, run
 
 
 def htoolsctl(daemon: Daemon, *arguments: object, stdin: str = "") -> Finished:
@@ -132,17 +124,14 @@ def test_reports_errors_in_one_line(daemon: Daemon, arguments: list[str], status
 
 
 @pytest.mark.parametrize("forbidden", ["socket", ""])
-def test_explains_denied_access(tmp_path: Path, forbidden: str) -> None:
-    prefix = ("setpriv", "--bounding-set=-all", "--inh-caps=-all") if os.geteuid() == 0 else ()
-    if prefix and shutil.which("setpriv") is None:
-        pytest.skip("root may do everything, and there is no setpriv to give that up")
+def test_explains_denied_access(tmp_path: Path, unprivileged: tuple[str, ...], forbidden: str) -> None:
     directory = tmp_path / "daemon"
     directory.mkdir()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(directory / "socket"))
         listener.listen()
         (directory / forbidden).chmod(0)
-        shown = run(*prefix, PROGRAMS / "htoolsctl", "--socket", directory / "socket", "status")
+        shown = run(*unprivileged, PROGRAMS / "htoolsctl", "--socket", directory / "socket", "status")
         directory.chmod(0o700)
     group = grp.getgrgid(os.getgid()).gr_name
     told = f"htoolsctl: {directory}/socket: Permission denied; members of the group {group} may\n"

@@ -42,12 +42,6 @@ from tests.support.programs import (
 Behaviour = Callable[[socket.socket], None]
 
 
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    with running(tmp_path_factory.mktemp("daemon")) as daemon:
-        yield daemon
-
-
 def messages() -> dict[str, bytes]:
     """One request of each kind, and some that are none."""
     data = cluster(2, Shape(nodes=6, instances=20, groups=2))
@@ -334,15 +328,14 @@ def test_a_socket_that_takes_nobody(tmp_path: Path, request_path: Path) -> None:
     assert_decided_alone(finished, "crowded: Resource temporarily unavailable", request_path)
 
 
-def test_a_socket_that_may_not_be_used(daemon: Daemon, tmp_path: Path, request_path: Path) -> None:
-    prefix = ("setpriv", "--bounding-set=-all", "--inh-caps=-all") if os.geteuid() == 0 else ()
-    if prefix and shutil.which("setpriv") is None:
-        pytest.skip("root may do everything, and there is no setpriv to give that up")
+def test_a_socket_that_may_not_be_used(
+    tmp_path: Path, request_path: Path, unprivileged: tuple[str, ...]
+) -> None:
     with socket.socket(socket.AF_UNIX) as forbidden:
         forbidden.bind(str(tmp_path / "forbidden"))
         forbidden.listen()
         (tmp_path / "forbidden").chmod(0)
-        finished = executable(tmp_path / "forbidden", request_path, prefix=prefix)
+        finished = executable(tmp_path / "forbidden", request_path, prefix=unprivileged)
     assert_decided_alone(finished, "forbidden: Permission denied", request_path)
 
 

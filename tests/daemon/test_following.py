@@ -1,12 +1,10 @@
 """A daemon and the Ganeti master that it follows, both as processes."""
 
 import json
-import os
 import re
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -201,25 +199,6 @@ def test_missing_disk_space_is_taken_from_the_model(
     decided = json.loads(executable(daemon.socket, request).stdout)
     assert decided["success"]
     assert re.search(r"as reported \d+ s ago$", decided["info"])
-
-
-def test_daemon_does_not_start_on_other_nodes(tmp_path: Path) -> None:
-    (tmp_path / "ssconf_master_node").write_text("other.example.org\n")
-    (tmp_path / "config").write_text(f'ssconf_dir = "{tmp_path}"\nsocket = "{tmp_path}/socket"\n')
-    finished = run(
-        *(
-            sys.executable,
-            "-m",
-            "htoolsd",
-            "--config",
-            tmp_path / "config",
-            "--state-dir",
-            tmp_path / "state",
-        ),
-    )
-    assert finished.returncode == 11
-    assert finished.stderr == "htoolsd: not the master node; that is other.example.org\n"
-    assert sorted(os.listdir(tmp_path)) == ["config", "ssconf_master_node"]
 
 
 def test_daemon_follows_the_master_role(tmp_path: Path, ganeti: Simulator) -> None:

@@ -1,7 +1,6 @@
 """What the daemon tells of what it has decided and done."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +23,6 @@ def decide(daemon: Daemon, name: str) -> Any:
 
 def kinds(daemon: Daemon, **wanted: object) -> list[str]:
     return [entry["kind"] for entry in call(daemon, "history", **wanted)]
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A daemon for tests that change nothing."""
-    with running(tmp_path_factory.mktemp("shared")) as daemon:
-        yield daemon
 
 
 def test_finds_a_decision_by_its_names(tmp_path: Path) -> None:
@@ -86,6 +78,6 @@ def test_explains_why_an_instance_is_on_its_nodes(tmp_path: Path) -> None:
         ({"most": 0}, "history: most: expected a number from 1 to 10000"),
     ],
 )
-def test_refuses_wrong_arguments(shared: Daemon, wanted: dict[str, object], told: str) -> None:
+def test_refuses_wrong_arguments(daemon: Daemon, wanted: dict[str, object], told: str) -> None:
     with pytest.raises(CallRefusedError, match=told):
-        call(shared, "history", **wanted)
+        call(daemon, "history", **wanted)

@@ -4,7 +4,7 @@ import json
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,12 +18,6 @@ from tests.support.programs import PATIENCE, Daemon, connect, request_file, runn
 PROMPT = 1.0  # seconds of the daemon's CPU time; usually 0.2. Others may keep the machine busy.
 MIB = 1 << 20
 CALL = b'{"method":"decide","version":1,"args":{}}\x03'
-
-
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    with running(tmp_path_factory.mktemp("daemon")) as daemon:
-        yield daemon
 
 
 def heard(client: socket.socket) -> bytes:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.programs import PATIENCE, PROGRAMS, Daemon, run, running, wait_until
+from tests.support.programs import PATIENCE, Daemon, run, running, wait_until
 
 TOKEN = "0123456789abcdef"
 RIGHT = f"Authorization: Bearer {TOKEN}"
@@ -92,6 +92,7 @@ def test_metrics_and_health(port: int) -> None:
     [
         ("GET /metrics HTTP/1.1", [], 401),
         ("GET /nothing HTTP/1.1", [], 401),
+        ("GET / HTTP/1.1", [], 401),
         ("GET /metrics HTTP/1.1", [f"{RIGHT}0"], 401),
         ("GET /nothing HTTP/1.1", [RIGHT], 404),
         ("POST /metrics HTTP/1.1", [RIGHT, "Content-Length: 1000000"], 405),
@@ -215,19 +216,3 @@ def test_user_without_the_role_is_refused(tmp_path: Path) -> None:
             *("curl", "-s", "--unix-socket", path, "http://localhost/metrics"),
         )
     assert "does not have the role read" in shown.stdout
-
-
-@pytest.mark.parametrize(
-    ("table", "error"),
-    [
-        ('listen = "0.0.0.0:9719"', "http: listen: expected unix:/PATH, or a loopback address"),
-        ('listen = "127.0.0.1:9719"', "http: token_file: expected a file"),
-        ('listen = "127.0.0.1:9719"\ntoken_file = "/nowhere"', "http: token_file: /nowhere: No such file"),
-    ],
-)
-def test_check_config_refuses(tmp_path: Path, table: str, error: str) -> None:
-    file = tmp_path / "config"
-    file.write_text(f"[http]\n{table}\n")
-    shown = run(PROGRAMS / "htoolsd", "--config", file, "--check-config")
-    assert shown.returncode == 1
-    assert error in shown.stderr

@@ -3,7 +3,7 @@
 import json
 import re
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,9 @@ from tests.daemon.planning import (
 )
 from tests.support.clusters import Shape
 from tests.support.lines import next_line
-from tests.support.programs import PROGRAMS, Daemon, connect, wait_until
+from tests.support.programs import PROGRAMS, Daemon, Finished, connect, wait_until
 from tests.support.rows import generated
+from tests.support.simulators import Simulator
 from tests.support.worlds import migrate, role
 
 pytestmark = pytest.mark.usefixtures("heeding")
@@ -46,70 +47,73 @@ pytestmark = pytest.mark.usefixtures("heeding")
 # Made
 
 
-def test_plan_equals_that_of_the_tool(tmp_path: Path) -> None:
-    with following(tmp_path, generated(3, DRAINED)) as (daemon, ganeti):
-        for options in (
-            ("-v", "-C", "-p", "--print-instances"),
-            ("--json",),
-            ("-l3", "-O", "node2", "--no-disk-moves", "--first-job-group", "-C", "-q"),
-            ("-vvvv", "--evac-mode", "--exclusion-tags=a,b"),
-        ):
-            ours = tool("hbal", f"-D{daemon.socket}", *options)
-            usual = tool("hbal", f"-L{ganeti.socket}", *options)
-            assert (ours.returncode, ours.stdout) == (0, usual.stdout)
-            assert ours.stderr.endswith(usual.stderr)
+def equal(daemon: Daemon, ganeti: Simulator, name: str, *options: str) -> Finished:
+    """What a tool prints by the daemon, which is what it prints by LUXI."""
+    ours, usual = (tool(name, source, *options) for source in (f"-D{daemon.socket}", f"-L{ganeti.socket}"))
+    assert (ours.returncode, ours.stdout) == (usual.returncode, usual.stdout)
+    assert ours.stderr.endswith(usual.stderr)
+    return ours
+
+
+@pytest.mark.parametrize(
+    ("rows", "lines", "printed"),
+    [
+        (
+            generated(3, DRAINED),
+            (
+                "hbal -v -C -p --print-instances",
+                "hbal --json",
+                "hbal -l3 -O node2 --no-disk-moves --first-job-group -C -q",
+                "hbal -vvvv --evac-mode --exclusion-tags=a,b",
+            ),
+            "Solution length",
+        ),
+        (
+            generated(4, SPACIOUS),
+            ("hsqueeze -C -p -v", "hsqueeze --json", "hsqueeze --target-resources=100", "hsqueeze"),
+            "Nodes to offline",
+        ),
+        (
+            generated(3, Shape(nodes=3, instances=4, templates={"drbd": 1})),
+            ("hbal --front=3 --pick=1 -C",),
+            "gnt-instance",
+        ),
+    ],
+)
+def test_plan_equals_that_of_the_tool(
+    tmp_path: Path, rows: Cluster, lines: tuple[str, ...], printed: str
+) -> None:
+    with following(tmp_path, rows) as (daemon, ganeti):
+        for line in lines:
+            name, *options = line.split()
+            shown = equal(daemon, ganeti, name, *options)
+            assert shown.returncode == 0
+        assert printed in shown.stdout
         plan = whole(daemon)
-        assert (plan["tool"], plan["state"], plan["groups"]) == ("hbal", "planned", ["group1"])
+        assert (plan["tool"], plan["state"], plan["groups"]) == (name, "planned", ["group1"])
         assert recorded(daemon, plan) == plan
 
 
 def test_plan_for_one_of_several_groups_equals_that_of_the_tool(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, TWO_GROUPS)) as (daemon, ganeti):
         for options in (("-G", "group2"), (), ("-G", "nowhere")):
-            ours = tool("hbal", f"-D{daemon.socket}", *options)
-            usual = tool("hbal", f"-L{ganeti.socket}", *options)
-            told = usual.returncode, usual.stdout, usual.stderr
-            assert (ours.returncode, ours.stdout, ours.stderr) == told
+            equal(daemon, ganeti, "hbal", *options)
         assert last(daemon)["groups"] == ["group2"]
         for line in (
             "--worst-group -C -v",
             "--all-groups --json -l3",
             "--all-groups --optimise=0 --first-job-group -C",
         ):
-            ours = tool("hbal", f"-D{daemon.socket}", *line.split())
-            usual = tool("hbal", f"-L{ganeti.socket}", *line.split())
-            assert (ours.returncode, ours.stdout) == (0, usual.stdout)
+            assert equal(daemon, ganeti, "hbal", *line.split()).returncode == 0
         assert sorted(last(daemon)["groups"]) == ["group1", "group2"]
         with pytest.raises(CallRefusedError, match="Found multiple node groups: group1, group2"):
             made(daemon)
-
-
-def test_squeeze_plan_equals_that_of_the_tool(tmp_path: Path) -> None:
-    with following(tmp_path, generated(4, SPACIOUS)) as (daemon, ganeti):
-        for options in (("-C", "-p", "-v"), ("--json",), ("--target-resources=100",)):
-            ours = tool("hsqueeze", f"-D{daemon.socket}", *options)
-            usual = tool("hsqueeze", f"-L{ganeti.socket}", *options)
-            assert (ours.returncode, ours.stdout) == (0, usual.stdout)
-        assert "Nodes to offline" in tool("hsqueeze", f"-D{daemon.socket}").stdout
 
 
 def test_optimised_plan_comes_with_the_greedy_score(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, DRAINED)) as (daemon, _):
         told = json.loads(tool("hbal", f"-D{daemon.socket}", "--optimise=0.5", "--json").stdout)
         assert told["greedy"]["score"] >= told["score"]["after"] == last(daemon)["score"]["after"]
-
-
-def test_plan_of_the_front_equals_that_of_the_tool(tmp_path: Path) -> None:
-    with following(tmp_path, generated(3, Shape(nodes=3, instances=4, templates={"drbd": 1}))) as (
-        daemon,
-        ganeti,
-    ):
-        options = ("--front=3", "--pick=1", "-C")
-        ours, usual = (
-            tool("hbal", source, *options) for source in (f"-D{daemon.socket}", f"-L{ganeti.socket}")
-        )
-        assert (ours.returncode, ours.stdout) == (0, usual.stdout)
-        assert "gnt-instance" in ours.stdout
 
 
 def test_plan_uses_the_requested_generations(tmp_path: Path) -> None:
@@ -124,55 +128,6 @@ def test_plan_uses_the_requested_generations(tmp_path: Path) -> None:
         again = call(daemon, "plan", tool="hbal", generations=told)
         assert again["generations"] == told
         assert again["found"] == then["found"]
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    with following(tmp_path_factory.mktemp("shared"), generated(3, DRAINED)) as (daemon, _):
-        yield daemon
-
-
-@pytest.mark.parametrize(
-    ("args", "problem"),
-    [
-        ({"tool": "hspace"}, "plan: tool: expected harep or hbal or hmaintain or hregroup or"),
-        ({}, "plan: tool: expected harep or hbal or hmaintain or hregroup or"),
-        ({"tool": "hbal", "options": "-l3"}, "plan: options: expected an object"),
-        (
-            {"tool": "hbal", "options": {"colour": 1}},
-            "plan: options: colour: no such option, expected",
-        ),
-        ({"tool": "hbal", "options": {"target_resources": 1}}, "plan: options: target_resources: no such"),
-        ({"tool": "hbal", "options": {"offline": "node1"}}, "plan: options: offline: expected a list of str"),
-        ({"tool": "hbal", "options": {"offline": ["nowhere"]}}, "wrong node name.* nowhere"),
-        ({"tool": "hbal", "options": {"group": "x" * 70_000}}, "plan: options: longer than 65536 characters"),
-        ({"tool": "hbal", "arguments": ["-l3"]}, "plan: there is no argument 'arguments'"),
-        ({"tool": "hbal", "generations": {"nodes": 7}}, "the cluster is not known yet, or has changed"),
-    ],
-)
-def test_refuses_wrong_plan_calls_in_one_line(shared: Daemon, args: dict[str, object], problem: str) -> None:
-    with pytest.raises(CallRefusedError, match=problem):
-        call(shared, "plan", **args)
-
-
-@pytest.mark.parametrize(
-    ("method", "args", "problem"),
-    [
-        ("execute", {}, "execute: plan: expected the id of a plan"),
-        ("follow", {"plan": "nothing"}, "'nothing' matches no plan"),
-        ("cancel", {"plan": ""}, "cancel: plan: expected the id of a plan"),
-        ("cancel", {"plan": "ID"}, "plan ID is planned, not running"),
-        ("cancel", {"plan": "ID", "now": 1}, "cancel: now: expected true or false"),
-        ("execute", {"plan": "ID", "on_change": "hope"}, "execute: on_change: expected replan or stop"),
-    ],
-)
-def test_refuses_calls_about_unknown_plans(
-    shared: Daemon, method: str, args: dict[str, object], problem: str
-) -> None:
-    plan = made(shared)["id"]
-    given = {key: plan if value == "ID" else value for key, value in args.items()}
-    with pytest.raises(CallRefusedError, match=problem.replace("ID", plan)):
-        call(shared, method, **given)
 
 
 def test_planning_does_not_block_and_ends_with_its_client(tmp_path: Path) -> None:

@@ -193,13 +193,12 @@ def test_watcher_hook_runs_policies_on_the_master_only(tmp_path: Path) -> None:
         wait_until(lambda: jobs(ganeti) == 4)
 
 
-def test_refuses_wrong_calls(tmp_path: Path) -> None:
-    with running(tmp_path) as daemon:
-        for words in (("run", "sleep"), ("policies", "--explain=sleep")):
-            refused = ctl(daemon, *words)
-            assert refused.returncode == 1
-            assert "policy: expected repair or redistribute or squeeze or rebalance" in refused.stderr
-        assert ctl(daemon, "policies", "--explain=rebalance").stderr.startswith("htoolsctl: refused (")
+def test_refuses_wrong_calls(daemon: Daemon) -> None:
+    for words in (("run", "sleep"), ("policies", "--explain=sleep")):
+        refused = ctl(daemon, *words)
+        assert refused.returncode == 1
+        assert "policy: expected repair or redistribute or squeeze or rebalance" in refused.stderr
+    assert ctl(daemon, "policies", "--explain=rebalance").stderr.startswith("htoolsctl: refused (")
 
 
 def test_repairs_an_instance_of_an_offline_node(tmp_path: Path) -> None:

@@ -50,16 +50,6 @@ def test_policy_of_the_page_is_strict(serving: tuple[Daemon, int]) -> None:
     assert body == ""
 
 
-@pytest.mark.parametrize(
-    ("headers", "host", "status"),
-    [([], "localhost", 401), ([f"{RIGHT}0"], "localhost", 401), ([RIGHT], "evil.example", 403)],
-)
-def test_page_has_the_checks_of_the_other_paths(
-    serving: tuple[Daemon, int], headers: list[str], host: str, status: int
-) -> None:
-    assert ask(serving[1], "GET / HTTP/1.1", *headers, host=f"Host: {host}")[0] == status
-
-
 def test_unknown_cluster_has_no_page(tmp_path: Path) -> None:
     port = free_port()
     with running(tmp_path, config=over_tcp(port, token_file(tmp_path))) as daemon:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from ganeti_htools.client.calls import CallRefusedError, NoReplyError, ask
+from ganeti_htools.client.calls import CallRefusedError, ask
 from tests.support.programs import (
     EXECUTABLE,
     INTERPRETER,
@@ -203,6 +203,8 @@ def test_check_lists_all_errors_and_warnings(tmp_path: Path) -> None:
     assert impossible == 'ledger: invalid connection option "nosuch"'
     (absent,) = check(config, '[notify]\nprogram = "/nonexistent/alarm"')
     assert absent == "warning: notify: /nonexistent/alarm: expected a program that can be executed"
+    (unread,) = check(config, '[http]\nlisten = "127.0.0.1:9719"\ntoken_file = "/nowhere"')
+    assert unread.startswith("http: token_file: /nowhere: No such file")
 
 
 # Who is master
@@ -221,6 +223,7 @@ def warned(daemon: Daemon, times: int) -> bool:
 
 OFTEN = "config_seconds = 0.05"
 HERE, ELSEWHERE = {"GANETI_HOSTNAME": "node1"}, b"node2"
+PLACES = {"ssconf_dir": "", "socket": "socket", "state_dir": "state"}
 
 
 def test_follows_the_master_role(tmp_path: Path, request_path: Path) -> None:
@@ -254,9 +257,11 @@ def test_decides_when_the_master_is_unknown(tmp_path: Path, request_path: Path) 
 
 def test_ends_on_another_node_without_stay(tmp_path: Path) -> None:
     (tmp_path / "ssconf_master_node").write_bytes(ELSEWHERE)
-    (tmp_path / "config").write_text(f'ssconf_dir = "{tmp_path}"')
+    place = "".join(f'{key} = "{tmp_path}/{name}"\n' for key, name in PLACES.items())
+    (tmp_path / "config").write_text(place)
     finished = run(PROGRAMS / "htoolsd", "--config", tmp_path / "config", environment=HERE)
     assert (finished.returncode, finished.stderr) == (11, "htoolsd: not the master node; that is node2\n")
+    assert sorted(os.listdir(tmp_path)) == ["config", "ssconf_master_node"]
 
 
 # The service manager
@@ -383,43 +388,19 @@ def leaves_at_once(path: Path, _request: Path) -> None:
     connect(path).close()
 
 
-def leaves_a_file_behind(path: Path, request: Path) -> None:
-    with connect(path) as client, request.open() as file:
-        socket.send_fds(client, [CALL[:10]], [file.fileno()])
-
-
-def leaves_before_the_answer(path: Path, request: Path) -> None:
-    with connect(path) as client, request.open() as file:
-        socket.send_fds(client, [CALL], [file.fileno()])
-
-
-def passes_many_files(path: Path, request: Path) -> None:
-    with connect(path) as client, request.open() as file:
-        socket.send_fds(client, [CALL], [file.fileno()] * 50)
-        assert b"bad-file" in client.recv(1000)
+def passes(path: Path, file: Path, message: bytes = CALL, count: int = 1, answer: bytes = b"") -> None:
+    """Passes a file with a message, and leaves before the answer unless that has something to be heard."""
+    with connect(path) as client:
+        descriptor = os.open(file, os.O_RDONLY)
+        socket.send_fds(client, [message], [descriptor] * count)
+        os.close(descriptor)
+        assert not answer or answer in client.recv(10000)
 
 
 def passes_files_bit_by_bit(path: Path, request: Path) -> None:
-    with connect(path) as client, request.open() as file:
-        try:
-            for _ in range(50):
-                socket.send_fds(client, [b" "], [file.fileno()])
-        except OSError:
-            pass
-
-
-def passes_a_file_for_nothing(path: Path, request: Path) -> None:
-    with connect(path) as client, request.open() as file:
-        socket.send_fds(client, [CALL.replace(b"decide", b"status")], [file.fileno()])
-        assert b"uptime" in client.recv(10000)
-
-
-def passes_a_directory(path: Path, request: Path) -> None:
-    with connect(path) as client:
-        directory = os.open(request.parent, os.O_RDONLY)
-        socket.send_fds(client, [CALL], [directory])
-        os.close(directory)
-        assert b"bad-file" in client.recv(1000)
+    with connect(path) as client, request.open() as file, suppress(OSError):
+        for _ in range(50):
+            socket.send_fds(client, [b" "], [file.fileno()])
 
 
 def passes_a_pipe(path: Path, _request: Path) -> None:
@@ -443,12 +424,12 @@ def behaves(path: Path, request: Path) -> None:
 
 CLIENTS: list[Callable[[Path, Path], None]] = [
     leaves_at_once,
-    leaves_a_file_behind,
-    leaves_before_the_answer,
-    passes_many_files,
+    passes,
+    partial(passes, message=CALL[:10]),
+    partial(passes, count=50, answer=b"bad-file"),
+    partial(passes, message=CALL.replace(b"decide", b"status"), answer=b"uptime"),
+    lambda path, request: passes(path, request.parent, answer=b"bad-file"),
     passes_files_bit_by_bit,
-    passes_a_file_for_nothing,
-    passes_a_directory,
     passes_a_pipe,
     passes_no_file,
     behaves,
@@ -548,12 +529,3 @@ def test_stop_is_limited(tmp_path: Path, request_path: Path, impatient: bool) ->
         assert gated.wait() == 0
         assert gated.events()[-1]["unfinished"] is True
         assert outcome(deciding)[0] != 0
-
-
-def test_executable_decides_without_a_stopped_daemon(tmp_path: Path, request_path: Path) -> None:
-    with running(tmp_path / "daemon") as daemon:
-        daemon.stop()
-        with pytest.raises(NoReplyError, match="No such file"):
-            daemon.status()
-        with running(tmp_path / "daemon") as again:
-            assert again.status()["decisions"]["served"] == 0

@@ -168,53 +168,79 @@ async def test_follow_returns_after_its_limit(autojump_clock: MockClock, tmp_pat
         assert trio.current_time() - began == pytest.approx(LONGEST)
 
 
+TOOL = "^plan: tool: expected harep or hbal or hmaintain or hregroup or"
+
+
 @pytest.mark.parametrize(
-    ("args", "kind"),
+    ("args", "kind", "text"),
     [
-        ({}, Refusal.ARGUMENTS),
-        ({"tool": "hspace"}, Refusal.ARGUMENTS),
-        ({"tool": ["hbal"]}, Refusal.ARGUMENTS),
-        ({"tool": "hbal", "options": []}, Refusal.ARGUMENTS),
-        ({"tool": "hbal", "generations": {"nodes": 77}}, Refusal.CLUSTER),
+        ({}, Refusal.ARGUMENTS, TOOL),
+        ({"tool": "hspace"}, Refusal.ARGUMENTS, TOOL),
+        ({"tool": ["hbal"]}, Refusal.ARGUMENTS, TOOL),
+        ({"tool": "hbal", "options": []}, Refusal.ARGUMENTS, "options: expected an object"),
+        ({"tool": "hbal", "options": "-l3"}, Refusal.ARGUMENTS, "options: expected an object"),
+        ({"tool": "hbal", "options": {"colour": 1}}, Refusal.ARGUMENTS, "colour: no such option, expected"),
+        (
+            {"tool": "hbal", "options": {"target_resources": 1}},
+            Refusal.ARGUMENTS,
+            "target_resources: no such",
+        ),
+        (
+            {"tool": "hbal", "options": {"offline": "one"}},
+            Refusal.ARGUMENTS,
+            "offline: expected a list of str",
+        ),
+        (
+            {"tool": "hbal", "options": {"offline": ["nowhere"]}},
+            Refusal.ARGUMENTS,
+            "wrong node name.* nowhere",
+        ),
+        ({"tool": "hbal", "options": {"group": "x" * 70_000}}, Refusal.ARGUMENTS, "longer than 65536"),
+        ({"tool": "hbal", "generations": {"nodes": 7}}, Refusal.CLUSTER, "is not known yet, or has changed"),
     ],
 )
 async def test_refuses_plans_that_cannot_be_made(
-    autojump_clock: MockClock, tmp_path: Path, args: dict[str, object], kind: Refusal
+    autojump_clock: MockClock, tmp_path: Path, args: dict[str, object], kind: Refusal, text: str
 ) -> None:
     async with known(tmp_path) as methods:
-        with pytest.raises(RefusalError) as caught:
+        with pytest.raises(RefusalError, match=text) as caught:
             await methods.plan(args, None)
         assert caught.value.kind is kind
 
 
 @pytest.mark.parametrize("method", ["execute", "resume", "follow", "cancel"])
 @pytest.mark.parametrize(
-    ("name", "kind"), [(None, Refusal.ARGUMENTS), ("", Refusal.ARGUMENTS), ("x", Refusal.PLAN)]
+    ("name", "kind", "text"),
+    [
+        (None, Refusal.ARGUMENTS, "plan: expected the id of a plan"),
+        ("", Refusal.ARGUMENTS, "plan: expected the id of a plan"),
+        ("x", Refusal.PLAN, "'x' matches no plan"),
+    ],
 )
 async def test_refuses_unknown_plans(
-    autojump_clock: MockClock, tmp_path: Path, method: str, name: str | None, kind: Refusal
+    autojump_clock: MockClock, tmp_path: Path, method: str, name: str | None, kind: Refusal, text: str
 ) -> None:
     async with known(tmp_path) as methods:
-        with pytest.raises(RefusalError) as caught:
+        with pytest.raises(RefusalError, match=text) as caught:
             await getattr(methods, method)({"plan": name}, None)
         assert caught.value.kind is kind
 
 
 @pytest.mark.parametrize(
-    ("method", "wish", "kind"),
+    ("method", "wish", "kind", "text"),
     [
-        ("execute", {"on_change": "wait"}, Refusal.ARGUMENTS),
-        ("execute", {"wait_for_nodes": 1}, Refusal.ARGUMENTS),
-        ("cancel", {"now": 1}, Refusal.ARGUMENTS),
-        ("cancel", {}, Refusal.PLAN),
+        ("execute", {"on_change": "wait"}, Refusal.ARGUMENTS, "on_change: expected replan or stop"),
+        ("execute", {"wait_for_nodes": 1}, Refusal.ARGUMENTS, "wait_for_nodes: expected true or false"),
+        ("cancel", {"now": 1}, Refusal.ARGUMENTS, "now: expected true or false"),
+        ("cancel", {}, Refusal.PLAN, "plan ID is planned, not running"),
     ],
 )
 async def test_refuses_plans_that_cannot_be_executed(
-    autojump_clock: MockClock, tmp_path: Path, method: str, wish: dict[str, object], kind: Refusal
+    autojump_clock: MockClock, tmp_path: Path, method: str, wish: dict[str, object], kind: Refusal, text: str
 ) -> None:
     async with known(tmp_path) as methods:
         plan = await made(methods)
-        with pytest.raises(RefusalError) as caught:
+        with pytest.raises(RefusalError, match=text.replace("ID", plan["id"])) as caught:
             await getattr(methods, method)({"plan": plan["id"], **wish}, None)
         assert caught.value.kind is kind
 

@@ -47,17 +47,17 @@ async def test_runs_a_method(methods: Methods) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "args", "kind"),
+    ("name", "args", "kind", "text"),
     [
-        ("x" * 1000, {}, Refusal.METHOD),
-        ("say", {"x" * 1000: 1}, Refusal.ARGUMENTS),
-        ("methods", {"word": 1}, Refusal.ARGUMENTS),
+        ("x" * 1000, {}, Refusal.METHOD, "no method"),
+        ("say", {"x" * 1000: 1}, Refusal.ARGUMENTS, "^say: there is no argument 'x"),
+        ("methods", {"word": 1}, Refusal.ARGUMENTS, "^methods: there is no argument 'word'"),
     ],
 )
 async def test_refuses_unknown_methods_and_arguments_briefly(
-    methods: Methods, name: str, args: dict[str, object], kind: Refusal
+    methods: Methods, name: str, args: dict[str, object], kind: Refusal, text: str
 ) -> None:
-    with pytest.raises(RefusalError) as caught:
+    with pytest.raises(RefusalError, match=text) as caught:
         await methods.run(name, args, None)
     assert caught.value.kind is kind
     assert len(str(caught.value)) < 200
