@@ -65,6 +65,13 @@ def ctl(daemon: Daemon, *arguments: object) -> Finished:
     return run(PROGRAMS / "htoolsctl", "--socket", daemon.socket, *arguments)
 
 
+def lines(daemon: Daemon, *words: object) -> list[str]:
+    """What htoolsctl prints when nothing is wrong."""
+    done = ctl(daemon, *words)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
 @contextmanager
 def started(*command: object) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(

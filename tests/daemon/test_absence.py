@@ -74,6 +74,18 @@ def assert_by_daemon(finished: Finished, request: Path) -> None:
     assert (finished.stdout, finished.stderr) == (hail(request).stdout, "")
 
 
+def assert_decided_alone(path: Path, *arguments: object, program: Path = EXECUTABLE) -> None:
+    """The executable runs its fallback, which is echo here; in time, if it would have asked for long."""
+    finished = executable(path, EXECUTABLE, *arguments, program=program, fallback="/bin/echo")
+    assert finished.stdout == f"{EXECUTABLE}\n"
+
+
+@pytest.fixture
+def impatient(tmp_path: Path) -> Path:
+    """An executable for which every sign of life is old."""
+    return altered_executable(tmp_path, "RECENTLY = 15 ", "RECENTLY = 0 ")
+
+
 def test_executable_waits_for_a_killed_daemon_to_return(tmp_path: Path, request_path: Path) -> None:
     with running(tmp_path / "daemon") as daemon:
         pass
@@ -117,14 +129,12 @@ def test_executable_does_not_wait_for_a_daemon_gone_long_ago(tmp_path: Path, wha
         stale(path, age=60)
     if what == "stopped":
         os.utime(path.parent, times=(1, 1))
-    finished = executable(path, EXECUTABLE, LONG, fallback="/bin/echo")  # would time out if it waited
-    assert finished.stdout == f"{EXECUTABLE}\n"
+    assert_decided_alone(path, LONG)
 
 
 @pytest.mark.parametrize("ahead", [0, 1e6], ids=["in time", "clock set back"])
 def test_waiting_executables_stop_when_the_daemon_is_gone_long(tmp_path: Path, ahead: float) -> None:
-    path = stale(tmp_path / "socket", age=14 if not ahead else -ahead)
-    assert executable(path, EXECUTABLE, LONG, fallback="/bin/echo").stdout == f"{EXECUTABLE}\n"
+    assert_decided_alone(stale(tmp_path / "socket", age=14 if not ahead else -ahead), LONG)
 
 
 def test_executable_does_not_repeat_a_deadly_request(tmp_path: Path) -> None:
@@ -162,24 +172,24 @@ def test_executables_wait_at_a_kept_socket_for_the_next_daemon(tmp_path: Path, r
             for answer in finished:
                 assert_by_daemon(answer, request_path)
             assert Path(f"{path}.lock").stat().st_mtime == 0
-    assert (
-        executable(path, EXECUTABLE, LONG, fallback="/bin/echo").stdout == f"{EXECUTABLE}\n"
-    )  # closed: stopped
+    assert_decided_alone(path, LONG)  # closed: stopped
 
 
 @pytest.mark.parametrize("crowded", [False, True])
-def test_executable_does_not_wait_at_a_kept_socket_for_long(tmp_path: Path, crowded: bool) -> None:
+def test_executable_does_not_wait_at_a_kept_socket_for_long(
+    tmp_path: Path, impatient: Path, crowded: bool
+) -> None:
     path = tmp_path / "socket"
-    impatient = altered_executable(tmp_path, "RECENTLY = 15 ", "RECENTLY = 0 ")
     with orphaned(path), ExitStack() as crowd:
         for _ in range(3 * crowded):
             crowd.enter_context(connect(path))
-        finished = executable(path, EXECUTABLE, LONG, program=impatient, fallback="/bin/echo")
-    assert finished.stdout == f"{EXECUTABLE}\n"
+        assert_decided_alone(path, LONG, program=impatient)
 
 
-def test_executable_waits_at_a_kept_socket_while_a_daemon_starts(tmp_path: Path, request_path: Path) -> None:
-    path, impatient = tmp_path / "socket", altered_executable(tmp_path, "RECENTLY = 15 ", "RECENTLY = 0 ")
+def test_executable_waits_at_a_kept_socket_while_a_daemon_starts(
+    tmp_path: Path, request_path: Path, impatient: Path
+) -> None:
+    path = tmp_path / "socket"
     with orphaned(path) as kept, start_signs(kept), ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(
             executable, path, request_path, LONG, program=impatient, fallback="/bin/echo"
@@ -189,15 +199,13 @@ def test_executable_waits_at_a_kept_socket_while_a_daemon_starts(tmp_path: Path,
             assert_by_daemon(waiting.result(), request_path)
 
 
-def test_executable_notices_that_a_starting_daemon_ends(tmp_path: Path) -> None:
-    path, impatient = tmp_path / "socket", altered_executable(tmp_path, "RECENTLY = 15 ", "RECENTLY = 0 ")
+def test_executable_notices_that_a_starting_daemon_ends(tmp_path: Path, impatient: Path) -> None:
+    path = tmp_path / "socket"
     with orphaned(path) as kept, ThreadPoolExecutor(1) as threads:
         with start_signs(kept):
-            waiting = threads.submit(
-                executable, path, EXECUTABLE, LONG, program=impatient, fallback="/bin/echo"
-            )
+            waiting = threads.submit(assert_decided_alone, path, LONG, program=impatient)
             wait_until(lambda: select.select([kept], [], [], 0)[0])
-        assert waiting.result().stdout == f"{EXECUTABLE}\n"
+        waiting.result()
 
 
 @contextmanager
@@ -209,8 +217,7 @@ def start_signs(kept: socket.socket) -> Iterator[None]:
         yield
 
 
-def test_executable_notices_that_the_daemon_ends_meanwhile(tmp_path: Path) -> None:
-    impatient = altered_executable(tmp_path, "RECENTLY = 15 ", "RECENTLY = 0 ")
+def test_executable_notices_that_the_daemon_ends_meanwhile(tmp_path: Path, impatient: Path) -> None:
     with socket.socket(socket.AF_UNIX) as kept:
         kept.bind(str(tmp_path / "socket"))
         kept.listen()
@@ -220,13 +227,11 @@ def test_executable_notices_that_the_daemon_ends_meanwhile(tmp_path: Path) -> No
             time.sleep(PATIENCE)
             os._exit(0)
         with ThreadPoolExecutor(1) as threads:
-            ending = threads.submit(
-                executable, tmp_path / "socket", EXECUTABLE, LONG, program=impatient, fallback="/bin/echo"
-            )
+            ending = threads.submit(assert_decided_alone, tmp_path / "socket", LONG, program=impatient)
             wait_until(lambda: select.select([kept], [], [], 0)[0])
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
-            assert ending.result().stdout == f"{EXECUTABLE}\n"
+            ending.result()
 
 
 def concurrency(log: Path) -> int:
@@ -286,8 +291,7 @@ def test_late_answer_counts_while_nobody_decides(tmp_path: Path, request_path: P
 def test_slots_of_deciding_executables_cannot_be_blocked(tmp_path: Path) -> None:
     path = tmp_path / "no" / "thing"
     with all_slots_taken(path):
-        finished = executable(path, EXECUTABLE, "--htoolsd-timeout=0.2", fallback="/bin/echo")
-    assert finished.stdout == f"{EXECUTABLE}\n"
+        assert_decided_alone(path, "--htoolsd-timeout=0.2")
 
 
 @pytest.mark.slow
@@ -343,8 +347,7 @@ def test_ignores_a_syslog_that_nobody_reads(tmp_path: Path, logging: Path, log: 
         other.setblocking(False)
         while True:
             other.sendto(b"x" * 1000, str(tmp_path / "log"))
-    finished = executable(tmp_path / "no" / "thing", EXECUTABLE, program=logging, fallback="/bin/echo")
-    assert finished.stdout == f"{EXECUTABLE}\n"
+    assert_decided_alone(tmp_path / "no" / "thing", program=logging)
 
 
 def test_status_counts_decisions_without_the_daemon(tmp_path: Path) -> None:
@@ -366,14 +369,14 @@ def test_counting_follows_no_links(tmp_path: Path) -> None:
     precious.write_text("all")
     (tmp_path / "socket.alone").symlink_to(precious)
     os.utime(tmp_path, times=(1, 1))
-    assert executable(tmp_path / "socket", EXECUTABLE, fallback="/bin/echo").stdout == f"{EXECUTABLE}\n"
+    assert_decided_alone(tmp_path / "socket")
     assert precious.read_text() == "all"
 
 
 def test_counting_waits_for_nobody(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "socket.alone")
     os.utime(tmp_path, times=(1, 1))
-    assert executable(tmp_path / "socket", EXECUTABLE, fallback="/bin/echo").stdout == f"{EXECUTABLE}\n"
+    assert_decided_alone(tmp_path / "socket")
 
 
 def test_executable_and_daemon_agree() -> None:

@@ -2,8 +2,6 @@
 
 import json
 import re
-import signal
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,14 +11,14 @@ import pytest
 
 from ganeti_htools.client.calls import CallRefusedError, ask
 from ganeti_htools.model.cluster import Cluster
+from tests.daemon.planning import OFTEN, SPACIOUS, ctl, following, made, tool, until
 from tests.support.clusters import Shape, cluster
 from tests.support.messages import allocate, encode, message
-from tests.support.programs import PATIENCE, PROGRAMS, Daemon, Finished, executable, run, running, wait_until
+from tests.support.programs import PATIENCE, PROGRAMS, Daemon, executable, running, wait_until
 from tests.support.rows import generated
 from tests.support.simulators import Simulator, simulator
 from tests.support.worlds import migrate
 
-OFTEN = "config_seconds = 0.1\n"
 SHAPE = Shape(
     nodes=6, instances=24, templates={"drbd": 2, "ext": 1, "plain": 1}, offline=1, drained=1, down=0.2
 )
@@ -55,10 +53,6 @@ def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Daemon
 
 def known(daemon: Daemon) -> Any:
     return daemon.status()["cluster"]
-
-
-def tool(name: str, *options: object) -> Finished:
-    return run(PROGRAMS / name, *options)
 
 
 TOOLS = [
@@ -201,38 +195,6 @@ def test_missing_disk_space_is_taken_from_the_model(
     assert re.search(r"as reported \d+ s ago$", decided["info"])
 
 
-def test_daemon_follows_the_master_role(tmp_path: Path, ganeti: Simulator) -> None:
-    named = tmp_path / "daemon" / "ssconf_master_node"
-    named.write_text("node1\n")
-    with running(tmp_path / "daemon", config=OFTEN, environment={"GANETI_HOSTNAME": "node1"}) as daemon:
-        wait_until(lambda: known(daemon)["nodes"] == 6)
-        named.write_text("node2\n")
-        wait_until(lambda: known(daemon)["master"] is False)
-        status = daemon.status()
-        assert (status["luxi"]["state"], status["cluster"]["nodes"]) == ("not asked", 6)
-        with pytest.raises(CallRefusedError, match=r"^this is not the master node$"):
-            ask(str(daemon.socket), "refresh", {})
-        named.write_text("node1\n")
-        wait_until(lambda: not known(daemon)["late"])
-
-
-def test_service_manager_is_notified(tmp_path: Path, ganeti: Simulator) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-        manager.settimeout(PATIENCE)
-        manager.bind(str(tmp_path / "notify"))
-        surroundings = {"NOTIFY_SOCKET": str(tmp_path / "notify")}
-        with running(tmp_path / "daemon", config=OFTEN, environment=surroundings) as daemon:
-            assert manager.recv(1000) == b"READY=1"
-            told = [manager.recv(1000)]
-            while b"6 nodes" not in told[-1]:
-                told.append(manager.recv(1000))
-            assert told[-1] == b"STATUS=6 nodes, 24 instances"
-            daemon.signal(signal.SIGTERM)
-            while told[-1] != b"STOPPING=1":
-                told.append(manager.recv(1000))
-            assert daemon.wait() == 0
-
-
 def test_large_cluster_serves_several_tools_at_once(tmp_path: Path) -> None:
     (tmp_path / "daemon").mkdir()
     shape = Shape(nodes=100, instances=1000)
@@ -248,3 +210,26 @@ def test_large_cluster_serves_several_tools_at_once(tmp_path: Path) -> None:
         outputs = {client.communicate(timeout=PATIENCE)[0] for client in clients}
         assert len(outputs) == 1
         assert [client.returncode for client in clients] == [0, 0, 0]
+
+
+def test_second_daemon_only_reads_until_the_first_has_ended(tmp_path: Path) -> None:
+    with following(tmp_path, generated(4, SPACIOUS)) as (first, ganeti):
+        options = "--luxi", str(ganeti.socket)
+        with running(tmp_path / "second", config=OFTEN, options=options) as second:
+            wait_until(lambda: known(second)["nodes"])
+            holder = first.process.pid
+            acts = f"another htoolsd (process {holder}) acts on {ganeti.socket}; this one only reads"
+            assert second.status()["cluster"]["obstacle"] == acts
+            assert first.status()["cluster"]["obstacle"] is None
+            assert f"another htoolsd (process {holder}) acts on" in ctl(second, "status", "--wide").stdout
+            plan = made(second, "hsqueeze")["id"]
+            for refused in (ctl(second, "execute", plan), ctl(second, "claim", "x", "node1:MEMORY_MB=1")):
+                assert (refused.returncode, refused.stderr) == (
+                    1,
+                    f"htoolsctl: refused (no-cluster): {acts}\n",
+                )
+            assert [line["process"] for line in second.told("another htoolsd acts on luxid")] == [holder]
+            first.stop()
+            wait_until(lambda: second.status()["cluster"]["obstacle"] is None)
+            assert ctl(second, "execute", plan).returncode == 0
+            until(second, "done")

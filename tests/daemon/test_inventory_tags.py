@@ -1,4 +1,4 @@
-"""Inventories that administrators set reach the next master, the fallback and tools: real programs."""
+"""Inventories of administrators limit decisions, and reach the next master, the fallback and tools."""
 
 import json
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon.planning import OFTEN, ctl, following, tool
+from tests.daemon.planning import OFTEN, ctl, following, lines, tool
 from tests.support.clusters import Json, Shape, cluster
 from tests.support.messages import allocate, encode, message
 from tests.support.programs import Daemon, hail, running, wait_until
@@ -26,21 +26,11 @@ def both(tmp_path: Path) -> Iterator[tuple[Daemon, Simulator]]:
         yield daemon, ganeti
 
 
-def lines(daemon: Daemon, *words: object) -> list[str]:
-    done = ctl(daemon, *words)
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.splitlines()
-
-
 def request(ganeti: Simulator, name: str, *tags: str) -> str:
     """A request as Ganeti makes it now: with the tags of nodes."""
     now = ganeti.rows()
     data = dict(DATA, nodes={row.name: DATA["nodes"][row.name] | {"tags": row.tags} for row in now.nodes})
     return encode(message(data, allocate(name, "plain", tags=tags)))
-
-
-def end(daemon: Daemon) -> None:
-    daemon.kill()
 
 
 def inventories(daemon: Daemon) -> dict[str, set[str]]:
@@ -64,13 +54,13 @@ def test_next_master_knows_inventories_and_what_was_removed(
     assert tags[NODE] == ("htools:inventory:CUSTOM_GPU:2:1:1:1",)
     assert tags[OTHER] == ("htools:inventory:MEMORY_MB:-:100",)
     before = lines(first, "inventory", NODE)[1:]
-    end(first)
+    first.kill()
     luxi = "--luxi", str(ganeti.socket)
     with running(tmp_path / "second", config=OFTEN, options=luxi) as second:
         wait_until(lambda: inventories(second).get(NODE) == {"CUSTOM_GPU"})
         assert lines(second, "inventory", NODE)[1:] == before
         lines(second, "inventory", "set", NODE, "CUSTOM_GPU", "--remove")
-        end(second)
+        second.kill()
     assert all(not row.tags or row.name == OTHER for row in ganeti.rows().nodes)
     with running(tmp_path / "daemon", config=OFTEN) as again:  # the ledger there had it from the tag
         wait_until(lambda: inventories(again)[NODE] == set())
@@ -141,3 +131,60 @@ def test_setting_replaces_tags_of_the_class_and_goes_with_its_last_figure(
     tags = {row.name: row.tags for row in ganeti.rows().nodes}
     assert tags[NODE] == ("htools:inventory:CUSTOM_GPU:2:0:1:1",)  # of two tags the smaller one counted
     assert not any(line.startswith("In this ledger only") for line in lines(daemon, "inventory", NODE))
+
+
+def say(daemon: Daemon, node: str, name: str, *figures: str) -> None:
+    """Set an inventory; return when decisions count it."""
+    before = daemon.status()["cluster"]["generations"].get("ledger", 0)
+    assert ctl(daemon, "inventory", "set", node, name, *figures).returncode == 0
+    wait_until(lambda: daemon.status()["cluster"]["generations"].get("ledger", 0) > before)
+
+
+def decide(
+    daemon: Daemon,
+    directory: Path,
+    name: str,
+    memory: int = 128,
+    tags: tuple[str, ...] = (),
+    vcpus: int = 1,
+) -> Json:
+    path = directory / name
+    request = allocate(name, "plain", memory=memory, tags=tags, vcpus=vcpus)
+    path.write_text(encode(message(DATA, request)))
+    done = ctl(daemon, "decide", path, "--json", "--claim", "--no-capacity-checks=")
+    answer: Json = json.loads(done.stdout)
+    return answer
+
+
+def test_instances_go_where_their_custom_class_is(both: tuple[Daemon, Simulator], tmp_path: Path) -> None:
+    daemon, _ = both
+    say(daemon, NODE, "CUSTOM_GPU", "--total=2", "--reserved=1")
+    assert decide(daemon, tmp_path, "new1.example.org", tags=(GPU,))["result"] == [NODE]
+    assert "CUSTOM_GPU" in ctl(daemon, "allocations", "new1.example.org").stdout
+    refused = decide(daemon, tmp_path, "new2.example.org", tags=(GPU,))
+    assert not refused["success"]
+    assert "CUSTOM_GPU" in refused["info"]
+    assert decide(daemon, tmp_path, "new3.example.org")["success"]
+
+
+def test_reserved_memory_is_not_allocated(both: tuple[Daemon, Simulator], tmp_path: Path) -> None:
+    daemon, _ = both
+    free = min(node["free_memory"] for node in DATA["nodes"].values())
+    others = [name for name in DATA["nodes"] if name != NODE]
+    for name in others:
+        say(daemon, name, "MEMORY_MB", f"--reserved={DATA['nodes'][name]['total_memory']}")
+    wanted = min(free // 2, 1024)
+    assert decide(daemon, tmp_path, "new1.example.org", wanted)["result"] == [NODE]
+
+
+def test_instance_is_refused_where_nodes_limit_its_virtual_cpus(
+    both: tuple[Daemon, Simulator], tmp_path: Path
+) -> None:
+    daemon, _ = both
+    for name in DATA["nodes"]:
+        say(daemon, name, "VCPU", "--max-unit=2")
+    refused = decide(daemon, tmp_path, "new1.example.org", vcpus=4)
+    assert not refused["success"]
+    assert "most missing: VCPU for one instance (max_unit); closest: " in refused["info"]
+    assert decide(daemon, tmp_path, "new2.example.org", vcpus=2)["success"]
+    assert "beyond" not in ctl(daemon, "allocations", "new2.example.org").stdout

@@ -281,7 +281,7 @@ def test_second_interrupt_leaves_the_jobs(tmp_path: Path, capsys: pytest.Capture
             status, out, err = result(process)
         assert (status, err) == (2, "The plan was left; these go on in Ganeti: jobs 1\n")
         # The first interruption may reach the daemon after the second: then nothing is to be done.
-        by_daemon._cancel(str(daemon.socket), last(daemon)["id"], now=False)
+        by_daemon.cancel(str(daemon.socket), last(daemon)["id"], now=False)
         assert capsys.readouterr().err == ""
         assert "Jobs: 1 not ended, 3 not submitted\n" in out
         assert last(daemon)["state"] == "interrupted"

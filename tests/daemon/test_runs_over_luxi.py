@@ -3,8 +3,7 @@
 import json
 import signal
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,15 +12,15 @@ from typing import Any
 import pytest
 
 from ganeti_htools.backends import text
-from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance
-from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
-from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.model.cluster import Cluster
+from tests.daemon.planning import result, started
+from tests.daemon.test_storage import rows as with_units
 from tests.support.clusters import MOVABLE, Shape
 from tests.support.lines import next_line
 from tests.support.programs import PROGRAMS, run, wait_until
 from tests.support.rows import with_master
-from tests.support.simulators import PATIENCE, Simulator, simulator
-from tests.support.worlds import instance, migrate, node, role
+from tests.support.simulators import Simulator, simulator
+from tests.support.worlds import migrate, role
 
 pytestmark = pytest.mark.usefixtures("heeding")
 
@@ -33,26 +32,12 @@ def uneven() -> Cluster:
     return with_master(3, Shape(nodes=6, instances=30, templates=MOVABLE, drained=1))
 
 
-@contextmanager
-def program(name: str, ganeti: Simulator, *options: object) -> Iterator[subprocess.Popen[str]]:
-    command = [str(PROGRAMS / name), f"-L{ganeti.socket}", "-X"]
-    process = subprocess.Popen(
-        [*command, *map(str, options)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+def program(name: str, ganeti: Simulator, *options: object) -> AbstractContextManager[subprocess.Popen[str]]:
+    return started(PROGRAMS / name, f"-L{ganeti.socket}", "-X", *options)
 
 
 hbal = partial(program, "hbal")
 hsqueeze = partial(program, "hsqueeze")
-
-
-def result(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=PATIENCE)
-    return process.returncode, out, err
 
 
 def until(process: subprocess.Popen[str], beginning: str) -> None:
@@ -316,20 +301,7 @@ def test_refuses_execution_without_luxi_before_planning(tmp_path: Path, source: 
 
 def test_asks_for_units_before_each_jobset(tmp_path: Path) -> None:
     """Nothing goes where one volume group is full, and what is saved has units."""
-    kinds = DesiredUnit(StorageType.LVM_VG, "hdd"), DesiredUnit(StorageType.LVM_VG, "ssd")
-
-    def storage(free: int) -> tuple[Unit, ...]:
-        return tuple(Unit(unit, 9000, left) for unit, left in zip(kinds, (8000, free), strict=True))
-
-    def mirrored(name: str) -> Instance:
-        row = instance(name, DiskTemplate.DRBD, "one", "two")
-        return replace(row, disks=(Disk(300, unit=kinds[0]), Disk(200, unit=kinds[1])), dsk=756)
-
-    nodes = [node("one", f_mem=500, storage=storage(8000)), node("two", storage=storage(8000))]
-    nodes += [node("three", storage=storage(100)), node("boss", master=True, storage=storage(8000))]
-    rows = tuple(mirrored(f"web{place}") for place in range(3))
-    cluster = Cluster((Group("default", "uuid"),), tuple(nodes), rows)
-    with simulator(tmp_path, cluster, "--job-seconds=0") as ganeti:
+    with simulator(tmp_path, with_units(), "--job-seconds=0") as ganeti:
         with hbal(ganeti, "--ask-storage", "-S", tmp_path / "saved") as process:
             status, out, err = result(process)
         after = ganeti.cluster()

@@ -267,7 +267,7 @@ def test_ends_on_another_node_without_stay(tmp_path: Path) -> None:
 # The service manager
 
 
-def test_watchdog_is_fed_while_decisions_end(tmp_path: Path) -> None:
+def test_service_manager_is_told_and_watchdog_is_fed(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.settimeout(PATIENCE)
         manager.bind(str(tmp_path / "notify"))
@@ -279,8 +279,13 @@ def test_watchdog_is_fed_while_decisions_end(tmp_path: Path) -> None:
             told.clear()
 
         environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "100000"}
-        with running(tmp_path / "daemon", environment=environment) as daemon:
+        (tmp_path / "daemon").mkdir()
+        with (
+            simulator(tmp_path / "daemon", small_cluster()),
+            running(tmp_path / "daemon", config=OFTEN, environment=environment) as daemon,
+        ):
             hears(b"READY=1")
+            hears(b"STATUS=5 nodes, 50 instances")
             for _ in range(3):
                 hears(b"WATCHDOG=1")
             daemon.signal(signal.SIGHUP)
@@ -288,6 +293,7 @@ def test_watchdog_is_fed_while_decisions_end(tmp_path: Path) -> None:
             hears(b"READY=1")
             daemon.signal()
             hears(b"STOPPING=1")
+            assert daemon.wait() == 0
 
 
 # Serving

@@ -13,9 +13,10 @@ from ganeti_htools.client.calls import ask
 from ganeti_htools.model.cluster import Cluster, Disk, Group
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
+from tests.daemon.planning import lines, tool
 from tests.support import messages
 from tests.support.clusters import Shape, cluster
-from tests.support.programs import PROGRAMS, Daemon, Finished, run, running, wait_until
+from tests.support.programs import Daemon, running, wait_until
 from tests.support.simulators import Simulator, simulator
 from tests.support.worlds import instance, migrate, node
 
@@ -60,8 +61,8 @@ def test_probe_of_a_pool_limits_and_is_shown(tmp_path: Path, ganeti: Simulator) 
     pool = f'[[pool]]\ntype = "ext"\nkey = "san"\nprobe = ["cat", "{output}"]\n'
 
     def shown(daemon: Daemon) -> list[str]:
-        lines = run(PROGRAMS / "htoolsctl", "--socket", daemon.socket, "storage").stdout.splitlines()
-        return next((line.split() for line in lines if "ext/san" in line), [])
+        printed = lines(daemon, "storage")
+        return next((line.split() for line in printed if "ext/san" in line), [])
 
     with running(tmp_path / "daemon", config=f"config_seconds = 0.1\n{pool}") as daemon:
         wait_until(lambda: daemon.told("pool not probed"))
@@ -77,10 +78,6 @@ def test_probe_of_a_pool_limits_and_is_shown(tmp_path: Path, ganeti: Simulator) 
 
 def storage(daemon: Daemon) -> Any:
     return daemon.status()["cluster"]["storage"]
-
-
-def tool(name: str, *options: object) -> Finished:
-    return run(PROGRAMS / name, *options)
 
 
 def test_tools_use_the_daemons_units(daemon: Daemon, ganeti: Simulator, tmp_path: Path) -> None:
@@ -149,8 +146,8 @@ def test_configured_pool_limits_decisions_and_default_mode_submits_no_jobs(
     with running(tmp_path / "daemon", config=config) as daemon:
         wait_until(lambda: daemon.status()["cluster"]["generations"].get("storage"))
         assert (storage(daemon)["mode"], storage(daemon)["nodes"]) == ("never", 0)
-        shown = tool("htoolsctl", "--socket", daemon.socket, "storage").stdout
-        assert ["ext/san", "0.0", "3.9", "3.9", "all"] in [line.split() for line in shown.splitlines()]
+        shown = [line.split() for line in lines(daemon, "storage")]
+        assert ["ext/san", "0.0", "3.9", "3.9", "all"] in shown
         assert decide(daemon, 3999)["success"]
         assert decide(daemon, 4000)["info"].endswith("most missing: space in ext/san, which lacks 1 MiB")
     assert ganeti.tell("jobs") == []

@@ -67,36 +67,6 @@ async def test_jobs_are_followed_to_their_end(ganeti: Simulator) -> None:
         assert caught.value.kind == "JobLost"
 
 
-async def test_unknown_request_is_refused(ganeti: Simulator) -> None:
-    async with LuxiClient(str(ganeti.socket)) as asking:
-        with pytest.raises(RefusedError, match="NoSuchMethod: Failed to parse request: ") as caught:
-            await asking.call("NoSuchMethod")
-        assert caught.value.kind == ""
-        assert await queries.cluster_info(asking)
-
-
-async def test_truncated_answer_is_no_answer(ganeti: Simulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "FIRST_PAUSE", 0.01)
-    async with LuxiClient(str(ganeti.socket)) as asking:
-        ganeti.tell("cut", 1)
-        with pytest.raises(
-            NoAnswerError, match="QueryClusterInfo: the stream ended inside a message"
-        ) as caught:
-            await queries.cluster_info(asking)
-        assert caught.value.sent
-        assert await queries.cluster_info(asking)
-
-
-async def test_late_answer_is_no_answer(ganeti: Simulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "FIRST_PAUSE", 0.01)
-    async with LuxiClient(str(ganeti.socket)) as asking:
-        ganeti.tell("slow", 1000)
-        with pytest.raises(NoAnswerError, match=r"QueryTags: no answer within 0\.2 s"):
-            await asking.call("QueryTags", ["cluster", ""], patience=0.2)
-        ganeti.tell("slow", 0)
-        assert await queries.cluster_info(asking)
-
-
 async def outcome(asking: LuxiClient) -> bool | None:
     """Whether Ganeti took a job; None if it may have."""
     opcode = {"OP_ID": "OP_TEST_DELAY", "duration": 0.01, "reason": REASON}

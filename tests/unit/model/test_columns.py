@@ -30,6 +30,8 @@ def test_aliases_are_changed_once() -> None:
     after = made.map(np.copy)
     assert after.u_cpu_forth is after.u_cpu
     assert after.aliases == made.aliases
+    taken = made.take(np.array([1]))
+    assert taken.u_cpu_forth is taken.u_cpu
 
 
 def test_a_column_that_is_replaced_is_no_alias() -> None:

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Load, Node
@@ -217,13 +216,6 @@ def test_primaries_of_a_node_latest_first() -> None:
     assert state.primaries_of(0).tolist() == [1, 0]
     state.stamp[0] = 10
     assert state.primaries_of(0).tolist() == [0, 1]
-
-
-def test_columns_that_are_one_object_are_changed_once() -> None:
-    columns = derive(CLUSTER).columns
-    taken = columns.take(np.array([1]))
-    assert taken.u_cpu.tolist() == [2]
-    assert taken.u_cpu_forth is taken.u_cpu
 
 
 def test_loads_that_are_equal_by_chance_are_no_aliases() -> None:
