@@ -50,8 +50,10 @@ def checked(check: Callable[[str], object]) -> Reader:
 def one_of(*choices: str) -> Reader:
     """Return a reader that accepts these strings."""
 
-    def check(text: str) -> None:
+    def read(where: str, value: object) -> str:
+        text: str = FILE.read(str, where, value)
         if text not in choices:
-            raise DataError(f"expected one of {', '.join(choices)}, not '{text}'")
+            raise DataError(f"{where}: expected one of {', '.join(choices)}, not '{text}'")
+        return text
 
-    return checked(check)
+    return read

@@ -86,6 +86,7 @@ def test_command_line_overrides_file_overrides_defaults(tmp_path: Path) -> None:
         ("rebalance = 5", "rebalance: expected a table, [rebalance]"),
         ("[rebalance]\nspeed = 1", "rebalance: unknown key 'speed'; expected one of mode, "),
         ('[rebalance]\nmode = "on"', "rebalance: mode: expected one of off, shadow, propose, act, not 'on'"),
+        ('[rebalance]\nmode = ""', "rebalance: mode: expected one of off, shadow, propose, act, not ''"),
         ("[rebalance]\nhold = 0", "rebalance: hold: expected a whole number greater than 0"),
         ("[rebalance]\nstop = 3", "rebalance: stop: expected at most start, which is 2"),
         ("[squeeze]\nallow_drbd = 1", "squeeze: allow_drbd: expected true or false"),
