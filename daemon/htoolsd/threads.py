@@ -58,6 +58,17 @@ async def effect(work: Callable[..., Result], *args: Any, abandon: bool = False)
     return await trio.to_thread.run_sync(work, *args, abandon_on_cancel=abandon, limiter=limiter)
 
 
+class Replacements:
+    """Changes of one file as a whole, in their order. A cancelled caller does not wait for the end of one."""
+
+    def __init__(self) -> None:
+        self._thread = trio.CapacityLimiter(1)
+
+    async def do(self, work: Callable[..., Result], *args: Any) -> Result:
+        """Return the result of a change, made in a thread."""
+        return await trio.to_thread.run_sync(work, *args, abandon_on_cancel=True, limiter=self._thread)
+
+
 class Occupied(Protocol):
     """Work that goes before computations."""
 

@@ -40,7 +40,7 @@ class History:
         self._path = path
         self._database: HistoryDatabase | None = None
         self._noted = deque[HistoryEntry]()
-        self._writing = 0
+        self._batch: tuple[HistoryEntry, ...] = ()  # what a thread writes
         self._news = trio.Event()
         self._turn = trio.CapacityLimiter(1)
         self._forgotten = -_FORGET_EVERY
@@ -56,7 +56,7 @@ class History:
 
     def status(self) -> dict[str, Any]:
         """Return the numbers of entries that wait to be written, are lost and are damaged, and the error."""
-        waiting, database = len(self._noted) + self._writing, self._database
+        waiting, database = len(self._noted) + len(self._batch), self._database
         return {
             "path": self._path,
             "waiting": waiting,
@@ -77,7 +77,7 @@ class History:
                 await trio.sleep(_PAUSE if self._error is None else _RETRY)
         finally:
             with trio.move_on_after(_LAST_SECONDS, shield=True):
-                await self._write(last=True)
+                await self._write()
 
     async def find(self, query: HistoryQuery) -> list[Document]:
         """Return the entries of a query, in order."""
@@ -89,35 +89,36 @@ class History:
         noted = [document for entry in self._noted if query.matches(document := entry.to_json())]
         return noted[max(0, len(noted) - query.most) :]
 
-    async def _write(self, last: bool = False) -> None:
-        batch = tuple(self._noted)
-        if not batch:
-            return
-        self._noted.clear()
-        self._writing += len(batch)
+    async def _write(self) -> None:
+        while self._batch or self._noted:
+            if not self._batch:
+                self._batch = tuple(self._noted)
+                self._noted.clear()
+            batch = self._batch
 
-        def write(database: HistoryDatabase) -> bool:
-            database.add(batch)
-            now = time.monotonic()
-            if now >= self._forgotten + _FORGET_EVERY:
-                kept = self._settings.now
-                database.forget(time.time() - kept.history_days * _DAY, kept.history_mib << 20)
-                self._forgotten = now
-            return True
+            def write(database: HistoryDatabase, batch: tuple[HistoryEntry, ...] = batch) -> bool:
+                if self._batch is not batch:  # the thread of another caller, which may have left, wrote it
+                    return True
+                database.add(batch)
+                now = time.monotonic()
+                if now >= self._forgotten + _FORGET_EVERY:
+                    kept = self._settings.now
+                    database.forget(time.time() - kept.history_days * _DAY, kept.history_mib << 20)
+                    self._forgotten = now
+                self._batch = ()
+                return True
 
-        written = None
-        try:
-            written = await self._in_thread(write, last)
-        finally:
-            self._writing -= len(batch)
-            if written is None:
-                self._noted.extendleft(reversed(batch))
-                self._drop_excess()
+            if await self._in_thread(write) is None:
+                if self._batch is batch:
+                    self._batch = ()
+                    self._noted.extendleft(reversed(batch))
+                    self._drop_excess()
+                return
 
-    async def _in_thread(self, work: Callable[[HistoryDatabase], T], last: bool = False) -> T | None:
+    async def _in_thread(self, work: Callable[[HistoryDatabase], T]) -> T | None:
         """Return the result of work on the database, in a thread; None if the database cannot be used.
 
-        The ``last`` work is given up when the disk hangs.
+        A cancelled caller does not wait for its end, since the disk may hang.
         """
 
         def run() -> T:
@@ -131,7 +132,7 @@ class History:
                 return work(self._database)
 
         try:
-            result = await trio.to_thread.run_sync(run, abandon_on_cancel=last, limiter=self._turn)
+            result = await trio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=self._turn)
         except (*DATABASE_ERRORS, OSError, HtoolsError) as error:
             if self._error is None:
                 _log.error("history cannot be written; it is kept in memory", error=str(error))

@@ -30,7 +30,7 @@ from htoolsd.notify.deliver import Delivery, deliver
 from htoolsd.notify.events import Announced, Change, Event, EventState, Key, Line, changes
 from htoolsd.notify.outbox import Outbox
 from htoolsd.sync.sync import Sync
-from htoolsd.threads import effect
+from htoolsd.threads import Replacements, effect
 
 _log = structlog.get_logger()
 
@@ -71,6 +71,7 @@ class Notifier:
         self._noticed: float | None = None  # when the first event of the next call was noticed
         self._not_before = 0.0
         self._calling = trio.Lock()
+        self._replacements = Replacements()
         self._configuration = settings
 
     @property
@@ -210,7 +211,7 @@ class Notifier:
         """Write the file. Failures are logged."""
         content = to_text(_Stored(1, list(self._announced.values()), list(self._outbox.waiting)))
         try:
-            await effect(write_text, self._path, content, abandon=True)
+            await self._replacements.do(write_text, self._path, content)
         except HtoolsError as error:
             _log.warning("announced conditions cannot be written", error=str(error))
 

@@ -34,6 +34,7 @@ from ganeti_htools.planning.plan import OnChange, Proposal, new_run
 from ganeti_htools.records import JSON, to_text
 from htoolsd.damaged_files import set_aside
 from htoolsd.history.entries import Document, HistoryEntry, plan_details
+from htoolsd.threads import Replacements
 
 _RECORD_BYTES = 64 << 20  # bytes of a record
 EXPIRY = 86400.0  # seconds after which a plan that nobody has executed is removed
@@ -94,6 +95,7 @@ class Plan:
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     news: trio.Event = field(default_factory=trio.Event)
     recording: trio.Lock = field(default_factory=trio.Lock)
+    file: Replacements = field(default_factory=Replacements)
 
     @property
     def id(self) -> str:

@@ -184,8 +184,10 @@ class Plans:
             self._traces.start_soon(keep_running, "late records", self._record_late)
             self._traces.start_soon(keep_running, "claims of plans", self._release_claims)
             task_status.started()
-            await self._stopping.wait()
-            self._traces.cancel_scope.cancel()
+            try:
+                await self._stopping.wait()
+            finally:
+                self._traces.cancel_scope.cancel()
         for plan in tuple(self._unrecorded):
             await self._try_to_record(plan)
 
@@ -290,7 +292,7 @@ class Plans:
                     await self._claim(plan, ())
             self._sync.request_live_data()
             _log.info("plan ended", plan=plan.id, state=plan.state, error=plan.error)
-        if run.current and not self._stopping.is_set():
+        if run.current and not self._traces.cancel_scope.cancel_called:
             self._traces.start_soon(keep_running, "jobs of plans", partial(self._trace, plan))
 
     async def _trace(self, plan: Plan) -> None:
@@ -369,7 +371,7 @@ class Plans:
                 return
             try:
                 text = plan.text()
-                await effect(write_text, self._path(plan), text)
+                await plan.file.do(write_text, self._path(plan), text)
             except HtoolsError as error:
                 raise NotRecordedError(str(error)) from None
             if self._copies is not None:
@@ -424,7 +426,7 @@ class Plans:
             self._plans.pop(plan.id, None)
         for plan in old:
             async with plan.recording:  # so that a record that is just written goes as well
-                await effect(_unlink, self._path(plan))
+                await plan.file.do(_unlink, self._path(plan))
                 if self._copies is not None:
                     self._copies.put(plan.id, None)
 

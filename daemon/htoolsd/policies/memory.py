@@ -26,7 +26,7 @@ from htoolsd.config.policies import PolicySettings
 from htoolsd.damaged_files import set_aside
 from htoolsd.policies.names import Uuids
 from htoolsd.store.state_copies import StateCopies
-from htoolsd.threads import effect
+from htoolsd.threads import Replacements, effect
 
 _log = structlog.get_logger()
 
@@ -370,6 +370,7 @@ class MemoryFile:
         self.dirty = False
         self.complete = False
         self._writing = trio.Lock()
+        self._replacements = Replacements()
 
     async def load(self) -> None:
         """Read what earlier daemons wrote. Failures are logged."""
@@ -401,7 +402,7 @@ class MemoryFile:
             self.dirty = False
             try:
                 content = content_of(self.content)
-                await effect(write_text, self._path, content)
+                await self._replacements.do(write_text, self._path, content)
             except BaseException:  # cancellation included
                 self.dirty = True
                 raise

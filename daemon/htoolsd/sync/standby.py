@@ -18,7 +18,7 @@ from ganeti_htools.model.cluster import Cluster, Node
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.model.without_instances import reports, without_instances
 from htoolsd.damaged_files import set_aside
-from htoolsd.threads import effect
+from htoolsd.threads import Replacements, effect
 
 _log = structlog.get_logger()
 
@@ -70,6 +70,7 @@ class StandbyFile:
         self._error = ""
         self._waiting: tuple[StandbyNodes, Cluster] | None = None
         self._news = trio.Event()
+        self._replacements = Replacements()
 
     async def read(self) -> StandbyNodes:
         """Return the figures in the file. Nodes whose row is damaged are left out."""
@@ -116,7 +117,7 @@ class StandbyFile:
         waiting = known, cluster = self._waiting
         nodes = [known[name] for name in sorted(known)]
         try:
-            await effect(lambda: write_text(self._path, standby.dump(cluster, nodes)), abandon=True)
+            await self._replacements.do(lambda: write_text(self._path, standby.dump(cluster, nodes)))
             self._error = ""
             if self._waiting is waiting:
                 self._waiting = None

@@ -7,7 +7,7 @@ import trio.testing
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from htoolsd.api.turn import DecisionTurn
-from htoolsd.threads import Computations, Pause, run_by_size
+from htoolsd.threads import Computations, Pause, Replacements, run_by_size
 from tests.support.settings import settings
 
 
@@ -17,6 +17,22 @@ async def test_runs_only_much_work_in_a_thread() -> None:
 
     assert await run_by_size(10, here)
     assert not await run_by_size(10**7, here)
+
+
+async def test_a_replacement_waits_for_one_whose_caller_has_left() -> None:
+    file, hung, written = Replacements(), threading.Event(), list[str]()
+
+    def write() -> None:
+        hung.wait()
+        written.append("older")
+
+    with trio.move_on_after(0.01):
+        await file.do(write)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(file.do, written.append, "newer")
+        await trio.testing.wait_all_tasks_blocked()
+        hung.set()
+    assert written == ["older", "newer"]
 
 
 def pausing_until(done: threading.Event) -> Callable[[Pause], None]:

@@ -26,6 +26,7 @@ from htoolsd.metrics.capacity import CapacityCount
 from htoolsd.notify.deliver import deliver
 from htoolsd.notify.notifier import Notifier
 from htoolsd.notify.outbox import Outbox
+from htoolsd.policies.coordinator import Policies
 from htoolsd.socket.access import Access
 from htoolsd.store.ledger import Ledger
 from htoolsd.store.records import UnavailableError
@@ -90,6 +91,20 @@ async def last_history(silence: Silence) -> None:
     await silence.end_of(history.run, lambda: history.note(entry(1.0)))
 
 
+async def history_under_way(silence: Silence) -> None:
+    history = History(str(silence.directory / "history"), settings())
+    history.note(entry(1.0))
+    silence.begin()
+    await silence.end_of(history.run, lambda: None)
+
+
+async def last_memory_of_policies(silence: Silence) -> None:
+    async with kept(silence.directory) as daemon:
+        sync = daemon.sync
+        policies = Policies(str(silence.directory / "policies"), sync, daemon.plans, settings(), sync.events)
+        await silence.end_of(policies.run, lambda: policies.forget_failures("rebalance"))
+
+
 async def last_notifications(silence: Silence) -> None:
     known = settings(notify=NotifySettings(program="/bin/true"))
     outbox = Outbox(known)
@@ -125,6 +140,15 @@ async def last_record_of_a_plan(silence: Silence) -> None:
             plan.scope.cancel()
             await daemon.over(plan)
         nursery.cancel_scope.cancel()
+
+
+async def record_of_a_plan_that_ends(silence: Silence) -> None:
+    async with kept(silence.directory, job_seconds=100) as daemon:
+        plan = await daemon.begun()
+        silence.begin()
+        daemon.plans.stop()
+        plan.scope.cancel()
+        await daemon.over(plan)
 
 
 async def cancellation_of_a_plan(silence: Silence) -> None:
@@ -270,10 +294,13 @@ async def job_that_never_ends(silence: Silence) -> None:
 
 CASES = (
     last_history,
+    history_under_way,
+    last_memory_of_policies,
     last_notifications,
     last_figures_of_standby_nodes,
     last_copies,
     last_record_of_a_plan,
+    record_of_a_plan_that_ends,
     cancellation_of_a_plan,
     killed_program,
     name_of_this_node,

@@ -1,6 +1,7 @@
 """Entries noted in passing, and written a moment later."""
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import trio
 
 from htoolsd.history import history
 from htoolsd.history.database import HistoryDatabase
-from htoolsd.history.entries import HistoryQuery
+from htoolsd.history.entries import HistoryEntry, HistoryQuery
 from htoolsd.history.history import History
 from tests.support.programs import PATIENCE
 from tests.support.settings import settings
@@ -90,3 +91,24 @@ async def test_deletes_entries_that_are_too_old(tmp_path: Path) -> None:
     kept = History(str(tmp_path / "history"), settings(history_days=1.0, history_mib=1))
     kept.note(entry(5.0))
     assert await kept.find(HistoryQuery()) == []
+
+
+async def test_what_a_hung_disk_writes_after_all_is_written_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add, hung = HistoryDatabase.add, threading.Event()
+
+    def hang(database: HistoryDatabase, entries: Sequence[HistoryEntry]) -> None:
+        hung.wait(PATIENCE)
+        add(database, entries)
+
+    monkeypatch.setattr(HistoryDatabase, "add", hang)
+    kept = History(str(tmp_path / "history"), settings(history_days=1e6, history_mib=1))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(kept.run)
+        kept.note(entry(1.0))
+        await trio.testing.wait_all_tasks_blocked()
+        kept.note(entry(2.0))
+        nursery.cancel_scope.cancel()
+        hung.set()
+    assert on_disk(tmp_path / "history") == [1.0, 2.0]

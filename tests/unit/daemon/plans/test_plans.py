@@ -137,6 +137,22 @@ async def test_plan_ends_with_the_master_role_and_stays_ended(
         assert daemon.record(plan)["error"] == plan.error
 
 
+async def test_end_of_the_daemon_while_an_interrupted_plan_is_recorded(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    async def keep(lock: trio.Lock) -> None:
+        async with lock:
+            await trio.sleep(5)
+
+    async with trio.open_nursery() as nursery, kept(tmp_path, job_seconds=100) as daemon:
+        plan = await daemon.begun()
+        nursery.start_soon(keep, plan.recording)
+        await trio.sleep(1)
+        plan.scope.cancel()
+        await trio.sleep(1)
+    assert daemon.record(plan)["state"] == "interrupted"
+
+
 async def test_does_not_begin_what_cannot_be_recorded(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with kept(tmp_path / "plans") as daemon:
         plan = await daemon.made()
