@@ -7,14 +7,13 @@ import signal
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import pytest
 
 from ganeti_htools.client.calls import CallRefusedError, ask
 from tests.daemon.planning import DRAINED, OFTEN, following
-from tests.support import preloaded
 from tests.support.programs import (
     EXECUTABLE,
     FALLBACK,
@@ -24,6 +23,7 @@ from tests.support.programs import (
     ROOT,
     Daemon,
     Finished,
+    forked,
     request_file,
     run,
     running,
@@ -70,14 +70,8 @@ def daemon(place: Path) -> Iterator[Daemon]:
 
 
 def as_user(user: User, program: str, *arguments: object) -> Finished:
-    words = [user.uid, user.gid, ",".join(map(str, user.groups)), PROGRAMS / program, *arguments]
-    with TemporaryFile("w+") as out, TemporaryFile("w+") as err:
-        script = str(ROOT / "tests" / "support" / "as_user.py")
-        process = preloaded.start(script, words, output=out.fileno(), error=err.fileno())
-        status = process.wait(PATIENCE)
-        out.seek(0)
-        err.seek(0)
-        return Finished([program, *map(str, arguments)], status, out.read(), err.read())
+    who = user.uid, user.gid, ",".join(map(str, user.groups))
+    return forked(ROOT / "tests" / "support" / "as_user.py", *who, PROGRAMS / program, *arguments)
 
 
 def ctl(user: User, daemon: Daemon, *arguments: object) -> Finished:

@@ -284,7 +284,7 @@ def test_service_manager_is_told_and_watchdog_is_fed(tmp_path: Path) -> None:
             simulator(tmp_path / "daemon", small_cluster()),
             running(tmp_path / "daemon", config=OFTEN, environment=environment) as daemon,
         ):
-            hears(b"READY=1")
+            assert manager.recv(1000) == b"READY=1"
             hears(b"STATUS=5 nodes, 50 instances")
             for _ in range(3):
                 hears(b"WATCHDOG=1")

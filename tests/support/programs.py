@@ -36,7 +36,7 @@ Finished = subprocess.CompletedProcess[str]
 def run(*command: object, environment: dict[str, str] | None = None, stdin: str = "") -> Finished:
     """Run a program to its end; one of ours is forked unless it needs an environment or input."""
     if environment is None and not stdin and isinstance(command[0], Path) and command[0].parent == PROGRAMS:
-        return _fork(*command)
+        return forked(*command)
     return subprocess.run(
         [str(word) for word in command],
         env=os.environ | (environment or {}),
@@ -47,10 +47,12 @@ def run(*command: object, environment: dict[str, str] | None = None, stdin: str 
     )
 
 
-def _fork(*command: object) -> Finished:
+def forked(*command: object, environment: Mapping[str, str] = os.environ) -> Finished:
+    """Run one of our programs, or a script, in a fork to its end."""
     with TemporaryFile("w+") as out, TemporaryFile("w+") as err:
         program, *arguments = map(str, command)
-        process = preloaded.start(program, arguments, output=out.fileno(), error=err.fileno())
+        streams = {"output": out.fileno(), "error": err.fileno()}
+        process = preloaded.start(program, arguments, environment=environment, **streams)
         try:
             status = process.wait(PATIENCE)
         finally:

@@ -117,7 +117,7 @@ async def _follow(path: str, number: str, begin: Callable[[], None], say: Say) -
         async with open_nursery() as nursery:
             if signals is not None:
                 nursery.start_soon(
-                    _handle_interrupts, signals, lambda now: cancel(path, number, now), nursery
+                    _handle_interrupts, signals, lambda now: _cancel(path, number, now), nursery
                 )
             try:
                 while change := await trio.to_thread.run_sync(next, changes, None, abandon_on_cancel=True):
@@ -160,7 +160,7 @@ async def _handle_interrupts(
         nursery.start_soon(ask, cancel, interruptions > 1)
 
 
-def cancel(path: str, number: str, now: bool) -> None:
+def _cancel(path: str, number: str, now: bool) -> None:
     try:
         plan_changes.cancel(path, number, now)
     except HtoolsError as error:

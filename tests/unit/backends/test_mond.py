@@ -53,31 +53,25 @@ def test_on_xen_each_instance_has_its_own_load() -> None:
 
 
 @pytest.mark.parametrize(
-    "data",
+    ("collector", "data"),
     [
-        (),
-        ({"cpu_total": 1.0},),
-        ({"cpu_total": 1.0}, {"error": "Empty buffer"}),
-        ({"cpu_total": 1.0}, {"cpu_total": "1"}),
-        ({"cpu_total": 1.0}, {"cpu_total": True}),
-        ({"cpu_total": 1.0}, {"cpu_total": -1}),
-        ({"cpu_total": 1.0}, {"cpu_total": 1e300}),
-        ({"cpu_total": 1.0}, [1.0]),
-        ({"cpu_total": 1.0}, None),
+        ("cpu-avg-load", ()),
+        ("cpu-avg-load", ({"cpu_total": 1.0},)),
+        *(
+            ("cpu-avg-load", ({"cpu_total": 1.0}, second))
+            for second in (
+                {"error": "Empty buffer"},
+                *({"cpu_total": value} for value in ("1", True, -1, 1e300)),
+                *([1.0], None),
+            )
+        ),
+        *(("xen-cpu-avg-load", ({"a": 1}, *second)) for second in ((), ({"b": "x"},), (7,))),
     ],
 )
-def test_unless_all_nodes_report_nothing_is_used(data: tuple[object, ...]) -> None:
-    assert mond.apply(CLUSTER, reports("cpu-avg-load", *data), xen=False) == (
+def test_unless_all_nodes_report_nothing_is_used(collector: str, data: tuple[object, ...]) -> None:
+    assert mond.apply(CLUSTER, reports(collector, *data), xen=collector.startswith("xen")) == (
         CLUSTER,
-        ("Didn't receive an answer by all MonDs, cpu-avg-load's data will be ignored.",),
-    )
-
-
-@pytest.mark.parametrize("data", [({"a": 1},), ({"a": 1}, {"b": "x"}), ({"a": 1}, 7)])
-def test_on_xen_too(data: tuple[object, ...]) -> None:
-    assert mond.apply(CLUSTER, reports("xen-cpu-avg-load", *data), xen=True) == (
-        CLUSTER,
-        ("Didn't receive an answer by all MonDs, xen-cpu-avg-load's data will be ignored.",),
+        (f"Didn't receive an answer by all MonDs, {collector}'s data will be ignored.",),
     )
 
 

@@ -119,15 +119,11 @@ def test_every_column_has_its_place() -> None:
     )
 
 
-@given(clusters())
-def test_what_is_written_is_read_again(cluster: Cluster) -> None:
-    assert text.parse(text.dump(cluster), "x.data") == cluster
-
-
 @pytest.mark.parametrize("told", [False, True])
 @given(data=st.data())
-def test_storage_units_and_inventories_are_read_again(told: bool, data: st.DataObject) -> None:
-    cluster = data.draw(clusters(told=True)) if told else data.draw(clusters())
+def test_what_is_written_is_read_again(told: bool, data: st.DataObject) -> None:
+    """With storage units and inventories, and without."""
+    cluster = data.draw(clusters(told=told))
     assert text.parse(text.dump(cluster), "x.data") == cluster
     some = (("CUSTOM_GPU", Inventory(4, 1)), ("MEMORY_MB", Inventory(0, 512)))
     nodes = [replace(node, inventories=some if data.draw(st.booleans()) else ()) for node in cluster.nodes]
