@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +12,10 @@ from ganeti_htools.cli.report.maintenance_marks import by_local_time
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.tags import MAINTENANCE
 from ganeti_htools.model.types import DiskTemplate
-from tests.daemon.planning import AT_ONCE, ctl, following, known, started, tool
+from tests.daemon.planning import AT_ONCE, ctl, following, known, result, started, tool
 from tests.support import by_hand
 from tests.support.by_hand import instance
+from tests.support.lines import next_line
 from tests.support.programs import PATIENCE, PROGRAMS, wait_until
 from tests.support.simulators import Simulator
 
@@ -52,12 +52,11 @@ def test_daemon_empties_and_refills(tmp_path: Path) -> None:
         ganeti.tell("lose", "n1")
         assert ctl(daemon, "refresh").returncode == 0
         assert daemon.status()["cluster"]["silent"] == ["n1"]
-        command = [str(PROGRAMS / "hmaintain"), "end", "n1", source, "-X"]
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as back:
-            assert back.stderr is not None
-            assert back.stderr.readline() == "Waiting: nodes that are in use do not report: n1\n"
+        with started(PROGRAMS / "hmaintain", "end", "n1", source, "-X") as back:
+            assert next_line(back.stderr) == "Waiting: nodes that are in use do not report: n1\n"
             ganeti.tell("find", "n1")
-            assert (back.wait(PATIENCE), back.stderr.read()) == (0, "")
+            status, _, err = result(back)
+            assert (status, err) == (0, "")
         assert on_node(ganeti, "n1") == ["mail", "web"]
         assert not any(row.tags for row in ganeti.rows().nodes)
 
@@ -112,11 +111,8 @@ def test_roll_is_not_taken_over_while_its_program_runs(tmp_path: Path, way: str)
         with started(PROGRAMS / roll[0], *roll[1:]) as first:
             wait_until((tmp_path / "log").exists)
             before = nodes_of(ganeti), ganeti.cluster()
-            for words in (
-                roll,
-                [*roll, "--take-over"],
-                ["hmaintain", "end", "n2", source, "-X", "--take-over"],
-            ):
+            ending = ["hmaintain", "end", "n2", source, "-X"]
+            for words in (roll, [*roll, "--take-over"], [*ending, "--take-over"]):
                 refused = tool(*words)
                 assert (refused.returncode, "at work there" in refused.stderr) == (1, True), refused
                 assert (f"(process {first.pid})" in refused.stderr) == ("--take-over" in words)
@@ -168,8 +164,8 @@ def test_roll_that_is_stopped_while_its_program_runs_keeps_its_mark(tmp_path: Pa
 
 def test_roll_waits_for_another_boot(tmp_path: Path) -> None:
     with following(tmp_path, four_nodes(), AT_ONCE) as (_, ganeti):
-        command = [str(PROGRAMS / "hmaintain"), "roll", "n1", f"-L{ganeti.socket}", "-X", "--rebooted"]
-        with subprocess.Popen([*command, "--command=true"], stderr=subprocess.PIPE, text=True) as roll:
+        words = "roll", "n1", f"-L{ganeti.socket}", "-X", "--rebooted", "--command=true"
+        with started(PROGRAMS / "hmaintain", *words) as roll:
             assert roll.stderr is not None
             for line in roll.stderr:
                 if line.startswith("Waiting: nodes have not booted yet: "):

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.client.calls import CallRefusedError, ask
+from tests.daemon.planning import result
 from tests.support.programs import (
     EXECUTABLE,
     INTERPRETER,
@@ -63,11 +64,6 @@ def ask_for_decision(daemon: Daemon, request: Path) -> subprocess.Popen[str]:
     return start(INTERPRETER, "-IS", EXECUTABLE, request, **surroundings)
 
 
-def outcome(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    stdout, stderr = process.communicate(timeout=PATIENCE)
-    return process.returncode, stdout, stderr
-
-
 # Starting
 
 
@@ -86,7 +82,7 @@ def test_starts_after_a_kill(tmp_path: Path, request_path: Path) -> None:
         killed.kill()
         assert killed.socket.exists()
         with running(tmp_path / "daemon") as daemon:
-            assert outcome(ask_for_decision(daemon, request_path))[0] == 0
+            assert result(ask_for_decision(daemon, request_path))[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -342,7 +338,7 @@ def test_status_is_answered_while_a_decision_keeps_the_interpreter_busy(
         assert deciding.poll() is None
         gated.gate.touch()
         expected = (0, hail(request_path).stdout, "")
-        assert [outcome(deciding), outcome(waiting)] == [expected, expected]
+        assert [result(deciding), result(waiting)] == [expected, expected]
         assert gated.status()["decisions"]["running"] == 0
 
 
@@ -367,11 +363,11 @@ def test_killed_client_does_not_affect_the_others(gated: Daemon, request_path: P
     waiting = ask_for_decision(gated, request_path)
     wait_until(lambda: gated.status()["decisions"]["waiting"] == 1)
     killed.kill()
-    outcome(killed)
+    result(killed)
     wait_until(lambda: gated.status()["decisions"]["abandoned"] == 1)
     assert gated.status()["decisions"]["running"] == 1
     gated.gate.touch()
-    assert outcome(waiting) == (0, hail(request_path).stdout, "")
+    assert result(waiting) == (0, hail(request_path).stdout, "")
 
 
 def test_idle_clients_do_not_keep_others_out(daemon: Daemon, request_path: Path) -> None:
@@ -511,14 +507,14 @@ def test_stop_finishes_the_running_decision_only(gated: Daemon, request_path: Pa
     waiting = start(INTERPRETER, "-IS", EXECUTABLE, request_path, **surroundings)
     wait_until(lambda: gated.status()["decisions"]["waiting"] == 1)
     gated.signal()
-    status, decided, reason = outcome(waiting)
+    status, decided, reason = result(waiting)
     assert (status, decided) == (0, expected)
     assert reason.endswith("No such file or directory; deciding without the daemon and its claims\n")
     assert "stopping" in [event.get("error") for event in gated.events()]
     assert not gated.socket.exists()
     assert deciding.poll() is None
     gated.gate.touch()
-    assert outcome(deciding) == (0, expected, "")
+    assert result(deciding) == (0, expected, "")
     assert gated.wait() == 0
 
 
@@ -534,4 +530,4 @@ def test_stop_is_limited(tmp_path: Path, request_path: Path, impatient: bool) ->
             gated.signal()
         assert gated.wait() == 0
         assert gated.events()[-1]["unfinished"] is True
-        assert outcome(deciding)[0] != 0
+        assert result(deciding)[0] != 0

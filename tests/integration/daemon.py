@@ -57,7 +57,15 @@ class Daemon:
 
     def status(self) -> Any:
         """What it tells about itself."""
-        return ask(self.socket, "status", {}, patience=PATIENCE)
+        return self.ask("status")
+
+    def ask(self, method: str, **args: object) -> Any:
+        """Call one of its methods."""
+        return ask(self.socket, method, args, patience=PATIENCE)
+
+    def going(self) -> bool:
+        """Whether jobs of plans are under way as far as it knows, also of plans that were interrupted."""
+        return any(plan["jobs"]["going"] for plan in self.ask("plans"))
 
     def answers(self) -> bool:
         """Whether anybody does."""
@@ -97,7 +105,7 @@ class Daemon:
 
     def refresh(self) -> None:
         """Have it ask for everything anew."""
-        ask(self.socket, "refresh", {}, patience=PATIENCE)
+        self.ask("refresh")
 
 
 def agree(tmp_path: Path, node: str = cluster.MASTER) -> None:

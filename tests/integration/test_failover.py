@@ -3,16 +3,14 @@
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
-from ganeti_htools.client.calls import ask
 from tests.integration import cluster
 from tests.integration.cluster import TOP, Command, jobs, nodes_of, run, start, table
 from tests.integration.daemon import Daemon
 from tests.integration.test_policies import NAMES, considered, decides, drift, settings, states
-from tests.support.programs import PATIENCE, PROGRAMS
+from tests.support.programs import PROGRAMS
 
 __all__ = ["drift"]  # a fixture
 
@@ -23,7 +21,7 @@ LIMITS = "max_moves = 2\nmoves_per_day = 3\n"
 
 def left(daemon: Daemon) -> int:
     """The moves that the policy may still make today."""
-    policies = {each["name"]: each for each in ask(daemon.socket, "policies", {}, patience=PATIENCE)}  # type: ignore[attr-defined]
+    policies = {each["name"]: each for each in daemon.ask("policies")}
     return int(policies["rebalance"]["left"]["moves"])
 
 
@@ -82,12 +80,6 @@ def migrated(node: str, after: int) -> list[str]:
     return [job.summary for job in jobs(after, node) if job.status == "success" and "MIGRATE" in job.summary]
 
 
-def going(daemon: Daemon) -> bool:
-    """Whether jobs of plans are under way as far as a daemon knows, also of plans that were interrupted."""
-    plans: Any = ask(daemon.socket, "plans", {}, patience=PATIENCE)
-    return any(plan["jobs"]["going"] for plan in plans)
-
-
 def interrupt(old: Daemon, command: Command, new: Daemon) -> None:
     """Let the role change hands in the middle of a plan's first move; the next daemon reports the plan."""
     last = jobs(node=old.node)[-1].number
@@ -104,7 +96,7 @@ def interrupt(old: Daemon, command: Command, new: Daemon) -> None:
     (shown,) = run([PROGRAMS / "htoolsctl", "status"], node=new.node)
     assert plan in shown
     assert "not known here" in shown
-    cluster.wait_until(lambda: not going(new))
+    cluster.wait_until(lambda: not new.going())
 
 
 @pytest.mark.slow
@@ -171,7 +163,7 @@ def test_failed_and_resumed_plans_after_a_failover() -> None:
             first.wait_until_it_leads()
             first.refresh()
             (resumed,) = [name for name, state in states(first).items() if state == "interrupted"]
-            cluster.wait_until(lambda: not going(first))
+            cluster.wait_until(lambda: not first.going())
             run([PROGRAMS / "htoolsctl", "resume", resumed], node="node1")
             fail_over(second)
             cluster.wait_until(lambda: failed in states(second))

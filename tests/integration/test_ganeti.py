@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from pwd import getpwnam
-from typing import Any
 
 import pytest
 
-from ganeti_htools.client.calls import ask
 from tests.daemon.test_roles import User, as_user, refusal
 from tests.integration import cluster
 from tests.integration.cluster import (
@@ -26,7 +24,7 @@ from tests.integration.cluster import (
     table,
 )
 from tests.integration.daemon import Daemon, agree
-from tests.support.programs import PATIENCE, PROGRAMS
+from tests.support.programs import PROGRAMS
 
 pytestmark = pytest.mark.integration
 
@@ -220,8 +218,7 @@ def assert_roles_hold(daemon: Daemon) -> None:
     refused = as_user(masterd, "htoolsctl", *change).stderr
     assert f"user gnt-masterd ({masterd.uid}) does not have the role act, only read; [roles] act" in refused
     assert as_user(stranger, "hcheck", *read).stderr.endswith(refusal(stranger, "cluster", "read"))
-    entries: Any = ask(daemon.socket, "history", {}, patience=PATIENCE)
-    last = [entry for entry in entries if entry["kind"] == "call"][-1]
+    last = [entry for entry in daemon.ask("history") if entry["kind"] == "call"][-1]
     assert (last["method"], last["arguments"]["total"], last["by"]["uid"]) == ("set_inventory", 2, 0)
 
 

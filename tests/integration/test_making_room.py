@@ -2,11 +2,9 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from ganeti_htools.client.calls import ask
 from tests.integration import cluster
 from tests.integration.cluster import (
     ADD,
@@ -24,7 +22,7 @@ from tests.integration.cluster import (
 )
 from tests.integration.daemon import Daemon
 from tests.integration.test_failover import stopped_migration
-from tests.support.programs import PATIENCE, PROGRAMS
+from tests.support.programs import PROGRAMS
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -61,8 +59,7 @@ def test_new_instance_gets_the_room_that_was_made_for_it(request_file: Path) -> 
         assert "most missing: memory" in refusal(add("new", MORE, *EXECUTABLE))
         (shown,) = run([CTL, "decide", request_file, "--make-room", "--no-capacity-checks="])
         assert "after 1 move" in shown
-        plans: Any = ask(daemon.socket, "plans", {}, patience=PATIENCE)
-        (plan,) = [each["id"] for each in plans if each["tool"] == "hail"]
+        (plan,) = [each["id"] for each in daemon.ask("plans") if each["tool"] == "hail"]
         last = jobs()[-1].number
         with stopped_migration(MASTER):
             executing = start([CTL, "execute", plan])

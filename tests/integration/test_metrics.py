@@ -5,10 +5,9 @@ import re
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ganeti_htools.client.calls import ask
 from tests.integration.cluster import GROUPS, jobs, run, table
 from tests.integration.daemon import Daemon
-from tests.support.programs import PATIENCE, PROGRAMS
+from tests.support.programs import PROGRAMS
 
 pytestmark = pytest.mark.integration
 
@@ -16,7 +15,7 @@ pytestmark = pytest.mark.integration
 def test_metrics_agree_with_ganetis_lists() -> None:
     with Daemon() as daemon:
         command = (PROGRAMS / "htoolsctl", "--socket", daemon.socket, "metrics", "--exporter-names")
-        ask(daemon.socket, "metrics", {}, patience=PATIENCE)
+        daemon.ask("metrics")
         daemon.wait_until(lambda status: status["capacity"]["complete"])
         (text,) = run(command)
         queue = jobs()

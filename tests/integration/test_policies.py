@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.client.calls import ask
 from tests.integration import cluster
 from tests.integration.cluster import GROUPS, TOP, add_shared, jobs, nodes_of, remove, run, start
 from tests.integration.daemon import Daemon
-from tests.support.programs import PATIENCE, ROOT
+from tests.support.programs import ROOT
 
 pytestmark = pytest.mark.integration
 
@@ -29,14 +28,12 @@ def settings(mode: str) -> str:
 
 def decided(daemon: Daemon) -> list[Any]:
     """What the policy has decided so far."""
-    entries: Any = ask(daemon.socket, "history", {"most": 1000}, patience=PATIENCE)
-    return [entry for entry in entries if entry["kind"] == "policy"]
+    return [entry for entry in daemon.ask("history", most=1000) if entry["kind"] == "policy"]
 
 
 def states(daemon: Daemon) -> dict[str, str]:
     """The state of each plan."""
-    plans: Any = ask(daemon.socket, "plans", {}, patience=PATIENCE)
-    return {plan["id"]: plan["state"] for plan in plans}
+    return {plan["id"]: plan["state"] for plan in daemon.ask("plans")}
 
 
 def considered(daemon: Daemon, by: cluster.Command = (HOOK,)) -> Any:

@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.client.calls import ask as asked
 from tests.integration import cluster
 from tests.integration.cluster import GROUPS, TOP, add_shared, remove, run, start, table, wait_until
 from tests.integration.daemon import Daemon
 from tests.support.interposed import Interposed, Moment
-from tests.support.programs import PATIENCE, PROGRAMS
+from tests.support.programs import PROGRAMS
 from tests.support.simulators import ask
 
 pytestmark = pytest.mark.integration
@@ -35,7 +34,7 @@ UP = (PROGRAMS / "hsqueeze", "--minimal-resources=1000", "-X")  # more than ther
 OFF = ["node2", "node3"]
 INSTANCES = [f"on-{node}" for node in GROUPS]
 OFTEN = "config_seconds = 1\nlive_seconds = 20"
-LUXI = TOP / "node1/var/run/ganeti/socket/ganeti-query"
+LUXI = cluster.luxi()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -169,7 +168,8 @@ def cut_off(executor: str, command: cluster.Command, moment: Moment) -> bool:
         source, daemon = f"-L{luxi.path}", None
         if executor == "daemon":
             source, daemon = "-D", stack.enter_context(Daemon(f'{OFTEN}\nluxi = "{luxi.path}"'))
-            wait_for_what_was_left(daemon)
+            # As long as jobs go on that a killed daemon has left, none of the kind is begun.
+            wait_until(lambda: not daemon.going())
             daemon.refresh()
         process = stack.enter_context(start([*command, source]))
         wait_until(lambda: luxi.reached.is_set() or process.poll() is not None)
@@ -179,16 +179,6 @@ def cut_off(executor: str, command: cluster.Command, moment: Moment) -> bool:
         out, err = process.communicate()
         assert luxi.reached.is_set() or process.returncode == 0, (out, err)
         return luxi.reached.is_set()
-
-
-def wait_for_what_was_left(daemon: Daemon) -> None:
-    """Wait for jobs that a killed daemon has left: as long as they go on, none of the kind is begun."""
-
-    def going() -> bool:
-        plans: Any = asked(daemon.socket, "plans", {}, patience=PATIENCE)
-        return any(plan["jobs"]["going"] for plan in plans)
-
-    wait_until(lambda: not going())
 
 
 @pytest.mark.slow
