@@ -5,21 +5,14 @@ from pathlib import Path
 from signal import SIGHUP
 from typing import Any
 
-from tests.daemon.planning import OFTEN, call, ctl, following, made, until
-from tests.support.programs import Daemon, request_file, wait_until
+from tests.daemon.planning import call, ctl, following, made, until
+from tests.daemon.test_policies import config, considered
+from tests.support.programs import request_file, wait_until
 from tests.support.schemas import complaint
 from tests.support.worlds import uneven
 from tests.unit.test_json_keys import check
 
-REBALANCE = f"""{OFTEN}
-notify.program = "/bin/true"
-[rebalance]
-mode = "%s"
-start = 0.02
-stop = 0.001
-hold = 1
-min_gain = 0.000001
-"""
+NOTIFY = 'notify.program = "/bin/true"\n'
 # Kinds of consumers, commands, a program, a key of rolls, of which there are none, and keys of setup.
 WORDS = {"claim", "execute", "resume", "cancel", "hmaintain", "working", "steps", "commands"}
 DEFECT = {"task": "sync", "count": 1, "error": "KeyError: 'a'", "time": 1.0}
@@ -28,30 +21,19 @@ JOB = {"id": 1, "status": "running", "summary": "CLUSTER_VERIFY"}
 SAME = {"explain": "policies"}
 
 
-def considered(daemon: Daemon, count: int) -> Any:
-    """The policy's decision of that number, which comes of having it considered."""
-
-    def decided() -> Any:
-        return [entry for entry in call(daemon, "history") if entry["kind"] == "policy"][count - 1 :]
-
-    call(daemon, "run", policy="rebalance")
-    wait_until(decided)
-    return decided()[0]
-
-
 def bare(document: Any, *keys: str) -> Any:
     """A document without what stands in these keys: that is told of elsewhere."""
     return {key: None if key in keys else value for key, value in document.items()}
 
 
 def test_htoolsctl(tmp_path: Path) -> None:
-    with following(tmp_path, uneven(), config=REBALANCE % "shadow") as (daemon, _):
-        instance = considered(daemon, 1)["moves"][0]["instance"]
-        considered(daemon, 2)
-        daemon.configure(REBALANCE % "propose")
+    with following(tmp_path, uneven(), config=NOTIFY + config("shadow")) as (daemon, _):
+        instance = considered(daemon)["moves"][0]["instance"]
+        considered(daemon)
+        daemon.configure(NOTIFY + config("propose"))
         daemon.signal(SIGHUP)
         wait_until(lambda: "propose" in {each["mode"] for each in call(daemon, "policies")})
-        assert considered(daemon, 3)["plan"]
+        assert considered(daemon)["plan"]
         assert ctl(daemon, "decide", request_file(tmp_path)).returncode == 0
         call(daemon, "execute", plan=made(daemon)["id"])
         plan = until(daemon, "done")
