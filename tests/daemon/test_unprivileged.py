@@ -9,8 +9,8 @@ import pytest
 
 from ganeti_htools.cli import hcheck
 from tests.oracle.programs import Result, ours
+from tests.support import preloaded
 from tests.support.clusters import Shape
-from tests.support.programs import forked
 from tests.support.rows import with_master
 from tests.support.simulators import Simulator, simulator
 
@@ -43,8 +43,13 @@ def as_nobody(directory: Path, *options: str) -> Result:
     """Run hcheck without rights, home, environment and files that it may write."""
     script = directory / "script"
     script.write_text(AS_NOBODY)
-    found = forked(script, *options, environment={})
-    return Result(found.returncode, found.stdout, found.stderr)
+    (out, to_out), (err, to_err) = os.pipe(), os.pipe()
+    process = preloaded.start(str(script), options, environment={}, output=to_out, error=to_err)
+    os.close(to_out)
+    os.close(to_err)
+    status = process.wait(60)
+    with open(out) as output, open(err) as error:
+        return Result(status, output.read(), error.read())
 
 
 @pytest.mark.parametrize("option", [(), ("--no-simulation",), ("-v", "-v")])

@@ -47,12 +47,11 @@ def run(*command: object, environment: dict[str, str] | None = None, stdin: str 
     )
 
 
-def forked(*command: object, environment: Mapping[str, str] = os.environ) -> Finished:
+def forked(*command: object) -> Finished:
     """Run one of our programs, or a script, in a fork to its end."""
     with TemporaryFile("w+") as out, TemporaryFile("w+") as err:
         program, *arguments = map(str, command)
-        streams = {"output": out.fileno(), "error": err.fileno()}
-        process = preloaded.start(program, arguments, environment=environment, **streams)
+        process = preloaded.start(program, arguments, output=out.fileno(), error=err.fileno())
         try:
             status = process.wait(PATIENCE)
         finally:
