@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -26,6 +26,7 @@ from tests.support.programs import (
     FALLBACK,
     PATIENCE,
     PROGRAMS,
+    Daemon,
     Finished,
     altered_executable,
     connect,
@@ -86,9 +87,13 @@ def impatient(tmp_path: Path) -> Path:
     return altered_executable(tmp_path, "RECENTLY = 15 ", "RECENTLY = 0 ")
 
 
-def test_executable_waits_for_a_killed_daemon_to_return(tmp_path: Path, request_path: Path) -> None:
+@pytest.mark.parametrize("end", [Daemon.kill, Daemon.stop])
+def test_executable_waits_for_a_daemon_to_return(
+    tmp_path: Path, request_path: Path, end: Callable[[Daemon], object]
+) -> None:
     with running(tmp_path / "daemon") as daemon:
-        pass
+        end(daemon)
+    assert daemon.socket.exists() is (end is Daemon.kill)
     asking = noticing(tmp_path)
     with asked(daemon.socket, request_path, LONG, clients=3, program=asking) as finished:
         wait_until(lambda: len(list(tmp_path.glob("away-*"))) == 3)
@@ -96,17 +101,6 @@ def test_executable_waits_for_a_killed_daemon_to_return(tmp_path: Path, request_
             wait_until(lambda: daemon.status()["decisions"]["served"] == 3)
     for answer in finished:
         assert_by_daemon(answer, request_path)
-
-
-def test_executable_waits_for_a_stopped_daemon_to_return(tmp_path: Path, request_path: Path) -> None:
-    with running(tmp_path / "daemon") as daemon:
-        assert daemon.stop() == 0
-    assert not daemon.socket.exists()
-    with asked(daemon.socket, request_path, LONG, program=noticing(tmp_path)) as finished:
-        wait_until(lambda: list(tmp_path.glob("away-*")))
-        with running(tmp_path / "daemon") as daemon:
-            wait_until(lambda: daemon.status()["decisions"]["served"] == 1)
-    assert_by_daemon(finished[0], request_path)
 
 
 def test_executable_asks_a_busy_daemon_again(tmp_path: Path, request_path: Path) -> None:

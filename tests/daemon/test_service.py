@@ -77,14 +77,6 @@ def test_second_daemon_refuses_to_start(daemon: Daemon, tmp_path: Path) -> None:
     assert daemon.status()["pid"] == daemon.process.pid
 
 
-def test_starts_after_a_kill(tmp_path: Path, request_path: Path) -> None:
-    with running(tmp_path / "daemon") as killed:
-        killed.kill()
-        assert killed.socket.exists()
-        with running(tmp_path / "daemon") as daemon:
-            assert result(ask_for_decision(daemon, request_path))[0] == 0
-
-
 @pytest.mark.parametrize(
     ("arguments", "status", "line"),
     [
