@@ -9,7 +9,7 @@ Soft limits hold unless ``force`` is set, or the instance leaves a node that is 
 arrivals is reported.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -60,7 +60,7 @@ def _as_secondary(
 
 
 def own_node_changes(
-    facts: NodeFacts, batch: Batch, kinds: Iterable[MoveKind], force: bool, new: Ints | None = None
+    facts: NodeFacts, batch: Batch, kinds: Collection[MoveKind], force: bool, new: Ints | None = None
 ) -> dict[MoveKind, tuple[list[NodeChange], Codes]]:
     """Compute the changes of primary and secondary (if any) when instances move, and the reasons against.
 
@@ -79,7 +79,7 @@ def own_node_changes(
     together: Any = affinity.shared_locations(state, p, s) * (s != NOWHERE) if located else 0
     bare_p = node_rules.remove_primary(old_p, asked, others, together + desired_p)
 
-    if not asked.mirrored:
+    if not any(kind.mirrored for kind in kinds):  # an instance with mirrors may have lost its secondary
         change, free = [NodeChange(p, old_p, bare_p)], np.full(len(p), FITS, np.int8)
         return {kind: (change, _passing(state, kind, p, s, new, free)) for kind in kinds}
     old_s = columns.take(s)

@@ -101,6 +101,12 @@ def test_instances_go_to_the_first_node_with_room() -> None:
     assert groups == [RebootGroup((0,), (Relocation(0, 2, NOWHERE),))]
 
 
+def test_mirrored_instance_that_lost_its_secondary_moves_like_unmirrored_ones() -> None:
+    state = state_of([instance("a", DRBD, "n0"), instance("b", PLAIN, "n3", mem=9500)])
+    groups = grouped(state, members=np.array([True, False, False, False]))
+    assert groups == [RebootGroup((0,), (Relocation(0, 1, NOWHERE),))]
+
+
 def test_unmirrored_instances_can_be_left_alone() -> None:
     state = state_of([instance(f"i{n}", PLAIN, f"n{n}", mem=9000) for n in range(4)])
     with pytest.raises(HtoolsError, match="Not enough capacity to move non-redundant instances") as refused:
