@@ -15,11 +15,11 @@ def storage(before: Side, after: Side | None) -> Markup:
     """Return the storage units and pools; an empty text if nodes report none."""
     if not before.state.units.reported:
         return Markup()
-    ends = [_storage(end.state) for end in (before, *([after] if after else []))]
+    ends = [{room[0]: room for room in _rooms(_storage(end.state))} for end in (before, after) if end]
     figures = []
-    for unit in zip(*(_rooms(end) for end in ends), strict=True):
-        name, where, _, total = unit[0]
-        figures.append((name, where, [each[2] for each in unit], total))
+    for name, (_, where, _, total) in ends[-1].items():
+        # There is no figure before of a pool that only new instances use.
+        figures.append((name, where, [end[name][2] if name in end else None for end in ends], total))
     rows, bars = [], []
     for name, where, free, total in figures:
         left = change(["unknown" if each is None else size(each) for each in free])

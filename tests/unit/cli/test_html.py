@@ -18,6 +18,7 @@ RUNS: list[tuple[Any, str, tuple[str, ...], tuple[str, ...]]] = [
     (hbal, "balanced.data", (), ("No instance moves.",)),
     (hbal, "idle.data", ("--front=2",), ("Plans to pick from",)),
     (hspace, "storage.data", (), ("Instances that fit", "Storage units")),
+    (hspace, "storage.data", ("--disk-template=rbd",), ("rados",)),  # a pool that no instance has used
     (hsqueeze, "idle.data", (), ("Nodes to power down: ",)),
     (hregroup, "racks.data", ("groups",), ("Node groups",)),
     (hregroup, "racks.data", ("redistribute",), ("Repaired: rack1", "gnt-instance")),
