@@ -96,7 +96,7 @@ test-long: $(VENV)/.developer
 # nothing that the others do not.
 test-lowest: .venv-lowest/.developer
 	.venv-lowest/bin/python $(PYTEST) $(addprefix tests/unit/,backends client luxi sources engine/rules) \
-		$(addprefix tests/unit/daemon/,history http ledger metrics notify process socket sync) \
+		$(addprefix tests/unit/daemon/,history http store follow metrics notify process socket sync) \
 		$(patsubst %,tests/daemon/test_%.py,service ledger history http metrics) \
 		-m "not long and not slow and not searching and not oracle"
 
