@@ -145,12 +145,13 @@ def test_nobody_waits_for_descriptors_that_are_slow_to_close(tmp_path: Path, via
         passed = [within(end) for end in ends] if kind == "nested" else ends
         many = [end.fileno() for end in passed] * (20 if kind == "as many as fit" else 1)
         for _ in range(8):
-            with connect(path) as client, suppress(BrokenPipeError):
+            with connect(path) as client, suppress(OSError):
                 if kind == "unread":
                     client.sendall(b"\x03")
                 socket.send_fds(client, [message], many)
         with connect(path) as client:
-            socket.send_fds(client, [message], many)
+            with suppress(OSError):  # only root may have any number on their way
+                socket.send_fds(client, [message], many)
             for end in {*ends, *passed}:
                 end.close()
         wait_until(answers)  # at once, or once few of this user's descriptors are left

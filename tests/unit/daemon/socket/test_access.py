@@ -14,7 +14,7 @@ from htoolsd.socket.peer import Credentials
 from htoolsd.socket.roles import Role, Roles
 from tests.support.settings import change, settings
 
-JANE = Credentials(pid=1, uid=1000, gid=1000)
+JANE = Credentials(pid=1, uid=54321, gid=54321)
 ROOT = Credentials(pid=1, uid=0, gid=0)
 
 
@@ -27,31 +27,31 @@ def message(access: Access, caller: Credentials, role: Role) -> str:
 
 async def test_refusal_names_action_user_role_and_key() -> None:
     access = Access(settings())
-    access.roles = Roles({1000: Role.READ}, names={1000: "jane"})
+    access.roles = Roles({54321: Role.READ}, names={54321: "jane"})
     access.check(JANE, Role.READ, "status")
     assert message(access, JANE, Role.ACT) == (
-        "execute: user jane (1000) does not have the role act, only read;"
+        "execute: user jane (54321) does not have the role act, only read;"
         " [roles] act of the configuration gives it"
     )
     access.roles = Roles({})
     assert message(access, JANE, Role.DECIDE) == (
-        "execute: user 1000 does not have the role decide; [roles] decide of the configuration gives it"
+        "execute: user 54321 does not have the role decide; [roles] decide of the configuration gives it"
     )
 
 
 async def test_only_root_before_names_are_resolved() -> None:
-    access = Access(settings(roles=RoleSettings(act=("1000",))))
+    access = Access(settings(roles=RoleSettings(act=("54321",))))
     access.check(ROOT, Role.ACT, "execute")
     message(access, JANE, Role.READ)
 
 
 async def test_follows_changes_of_the_configuration() -> None:
-    known = settings(roles=RoleSettings(act=("1000",)))
+    known = settings(roles=RoleSettings(act=("54321",)))
     access = Access(known)
     async with trio.open_nursery() as nursery:
         await nursery.start(access.run)
         access.check(JANE, Role.ACT, "execute")
-        change(known, roles=RoleSettings(read=("1000",)))
+        change(known, roles=RoleSettings(read=("54321",)))
         with trio.fail_after(20):
             while access.roles.of(JANE) is not Role.READ:
                 await trio.sleep(0.01)
@@ -66,7 +66,7 @@ async def test_looks_for_unknown_names_again(
     def look_up(name: str) -> pwd.struct_passwd:
         if name not in known:
             raise KeyError(name)
-        return pwd.struct_passwd((name, "x", 1000, 1000, "", "/", "/bin/sh"))
+        return pwd.struct_passwd((name, "x", 54321, 54321, "", "/", "/bin/sh"))
 
     monkeypatch.setattr("pwd.getpwnam", look_up)
     access = Access(settings(roles=RoleSettings(act=("jane",))))
@@ -92,7 +92,7 @@ async def test_logs_refusals_once_a_minute_for_each_user(autojump_clock: MockClo
         await trio.sleep(61)
         message(access, JANE, Role.READ)
     assert [(line["event"], line["log_level"], line["uid"]) for line in log] == [
-        ("refused", "warning", 1000),
+        ("refused", "warning", 54321),
         ("refused", "warning", 1001),
-        ("refused", "warning", 1000),
+        ("refused", "warning", 54321),
     ]
