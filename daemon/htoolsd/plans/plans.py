@@ -49,7 +49,7 @@ _log = structlog.get_logger()
 
 MAX_PLANS = 100  # ended plans that are kept, and as many plans that nobody executed
 _FOR_EVER = Patience(away=math.inf)
-_LAST_SECONDS = 15.0  # for the record and the claims of a plan that has ended, whatever is cancelled
+_SHIELDED_SECONDS = 15.0  # for the record of a plan that begins or has ended, and its claims then
 _FORGET_EVERY = 600.0  # seconds
 _RECORD_EVERY = 5.0  # seconds until a record that could not be written is tried again
 _RELEASE_EVERY = 5.0  # seconds between two looks for claims of plans without jobs
@@ -240,15 +240,20 @@ class Plans:
             plan.run.signature = replace(
                 plan.run.signature, plan=plan_entry(continues=plan.facts.get("continues") or "")
             )
-        with trio.CancelScope(shield=True):
-            plan.begin(time.time(), by)
+        plan.begin(time.time(), by)
+        why = f"no answer from the disk within {_SHIELDED_SECONDS:g} s"
+        with trio.move_on_after(_SHIELDED_SECONDS, shield=True):
             try:
                 await self._record(plan)
+                why = None
             except NotRecordedError as error:
-                plan.take_back_begin()
-                raise RefusalError(
-                    Refusal.PLAN, f"the plan is not executed because it cannot be recorded: {error}"
-                ) from None
+                why = str(error)
+        if why is not None or self._stopping.is_set():
+            plan.take_back_begin()
+            self._unrecorded.add(plan)  # the record may say, now or later, that the plan has begun
+            if why is None:
+                raise RefusalError(Refusal.STOPPING, "htoolsd is stopping")
+            raise RefusalError(Refusal.PLAN, f"the plan is not executed because it cannot be recorded: {why}")
         check = plan.review(on_change, plan.say)
         self._executions.start_soon(self._carry_out, plan, check, wait_for_nodes)
 
@@ -285,7 +290,7 @@ class Plans:
         finally:
             plan.end(time.time())
             self._publish(plan)
-            with trio.move_on_after(_LAST_SECONDS, shield=True):
+            with trio.move_on_after(_SHIELDED_SECONDS, shield=True):
                 await self._try_to_record(plan)
                 await self._forget_old()
                 if not run.current:

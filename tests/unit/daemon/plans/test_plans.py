@@ -137,16 +137,17 @@ async def test_plan_ends_with_the_master_role_and_stays_ended(
         assert daemon.record(plan)["error"] == plan.error
 
 
+async def keep(lock: trio.Lock, seconds: float) -> None:
+    async with lock:
+        await trio.sleep(seconds)
+
+
 async def test_end_of_the_daemon_while_an_interrupted_plan_is_recorded(
     autojump_clock: MockClock, tmp_path: Path
 ) -> None:
-    async def keep(lock: trio.Lock) -> None:
-        async with lock:
-            await trio.sleep(5)
-
     async with trio.open_nursery() as nursery, kept(tmp_path, job_seconds=100) as daemon:
         plan = await daemon.begun()
-        nursery.start_soon(keep, plan.recording)
+        nursery.start_soon(keep, plan.recording, 5)
         await trio.sleep(1)
         plan.scope.cancel()
         await trio.sleep(1)
@@ -162,6 +163,29 @@ async def test_does_not_begin_what_cannot_be_recorded(autojump_clock: MockClock,
         assert caught.value.kind is Refusal.PLAN
         assert (plan.state, plan.began) == (PlanState.PLANNED, None)
         assert list(daemon.luxid.jobs.unarchived()) == []
+
+
+@pytest.mark.parametrize(("seconds", "stops", "why"), [(100, False, "no answer"), (5, True, "is stopping")])
+async def test_does_not_begin_while_the_disk_hangs_or_the_daemon_stops(
+    autojump_clock: MockClock, tmp_path: Path, seconds: float, stops: bool, why: str
+) -> None:
+    async def stop() -> None:
+        await trio.sleep(1)
+        daemon.plans.stop()
+
+    async with trio.open_nursery() as nursery, kept(tmp_path) as daemon:
+        plan = await daemon.made()
+        nursery.start_soon(keep, plan.recording, seconds)
+        await trio.sleep(0.5)
+        if stops:
+            nursery.start_soon(stop)
+        with pytest.raises(RefusalError, match=why):
+            await daemon.plans.begin(plan, "stop", False)
+        assert plan.state is PlanState.PLANNED
+        assert list(daemon.luxid.jobs.unarchived()) == []
+        if not stops:
+            await trio.sleep(seconds)
+            assert daemon.record(plan)["state"] == "planned"
 
 
 async def test_next_daemon_reports_an_interrupted_plan(autojump_clock: MockClock, tmp_path: Path) -> None:
