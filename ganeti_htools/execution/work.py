@@ -1,4 +1,4 @@
-"""What jobs do, as opcodes and as the shell commands that do the same: moves, changes of nodes and tags."""
+"""Opcodes of jobs beside the shell commands that do the same: moves, changes of nodes and tags."""
 
 from collections.abc import Sequence
 from shlex import join, quote

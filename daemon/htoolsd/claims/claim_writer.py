@@ -100,7 +100,7 @@ class ClaimWriter:
 
     @property
     def _wait(self) -> float:
-        """How long (seconds) a decision waits for a shared ledger, or is repeated."""
+        """The seconds for which a decision waits for a shared ledger, or is repeated."""
         return self._settings.now.claim_wait_seconds
 
     @property

@@ -47,7 +47,7 @@ class NodeResources(NamedTuple):
 
 
 class CountingRules(NamedTuple):
-    """How nodes count.
+    """Rules about what nodes provide.
 
     ``static_kvm_node_memory``: see :func:`.derive.derive`. ``limits_vcpus``: an instance gets at most as many
     virtual CPUs as its node has CPUs.

@@ -85,7 +85,7 @@ class _Ranking(TypedDict):
 
 
 class _Entry(TypedDict):
-    """What readers need of an entry."""
+    """The keys of an entry that readers need."""
 
     time: Time
     instances: list[str]

@@ -17,7 +17,7 @@ WAITING = 1000  # events of the history that wait
 
 
 class Outbox:
-    """What waits (``waiting``, ``dropped`` events), and the outcome of the last call.
+    """Events that wait to be announced (``waiting``; ``dropped`` ones are counted), and the last outcome.
 
     ``news`` is set when an event comes; another one follows.
     """

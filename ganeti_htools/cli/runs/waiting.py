@@ -1,4 +1,4 @@
-"""What a roll of ``hmaintain(1)`` waits for: a program, a person, a time of day."""
+"""The waits of a roll of ``hmaintain(1)``: for a program, a person, a time of day."""
 
 import os
 import shlex

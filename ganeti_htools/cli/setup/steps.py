@@ -38,7 +38,7 @@ class ClusterSettings(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What is known of a node and its cluster.
+    """Known facts about a node and its cluster.
 
     * ``node``, ``master``: names.
     * ``prefix``: prefix of the installation; empty in a checkout.

@@ -45,7 +45,7 @@ class PricedPlan(NamedTuple):
 
     @property
     def figures(self) -> tuple[float, float]:
-        """What plans are compared by: data to copy and score."""
+        """The figures by which plans are compared: data to copy and score."""
         return self.weighted, round(self.score, DIGITS)
 
     def within(self, copying: CopyingOptions, options: BalancingOptions) -> bool:
